@@ -105,7 +105,7 @@ pub(crate) fn top<'a>(curves: impl Iterator<Item = &'a Curve>) -> (f64, Option<f
         let known: Vec<(f64, f64)> = curve.points.iter().copied().filter(|p| p.1.is_finite()).collect();
         let ends = known.first().zip(known.last()).map_or((0.0, 0.0), |(first, last)| (first.0, last.0));
         let until = ends.0 + 0.1 * (ends.1 - ends.0);
-        let (start, later): (Vec<(f64, f64)>, Vec<(f64, f64)>) = known.iter().partition(|p| p.0 < until);
+        let (start, later): (Vec<_>, Vec<_>) = known.iter().copied().partition(|p| p.0 < until);
         rest = later.iter().fold(rest, |most, p| most.max(p.1));
         high = known.iter().fold(high, |most, p| most.max(p.1));
         starts.push((known.len() / 30, start.into_iter().map(|p| p.1).collect()));

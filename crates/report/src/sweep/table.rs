@@ -67,11 +67,11 @@ pub(super) fn batch(
 /// key's name; quantities of one kind have one unit, which the name ends in: `link.wire.rate_mbps`.
 /// Other values have no numbers: they are texts, as given.
 pub fn column(key: &str, values: &[String]) -> (String, Option<Vec<f64>>) {
-    let all = |number: &dyn Fn(&str) -> Option<f64>| values.iter().map(|value| number(value)).collect();
+    let all = |number: Number<'_>| values.iter().map(|value| number(value)).collect();
     if let Some(numbers) = all(&|value| value.parse().ok().filter(|_| is_number(value))) {
         return (key.to_owned(), Some(numbers));
     }
-    let units: [(&str, &dyn Fn(&str) -> Option<f64>); 6] = [
+    let units: [(&str, Number<'_>); 6] = [
         ("mbps", &|value| value.parse().ok().map(Rate::mbps)),
         ("ms", &|value| value.parse().ok().map(Time::as_millis_f64)),
         ("bytes", &|value| value.parse().ok().map(|bytes: Bytes| bytes.get() as f64)),
@@ -82,6 +82,9 @@ pub fn column(key: &str, values: &[String]) -> (String, Option<Vec<f64>>) {
     let found = units.iter().find_map(|(unit, number)| Some((format!("{key}_{unit}"), Some(all(*number)?))));
     found.unwrap_or_else(|| (key.to_owned(), None))
 }
+
+/// Reads the number of a value.
+type Number<'a> = &'a dyn Fn(&str) -> Option<f64>;
 
 /// The number before one of these words.
 fn counted(value: &str, words: &[&str]) -> Option<f64> {

@@ -380,7 +380,7 @@ impl World {
         let alive = self.agent.is_some();
         let runs = self.agent.as_ref().is_some_and(|process| now >= process.stopped);
         let guarded = self.warden.as_ref().is_some_and(|warden| now >= warden.stopped);
-        if !runs && !(alive && guarded && self.backend == Backend::Programs) {
+        if !(runs || alive && guarded && self.backend == Backend::Programs) {
             self.covered = now;
         }
         let at = format!("{:?}, seed {}, at {now}", self.backend, self.seed);

@@ -125,7 +125,7 @@ impl Resolver<'_> {
     fn absurd(&self) -> Option<String> {
         let absurd = self.plan.links.iter().filter(|link| {
             let bps = link.rate.bps();
-            bps > MOST_BPS || bps < LEAST_BPS
+            !(LEAST_BPS..=MOST_BPS).contains(&bps)
         });
         let names = absurd.map(|link| match link.rate.bps() > MOST_BPS {
             true => format!("`{}` ({})", link.name, link.rate),

@@ -34,7 +34,7 @@ pub(super) struct Built<E: Engine> {
     /// By [`plan::FlowId`].
     pub(super) flows: Vec<FlowId>,
     /// Those there and those back that flows may take, by workload and path.
-    pub(super) workload_routes: Vec<Vec<[Box<[E::Route]>; 2]>>,
+    pub(super) workload_routes: Vec<Vec<Routes<E::Route>>>,
     pub(super) sources: Vec<SourceId>,
     /// By index in the plan.
     pub(super) machines: Vec<MachineId>,
@@ -100,6 +100,9 @@ pub(super) fn simulated(plan: &Plan) -> (Network<Connection>, Vec<LinkId>) {
     }
     (network, links)
 }
+
+/// Routes there, and routes back.
+type Routes<R> = [Box<[R]>; 2];
 
 impl<E: Engine> Built<E> {
     /// Lays the plan's flows and sources over a network that has its links.
@@ -209,7 +212,7 @@ impl<E: Engine> Built<E> {
     }
 
     /// Every route of a path there, and back.
-    fn all_routes(&mut self, path: &plan::Path) -> [Box<[E::Route]>; 2] {
+    fn all_routes(&mut self, path: &plan::Path) -> Routes<E::Route> {
         let there = path.routes().map(|route| self.route(route, RouteEnd::Server)).collect();
         [there, path.backs().map(|route| self.route(route, RouteEnd::Client)).collect()]
     }
