@@ -1,4 +1,4 @@
-//! The commands of docs/src/ten-tasks.md, run as they stand there. Simulations print what the page shows.
+//! The commands of docs/src/ten-tasks.md and docs/src/datacentre.md, run as they stand there. Simulations print what the page shows.
 
 mod common;
 
@@ -27,21 +27,26 @@ const NEEDS: &[(&str, &str)] = &[
 
 #[test]
 fn simulated_tasks_print_what_the_page_shows() {
-    assert_eq!(run_tasks("simulated", &["task", "pandas"], true), 6);
+    assert_eq!(run_tasks("ten-tasks", "simulated", &["task", "pandas"], true), 6);
+}
+
+#[test]
+fn networks_of_a_datacentre_print_what_the_page_shows() {
+    assert_eq!(run_tasks("datacentre", "datacentre", &["task"], true), 2);
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn tasks_with_programs_run() {
-    assert_eq!(run_tasks("programs", &["exec", "user", "browser", "root"], false), 7);
+    assert_eq!(run_tasks("ten-tasks", "programs", &["exec", "user", "browser", "root"], false), 7);
 }
 
-/// Runs the page's blocks of these kinds, in order and in one folder, and returns their number. With
+/// Runs the blocks of these kinds on a page, in order and in one folder, and returns their number. With
 /// `compare` the commands must print each line of output that the page shows.
-fn run_tasks(name: &str, kinds: &[&str], compare: bool) -> usize {
+fn run_tasks(page: &str, name: &str, kinds: &[&str], compare: bool) -> usize {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let root = fs::canonicalize(root).expect("the repository");
-    let page = fs::read_to_string(root.join("docs/src/ten-tasks.md")).expect("the page");
+    let page = fs::read_to_string(root.join(format!("docs/src/{page}.md"))).expect("the page");
     let dir = common::folder("tasks", name);
     for name in ["README.md", "scenarios", "docs"] {
         std::os::unix::fs::symlink(root.join(name), dir.join(name)).expect("a link");
