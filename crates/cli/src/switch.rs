@@ -138,10 +138,11 @@ fn install(switch: &Agent, news: Result<Config, ConfigError>, quiet: bool) {
         Ok(version) => format!("configuration {version} is in force"),
         Err(why) => format!("the last good configuration stays in force: {why}"),
     };
+    // Status agrees with the line once it is printed.
+    switch.set_trouble(said.err());
     if !quiet {
         terminal::tell(line);
     }
-    switch.set_trouble(said.err());
 }
 
 fn words(args: &Switch) -> Words {
