@@ -37,9 +37,9 @@ pub(super) struct Member {
     latest: Option<(Stamp, Time)>,
     /// How often it has begun.
     lives: u8,
-    /// The instant since which it owes an answer, and the packets sent to it since.
-    silent: Option<(Time, u32)>,
-    /// When it is next sent a SYN.
+    silent: Option<Silence>,
+    /// When it is next sent a SYN; while it is up, one that answers its own, until a packet shows
+    /// that it has come.
     pub(super) syn_at: Time,
     /// Packets due to it, apart from acknowledgements.
     /// A reset, by the number that it expects and the one expected of it; a SYN with an
@@ -48,6 +48,16 @@ pub(super) struct Member {
     pub(super) greet: bool,
     /// A packet that it has, to see whether it answers.
     pub(super) probe: bool,
+}
+
+/// The time for which a member owes an answer.
+#[derive(Clone, Copy, Debug)]
+struct Silence {
+    since: Time,
+    /// Packets sent to it since.
+    packets: u32,
+    /// When [`UNANSWERED`] had been sent.
+    enough: Time,
 }
 
 impl Member {
@@ -103,11 +113,16 @@ impl Member {
         due || self.health == Health::Opening || !self.to.nulls.is_empty()
     }
 
-    /// A packet leaves that wants an answer. Returns true if it is the first.
+    /// A packet leaves that is to be answered. Returns true if they are enough from now on.
     pub(super) fn expect(&mut self, now: Time) -> bool {
-        let (since, count) = self.silent.unwrap_or((now, 0));
-        self.silent = Some((since, count.saturating_add(1)));
-        count == 0
+        let first = Silence { since: now, packets: 0, enough: Time::NEVER };
+        let silence = self.silent.get_or_insert(first);
+        silence.packets = silence.packets.saturating_add(1);
+        let enough = silence.packets == UNANSWERED;
+        if enough {
+            silence.enough = now;
+        }
+        enough
     }
 
     /// It has sent a packet of an open connection.
@@ -126,19 +141,13 @@ impl Member {
         self.is_up() && begun && later && self.latest.is_none_or(|latest| latest.0 != sent)
     }
 
-    /// When it counts as dead; [`Time::NEVER`] if it owes no answer.
+    /// When it counts as dead: after a silence of `patience` and [`UNANSWERED`] packets, once the
+    /// last of these had the time to be answered. [`Time::NEVER`] if that is not so.
     pub(super) fn dead_at(&self, patience: Time) -> Time {
-        match self.silent {
-            Some((since, count)) if count >= UNANSWERED => since.saturating_add(patience),
-            // Too few packets to tell: looked at again later.
-            Some((since, _)) => since.saturating_add(patience).max(Time(1)),
-            None => Time::NEVER,
-        }
-    }
-
-    /// Returns true if it counts as dead.
-    pub(super) fn is_dead(&self, now: Time, patience: Time) -> bool {
-        self.silent.is_some_and(|(since, count)| count >= UNANSWERED && now >= since.saturating_add(patience))
+        self.silent.map_or(Time::NEVER, |silence| {
+            let answered = silence.enough.saturating_add(self.to.round.timeout());
+            silence.since.saturating_add(patience).max(answered)
+        })
     }
 }
 

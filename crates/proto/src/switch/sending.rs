@@ -51,8 +51,12 @@ impl Session {
         }
         let timeout = member.to.round.timeout();
         if std::mem::take(&mut member.greet) {
+            // A member that waits for it takes no data. Its own SYN may come again after it counts as dead.
+            let again = now.saturating_add(timeout.min(Time(self.config.patience.0 / 8)));
+            member.syn_at = again;
             out.seq = member.to.first.wrapping_sub(1);
             out.flags = Flags::SYN;
+            self.wake(again);
         } else if let Some(null) = member.to.nulls.take_due(now, timeout) {
             out.seq = null.number;
             (out.flags, out.size) = self.null(null.fin);

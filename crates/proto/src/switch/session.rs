@@ -227,7 +227,7 @@ impl Session {
                 return None;
             };
             if self.members[k].expect(now) {
-                self.wake(now.saturating_add(self.config.patience));
+                self.wake(self.members[k].dead_at(self.config.patience));
             }
             k
         } else {
@@ -255,6 +255,7 @@ impl Session {
         }
         if !packet.flags.has(Flags::SYN) && member.is_up() {
             member.on_heard(now, packet.sent);
+            member.syn_at = Time::NEVER;
         }
         if packet.flags.has(Flags::RST) {
             let refuses = member.health == Health::Opening
@@ -328,13 +329,18 @@ impl Session {
         let fin = self.outbound.finish(&self.members);
         self.send_fin(now, fin);
         self.answer = true;
-        if self.members.iter().all(|member| member.health == Health::Down) {
+        self.reset_without_members();
+        self.wake(now);
+    }
+
+    /// Resets the session if no member takes part, and none is awaited.
+    fn reset_without_members(&mut self) {
+        if self.members.iter().all(|member| member.health == Health::Down && !member.awaited) {
             // A peer whose SYN was not answered expects an acknowledgement of it.
             let next = if self.stage == Stage::Open { self.inbound.space.next } else { self.first() };
             self.stage = Stage::Reset;
             self.reset = Some((self.outbound.space.una, next));
         }
-        self.wake(now);
     }
 
     pub(super) fn send_fin(&mut self, now: Time, fin: Option<u32>) {
@@ -380,7 +386,7 @@ impl Session {
         let of = |member: &Member| {
             let dead = member.dead_at(patience);
             let dead = if dead <= now { now.saturating_add(patience) } else { dead };
-            let syn = if probes && !member.barred { member.syn_at } else { Time::NEVER };
+            let syn = if member.is_up() || probes && !member.barred { member.syn_at } else { Time::NEVER };
             dead.min(syn).min(member.to.nulls.due())
         };
         let members = self.members.iter().map(of).min().unwrap_or(Time::NEVER);
@@ -394,8 +400,10 @@ impl Session {
         }
         for k in 0..self.members.len() {
             let member = &self.members[k];
-            if member.is_up() && member.is_dead(now, self.config.patience) && self.stage == Stage::Open {
+            if member.is_up() && member.dead_at(self.config.patience) <= now && self.stage == Stage::Open {
                 self.fail(k, now);
+            } else if member.is_up() && member.syn_at <= now {
+                self.members[k].greet = true;
             } else if member.health == Health::Down && member.syn_at <= now {
                 self.admit(k, now);
             }
@@ -413,6 +421,7 @@ impl Session {
             self.members.iter_mut().for_each(|member| member.awaited = false);
             let fin = self.outbound.finish(&self.members);
             self.send_fin(now, fin);
+            self.reset_without_members();
         }
         self.reschedule(now);
     }

@@ -143,3 +143,69 @@ fn a_member_that_returns_after_the_end_stays_out() {
     assert_eq!(net.session().members().nth(1).unwrap().health, Health::Down);
     assert_eq!(net.session().outstanding(), (0, 0));
 }
+
+/// The last of enough packets is given the time for an answer, however old the first is.
+#[test]
+fn a_burst_at_the_end_of_patience_may_be_answered() {
+    let mut bench = opened(2, None);
+    let round = |bench: &mut Bench, seqs: std::ops::Range<u32>| {
+        seqs.filter(|&seq| sent(&bench.show(0, data(seq), &[]), 1).len() == 1).count()
+    };
+    assert_eq!(round(&mut bench, 0..2), 1);
+    bench.now += Config::default().patience - Time::from_millis(20);
+    assert_eq!(round(&mut bench, 2..12), 5);
+    bench.now += Time::from_millis(100);
+    bench.switch_timeout();
+    assert_eq!(bench.switch.session(0).stats().failures, 0);
+    // And no longer.
+    bench.now += Time::from_secs(1);
+    bench.switch_timeout();
+    assert_eq!(bench.switch.session(0).stats().failures, 2);
+}
+
+/// A member that waits for the answer to its SYN takes no data, and its SYN may come again only
+/// after it counts as dead.
+#[test]
+fn a_lost_greeting_is_repeated_within_patience() {
+    let mut bench = Bench::with(2, Config::default());
+    let syn = Packet { flags: Flags::SYN, size: 40, sent: Stamp(1), ..Packet::default() };
+    (1..3).for_each(|side| drop(bench.show(side, syn, &[])));
+    bench.show(0, Packet { flags: Flags::SYN.with(Flags::ACK), ..ack(1) }, &[]);
+    let greetings = |bench: &mut Bench, heard: bool| {
+        let mut count = 0;
+        for _ in 0..29 {
+            bench.now += Time::from_millis(100);
+            bench.switch_timeout();
+            let left = bench.drain();
+            count += left.iter().filter(|(side, out)| *side == 1 && out.flags.has(Flags::SYN)).count();
+        }
+        if heard {
+            bench.show(1, Packet { sent: Stamp(2), ..ack(1) }, &[]);
+        }
+        count
+    };
+    assert_eq!(greetings(&mut bench, true), 7);
+    assert_eq!(greetings(&mut bench, false), 0);
+}
+
+/// Members open a session each in its time: one that leaves meanwhile resets it only once no other
+/// can come.
+#[test]
+fn a_member_that_is_still_to_open_keeps_the_session() {
+    for comes in [true, false] {
+        let mut net = Net::new(33, 2, Opener::Members);
+        net.strict = false;
+        net.ends[2].hung = true;
+        net.open();
+        net.drive(Time::from_millis(12));
+        net.switch.set_member(net.now, 0, 0, false);
+        assert!(!net.session().is_reset());
+        net.ends[2].hung = !comes;
+        net.write(0, 100, 1000);
+        if comes {
+            net.until(MINUTE, |net| net.ends[2].delivered.len() == 100);
+        } else {
+            net.until(MINUTE, |net| net.session().is_reset());
+        }
+    }
+}
