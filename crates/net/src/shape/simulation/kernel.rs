@@ -24,7 +24,7 @@ pub(super) struct Connection {
     missed: u32,
     /// Its program has set a limit that no look of the agent has shown.
     unsure: bool,
-    /// The same, and the agent has stopped or ended since: nobody can know that limit.
+    /// The same, and the agent has stopped or ended since: that limit is in no record.
     unknown: bool,
 }
 
@@ -189,8 +189,10 @@ impl Machine {
                 Some(programs) => programs.pass(now, tenant, wire),
                 None => wire,
             };
-            // Nothing is promised of young connections and other sockets without programs.
-            if self.backend == Backend::Programs || now - connection.opened >= Time::from_secs(2) {
+            // Without programs nothing is promised of young connections, of limits that no look has
+            // shown, and of other sockets.
+            let known = now - connection.opened >= Time::from_secs(2) && !connection.unsure;
+            if self.backend == Backend::Programs || known {
                 self.promised[tenant] += passed;
             }
         }
@@ -242,7 +244,7 @@ impl Kernel for Bare {
     }
 }
 
-/// What leads from an agent to its guardian and to the agent after it.
+/// The pipe from an agent to its guardian, and the record for the agent after it.
 #[derive(Debug, Default)]
 pub(super) struct Wire {
     pub(super) pipe: Vec<u8>,
