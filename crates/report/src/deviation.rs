@@ -32,7 +32,7 @@ pub struct Deviation {
     pub until_s: f64,
     /// What each flow got, in the plan's order; those too slow to be judged are left out.
     pub flows: Vec<FlowDeviation>,
-    /// What those got that are left out: their shares are below two packets a round trip.
+    /// The flows that are left out, as their shares are below two packets a round trip.
     pub slow: Vec<FlowDeviation>,
     /// The sum over an overlay's senders; `None` of flows.
     pub throughput: Option<Throughput>,

@@ -1,4 +1,4 @@
-//! What help ends in: examples, and what the exit status says.
+//! The ends of help texts: examples and exit statuses.
 
 pub(super) const EXAMPLES: &str = "\
 Examples:

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::Mixer;
 
-/// The way, run by a thread of its own until it is dropped.
+/// A way that a thread runs until it is dropped.
 pub(crate) struct Way {
     /// The addresses that stand for the far node, as the first and the second node see it.
     pub(crate) faces: [SocketAddr; 2],

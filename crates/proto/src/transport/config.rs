@@ -33,7 +33,7 @@ pub struct Config {
     /// Most ranges in one report, by what room the header has: 3 beside a timestamp, 2 beside one XCP option
     /// too, 1 beside both. Default 3.
     pub sack_ranges: u8,
-    /// How losses are found. Without `sack` it is [`Detection::NewReno`] or [`Detection::Reno`], whatever is said here.
+    /// How losses are found. Without `sack` it is [`Detection::NewReno`] or [`Detection::Reno`] in any case.
     pub detection: Detection,
     /// How many times more a retransmission leaves if the receiver's window would not last until the loss of it is found and repaired;
     /// with [`Detection::Rack`] only. Default 0.
@@ -223,11 +223,11 @@ pub struct Rto {
     pub granularity: Time,
     /// Whether the timeout doubles each time it expires. The XCP study proposes that it should not.
     pub backoff: bool,
-    /// Whether the fast retransmit of the first hole restarts the timer (RFC 6675 § 6 allows it; Linux and ns-2 do so). With
-    /// [`Detection::Rack`] it does, whatever is said here. Default no.
+    /// The fast retransmit of the first hole restarts the timer (RFC 6675 § 6 allows it; Linux and
+    /// ns-2 do so). [`Detection::Rack`] does in any case. Default no.
     pub at_repair: bool,
-    /// Whether the first partial acknowledgement of a recovery only restarts the timer (RFC 6582 § 4, Impatient), with
-    /// [`Detection::NewReno`]. If not, each does (Slow-but-Steady). Default no.
+    /// With [`Detection::NewReno`], only the first partial acknowledgement of a recovery restarts
+    /// the timer (RFC 6582 § 4, Impatient). If not, each does (Slow-but-Steady). Default no.
     pub impatient: bool,
 }
 

@@ -111,7 +111,8 @@ fn what_comes_goes_and_changes_makes_phases_with_ideals_of_their_own() {
             ]
             "#,
     );
-    // The cross-traffic sends from 4 s to 5 s: 60 Mb/s are left until 4 s, 45 until 6 s, and 60 until 8 s; while g is there it has a third.
+    // The cross-traffic sends from 4 s to 5 s. So 60 Mb/s are left until 4 s, 45 until 6 s, and 60
+    // until 8 s. While g is there it has a third.
     let f = (60.0 * 2.0 + 30.0 * 2.0 + 40.0 * 2.0 + 30.0 * 2.0) / 8.0;
     let g = (15.0 * 2.0 + 20.0 * 2.0) / 4.0;
     let found = ideal_mbps(&plan);

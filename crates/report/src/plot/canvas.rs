@@ -1,4 +1,4 @@
-//! Where everything of a figure stands, whatever it is drawn on.
+//! The layout of a figure, and its drawing on any surface.
 
 use super::font::Face;
 use super::{Axis, Curve, Figure, PALETTE, Row};
@@ -33,11 +33,11 @@ pub(super) enum Side {
     Right,
 }
 
-/// Where things stand, in pixels of a plain screen.
+/// Sizes, in pixels of a plain screen.
 pub(super) struct Layout {
     pub(super) width: i32,
     pub(super) height: i32,
-    /// How many rows of the figure stand beside each other.
+    /// Rows of the figure beside each other.
     abreast: usize,
 }
 
@@ -91,8 +91,8 @@ impl<S: Surface> Canvas<'_, S> {
         let title = self.fitted(&row.title, 15, width);
         self.text(&title, (x, y + 8), 15, INK, Side::Left)?;
         let title_end = x + self.text_width(&title, 15) + 24;
-        // A legend that does not fit beside the title gets a line of its own; whole names at the
-        // curves' ends need none.
+        // A legend that does not fit beside the title gets its own line. Whole names at the curves'
+        // ends make it superfluous.
         let whole = names.is_some_and(|names| names < MOST_NAME);
         let beside = whole || title_end + self.legend_width(row) <= x + width;
         let (legend_y, legend_left, extra) = if beside { (y + 8, title_end, 0) } else { (y + 30, x, 20) };
@@ -248,7 +248,7 @@ impl<S: Surface> Canvas<'_, S> {
         Ok(())
     }
 
-    /// How much room the whole legend takes; a row with one curve has none.
+    /// The width of the whole legend; a row with one curve has no legend.
     fn legend_width(&self, row: &Row) -> i32 {
         if row.legend.len() < 2 { 0 } else { row.legend.iter().map(|(name, _)| self.entry_width(name)).sum() }
     }
@@ -328,7 +328,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// Where a point of the row's scales lies, or the edge nearest to it.
+    /// The place of a point by the row's scales, or of the edge nearest to it.
     fn at(&self, row: &Row, (x, y): (f64, f64)) -> (f64, f64) {
         let part = |axis: &Axis, value| axis.place(value).clamp(0.0, 1.0);
         (self.x(part(&row.x, x)), self.y(part(&row.y, y)))

@@ -20,12 +20,12 @@ impl Face {
         f64::from(self.0.h_advance_unscaled(self.0.glyph_id(letter))) / self.units()
     }
 
-    /// The number of a letter's glyph; zero if the font has none.
+    /// The number of a letter's glyph; zero if the font lacks it.
     pub(super) fn glyph(&self, letter: char) -> u16 {
         self.0.glyph_id(letter).0
     }
 
-    /// How far letters reach above and (below zero) beneath their line, in units of their size.
+    /// The greatest heights of letters above and (negative) beneath their line, in units of their size.
     pub(super) fn reach(&self) -> (f64, f64) {
         let part = |units: f32| f64::from(units) / self.units();
         (part(self.0.ascent_unscaled()), part(self.0.descent_unscaled()))

@@ -93,7 +93,7 @@ fn hex((r, g, b): Colour) -> String {
     format!("#{r:02x}{g:02x}{b:02x}")
 }
 
-/// How much of a band covers what is beneath.
+/// The opacity of a band.
 pub(super) const BAND: f64 = 0.2;
 /// From the middle of a line of text down to where its letters stand, in units of their size.
 pub(super) const BASELINE: f64 = 0.35;

@@ -119,7 +119,7 @@ impl Plot {
         format!("{}{of}{}", self.y, if several { ": mean over seeds, and their range" } else { "" })
     }
 
-    /// What stands under the horizontal axis, and where the values lie on it.
+    /// The title of the horizontal axis, and the places of the values on it.
     fn places(&self, vary: &[Vary], runs: &[(&Point, &Done)]) -> (String, Places) {
         let of = find(vary, &self.x);
         let mut values: Vec<String> = Vec::new();
@@ -178,7 +178,7 @@ impl Plot {
 struct Places {
     values: Vec<String>,
     numbers: Vec<f64>,
-    /// What stands there, unless they are numbers.
+    /// Labels of the places, unless these are numbers.
     names: Option<Vec<String>>,
 }
 
@@ -188,7 +188,7 @@ impl Places {
     }
 }
 
-/// What of a run its place or its curve is found by.
+/// The part of a run that gives its place or its curve.
 #[derive(Clone, Copy)]
 enum Of {
     Key(usize),
@@ -206,7 +206,7 @@ impl Of {
     }
 }
 
-/// What `word` names: a varied key, or its column, or one of every sweep.
+/// Finds the part that `word` names: a varied key, its column, or one that every sweep has.
 fn find(vary: &[Vary], word: &str) -> Option<Of> {
     let key = |vary: &Vary| vary.key == word || column(&vary.key, &vary.values).0 == word;
     match vary.iter().position(key) {

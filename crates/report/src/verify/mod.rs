@@ -38,11 +38,11 @@ pub struct Verify {
     pub seed: u64,
     /// How many run at once; zero means as many as there are processors.
     pub jobs: usize,
-    /// What is judged of them.
+    /// The judgement of each.
     pub kind: Kind,
 }
 
-/// What is judged of random networks.
+/// Judgements of random networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Steady states, against theory.
@@ -65,7 +65,7 @@ pub struct RandomNetworks {
     /// Seeds of further networks: those of other draws that failed once.
     #[serde(default)]
     pub also: Vec<u64>,
-    /// Whether flows start and stop, and losses and queues are judged in place of steady states.
+    /// Flows start and stop, and losses and queues are judged in place of steady states.
     #[serde(default)]
     pub starts: bool,
 }

@@ -212,8 +212,8 @@ impl<'a> Router<'a> {
         })
     }
 
-    /// The route from `start` to `end`, from which was searched; empty if there is none. At each node
-    /// it takes the first best link, or the one that a hash chooses.
+    /// The route from `start` to `end`, where the search began; empty if they are not linked. At each
+    /// node it takes the first best link, or the one that a hash chooses.
     fn walk(&self, start: u32, end: u32, hash: Option<u64>) -> Vec<LinkId> {
         let mut route = Vec::new();
         let mut node = start;

@@ -92,6 +92,7 @@ impl PriceEngine {
     }
 }
 
-/// Where the bound begins, as a part of the room: rates in a window of packets fluctuate by as much. Where most is paid elsewhere, a load
-/// of 0.1 % too much would otherwise multiply the price.
+/// The load at which the bound begins, as a part of the room. The rate in a window of packets
+/// fluctuates by as much. Where most is paid elsewhere, a load of 0.1 % too much would otherwise
+/// multiply the price.
 const SLACK: f64 = 1.02;

@@ -59,7 +59,7 @@ config! {
         target: Time = Time::ZERO, TIME;
         /// The part of a Newton step that is added to the price, from how what comes would answer it. It damps the swings of links whose traffic pays most elsewhere, and finds a price where there was none. Zero is equation 2 as printed; 0.5 suits meshes, with an `alpha` of 0.5 and a `window` of 1. Not beside groups (`[class.NAME]`), which have prices of their own.
         newton: f64 = 0.0, param::Kind::Number { least: 0.0, most: 2.0 };
-        /// The price is high enough for what is spent and announced to fit the link, whatever the flows pay elsewhere: no flood where flows start over idle links beside priced ones. False is equation 2 as printed (§ 4.1). Links with a class of the pricing `stable` or `deadline` have equation 2 in any case.
+        /// The price is high enough for what is spent and announced to fit the link, whatever the flows pay elsewhere. Flows that start over idle links beside priced ones then cause no flood. False is equation 2 as printed (§ 4.1). Links with a class of the pricing `stable` or `deadline` have equation 2 in any case.
         bound: bool = true, param::Kind::Truth;
         fixed {
             /// The mean round-trip time until packets tell one.

@@ -30,7 +30,7 @@ pub struct MeshSpec {
     pub links: Vec<LinkSpec>,
     /// What is lost at random on each of them.
     pub losses: Vec<Vec<Loss>>,
-    /// What the wire of each does to packets beside.
+    /// Impairments of each wire beside losses.
     pub impairments: Vec<Option<Impairments>>,
     /// What happens to links on the way, by time.
     pub changes: Vec<MeshChange>,

@@ -132,7 +132,7 @@ impl<'a> Resolver<'a> {
         vias
     }
 
-    /// Stores the routes of a lane; returns false, and reports a mistake, if it has none.
+    /// Stores the routes of a lane; returns false, and reports a mistake, if there is no route.
     fn give(&mut self, request: &Request<'a>, lane: usize, lanes: usize, way: Way) -> bool {
         let Way { ends, there, back, all } = way;
         let one_way = matches!(request.target, Target::Cbrs { .. });
@@ -192,7 +192,7 @@ impl<'a> Resolver<'a> {
         true
     }
 
-    /// Whether a flow of a law that lives on what links say would have none to say it.
+    /// Returns true if a flow whose law needs what links state would cross no link that does.
     fn unheard(&mut self, request: &Request<'a>, route: &[LinkId], (from, to): (NodeId, NodeId)) -> bool {
         let class = match request.target {
             Target::Flows { first, .. } => self.plan.flows[first].transport,
@@ -263,7 +263,7 @@ impl Legs {
         self.hashes.extend(there.chain(std::iter::repeat_n(!hash, stops.len() - 1)));
     }
 
-    /// What was found for stretches that were added before, in the order of [`add`](Legs::add).
+    /// Routes over stretches that were added before, in the order of [`add`](Legs::add).
     fn take(&mut self, stops: &[NodeId], all: bool) -> Way {
         let mut join = |legs: &mut dyn Iterator<Item = (NodeId, NodeId)>| {
             let mut route = Vec::new();
