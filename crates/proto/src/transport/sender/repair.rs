@@ -165,7 +165,7 @@ impl Sender {
         let flight = self.flight(now, config);
         let opening = self.board.slot(self.board.una).has(Slot::SYN);
         self.expiries = self.expiries.saturating_add(1);
-        self.board.on_timeout(config.heeds_ranges());
+        self.board.on_timeout(config.heeds_ranges(), config.rto.widens && !first);
         self.rack_at = Time::NEVER;
         if let Some(rack) = &mut self.rack {
             rack.clear();

@@ -385,7 +385,9 @@ impl Scoreboard {
 
     /// The timer expired: nothing but what was reported received is in the network (RFC 6675 § 5.1). A receiver
     /// that reports the first segment in flight has changed its mind about earlier reports: they are forgotten.
-    pub(in crate::transport) fn on_timeout(&mut self, sack: bool) {
+    /// The first of them is the next to be sent again, or what follows the last one sent if the repair
+    /// `goes_on`.
+    pub(in crate::transport) fn on_timeout(&mut self, sack: bool, goes_on: bool) {
         let renege = !sack || self.slots.get(self.una).has(Slot::SACKED);
         if renege {
             self.sacked = 0;
@@ -409,7 +411,8 @@ impl Scoreboard {
         self.lost = self.outstanding() - self.sacked;
         self.pending = self.lost;
         self.resent = 0;
-        self.hint = self.una;
+        let follows = self.hint.wrapping_add(1);
+        self.hint = if goes_on && before(follows, self.next) { follows } else { self.una };
         self.edge = self.next;
         self.above = 0;
         self.rescued = self.next;
