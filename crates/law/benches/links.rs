@@ -39,7 +39,8 @@ fn xcp_flows() -> Vec<Toll> {
     (0..64).map(toll).collect()
 }
 
-/// What packets of 1000 FCP flows say that spend a dollar a second each: one in twenty gives back a tenth, or takes it again.
+/// What packets of 1000 FCP flows say that spend a dollar a second each: one in twenty gives back a
+/// tenth, or takes it again.
 fn fcp_flows() -> Vec<Toll> {
     let toll = |k| Toll {
         rtt: 0.02 + 8e-5 * k as f32,

@@ -1,18 +1,21 @@
 //! A token bucket: how much traffic may pass, and when (the aggregates paper, § 3.2).
 //!
-//! Tokens are counted in billionths of a byte, so that a rate of whole bytes a second brings a whole number of them in
-//! every nanosecond: a bucket never gains or loses by rounding, however often it is asked.
+//! Tokens are counted in billionths of a byte, so that a rate of whole bytes a second brings a
+//! whole number of them in every nanosecond: a bucket never gains or loses by rounding, however
+//! often it is asked.
 
 use crate::{Bytes, Rate, Time};
 
 /// What traffic keeps to: the tuple ⟨B, r, p, L⟩ of the aggregates paper (§ 3.2, § 4).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
-    /// B, the depth of the bucket: the longest burst. At most [`Profile::MOST_DEPTH`]; more counts as that.
+    /// B, the depth of the bucket: the longest burst. At most [`Profile::MOST_DEPTH`]; more counts
+    /// as that.
     pub depth: Bytes,
     /// r, at which tokens come in; counted in whole bytes a second, at least one.
     pub rate: Rate,
-    /// p: no packet leaves before the last one is over at this rate. `None` lets a burst leave at once.
+    /// p: no packet leaves before the last one is over at this rate. `None` lets a burst leave at
+    /// once.
     pub peak: Option<Rate>,
     /// L, the largest packet, bytes on the wire; `None` lets any pass that the bucket can hold.
     pub largest: Option<u32>,
@@ -32,7 +35,8 @@ impl Profile {
 /// Why a packet may not pass now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It conforms at the earliest then, if no other packet passes before; [`Time::NEVER`] if it has to wait for others.
+    /// It conforms at the earliest then, if no other packet passes before; [`Time::NEVER`] if it
+    /// has to wait for others.
     #[error("the packet does not conform before {0}")]
     Until(Time),
     /// It never conforms.
@@ -178,7 +182,8 @@ mod tests {
     }
 
     proptest! {
-        // Asked at any instants, it passes in any stretch of time no more than its burst and its rate allow.
+        // Asked at any instants, it passes in any stretch of time no more than its burst and its
+        // rate allow.
         #[test]
         fn bursts_and_rate_are_kept(
             steps in prop::collection::vec((0u64..300_000_000, 1u32..2000), 1..200),

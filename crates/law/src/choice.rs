@@ -1,9 +1,10 @@
-//! Which of two classes of traffic a sender is better off in, by what it makes of rate and delay (the FCP report, § 4.2,
-//! "Network and end-point evolution", after Paris Metro Pricing).
+//! Which of two classes of traffic a sender is better off in, by what it makes of rate and delay
+//! (the FCP report, § 4.2, "Network and end-point evolution", after Paris Metro Pricing).
 //!
-//! A class that goes first and costs more is for those to whom the delay matters. Who that is depends on the load, which a
-//! sender learns by being there: a [`Chooser`] stays where it is, tries the other class for a few round trips now and then,
-//! and stays there if that was better. What is better is its [`Utility`]'s affair; one's own is a type with one method:
+//! A class that goes first and costs more is for those to whom the delay matters. Who that is
+//! depends on the load, which a sender learns by being there: a [`Chooser`] stays where it is,
+//! tries the other class for a few round trips now and then, and stays there if that was better.
+//! What is better is its [`Utility`]'s affair; one's own is a type with one method:
 //!
 //! ```
 //! use tollway_law::choice::{Chooser, Utility};
@@ -39,8 +40,9 @@ pub trait Utility {
     fn of(&self, rate: Rate, delay: Time) -> f64;
 }
 
-/// ln rate − delay/patience: waiting for so long is as bad as a rate e times smaller. At k times the price, a class in which
-/// nothing waits is better for whom a wait of D in the other one is more than patience · ln k.
+/// ln rate − delay/patience: waiting for so long is as bad as a rate e times smaller. At k times
+/// the price, a class in which nothing waits is better for whom a wait of D in the other one is
+/// more than patience · ln k.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Patience(pub Time);
 
@@ -84,8 +86,8 @@ impl<U: Utility> Chooser<U> {
         self.next
     }
 
-    /// It gets `rate` at a queueing delay of `delay` where it is now, the round trip being `rtt`, zero while nothing is known of
-    /// it. Answers whether it is in another class from now on.
+    /// It gets `rate` at a queueing delay of `delay` where it is now, the round trip being `rtt`,
+    /// zero while nothing is known of it. Answers whether it is in another class from now on.
     pub fn look(&mut self, now: Time, rate: Rate, delay: Time, rtt: Time) -> bool {
         if now < self.next {
             return false;
@@ -119,8 +121,8 @@ impl<U: Utility> Chooser<U> {
     }
 }
 
-/// How long it stays, and how long a trial takes, in round trips. A flow that comes has its rate after four of them, and the
-/// queue that it makes by coming is gone after eight or so.
+/// How long it stays, and how long a trial takes, in round trips. A flow that comes has its rate
+/// after four of them, and the queue that it makes by coming is gone after eight or so.
 const STAY: u64 = 96;
 const TRIAL: u64 = 16;
 /// What is hardly better is not worth the move.
@@ -132,7 +134,8 @@ const UNKNOWN: Time = Time::from_millis(50);
 mod tests {
     use super::*;
 
-    /// Where a sender is settled after 20 s, when the class costs `times` as much and standard traffic waits for `wait(t)` ms.
+    /// Where a sender is settled after 20 s, when the class costs `times` as much and standard
+    /// traffic waits for `wait(t)` ms.
     fn settled(patience_ms: f64, times: f64, until: f64, wait: impl Fn(f64) -> f64) -> bool {
         let mut chooser = Chooser::new(Patience(Time::from_secs_f64(patience_ms * 1e-3)));
         let mut now = Time::ZERO;

@@ -1,9 +1,10 @@
 //! The control laws of Tollway: pure arithmetic on explicit time.
 //!
-//! A **link** states a toll, a **packet** carries it, a **receiver** echoes it, a **sender** obeys it. Each of
-//! those has a trait here and a file a law beneath it. A law never knows a packet's bytes, a socket, a clock or
-//! an allocator: time is an argument ([`Time`]), and what a law sees of a packet is its size, its [`Kind`] and
-//! its [`Toll`]. The same laws run in the simulator and on real packets. A law of your own is a [`SenderLaw`](sender::SenderLaw) or a
+//! A **link** states a toll, a **packet** carries it, a **receiver** echoes it, a **sender** obeys
+//! it. Each of those has a trait here and a file a law beneath it. A law never knows a packet's
+//! bytes, a socket, a clock or an allocator: time is an argument ([`Time`]), and what a law sees of
+//! a packet is its size, its [`Kind`] and its [`Toll`]. The same laws run in the simulator and on
+//! real packets. A law of your own is a [`SenderLaw`](sender::SenderLaw) or a
 //! [`LinkLaw`](link::LinkLaw); the book's chapter of that name adds one of each.
 //!
 //! | module | question it answers |

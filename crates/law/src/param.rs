@@ -1,7 +1,9 @@
-//! Parameters of laws: each law's config is the only list of them, from which files are read and manuals written.
+//! Parameters of laws: each law's config is the only list of them, from which files are read and
+//! manuals written.
 //!
-//! [`config!`](crate::config) declares a config: for each parameter the field, the meaning, the default, the range with
-//! its unit, and the section it comes from. The word in a file is the field's name with hyphens.
+//! [`config!`](crate::config) declares a config: for each parameter the field, the meaning, the
+//! default, the range with its unit, and the section it comes from. The word in a file is the
+//! field's name with hyphens.
 //!
 //! ```
 //! use tollway_law::Time;
@@ -41,7 +43,8 @@ pub struct Param {
     pub field: &'static str,
     /// Its unit and its range.
     pub kind: Kind,
-    /// What holds where nothing is given; `None` for what `otherwise` says, and where that is empty it must be given.
+    /// What holds where nothing is given; `None` for what `otherwise` says, and where that is empty
+    /// it must be given.
     pub default: Option<Value>,
     /// The default in words, where it depends on something else.
     pub otherwise: &'static str,
@@ -175,7 +178,8 @@ impl Values for () {
 /// A table of parameters.
 #[derive(Debug)]
 pub struct Table {
-    /// The key that it stands under: `outer.inner` inside another table, and empty for keys beside the law's.
+    /// The key that it stands under: `outer.inner` inside another table, and empty for keys beside
+    /// the law's.
     pub word: &'static str,
     /// What it is about: a sentence or two of Markdown.
     pub says: &'static str,
@@ -307,8 +311,8 @@ impl<F: Field> Field for Option<F> {
     }
 }
 
-/// Declares a config with its parameters: see [`param`](crate::param). Constants that are no parameters stand under
-/// `fixed`.
+/// Declares a config with its parameters: see [`param`](crate::param). Constants that are no
+/// parameters stand under `fixed`.
 #[macro_export]
 macro_rules! config {
     (

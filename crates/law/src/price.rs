@@ -1,6 +1,8 @@
-//! FCP's two quantities: what a byte costs, and what may be spent a second (the FCP report, § 4, § 5).
+//! FCP's two quantities: what a byte costs, and what may be spent a second (the FCP report, § 4, §
+//! 5).
 //!
-//! The money is none: its unit, written $, is whatever the owner of the budgets takes it to be. Only ratios matter.
+//! The money is none: its unit, written $, is whatever the owner of the budgets takes it to be.
+//! Only ratios matter.
 
 use std::fmt;
 
@@ -12,8 +14,8 @@ impl Price {
     /// The price of what is not scarce, 1e-18 $/byte (§ 5). It stands for zero: sums leave it out.
     pub const MIN: Price = Price(MIN);
 
-    /// `p` $/byte; anything below the least price, and what is no number, counts as the least, and what is beyond all
-    /// budgets as 1e30.
+    /// `p` $/byte; anything below the least price, and what is no number, counts as the least, and
+    /// what is beyond all budgets as 1e30.
     #[inline]
     pub fn per_byte(p: f64) -> Price {
         Price(if p > MIN { at_most(p, MAX) } else { MIN })

@@ -1,4 +1,5 @@
-//! Time in integer nanoseconds, as an instant since a run's start and as a span: one type, no clock.
+//! Time in integer nanoseconds, as an instant since a run's start and as a span: one type, no
+//! clock.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
@@ -8,8 +9,8 @@ use crate::units::{UnitError, split_quantity};
 
 /// A point in time, or a span of it, in whole nanoseconds since the run's start (584 years fit).
 ///
-/// Integer time makes simulations exact and repeatable: two sums in different orders are the same instant.
-/// Parses and prints with a unit: `"250 ms"`, `"1.5 s"`, `"20us"`.
+/// Integer time makes simulations exact and repeatable: two sums in different orders are the same
+/// instant. Parses and prints with a unit: `"250 ms"`, `"1.5 s"`, `"20us"`.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
@@ -39,19 +40,21 @@ impl Time {
         Time(s * 1_000_000_000)
     }
 
-    /// `s` seconds to the nearest nanosecond; negative and NaN give zero, too large gives [`Time::NEVER`].
+    /// `s` seconds to the nearest nanosecond; negative and NaN give zero, too large gives
+    /// [`Time::NEVER`].
     pub fn from_secs_f64(s: f64) -> Time {
         // `as` saturates, and takes NaN to zero: both are what is wanted here.
         Time((s * 1e9 + 0.5) as u64)
     }
 
-    /// In seconds, for reckoning: one multiplication, which may be off by the last bit (60 s gives 60.00000000000001). What is written, or
-    /// compared to what was, is [`Time::nearest_secs`].
+    /// In seconds, for reckoning: one multiplication, which may be off by the last bit (60 s gives
+    /// 60.00000000000001). What is written, or compared to what was, is [`Time::nearest_secs`].
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 * 1e-9
     }
 
-    /// In seconds, for tables and readers: the nearest number there is, so that a tenth of a second prints as 0.1.
+    /// In seconds, for tables and readers: the nearest number there is, so that a tenth of a second
+    /// prints as 0.1.
     pub fn nearest_secs(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -128,7 +131,8 @@ impl fmt::Display for Time {
             n if n >= 1_000 => (1_000, "us"),
             _ => (1, "ns"),
         };
-        // Exact: whole part and the remaining digits, trailing zeros cut, so that what is printed parses back.
+        // Exact: whole part and the remaining digits, trailing zeros cut, so that what is printed
+        // parses back.
         let (whole, rest) = (self.0 / scale, self.0 % scale);
         let mut text = whole.to_string();
         if rest > 0 {

@@ -1,6 +1,7 @@
 //! The toll: the 24 bytes of a packet that links write and senders obey.
 
-/// What a packet carries of the control law, in law units. An encoding (in `tollway-proto`) writes it as bytes.
+/// What a packet carries of the control law, in law units. An encoding (in `tollway-proto`) writes
+/// it as bytes.
 ///
 /// | field | XCP | FCP |
 /// |---|---|---|
@@ -10,7 +11,8 @@
 /// | `stake` | packets it speaks for, itself included; 0 is one; and [routers](Toll::pass_router), in 256ths | balance, $/byte |
 /// | `echo` | sum of `due` received since the last packet back, bytes/s | last `due` received, $/byte |
 ///
-/// `due` is a double because what links write is summed; the sender's own words need no more than a float.
+/// `due` is a double because what links write is summed; the sender's own words need no more than a
+/// float.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct Toll {
@@ -22,7 +24,8 @@ pub struct Toll {
     pub offer: f32,
     /// What the sender says it pays.
     pub stake: f32,
-    /// What the far end heard, on its way back; it means something only in a packet that says it carries an echo.
+    /// What the far end heard, on its way back; it means something only in a packet that says it
+    /// carries an echo.
     pub echo: f32,
 }
 
@@ -39,8 +42,9 @@ pub enum Content {
     Rate,
 }
 
-/// XCP's count of routers: what the draft has no field for, and a sender needs to know whether all on its way speak XCP. It lives in the
-/// fraction of `stake`, in steps of 1/256: one step asks for the count, each router adds one.
+/// XCP's count of routers: what the draft has no field for, and a sender needs to know whether all
+/// on its way speak XCP. It lives in the fraction of `stake`, in steps of 1/256: one step asks for
+/// the count, each router adds one.
 impl Toll {
     /// XCP's sender: from here on routers are counted.
     #[inline]
@@ -69,20 +73,23 @@ impl Toll {
     }
 }
 
-/// The part of `value` after the point, zero for what is no number: `f32::fract` would be a call for each packet.
+/// The part of `value` after the point, zero for what is no number: `f32::fract` would be a call
+/// for each packet.
 #[inline]
 fn fraction(value: f32) -> f32 {
     // Over 2^24 a float has none.
     if value.abs() < 16_777_216.0 { value - (value as i32) as f32 } else { 0.0 }
 }
 
-/// A router, in [`Toll::stake`]: the packets spoken for, 65 536 at most, and this together fit a float's 24 bits.
+/// A router, in [`Toll::stake`]: the packets spoken for, 65 536 at most, and this together fit a
+/// float's 24 bits.
 const ROUTER: f32 = 1.0 / 256.0;
 
 /// How a link's law has to take a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Bytes and nothing more: plain traffic, and acknowledgements without data (XCP's minimal header).
+    /// Bytes and nothing more: plain traffic, and acknowledgements without data (XCP's minimal
+    /// header).
     Plain,
     /// The toll's forward part is meant for the links on the way.
     Tolled,

@@ -1,6 +1,7 @@
 //! Quantities with units: [`Rate`], [`Bytes`], and how they are read and written.
 //!
-//! Arithmetic inside the laws is in SI bytes and seconds; people write `10 Mbps` and read `9.73 Mbps`.
+//! Arithmetic inside the laws is in SI bytes and seconds; people write `10 Mbps` and read `9.73
+//! Mbps`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -56,7 +57,8 @@ pub enum UnitError {
     },
 }
 
-/// A data rate in bytes a second, positive or zero and finite. Prints and parses in bits a second: `"10 Mbps"`.
+/// A data rate in bytes a second, positive or zero and finite. Prints and parses in bits a second:
+/// `"10 Mbps"`.
 #[derive(Clone, Copy, Default, PartialEq, PartialOrd)]
 pub struct Rate(f64);
 
@@ -64,8 +66,8 @@ impl Rate {
     /// Nothing moves.
     pub const ZERO: Rate = Rate(0.0);
 
-    /// The slowest that a wire can be, 1 kbit/s: the largest packet with the most framing then takes as many of
-    /// [`ns_per_byte_fixed`](Rate::ns_per_byte_fixed)'s units as 64 bits hold.
+    /// The slowest that a wire can be, 1 kbit/s: the largest packet with the most framing then
+    /// takes as many of [`ns_per_byte_fixed`](Rate::ns_per_byte_fixed)'s units as 64 bits hold.
     pub const SLOWEST_WIRE: Rate = Rate(125.0);
 
     /// The fastest that a wire can be, 100 Tbit/s: a byte takes over a thousand of
@@ -75,8 +77,9 @@ impl Rate {
     /// Bits after the point of [`ns_per_byte_fixed`](Rate::ns_per_byte_fixed).
     pub const FRACTION_BITS: u32 = 24;
 
-    /// Nanoseconds that a byte takes on a wire of this rate, in units of 2^-24 ns, so that both engines reckon the same
-    /// instants. Never zero; less than [`SLOWEST_WIRE`](Rate::SLOWEST_WIRE) counts as that, so that time can't overflow.
+    /// Nanoseconds that a byte takes on a wire of this rate, in units of 2^-24 ns, so that both
+    /// engines reckon the same instants. Never zero; less than [`SLOWEST_WIRE`](Rate::SLOWEST_WIRE)
+    /// counts as that, so that time can't overflow.
     pub fn ns_per_byte_fixed(self) -> u64 {
         let rate = self.bytes_per_sec().max(Rate::SLOWEST_WIRE.bytes_per_sec());
         ((1e9 / rate * (1u64 << Rate::FRACTION_BITS) as f64 + 0.5) as u64).max(1)
@@ -146,8 +149,9 @@ impl fmt::Display for Rate {
 impl FromStr for Rate {
     type Err = UnitError;
 
-    /// `"10 Mbps"`: a number and one of `bps`, `kbps`, `Mbps`, `Gbps`, `Tbps` (also `Mbit/s`, `Mb/s`, `Mbit`), or
-    /// bytes a second as `B/s`, `kB/s`, `MB/s`, `GB/s` (also `MBps`). Prefixes are decimal.
+    /// `"10 Mbps"`: a number and one of `bps`, `kbps`, `Mbps`, `Gbps`, `Tbps` (also `Mbit/s`,
+    /// `Mb/s`, `Mbit`), or bytes a second as `B/s`, `kB/s`, `MB/s`, `GB/s` (also `MBps`). Prefixes
+    /// are decimal.
     fn from_str(text: &str) -> Result<Rate, UnitError> {
         const UNITS: &[(&str, f64)] = &[
             ("bps", 1.0),
@@ -210,7 +214,8 @@ impl fmt::Display for Bytes {
 impl FromStr for Bytes {
     type Err = UnitError;
 
-    /// `"64 KiB"`: a number and one of `B`, `kB`, `MB`, `GB` (decimal), `KiB`, `MiB`, `GiB` (binary).
+    /// `"64 KiB"`: a number and one of `B`, `kB`, `MB`, `GB` (decimal), `KiB`, `MiB`, `GiB`
+    /// (binary).
     fn from_str(text: &str) -> Result<Bytes, UnitError> {
         const UNITS: &[(&str, f64)] = &[
             ("B", 1.0),
@@ -228,8 +233,8 @@ impl FromStr for Bytes {
 
 /// Reads `text` as a number and one of `units`, and answers the number times the unit's scale.
 ///
-/// White space between them is optional. Units are matched as written first, then ignoring case where that is not
-/// ambiguous (`mbps` is taken for `Mbps`).
+/// White space between them is optional. Units are matched as written first, then ignoring case
+/// where that is not ambiguous (`mbps` is taken for `Mbps`).
 ///
 /// # Errors
 /// [`UnitError`] says what is wrong and how to write it.

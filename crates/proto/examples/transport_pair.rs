@@ -1,9 +1,11 @@
-//! What the transport costs: nanoseconds for a data packet and its acknowledgement through both machines.
+//! What the transport costs: nanoseconds for a data packet and its acknowledgement through both
+//! machines.
 //!
 //!     cargo run --release -p tollway-proto --example transport_pair [pairs] [connections] [loss in packets]
 //!
-//! A steady flow of full segments, a window of 64, over a wire that is a queue in memory: each round hands one
-//! data packet to the receiver, its acknowledgement to the sender, and takes what the sender sends next.
+//! A steady flow of full segments, a window of 64, over a wire that is a queue in memory: each
+//! round hands one data packet to the receiver, its acknowledgement to the sender, and takes what
+//! the sender sends next.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -21,8 +21,8 @@ pub struct Cbr {
 }
 
 impl Cbr {
-    /// Packets of `size` bytes at `rate` from `start` on and before `stop`; on for the first span of `on_off`, silent for the
-    /// second, and so on.
+    /// Packets of `size` bytes at `rate` from `start` on and before `stop`; on for the first span
+    /// of `on_off`, silent for the second, and so on.
     pub fn new(rate: Rate, size: u16, start: Time, stop: Time, on_off: Option<(Time, Time)>) -> Cbr {
         Cbr { rate, size, start, stop, on_off, in_period: 0, period: start }
     }
@@ -49,7 +49,8 @@ impl Cbr {
         elapsed / period * each + last
     }
 
-    /// A packet left: when the next one does. Counted from the period's start, so that rounding doesn't add up.
+    /// A packet left: when the next one does. Counted from the period's start, so that rounding
+    /// doesn't add up.
     pub fn advance(&mut self) -> Time {
         self.in_period += 1;
         let since = self.rate.time_for(self.in_period * u64::from(self.size));
@@ -57,7 +58,8 @@ impl Cbr {
         if let Some((on, off)) = self.on_off
             && since >= on
         {
-            // A packet that takes longer than a turn takes the next ones, too: one in each would be more than the rate.
+            // A packet that takes longer than a turn takes the next ones, too: one in each would be
+            // more than the rate.
             let turn = on.saturating_add(off);
             let turns = since.0.div_ceil(turn.0.max(1));
             self.period = self.period.saturating_add(Time(turn.0.saturating_mul(turns)));

@@ -22,6 +22,7 @@ pub enum Change {
     Wire(Impairments),
     /// Whether every packet is lost before the queue.
     Blackout(bool),
-    /// A relative error of what the law states ([`LinkLaw::set_error`](tollway_law::link::LinkLaw::set_error)).
+    /// A relative error of what the law states
+    /// ([`LinkLaw::set_error`](tollway_law::link::LinkLaw::set_error)).
     LawError(f64),
 }

@@ -125,7 +125,8 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// No faults yet, on link number `link` of a network with this seed. Losses here do not depend on traffic elsewhere.
+    /// No faults yet, on link number `link` of a network with this seed. Losses here do not depend
+    /// on traffic elsewhere.
     pub fn new(seed: u64, link: u32) -> Faults {
         let seed = seed ^ (u64::from(link) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Faults {

@@ -1,6 +1,7 @@
 //! A queue for handles: what `VecDeque` does, in 24 bytes and without its general cases.
 
-/// First in, first out, in a ring that doubles when it is full. Empty from the start, it owns no memory.
+/// First in, first out, in a ring that doubles when it is full. Empty from the start, it owns no
+/// memory.
 #[derive(Clone, Debug)]
 pub struct Fifo<T> {
     slots: Box<[T]>,
@@ -70,7 +71,8 @@ impl<T: Copy + Default> Fifo<T> {
         (0..self.len).map(|i| self.slots[self.index(i)])
     }
 
-    /// Where the `i`-th is: the ring's size is a power of two, so that a masked index needs no check.
+    /// Where the `i`-th is: the ring's size is a power of two, so that a masked index needs no
+    /// check.
     #[inline]
     fn index(&self, i: u32) -> usize {
         self.head.wrapping_add(i) as usize & self.slots.len().wrapping_sub(1)

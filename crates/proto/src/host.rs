@@ -3,20 +3,23 @@
 use tollway_law::budget::{Share, Strategy};
 use tollway_law::{Budget, Bytes, Price, Rate, Time};
 
-/// A host's budget and the flows it is divided over (the FCP report, § 4 and § 4.2), sans I/O: the engine says which
-/// flows come and go, calls [`handle_timeout`](BudgetHost::handle_timeout) when [`poll_timeout`](BudgetHost::poll_timeout) says, shows
-/// it the connections and hands its answers to their laws.
+/// A host's budget and the flows it is divided over (the FCP report, § 4 and § 4.2), sans I/O: the
+/// engine says which flows come and go, calls [`handle_timeout`](BudgetHost::handle_timeout) when
+/// [`poll_timeout`](BudgetHost::poll_timeout) says, shows it the connections and hands its answers
+/// to their laws.
 ///
-/// A change of budget takes a round trip to be announced and one to be made. So that the sum stays what it is while
-/// budgets move from flow to flow, one that gets more of it waits for those with longer round trips that get less. What is
-/// meant for a newcomer stays with the others until it knows a price to spend it at, but for what its first packet announces:
-/// that is spent from its first acknowledgement on.
+/// A change of budget takes a round trip to be announced and one to be made. So that the sum stays
+/// what it is while budgets move from flow to flow, one that gets more of it waits for those with
+/// longer round trips that get less. What is meant for a newcomer stays with the others until it
+/// knows a price to spend it at, but for what its first packet announces: that is spent from its
+/// first acknowledgement on.
 #[derive(Debug)]
 pub struct BudgetHost {
     budget: Budget,
     strategy: Box<dyn Strategy + Send>,
     members: Vec<HostFlow>,
-    /// When the strategy is next asked, when the flows are next looked at, and when the strategy was last asked.
+    /// When the strategy is next asked, when the flows are next looked at, and when the strategy
+    /// was last asked.
     ask_at: Time,
     look_at: Time,
     asked: Time,
@@ -69,8 +72,8 @@ impl BudgetHost {
         self.budget
     }
 
-    /// A flow is about to start, its first packet announcing `first` for the next round trip; what counts of `share` is
-    /// who it is and what it wants.
+    /// A flow is about to start, its first packet announcing `first` for the next round trip; what
+    /// counts of `share` is who it is and what it wants.
     pub fn join(&mut self, now: Time, share: Share, first: Bytes) {
         self.members.push(HostFlow {
             share: Share { budget: Budget::ZERO, price: None, ..share },
@@ -104,14 +107,15 @@ impl BudgetHost {
         self.ask_at = now;
     }
 
-    /// When to be called next; [`Time::NEVER`] if nothing is to be done before a flow comes or goes.
+    /// When to be called next; [`Time::NEVER`] if nothing is to be done before a flow comes or
+    /// goes.
     pub fn poll_timeout(&self) -> Time {
         let ready = self.members.iter().map(|member| member.ready).min().unwrap_or(Time::NEVER);
         self.ask_at.min(self.look_at).min(ready)
     }
 
-    /// The time that [`poll_timeout`](BudgetHost::poll_timeout) answered has come: `see` shows a flow, `give` hands a budget to
-    /// its law.
+    /// The time that [`poll_timeout`](BudgetHost::poll_timeout) answered has come: `see` shows a
+    /// flow, `give` hands a budget to its law.
     pub fn handle_timeout(
         &mut self,
         now: Time,
@@ -162,8 +166,9 @@ impl BudgetHost {
         // A strategy of somebody's own is held to the budget as any other.
         let sum: f64 = self.shares.iter().map(|share| share.budget.get()).sum();
         let scale = if sum > self.budget.get() { self.budget.get() / sum } else { 1.0 };
-        // What newcomers may spend they cannot before they know a price: until then the others keep what they have of it.
-        // What a first round trip of theirs costs is reckoned from the prices the others pay.
+        // What newcomers may spend they cannot before they know a price: until then the others keep
+        // what they have of it. What a first round trip of theirs costs is reckoned from the prices
+        // the others pay.
         let (mut spendable, mut cost, mut priced) = (0.0, 0.0, 0.0);
         for share in self.shares.iter().filter(|share| share.rtt > Time::ZERO) {
             if let Some(price) = share.price {
@@ -203,7 +208,8 @@ impl BudgetHost {
         }
     }
 
-    /// Several flows are looked at a few times a round trip, so that what one leaves is soon another's.
+    /// Several flows are looked at a few times a round trip, so that what one leaves is soon
+    /// another's.
     fn next_look(&self, now: Time) -> Time {
         if self.members.len() < 2 {
             return Time::NEVER;
@@ -267,7 +273,8 @@ mod tests {
         host.join(Time::ZERO, Share::new(2), Bytes(0));
         budgets(&mut host, Time::ZERO, &see, &mut given);
         assert_eq!((given[&1], given[&2]), (0.75, 0.25));
-        // Weights turn round: the slow flow's change shows 2·(200 − 50) ms after the fast one's would.
+        // Weights turn round: the slow flow's change shows 2·(200 − 50) ms after the fast one's
+        // would.
         host.leave(Time::from_secs(1), 1);
         host.join(Time::from_secs(1), Share::new(1), Bytes(0));
         host.members
@@ -366,7 +373,8 @@ mod tests {
     fn what_a_newcomer_s_first_round_trip_costs_is_kept_back_and_no_more() {
         let price = Price::per_byte(1e-6);
         let see = |flow| if flow == 1 { Seen { price: Some(price), ..rtt(100) } } else { rtt(0) };
-        // 20 kB a round trip at 1e-6 $/B: 0.2 $/s of the half that will be its own. 80 kB cost more than that.
+        // 20 kB a round trip at 1e-6 $/B: 0.2 $/s of the half that will be its own. 80 kB cost more
+        // than that.
         for (first, kept) in [(20_000, 0.8), (80_000, 0.5), (0, 1.0)] {
             let mut host = BudgetHost::new(Budget::per_sec(1.0), Box::new(EqualBudget));
             let mut given = BTreeMap::new();

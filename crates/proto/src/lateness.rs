@@ -55,7 +55,8 @@ impl Lateness {
         self.max
     }
 
-    /// The span that a share `p` (0 to 1) of all do not exceed, rounded up to its bucket's end; zero if there is none.
+    /// The span that a share `p` (0 to 1) of all do not exceed, rounded up to its bucket's end;
+    /// zero if there is none.
     pub fn percentile(&self, p: f64) -> Time {
         let wanted = (p * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;

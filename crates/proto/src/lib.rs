@@ -1,8 +1,8 @@
 //! The sans-I/O machines of Tollway: packet, encodings, transport, output port, shaper.
 //!
-//! A machine here never opens a socket, spawns, sleeps or reads a clock: time is an argument, randomness is handed
-//! in, and what it wants to send is asked for. One machine behaves the same in the simulator and on real packets,
-//! and a test drives it by hand.
+//! A machine here never opens a socket, spawns, sleeps or reads a clock: time is an argument,
+//! randomness is handed in, and what it wants to send is asked for. One machine behaves the same in
+//! the simulator and on real packets, and a test drives it by hand.
 //!
 //! ```
 //! use std::sync::Arc;

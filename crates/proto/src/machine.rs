@@ -62,12 +62,14 @@ impl NodeMachine {
     }
 }
 
-/// A sans-I/O machine at the end of a path: fed packets and instants, asked for packets and its next timer.
+/// A sans-I/O machine at the end of a path: fed packets and instants, asked for packets and its
+/// next timer.
 ///
-/// The engine calls [`handle_packet`](Machine::handle_packet) or [`handle_timeout`](Machine::handle_timeout), then
-/// [`poll_transmit`](Machine::poll_transmit) until it answers false, then looks at
-/// [`poll_timeout`](Machine::poll_timeout). Timers are lazy: an engine may call `handle_timeout` early, at an instant
-/// that the machine had once named and has since put off; the machine then does nothing.
+/// The engine calls [`handle_packet`](Machine::handle_packet) or
+/// [`handle_timeout`](Machine::handle_timeout), then [`poll_transmit`](Machine::poll_transmit)
+/// until it answers false, then looks at [`poll_timeout`](Machine::poll_timeout). Timers are lazy:
+/// an engine may call `handle_timeout` early, at an instant that the machine had once named and has
+/// since put off; the machine then does nothing.
 pub trait Machine {
     /// The machine's start time has come.
     fn open(&mut self, now: Time);
@@ -79,24 +81,29 @@ pub trait Machine {
     fn handle_packet(&mut self, now: Time, packet: &Packet, sack: &SackRanges);
 
     /// A packet without SACK ranges arrived in a slot of its own, and may be answered there: what
-    /// [`handle_packet`](Machine::handle_packet) and a first [`poll_transmit`](Machine::poll_transmit) would do, for machines that
-    /// have a shorter way for what nearly always comes.
+    /// [`handle_packet`](Machine::handle_packet) and a first
+    /// [`poll_transmit`](Machine::poll_transmit) would do, for machines that have a shorter way for
+    /// what nearly always comes.
     #[inline]
     fn answer(&mut self, _now: Time, _packet: &mut Packet) -> Answer {
         Answer::Unanswered
     }
 
-    /// The instant that `poll_timeout` named has come, or one before it. Where it is a packet's turn and nothing else is due, the packet
-    /// is built in `out`: what [`handle_timeout`](Machine::handle_timeout) and a first [`poll_transmit`](Machine::poll_transmit) would do,
-    /// for machines that have a shorter way for it. It answers [`Answer::Packet`], [`Answer::More`] or [`Answer::Unanswered`].
+    /// The instant that `poll_timeout` named has come, or one before it. Where it is a packet's
+    /// turn and nothing else is due, the packet is built in `out`: what
+    /// [`handle_timeout`](Machine::handle_timeout) and a first
+    /// [`poll_transmit`](Machine::poll_transmit) would do, for machines that have a shorter way for
+    /// it. It answers [`Answer::Packet`], [`Answer::More`] or [`Answer::Unanswered`].
     #[inline]
     fn take_turn(&mut self, _now: Time, _out: &mut Packet) -> Answer {
         Answer::Unanswered
     }
 
-    /// Any packet arrived in a slot of its own, and may be answered there: [`handle_packet`](Machine::handle_packet) and a first
-    /// [`poll_transmit`](Machine::poll_transmit) in one, which is never left [unanswered](Answer::Unanswered). `sack` are the
-    /// packet's ranges; those of what stands in its place afterwards are in `out`, which comes empty.
+    /// Any packet arrived in a slot of its own, and may be answered there:
+    /// [`handle_packet`](Machine::handle_packet) and a first
+    /// [`poll_transmit`](Machine::poll_transmit) in one, which is never left
+    /// [unanswered](Answer::Unanswered). `sack` are the packet's ranges; those of what stands in
+    /// its place afterwards are in `out`, which comes empty.
     #[inline]
     fn respond(
         &mut self,
@@ -120,17 +127,20 @@ pub trait Machine {
         false
     }
 
-    /// Builds the next packet to send into `out`, a recycled slot of which the machine writes every field of its
-    /// own, and its SACK ranges into `sack`, which comes empty. Answers false, `out` untouched, if there is none.
+    /// Builds the next packet to send into `out`, a recycled slot of which the machine writes every
+    /// field of its own, and its SACK ranges into `sack`, which comes empty. Answers false, `out`
+    /// untouched, if there is none.
     fn poll_transmit(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool;
 
-    /// Bytes on the wire of the data packet that [`poll_transmit`](Machine::poll_transmit) would build now; `None` if it would
-    /// build none, or one without data. What a [shaper](crate::shaper) asks for before it lets the packet leave.
+    /// Bytes on the wire of the data packet that [`poll_transmit`](Machine::poll_transmit) would
+    /// build now; `None` if it would build none, or one without data. What a
+    /// [shaper](crate::shaper) asks for before it lets the packet leave.
     fn poll_size(&mut self, _now: Time) -> Option<u16> {
         None
     }
 
-    /// [`poll_transmit`](Machine::poll_transmit) while a shaper holds data back: only what carries none.
+    /// [`poll_transmit`](Machine::poll_transmit) while a shaper holds data back: only what carries
+    /// none.
     fn poll_control(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
         self.poll_transmit(now, out, sack)
     }
@@ -145,22 +155,23 @@ pub trait Machine {
         (Time::ZERO, Time::ZERO)
     }
 
-    /// The window is to grow by so many segments a round trip ([`NewReno::set_increase`]); of no effect on laws that have no such
-    /// thing.
+    /// The window is to grow by so many segments a round trip ([`NewReno::set_increase`]); of no
+    /// effect on laws that have no such thing.
     ///
     /// [`NewReno::set_increase`]: tollway_law::sender::NewReno::set_increase
     fn set_increase(&mut self, _segments: f64) {}
 }
 
-/// What became of a packet that [`Machine::answer`] or [`Machine::respond`] was shown, or of a turn that [`Machine::take_turn`] was
-/// offered.
+/// What became of a packet that [`Machine::answer`] or [`Machine::respond`] was shown, or of a turn
+/// that [`Machine::take_turn`] was offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Nothing: it is untouched, and [`Machine::handle_packet`] has to be called.
     Unanswered,
     /// It was taken in; [`Machine::poll_transmit`] says what there is to send.
     Taken,
-    /// It was taken in, there is nothing to send, and nothing [is done](Machine::is_done) that was not done before.
+    /// It was taken in, there is nothing to send, and nothing [is done](Machine::is_done) that was
+    /// not done before.
     Nothing,
     /// The same, and the machine's timer has not come nearer.
     Still,

@@ -2,8 +2,9 @@
 
 use tollway_law::Time;
 
-/// One transmitter for several link directions, the *stations*, of which one sends at a time. They take turns packet by packet,
-/// round robin, as contention among stations that always have something to send comes out on average.
+/// One transmitter for several link directions, the *stations*, of which one sends at a time. They
+/// take turns packet by packet, round robin, as contention among stations that always have
+/// something to send comes out on average.
 #[derive(Clone, Debug)]
 pub struct Medium {
     stations: Vec<u32>,
@@ -27,8 +28,8 @@ impl Medium {
         self.free_at = then;
     }
 
-    /// The medium is free: asks the stations in turn to `send` a packet, which answers until when that takes, or `None` if there is
-    /// none. Answers who sends; `None` if nobody had one.
+    /// The medium is free: asks the stations in turn to `send` a packet, which answers until when
+    /// that takes, or `None` if there is none. Answers who sends; `None` if nobody had one.
     pub fn take_turn(&mut self, mut send: impl FnMut(u32) -> Option<Time>) -> Option<u32> {
         for _ in 0..self.stations.len() {
             let station = self.stations[self.turn];

@@ -4,10 +4,11 @@ use tollway_law::{Kind, Toll};
 
 use crate::Stamp;
 
-/// A packet of the transport, or of plain cross-traffic: 64 bytes, moved by index and built in place.
+/// A packet of the transport, or of plain cross-traffic: 64 bytes, moved by index and built in
+/// place.
 ///
-/// Long fields (selective acknowledgements, payload) hang on an index kept by the engine. The fields at the end
-/// are the engine's own while the packet is on its way.
+/// Long fields (selective acknowledgements, payload) hang on an index kept by the engine. The
+/// fields at the end are the engine's own while the packet is on its way.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C, align(64))]
 pub struct Packet {
@@ -46,8 +47,8 @@ impl Packet {
         if self.flags.has(Flags::TOLLED) { Kind::Tolled } else { Kind::Plain }
     }
 
-    /// Marks a packet without a toll as in its sender's profile, as a codepoint of IP would (RFC 2474). The mark stands where
-    /// other senders say of their rate, which this one doesn't.
+    /// Marks a packet without a toll as in its sender's profile, as a codepoint of IP would (RFC
+    /// 2474). The mark stands where other senders say of their rate, which this one doesn't.
     pub fn mark_in_profile(&mut self) {
         debug_assert_eq!(self.kind(), Kind::Plain, "a toll has no room for the mark");
         self.toll.offer = 1.0;
@@ -85,12 +86,13 @@ impl Flags {
     pub const ECHO: Flags = Flags(1 << 7);
     /// `sent_echo` is valid.
     pub const STAMP_ECHO: Flags = Flags(1 << 8);
-    /// May be marked instead of dropped: ECT(0). With [`Flags::ECT1`] and [`Flags::CE`] the two bits of IP's ECN field
-    /// (RFC 3168 § 5).
+    /// May be marked instead of dropped: ECT(0). With [`Flags::ECT1`] and [`Flags::CE`] the two
+    /// bits of IP's ECN field (RFC 3168 § 5).
     pub const ECT: Flags = Flags(1 << 9);
     /// May be marked, and its sender answers marks as L4S wants: ECT(1) (RFC 9331 § 4).
     pub const ECT1: Flags = Flags(1 << 10);
-    /// Congestion experienced: marked on the way. Which of the two it was before can't be told any more.
+    /// Congestion experienced: marked on the way. Which of the two it was before can't be told any
+    /// more.
     pub const CE: Flags = Flags(Flags::ECT.0 | Flags::ECT1.0);
     /// The receiver saw a mark (ECN-Echo).
     pub const ECE: Flags = Flags(1 << 11);
@@ -140,7 +142,8 @@ impl Flags {
     }
 }
 
-/// Selectively acknowledged ranges, the most recent first (RFC 2018): at most four of segments `[start, end)`.
+/// Selectively acknowledged ranges, the most recent first (RFC 2018): at most four of segments
+/// `[start, end)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SackRanges {
     ranges: [(u32, u32); 4],

@@ -2,8 +2,9 @@
 
 use tollway_law::Time;
 
-/// An instant in 32 bits, in units of 64 ns, wrapping every 274.9 s: fine enough that a round-trip sample loses
-/// nothing a law could see (XCP wants a precise RTT), long enough for round trips under [`REACH`](Stamp::REACH).
+/// An instant in 32 bits, in units of 64 ns, wrapping every 274.9 s: fine enough that a round-trip
+/// sample loses nothing a law could see (XCP wants a precise RTT), long enough for round trips
+/// under [`REACH`](Stamp::REACH).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp(pub u32);
 
@@ -17,8 +18,8 @@ impl Stamp {
         Stamp((now.0 >> 6) as u32)
     }
 
-    /// The span from this stamp to `now`, right if it is under 274.9 s; at least one unit, since a round trip
-    /// of zero would mean "unknown".
+    /// The span from this stamp to `now`, right if it is under 274.9 s; at least one unit, since a
+    /// round trip of zero would mean "unknown".
     #[inline]
     pub fn elapsed(self, now: Time) -> Time {
         let units = Stamp::at(now).0.wrapping_sub(self.0).max(1);

@@ -1,10 +1,10 @@
-//! Links whose rate is a recording: opportunities to deliver, as the link emulator Mahimahi replays them (Netravali
-//! and others, USENIX ATC 2015, § 4).
+//! Links whose rate is a recording: opportunities to deliver, as the link emulator Mahimahi replays
+//! them (Netravali and others, USENIX ATC 2015, § 4).
 //!
-//! A trace is a list of milliseconds, each an opportunity to deliver 1500 bytes, over and over: the last one is
-//! also the period. A packet leaves with the opportunity that carries its last byte. Several small packets share an
-//! opportunity, a large one takes several, and what nobody waits for is lost: a packet that comes at the very instant
-//! of an opportunity comes too late for it.
+//! A trace is a list of milliseconds, each an opportunity to deliver 1500 bytes, over and over: the
+//! last one is also the period. A packet leaves with the opportunity that carries its last byte.
+//! Several small packets share an opportunity, a large one takes several, and what nobody waits for
+//! is lost: a packet that comes at the very instant of an opportunity comes too late for it.
 
 use std::sync::Arc;
 
@@ -79,8 +79,8 @@ impl Trace {
         Rate::from_bytes_per_sec((self.len() as u64 * Self::OPPORTUNITY) as f64 / self.period().as_secs_f64())
     }
 
-    /// The most bytes it can deliver in any `window` that begins with an opportunity, over that window: what a
-    /// subscriber would be sold.
+    /// The most bytes it can deliver in any `window` that begins with an opportunity, over that
+    /// window: what a subscriber would be sold.
     pub fn peak_rate(&self, window: Time) -> Rate {
         let (millis, period) = (u64::from(self.last()), self.len());
         let window_ms = (window.0 / 1_000_000).max(1);
@@ -148,7 +148,8 @@ impl Cursor {
         self.wrap();
     }
 
-    /// Delivers `bytes` that have waited since before the next opportunity; answers when the last of them leaves.
+    /// Delivers `bytes` that have waited since before the next opportunity; answers when the last
+    /// of them leaves.
     pub fn deliver(&mut self, mut bytes: u64) -> Time {
         while bytes > self.left {
             bytes -= self.left;
@@ -196,7 +197,8 @@ mod tests {
         let trace = Trace::new(&[0, 0, 5, 10]).unwrap();
         assert_eq!((trace.period(), trace.len()), (millis(10), 4));
         assert_eq!(trace.mean_rate(), Rate::from_bytes_per_sec(600_000.0));
-        // From 0 ms on three opportunities within 6 ms; from 10 ms on as well: 10, 10 (= 0 of the next), 10, 15.
+        // From 0 ms on three opportunities within 6 ms; from 10 ms on as well: 10, 10 (= 0 of the
+        // next), 10, 15.
         assert_eq!(trace.peak_rate(millis(6)), Rate::from_bytes_per_sec(4.0 * 1500.0 / 6e-3));
         assert_eq!(trace.peak_rate(millis(10)), trace.mean_rate());
         assert_eq!(trace.bytes_between(Time::ZERO, millis(10)), 4 * 1500);
@@ -210,7 +212,8 @@ mod tests {
         cursor.forgo(Time::ZERO);
         let left = |cursor: &mut Cursor, bytes| cursor.deliver(bytes).0 / NANOS;
         assert_eq!([700, 700, 700].map(|b| left(&mut cursor, b)), [2, 2, 4]);
-        // 900 bytes of the first at 4 ms, 600 of the second; then 900, then 600 of the one at 10 ms.
+        // 900 bytes of the first at 4 ms, 600 of the second; then 900, then 600 of the one at 10
+        // ms.
         assert_eq!([1500, 1500].map(|b| left(&mut cursor, b)), [4, 10]);
         // The period ends with the opportunity at 10 ms; the next one is at 10 + 2.
         assert_eq!([900, 3000].map(|b| left(&mut cursor, b)), [10, 14]);

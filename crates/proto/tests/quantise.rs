@@ -36,7 +36,8 @@ fn size() -> impl Strategy<Value = u32> {
     prop_oneof![Just(1500u32), 40..=9000u32, Just(0)]
 }
 
-/// Through bytes as a sender writes them and a link reads them; `None` where nothing is lost by construction.
+/// Through bytes as a sender writes them and a link reads them; `None` where nothing is lost by
+/// construction.
 fn sent(encoding: Encoding, toll: &Toll, size: u32) -> Option<Toll> {
     match encoding {
         Encoding::Acp => None,

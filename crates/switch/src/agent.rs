@@ -82,7 +82,8 @@ impl Agent {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Takes no more frames, and waits until those under way are done, or the grace of the configuration is over.
+    /// Takes no more frames, and waits until those under way are done, or the grace of the
+    /// configuration is over.
     ///
     /// # Errors
     /// Why the event loop ended before.

@@ -1,9 +1,10 @@
 //! `tollway switch`: one connection's messages, spread over many servers.
 //!
-//! A process stands before unmodified servers, cuts each client's connection into frames, sends each frame to a member of the
-//! cluster, and merges the answers. Which member, in which order, how much at a time and what becomes of a frame whose member fails is decided by the
-//! machines of [`tollway_proto::dispatch`], [`tollway_proto::framing`] and [`tollway_proto::route`]; here are sockets, TLS, Redis' commands, the
-//! configuration, and what people and programs see of it.
+//! A process stands before unmodified servers, cuts each client's connection into frames, sends
+//! each frame to a member of the cluster, and merges the answers. Which member, in which order, how
+//! much at a time and what becomes of a frame whose member fails is decided by the machines of
+//! [`tollway_proto::dispatch`], [`tollway_proto::framing`] and [`tollway_proto::route`]; here are
+//! sockets, TLS, Redis' commands, the configuration, and what people and programs see of it.
 //!
 //! | module | holds |
 //! |---|---|

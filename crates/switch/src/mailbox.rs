@@ -11,7 +11,8 @@ use crate::status::Status;
 pub(crate) enum Command {
     /// Another configuration is to be in force.
     Install(Arc<Config>, Sender<Result<(), String>>),
-    /// A member is to get no new frames, or some again; unknown names are answered with those that are known.
+    /// A member is to get no new frames, or some again; unknown names are answered with those that
+    /// are known.
     Drain(String, bool, Sender<Result<(), Vec<String>>>),
     /// How does it stand?
     Status(Sender<Status>),

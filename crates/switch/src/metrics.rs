@@ -14,8 +14,8 @@ use tollway_report::watch::metrics::{Metrics, ServeError};
 use crate::agent::Teller;
 use crate::status::{MemberStatus, Status};
 
-/// Serves metrics from a thread of its own until the answer is dropped. Members have labels; clients have none, since they come and go by
-/// the thousand.
+/// Serves metrics from a thread of its own until the answer is dropped. Members have labels;
+/// clients have none, since they come and go by the thousand.
 ///
 /// # Errors
 /// The address is taken, or not this machine's.

@@ -10,7 +10,8 @@ pub(crate) enum Command<'f> {
     Keyed(&'f [u8]),
     /// Any member answers as well.
     Anywhere,
-    /// It sets the connection up, and every member has to see it; of several of one kind the last holds.
+    /// It sets the connection up, and every member has to see it; of several of one kind the last
+    /// holds.
     Setup(Setup),
     /// It cannot be spread: the error that the client gets.
     Refused(String),
@@ -40,7 +41,8 @@ enum Keys {
     Counted(usize),
 }
 
-/// Reads a command, which is a whole frame. `place` says where a key lives: keys of several places cannot be spread.
+/// Reads a command, which is a whole frame. `place` says where a key lives: keys of several places
+/// cannot be spread.
 pub(crate) fn read<'f>(frame: &'f [u8], place: impl Fn(&[u8]) -> Option<usize>) -> Command<'f> {
     let Ok(Some((RangeFrame::Array(words), _))) = decode_range(frame) else {
         return Command::Refused("a command is an array of bulk strings".into());

@@ -142,9 +142,11 @@ pub struct MemberStatus {
     pub failures: u64,
     /// Frames that were sent to others in its place.
     pub retried: u64,
-    /// Frames that it was sent and did not answer, and that were sent to no other: their clients were told.
+    /// Frames that it was sent and did not answer, and that were sent to no other: their clients
+    /// were told.
     pub unanswered: u64,
-    /// One-way frames that it had acknowledged and may not have carried out when it failed: an upper bound.
+    /// One-way frames that it had acknowledged and may not have carried out when it failed: an
+    /// upper bound.
     pub perhaps_lost: u64,
     /// Answers to no frame.
     pub unrequested: u64,

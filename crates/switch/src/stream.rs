@@ -106,12 +106,14 @@ impl Stream {
         let _ = self.socket().shutdown(Shutdown::Write);
     }
 
-    /// Has the connection broken off when it is closed, so that the other end cannot take it for a regular end.
+    /// Has the connection broken off when it is closed, so that the other end cannot take it for a
+    /// regular end.
     pub(crate) fn break_off(&mut self) {
         let _ = socket2::SockRef::from(&*self.socket()).set_linger(Some(std::time::Duration::ZERO));
     }
 
-    /// Bytes that were written and that the other end's kernel has not acknowledged; over TLS at least as many.
+    /// Bytes that were written and that the other end's kernel has not acknowledged; over TLS at
+    /// least as many.
     pub(crate) fn unacknowledged(&self) -> u64 {
         let held = match self {
             Stream::Plain(_) => 0,

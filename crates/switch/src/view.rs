@@ -1,4 +1,5 @@
-//! A switch in the browser: members' rates, windows and what they have outstanding, as they are. It changes nothing.
+//! A switch in the browser: members' rates, windows and what they have outstanding, as they are. It
+//! changes nothing.
 
 use std::fmt;
 use std::net::SocketAddr;

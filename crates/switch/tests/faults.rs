@@ -229,8 +229,8 @@ impl Cluster {
     }
 }
 
-/// Disturbs the cluster while `work` runs for each client. Returns their results and the most memory
-/// that sessions held.
+/// Disturbs the cluster while `work` runs for each client. Returns their results and the most
+/// memory that sessions held.
 fn soak_with<T: Send + 'static>(
     cluster: &mut Cluster,
     agent: &Agent,

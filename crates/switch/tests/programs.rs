@@ -1,4 +1,5 @@
-//! Redis, rsyslog and logger as Debian has them, through the switch. What is not installed is said, and left out.
+//! Redis, rsyslog and logger as Debian has them, through the switch. What is not installed is said,
+//! and left out.
 
 mod common;
 
@@ -424,8 +425,8 @@ fn rsyslog_reaches_three_collectors_of_which_one_is_killed_and_comes_back() {
     agent.end().unwrap();
 }
 
-/// An authorization host as there are many: ISO 8583 messages behind a length of two bytes and a header (TPDU) of five, answered by the
-/// same trace number and in any order.
+/// An authorization host as there are many: ISO 8583 messages behind a length of two bytes and a
+/// header (TPDU) of five, answered by the same trace number and in any order.
 fn iso_host(listener: &TcpListener, name: u8) {
     for stream in listener.incoming().flatten() {
         std::thread::spawn(move || {

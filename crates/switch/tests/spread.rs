@@ -240,7 +240,8 @@ fn frames_that_waited_while_answers_were_left_unread_go_on() {
             writer.write_all(&frame).unwrap();
         }
     });
-    // Stops until nothing moves, and goes on with all that there is, so that nothing waits for the client then.
+    // Stops until nothing moves, and goes on with all that there is, so that nothing waits for the
+    // client then.
     client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut left = count << 10;
     for turn in 0.. {

@@ -5,14 +5,14 @@ use tollway_law::sender::LAWS;
 
 use crate::{Network, NetworkError, max_min, proportional_rates, session_fair, xcp_equilibrium};
 
-/// The sender laws whose allocation runs are held against, by their words in scenario files. Laws that go by losses or
-/// marks alone aim at none, their shares depending on round trips and queues.
+/// The sender laws whose allocation runs are held against, by their words in scenario files. Laws
+/// that go by losses or marks alone aim at none, their shares depending on round trips and queues.
 pub fn aims() -> impl Iterator<Item = (&'static str, Aim)> {
     LAWS.iter().filter_map(|law| Some((law.word, (law.read)(&()).descriptor().aim?)))
 }
 
-/// What all flows together aim at, given each one's aim; `None` if any has none, if two have different ones, or for no
-/// flow at all.
+/// What all flows together aim at, given each one's aim; `None` if any has none, if two have
+/// different ones, or for no flow at all.
 pub fn common_aim(aims: impl IntoIterator<Item = Option<Aim>>) -> Option<Aim> {
     let mut aims = aims.into_iter();
     let first = aims.next()??;
@@ -27,8 +27,8 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// What `aim` gives each flow of `network`; XCP's routers have its own constants, and each flow is
-    /// a session.
+    /// What `aim` gives each flow of `network`; XCP's routers have its own constants, and each flow
+    /// is a session.
     ///
     /// # Errors
     /// As [`Network::check`].
@@ -45,8 +45,8 @@ impl Allocation {
         .map(|rates| Allocation { rates })
     }
 
-    /// How far `rate` lies from what flow `f` should have, as a part of that: 0.1 is 10 % too much, −0.1 too little. NaN
-    /// where it should have nothing.
+    /// How far `rate` lies from what flow `f` should have, as a part of that: 0.1 is 10 % too much,
+    /// −0.1 too little. NaN where it should have nothing.
     pub fn deviation(&self, f: usize, rate: f64) -> f64 {
         let ideal = self.rates[f];
         if ideal > 0.0 { rate / ideal - 1.0 } else { f64::NAN }

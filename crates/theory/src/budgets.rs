@@ -9,7 +9,8 @@ pub struct Owner {
     pub budget: f64,
     /// How it is divided.
     pub division: Division,
-    /// The owner's flows, as indices into [`Network::flows`]; their weights there are what each counts for among them.
+    /// The owner's flows, as indices into [`Network::flows`]; their weights there are what each
+    /// counts for among them.
     pub flows: Vec<usize>,
 }
 
@@ -26,15 +27,17 @@ pub enum Division {
     EqualThroughput,
     /// So that all rates together are the most, the other owners' budgets being what they are.
     MaxThroughput,
-    /// Flows that want a rate (a number a flow of the owner, 0 for none) spend what that costs, the others divide the rest.
+    /// Flows that want a rate (a number a flow of the owner, 0 for none) spend what that costs, the
+    /// others divide the rest.
     Stable(Vec<f64>),
 }
 
-/// `network` with each flow's weight set to what its owner spends on it, which is what FCP's allocation goes by: the weighted
-/// proportionally fair one of the result. Flows that nobody owns keep their weights.
+/// `network` with each flow's weight set to what its owner spends on it, which is what FCP's
+/// allocation goes by: the weighted proportionally fair one of the result. Flows that nobody owns
+/// keep their weights.
 ///
-/// Where a strategy looks at prices or rates it is a fixed point of the strategies of all owners; of `MaxThroughput` a
-/// local optimum, as an owner that tries its way up finds it, too.
+/// Where a strategy looks at prices or rates it is a fixed point of the strategies of all owners;
+/// of `MaxThroughput` a local optimum, as an owner that tries its way up finds it, too.
 ///
 /// # Errors
 /// As [`Network::check`], or an owner's budget gives a flow nothing that is positive and finite.
@@ -76,7 +79,8 @@ impl Owner {
         }
     }
 
-    /// One step of the strategy, the others standing still; answers by what part of the budget it moved.
+    /// One step of the strategy, the others standing still; answers by what part of the budget it
+    /// moved.
     fn turn(&self, network: &Network, spending: &mut Network) -> Result<f64, NetworkError> {
         let before: Vec<f64> = self.flows.iter().map(|&f| spending.flows[f].weight).collect();
         let wanted = match &self.division {
@@ -101,7 +105,8 @@ impl Owner {
                         true => cost * part,
                         false => rest * free(who) / others,
                     };
-                    // Nothing at all cannot be weighed, nor spent: a flow keeps sending a packet now and then.
+                    // Nothing at all cannot be weighed, nor spent: a flow keeps sending a packet
+                    // now and then.
                     ((target + now) / 2.0).max(LEAST_PART * self.budget)
                 })
                 .collect()
@@ -116,8 +121,8 @@ impl Owner {
         Ok(moved / self.budget)
     }
 
-    /// The division of the largest sum of rates near the present one: a flow gets a little more or less at the cost of the
-    /// others in proportion, and less each time that nothing gains.
+    /// The division of the largest sum of rates near the present one: a flow gets a little more or
+    /// less at the cost of the others in proportion, and less each time that nothing gains.
     fn climb(&self, spending: &Network) -> Result<Vec<f64>, NetworkError> {
         let mut network = spending.clone();
         let mut weights: Vec<f64> = self.flows.iter().map(|&f| network.flows[f].weight).collect();
@@ -210,7 +215,8 @@ mod tests {
 
     #[test]
     fn a_part_and_a_steady_rate() {
-        // Figure 12 with a background flow on the second link, and one of its owner's flows wanting 10.
+        // Figure 12 with a background flow on the second link, and one of its owner's flows
+        // wanting 10.
         let mut n = Network::new();
         let (a, b) = (n.link(50.0), n.link(100.0));
         for links in [vec![a, b], vec![a], vec![b], vec![a]] {

@@ -1,21 +1,26 @@
 //! Ideal allocations and equilibria: what a network *should* do, as pure functions.
 //!
-//! A [`Network`] is link capacities and flows over them, in one unit of rate throughout (Mb/s, bytes a second: as you
-//! like, but capacities must count the same bytes as rates do, framing included or not). Given one,
+//! A [`Network`] is link capacities and flows over them, in one unit of rate throughout (Mb/s,
+//! bytes a second: as you like, but capacities must count the same bytes as rates do, framing
+//! included or not). Given one,
 //!
-//! - [`max_min()`] is the weighted max–min fair allocation, which RCP aims at, and XCP on a single bottleneck;
+//! - [`max_min()`] is the weighted max–min fair allocation, which RCP aims at, and XCP on a single
+//!   bottleneck;
 //! - [`proportional()`] the weighted proportionally fair one, which FCP aims at;
 //! - [`max_throughput`] the allocation of the largest sum, which the overlay's prices aim at;
-//! - [`spend`] what FCP's owners spend on each flow by their strategies, the weights of its allocation;
+//! - [`spend`] what FCP's owners spend on each flow by their strategies, the weights of its
+//!   allocation;
 //! - [`xcp_equilibrium`] where XCP itself comes to rest, which with several bottlenecks is neither;
 //! - [`xcp_session_equilibrium`] the same where a switch merges the flows of a session;
 //! - [`xcp_standing_queue`] the queue that XCP keeps on a link slower than its router believes;
 //! - [`session_fair`] max–min fairness among sessions, and within each among its flows;
-//! - [`completions`] when flows that come and go would be done if they had their fair rates at every moment;
+//! - [`completions`] when flows that come and go would be done if they had their fair rates at
+//!   every moment;
 //! - [`jain`] how even rates are.
 //!
-//! [`Aim`] says which of them a law steers to. [`proportional_by_solver`] is the proportionally fair allocation once more, by
-//! a convex solver, and [`proportional_by_newton`] by Newton's method, for large networks.
+//! [`Aim`] says which of them a law steers to. [`proportional_by_solver`] is the proportionally
+//! fair allocation once more, by a convex solver, and [`proportional_by_newton`] by Newton's
+//! method, for large networks.
 //!
 //! ```
 //! use tollway_theory::{Network, max_min};

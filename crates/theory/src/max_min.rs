@@ -7,12 +7,14 @@ use std::ops::Range;
 
 use crate::{Flow, Network, NetworkError, network};
 
-/// The weighted max–min fair rates, one a flow, by water-filling (Bertsekas & Gallager, *Data Networks*, § 6.5.2): all
-/// rates rise together in proportion to their weights; a flow stops when it has its demand or a link of its route is full.
+/// The weighted max–min fair rates, one a flow, by water-filling (Bertsekas & Gallager, *Data
+/// Networks*, § 6.5.2): all rates rise together in proportion to their weights; a flow stops when
+/// it has its demand or a link of its route is full.
 ///
-/// Exact up to rounding. The level at which a link fills only rises as flows stop below it, so the links wait in a heap
-/// under levels that may be out of date on the low side, and each is brought up to date when it comes up: with routes of
-/// bounded length the time is that of sorting links and flows.
+/// Exact up to rounding. The level at which a link fills only rises as flows stop below it, so the
+/// links wait in a heap under levels that may be out of date on the low side, and each is brought
+/// up to date when it comes up: with routes of bounded length the time is that of sorting links and
+/// flows.
 ///
 /// # Errors
 /// As [`Network::check`].
@@ -23,8 +25,9 @@ pub fn max_min(network: &Network) -> Result<Vec<f64>, NetworkError> {
     Ok(filling.rates)
 }
 
-/// [`max_min()`] of one network after another, such as those that flows make as they come and go: memory that one needed
-/// serves the next, and a link that no flow crosses costs no more than a look at its capacity.
+/// [`max_min()`] of one network after another, such as those that flows make as they come and go:
+/// memory that one needed serves the next, and a link that no flow crosses costs no more than a
+/// look at its capacity.
 #[derive(Debug, Default)]
 pub struct MaxMin {
     links: Vec<Filling>,
@@ -74,7 +77,8 @@ impl MaxMin {
             }
             left > 0
         };
-        // `lay_out` saw to it that each flow has a link or a demand, and each of those has its event.
+        // `lay_out` saw to it that each flow has a link or a demand, and each of those has its
+        // event.
         while let Some(Reverse((level, event))) = self.events.pop() {
             #[cfg(test)]
             (self.steps += 1);
@@ -240,8 +244,8 @@ mod tests {
             }
         }
 
-        /// Feasible, and every flow either has its demand or crosses a full link on which no rate per weight is larger:
-        /// the bottleneck condition, which characterises max–min fairness.
+        /// Feasible, and every flow either has its demand or crosses a full link on which no rate
+        /// per weight is larger: the bottleneck condition, which characterises max–min fairness.
         #[test]
         fn every_flow_has_its_demand_or_a_bottleneck(n in networks()) {
             let rates = max_min(&n).unwrap();

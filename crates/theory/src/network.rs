@@ -41,8 +41,9 @@ impl Network {
     /// Whether the allocations are defined here.
     ///
     /// # Errors
-    /// A capacity is negative or not finite, a weight not positive and finite, a demand negative or NaN, a route names a
-    /// link that is not there, or a flow has neither a link nor a demand to bound it.
+    /// A capacity is negative or not finite, a weight not positive and finite, a demand negative or
+    /// NaN, a route names a link that is not there, or a flow has neither a link nor a demand to
+    /// bound it.
     pub fn check(&self) -> Result<(), NetworkError> {
         (0..self.capacities.len()).try_for_each(|link| check_link(&self.capacities, link))?;
         self.flows.iter().enumerate().try_for_each(|(flow, f)| check_flow(&self.capacities, flow, f))

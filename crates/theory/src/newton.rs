@@ -3,21 +3,26 @@
 use crate::proportional::{classes, kkt_residual};
 use crate::{Flow, Network, NetworkError, Proportional};
 
-/// The rates that [`proportional()`](crate::proportional()) finds, to a residual of 1e-10, along the central path of the dual
-/// (Boyd & Vandenberghe, *Convex Optimization*, Cambridge 2004, § 11.3): for ever smaller μ, the prices p that minimise
+/// The rates that [`proportional()`](crate::proportional()) finds, to a residual of 1e-10, along
+/// the central path of the dual (Boyd & Vandenberghe, *Convex Optimization*, Cambridge 2004, §
+/// 11.3): for ever smaller μ, the prices p that minimise
 ///
 /// Σ c·p − Σ w·log q − μ Σ log p,
 ///
-/// q being what the links of a flow's route cost together. There every flow takes w ∕ q, and a link of price p keeps μ ∕ p of its
-/// capacity c. A flow with a demand d takes the x between 0 and d where w ∕ x = q + μ ∕ (d − x).
+/// q being what the links of a flow's route cost together. There every flow takes w ∕ q, and a link
+/// of price p keeps μ ∕ p of its capacity c. A flow with a demand d takes the x between 0 and d
+/// where w ∕ x = q + μ ∕ (d − x).
 ///
-/// A step solves a system of as many equations as there are links, in time that grows with their cube, whatever the number of
-/// flows: 500 links and 100 000 flows take a second or two where the iteration of prices takes minutes.
+/// A step solves a system of as many equations as there are links, in time that grows with their
+/// cube, whatever the number of flows: 500 links and 100 000 flows take a second or two where the
+/// iteration of prices takes minutes.
 ///
-/// A rate is within √(2e-10 · Σ w ∕ w) of itself: where a flow demands just what it would be given, or a link without a price is
-/// just full, the path comes to its end as a root does; elsewhere a rate is as near as the residual is small.
+/// A rate is within √(2e-10 · Σ w ∕ w) of itself: where a flow demands just what it would be given,
+/// or a link without a price is just full, the path comes to its end as a root does; elsewhere a
+/// rate is as near as the residual is small.
 ///
-/// `None` if a flow can have nothing (its demand or a link's capacity is 0), or rounding keeps it from an end.
+/// `None` if a flow can have nothing (its demand or a link's capacity is 0), or rounding keeps it
+/// from an end.
 ///
 /// # Errors
 /// As [`Network::check`].
@@ -176,8 +181,8 @@ fn taken(flow: &Flow, price: f64, mu: f64) -> f64 {
     2.0 * flow.weight * flow.demand / (middle + root)
 }
 
-/// Solves a symmetric, positive definite system, given by the lower half of its matrix, by Cholesky's method; `None` if
-/// rounding has made it another.
+/// Solves a symmetric, positive definite system, given by the lower half of its matrix, by
+/// Cholesky's method; `None` if rounding has made it another.
 fn solve(mut matrix: Vec<f64>, right: &[f64]) -> Option<Vec<f64>> {
     let n = right.len();
     let mut x = right.to_vec();

@@ -11,16 +11,17 @@ pub struct Proportional {
     pub rates: Vec<f64>,
     /// A price a link, in weight per rate: 0 (nearly) where the link is not full.
     pub prices: Vec<f64>,
-    /// How far from optimal, as the larger of two relative violations of the Karush–Kuhn–Tucker conditions: the worst
-    /// overload of a link, max(load ∕ capacity − 1, 0), and the unearned price, Σ p·|C − y| ∕ Σ w. 0 is exact.
+    /// How far from optimal, as the larger of two relative violations of the Karush–Kuhn–Tucker
+    /// conditions: the worst overload of a link, max(load ∕ capacity − 1, 0), and the unearned
+    /// price, Σ p·|C − y| ∕ Σ w. 0 is exact.
     pub residual: f64,
     /// How many rounds it took.
     pub rounds: u32,
 }
 
-/// The rates that maximise Σ w·log x within the capacities and demands (Kelly, Maulloo & Tan, *Rate control for
-/// communication networks*, J. Oper. Res. Soc. 49, 1998), to a residual of 1e-9 or as near as 200 000 rounds come; look at
-/// [`Proportional::residual`]. See [`proportional_with`].
+/// The rates that maximise Σ w·log x within the capacities and demands (Kelly, Maulloo & Tan, *Rate
+/// control for communication networks*, J. Oper. Res. Soc. 49, 1998), to a residual of 1e-9 or as
+/// near as 200 000 rounds come; look at [`Proportional::residual`]. See [`proportional_with`].
 ///
 /// # Errors
 /// As [`Network::check`].
@@ -50,9 +51,9 @@ impl Solver {
     }
 }
 
-/// The weighted proportionally fair rates the quickest way: by the convex solver where flows are few, by Newton's method where
-/// they are many, by the iteration of prices where links are, too, or where a flow can have nothing; that to a residual of 1e-9,
-/// or as near as a minute's work comes.
+/// The weighted proportionally fair rates the quickest way: by the convex solver where flows are
+/// few, by Newton's method where they are many, by the iteration of prices where links are, too, or
+/// where a flow can have nothing; that to a residual of 1e-9, or as near as a minute's work comes.
 ///
 /// # Errors
 /// As [`Network::check`].
@@ -74,9 +75,9 @@ pub fn proportional_rates(network: &Network) -> Result<(Vec<f64>, Solver), Netwo
 
 /// As [`proportional()`], stopping at `residual` or after `rounds`.
 ///
-/// Each flow takes x = min(demand, w ∕ Σ prices of its route); each link multiplies its price by load ∕ capacity. The fixed
-/// points are exactly the KKT points: a price stays put only where the link is full, or vanishes. On one link without
-/// demands the first round is exact.
+/// Each flow takes x = min(demand, w ∕ Σ prices of its route); each link multiplies its price by
+/// load ∕ capacity. The fixed points are exactly the KKT points: a price stays put only where the
+/// link is full, or vanishes. On one link without demands the first round is exact.
 ///
 /// # Errors
 /// As [`Network::check`].
@@ -113,8 +114,8 @@ pub fn proportional_with(
     }
 }
 
-/// Flows without a demand that take the same way are as one with all their weights: the flows to reckon with, and which of
-/// them each flow belongs to.
+/// Flows without a demand that take the same way are as one with all their weights: the flows to
+/// reckon with, and which of them each flow belongs to.
 pub(crate) fn classes(network: &Network) -> (Vec<Flow>, Vec<usize>) {
     let mut classes: Vec<Flow> = Vec::new();
     let mut by_route: HashMap<&[usize], usize> = HashMap::new();
@@ -201,8 +202,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(500))]
 
-        /// The KKT conditions, checked on their own: nobody over capacity, prices only where a link is full, and each
-        /// flow at w ∕ price or at its demand.
+        /// The KKT conditions, checked on their own: nobody over capacity, prices only where a link
+        /// is full, and each flow at w ∕ price or at its demand.
         #[test]
         fn satisfies_the_kkt_conditions(n in networks()) {
             let p = proportional_with(&n, 1e-6, 200_000).unwrap();

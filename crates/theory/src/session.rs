@@ -9,22 +9,26 @@ use crate::{Network, NetworkError};
 pub struct SessionFair {
     /// A rate a flow.
     pub rates: Vec<f64>,
-    /// The largest relative change of an offer in the last round; 0 (nearly) where the search ended by itself.
+    /// The largest relative change of an offer in the last round; 0 (nearly) where the search ended
+    /// by itself.
     pub residual: f64,
 }
 
-/// The rates at which sessions share links as single flows do, and the flows of a session share what it gets there by
-/// their weights: max–min fairness in two levels. `session[f]` is the session of flow f, any number will do.
+/// The rates at which sessions share links as single flows do, and the flows of a session share
+/// what it gets there by their weights: max–min fairness in two levels. `session[f]` is the session
+/// of flow f, any number will do.
 ///
-/// It is what a transport aims at that splits one session over many members (the Anypoint-XCP paper's section on the
-/// fairness of Anypoint connections): how many members a session has does not change what it gets of a link on which all
-/// of them are held. On each link, what a session's flows leave of its part because they are held
-/// elsewhere goes to its other flows, and what whole sessions leave goes to other sessions. With a session a flow this is
+/// It is what a transport aims at that splits one session over many members (the Anypoint-XCP
+/// paper's section on the fairness of Anypoint connections): how many members a session has does
+/// not change what it gets of a link on which all of them are held. On each link, what a session's
+/// flows leave of its part because they are held elsewhere goes to its other flows, and what whole
+/// sessions leave goes to other sessions. With a session a flow this is
 /// [`max_min`](crate::max_min()) of weight 1.
 ///
-/// No order of links settles it one after the other, since what a session leaves on one link may depend on links with
-/// larger parts. So each link's offers are worked out from what its flows are offered on their other links, over and over
-/// until nothing changes, in about as many rounds as there are levels of rates.
+/// No order of links settles it one after the other, since what a session leaves on one link may
+/// depend on links with larger parts. So each link's offers are worked out from what its flows are
+/// offered on their other links, over and over until nothing changes, in about as many rounds as
+/// there are levels of rates.
 ///
 /// # Errors
 /// As [`Network::check`].
@@ -63,7 +67,8 @@ pub fn session_fair(network: &Network, session: &[usize]) -> Result<SessionFair,
                 let each = level(share, part.iter().map(|m| (m.weight, m.times * m.elsewhere)));
                 for member in part {
                     let offer = each * member.weight / member.times;
-                    // Half way: a link that gives more where others take less would swing between the two for ever.
+                    // Half way: a link that gives more where others take less would swing between
+                    // the two for ever.
                     let offer = if member.offer.is_finite() { 0.5 * (offer + member.offer) } else { offer };
                     let change = (offer - member.offer).abs() / offer.max(f64::MIN_POSITIVE);
                     residual = f64::max(residual, if member.offer == offer { 0.0 } else { change });
@@ -126,8 +131,8 @@ fn total(part: &[Member]) -> f64 {
     part.iter().map(|m| m.times * m.elsewhere).sum()
 }
 
-/// The level per weight at which takers of (weight, want) fill `capacity`; where they want less in all, the level that is
-/// left to the one that wants most for its weight.
+/// The level per weight at which takers of (weight, want) fill `capacity`; where they want less in
+/// all, the level that is left to the one that wants most for its weight.
 fn level(capacity: f64, takers: impl Iterator<Item = (f64, f64)>) -> f64 {
     let mut takers: Vec<(f64, f64)> = takers.collect();
     takers.sort_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
@@ -200,7 +205,8 @@ mod tests {
         n.flows[0].links.pop();
         n.flows[0].weight = 2.0;
         check(&n, [20.0, 10.0, 30.0]);
-        // What a session's only flow cannot use is left even though the others' rates are lower than its own.
+        // What a session's only flow cannot use is left even though the others' rates are lower
+        // than its own.
         n.flows[2].demand = 24.0;
         check(&n, [24.0, 12.0, 24.0]);
     }
@@ -215,8 +221,8 @@ mod tests {
             }
         }
 
-        /// Feasible; and each flow has its demand, or a full link on which no flow of its session has more by weight and
-        /// no session more.
+        /// Feasible; and each flow has its demand, or a full link on which no flow of its session
+        /// has more by weight and no session more.
         #[test]
         fn every_flow_has_its_demand_or_a_bottleneck(n in networks(), of in prop::collection::vec(0..4_usize, 12)) {
             let session = &of[..n.flows.len()];

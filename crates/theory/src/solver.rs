@@ -26,9 +26,10 @@ pub enum SolverError {
     },
 }
 
-/// The rates that maximise Σ w·log x within the capacities and demands, by Clarabel (Goulart & Chen, *Clarabel: an
-/// interior-point solver for conic programs*, 2024): maximise Σ w·t with (t, 1, x) in the exponential cone. The right
-/// choice for up to some thousands of flows; beyond, [`proportional()`](crate::proportional()) is.
+/// The rates that maximise Σ w·log x within the capacities and demands, by Clarabel (Goulart &
+/// Chen, *Clarabel: an interior-point solver for conic programs*, 2024): maximise Σ w·t with (t, 1,
+/// x) in the exponential cone. The right choice for up to some thousands of flows; beyond,
+/// [`proportional()`](crate::proportional()) is.
 ///
 /// # Errors
 /// The network has no allocation, a flow can have no rate, or the solver does not come to an end.
@@ -39,8 +40,8 @@ pub fn proportional_by_solver(network: &Network) -> Result<Vec<f64>, SolverError
     if n == 0 {
         return Ok(Vec::new());
     }
-    // Rates are counted in units of what the tightest link or the demand would let through alone, so that all are of the
-    // order of 1 and less.
+    // Rates are counted in units of what the tightest link or the demand would let through alone,
+    // so that all are of the order of 1 and less.
     let most =
         |f: usize| flows[f].links.iter().map(|&l| network.capacities[l]).fold(flows[f].demand, f64::min);
     let scale: Vec<f64> = (0..n).map(most).collect();
@@ -49,7 +50,8 @@ pub fn proportional_by_solver(network: &Network) -> Result<Vec<f64>, SolverError
     }
     let weights: f64 = flows.iter().map(|f| f.weight).sum::<f64>() / n as f64;
 
-    // Variables: x (n), then t (n). Rows: links, demands, then three a flow for its cone, in which (t, 1, x) stands.
+    // Variables: x (n), then t (n). Rows: links, demands, then three a flow for its cone, in which
+    // (t, 1, x) stands.
     let (mut entries, mut right) = limits(network, &scale);
     let (limit_entries, limit_right) = (entries.clone(), right.clone());
     let mut cones = vec![NonnegativeConeT(right.len())];
@@ -66,8 +68,9 @@ pub fn proportional_by_solver(network: &Network) -> Result<Vec<f64>, SolverError
     let solution = solve(&none, &cost, &matrix(&entries, right.len(), 2 * n), &right, &cones, ROUGH)?;
     let mut x: Vec<f64> = solution[..n].to_vec();
 
-    // The cone's own arithmetic ends some six digits in. Newton's method on the sum of logarithms within the same limits, a
-    // quadratic program a step, doubles that each time. In units of where it stands, log z ≈ 2z − z² ∕ 2 + a constant.
+    // The cone's own arithmetic ends some six digits in. Newton's method on the sum of logarithms
+    // within the same limits, a quadratic program a step, doubles that each time. In units of where
+    // it stands, log z ≈ 2z − z² ∕ 2 + a constant.
     let squares: Entries = (0..n).map(|f| (f, f, weight[f])).collect();
     let slope: Vec<f64> = weight.iter().map(|w| -2.0 * w).collect();
     let cones = [NonnegativeConeT(limit_right.len())];
@@ -105,7 +108,8 @@ pub(crate) fn matrix(entries: &Entries, rows: usize, columns: usize) -> CscMatri
     CscMatrix::new_from_triplets(rows, columns, i, j, entries.iter().map(|e| e.2).collect())
 }
 
-/// Minimises ½xᵀPx + qᵀx where b − Ax lies in the cones, to the first of `tolerances` that can be reached.
+/// Minimises ½xᵀPx + qᵀx where b − Ax lies in the cones, to the first of `tolerances` that can be
+/// reached.
 pub(crate) fn solve(
     p: &CscMatrix<f64>,
     q: &[f64],
@@ -136,8 +140,8 @@ pub(crate) fn solve(
     Err(SolverError::Unsolved { status })
 }
 
-/// Duality gap and infeasibility at which the solver stops on the cone; the next one is tried where one is more than doubles
-/// can give.
+/// Duality gap and infeasibility at which the solver stops on the cone; the next one is tried where
+/// one is more than doubles can give.
 const ROUGH: &[f64] = &[1e-8, 1e-6, 1e-5];
 /// The same on each quadratic program.
 pub(crate) const FINE: &[f64] = &[1e-12, 1e-11, 1e-10, 1e-9];

@@ -70,8 +70,8 @@ mod tests {
         near(&max_throughput(&n).unwrap(), &[0.0, 2.0, 2.0, 2.0, 2.0, 2.0]);
     }
 
-    /// The overlay paper's scenario 1 (1.977 and 0.992 Mb/s measured), and § VII with 85 % of each link
-    /// for user data (1.495, 0.626 and 0.630 in its simulation).
+    /// The overlay paper's scenario 1 (1.977 and 0.992 Mb/s measured), and § VII with 85 % of each
+    /// link for user data (1.495, 0.626 and 0.630 in its simulation).
     #[test]
     fn the_optimum_lies_over_the_papers_results() {
         let mut n = Network::new();

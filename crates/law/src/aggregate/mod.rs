@@ -1,4 +1,5 @@
-//! One token bucket for many connections: who of them may use which of its tokens (the aggregates paper, § 4).
+//! One token bucket for many connections: who of them may use which of its tokens (the aggregates
+//! paper, § 4).
 //!
 //! | scheme | tokens |
 //! |---|---|
@@ -6,8 +7,8 @@
 //! | [`Scheme::Common`] | whoever comes takes them |
 //! | [`Scheme::Logical`] | each has a bucket of its own, and what runs over of a full one goes in equal parts to those not full |
 //!
-//! A connection's part b of the depth B is equal, or in proportion to its round trip: with b ≥ r/n · rtt it loses no
-//! tokens while it waits for acknowledgements (§ 4.2.1).
+//! A connection's part b of the depth B is equal, or in proportion to its round trip: with b ≥
+//! r/n · rtt it loses no tokens while it waits for acknowledgements (§ 4.2.1).
 
 use crate::Time;
 use crate::bucket::{Bucket, Profile, Refusal, TOKENS_PER_BYTE, in_bytes};
@@ -28,7 +29,8 @@ pub enum Scheme {
 pub enum Depths {
     /// B/n each.
     Equal,
-    /// B·rtt/Σrtt; a connection whose round trip is unknown counts as the mean of those that are known.
+    /// B·rtt/Σrtt; a connection whose round trip is unknown counts as the mean of those that are
+    /// known.
     ByRtt,
 }
 
@@ -38,10 +40,11 @@ pub struct Seat(u32);
 
 /// One token bucket and the connections that share it.
 ///
-/// A packet conforms if the bucket has the tokens, and with partitions if its connection's part of them does, too. A partition
-/// holds two packets at least, or few would ever pass: where B is less than that for each connection, it is the bucket that
-/// they wait for. Connections come and go and their round trips change; none of that makes a token, so that in
-/// any span t no more than B + r·t passes.
+/// A packet conforms if the bucket has the tokens, and with partitions if its connection's part of
+/// them does, too. A partition holds two packets at least, or few would ever pass: where B is less
+/// than that for each connection, it is the bucket that they wait for. Connections come and go and
+/// their round trips change; none of that makes a token, so that in any span t no more than B + r·t
+/// passes.
 #[derive(Clone, Debug)]
 pub struct Aggregate {
     /// All tokens there are.
@@ -144,8 +147,9 @@ impl Aggregate {
         self.weigh(now);
     }
 
-    /// The connection's `least` and `smoothed` round trips; zero is unknown. The one sizes its partition: what it waits in queues,
-    /// maybe in its own, must not bring it tokens. By the other its window grows.
+    /// The connection's `least` and `smoothed` round trips; zero is unknown. The one sizes its
+    /// partition: what it waits in queues, maybe in its own, must not bring it tokens. By the other
+    /// its window grows.
     pub fn set_rtt(&mut self, seat: Seat, least: Time, smoothed: Time) {
         // 73 minutes and more are no round trip, and their sum could overflow.
         let known = least > Time::ZERO && smoothed > Time::ZERO;
@@ -157,8 +161,9 @@ impl Aggregate {
         self.sum.smoothed = self.sum.smoothed - old.smoothed + rtt.smoothed;
     }
 
-    /// Segments by which the connection's window may grow a round trip for the aggregate to be fair to other connections:
-    /// g = rtt²/rtt_av² (§ 5), so that Σ g/rtt² = n/rtt_av². 1 while the round trip is unknown.
+    /// Segments by which the connection's window may grow a round trip for the aggregate to be fair
+    /// to other connections: g = rtt²/rtt_av² (§ 5), so that Σ g/rtt² = n/rtt_av². 1 while the
+    /// round trip is unknown.
     pub fn growth(&self, seat: Seat) -> f64 {
         let rtt = self.members[seat.0 as usize].rtt.smoothed as f64;
         let ratio = rtt * self.known as f64 / self.sum.smoothed.max(1) as f64;
@@ -181,7 +186,8 @@ impl Aggregate {
     /// Whether a packet of the connection, of `size` bytes, conforms.
     ///
     /// # Errors
-    /// [`Refusal`] says when it will at the latest, if no other packet passes before and nobody comes.
+    /// [`Refusal`] says when it will at the latest, if no other packet passes before and nobody
+    /// comes.
     pub fn conforms(&mut self, now: Time, seat: Seat, size: u32) -> Result<(), Refusal> {
         let need = u64::from(size) * TOKENS_PER_BYTE;
         let member = &mut self.members[seat.0 as usize];
@@ -196,7 +202,8 @@ impl Aggregate {
             Ok(()) if lack == 0 => Ok(()),
             Err(Refusal::TooLarge { .. }) => bucket,
             _ => {
-                // Its own part of the arrivals brings it there; what runs over from others only sooner.
+                // Its own part of the arrivals brings it there; what runs over from others only
+                // sooner.
                 let (lack, n) = (u128::from(lack), u128::from(self.count));
                 let span = if lack > 0 { (lack + 1) * n / u128::from(self.bucket.rate) + 1 } else { 0 };
                 let own = self.bucket.when(now, u64::try_from(span).unwrap_or(u64::MAX));
@@ -259,8 +266,8 @@ impl Aggregate {
         }
     }
 
-    /// In equal parts to those that are not full, over and over until all is given or all are full (§ 4.2.3); what is
-    /// nobody's with it.
+    /// In equal parts to those that are not full, over and over until all is given or all are full
+    /// (§ 4.2.3); what is nobody's with it.
     fn fill_all(&mut self, arrived: u64) {
         let mut spare = self.nobodys().max(arrived);
         loop {
@@ -299,13 +306,15 @@ impl Aggregate {
 }
 
 impl AggregateFlow {
-    /// What its partition holds: two packets at least, so that tokens still come in while one waits for the host's timer.
+    /// What its partition holds: two packets at least, so that tokens still come in while one waits
+    /// for the host's timer.
     fn room(&self) -> u64 {
         if self.present { self.depth.max(2 * self.packet) } else { 0 }
     }
 }
 
-/// How often depths follow round trips: these change over round trips, and working out depths is the dearest part.
+/// How often depths follow round trips: these change over round trips, and working out depths is
+/// the dearest part.
 const WEIGH_INTERVAL: Time = Time::from_millis(100);
 
 #[cfg(test)]

@@ -124,8 +124,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    // agg.conservation: connections come, go and change; in any stretch of time no more passes than B + r·t, and there
-    // are never more tokens than B.
+    // agg.conservation: connections come, go and change; in any stretch of time no more passes than
+    // B + r·t, and there are never more tokens than B.
     #[test]
     fn tokens_are_never_made(
         scheme in prop_oneof![
@@ -179,7 +179,8 @@ proptest! {
         }
     }
 
-    // Where there is room for two packets for each, partitions together never have more than the bucket: it is enough to ask them.
+    // Where there is room for two packets for each, partitions together never have more than the
+    // bucket: it is enough to ask them.
     #[test]
     fn partitions_never_hold_more_than_the_bucket(
         scheme in prop_oneof![

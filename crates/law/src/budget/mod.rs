@@ -1,8 +1,9 @@
-//! How an owner's budget is divided: who of its flows gets how much of it (the FCP report, § 4.2 "End-point evolution").
+//! How an owner's budget is divided: who of its flows gets how much of it (the FCP report, § 4.2
+//! "End-point evolution").
 //!
-//! The network holds a host to its budget as a whole (equation 1); how it is divided is the host's affair. A [`Strategy`]
-//! is that affair: it is shown the flows, and says what each may spend. The ones of the report are here; one's own is
-//! a type with two methods:
+//! The network holds a host to its budget as a whole (equation 1); how it is divided is the host's
+//! affair. A [`Strategy`] is that affair: it is shown the flows, and says what each may spend. The
+//! ones of the report are here; one's own is a type with two methods:
 //!
 //! ```
 //! use tollway_law::budget::{Share, Strategy};
@@ -82,11 +83,12 @@ impl Share {
 
 /// How an owner divides its budget.
 pub trait Strategy: fmt::Debug {
-    /// Says what each flow may spend, all together no more than `budget`. Called when a flow comes or goes, when the budget
-    /// changes, and every [`interval`](Strategy::interval).
+    /// Says what each flow may spend, all together no more than `budget`. Called when a flow comes
+    /// or goes, when the budget changes, and every [`interval`](Strategy::interval).
     fn divide(&mut self, now: Time, budget: Budget, flows: &mut [Share]);
 
-    /// When to be asked again though nothing has come or gone; [`Time::NEVER`] for a strategy that needs not look.
+    /// When to be asked again though nothing has come or gone; [`Time::NEVER`] for a strategy that
+    /// needs not look.
     fn interval(&self, _flows: &[Share]) -> Time {
         Time::NEVER
     }

@@ -3,7 +3,8 @@
 use super::{Share, Strategy, divide_by};
 use crate::{Budget, Time};
 
-/// The same for every flow, or by their weights: how fast each goes is then the path's affair alone.
+/// The same for every flow, or by their weights: how fast each goes is then the path's affair
+/// alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EqualBudget;
 
@@ -13,8 +14,8 @@ impl Strategy for EqualBudget {
     }
 }
 
-/// Each flow has the part of the budget that its weight says, whoever else is there; what is not taken up stays unspent.
-/// Weights that sum to more than one are scaled to one.
+/// Each flow has the part of the budget that its weight says, whoever else is there; what is not
+/// taken up stays unspent. Weights that sum to more than one are scaled to one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fixed;
 
@@ -27,7 +28,8 @@ impl Strategy for Fixed {
     }
 }
 
-/// A marginal part of the budget: such flows fill what is spare and yield to all else (§ 6.2, after TCP Nice).
+/// A marginal part of the budget: such flows fill what is spare and yield to all else (§ 6.2, after
+/// TCP Nice).
 #[derive(Clone, Copy, Debug)]
 pub struct Background {
     /// What all of them together may spend, as a part of the budget. 1/10 000 (§ 6.2).

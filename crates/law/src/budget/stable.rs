@@ -3,9 +3,9 @@
 use super::{Share, Strategy, mean_rtt};
 use crate::{Budget, Time};
 
-/// Flows that want a rate spend what it costs, as the price goes up and down, taking from the other flows of the host
-/// while there is something to take. If all together want more than there is, each gets the same part of it. The
-/// others divide the rest by their weights.
+/// Flows that want a rate spend what it costs, as the price goes up and down, taking from the other
+/// flows of the host while there is something to take. If all together want more than there is,
+/// each gets the same part of it. The others divide the rest by their weights.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stable;
 

@@ -3,10 +3,11 @@
 use super::{Share, Strategy, divide_by, mean_rtt};
 use crate::{Budget, Time};
 
-/// The same rate for every flow, or rates by their weights: each two round trips a flow under the mean gets more (§ 6.2).
+/// The same rate for every flow, or rates by their weights: each two round trips a flow under the
+/// mean gets more (§ 6.2).
 ///
-/// With rates r the budgets move from x towards those in proportion to the prices, x·r̄/r; prices follow budgets, so they
-/// go part of the way at a time.
+/// With rates r the budgets move from x towards those in proportion to the prices, x·r̄/r; prices
+/// follow budgets, so they go part of the way at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct EqualThroughput {
     /// Part of the way gone at a time. 0.5.
@@ -44,9 +45,10 @@ impl Strategy for EqualThroughput {
 
 /// The most in all: gradient ascent by trials (§ 6.2).
 ///
-/// In turn one flow gets a tenth more and the others, in proportion, that much less; two round trips for it to take
-/// effect, one to see what the rates came to. What was gained is kept, what was lost is turned the other way. When a turn
-/// of all flows moves the total by less than half a per cent it rests, until a price moves or a flow comes or goes.
+/// In turn one flow gets a tenth more and the others, in proportion, that much less; two round
+/// trips for it to take effect, one to see what the rates came to. What was gained is kept, what
+/// was lost is turned the other way. When a turn of all flows moves the total by less than half a
+/// per cent it rests, until a price moves or a flow comes or goes.
 #[derive(Clone, Debug)]
 pub struct MaxThroughput {
     /// The part of its budget that a flow gets more in a trial. 0.1 (§ 6.2).
@@ -203,7 +205,8 @@ impl Strategy for MaxThroughput {
 
 /// No flow is left with less than this part of the budget, or its rate could not be seen to grow.
 const LEAST_PART: f64 = 1e-4;
-/// A trial of a tenth near the optimum gains less than where it pays to go on: it counts from this part of `enough`.
+/// A trial of a tenth near the optimum gains less than where it pays to go on: it counts from this
+/// part of `enough`.
 const GAIN_SHARE: f64 = 0.2;
 
 #[cfg(test)]
@@ -274,7 +277,8 @@ mod tests {
         assert!((flows[2].budget.get() - 2.0 / 3.0).abs() < 1e-9, "{:?}", flows[2].budget);
     }
 
-    /// What [`MaxThroughput`] makes of three flows and 3 $/s, 50 ms away, told what rates its budgets bring.
+    /// What [`MaxThroughput`] makes of three flows and 3 $/s, 50 ms away, told what rates its
+    /// budgets bring.
     struct Climb {
         strategy: MaxThroughput,
         flows: Vec<Share>,
@@ -292,7 +296,8 @@ mod tests {
             climb
         }
 
-        /// The total rate was so much, bytes/s; then the budgets are those, and the next look is so many ms away.
+        /// The total rate was so much, bytes/s; then the budgets are those, and the next look is so
+        /// many ms away.
         fn step(&mut self, total: f64, budgets: [f64; 3], ms: u64) {
             self.flows[0].rate = Rate::from_bytes_per_sec(total);
             self.strategy.divide(Time::ZERO, Budget::per_sec(3.0), &mut self.flows);
@@ -315,7 +320,8 @@ mod tests {
         // Lost: undone, and the other way.
         climb.step(1001.0, [1.0, 1.0, 1.0], 200);
         climb.step(1001.0, [1.0, 1.0, 1.0], 100);
-        // That does not pay either, not by a thousandth: it stays, and the next one's turn begins with seeing anew.
+        // That does not pay either, not by a thousandth: it stays, and the next one's turn begins
+        // with seeing anew.
         climb.step(1002.1, [1.1, 0.95, 0.95], 200);
         climb.step(1001.0, [1.1, 0.95, 0.95], 100);
         let second = [1.1 * 1.955 / 2.05, 1.045, 0.95 * 1.955 / 2.05];
@@ -403,7 +409,8 @@ mod tests {
         let first = (0.5 + 1.0 / 7.0) / 2.0;
         assert!((flows[0].budget.get() - first).abs() < 1e-12, "{flows:?}");
         assert_eq!(strategy.interval(&flows), Time::from_millis(100));
-        // One without a price gets an equal part, whatever it had; so do all if none costs anything.
+        // One without a price gets an equal part, whatever it had; so do all if none costs
+        // anything.
         flows[1].price = None;
         strategy.divide(Time::ZERO, Budget::per_sec(1.0), &mut flows);
         assert_eq!(flows[1].budget, Budget::per_sec(0.5));

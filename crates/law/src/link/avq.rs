@@ -1,5 +1,5 @@
-//! AVQ: the adaptive virtual queue (Kunniyur and Srikant, *Analysis and design of an adaptive virtual queue (AVQ)
-//! algorithm for active queue management*, SIGCOMM 2001).
+//! AVQ: the adaptive virtual queue (Kunniyur and Srikant, *Analysis and design of an adaptive
+//! virtual queue (AVQ) algorithm for active queue management*, SIGCOMM 2001).
 
 use super::{AnyLink, Limit, LinkConfig, LinkLaw, Misfit, Passing, Placement, ThresholdUnit, Verdict};
 use crate::param::{Kind, Tabled, Threshold};
@@ -7,8 +7,9 @@ use crate::{Bytes, Rate, Time, Toll, config};
 
 /// Signals arriving packets that would not fit a virtual queue.
 ///
-/// The virtual queue is filled by what arrives and emptied at a virtual capacity, which follows the load so that a share
-/// γ of the link is used. The real queue stays short: its packets see no more than the arrivals of a moment.
+/// The virtual queue is filled by what arrives and emptied at a virtual capacity, which follows the
+/// load so that a share γ of the link is used. The real queue stays short: its packets see no more
+/// than the arrivals of a moment.
 #[derive(Clone, Debug)]
 pub struct Avq {
     gamma: f64,
@@ -29,7 +30,8 @@ config! {
     pub struct AvqConfig in "avq", "The constants of the adaptive virtual queue (Kunniyur and Srikant, 2001)." {
         /// γ: share of the capacity to be used.
         gamma: f64 = 0.98, Kind::Over { over: 0.0, most: 1.0 }, from "§ 4";
-        /// α: gain of the virtual capacity, 1/s. Larger than the bound of the paper's theorem 1, the loop is unstable.
+        /// α: gain of the virtual capacity, 1/s. Larger than the bound of the paper's theorem 1,
+        /// the loop is unstable.
         alpha: f64 = 0.15, Kind::Over { over: 0.0, most: 10.0 }, from "§ 4";
         /// Bound of the virtual queue: a part of the limit, or packets of 1500 B or bytes.
         buffer: Threshold = Threshold::Part(1.0), Kind::Threshold, from "§ 2: that of the real one";
@@ -166,7 +168,8 @@ mod tests {
     fn a_full_link_is_signalled_though_it_keeps_up() {
         let mut law = avq();
         let gap = Time::from_millis(1);
-        // The virtual capacity falls by α·(1 − γ) of C a second: twenty packets are too many after 3.7 s.
+        // The virtual capacity falls by α·(1 − γ) of C a second: twenty packets are too many after
+        // 3.7 s.
         assert_eq!(signals(&mut law, Time::ZERO, gap, 2_000), 0);
         assert!(signals(&mut law, Time::from_secs(2), gap, 100_000) > 1_000);
         assert!(law.virtual_capacity() < Rate::from_mbps(8.0));
@@ -189,7 +192,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, the virtual capacity is between nothing and the link's, and the virtual queue within its bound.
+        /// Whatever comes, the virtual capacity is between nothing and the link's, and the virtual
+        /// queue within its bound.
         #[test]
         fn the_virtual_queue_stays_in_bounds(
             steps in proptest::collection::vec((0_u64..50_000_000, 40_u32..9000), 1..300),

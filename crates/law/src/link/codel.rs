@@ -5,17 +5,20 @@ use crate::config;
 use crate::param::{SPAN, Tabled};
 use crate::{Time, Toll};
 
-/// Signals from the head of the queue, ever faster, while no packet of an interval waited less than the target.
+/// Signals from the head of the queue, ever faster, while no packet of an interval waited less than
+/// the target.
 ///
-/// What counts is the least sojourn time, not the mean: a queue that empties now and then is a good one. The
-/// published loop takes packets until one may leave; here the port does the taking, and the law is asked of each.
+/// What counts is the least sojourn time, not the mean: a queue that empties now and then is a good
+/// one. The published loop takes packets until one may leave; here the port does the taking, and
+/// the law is asked of each.
 #[derive(Clone, Debug)]
 pub struct Codel {
     target: Time,
     interval: Time,
     /// The largest packet seen: a queue of no more is left alone.
     largest: u32,
-    /// When the sojourn time will have been over the target for an interval; `None` while it is under it.
+    /// When the sojourn time will have been over the target for an interval; `None` while it is
+    /// under it.
     first_above: Option<Time>,
     /// When the next packet is to be signalled, while dropping; what it last was, while not.
     drop_next: Time,
@@ -24,7 +27,8 @@ pub struct Codel {
     /// `count` at the last beginning.
     last_count: u32,
     dropping: bool,
-    /// A packet was dropped for `drop_next`, which moves on only if the one behind it is late as well.
+    /// A packet was dropped for `drop_next`, which moves on only if the one behind it is late as
+    /// well.
     due: bool,
 }
 
@@ -166,7 +170,8 @@ mod tests {
         }
     }
 
-    /// When, in ms, signals fall on a queue that stands at `waited` ms, looked at every millisecond up to `until`.
+    /// When, in ms, signals fall on a queue that stands at `waited` ms, looked at every millisecond
+    /// up to `until`.
     fn signals(law: &mut Codel, from: u64, until: u64, waited: u64, ect: bool) -> Vec<u64> {
         let mut found = Vec::new();
         for ms in from..until {
@@ -187,7 +192,8 @@ mod tests {
     fn signals_after_an_interval_and_then_by_the_inverse_root() {
         for ect in [false, true] {
             let mut law = CodelConfig::default().build();
-            // Over the target at 0; signals at 100, + 100/√1 → 200, + 100/√2 → 270.7, + 100/√3 → 328.4, + 50 → 378.4,
+            // Over the target at 0; signals at 100, + 100/√1 → 200, + 100/√2 → 270.7, + 100/√3 →
+            // 328.4, + 50 → 378.4,
             // + 44.7 → 423.2, + 40.8 → 464.0, seen at the next whole millisecond.
             assert_eq!(signals(&mut law, 0, 470, 20, ect), [100, 200, 271, 329, 379, 424, 464]);
         }
@@ -231,7 +237,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, the law only ever signals packets that waited for the target, and never the last one.
+        /// Whatever happens, the law only ever signals packets that waited for the target, and
+        /// never the last one.
         #[test]
         fn only_late_packets_are_signalled(
             steps in prop::collection::vec((0u64..40, 0u64..30, 0u64..5, any::<bool>()), 0..400),
@@ -248,7 +255,8 @@ mod tests {
             }
         }
 
-        /// The reference loop of § 5, written over a list of packets, and the law driven by a port agree.
+        /// The reference loop of § 5, written over a list of packets, and the law driven by a port
+        /// agree.
         #[test]
         fn agrees_with_a_loop_that_takes_packets_itself(
             gaps in prop::collection::vec((0u64..30, 0u64..60), 1..300),

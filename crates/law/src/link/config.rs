@@ -10,7 +10,8 @@ use crate::param::{Entry, Same, Tabled, Threshold};
 use crate::toll::Content;
 use crate::{Aim, Bytes, Rate, Time};
 
-/// A law with its constants, not yet on a link: what a plan holds, and the factory of what a port holds.
+/// A law with its constants, not yet on a link: what a plan holds, and the factory of what a port
+/// holds.
 pub trait LinkConfig: Same + fmt::Debug + Send + Sync {
     /// Its word in scenario files and tables.
     fn word(&self) -> &str;
@@ -36,7 +37,8 @@ pub trait LinkConfig: Same + fmt::Debug + Send + Sync {
         None
     }
 
-    /// What has gone wrong in a law that it made, if anything has: the run ends with it. Asked every 100 ms of the run's time.
+    /// What has gone wrong in a law that it made, if anything has: the run ends with it. Asked
+    /// every 100 ms of the run's time.
     fn failure(&self) -> Option<Failure> {
         None
     }
@@ -78,7 +80,8 @@ pub struct Placement<'a> {
     pub limit: Limit,
     /// Framing that each packet takes on the wire beyond its own size.
     pub overhead: Bytes,
-    /// What is asked of each class of traffic; first of what is of none. Empty where no class is told apart.
+    /// What is asked of each class of traffic; first of what is of none. Empty where no class is
+    /// told apart.
     pub classes: &'a [Pricing],
     /// For what it draws: another one for each port and each seed of the run.
     pub seed: u64,
@@ -105,8 +108,8 @@ impl Limit {
     pub const NONE: Limit = Limit { packets: u32::MAX, bytes: u64::MAX };
 }
 
-/// What a law needs, gives and aims at, beside its arithmetic. The default is a law that needs nothing, says nothing
-/// and aims at nothing.
+/// What a law needs, gives and aims at, beside its arithmetic. The default is a law that needs
+/// nothing, says nothing and aims at nothing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Descriptor {
     /// What it writes into tolls.

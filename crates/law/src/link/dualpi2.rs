@@ -5,13 +5,14 @@ use super::{Passing, Verdict};
 use crate::param::{Kind, PROBABILITY, SPAN, TIME};
 use crate::{Time, config};
 
-/// One controller for two queues: every `update` its base probability p′ follows the longer of their delays and its
-/// trend towards the target. Classic packets are signalled with p′², those of L4S marked with k·p′ or because they
-/// waited longer than the step, whichever is more. A scalable sender's rate goes by 1/p and a classic one's by 1/√p:
-/// the square makes them even.
+/// One controller for two queues: every `update` its base probability p′ follows the longer of
+/// their delays and its trend towards the target. Classic packets are signalled with p′², those of
+/// L4S marked with k·p′ or because they waited longer than the step, whichever is more. A scalable
+/// sender's rate goes by 1/p and a classic one's by 1/√p: the square makes them even.
 ///
-/// The dual queue of `tollway-proto` owns the controller and the two queues. It [catches up](DualPi2::catch_up) on updates, each as
-/// of its own instant, and asks for a [verdict](DualPi2::on_departure) on each departing packet.
+/// The dual queue of `tollway-proto` owns the controller and the two queues. It [catches
+/// up](DualPi2::catch_up) on updates, each as of its own instant, and asks for a
+/// [verdict](DualPi2::on_departure) on each departing packet.
 #[derive(Clone, Debug)]
 pub struct DualPi2 {
     config: DualPi2Config,
@@ -22,7 +23,8 @@ pub struct DualPi2 {
     /// The longer delay at the last update, s.
     delay_before: f64,
     next_update: Time,
-    /// What probabilities add up to since the last signal (appendix A, `recur`): signals come as evenly as can be.
+    /// What probabilities add up to since the last signal (appendix A, `recur`): signals come as
+    /// evenly as can be.
     classic_sum: f64,
     l4s_sum: f64,
     /// Of drops in the L4S queue under overload.
@@ -46,7 +48,8 @@ config! {
         coupling: f64 = 2.0, GAIN, from "§ 2.1, appendix C";
         /// Waiting time over which every packet of L4S is marked, unless it is alone in its queue.
         step: Time = Time::from_millis(1), TIME, from "Linux; the middle of the ramp in appendix A.1";
-        /// Share of the capacity that the classic queue has for certain while both are busy; L4S goes first with the rest.
+        /// Share of the capacity that the classic queue has for certain while both are busy; L4S
+        /// goes first with the rest.
         classic_share: f64 = 0.1, PROBABILITY;
     }
 }
@@ -54,8 +57,8 @@ config! {
 const GAIN: Kind = Kind::Number { least: 0.0, most: 1000.0 };
 
 impl DualPi2Config {
-    /// The law. Out-of-range values are pulled into range: weights that are no numbers count as zero, time between updates
-    /// is at least a microsecond.
+    /// The law. Out-of-range values are pulled into range: weights that are no numbers count as
+    /// zero, time between updates is at least a microsecond.
     pub fn build(&self) -> DualPi2 {
         let weight = |w: f64| if w > 0.0 { w.min(1e6) } else { 0.0 };
         let config = DualPi2Config {
@@ -94,8 +97,8 @@ impl DualPi2 {
         self.config.coupling * self.base
     }
 
-    /// Runs the updates up to `now`, the queues not having changed since the last call: the packet at the head of either has
-    /// waited since `oldest`, [`Time::NEVER`] if both are empty.
+    /// Runs the updates up to `now`, the queues not having changed since the last call: the packet
+    /// at the head of either has waited since `oldest`, [`Time::NEVER`] if both are empty.
     #[inline]
     pub fn catch_up(&mut self, now: Time, oldest: Time) {
         while self.next_update <= now && self.next_update != Time::NEVER {
@@ -117,8 +120,8 @@ impl DualPi2 {
         self.delay_before = delay;
     }
 
-    /// The verdict on a packet that leaves its queue, updates being caught up on. [`Passing::l4s`] names the queue, and the backlog is
-    /// that queue's.
+    /// The verdict on a packet that leaves its queue, updates being caught up on. [`Passing::l4s`]
+    /// names the queue, and the backlog is that queue's.
     #[inline]
     pub fn on_departure(&mut self, packet: Passing) -> Verdict {
         if packet.l4s { self.l4s(packet) } else { self.classic() }

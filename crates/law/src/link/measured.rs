@@ -1,14 +1,15 @@
-//! A router that measures its capacity instead of being told: for links whose rate nobody knows beforehand, a radio
-//! link or a shared medium.
+//! A router that measures its capacity instead of being told: for links whose rate nobody knows
+//! beforehand, a radio link or a shared medium.
 //!
-//! Neither the draft nor the study says where an XCP router has its capacity from. What a router can see by itself is
-//! how fast packets leave while others wait behind them; when nothing waits it sees only what was offered.
+//! Neither the draft nor the study says where an XCP router has its capacity from. What a router
+//! can see by itself is how fast packets leave while others wait behind them; when nothing waits it
+//! sees only what was offered.
 
 use super::{AnyLink, Control, Deviation, LinkLaw, Passing, Verdict};
 use crate::{Bytes, Rate, Time, Toll};
 
-/// A law with control intervals ([`Xcp`](super::Xcp) in any arithmetic) that is told, before each interval ends, the
-/// capacity that this router has measured up to there.
+/// A law with control intervals ([`Xcp`](super::Xcp) in any arithmetic) that is told, before each
+/// interval ends, the capacity that this router has measured up to there.
 #[derive(Clone, Debug)]
 pub struct Measured {
     law: AnyLink,
@@ -19,7 +20,8 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Lets `law` believe `start` first, then what is measured; `overhead` is the framing of each packet.
+    /// Lets `law` believe `start` first, then what is measured; `overhead` is the framing of each
+    /// packet.
     pub(super) fn new(law: AnyLink, start: Rate, overhead: Bytes) -> Measured {
         let ends = law.control().map_or(Time::NEVER, |control| control.ends);
         Measured { law, meter: CapacityMeter::new(start), overhead: overhead.0, ends }
@@ -97,15 +99,18 @@ impl LinkLaw for Measured {
     }
 }
 
-/// Capacity from departures: bytes that left while others waited behind them, over the time that took.
+/// Capacity from departures: bytes that left while others waited behind them, over the time that
+/// took.
 ///
-/// - A packet's time is counted if another waits when it goes to the transmitter: the next departure is then the
-///   instant at which the transmitter was done with it. Time without a departure counts too, so that a link that has
-///   stopped is known to have.
-/// - At an interval's end the sample is averaged in, with the time it covers as its weight against a quarter of an
-///   interval: four fifths, if there was a backlog all the time; nothing, if there was none.
-/// - Without a backlog a capacity that is believed in and used (half of it or more) may be too small, and nothing would
-///   ever show it. It is raised by up to a quarter an interval, as far as the interval was without backlog.
+/// - A packet's time is counted if another waits when it goes to the transmitter: the next
+///   departure is then the instant at which the transmitter was done with it. Time without a
+///   departure counts too, so that a link that has stopped is known to have.
+/// - At an interval's end the sample is averaged in, with the time it covers as its weight against
+///   a quarter of an interval: four fifths, if there was a backlog all the time; nothing, if there
+///   was none.
+/// - Without a backlog a capacity that is believed in and used (half of it or more) may be too
+///   small, and nothing would ever show it. It is raised by up to a quarter an interval, as far as
+///   the interval was without backlog.
 /// - It never falls under a hundredth of where it started.
 ///
 /// Integers throughout: bytes, nanoseconds, bytes a second.
@@ -119,7 +124,8 @@ struct CapacityMeter {
     sent: u64,
     bytes: u64,
     nanos: u64,
-    /// The packet in the transmitter, if others wait: since when its time is not counted yet, and its bytes.
+    /// The packet in the transmitter, if others wait: since when its time is not counted yet, and
+    /// its bytes.
     under_way: Option<(Time, u64)>,
 }
 
@@ -218,7 +224,8 @@ mod tests {
         assert!((found / 3.0 - 1.0).abs() < 0.05, "{found}");
     }
 
-    /// A link that has stopped with packets waiting has no departures to go by; arrivals bring the time.
+    /// A link that has stopped with packets waiting has no departures to go by; arrivals bring the
+    /// time.
     #[test]
     fn a_link_that_stops_is_noticed() {
         let mut router = router(Rate::from_mbps(12.0));
@@ -248,7 +255,8 @@ mod tests {
         let mut measured = router(Rate::from_mbps(1.0));
         drain(&mut measured, Time::ZERO, Time::from_secs(2), Time::from_millis(1), 2);
         let before = measured.law().control().expect("a router").feedback;
-        // α · (C − y) − β · queue / d with C = y = 1.5 MB/s, a queue of one packet or two and d = 50 ms.
+        // α · (C − y) − β · queue / d with C = y = 1.5 MB/s, a queue of one packet or two and d =
+        // 50 ms.
         assert!((-20_000.0..=0.0).contains(&before), "{before}");
     }
 

@@ -1,10 +1,11 @@
 //! Link laws: what an output port says to the packets that pass it.
 //!
-//! A port (in `tollway-proto`) offers each packet to its law on arrival, before it decides whether there is room,
-//! and again on departure, when the packet leaves the queue for the transmitter. Between the two calls for
-//! different packets the backlog does not change, so a law that works in control intervals catches up on the
-//! intervals that ended since it was last called, each at its exact instant, and needs no timer of its own
-//! (the "delayed computation" of the XCP study, exact instead of late).
+//! A port (in `tollway-proto`) offers each packet to its law on arrival, before it decides whether
+//! there is room, and again on departure, when the packet leaves the queue for the transmitter.
+//! Between the two calls for different packets the backlog does not change, so a law that works in
+//! control intervals catches up on the intervals that ended since it was last called, each at its
+//! exact instant, and needs no timer of its own (the "delayed computation" of the XCP study, exact
+//! instead of late).
 
 mod avq;
 mod codel;
@@ -72,7 +73,8 @@ pub struct Passing {
     pub size: u32,
     /// Whether the packet's toll is meant for this link.
     pub kind: Kind,
-    /// The class of traffic it belongs to, for laws that tell classes apart; 0 is what belongs to none.
+    /// The class of traffic it belongs to, for laws that tell classes apart; 0 is what belongs to
+    /// none.
     pub class: u8,
     /// Whether the packet may be marked instead of dropped (ECN-capable, RFC 3168).
     pub ect: bool,
@@ -80,7 +82,8 @@ pub struct Passing {
     pub l4s: bool,
     /// Whether its sender has marked it as in profile (ERED lets more of those pass).
     pub in_profile: bool,
-    /// Packets in the queue: without the one in transmission, without an arriving one, with a departing one.
+    /// Packets in the queue: without the one in transmission, without an arriving one, with a
+    /// departing one.
     pub backlog_packets: u32,
     /// The same in bytes.
     pub backlog_bytes: u64,
@@ -89,8 +92,8 @@ pub struct Passing {
 }
 
 impl Passing {
-    /// A packet of `size` bytes, with so many packets and bytes queued, of which there is no more to say: it is of no class, may not be
-    /// marked, and hasn't waited.
+    /// A packet of `size` bytes, with so many packets and bytes queued, of which there is no more
+    /// to say: it is of no class, may not be marked, and hasn't waited.
     #[inline]
     pub fn of(kind: Kind, size: u32, backlog_packets: u32, backlog_bytes: u64) -> Passing {
         Passing {
@@ -144,9 +147,9 @@ pub trait LinkLaw {
     /// A packet leaves the queue for the transmitter; the law writes into its toll.
     fn on_departure(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict;
 
-    /// A packet comes to the port and leaves it at once, the queue being empty and the transmitter free: what
-    /// [`on_arrival`](LinkLaw::on_arrival) and [`on_departure`](LinkLaw::on_departure) say together. A packet that may not be marked is
-    /// dropped instead.
+    /// A packet comes to the port and leaves it at once, the queue being empty and the transmitter
+    /// free: what [`on_arrival`](LinkLaw::on_arrival) and [`on_departure`](LinkLaw::on_departure)
+    /// say together. A packet that may not be marked is dropped instead.
     #[inline]
     fn on_passage(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict {
         let refused = |verdict| verdict == Verdict::Drop || verdict == Verdict::Signal && !packet.ect;
@@ -165,10 +168,12 @@ pub trait LinkLaw {
     /// The link's capacity, as configured for the law, changes.
     fn set_capacity(&mut self, _now: Time, _capacity: Rate) {}
 
-    /// From now on what the law states is wrong by `part` of it, for experiments; of no effect on laws that state nothing.
+    /// From now on what the law states is wrong by `part` of it, for experiments; of no effect on
+    /// laws that state nothing.
     fn set_error(&mut self, _part: f64) {}
 
-    /// The control interval under way as of the last packet; `None` for a law that works packet by packet.
+    /// The control interval under way as of the last packet; `None` for a law that works packet by
+    /// packet.
     fn control(&self) -> Option<Control> {
         None
     }
@@ -188,14 +193,15 @@ pub trait LinkLaw {
         None
     }
 
-    /// Whether the law lets every packet pass as it is and learns nothing from it, so that it needs not be asked.
+    /// Whether the law lets every packet pass as it is and learns nothing from it, so that it needs
+    /// not be asked.
     #[inline]
     fn is_silent(&self) -> bool {
         false
     }
 
-    /// Whether the law lets every packet pass, and looks at nothing of it but its size, kind, class and toll, and of the queue at
-    /// nothing but what it holds.
+    /// Whether the law lets every packet pass, and looks at nothing of it but its size, kind, class
+    /// and toll, and of the queue at nothing but what it holds.
     #[inline]
     fn is_gentle(&self) -> bool {
         false
@@ -241,8 +247,9 @@ impl LinkLaw for DropTail {
 
 /// Every link law: dispatch is one predictable branch.
 ///
-/// Laws with state stand in a box: a port with nothing but drop-tail, of which a large network has hundreds of
-/// thousands, then carries 16 bytes for its law, and a law that works finds its state in one piece of memory.
+/// Laws with state stand in a box: a port with nothing but drop-tail, of which a large network has
+/// hundreds of thousands, then carries 16 bytes for its law, and a law that works finds its state
+/// in one piece of memory.
 #[derive(Clone, Debug)]
 pub enum AnyLink {
     /// [`DropTail`].
@@ -280,7 +287,8 @@ pub enum AnyLink {
 const _: () = assert!(size_of::<AnyLink>() == 16);
 
 impl AnyLink {
-    /// A law from outside this crate, or one that no variant is worth while for. Queues by flow have a clone of it each.
+    /// A law from outside this crate, or one that no variant is worth while for. Queues by flow
+    /// have a clone of it each.
     pub fn custom(law: impl LinkLaw + Clone + Send + 'static) -> AnyLink {
         AnyLink::Custom(Box::new(CustomLink::new(law)))
     }
@@ -318,8 +326,8 @@ macro_rules! each {
 }
 
 impl LinkLaw for AnyLink {
-    // Most links of a network are drop-tail, and explicit laws are what simulations are about: that much is inlined, with what of
-    // `packet` they look at. What the others do is a call away.
+    // Most links of a network are drop-tail, and explicit laws are what simulations are about: that
+    // much is inlined, with what of `packet` they look at. What the others do is a call away.
     #[inline(always)]
     fn on_arrival(&mut self, now: Time, packet: Passing, toll: &Toll) -> Verdict {
         match self {

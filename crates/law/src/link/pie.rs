@@ -6,11 +6,12 @@ use crate::config;
 use crate::param::{Kind, PROBABILITY, SPAN, TIME, Tabled};
 use crate::{Bytes, Time, Toll};
 
-/// Signals arriving packets at random, with a probability that every `update` follows the queueing delay and its
-/// trend towards the target.
+/// Signals arriving packets at random, with a probability that every `update` follows the queueing
+/// delay and its trend towards the target.
 ///
-/// The delay is measured by time stamps (§ 4.3 allows it): it is how long the packet waited that left last, zero once
-/// the queue is empty. Updates are caught up when a packet passes, each as of its own instant.
+/// The delay is measured by time stamps (§ 4.3 allows it): it is how long the packet waited that
+/// left last, zero once the queue is empty. Updates are caught up when a packet passes, each as of
+/// its own instant.
 #[derive(Clone, Debug)]
 pub struct Pie {
     config: PieConfig,
@@ -68,8 +69,8 @@ impl LinkConfig for PieConfig {
 }
 
 impl PieConfig {
-    /// The law. Out-of-range values are pulled into range: weights that are no numbers count as zero, and time between
-    /// updates is at least a microsecond.
+    /// The law. Out-of-range values are pulled into range: weights that are no numbers count as
+    /// zero, and time between updates is at least a microsecond.
     pub fn build(&self) -> Pie {
         let weight = |w: f64| if w > 0.0 { w.min(1e6) } else { 0.0 };
         let config = PieConfig {
@@ -131,7 +132,8 @@ impl Pie {
     fn update(&mut self) {
         let mut step = self.config.alpha * (self.delay - self.target)
             + self.config.beta * (self.delay - self.delay_before);
-        // Small probabilities move by small steps, so that the loop stays stable from few flows to many.
+        // Small probabilities move by small steps, so that the loop stays stable from few flows to
+        // many.
         step /= match self.probability {
             p if p < 1e-6 => 2048.0,
             p if p < 1e-5 => 512.0,

@@ -1,7 +1,8 @@
 //! Chance for laws that do something at random: a generator of their own.
 
-/// PCG-XSH-RR 64/32 (O'Neill 2014): 64 bits of state, stepped by a linear congruence, 32 bits of it put out after a
-/// rotation that the top bits choose. Good for much more than coins, and the same on every machine.
+/// PCG-XSH-RR 64/32 (O'Neill 2014): 64 bits of state, stepped by a linear congruence, 32 bits of it
+/// put out after a rotation that the top bits choose. Good for much more than coins, and the same
+/// on every machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Pcg32(u64);
 

@@ -1,5 +1,6 @@
-//! RCP's link law (Dukkipati, Kobayashi, Zhang-Shen & McKeown, *Processor sharing flows in the Internet*, IWQoS 2005,
-//! § III; details after the authors' ns-2 code, which differs in its gains and in how it averages round-trip times).
+//! RCP's link law (Dukkipati, Kobayashi, Zhang-Shen & McKeown, *Processor sharing flows in the
+//! Internet*, IWQoS 2005, § III; details after the authors' ns-2 code, which differs in its gains
+//! and in how it averages round-trip times).
 
 use super::{AnyLink, Descriptor, LinkConfig, LinkLaw, Passing, Placement, Verdict};
 use crate::param::{self, SPAN, Tabled};
@@ -10,7 +11,8 @@ config! {
     /// The parameters of [`Rcp`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct RcpConfig in "rcp", "The constants of RCP's router (IWQoS 2005; the defaults are those of its authors' ns-2 code)." {
-        /// α: share of the spare capacity given out a round trip; 0.1 in the authors' later experiments.
+        /// α: share of the spare capacity given out a round trip; 0.1 in the authors' later
+        /// experiments.
         alpha: f64 = 0.4, param::Kind::Over { over: 0.0, most: 10.0 }, from "IWQoS 2005, and the code";
         /// β: share of the queue taken back; 0.226 in the paper, 1 in later experiments.
         beta: f64 = 0.4, param::Kind::Number { least: 0.0, most: 10.0 }, from "the code";
@@ -114,7 +116,8 @@ impl Rcp {
         self.timed_bytes = 0.0;
     }
 
-    /// Ends the intervals that are over; between two calls nothing arrived, and the queue was what the last one left.
+    /// Ends the intervals that are over; between two calls nothing arrived, and the queue was what
+    /// the last one left.
     #[inline]
     fn catch_up(&mut self, now: Time) {
         while now >= self.ends {

@@ -4,13 +4,14 @@ use super::xcp::{Grant, Number, Xcp, XcpConfig};
 use super::{Control, LinkLaw, Passing, Verdict};
 use crate::{Rate, Time, Toll};
 
-/// A float XCP router with one in `N` beside it. The float router writes the tolls; both see every packet as it came,
-/// and each keeps its own sums, pools and estimates.
+/// A float XCP router with one in `N` beside it. The float router writes the tolls; both see every
+/// packet as it came, and each keeps its own sums, pools and estimates.
 ///
-/// What they share is when intervals end. An interval is as long as the mean round-trip time, rounded to a
-/// nanosecond: left to themselves, two arithmetics would now and then put a packet on different sides of an end, and
-/// the comparison would be of two traces. Otherwise the feedback is a continuous function of what is calculated:
-/// where `due` crosses the fair share and where a pool runs dry, both branches agree.
+/// What they share is when intervals end. An interval is as long as the mean round-trip time,
+/// rounded to a nanosecond: left to themselves, two arithmetics would now and then put a packet on
+/// different sides of an end, and the comparison would be of two traces. Otherwise the feedback is
+/// a continuous function of what is calculated: where `due` crosses the fair share and where a pool
+/// runs dry, both branches agree.
 #[derive(Clone, Debug)]
 pub struct Shadow<N: Number> {
     float: Xcp<f64>,
@@ -21,8 +22,8 @@ pub struct Shadow<N: Number> {
 /// How far one router's feedback lies from another's.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Deviation {
-    /// The worst of |f₂ − f₁| / max(positive part, negative part) over packets. The parts are the float router's
-    /// nominal ones, Cp·X and Cn·s. Where both are zero, any difference counts as 1.
+    /// The worst of |f₂ − f₁| / max(positive part, negative part) over packets. The parts are the
+    /// float router's nominal ones, Cp·X and Cn·s. Where both are zero, any difference counts as 1.
     pub worst: f64,
     /// Packets compared.
     pub packets: u64,

@@ -13,7 +13,8 @@ pub struct SharedConfig {
 }
 
 impl SharedConfig {
-    /// The entry of the port's law under queues by class. Traffic without a class is under drop-tail, with weight 1.
+    /// The entry of the port's law under queues by class. Traffic without a class is under
+    /// drop-tail, with weight 1.
     pub const ENTRY: Entry<dyn LinkConfig> = Entry {
         word: "by-class",
         tables: &[],
@@ -42,9 +43,9 @@ impl LinkConfig for SharedConfig {
 
 /// Laws by class of traffic, in front of a port whose queues share the link by weight.
 ///
-/// A law believes in the larger of two capacities: its weight's share of the link among the classes that sent anything in the last
-/// 100 ms, and what the departures of the others have left of it in that time. So it uses what others don't, and gives it back
-/// as they come.
+/// A law believes in the larger of two capacities: its weight's share of the link among the classes
+/// that sent anything in the last 100 ms, and what the departures of the others have left of it in
+/// that time. So it uses what others don't, and gives it back as they come.
 #[derive(Clone, Debug)]
 pub struct Shared {
     lanes: Vec<ClassLaw>,
@@ -60,7 +61,8 @@ struct ClassLaw {
     weight: f64,
     /// What the law believes in.
     capacity: Rate,
-    /// Bytes that left, by part of the window, and in all of it; the part under way is not among them.
+    /// Bytes that left, by part of the window, and in all of it; the part under way is not among
+    /// them.
     parts: [u64; PARTS],
     at: usize,
     sent: u64,
@@ -68,8 +70,8 @@ struct ClassLaw {
 }
 
 impl Shared {
-    /// Laws and their weights, over zero, on a link of `capacity`: what is of class i is under the law i, and what is
-    /// of a class beyond them under the first.
+    /// Laws and their weights, over zero, on a link of `capacity`: what is of class i is under the
+    /// law i, and what is of a class beyond them under the first.
     pub fn new(laws: Vec<(AnyLink, f64)>, capacity: Rate) -> Shared {
         let lane = |(law, weight): (AnyLink, f64)| ClassLaw {
             law,

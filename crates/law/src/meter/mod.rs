@@ -1,19 +1,21 @@
 //! Meters: what a network can check of senders that it does not trust, where their packets enter.
 //!
-//! XCP believes its senders. One that takes back nothing keeps what it has; one that says its packets are further apart
-//! than they are gets more than its share (the XCP study, § "Security considerations"; draft-falk-xcp-spec-03 § 7). A
-//! [`FlowMeter`] stands where a flow enters, sees its data go in and its acknowledgements come out, and needs nobody's
-//! word for these:
+//! XCP believes its senders. One that takes back nothing keeps what it has; one that says its
+//! packets are further apart than they are gets more than its share (the XCP study, § "Security
+//! considerations"; draft-falk-xcp-spec-03 § 7). A [`FlowMeter`] stands where a flow enters, sees
+//! its data go in and its acknowledgements come out, and needs nobody's word for these:
 //!
 //! - **the round trip**, from a data packet's passing to the return of its timestamp;
-//! - **the allotment**, the window that all feedback returned so far makes of the window that the flow began with;
+//! - **the allotment**, the window that all feedback returned so far makes of the window that the
+//!   flow began with;
 //! - **what is used of it**, packets and bytes a round trip.
 //!
-//! With these it checks what a sender says and does, each thing for itself ([`Offence`]). What it holds against a flow it
-//! counts in round trips, with room for a window sent at once, for estimates that lag, for lost acknowledgements: an honest
-//! sender that is limited, delayed, lossy or cut off for a while is not to be accused, a liar is within some ten round
-//! trips. A flow once accused is **held**: its tolls are rewritten with what was measured, and what exceeds its allotment is
-//! dropped. Neither costs an honest flow anything, so that there is no parole.
+//! With these it checks what a sender says and does, each thing for itself ([`Offence`]). What it
+//! holds against a flow it counts in round trips, with room for a window sent at once, for
+//! estimates that lag, for lost acknowledgements: an honest sender that is limited, delayed, lossy
+//! or cut off for a while is not to be accused, a liar is within some ten round trips. A flow once
+//! accused is **held**: its tolls are rewritten with what was measured, and what exceeds its
+//! allotment is dropped. Neither costs an honest flow anything, so that there is no parole.
 //!
 //! Nothing is allocated; a packet costs a few operations.
 
@@ -31,9 +33,11 @@ use probes::{Answer, Probes};
 pub struct MeterConfig {
     /// How far what is said may be from what is measured, as a part of it. Default 0.2.
     pub tolerance: f64,
-    /// How many round trips too many may add up before a flow is accused; no round trip counts for more than 0.6. Default 2.
+    /// How many round trips too many may add up before a flow is accused; no round trip counts for
+    /// more than 0.6. Default 2.
     pub burst: f64,
-    /// How long a round trip outside what was measured must be stated without a break, round trips. Default 4.
+    /// How long a round trip outside what was measured must be stated without a break, round trips.
+    /// Default 4.
     pub patience: f64,
     /// Whether accused flows are held, or only reported. Default: they are held.
     pub enforce: bool,
@@ -87,7 +91,8 @@ impl Offence {
 pub enum Duty {
     /// What XCP's senders say and do: a [`FlowMeter`] each.
     Windows,
-    /// What a host spends and announces, that may spend so much: a [`BudgetMeter`] for all that enters there.
+    /// What a host spends and announces, that may spend so much: a [`BudgetMeter`] for all that
+    /// enters there.
     Budget(Budget),
     /// What FCP's flows pay, where they leave the network: a [`BalanceMeter`] each.
     Balance,
@@ -117,7 +122,8 @@ pub struct Data {
     pub stamp: u32,
     /// The latest that its sender can have sent it, were there no queue before the meter.
     pub sent: Time,
-    /// How long it can have queued before the meter at most: as long as the wire has been busy without a break.
+    /// How long it can have queued before the meter at most: as long as the wire has been busy
+    /// without a break.
     pub waited: Time,
 }
 
@@ -146,8 +152,9 @@ pub enum Passage {
 pub struct FlowMeter {
     config: MeterConfig,
     probes: Probes,
-    /// The least and the longest round trip of late, and their mean, s; 0 until there is a sample. Extremes go back to
-    /// newer samples at half the pace of a sender's smoothed estimate, so that an honest one lies between them.
+    /// The least and the longest round trip of late, and their mean, s; 0 until there is a sample.
+    /// Extremes go back to newer samples at half the pace of a sender's smoothed estimate, so that
+    /// an honest one lies between them.
     least: f64,
     longest: f64,
     mean: f64,
@@ -160,10 +167,12 @@ pub struct FlowMeter {
     segment: f64,
     /// The largest number that passed.
     highest: Option<u32>,
-    /// Round trips claimed, and allotments used, beyond the round trips that went by: sums over rounds.
+    /// Round trips claimed, and allotments used, beyond the round trips that went by: sums over
+    /// rounds.
     claimed: f64,
     used: f64,
-    /// Of a flow that is held: what it has spent of its allotment beyond the time gone by until then, round trips.
+    /// Of a flow that is held: what it has spent of its allotment beyond the time gone by until
+    /// then, round trips.
     spent: f64,
     settled: Time,
     doubt: Option<Doubt>,
@@ -192,8 +201,8 @@ struct Round {
     last_packets: f64,
     /// Round trips claimed: Σ 1/window over its packets, as they state it.
     claimed: f64,
-    /// The same by the allotment: by the largest in this round and the one before, since feedback that passes here is
-    /// heard and answered later.
+    /// The same by the allotment: by the largest in this round and the one before, since feedback
+    /// that passes here is heard and answered later.
     used: f64,
     peak: f64,
     last_peak: f64,
@@ -209,7 +218,8 @@ struct Doubt {
 }
 
 impl FlowMeter {
-    /// A meter for a flow that begins, whose full packets have `segment` bytes on the wire, as it announced.
+    /// A meter for a flow that begins, whose full packets have `segment` bytes on the wire, as it
+    /// announced.
     pub fn new(config: MeterConfig, segment: u32) -> FlowMeter {
         FlowMeter {
             config,
@@ -258,9 +268,11 @@ impl FlowMeter {
         self.probes.offer(data, 0.0);
     }
 
-    /// A data packet passes, with its toll if it has one for links to read; of a flow that is held the toll is put right.
+    /// A data packet passes, with its toll if it has one for links to read; of a flow that is held
+    /// the toll is put right.
     pub fn on_data(&mut self, now: Time, data: &Data, toll: Option<&mut Toll>) -> Passage {
-        // A packet counts as one, whatever its size: so do senders count. What is larger than announced counts for more.
+        // A packet counts as one, whatever its size: so do senders count. What is larger than
+        // announced counts for more.
         let packets = (f64::from(data.size) / self.segment).max(1.0);
         if self.opening != Opening::Over {
             self.window = (self.window + packets).min(INITIAL_WINDOW_MOST);
@@ -329,7 +341,8 @@ impl FlowMeter {
             self.opening = Opening::Over;
         }
         let Some(echo) = ack.echo.filter(|echo| echo.is_finite()) else { return };
-        // As the sender reckons: with the round trip that it states, unless that is out of the question.
+        // As the sender reckons: with the round trip that it states, unless that is out of the
+        // question.
         let rtt = if self.accusation.is_some() {
             self.mean
         } else {
@@ -355,13 +368,15 @@ impl FlowMeter {
         self.mean += (longest - self.mean) * MEAN_GAIN;
     }
 
-    /// Once a round trip: sums up what was claimed and used in it, and lets the allotment follow what is used of it.
+    /// Once a round trip: sums up what was claimed and used in it, and lets the allotment follow
+    /// what is used of it.
     fn end_round(&mut self, now: Time) {
         let Round { begins, packets, last_packets, claimed, used, peak, .. } = self.round;
         if self.accusation.is_none() {
-            // In doubt for the flow: by the shortest round trip, and a tolerance more. And no single round proves anything:
-            // after a timeout an honest sender states a window of one, and for a round trip or two sends what duplicates
-            // and late answers release; feedback that passed here may not have reached it. A cheat goes on.
+            // In doubt for the flow: by the shortest round trip, and a tolerance more. And no
+            // single round proves anything: after a timeout an honest sender states a window of
+            // one, and for a round trip or two sends what duplicates and late answers release;
+            // feedback that passed here may not have reached it. A cheat goes on.
             let gone = now.saturating_sub(begins).as_secs_f64() / self.least * (1.0 + self.config.tolerance);
             self.claimed = (self.claimed + (claimed - gone).min(ROUND_MOST)).max(0.0);
             self.used = (self.used + (used - gone).min(ROUND_MOST)).max(0.0);
@@ -395,8 +410,9 @@ impl FlowMeter {
             return;
         }
         self.stated = rtt;
-        // A packet stands for 1/window of a round trip, whatever the sender takes a round trip for. Retransmissions don't:
-        // after a timeout they leave as fast as acknowledgements come, whatever the window is.
+        // A packet stands for 1/window of a round trip, whatever the sender takes a round trip for.
+        // Retransmissions don't: after a timeout they leave as fast as acknowledgements come,
+        // whatever the window is.
         if fresh {
             self.round.claimed += 1.0 / (rtt / spacing + 1.0);
         }
@@ -427,7 +443,8 @@ impl FlowMeter {
         }
     }
 
-    /// Puts right what the sender states: the round trip, and the spacing of packets that use the allotment.
+    /// Puts right what the sender states: the round trip, and the spacing of packets that use the
+    /// allotment.
     fn rewrite(&self, toll: &mut Toll) -> Passage {
         if toll.rtt == 0.0 {
             return Passage::Untouched;
@@ -440,18 +457,23 @@ impl FlowMeter {
 
 /// More than this no sender begins with, packets (RFC 6928).
 const INITIAL_WINDOW_MOST: f64 = 10.0;
-/// What a sender may send beyond its window now and then, packets: limited transmit (RFC 3042) has two, rounding one.
+/// What a sender may send beyond its window now and then, packets: limited transmit (RFC 3042) has
+/// two, rounding one.
 const DOUBT_PACKETS: f64 = 3.0;
 /// What one round can add to the round trips claimed too much.
 const ROUND_MOST: f64 = 0.6;
-/// So many answers a sender must have had before a wrong round trip is its own fault: one or two may be lost on their way.
+/// So many answers a sender must have had before a wrong round trip is its own fault: one or two
+/// may be lost on their way.
 const ANSWERS: u32 = 4;
-/// Pace at which extremes of the round trip go back to newer samples: half a sender's (RFC 6298 has 1/8).
+/// Pace at which extremes of the round trip go back to newer samples: half a sender's (RFC 6298 has
+/// 1/8).
 const EXTREMES_GAIN: f64 = 1.0 / 16.0;
 const MEAN_GAIN: f64 = 1.0 / 8.0;
-/// Part of the allotment that an unaccused flow may use more of in each round trip without being told.
+/// Part of the allotment that an unaccused flow may use more of in each round trip without being
+/// told.
 const FORGIVEN: f64 = 0.01;
-/// What a stated round trip counts for at most against the measured ones when feedback becomes window.
+/// What a stated round trip counts for at most against the measured ones when feedback becomes
+/// window.
 const UNDER: f64 = 0.8;
 const OVER: f64 = 1.25;
 /// Headers that count milliseconds are off by one, s.

@@ -26,8 +26,8 @@ struct Probe {
 pub(super) enum Answer {
     /// It is a probe's: so long it was, and for the sender it may have been longer by `waited`.
     Probe { rtt: Time, waited: Time },
-    /// It is of a packet after one probe and before the next, if there is one: its round trip lies between theirs. Where many packets are
-    /// lost it may be the only one that the sender measures.
+    /// It is of a packet after one probe and before the next, if there is one: its round trip lies
+    /// between theirs. Where many packets are lost it may be the only one that the sender measures.
     Between { least: Time, most: Time },
 }
 
@@ -38,7 +38,8 @@ impl Default for Probes {
 }
 
 impl Probes {
-    /// A packet passes, of a window of so many: perhaps it becomes a probe. All of a small window do.
+    /// A packet passes, of a window of so many: perhaps it becomes a probe. All of a small window
+    /// do.
     pub(super) fn offer(&mut self, data: &Data, window: f64) {
         while self.at(0).is_some_and(|oldest| data.sent.saturating_sub(oldest.sent) > WRAPS) {
             self.pop();
@@ -72,7 +73,8 @@ impl Probes {
         while let Some(probe) = self.at(0).filter(|probe| back(probe) >= 0) {
             let elapsed = now.saturating_sub(probe.sent);
             if stamp == probe.stamp {
-                // It stays: another packet of its instant may be answered later, which its sender measures too.
+                // It stays: another packet of its instant may be answered later, which its sender
+                // measures too.
                 return Some(Answer::Probe { rtt: elapsed, waited: probe.waited });
             }
             let next = self.at(1);
@@ -101,7 +103,8 @@ impl Probes {
 const LEN: usize = 16;
 /// After this a timestamp is not waited for.
 const GIVEN_UP: Time = Time::from_secs(4);
-/// What is older than this may come back as something new: timestamps of 64 ns come round after 275 s, and half of that is behind.
+/// What is older than this may come back as something new: timestamps of 64 ns come round after 275
+/// s, and half of that is behind.
 const WRAPS: Time = Time::from_secs(64);
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ config! {
         least: Time = Time::from_millis(50), UPDATE, from "§ V";
         /// T_max: never less often while a hop has a price.
         most: Time = Time::from_millis(2500), UPDATE, from "§ V";
-        /// The change of a price that is announced at once, as a part of 1 + price; 0 for any. The paper leaves it open.
+        /// The change of a price that is announced at once, as a part of 1 + price; 0 for any. The
+        /// paper leaves it open.
         change: f64 = 0.3, Kind::Number { least: 0.0, most: 1000.0 };
     }
 }

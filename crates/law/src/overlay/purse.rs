@@ -20,7 +20,8 @@ config! {
         threshold: f64 = 2.0, DOLLARS, from "§ IV-B.3";
         /// An affordable message of cost C is bought with probability 1/C only.
         draw: bool = true, Kind::Truth, from "§ IV-B.3";
-        /// Mean time to the next draw after one that failed, for each dollar of the cost. The paper leaves it open.
+        /// Mean time to the next draw after one that failed, for each dollar of the cost. The paper
+        /// leaves it open.
         retry: Time = Time::from_millis(5), SPAN;
         fixed {
             /// The time between two salaries.

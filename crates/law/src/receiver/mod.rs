@@ -1,4 +1,5 @@
-//! Receiver laws: what of the tolls that arrived goes back to the sender, and how fast its buffer drains ([`soft`]).
+//! Receiver laws: what of the tolls that arrived goes back to the sender, and how fast its buffer
+//! drains ([`soft`]).
 
 pub mod soft;
 
@@ -7,7 +8,8 @@ use crate::Toll;
 /// Which of what arrived since the last packet back is echoed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Echo {
-    /// The sum, so that a delayed acknowledgement loses none: XCP's changes (draft-falk-xcp-spec-03 § 4.2).
+    /// The sum, so that a delayed acknowledgement loses none: XCP's changes (draft-falk-xcp-spec-03
+    /// § 4.2).
     #[default]
     Sum,
     /// The latest: FCP's price, RCP's rate.
@@ -48,7 +50,8 @@ impl Feedback {
         self.pending = true;
     }
 
-    /// What the next packet back carries, and nothing if no tolled packet has arrived since the last one.
+    /// What the next packet back carries, and nothing if no tolled packet has arrived since the
+    /// last one.
     #[inline]
     pub fn take(&mut self) -> Option<f32> {
         let value = std::mem::take(&mut self.value);
@@ -60,7 +63,8 @@ impl Feedback {
         self.pending
     }
 
-    /// Whether the last toll, if it counted them, met fewer XCP routers than there are routers on the way.
+    /// Whether the last toll, if it counted them, met fewer XCP routers than there are routers on
+    /// the way.
     #[inline]
     pub fn gap(&self) -> bool {
         self.gap

@@ -1,9 +1,11 @@
-//! Soft flow control: a receiver states the rate at which its buffer drains (the Anypoint paper, § IV-A).
+//! Soft flow control: a receiver states the rate at which its buffer drains (the Anypoint paper, §
+//! IV-A).
 //!
-//! A credit promises buffer space to one sender. A soft rate promises nothing: an XCP controller stands where a router's
-//! would, its queue is the receive buffer, and its capacity is λ_target, which an AIMD rule with five cases finds.
-//! [`Soft`] is that controller, an epoch at a time. [`SoftWindow`] applies it from afar, to a server that only answers:
-//! the queue is then inferred from what is outstanding.
+//! A credit promises buffer space to one sender. A soft rate promises nothing: an XCP controller
+//! stands where a router's would, its queue is the receive buffer, and its capacity is λ_target,
+//! which an AIMD rule with five cases finds. [`Soft`] is that controller, an epoch at a time.
+//! [`SoftWindow`] applies it from afar, to a server that only answers: the queue is then inferred
+//! from what is outstanding.
 
 use crate::Time;
 use crate::link::XcpConfig;
@@ -58,8 +60,8 @@ pub struct Epoch {
 
 /// The controller at the receive buffer.
 ///
-/// The paper's rule leaves two gaps, closed here. Growth on strictly λ_app > λ_in stalls at equality, so that ≥ is used.
-/// No case bounds the rate by the buffer, so that λ_target ≤ B/d.
+/// The paper's rule leaves two gaps, closed here. Growth on strictly λ_app > λ_in stalls at
+/// equality, so that ≥ is used. No case bounds the rate by the buffer, so that λ_target ≤ B/d.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Soft {
     config: SoftConfig,
@@ -88,7 +90,8 @@ impl Soft {
         self.target
     }
 
-    /// Ends an epoch. Returns the feedback F·d, bytes: the change of the senders' windows for the next one.
+    /// Ends an epoch. Returns the feedback F·d, bytes: the change of the senders' windows for the
+    /// next one.
     pub fn on_epoch(&mut self, epoch: &Epoch) -> f64 {
         let Soft { config, target } = self;
         let (least, most) = (config.segment / epoch.span, config.buffer / epoch.span);
@@ -114,8 +117,9 @@ impl Soft {
 
 /// The window of a sender whose receiver is an unmodified server: it is known by its answers only.
 ///
-/// Its queue is what is outstanding beyond what the server has in hand, λ_app · d₀ with d₀ the least response time (Little's law).
-/// An epoch is a mean response time, 1 ms at least. An epoch in which nothing is outstanding does not end.
+/// Its queue is what is outstanding beyond what the server has in hand, λ_app · d₀ with d₀ the
+/// least response time (Little's law). An epoch is a mean response time, 1 ms at least. An epoch in
+/// which nothing is outstanding does not end.
 #[derive(Clone, Copy, Debug)]
 pub struct SoftWindow {
     config: SoftConfig,
@@ -186,7 +190,8 @@ impl SoftWindow {
         self.peak = self.peak.max(self.outstanding);
     }
 
-    /// Records that the server has answered `bytes` of them; `response` is the time of one, where it was measured.
+    /// Records that the server has answered `bytes` of them; `response` is the time of one, where
+    /// it was measured.
     pub fn on_drained(&mut self, now: Time, bytes: u64, response: Option<Time>) {
         self.integrate(now);
         self.outstanding = (self.outstanding - bytes as f64).max(0.0);
@@ -274,7 +279,8 @@ mod tests {
         }
     }
 
-    /// Drives a server that serves `rate` bytes a second in order, `work` seconds each, by a sender that always has more.
+    /// Drives a server that serves `rate` bytes a second in order, `work` seconds each, by a sender
+    /// that always has more.
     fn drive(window: &mut SoftWindow, from: Time, seconds: f64, rate: f64) -> (Time, f64) {
         let (frame, step) = (1000u64, Time::from_micros(20));
         let mut queue: std::collections::VecDeque<Time> =
@@ -312,7 +318,8 @@ mod tests {
         assert!(rate > 0.95 * 5e6, "{rate}");
         let excess = window.outstanding() as f64;
         assert!(excess < 0.6 * config.buffer, "{excess} outstanding");
-        // A server that has stopped is left at one segment or little more, and found again when it goes on.
+        // A server that has stopped is left at one segment or little more, and found again when it
+        // goes on.
         let (now, _) = drive(&mut window, now, 3.0, 0.0);
         assert!(window.window() < 20_000, "{}", window.window());
         let (_, rate) = drive(&mut window, now, 4.0, 50e6);

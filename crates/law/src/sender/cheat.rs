@@ -20,7 +20,8 @@ config! {
     /// The trick of a [`Cheat`], and its times.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct CheatConfig in "xcp.cheat", "A sender that cheats, for meters to find." {
-        /// Gives back nothing of its window; or states a window or a round trip that is not its own.
+        /// Gives back nothing of its window; or states a window or a round trip that is not its
+        /// own.
         trick: Option<Trick> = None, Kind::Word(Trick::WORDS);
         /// How many times too small or too large what it states is.
         factor: f64 = 2.0, Kind::Over { over: 1.0, most: 1e6 };
@@ -34,11 +35,13 @@ words! {
     pub enum Trick {
         /// Takes what it is given, and gives back nothing.
         IgnoreNegative = "ignore-negative",
-        /// States a window so many times smaller than it is, and so gets so many times the feedback.
+        /// States a window so many times smaller than it is, and so gets so many times the
+        /// feedback.
         UnderstateWindow = "understate-window",
         /// States a round trip so many times longer.
         OverstateRtt = "overstate-rtt",
-        /// States a round trip so many times shorter, and so makes routers act faster than feedback takes.
+        /// States a round trip so many times shorter, and so makes routers act faster than feedback
+        /// takes.
         UnderstateRtt = "understate-rtt",
     }
 }

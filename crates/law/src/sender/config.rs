@@ -71,7 +71,8 @@ impl dyn SenderConfig {
 pub struct Sending<'a> {
     /// The flow, as result tables call it.
     pub flow: &'a str,
-    /// The section of the file it comes from: `flow.NAME` or `workload.NAME` without the first word.
+    /// The section of the file it comes from: `flow.NAME` or `workload.NAME` without the first
+    /// word.
     pub section: &'a str,
     /// The flow's far end, which sends where data go both ways.
     pub backward: bool,
@@ -181,7 +182,7 @@ pub struct Spending {
     pub wants: Option<Rate>,
     /// The rate that it asks for at the least price to meet a deadline.
     pub deadline: Option<Rate>,
-    /// Queueing delay that is as bad as a rate e times smaller: it is in its class only while that is
-    /// better than none.
+    /// Queueing delay that is as bad as a rate e times smaller: it is in its class only while that
+    /// is better than none.
     pub patience: Option<Time>,
 }

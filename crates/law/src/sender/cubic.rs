@@ -8,12 +8,14 @@ use super::{
 use crate::Time;
 use crate::param::Entry;
 
-/// CUBIC's window, with the Reno-friendly region and fast convergence; slow start as in RFC 5681 (no HyStart++).
+/// CUBIC's window, with the Reno-friendly region and fast convergence; slow start as in RFC 5681
+/// (no HyStart++).
 #[derive(Clone, Debug)]
 pub struct Cubic {
     window: f64,
     ssthresh: f64,
-    /// The plateau: where the last loss happened (§ 4.6), or where avoidance began after a timeout (§ 4.8).
+    /// The plateau: where the last loss happened (§ 4.6), or where avoidance began after a timeout
+    /// (§ 4.8).
     w_max: f64,
     /// Window before the last reduction (§ 4.3).
     prior: f64,
@@ -283,7 +285,8 @@ mod tests {
         let now = Time::from_secs(1);
         law.on_loss(&flight(now, 20));
         law.on_recovered(&flight(now, 14));
-        // Back to 20 at 0.529 a round trip: 11.3 round trips, where the curve alone needs K = 2.5 s.
+        // Back to 20 at 0.529 a round trip: 11.3 round trips, where the curve alone needs K = 2.5
+        // s.
         run(&mut law, now, 12);
         assert!((19.5..21.0).contains(&law.window()), "{}", law.window());
     }

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::param::Entry;
 
-/// NewReno's window, but a mark takes α/2 of it instead of a half, α being the share of segments marked, averaged
-/// over windows of data.
+/// NewReno's window, but a mark takes α/2 of it instead of a half, α being the share of segments
+/// marked, averaged over windows of data.
 ///
 /// It relies on an exact echo: each acknowledgement says whether what it covers was marked (§ 3.2).
 #[derive(Clone, Debug)]
@@ -120,7 +120,8 @@ impl SenderLaw for Dctcp {
     fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
         self.observe(flight, acked);
         if acked.marked && !self.reno.resting() && self.acked >= self.reduced_end {
-            // § 3.3, step 9. Of the window and not of what is in flight: α/2 of it is often less than a segment.
+            // § 3.3, step 9. Of the window and not of what is in flight: α/2 of it is often less
+            // than a segment.
             let window = (self.reno.window() * (1.0 - self.alpha / 2.0)).max(MIN_SSTHRESH);
             self.reno.settle(window);
             self.reduced_end = self.acked + u64::from(flight.outstanding).max(1);
@@ -153,7 +154,8 @@ mod tests {
 
     const NOW: Time = Time::from_secs(1);
 
-    /// `n` windows of data, each of which acknowledges `of` segments, the first `marks` of them marked.
+    /// `n` windows of data, each of which acknowledges `of` segments, the first `marks` of them
+    /// marked.
     fn windows(law: &mut Dctcp, n: u32, of: u32, marks: u32) {
         for _ in 0..n {
             for k in 0..of {
@@ -192,7 +194,8 @@ mod tests {
     #[test]
     fn a_single_window_moves_alpha_by_the_gain() {
         let mut law = DctcpConfig { initial_alpha: 0.0, ..Default::default() }.build();
-        // The first acknowledgement ends the window of nothing; the next ten are one window, four of them marked.
+        // The first acknowledgement ends the window of nothing; the next ten are one window, four
+        // of them marked.
         law.on_ack(&flight(NOW, 10), &acked(1));
         windows(&mut law, 1, 10, 4);
         assert!((law.alpha() - 0.4 / 16.0).abs() < 1e-12, "{}", law.alpha());

@@ -2,7 +2,8 @@
 
 use crate::Time;
 
-/// An acknowledgement that covered segments newly, with what is known of the delivery of the one of them sent last.
+/// An acknowledgement that covered segments newly, with what is known of the delivery of the one of
+/// them sent last.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Delivery {
     /// Segments delivered so far (C.delivered), these included.
@@ -23,7 +24,8 @@ pub struct Delivery {
     pub tx_in_flight: u32,
     /// Segments taken for lost since it was sent (RS.lost).
     pub lost: u64,
-    /// Whether the application, or the law by its own will, was what limited the rate then (RS.is_app_limited).
+    /// Whether the application, or the law by its own will, was what limited the rate then
+    /// (RS.is_app_limited).
     pub app_limited: bool,
     /// Whether the transport is repairing losses.
     pub recovering: bool,

@@ -1,4 +1,5 @@
-//! FCP senders that lie or do not obey (the FCP report, CMU-CS-12-125, § 5, § 6.1.3): what meters are there to find.
+//! FCP senders that lie or do not obey (the FCP report, CMU-CS-12-125, § 5, § 6.1.3): what meters
+//! are there to find.
 
 use super::{Acked, Fcp, Flight, SenderLaw, Spender};
 use crate::link::Misfit;
@@ -22,11 +23,12 @@ config! {
     pub struct FcpCheatConfig in "fcp.cheat",
         "A sender that cheats, for meters to find. It is no host's: it has its own budget."
     {
-        /// States that it pays less than it does; spends more than its budget; announces with each packet what it never
-        /// spends; takes back what it goes on spending; or announces its whole budget and falls silent.
+        /// States that it pays less than it does; spends more than its budget; announces with each
+        /// packet what it never spends; takes back what it goes on spending; or announces its whole
+        /// budget and falls silent.
         trick: Option<FcpTrick> = None, Kind::Word(FcpTrick::WORDS);
-        /// How many times too little it states, or too much it spends; it announces `factor` − 1 times what it pays, or takes
-        /// back 1 − 1/`factor` times that.
+        /// How many times too little it states, or too much it spends; it announces `factor` − 1
+        /// times what it pays, or takes back 1 − 1/`factor` times that.
         factor: f64 = 2.0, Kind::Over { over: 1.0, most: 1e6 };
         /// Since when.
         from: Time = Time::ZERO, TIME;

@@ -1,8 +1,9 @@
 //! Sender laws: how fast a sender may go.
 //!
-//! The transport (in `tollway-proto`) tells a law what happens, in verbs, and asks it three things: how many
-//! segments may be in flight, how fast they may leave, and what to write into the next packet's toll. Loss
-//! detection and recovery belong to the transport; a law only decides what a loss means for its window.
+//! The transport (in `tollway-proto`) tells a law what happens, in verbs, and asks it three things:
+//! how many segments may be in flight, how fast they may leave, and what to write into the next
+//! packet's toll. Loss detection and recovery belong to the transport; a law only decides what a
+//! loss means for its window.
 
 mod bbr;
 mod cheat;
@@ -71,16 +72,18 @@ pub struct Flight {
     pub limit: u32,
     /// Whether the application, not the law nor `limit`, is what holds the sender back.
     pub app_limited: bool,
-    /// In [`SenderLaw::write_toll`], the packet about to leave, bytes on the wire; elsewhere a full segment.
+    /// In [`SenderLaw::write_toll`], the packet about to leave, bytes on the wire; elsewhere a full
+    /// segment.
     pub size: u32,
-    /// In [`SenderLaw::write_toll`], what will be left to be sent, for the first time or again, bytes on the wire; [`u64::MAX`]
-    /// while the application has not said that it will end, and elsewhere.
+    /// In [`SenderLaw::write_toll`], what will be left to be sent, for the first time or again,
+    /// bytes on the wire; [`u64::MAX`] while the application has not said that it will end, and
+    /// elsewhere.
     pub unsent: u64,
 }
 
 impl Flight {
-    /// What a law that is driven by hand may be shown: `in_flight` full segments of 1500 bytes, and nothing but the law
-    /// in their way. All round trips so far took `rtt`.
+    /// What a law that is driven by hand may be shown: `in_flight` full segments of 1500 bytes, and
+    /// nothing but the law in their way. All round trips so far took `rtt`.
     pub fn of(now: Time, rtt: Time, in_flight: u32) -> Flight {
         Flight {
             now,
@@ -110,7 +113,8 @@ pub struct Acked {
     pub echo: Option<f32>,
     /// Beside an echo: whether routers were counted, and one on the way did not speak the law.
     pub gap: bool,
-    /// Whether the transport is repairing a loss (fast recovery, or after a timeout up to its recovery point).
+    /// Whether the transport is repairing a loss (fast recovery, or after a timeout up to its
+    /// recovery point).
     pub recovering: bool,
     /// Whether an ECN mark was echoed.
     pub marked: bool,
@@ -133,14 +137,15 @@ impl Acked {
 
 /// A sender's law. Windows are in segments, as the papers' are, and fractional.
 ///
-/// Four methods have to be there; the others are for laws that space their packets, carry a toll or measure what is delivered.
-/// [`AnySender::custom`] makes a sender of any law.
+/// Four methods have to be there; the others are for laws that space their packets, carry a toll or
+/// measure what is delivered. [`AnySender::custom`] makes a sender of any law.
 pub trait SenderLaw {
-    /// Segments that may be in flight: whole ones count, and one at least. Asked after what is told, not as time passes.
+    /// Segments that may be in flight: whole ones count, and one at least. Asked after what is
+    /// told, not as time passes.
     fn window(&self) -> f64;
 
-    /// The rate at which packets may leave; `None` leaves it to the acknowledgements' clock. A change of less than 1/32 counts from
-    /// the next packet's departure on.
+    /// The rate at which packets may leave; `None` leaves it to the acknowledgements' clock. A
+    /// change of less than 1/32 counts from the next packet's departure on.
     fn pacing_rate(&self, _flight: &Flight) -> Option<Rate> {
         None
     }
@@ -150,15 +155,17 @@ pub trait SenderLaw {
         false
     }
 
-    /// Whether the data packet about to leave goes without a toll, an earlier or later one speaking for it. Asked once for each
-    /// packet of a sender that is [`tolled`](SenderLaw::tolled), before [`write_toll`](SenderLaw::write_toll).
+    /// Whether the data packet about to leave goes without a toll, an earlier or later one speaking
+    /// for it. Asked once for each packet of a sender that is [`tolled`](SenderLaw::tolled), before
+    /// [`write_toll`](SenderLaw::write_toll).
     #[inline]
     fn spares_toll(&mut self) -> bool {
         false
     }
 
-    /// Whether the packet that opens a connection is tolled, too, if data will follow it; the acknowledgement of it is then
-    /// told by [`on_ack`](SenderLaw::on_ack), with no segment acknowledged.
+    /// Whether the packet that opens a connection is tolled, too, if data will follow it; the
+    /// acknowledgement of it is then told by [`on_ack`](SenderLaw::on_ack), with no segment
+    /// acknowledged.
     fn tolls_first(&self) -> bool {
         false
     }
@@ -166,13 +173,15 @@ pub trait SenderLaw {
     /// Writes the forward part of the toll of the data packet about to leave.
     fn write_toll(&mut self, _flight: &Flight, _toll: &mut Toll) {}
 
-    /// Whether the transport is to measure delivery for this law: [`on_delivery`](SenderLaw::on_delivery),
-    /// [`on_lost`](SenderLaw::on_lost) and [`on_restart`](SenderLaw::on_restart) are called for laws that say so. Asked once.
+    /// Whether the transport is to measure delivery for this law:
+    /// [`on_delivery`](SenderLaw::on_delivery), [`on_lost`](SenderLaw::on_lost) and
+    /// [`on_restart`](SenderLaw::on_restart) are called for laws that say so. Asked once.
     fn samples_delivery(&self) -> bool {
         false
     }
 
-    /// Whether the law now sends less than the path could carry, so that what is delivered says nothing of the path.
+    /// Whether the law now sends less than the path could carry, so that what is delivered says
+    /// nothing of the path.
     fn holds_back(&self) -> bool {
         false
     }
@@ -183,7 +192,8 @@ pub trait SenderLaw {
     /// A segment is taken for lost.
     fn on_lost(&mut self, _flight: &Flight, _lost: &Lost) {}
 
-    /// With nothing in flight, because the application had nothing to send, a segment is about to leave.
+    /// With nothing in flight, because the application had nothing to send, a segment is about to
+    /// leave.
     fn on_restart(&mut self, _flight: &Flight) {}
 
     /// An acknowledgement came (also while recovering, also a duplicate).
@@ -195,10 +205,12 @@ pub trait SenderLaw {
     /// Fast recovery is over.
     fn on_recovered(&mut self, _flight: &Flight) {}
 
-    /// The retransmission timer expired; `first` unless it had expired already without progress since.
+    /// The retransmission timer expired; `first` unless it had expired already without progress
+    /// since.
     fn on_timeout(&mut self, flight: &Flight, first: bool);
 
-    /// The law as one that a budget limits; `None` if its descriptor does not say that it [spends](Descriptor::spends).
+    /// The law as one that a budget limits; `None` if its descriptor does not say that it
+    /// [spends](Descriptor::spends).
     fn spender(&self) -> Option<&dyn Spender> {
         None
     }
@@ -229,15 +241,18 @@ pub trait Spender {
     /// Whether it sends its last packets and has announced to links that nothing will follow.
     fn is_ending(&self) -> bool;
 
-    /// The instant since which it lacks the rate that its deadline needs, because links had no room for it.
+    /// The instant since which it lacks the rate that its deadline needs, because links had no room
+    /// for it.
     fn refused(&self) -> Option<Time>;
 
-    /// Puts its packets in another class of traffic from `now` on, which may have another price; the round trip is `rtt`. Where
-    /// the price is lower, its rate stays, and it announces what it spends beyond that like any other change.
+    /// Puts its packets in another class of traffic from `now` on, which may have another price;
+    /// the round trip is `rtt`. Where the price is lower, its rate stays, and it announces what it
+    /// spends beyond that like any other change.
     fn change_class(&mut self, now: Time, rtt: Time);
 }
 
-/// Every sender law by value: dispatch is one predictable branch, and a connection stays in one piece of memory.
+/// Every sender law by value: dispatch is one predictable branch, and a connection stays in one
+/// piece of memory.
 #[derive(Debug)]
 pub enum AnySender {
     /// [`NewReno`].
@@ -286,7 +301,8 @@ impl AnySender {
         }
     }
 
-    /// Whether [`SenderLaw::pacing_rate`] never answers a rate, so that it needs not be asked for each packet.
+    /// Whether [`SenderLaw::pacing_rate`] never answers a rate, so that it needs not be asked for
+    /// each packet.
     #[inline]
     pub fn ack_clocked(&self) -> bool {
         match self {
@@ -296,7 +312,8 @@ impl AnySender {
         }
     }
 
-    /// [`SenderLaw::pacing_rate`], of a flight that is looked at only by laws which don't have the answer at hand.
+    /// [`SenderLaw::pacing_rate`], of a flight that is looked at only by laws which don't have the
+    /// answer at hand.
     #[inline(always)]
     pub fn pace(&self, flight: impl FnOnce() -> Flight) -> Option<Rate> {
         match self {
@@ -305,7 +322,8 @@ impl AnySender {
         }
     }
 
-    /// Whether [`SenderLaw::pacing_rate`] answers the same from one call of another method to the next, whatever the time.
+    /// Whether [`SenderLaw::pacing_rate`] answers the same from one call of another method to the
+    /// next, whatever the time.
     #[inline]
     pub fn keeps_pace(&self) -> bool {
         match self {
@@ -455,21 +473,22 @@ impl AnySender {
     }
 }
 
-/// The window pacing spreads over a round trip: the least RTT, since a window over the smoothed one would feed on
-/// the queue it builds. `None` before the first sample.
+/// The window pacing spreads over a round trip: the least RTT, since a window over the smoothed one
+/// would feed on the queue it builds. `None` before the first sample.
 fn window_over_min_rtt(window: f64, flight: &Flight) -> Option<Rate> {
     let known = flight.min_rtt != Time::NEVER && flight.min_rtt > Time::ZERO;
     known.then(|| Rate::from_bytes_per_sec(window * f64::from(flight.segment) / flight.min_rtt.as_secs_f64()))
 }
 
-/// Whether the law's window is what holds the sender back. A window that is not used must not grow (RFC 7661): a law that goes by
-/// acknowledgements asks this in [`SenderLaw::on_ack`].
+/// Whether the law's window is what holds the sender back. A window that is not used must not grow
+/// (RFC 7661): a law that goes by acknowledgements asks this in [`SenderLaw::on_ack`].
 #[inline]
 pub fn window_limited(window: f64, flight: &Flight) -> bool {
     !flight.app_limited && window < f64::from(flight.limit)
 }
 
-/// What a window halved on loss is a half of: RFC 5681's FlightSize, without what limited transmit added.
+/// What a window halved on loss is a half of: RFC 5681's FlightSize, without what limited transmit
+/// added.
 fn flight_size(window: f64, flight: &Flight) -> f64 {
     window.min(f64::from(flight.outstanding))
 }

@@ -9,7 +9,8 @@ use super::{
 use crate::param::{Config, Entry, Kind, Tabled};
 use crate::{Time, config};
 
-/// TCP NewReno's window. The transport does the recovery of RFC 6582 or RFC 6675; this is what a loss means.
+/// TCP NewReno's window. The transport does the recovery of RFC 6582 or RFC 6675; this is what a
+/// loss means.
 #[derive(Clone, Debug)]
 pub struct NewReno {
     window: f64,
@@ -30,8 +31,9 @@ config! {
     /// The constants of [`NewReno`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct NewRenoConfig in "", "" {
-        /// With the law `newreno`: segments that one acknowledgement grows the window for at most. 1 is RFC 5681's, 2 RFC
-        /// 3465's: with delayed acknowledgements windows then grow more slowly.
+        /// With the law `newreno`: segments that one acknowledgement grows the window for at most.
+        /// 1 is RFC 5681's, 2 RFC 3465's: with delayed acknowledgements windows then grow more
+        /// slowly.
         growth_per_ack: Option<u32> = None, Kind::Count { least: 1, most: 1_000_000 },
             else "all that it acknowledges, as in Linux";
         fixed {
@@ -81,8 +83,8 @@ impl NewRenoConfig {
 }
 
 impl NewReno {
-    /// From now on the window grows by `segments` a round trip in congestion avoidance, instead of 1: g(rtt) of the aggregates
-    /// paper, § 5.
+    /// From now on the window grows by `segments` a round trip in congestion avoidance, instead of
+    /// 1: g(rtt) of the aggregates paper, § 5.
     pub fn set_increase(&mut self, segments: f64) {
         self.increase = segments.max(0.0);
     }
@@ -123,19 +125,21 @@ impl SenderLaw for NewReno {
             self.eased_until = self.reduced_until;
             return;
         }
-        // What comes behind a hole grows nothing (RFC 5681 § 3.1): after a timeout whose retransmission is lost, too, the window would
-        // grow on and on, and nothing of it be of use.
+        // What comes behind a hole grows nothing (RFC 5681 § 3.1): after a timeout whose
+        // retransmission is lost, too, the window would grow on and on, and nothing of it be of
+        // use.
         if self.resting || acked.cumulative == 0 || !window_limited(self.window, flight) {
             return;
         }
         let segments = f64::from(acked.segments.min(self.counted));
         if self.window < self.ssthresh {
-            // After a timeout one acknowledgement may cover much that was received long ago: it counts for one
-            // segment (RFC 3465 § 2.3).
+            // After a timeout one acknowledgement may cover much that was received long ago: it
+            // counts for one segment (RFC 3465 § 2.3).
             let grown = if acked.recovering { 1.0 } else { segments };
             self.window = (self.window + grown).min(self.ssthresh.max(self.window));
         } else {
-            // By no more than in slow start: an aggressive increase must not burst (the aggregates paper, § 5).
+            // By no more than in slow start: an aggressive increase must not burst (the aggregates
+            // paper, § 5).
             self.window += (self.increase * segments / self.window).min(segments);
         }
     }

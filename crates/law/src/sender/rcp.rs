@@ -1,4 +1,5 @@
-//! RCP's sender (IWQoS 2005; after the authors' ns-2 code): it sends at the rate that the path was told.
+//! RCP's sender (IWQoS 2005; after the authors' ns-2 code): it sends at the rate that the path was
+//! told.
 
 use super::config::fixed;
 use super::fcp::{Peak, least_pause};
@@ -9,8 +10,9 @@ use crate::{Aim, Rate, Toll};
 
 /// RCP's sender: what the routers give is the rate, from the handshake on, evenly spaced.
 ///
-/// The authors' code sends probes of 40 bytes where packets are more than a round trip apart, to hear of new rates; here
-/// a full packet leaves after four round trips or a quarter of a second at the latest.
+/// The authors' code sends probes of 40 bytes where packets are more than a round trip apart, to
+/// hear of new rates; here a full packet leaves after four round trips or a quarter of a second at
+/// the latest.
 #[derive(Clone, Debug, Default)]
 pub struct Rcp {
     rate: Option<f64>,
@@ -52,7 +54,8 @@ impl Rcp {
 }
 
 impl SenderLaw for Rcp {
-    /// Twice what the highest rate of late puts in flight: it counts only when acknowledgements fail to come.
+    /// Twice what the highest rate of late puts in flight: it counts only when acknowledgements
+    /// fail to come.
     #[inline]
     fn window(&self) -> f64 {
         if self.rate.is_some() { self.window.segments } else { 1.0 }
@@ -83,7 +86,8 @@ impl SenderLaw for Rcp {
 
     #[inline]
     fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
-        // A path without a router that knows RCP leaves the question unanswered, infinite: one packet a round trip, then.
+        // A path without a router that knows RCP leaves the question unanswered, infinite: one
+        // packet a round trip, then.
         if let Some(echo) = acked.echo.filter(|echo| *echo >= 0.0 && echo.is_finite()) {
             self.rate = Some(f64::from(echo).min(MOST));
         }

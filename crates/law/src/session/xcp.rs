@@ -140,8 +140,8 @@ impl XcpSplit {
     }
 }
 
-/// The part of an even share from which on a member counts whatever the window: at the floor it sees
-/// nearly a packet a round trip.
+/// The part of an even share from which on a member counts whatever the window: at the floor it
+/// sees nearly a packet a round trip.
 const SEEN: f64 = 0.75;
 
 /// XCP flows of members merged into one.

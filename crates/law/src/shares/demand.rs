@@ -15,7 +15,8 @@ pub struct Sample {
     pub backlog: bool,
     /// Whether its congestion window has room for more.
     pub window_open: bool,
-    /// What it would do at most by its own reckoning, on the wire: what its window, or its law, paces it to.
+    /// What it would do at most by its own reckoning, on the wire: what its window, or its law,
+    /// paces it to.
     pub own: Rate,
     /// The rate that it was let have.
     pub limit: Rate,
@@ -83,10 +84,13 @@ impl Wants {
 
 /// The estimate of what a connection wants: it hungers while its share is all that holds it.
 ///
-/// What it uses is averaged over 100 ms, so that of what it leaves all but a hundredth is lent within half a second and a round trip. One that has run dry within the last second, or waited for its receiver, is not taken at its word: it has to
-/// want all it can get for a round trip, or 100 ms, before the others lose that. Its own limit is the same all the while.
-/// One that its window holds uses no more than that lets through, or its law paces it to: that is known at once. If it hungered before, it *waits*.
-/// One that is met with data waiting is believed to use what its window lets it, until the next look.
+/// What it uses is averaged over 100 ms, so that of what it leaves all but a hundredth is lent
+/// within half a second and a round trip. One that has run dry within the last second, or waited
+/// for its receiver, is not taken at its word: it has to want all it can get for a round trip, or
+/// 100 ms, before the others lose that. Its own limit is the same all the while. One that its
+/// window holds uses no more than that lets through, or its law paces it to: that is known at once.
+/// If it hungered before, it *waits*. One that is met with data waiting is believed to use what its
+/// window lets it, until the next look.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Demand {
     /// Bytes a second.
@@ -193,16 +197,18 @@ impl Demand {
     }
 }
 
-/// Who would send so much of its limit by itself, or more, is held by that: paces are set to within a part in 250.
+/// Who would send so much of its limit by itself, or more, is held by that: paces are set to within
+/// a part in 250.
 const NEARLY: f64 = 0.97;
 /// Over what use is averaged.
 const AVERAGE: Time = Time::from_millis(100);
-/// A look or two at which its share does not seem to hold it say nothing yet, or one where looks are seldom: BBR goes a quarter slower now
-/// and then.
+/// A look or two at which its share does not seem to hold it say nothing yet, or one where looks
+/// are seldom: BBR goes a quarter slower now and then.
 const HOLD: Time = Time::from_millis(60);
 /// For no longer has anybody to insist.
 const LONGEST: Time = Time::from_millis(500);
-/// Who has not run dry for so long is believed at once; whose share has held it for so long is kept its part when its window does.
+/// Who has not run dry for so long is believed at once; whose share has held it for so long is kept
+/// its part when its window does.
 const TRUST: Time = Time::from_secs(1);
 /// For so long; by then it is its path that holds it.
 const LONGEST_WAIT: Time = Time::from_secs(3);

@@ -20,8 +20,9 @@ impl Claim {
     }
 }
 
-/// Divides `capacity` so that who gets less than it wants gets, by its weight, no less than anybody else: s = min(λ·w, wants), Σ s =
-/// min(capacity, Σ wants). O(n log n) in those whose wants are finite; `order` is room to work in.
+/// Divides `capacity` so that who gets less than it wants gets, by its weight, no less than anybody
+/// else: s = min(λ·w, wants), Σ s = min(capacity, Σ wants). O(n log n) in those whose wants are
+/// finite; `order` is room to work in.
 ///
 /// ```
 /// use tollway_law::shares::{Claim, divide};
@@ -38,7 +39,8 @@ pub fn divide(capacity: f64, claims: &mut [Claim], order: &mut Vec<u32>) {
     // By the level at which each is satisfied.
     let level = |at: &u32| claims[*at as usize].wants.max(0.0) / weight(&claims[*at as usize]);
     order.sort_unstable_by(|a, b| level(a).total_cmp(&level(b)).then(a.cmp(b)));
-    // Weights from each on, added up from the end: of a sum from which large ones are taken away, small ones would not be left.
+    // Weights from each on, added up from the end: of a sum from which large ones are taken away,
+    // small ones would not be left.
     let mut weights: f64 = claims.iter().filter(|claim| !claim.wants.is_finite()).map(weight).sum();
     let endless = weights;
     for &at in order.iter().rev() {

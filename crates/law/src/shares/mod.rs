@@ -1,19 +1,25 @@
-//! Shares of a rate: how fast each of many connections may send, when what holds them is pacing and not a queue.
+//! Shares of a rate: how fast each of many connections may send, when what holds them is pacing and
+//! not a queue.
 //!
-//! The logical partitions of [`aggregate`](crate::aggregate) say it with tokens, packet by packet. Where packets are the
-//! kernel's, all that can be set is each connection's rate, now and then: on a **tick**. A tick divides the link over
-//! tenants, a tenant's part over its classes, and that over connections, each time weighted max–min ([`divide()`]): what one does
-//! not use goes to the others ([`Demand`] says who uses what).
+//! The logical partitions of [`aggregate`](crate::aggregate) say it with tokens, packet by packet.
+//! Where packets are the kernel's, all that can be set is each connection's rate, now and then: on
+//! a **tick**. A tick divides the link over tenants, a tenant's part over its classes, and that
+//! over connections, each time weighted max–min ([`divide()`]): what one does not use goes to the
+//! others ([`Demand`] says who uses what).
 //!
-//! - Who wants all it can get has its part of what is there, no more: together they are never let above the rate.
-//! - Who wants less has that much kept for it, and may still go as fast as if it wanted all. What it then takes beyond what
-//!   is kept comes out of the bucket B of its tenant and of the link, which is counted from what was sent: so nobody waits
-//!   for a tick to begin, and no span t carries more than B + r·t but for what is sent in one tick.
-//! - Who would want all, but its window holds it for a moment, has its part kept in tokens ([`Partition`]), and gets it from the others in the seconds
-//!   after: in the long run those who want all have equal parts, by weight, whatever their round trips.
+//! - Who wants all it can get has its part of what is there, no more: together they are never let
+//!   above the rate.
+//! - Who wants less has that much kept for it, and may still go as fast as if it wanted all. What
+//!   it then takes beyond what is kept comes out of the bucket B of its tenant and of the link,
+//!   which is counted from what was sent: so nobody waits for a tick to begin, and no span t
+//!   carries more than B + r·t but for what is sent in one tick.
+//! - Who would want all, but its window holds it for a moment, has its part kept in tokens
+//!   ([`Partition`]), and gets it from the others in the seconds after: in the long run those who
+//!   want all have equal parts, by weight, whatever their round trips.
 //!
-//! A bucket in debt pays it back: the rate divided is less until it has. What connections send at a time (the kernel two
-//! segments) is no debt: of ten thousand slow ones, many are always ahead of their paces by as much.
+//! A bucket in debt pays it back: the rate divided is less until it has. What connections send at a
+//! time (the kernel two segments) is no debt: of ten thousand slow ones, many are always ahead of
+//! their paces by as much.
 
 mod demand;
 mod divide;
@@ -31,7 +37,8 @@ use crate::{Bytes, Rate, Time};
 use pool::Pool;
 use tree::{Branch, Class, Given, Open, raised};
 
-/// What a tenant, or the link, keeps to: ⟨B, r, p⟩ of a policy (the aggregates paper, § 4), and its weight.
+/// What a tenant, or the link, keeps to: ⟨B, r, p⟩ of a policy (the aggregates paper, § 4), and its
+/// weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contract {
     /// What it counts for among its like, where they compete. Zero counts as next to nothing.
@@ -59,7 +66,8 @@ pub struct Member {
     pub weight: f64,
     /// What it has sent since the last tick, bytes on the wire.
     pub sent: u64,
-    /// What it sends at a time, and so may be ahead of its pace, bytes on the wire: that much is no debt.
+    /// What it sends at a time, and so may be ahead of its pace, bytes on the wire: that much is no
+    /// debt.
     pub burst: u32,
     /// What it is to have.
     pub wants: Wants,
@@ -127,8 +135,8 @@ impl Shares {
         }
     }
 
-    /// Says what each of `members` may have until the next tick, `tick` from now; `members` are all there are, in any
-    /// order.
+    /// Says what each of `members` may have until the next tick, `tick` from now; `members` are all
+    /// there are, in any order.
     pub fn divide(&mut self, now: Time, tick: Time, members: &mut [Member]) {
         self.settle(now, members);
         // What is lent is taken back at the next tick, and shows in what is sent at the one after.
@@ -148,8 +156,9 @@ impl Shares {
         self.lend(horizon, members);
     }
 
-    /// What would be everybody's, did nobody's window come between; and by how much weights are raised so that all have it in the long run:
-    /// connections', and as much their classes' and tenants'.
+    /// What would be everybody's, did nobody's window come between; and by how much weights are
+    /// raised so that all have it in the long run: connections', and as much their classes' and
+    /// tenants'.
     fn dues(&mut self, horizon: f64, members: &mut [Member]) {
         self.over_all(horizon, members, Wants::persists);
         for member in members.iter_mut().filter(|member| member.wants.persists()) {
@@ -167,7 +176,8 @@ impl Shares {
         }
     }
 
-    /// Down the tree, with weights as they are raised now, to all connections of which `hungry` says so as much as there is.
+    /// Down the tree, with weights as they are raised now, to all connections of which `hungry`
+    /// says so as much as there is.
     fn over_all(&mut self, horizon: f64, members: &mut [Member], hungry: fn(&Wants) -> bool) {
         self.demands(members, hungry);
         self.over_tenants(horizon);
@@ -182,12 +192,14 @@ impl Shares {
         Rate::from_bytes_per_sec(self.tenants.get(tenant).map_or(0.0, |branch| branch.given.gets))
     }
 
-    /// The rate that all of a tenant together may have until the next tick: its share, or what that would be if it wanted more.
+    /// The rate that all of a tenant together may have until the next tick: its share, or what that
+    /// would be if it wanted more.
     pub fn most_of(&self, tenant: usize) -> Rate {
         Rate::from_bytes_per_sec(self.tenants.get(tenant).map_or(0.0, |branch| branch.given.most()))
     }
 
-    /// Tokens in a tenant's bucket, as part of its depth: 1 is full, below 0 in debt. 1 for a tenant without a rate.
+    /// Tokens in a tenant's bucket, as part of its depth: 1 is full, below 0 in debt. 1 for a
+    /// tenant without a rate.
     pub fn level_of(&self, tenant: usize) -> f64 {
         self.tenants.get(tenant).map_or(1.0, |branch| branch.pool.part())
     }
@@ -197,7 +209,8 @@ impl Shares {
         self.link.part()
     }
 
-    /// Takes buckets over from what was in force before: `from` says which tenant was this one. A new policy brings no tokens.
+    /// Takes buckets over from what was in force before: `from` says which tenant was this one. A
+    /// new policy brings no tokens.
     pub fn inherit(&mut self, before: &Shares, from: impl Fn(usize) -> Option<usize>) {
         self.settled = before.settled;
         self.link.level = before.link.level.min(self.link.depth);
@@ -334,7 +347,8 @@ impl Shares {
         }
     }
 
-    /// Limits: to those that hunger their share, to the others what they could have, as far as there are tokens.
+    /// Limits: to those that hunger their share, to the others what they could have, as far as
+    /// there are tokens.
     fn lend(&mut self, horizon: f64, members: &mut [Member]) {
         let beyond = |member: &Member, class: &Class| {
             let gets = member.share.bytes_per_sec();

@@ -3,11 +3,13 @@
 use super::Wants;
 use crate::Time;
 
-/// A connection's logical partition (the aggregates paper, § 4.2.3): tokens for what it could not use of its part while its window held it, which
-/// it gets on top of its part later, from those who had it in the meantime. Theirs are as many below nothing.
+/// A connection's logical partition (the aggregates paper, § 4.2.3): tokens for what it could not
+/// use of its part while its window held it, which it gets on top of its part later, from those who
+/// had it in the meantime. Theirs are as many below nothing.
 ///
-/// BBR stops for one or two round trips every ten seconds: without this it would have the less the longer its round trip is.
-/// It is the caller's to keep from tick to tick; all else about it is [`Shares`](super::Shares)'.
+/// BBR stops for one or two round trips every ten seconds: without this it would have the less the
+/// longer its round trip is. It is the caller's to keep from tick to tick; all else about it is
+/// [`Shares`](super::Shares)'.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Partition {
     /// Bytes.
@@ -46,7 +48,8 @@ impl Partition {
         self.given = part;
     }
 
-    /// Raises its weight to give tokens back, or lowers it to take them; answers by which part of itself.
+    /// Raises its weight to give tokens back, or lowers it to take them; answers by which part of
+    /// itself.
     pub(super) fn give_back(&mut self) -> f64 {
         if !self.is_even() {
             self.raise = (self.tokens / (self.due * BACK.as_secs_f64())).clamp(-MOST, MOST);

@@ -10,7 +10,8 @@ pub(super) struct Branch {
     /// First, and one past the last.
     pub(super) classes: (usize, usize),
     pub(super) given: Given,
-    /// The part of itself by which its weight is raised, to give back what was kept for those below.
+    /// The part of itself by which its weight is raised, to give back what was kept for those
+    /// below.
     pub(super) raise: f64,
 }
 
@@ -101,7 +102,8 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// What one of them could have of `capacity`: its part of what the hungry divide, were it one of them.
+    /// What one of them could have of `capacity`: its part of what the hungry divide, were it one
+    /// of them.
     pub(super) fn could(self, capacity: f64, weight: f64, own: Given) -> f64 {
         let weight = weight.max(LEAST_WEIGHT);
         let (mine, weights) =

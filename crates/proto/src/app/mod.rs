@@ -41,8 +41,8 @@ pub trait App: Any + Debug + Send {
     /// next message, on its own side.
     fn poll_message(&mut self, now: Time, port: MessagePort, unsent: u64) -> Option<Bytes>;
 
-    /// A port with a message that the engine does not expect: the last call was for another port, or
-    /// for a timer. The engine then calls [`poll_message`](App::poll_message).
+    /// A port with a message that the engine does not expect: the last call was for another port,
+    /// or for a timer. The engine then calls [`poll_message`](App::poll_message).
     fn poll_port(&mut self) -> Option<MessagePort> {
         None
     }
@@ -52,8 +52,8 @@ pub trait App: Any + Debug + Send {
         false
     }
 
-    /// The instant `poll_timeout` returned has come. `connections` lends the app's connections: their
-    /// round trips, laws and counters.
+    /// The instant `poll_timeout` returned has come. `connections` lends the app's connections:
+    /// their round trips, laws and counters.
     fn handle_timeout(&mut self, _now: Time, _connections: &mut dyn Connections) {}
 
     /// When `handle_timeout` is due; [`Time::NEVER`] if the app waits for messages only.

@@ -17,9 +17,10 @@ pub struct MemberConfig {
 
 /// Members by number, and what each client has outstanding at each.
 ///
-/// While a member's window has room, whoever comes first has it. Once a session had to wait, the window is divided among the clients
-/// that have or want some of it, weighted max–min ([`divide`]), until none waits any more. What a client has is its sessions' together:
-/// a hundred of them have no more than one.
+/// While a member's window has room, whoever comes first has it. Once a session had to wait, the
+/// window is divided among the clients that have or want some of it, weighted max–min ([`divide`]),
+/// until none waits any more. What a client has is its sessions' together: a hundred of them have
+/// no more than one.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
     members: Vec<Member>,
@@ -114,7 +115,8 @@ impl Cluster {
         ring.iter().map(|&client| self.clients[client as usize].at[member].sessions.len()).sum()
     }
 
-    /// Bytes that `client` may send to `member` now. A frame may be sent while that is above zero, whatever its size.
+    /// Bytes that `client` may send to `member` now. A frame may be sent while that is above zero,
+    /// whatever its size.
     pub fn room(&mut self, now: Time, member: usize, client: u32) -> u64 {
         let window = &self.members[member].window;
         let room = window.window().saturating_sub(window.outstanding());
@@ -123,7 +125,8 @@ impl Cluster {
         }
         self.divide(now, member);
         let part = &self.clients[client as usize].at[member];
-        // Others may have more than their parts still: they give way as they are answered, and it need not wait for that.
+        // Others may have more than their parts still: they give way as they are answered, and it
+        // need not wait for that.
         (part.gets - part.outstanding as f64).max(0.0).ceil() as u64
     }
 
@@ -159,7 +162,8 @@ impl Cluster {
         self.clients[to as usize].at[member].outstanding += bytes;
     }
 
-    /// Has `session` of `client` wait for room at `member`, with so many bytes. It must not wait there already.
+    /// Has `session` of `client` wait for room at `member`, with so many bytes. It must not wait
+    /// there already.
     pub fn wait(&mut self, member: usize, client: u32, session: u64, bytes: u64) {
         let part = &mut self.clients[client as usize].at[member];
         part.sessions.push_back((session, bytes));
@@ -182,7 +186,8 @@ impl Cluster {
         }
     }
 
-    /// Ends the member's epoch if it is over, and returns the next session that may send to it; it waits no longer.
+    /// Ends the member's epoch if it is over, and returns the next session that may send to it; it
+    /// waits no longer.
     pub fn wake(&mut self, now: Time, member: usize) -> Option<u64> {
         self.members[member].window.poll(now);
         for _ in 0..self.members[member].ring.len() {

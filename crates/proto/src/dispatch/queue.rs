@@ -1,6 +1,7 @@
 //! Bytes in the order in which they came.
 
-/// A queue of bytes that lie side by side. An empty one keeps its memory until it is [released](Queue::release).
+/// A queue of bytes that lie side by side. An empty one keeps its memory until it is
+/// [released](Queue::release).
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
     bytes: Vec<u8>,

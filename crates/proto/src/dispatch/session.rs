@@ -38,7 +38,8 @@ pub struct Rules {
 pub enum Tag {
     /// A client's frame: its answer is the client's.
     Client,
-    /// A client's frame that sets its connection up: the caller looks at the answer before the client has it.
+    /// A client's frame that sets its connection up: the caller looks at the answer before the
+    /// client has it.
     Setup,
     /// A frame of the switch: its answer is dropped, and it is never sent to another member.
     Own,
@@ -62,7 +63,8 @@ pub struct Orphan {
     pub seq: u64,
     /// What it was.
     pub tag: Tag,
-    /// The frame, to be [carried](Session::carry) by another member; `None` if it may have been carried out and [`Retry`] forbids it.
+    /// The frame, to be [carried](Session::carry) by another member; `None` if it may have been
+    /// carried out and [`Retry`] forbids it.
     pub frame: Option<Vec<u8>>,
 }
 
@@ -71,7 +73,8 @@ pub struct Orphan {
 #[error("an answer to no frame")]
 pub struct Unrequested;
 
-/// The frames of one session: numbers, members, answers. `A` says where the caller has an answer's bytes.
+/// The frames of one session: numbers, members, answers. `A` says where the caller has an answer's
+/// bytes.
 #[derive(Clone, Debug)]
 pub struct Session<A> {
     rules: Rules,
@@ -94,11 +97,13 @@ struct Lane {
     sent: usize,
     /// Bytes written of the next.
     torn: usize,
-    /// Whole frames that may be needed: those not written whole, and before them, if they are kept, those that were.
+    /// Whole frames that may be needed: those not written whole, and before them, if they are kept,
+    /// those that were.
     queue: Queue,
     /// Bytes of `queue` that are of frames written whole.
     kept: usize,
-    /// Bytes written to the present connection; of them acknowledged by the member's kernel; of them of frames that are done.
+    /// Bytes written to the present connection; of them acknowledged by the member's kernel; of
+    /// them of frames that are done.
     written: u64,
     acked: u64,
     done: u64,
@@ -123,8 +128,9 @@ impl<A: Copy> Session<A> {
         self.lanes.get(lane).is_none_or(|lane| lane.sent == lane.entries.len())
     }
 
-    /// Takes a frame for the member `lane`, of which the caller has written the first `written` bytes; those may only be above zero
-    /// while the lane [is clear](Session::is_clear). Returns its number.
+    /// Takes a frame for the member `lane`, of which the caller has written the first `written`
+    /// bytes; those may only be above zero while the lane [is clear](Session::is_clear). Returns
+    /// its number.
     pub fn submit(&mut self, lane: usize, tag: Tag, frame: &[u8], written: usize) -> u64 {
         let seq = self.number(tag);
         self.carry(lane, seq, tag, frame, written);
@@ -144,7 +150,8 @@ impl<A: Copy> Session<A> {
         seq
     }
 
-    /// Gives a frame that has a number and no member to the member `lane`; `written` as of [`submit`](Session::submit).
+    /// Gives a frame that has a number and no member to the member `lane`; `written` as of
+    /// [`submit`](Session::submit).
     pub fn carry(&mut self, lane: usize, seq: u64, tag: Tag, frame: &[u8], written: usize) {
         self.enqueue(lane, Entry { seq, len: frame.len() as u32, tag }, frame, written);
     }
@@ -155,12 +162,14 @@ impl<A: Copy> Session<A> {
         self::lane(&mut self.lanes, lane).queue.reserve(bytes);
     }
 
-    /// Gives up a frame that has a number and no member: the caller answers it, or tells the client.
+    /// Gives up a frame that has a number and no member: the caller answers it, or tells the
+    /// client.
     pub fn give_up(&mut self) {
         self.open -= 1;
     }
 
-    /// Takes a frame that the caller answers by itself. Returns its number, for [`place`](Session::place).
+    /// Takes a frame that the caller answers by itself. Returns its number, for
+    /// [`place`](Session::place).
     pub fn submit_answered(&mut self) -> u64 {
         let seq = self.next;
         self.next += 1;
@@ -201,8 +210,8 @@ impl<A: Copy> Session<A> {
         self.rules.answers == Answers::None || self.rules.retry == Retry::Idempotent
     }
 
-    /// Returns the next bytes to write to `lane`: the rest of a frame that was begun, and whole frames while they begin within
-    /// `room` bytes.
+    /// Returns the next bytes to write to `lane`: the rest of a frame that was begun, and whole
+    /// frames while they begin within `room` bytes.
     pub fn sendable(&self, lane: usize, room: u64) -> &[u8] {
         let Some(lane) = self.lanes.get(lane) else { return &[] };
         let bytes = &lane.queue.as_slice()[lane.kept + lane.torn..];
@@ -252,8 +261,9 @@ impl<A: Copy> Session<A> {
         self.lanes.get(lane).map_or(0, |lane| lane.written - lane.done)
     }
 
-    /// Records that the kernel of the member has acknowledged the first `offset` bytes of what was written, or of what is about to be
-    /// [submitted](Session::submit) as written. Returns the bytes of frames that are done by that.
+    /// Records that the kernel of the member has acknowledged the first `offset` bytes of what was
+    /// written, or of what is about to be [submitted](Session::submit) as written. Returns the
+    /// bytes of frames that are done by that.
     pub fn acknowledged(&mut self, lane: usize, offset: u64) -> u64 {
         let lane = self::lane(&mut self.lanes, lane);
         lane.acked = lane.acked.max(offset);
@@ -344,13 +354,14 @@ impl<A: Copy> Session<A> {
         self.bytes
     }
 
-    /// Frames in the last `bytes` that the kernel of the member had acknowledged on the present connection, at most: what may have been
-    /// lost with a member that died.
+    /// Frames in the last `bytes` that the kernel of the member had acknowledged on the present
+    /// connection, at most: what may have been lost with a member that died.
     pub fn perhaps_lost(&self, lane: usize, bytes: u64) -> u64 {
         self.lanes.get(lane).map_or(0, |lane| lane.tail.within(bytes))
     }
 
-    /// Takes all frames from the member `lane`, whose connection has ended, and returns them, oldest first. The switch's own are dropped.
+    /// Takes all frames from the member `lane`, whose connection has ended, and returns them,
+    /// oldest first. The switch's own are dropped.
     pub fn fail(&mut self, lane: usize) -> Vec<Orphan> {
         let retains = self.retains();
         let mut orphans = Vec::new();

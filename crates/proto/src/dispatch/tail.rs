@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-/// Counts frames by their place in a stream, coarsely: enough to bound from above how many lay in its last bytes.
+/// Counts frames by their place in a stream, coarsely: enough to bound from above how many lay in
+/// its last bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Tail {
     bytes: u64,
@@ -38,6 +39,7 @@ impl Tail {
     }
 }
 
-/// Marks are at least so many bytes apart, and there are so many: the last 16 MiB, beyond any window of Linux's defaults.
+/// Marks are at least so many bytes apart, and there are so many: the last 16 MiB, beyond any
+/// window of Linux's defaults.
 const APART: u64 = 1 << 16;
 const MARKS: usize = 256;

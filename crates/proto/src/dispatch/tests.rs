@@ -1,5 +1,5 @@
-//! A client, a switch and members that answer, stop, die and come back, drawn from a seed: every frame once and in order per member while
-//! none dies, accounted for when one does.
+//! A client, a switch and members that answer, stop, die and come back, drawn from a seed: every
+//! frame once and in order per member while none dies, accounted for when one does.
 
 use std::collections::{BTreeMap, VecDeque};
 

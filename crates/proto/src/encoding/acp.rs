@@ -9,9 +9,9 @@
 //! 52  start, end of each SACK range, then the payload
 //! ```
 //!
-//! The toll is carried bit for bit, in 24 bytes that lie together: a router loads them with [`load`], runs the same law
-//! as in the simulator, and stores them back in place with [`store`]. The packet's size is not written: it is the
-//! datagram's, and [`OVERHEAD`].
+//! The toll is carried bit for bit, in 24 bytes that lie together: a router loads them with
+//! [`load`], runs the same law as in the simulator, and stores them back in place with [`store`].
+//! The packet's size is not written: it is the datagram's, and [`OVERHEAD`].
 
 use tollway_law::Toll;
 
@@ -28,10 +28,11 @@ pub struct Decoded {
     pub payload: usize,
 }
 
-/// Writes the header of `packet` to the start of `out`, and answers its length: the payload goes behind it.
+/// Writes the header of `packet` to the start of `out`, and answers its length: the payload goes
+/// behind it.
 ///
-/// [`Flags::SACK`] is written if there are ranges and only then, whatever the packet says; the engine's own fields
-/// and `size` are not written.
+/// [`Flags::SACK`] is written if there are ranges and only then, whatever the packet says; the
+/// engine's own fields and `size` are not written.
 ///
 /// # Errors
 /// [`AcpError::TooShort`] if `out` has no room.
@@ -64,8 +65,8 @@ pub fn encode(packet: &Packet, sack: &SackRanges, out: &mut [u8]) -> Result<usiz
 /// Reads a whole datagram.
 ///
 /// # Errors
-/// [`AcpError`] names what is wrong. The toll's floats have to be numbers, and all but `due` finite (an infinite `due`
-/// asks for as much as there is), so that no law meets a NaN from outside.
+/// [`AcpError`] names what is wrong. The toll's floats have to be numbers, and all but `due` finite
+/// (an infinite `due` asks for as much as there is), so that no law meets a NaN from outside.
 pub fn decode(datagram: &[u8]) -> Result<Decoded, AcpError> {
     let fixed = fixed(datagram)?;
     let toll = checked_toll(fixed)?;
@@ -83,7 +84,8 @@ pub fn decode(datagram: &[u8]) -> Result<Decoded, AcpError> {
     for bytes in tail.chunks_exact(8) {
         let start = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         let end = u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-        // Serial arithmetic (RFC 1982): the end comes after the start, by less than half the circle.
+        // Serial arithmetic (RFC 1982): the end comes after the start, by less than half the
+        // circle.
         if !(1..1 << 31).contains(&end.wrapping_sub(start)) {
             return Err(AcpError::SackRange { start, end });
         }
@@ -113,16 +115,16 @@ pub fn is_header(datagram: &[u8]) -> bool {
 /// What a router reads: the flags, for [`Flags::TOLLED`] and [`Flags::ecn_capable`], and the toll.
 ///
 /// # Errors
-/// [`AcpError`] if this is no ACP header or its toll is not in order; a router then passes the datagram on as it is. Fields
-/// that are the ends' own are not looked at.
+/// [`AcpError`] if this is no ACP header or its toll is not in order; a router then passes the
+/// datagram on as it is. Fields that are the ends' own are not looked at.
 #[inline]
 pub fn load(datagram: &[u8]) -> Result<(Flags, Toll), AcpError> {
     let fixed = fixed(datagram)?;
     Ok((flags_of(fixed), checked_toll(fixed)?))
 }
 
-/// What a router's port goes by: flow, size, flags and toll, as the packet that moves through it; the fields that are
-/// the ends' own are left at zero.
+/// What a router's port goes by: flow, size, flags and toll, as the packet that moves through it;
+/// the fields that are the ends' own are left at zero.
 ///
 /// # Errors
 /// As [`load`], and [`AcpError::TooLong`].
@@ -151,8 +153,8 @@ pub fn store(datagram: &mut [u8], toll: &Toll) -> Result<(), AcpError> {
     Ok(())
 }
 
-/// Writes a header over that of a datagram, in place: the payload stays. There is `room` for so many
-/// ranges; the oldest of more are left out.
+/// Writes a header over that of a datagram, in place: the payload stays. There is `room` for so
+/// many ranges; the oldest of more are left out.
 ///
 /// # Errors
 /// [`AcpError`] if this is no ACP header; nothing is then written.

@@ -1,11 +1,12 @@
-//! The Anypoint paper's congestion words: five of 32 bits that follow TCP's 20 bytes of header, in network byte order.
+//! The Anypoint paper's congestion words: five of 32 bits that follow TCP's 20 bytes of header, in
+//! network byte order.
 //!
 //! ```text
 //! | cwnd | src_fdbk | rflct_fdbk | rtt | rpatch |
 //! ```
 //!
-//! Windows and feedback are in bytes, the round-trip time in 1/1024 s. A router rewrites `src_fdbk`; the TCP checksum over
-//! it is the caller's.
+//! Windows and feedback are in bytes, the round-trip time in 1/1024 s. A router rewrites
+//! `src_fdbk`; the TCP checksum over it is the caller's.
 
 use tollway_law::Toll;
 
@@ -20,13 +21,15 @@ pub struct Words {
     pub rflct_fdbk: i32,
     /// The sender's smoothed round-trip time, 1/1024 s; 0 unknown.
     pub rtt: u32,
-    /// The redirect patch: all segments numbered below it may be delivered (Anypoint, holes in the member's numbers).
+    /// The redirect patch: all segments numbered below it may be delivered (Anypoint, holes in the
+    /// member's numbers).
     pub rpatch: u32,
 }
 
 impl Words {
-    /// What `toll` is in these words, on a packet of `size` bytes: `cwnd = size · rtt / offer`, feedback times the coded
-    /// round-trip time. The echo is converted with the same, as both flow on one connection.
+    /// What `toll` is in these words, on a packet of `size` bytes: `cwnd = size · rtt / offer`,
+    /// feedback times the coded round-trip time. The echo is converted with the same, as both flow
+    /// on one connection.
     pub fn from_toll(toll: &Toll, size: u32, rpatch: u32) -> Words {
         let known = toll.rtt > 0.0;
         // `as` saturates, and takes NaN to zero.
@@ -41,8 +44,8 @@ impl Words {
         Words { cwnd, src_fdbk: bytes(toll.due), rflct_fdbk: bytes(f64::from(toll.echo)), rtt, rpatch }
     }
 
-    /// The toll that a router reads on a packet of `size` bytes; `stake` is zero, and so is all feedback without a
-    /// round-trip time.
+    /// The toll that a router reads on a packet of `size` bytes; `stake` is zero, and so is all
+    /// feedback without a round-trip time.
     pub fn toll(&self, size: u32) -> Toll {
         if self.rtt == 0 {
             return Toll::default();
@@ -86,8 +89,8 @@ impl Words {
     }
 }
 
-/// Writes `feedback`, bytes a packet, over the `src_fdbk` of the words at the start of `bytes`: what a router does.
-/// Touches four bytes.
+/// Writes `feedback`, bytes a packet, over the `src_fdbk` of the words at the start of `bytes`:
+/// what a router does. Touches four bytes.
 ///
 /// # Errors
 /// [`TooShort`] if there are fewer than 20 bytes; nothing is then written.

@@ -9,23 +9,25 @@ use super::tcp_option::{Builder, Forward, SPACE, parse};
 pub struct SelfCheck {
     /// 16-bit patterns decoded: all 65 536.
     pub values: u32,
-    /// Patterns that do not decode to `m · 16^(e − 3)`, or whose value does not survive being coded again.
+    /// Patterns that do not decode to `m · 16^(e − 3)`, or whose value does not survive being coded
+    /// again.
     pub failures: u32,
     /// Least mantissa seen; −4096.
     pub least_mantissa: i16,
     /// Greatest mantissa seen; 4095.
     pub greatest_mantissa: i16,
-    /// Worst relative error of coding a value from 1 packet up, at the midpoints of neighbours, where it is worst; at most
-    /// 1/512.
+    /// Worst relative error of coding a value from 1 packet up, at the midpoints of neighbours,
+    /// where it is worst; at most 1/512.
     pub worst_relative: f64,
     /// Worst absolute error of coding a value under 1 packet, packets; at most 2^-13.
     pub worst_absolute: f64,
-    /// Neighbours whose midpoint is coded as neither of them; 0 if coding is monotone and to the nearest.
+    /// Neighbours whose midpoint is coded as neither of them; 0 if coding is monotone and to the
+    /// nearest.
     pub misrounded: u32,
     /// TCP options 14 and 15 through a list of options.
     pub options: RoundTrips,
-    /// SACK blocks that found room in a list of options beside timestamps: with neither XCP option, with the forward one,
-    /// with the return one, with both. TCP has 40 bytes.
+    /// SACK blocks that found room in a list of options beside timestamps: with neither XCP option,
+    /// with the forward one, with the return one, with both. TCP has 40 bytes.
     pub sack_blocks: [usize; 4],
     /// Draft headers in version 2's order.
     pub draft2: RoundTrips,
@@ -49,7 +51,8 @@ impl RoundTrips {
     }
 }
 
-/// Checks every 16-bit value, and headers over corner cases and a fixed sample; takes some milliseconds.
+/// Checks every 16-bit value, and headers over corner cases and a fixed sample; takes some
+/// milliseconds.
 pub fn self_check() -> SelfCheck {
     let mut check = SelfCheck {
         values: 0,
@@ -69,7 +72,8 @@ pub fn self_check() -> SelfCheck {
     for bits in 0..=u16::MAX {
         let split = Split(bits);
         let value = split.decode();
-        // The definition once more, read off the bits without the codec's own helpers; every step is exact.
+        // The definition once more, read off the bits without the codec's own helpers; every step
+        // is exact.
         let upper = f64::from(bits / 8);
         let mantissa = if upper < 4096.0 { upper } else { upper - 8192.0 };
         let defined = (0..bits % 8).fold(mantissa / 4096.0, |v, _| v * 16.0);
@@ -103,7 +107,8 @@ pub fn self_check() -> SelfCheck {
     check
 }
 
-/// How many of four blocks a list with these options takes; none if what it then holds is not read back.
+/// How many of four blocks a list with these options takes; none if what it then holds is not read
+/// back.
 fn sack_blocks_that_fit(forward: bool, back: bool) -> usize {
     let mut list = Builder::new();
     let begun = list.timestamps(1, 2).is_ok()
@@ -150,7 +155,8 @@ impl Words {
         ((b ^ (b >> 31)) >> 32) as u32
     }
 
-    /// Four fields: while `i` counts through them, each combination of corner cases, then words of the sequence.
+    /// Four fields: while `i` counts through them, each combination of corner cases, then words of
+    /// the sequence.
     fn corner_or_any(&mut self, i: u32) -> [u32; 4] {
         const CORNERS: [u32; 6] = [0, 1, 0x0001_0000, 0x7fff_ffff, 0x8000_0000, u32::MAX];
         let base = CORNERS.len() as u32;

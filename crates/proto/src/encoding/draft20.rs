@@ -1,4 +1,5 @@
-//! The 20-byte congestion header of draft-falk-xcp-spec, between IP and the transport, in network byte order.
+//! The 20-byte congestion header of draft-falk-xcp-spec, between IP and the transport, in network
+//! byte order.
 //!
 //! ```text
 //! byte    0            1           2                    3        4     8     12         16
@@ -6,9 +7,10 @@
 //! v3 (-03)| next proto | length 20 | version 3 | format | unused | X   | RTT | Reverse  | Delta   |
 //! ```
 //!
-//! `RTT` and `X` (time between this sender's packets) are unsigned fixed-point seconds with 4 bits before the point
-//! and 28 behind; `Delta_Throughput` and `Reverse_Feedback` are signed bytes a second. The two drafts differ in the order
-//! of the fields, so the order is chosen by the version on the wire.
+//! `RTT` and `X` (time between this sender's packets) are unsigned fixed-point seconds with 4 bits
+//! before the point and 28 behind; `Delta_Throughput` and `Reverse_Feedback` are signed bytes a
+//! second. The two drafts differ in the order of the fields, so the order is chosen by the version
+//! on the wire.
 
 use tollway_law::Toll;
 
@@ -46,7 +48,8 @@ pub enum Format {
     /// Format 1: on data; all fields mean something.
     #[default]
     Standard,
-    /// Format 2: on acknowledgements; only the reverse feedback means anything, and routers leave it alone.
+    /// Format 2: on acknowledgements; only the reverse feedback means anything, and routers leave
+    /// it alone.
     Minimal,
 }
 
@@ -94,7 +97,8 @@ impl Header {
         }
     }
 
-    /// The toll that is read out of it. A minimal header has an echo only, whatever its other fields hold.
+    /// The toll that is read out of it. A minimal header has an echo only, whatever its other
+    /// fields hold.
     #[inline]
     pub fn toll(&self) -> Toll {
         let echo = self.reverse as f32;
@@ -110,10 +114,12 @@ impl Header {
         }
     }
 
-    /// Reads the header at the start of `bytes`; what follows it is not looked at, nor is the unused byte.
+    /// Reads the header at the start of `bytes`; what follows it is not looked at, nor is the
+    /// unused byte.
     ///
     /// # Errors
-    /// [`DraftError`] if there are too few bytes, or the length, version or format is not one known.
+    /// [`DraftError`] if there are too few bytes, or the length, version or format is not one
+    /// known.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Header, DraftError> {
         let Some(bytes) = bytes.first_chunk::<LEN>() else {
@@ -163,11 +169,12 @@ impl Header {
     }
 }
 
-/// Writes `delta` (bytes/s, see [`encode_change`]) over the `Delta_Throughput` of the header at the start of `bytes`: what
-/// a router does. Touches four bytes.
+/// Writes `delta` (bytes/s, see [`encode_change`]) over the `Delta_Throughput` of the header at the
+/// start of `bytes`: what a router does. Touches four bytes.
 ///
 /// # Errors
-/// As [`Header::parse`], and [`DraftError::Untouchable`] for a minimal header; nothing is then written.
+/// As [`Header::parse`], and [`DraftError::Untouchable`] for a minimal header; nothing is then
+/// written.
 #[inline]
 pub fn store_delta(bytes: &mut [u8], delta: i32) -> Result<(), DraftError> {
     let header = Header::parse(bytes)?;
@@ -178,22 +185,23 @@ pub fn store_delta(bytes: &mut [u8], delta: i32) -> Result<(), DraftError> {
     Ok(())
 }
 
-/// `seconds` in 2^-28 s, to the nearest; at least one unit unless it is unknown (zero, negative or NaN), since 0 says
-/// unknown; at most 15.9999999963 s.
+/// `seconds` in 2^-28 s, to the nearest; at least one unit unless it is unknown (zero, negative or
+/// NaN), since 0 says unknown; at most 15.9999999963 s.
 #[inline]
 pub fn encode_seconds(seconds: f32) -> u32 {
     // `as` saturates.
     if seconds > 0.0 { ((f64::from(seconds) * UNITS_PER_SECOND).round() as u32).max(1) } else { 0 }
 }
 
-/// In seconds. The longest times lose what a float of 24 bits cannot hold; coded again they give the same.
+/// In seconds. The longest times lose what a float of 24 bits cannot hold; coded again they give
+/// the same.
 #[inline]
 pub fn decode_seconds(units: u32) -> f32 {
     (f64::from(units) / UNITS_PER_SECOND) as f32
 }
 
-/// A change of throughput in whole bytes/s, to the nearest: under half a byte a second is lost. Saturates at ±2^31
-/// bytes/s (17.18 Gbit/s); NaN gives zero.
+/// A change of throughput in whole bytes/s, to the nearest: under half a byte a second is lost.
+/// Saturates at ±2^31 bytes/s (17.18 Gbit/s); NaN gives zero.
 #[inline]
 pub fn encode_change(change: f64) -> i32 {
     change.round() as i32

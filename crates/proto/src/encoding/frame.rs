@@ -6,7 +6,8 @@
 //! | [`Encoding::TcpOption`] | TCP with timestamps, the XCP options and SACK |
 //! | [`Encoding::Draft20`] | the draft's header (protocol 253, RFC 3692), TCP with timestamps and SACK |
 //!
-//! The payload is zeros. TCP counts bytes where the machines count segments: [`ByteNumbers`] makes the one of the other.
+//! The payload is zeros. TCP counts bytes where the machines count segments: [`ByteNumbers`] makes
+//! the one of the other.
 
 use super::{Encoding, acp, draft20, tcp_option};
 use crate::{Flags, Packet, SackRanges};
@@ -31,7 +32,8 @@ pub struct Frame<'a> {
     pub encoding: Encoding,
     /// A full segment of its flow on the wire, bytes.
     pub segment: u32,
-    /// The round-trip time, s, of the last tolled packet its sender had: [`Encoding::quantise_echo`] says why.
+    /// The round-trip time, s, of the last tolled packet its sender had:
+    /// [`Encoding::quantise_echo`] says why.
     pub heard_rtt: f32,
     /// Who sent it.
     pub source: Address,
@@ -77,8 +79,9 @@ impl Frame<'_> {
         }
     }
 
-    /// Writes the packet, or its first `most` bytes, behind what is in `out`; answers how long the whole is. That is the
-    /// packet's size, or its headers' if those are longer (a flow may have been given smaller ones than it needs).
+    /// Writes the packet, or its first `most` bytes, behind what is in `out`; answers how long the
+    /// whole is. That is the packet's size, or its headers' if those are longer (a flow may have
+    /// been given smaller ones than it needs).
     pub fn write(&self, most: usize, out: &mut Vec<u8>) -> usize {
         let start = out.len();
         let headers = self.headers();
@@ -117,7 +120,8 @@ impl Frame<'_> {
     fn options(&self) -> tcp_option::Builder {
         let mut options = tcp_option::Builder::new();
         let packet = self.packet;
-        // A millisecond a tick, or nearly: 2^14 stamps of 64 ns. What does not fit is left out, as a sender would.
+        // A millisecond a tick, or nearly: 2^14 stamps of 64 ns. What does not fit is left out, as
+        // a sender would.
         let _ = options.timestamps(packet.sent.0 >> 14, packet.sent_echo.0 >> 14);
         if let Encoding::TcpOption { feedback } = self.encoding {
             if packet.flags.has(Flags::TOLLED) {
@@ -180,7 +184,8 @@ impl Frame<'_> {
     }
 }
 
-/// A packet of cross-traffic, `size` bytes of UDP to the discard port; otherwise as [`Frame::write`].
+/// A packet of cross-traffic, `size` bytes of UDP to the discard port; otherwise as
+/// [`Frame::write`].
 pub fn write_plain(
     packet: &Packet,
     source: Address,

@@ -7,8 +7,9 @@
 //! | [`draft20`] | 20 bytes between IP and TCP (draft-falk-xcp-spec) | XCP's toll | whole bytes/s, 2^-28 s |
 //! | [`anypoint`] | five words behind TCP's header (the Anypoint paper) | XCP's toll | bytes of window, 2^-10 s; live only |
 //!
-//! On real packets bytes are loaded and stored. The simulator has no bytes: it calls the three `quantise` methods of
-//! its [`Encoding`], which do to a toll exactly what being written and read would do, at the same three places:
+//! On real packets bytes are loaded and stored. The simulator has no bytes: it calls the three
+//! `quantise` methods of its [`Encoding`], which do to a toll exactly what being written and read
+//! would do, at the same three places:
 //!
 //! | place | on real packets | in the simulator |
 //! |---|---|---|
@@ -16,7 +17,8 @@
 //! | a link sends a tolled packet on, its law having written `due` | rewrites the feedback in place | [`Encoding::quantise_link`] |
 //! | a receiver sends a packet with an echo | writes the feedback to return | [`Encoding::quantise_echo`] |
 //!
-//! Each is a fixed point of itself: a value once quantised is not changed by the next hop unless a law changes it.
+//! Each is a fixed point of itself: a value once quantised is not changed by the next hop unless a
+//! law changes it.
 
 pub mod acp;
 pub mod anypoint;
@@ -62,17 +64,20 @@ impl Encoding {
         ("draft-03", Encoding::Draft20 { version: draft20::Version::V3 }),
     ];
 
-    /// Whether it carries XCP's toll only: no `stake`, and `due` as a change of throughput, so that a price would be lost.
+    /// Whether it carries XCP's toll only: no `stake`, and `due` as a change of throughput, so that
+    /// a price would be lost.
     pub const fn xcp_only(&self) -> bool {
         !matches!(self, Encoding::Acp)
     }
 
-    /// Makes of the forward part of `toll` what the first link will read, as the sender's packet of `size` bytes on the
-    /// wire leaves. Call it for tolled packets only, after the sender's law wrote the toll; `echo` is left alone.
+    /// Makes of the forward part of `toll` what the first link will read, as the sender's packet of
+    /// `size` bytes on the wire leaves. Call it for tolled packets only, after the sender's law
+    /// wrote the toll; `echo` is left alone.
     ///
-    /// In TCP options feedback is in packets, of *this packet's* size: that is what a router sees. `rtt` becomes whole
-    /// milliseconds and `offer` that divided by whole packets of window, so a law's `X` is off by up to half a
-    /// packet in the window. With an unknown `rtt` nothing else is known either, and `due` is 0.
+    /// In TCP options feedback is in packets, of *this packet's* size: that is what a router sees.
+    /// `rtt` becomes whole milliseconds and `offer` that divided by whole packets of window, so a
+    /// law's `X` is off by up to half a packet in the window. With an unknown `rtt` nothing else is
+    /// known either, and `due` is 0.
     #[inline]
     pub fn quantise_sender(&self, toll: &mut Toll, size: u32) {
         let echo = toll.echo;
@@ -91,9 +96,9 @@ impl Encoding {
         toll.echo = echo;
     }
 
-    /// Makes of `toll.due` what the next reader of the packet, of `size` bytes on the wire, will find, as it leaves a
-    /// link whose law has written it. Call it for tolled packets only, whose sender part went through
-    /// [`Encoding::quantise_sender`]; a link writes nothing but `due`.
+    /// Makes of `toll.due` what the next reader of the packet, of `size` bytes on the wire, will
+    /// find, as it leaves a link whose law has written it. Call it for tolled packets only, whose
+    /// sender part went through [`Encoding::quantise_sender`]; a link writes nothing but `due`.
     #[inline]
     pub fn quantise_link(&self, toll: &mut Toll, size: u32) {
         match *self {
@@ -109,12 +114,13 @@ impl Encoding {
 
     /// What the sender will read of `echo` bytes/s, the sum its receiver returns.
     ///
-    /// The draft's header returns bytes a second. Option 15 returns *packets of window*, of a full `segment` on the wire
-    /// (which both ends know): `H_feedback = echo · rtt / segment`. It has no room for `rtt`, so the receiver converts
-    /// with the `rtt` of the last tolled packet it received (the toll's, in seconds, as quantised), and the sender with
-    /// the `H_rtt` it last wrote. The two are the same unless the smoothed round-trip time went over a whole
-    /// millisecond within the last round trip; the simulator takes the receiver's for both. What does not fit the 16
-    /// bits is lost; a receiver may keep the difference for its next echo.
+    /// The draft's header returns bytes a second. Option 15 returns *packets of window*, of a full
+    /// `segment` on the wire (which both ends know): `H_feedback = echo · rtt / segment`. It has no
+    /// room for `rtt`, so the receiver converts with the `rtt` of the last tolled packet it
+    /// received (the toll's, in seconds, as quantised), and the sender with the `H_rtt` it last
+    /// wrote. The two are the same unless the smoothed round-trip time went over a whole
+    /// millisecond within the last round trip; the simulator takes the receiver's for both. What
+    /// does not fit the 16 bits is lost; a receiver may keep the difference for its next echo.
     #[inline]
     pub fn quantise_echo(&self, echo: f32, rtt: f32, segment: u32) -> f32 {
         match *self {
@@ -128,8 +134,9 @@ impl Encoding {
         }
     }
 
-    /// SACK blocks that fit on a packet: `forward` if it carries a toll for links, `back` if it carries an echo.
-    /// Only TCP's options compete for room; [`Encoding::Acp`] has room for four always.
+    /// SACK blocks that fit on a packet: `forward` if it carries a toll for links, `back` if it
+    /// carries an echo. Only TCP's options compete for room; [`Encoding::Acp`] has room for four
+    /// always.
     pub const fn sack_blocks(&self, forward: bool, back: bool, timestamps: bool) -> usize {
         match self {
             Encoding::Acp => crate::SackRanges::MAX,
@@ -138,9 +145,9 @@ impl Encoding {
         }
     }
 
-    /// Bytes of headers on a packet from IPv4 on, with `sack` blocks (those beyond the room do not count): a packet's
-    /// size less this is its payload. [`Encoding::Acp`] always has its timestamps and its toll, and the draft's header is
-    /// on every packet.
+    /// Bytes of headers on a packet from IPv4 on, with `sack` blocks (those beyond the room do not
+    /// count): a packet's size less this is its payload. [`Encoding::Acp`] always has its
+    /// timestamps and its toll, and the draft's header is on every packet.
     pub const fn header_bytes(&self, forward: bool, back: bool, timestamps: bool, sack: usize) -> usize {
         let room = self.sack_blocks(forward, back, timestamps);
         let sack = if sack < room { sack } else { room };

@@ -9,7 +9,8 @@ pub enum Key {
     /// The whole frame.
     #[default]
     Frame,
-    /// Bytes from `start` up to `end`, counted from the frame's first; fewer where the frame is shorter.
+    /// Bytes from `start` up to `end`, counted from the frame's first; fewer where the frame is
+    /// shorter.
     Bytes {
         /// The first.
         start: u32,

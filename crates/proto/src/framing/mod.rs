@@ -1,7 +1,8 @@
 //! Framing: where one message of a byte stream ends and the next begins.
 //!
-//! A [`Framer`] is fed the bytes that follow the last frame, as far as they have come, and finds the frame's end. It keeps
-//! its place between calls, so that a frame that drips in byte by byte costs no more than one that comes at once.
+//! A [`Framer`] is fed the bytes that follow the last frame, as far as they have come, and finds
+//! the frame's end. It keeps its place between calls, so that a frame that drips in byte by byte
+//! costs no more than one that comes at once.
 //!
 //! | framing | a frame is |
 //! |---|---|
@@ -82,11 +83,12 @@ impl Framer {
         Framer { framing, most, searched: 0, scan: Scan::default() }
     }
 
-    /// Returns the length of the frame at the start of `bytes`, or `None` while its end has not come. `bytes` begins where the
-    /// last frame ended, and from call to call only grows.
+    /// Returns the length of the frame at the start of `bytes`, or `None` while its end has not
+    /// come. `bytes` begins where the last frame ended, and from call to call only grows.
     ///
     /// # Errors
-    /// The stream is not of this framing, or the frame is too long. The stream cannot be used any further.
+    /// The stream is not of this framing, or the frame is too long. The stream cannot be used any
+    /// further.
     #[inline]
     pub fn next(&mut self, bytes: &[u8]) -> Result<Option<usize>, FrameError> {
         match self.framing {

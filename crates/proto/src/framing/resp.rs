@@ -1,7 +1,8 @@
 //! The ends of RESP values.
 //!
-//! What a value holds is read by `redis-protocol`, which wants all of it, from its start, each time, and recurses without a bound. So
-//! the end is found here first: in one pass however the bytes come, without recursion, to a limited depth.
+//! What a value holds is read by `redis-protocol`, which wants all of it, from its start, each
+//! time, and recurses without a bound. So the end is found here first: in one pass however the
+//! bytes come, without recursion, to a limited depth.
 
 use super::FrameError;
 
@@ -71,7 +72,8 @@ impl Scan {
         }
     }
 
-    /// Counts an element that has ended, and the aggregates that end with it. Returns whether the outermost has.
+    /// Counts an element that has ended, and the aggregates that end with it. Returns whether the
+    /// outermost has.
     fn is_last(&mut self) -> bool {
         while self.depth > 0 {
             let left = &mut self.open[self.depth - 1];

@@ -1,7 +1,8 @@
 //! One direction of a link, in both engines: port, transmitter, wire.
 //!
-//! It works in virtual instants: a packet's departure and its arrival at the far end follow from when it came and from the
-//! link's rate and delay, to the nanosecond, and the law sees the departure at that instant, however late the link is touched.
+//! It works in virtual instants: a packet's departure and its arrival at the far end follow from
+//! when it came and from the link's rate and delay, to the nanosecond, and the law sees the
+//! departure at that instant, however late the link is touched.
 
 mod change;
 mod flight;
@@ -31,7 +32,8 @@ pub trait Store: Pool<Handle = u32> {
     /// Another packet like `handle`.
     fn copy(&mut self, handle: u32) -> u32;
 
-    /// The packets that `handle` stands for: more than one for a train of segments, each framed by itself.
+    /// The packets that `handle` stands for: more than one for a train of segments, each framed by
+    /// itself.
     #[inline]
     fn segments(&self, _handle: u32) -> u64 {
         1
@@ -55,15 +57,16 @@ pub struct LinkSpec {
     pub queue: AnyQueue<AnyLink, u32>,
 }
 
-/// Three cache lines, in the order of use: a large network waits for memory more than for anything else. Of a link that
-/// is idle and plain (no faults, no medium) a packet touches the first line only.
+/// Three cache lines, in the order of use: a large network waits for memory more than for anything
+/// else. Of a link that is idle and plain (no faults, no medium) a packet touches the first line
+/// only.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Link {
     /// When the next packet arrives at the far end, [`Time::NEVER`] if none is on its way.
     first_at: Time,
-    /// When the transmitter is free. Invariant (without a medium): if the queue holds a packet, this lies after the
-    /// last instant the link was caught up to.
+    /// When the transmitter is free. Invariant (without a medium): if the queue holds a packet,
+    /// this lies after the last instant the link was caught up to.
     free_at: Time,
     /// Nanoseconds a byte, in units of 2^-24; zero if the link replays a trace.
     ns_per_byte: u64,
@@ -72,10 +75,12 @@ pub struct Link {
     sent_packets: u64,
     /// The packet that arrives next.
     first_slot: u32,
-    /// What is left over of the last transmission's nanoseconds, in units of 2^-24: the long-run rate is exact.
+    /// What is left over of the last transmission's nanoseconds, in units of 2^-24: the long-run
+    /// rate is exact.
     carry: u32,
     overhead: u32,
-    /// Nothing happens on this link but what its port does and transmission: no faults, medium, trace or record.
+    /// Nothing happens on this link but what its port does and transmission: no faults, medium,
+    /// trace or record.
     simple: bool,
     /// As `simple`, and the port is silent: the short way will do.
     plain: bool,
@@ -87,13 +92,14 @@ pub struct Link {
     shrunk: bool,
     /// The queue under its law.
     pub port: Port<AnyLink, u32>,
-    /// Packets on the wire or in the transmitter behind the first, by arrival at the far end. An idle link's packet
-    /// never gets here, and needs no other memory than the link's own.
+    /// Packets on the wire or in the transmitter behind the first, by arrival at the far end. An
+    /// idle link's packet never gets here, and needs no other memory than the link's own.
     behind: Fifo<Arrival>,
     faults: Option<Box<Trouble>>,
     /// Most links of a large network never need it.
     rare: Option<Box<Rare>>,
-    /// The shared medium whose turn this direction awaits, [`NO_MEDIUM`] if it has a wire of its own.
+    /// The shared medium whose turn this direction awaits, [`NO_MEDIUM`] if it has a wire of its
+    /// own.
     medium: u32,
     /// The queue is watched.
     measured: bool,
@@ -181,7 +187,8 @@ impl Link {
         self.plain
     }
 
-    /// Whether the short way will do if the law is told: [`offer_simply::<true>`](Link::offer_simply).
+    /// Whether the short way will do if the law is told:
+    /// [`offer_simply::<true>`](Link::offer_simply).
     #[inline]
     pub fn is_gentle(&self) -> bool {
         self.gentle
@@ -286,7 +293,8 @@ impl Link {
         }
     }
 
-    /// What departed with a delay that had shrunk doesn't overtake the packet that arrives at `now`, either.
+    /// What departed with a delay that had shrunk doesn't overtake the packet that arrives at
+    /// `now`, either.
     #[cold]
     fn hold_back(&mut self, now: Time) {
         self.first_at = now;
@@ -320,7 +328,8 @@ impl Link {
         self.rare().drops.meter += 1;
     }
 
-    /// Draws random loss for a packet on the wire that stands for `segments`; answers whether it is lost.
+    /// Draws random loss for a packet on the wire that stands for `segments`; answers whether it is
+    /// lost.
     #[inline]
     pub fn lost_on_wire(&mut self, packet: &Packet, segments: u64) -> bool {
         match &mut self.faults {
@@ -356,8 +365,8 @@ impl Link {
         self.simple || self.medium == NO_MEDIUM
     }
 
-    /// Takes the next packet from the queue and puts it on the wire at `now`, when the transmitter is free. Answers
-    /// whether there was one.
+    /// Takes the next packet from the queue and puts it on the wire at `now`, when the transmitter
+    /// is free. Answers whether there was one.
     pub fn transmit(&mut self, now: Time, store: &mut impl Store) -> bool {
         self.note_queue(now);
         let rare = &mut self.rare;
@@ -374,7 +383,8 @@ impl Link {
         true
     }
 
-    /// [`depart`](Link::depart) of a link that need not be plain; `idle` if nothing had waited until the packet came.
+    /// [`depart`](Link::depart) of a link that need not be plain; `idle` if nothing had waited
+    /// until the packet came.
     #[inline]
     fn depart_lawful(&mut self, start: Time, slot: u32, idle: bool, store: &mut impl Store) {
         if self.simple {
@@ -385,7 +395,8 @@ impl Link {
         }
     }
 
-    /// [`depart`](Link::depart), first writing down what is wanted, and by the trace if there is one.
+    /// [`depart`](Link::depart), first writing down what is wanted, and by the trace if there is
+    /// one.
     #[inline(never)]
     fn depart_watched(&mut self, start: Time, slot: u32, idle: bool, store: &mut impl Store) {
         if self.recorded

@@ -1,5 +1,6 @@
-//! The short ways: of a link on which nothing happens but queueing and transmission, and of one whose law is told of packets and
-//! asked for its word, and does no more. The tests of the simulator (`ways`) run them beside the long one.
+//! The short ways: of a link on which nothing happens but queueing and transmission, and of one
+//! whose law is told of packets and asked for its word, and does no more. The tests of the
+//! simulator (`ways`) run them beside the long one.
 
 use tollway_law::Time;
 
@@ -12,9 +13,9 @@ impl Link {
         self.plain && self.free_at <= now && !self.waiting
     }
 
-    /// A packet of `size` bytes arrives at the port of a [plain](Link::is_plain) link or, with its `LAW`, of a
-    /// [gentle](Link::is_gentle) one; answers whether there is room for it. The same as [`offer`](Link::offer), without all that
-    /// needs not be asked.
+    /// A packet of `size` bytes arrives at the port of a [plain](Link::is_plain) link or, with its
+    /// `LAW`, of a [gentle](Link::is_gentle) one; answers whether there is room for it. The same as
+    /// [`offer`](Link::offer), without all that needs not be asked.
     #[inline(always)]
     pub fn offer_simply<const LAW: bool>(
         &mut self,
@@ -62,8 +63,8 @@ impl Link {
         room
     }
 
-    /// [`transmit`](Link::transmit) at the instant the transmitter is free, on a [plain](Link::is_plain) link or, with its `LAW`,
-    /// on a [gentle](Link::is_gentle) one.
+    /// [`transmit`](Link::transmit) at the instant the transmitter is free, on a
+    /// [plain](Link::is_plain) link or, with its `LAW`, on a [gentle](Link::is_gentle) one.
     #[inline(never)]
     pub(super) fn transmit_simply<const LAW: bool>(&mut self, store: &mut impl Store) {
         self.note_queue(self.free_at);

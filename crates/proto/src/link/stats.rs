@@ -85,8 +85,8 @@ pub(super) struct Rare {
     pub(super) told_busy_ns: u64,
 }
 
-/// How things stood when the rate was last set: what the transmitter has done since follows from the bytes sent, so
-/// that no packet has to add to it.
+/// How things stood when the rate was last set: what the transmitter has done since follows from
+/// the bytes sent, so that no packet has to add to it.
 #[derive(Debug, Default)]
 pub(super) struct Rated {
     pub(super) busy_ns: u64,

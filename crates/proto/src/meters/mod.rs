@@ -17,7 +17,8 @@ pub struct Meters {
     flows: Vec<Option<Box<Watched>>>,
     /// By flow: what is known of those that pay a price.
     payers: Vec<Option<Box<Payer>>>,
-    /// By flow, a full packet in bytes, as connections announce it when they open; empty while there is no post.
+    /// By flow, a full packet in bytes, as connections announce it when they open; empty while
+    /// there is no post.
     segments: Vec<u32>,
     seen: u64,
     accused: u64,
@@ -32,7 +33,8 @@ struct Post {
     wire: Wire,
     /// When the last packet came off the wire.
     last: Time,
-    /// Since when the wire has been busy without a break: no packet has queued before it for longer.
+    /// Since when the wire has been busy without a break: no packet has queued before it for
+    /// longer.
     busy_since: Time,
 }
 
@@ -60,8 +62,8 @@ struct Payer {
     entry: Option<u32>,
     /// The largest number that left, where that is looked after.
     highest: Option<u32>,
-    /// What is left of the bytes that its first packet announced for its first round trip, and when that is over; zero until it
-    /// begins.
+    /// What is left of the bytes that its first packet announced for its first round trip, and when
+    /// that is over; zero until it begins.
     opening: f32,
     opens_until: Time,
     /// The price that went back to it last, $/B.

@@ -20,7 +20,8 @@ fn what_is_sent_again_is_no_news_of_what_is_paid() {
     let mut meters = Meters::default();
     let post = meters.add_post(MeterConfig::default(), Duty::Balance);
     meters.announce(0, 1500);
-    // A packet each millisecond that pays what links ask; every other one is a repair, which paid the price of long ago.
+    // A packet each millisecond that pays what links ask; every other one is a repair, which paid
+    // the price of long ago.
     for ms in 0..20_000 {
         let (seq, stake) = if ms % 2 == 0 { (1000 + ms, 1e-8) } else { (ms, 1e-10) };
         let toll = Toll { due: 1e-8, rtt: 0.1, stake, ..Toll::default() };
@@ -189,7 +190,8 @@ fn a_border_turns_prices_both_ways() {
 #[test]
 fn a_round_trip_is_measured_from_before_the_link_to_the_answer() {
     let ms = Time::from_millis;
-    // The packet was 2 ms on a wire that was busy for 8 ms before it, and 3 ms on its way: it left no later than at 995 ms.
+    // The packet was 2 ms on a wire that was busy for 8 ms before it, and 3 ms on its way: it left
+    // no later than at 995 ms.
     let entry = |meters: &mut Meters, flags| {
         meters.note_wire(ms(998), 0, Wire { time: ms(8), delay: ms(3) });
         meters.note_wire(ms(1000), 0, Wire { time: ms(2), delay: ms(3) });

@@ -4,8 +4,9 @@
 //! engine shows it each packet in place, at one of its *gates*. Like every machine here it has no
 //! clock and no socket; randomness is a seeded generator handed to its constructor.
 //!
-//! A gate ends a route, or lies on the way of routes: at the far end of a link to the middle's node.
-//! A machine reports its observations by methods of its own: an engine lends it back by its type.
+//! A gate ends a route, or lies on the way of routes: at the far end of a link to the middle's
+//! node. A machine reports its observations by methods of its own: an engine lends it back by its
+//! type.
 
 mod counter;
 mod tree;
@@ -24,19 +25,20 @@ use crate::{Packet, SackRanges};
 ///
 /// The engine calls [`pass`](Middle::pass) for a packet or
 /// [`handle_timeout`](Middle::handle_timeout), then [`poll_transmit`](Middle::poll_transmit) until
-/// it returns `None`, then [`poll_timeout`](Middle::poll_timeout). Timers are lazy: `handle_timeout`
-/// may come early, and then has no effect.
+/// it returns `None`, then [`poll_timeout`](Middle::poll_timeout). Timers are lazy:
+/// `handle_timeout` may come early, and then has no effect.
 pub trait Middle: Any + Debug + Send {
     /// A packet came in by `gate`. The machine may rewrite the SACK ranges, and every field but
     /// `size`, `flow`, `sack`, `cursor` and `entered`. The engine sets
     /// [`Flags::SACK`](crate::Flags::SACK) if there are ranges, and clears it otherwise.
     ///
-    /// On real packets a data packet has room for as many ranges as it came with: the oldest of more
-    /// are cut off.
+    /// On real packets a data packet has room for as many ranges as it came with: the oldest of
+    /// more are cut off.
     fn pass(&mut self, now: Time, gate: Gate, packet: &mut Packet, sack: &mut SackRanges) -> Passed;
 
-    /// A packet comes off the wire of a link that the machine [watches](Wire), lost there or not. One
-    /// that is not lost comes to [`pass`](Middle::pass) at once. Only the toll may be rewritten.
+    /// A packet comes off the wire of a link that the machine [watches](Wire), lost there or not.
+    /// One that is not lost comes to [`pass`](Middle::pass) at once. Only the toll may be
+    /// rewritten.
     fn on_wire(&mut self, _now: Time, _gate: Gate, _wire: Wire, _packet: &mut Packet) {}
 
     /// A new flow has the number `flow`, which may have been another's; its full packets have
@@ -47,8 +49,8 @@ pub trait Middle: Any + Debug + Send {
     /// empty; returns the gate by which it leaves. The machine writes every field but `flow` and
     /// `cursor`.
     ///
-    /// On real packets, data built right after [`pass`](Middle::pass) have the payload of the packet
-    /// that passed.
+    /// On real packets, data built right after [`pass`](Middle::pass) have the payload of the
+    /// packet that passed.
     fn poll_transmit(&mut self, _now: Time, _out: &mut Packet, _sack: &mut SackRanges) -> Option<Gate> {
         None
     }
@@ -83,7 +85,8 @@ pub struct Wire {
 pub enum Passed {
     /// The packet continues on its own route. At a gate that ends a route, it is absorbed.
     Onward,
-    /// The packet leaves by a gate, on the route and as a packet of the flow that the gate leads to.
+    /// The packet leaves by a gate, on the route and as a packet of the flow that the gate leads
+    /// to.
     By(Gate),
     /// The packet ends here.
     Absorbed,

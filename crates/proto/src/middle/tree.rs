@@ -1,4 +1,5 @@
-//! A node where a multicast tree branches (the FCP report, § 4.2 "Multicast-aware congestion control").
+//! A node where a multicast tree branches (the FCP report, § 4.2 "Multicast-aware congestion
+//! control").
 
 use std::collections::VecDeque;
 
@@ -7,15 +8,17 @@ use tollway_law::{Price, Time};
 use super::{Gate, Middle, Passed};
 use crate::{Flags, Packet, SackRanges};
 
-/// Copies what comes from above to each branch, and makes one acknowledgement of those that come back.
+/// Copies what comes from above to each branch, and makes one acknowledgement of those that come
+/// back.
 ///
-/// Down, a copy's price begins anew, and what the links above ask is remembered. Up, an acknowledgement says
-/// what all branches have received, and tells the price of the links above and of all branches together: each link of the
-/// tree counts once.
+/// Down, a copy's price begins anew, and what the links above ask is remembered. Up, an
+/// acknowledgement says what all branches have received, and tells the price of the links above and
+/// of all branches together: each link of the tree counts once.
 ///
-/// Gate 0 is above; gates from 1 on are the branches. One acknowledgement leaves where the slowest branch has come to, and
-/// each duplicate of its: as many as one receiver would send, and what a branch has lost is sent again to all. SACK ranges end
-/// here, since what one branch has another may lack.
+/// Gate 0 is above; gates from 1 on are the branches. One acknowledgement leaves where the slowest
+/// branch has come to, and each duplicate of its: as many as one receiver would send, and what a
+/// branch has lost is sent again to all. SACK ranges end here, since what one branch has another
+/// may lack.
 #[derive(Clone, Debug)]
 pub struct Branch {
     branches: Vec<Heard>,
@@ -31,7 +34,8 @@ pub struct Branch {
 struct Heard {
     /// It has said something.
     from: bool,
-    /// The furthest it acknowledged, and the number of its own next segment: what its progress is made of.
+    /// The furthest it acknowledged, and the number of its own next segment: what its progress is
+    /// made of.
     ack: u32,
     next: u32,
     window: u32,
@@ -104,7 +108,8 @@ impl Branch {
         }
         packet.ack = self.branches.iter().map(|heard| heard.ack).reduce(last).unwrap_or(packet.ack);
         packet.window = self.branches.iter().map(|heard| heard.window).min().unwrap_or(packet.window);
-        // The least price is a little more than itself once it has been a float, and would then count in a sum.
+        // The least price is a little more than itself once it has been a float, and would then
+        // count in a sum.
         let least = Price::MIN.get() as f32;
         let price = |told: f32| if told > least { Price::per_byte(f64::from(told)) } else { Price::MIN };
         let prices = self.branches.iter().map(|heard| price(heard.price));

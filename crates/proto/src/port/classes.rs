@@ -16,8 +16,8 @@ pub struct ClassQueuesConfig {
     pub queue_of: [u8; ClassQueuesConfig::MOST],
     /// The weight of each queue, over zero; infinite for one that always goes first.
     pub weights: [f64; ClassQueuesConfig::MOST],
-    /// The law is told of what waits in the packet's own queue, on arrival without the packet at its head; otherwise of what
-    /// waits in all.
+    /// The law is told of what waits in the packet's own queue, on arrival without the packet at
+    /// its head; otherwise of what waits in all.
     pub apart: bool,
 }
 
@@ -47,7 +47,8 @@ impl ClassQueuesConfig {
         config
     }
 
-    /// Two queues under one law: classes for which `first` is true leave before all others. `None` if there are none.
+    /// Two queues under one law: classes for which `first` is true leave before all others. `None`
+    /// if there are none.
     pub fn priority(first: impl Iterator<Item = bool>) -> Option<ClassQueuesConfig> {
         let mut config = ClassQueuesConfig::default();
         config.queue_of[1..].iter_mut().zip(first).for_each(|(queue, first)| *queue = first.into());
@@ -82,8 +83,9 @@ impl Default for ClassQueuesConfig {
     }
 }
 
-/// Queues under one law, served by self-clocked fair queueing (Golestani, INFOCOM 1994): the next packet is the one that
-/// would be through first if each queue had its weight's part of the link. What one queue doesn't use goes to the others by weight.
+/// Queues under one law, served by self-clocked fair queueing (Golestani, INFOCOM 1994): the next
+/// packet is the one that would be through first if each queue had its weight's part of the link.
+/// What one queue doesn't use goes to the others by weight.
 ///
 /// The limit holds for each queue, so that none takes another's room.
 #[derive(Clone, Debug)]
@@ -129,7 +131,8 @@ impl<H: Copy + Default> ClassQueues<H> {
         }
     }
 
-    /// Whose turn it is: of queues that always go first, the first; else who is through first, of equals the first.
+    /// Whose turn it is: of queues that always go first, the first; else who is through first, of
+    /// equals the first.
     fn turn(&self) -> Option<usize> {
         let busy = (0..ClassQueuesConfig::MOST).filter_map(|at| {
             let (_, _, tag) = self.queues[at].packets.front()?;
@@ -260,7 +263,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes, packets and bytes are those that are there, in order within a class.
+        /// Whatever comes and goes, packets and bytes are those that are there, in order within a
+        /// class.
         #[test]
         fn nothing_is_lost_or_doubled(
             steps in prop::collection::vec((any::<bool>(), 0u32..3, 40u16..1500), 0..300),

@@ -20,11 +20,13 @@ pub struct ControlInterval {
     pub persistent_queue: u64,
     /// Tolled packets that left.
     pub packets: u64,
-    /// The sum of what they carried away, each by itself as a change of window: due · RTT / size, packets.
+    /// The sum of what they carried away, each by itself as a change of window: due · RTT / size,
+    /// packets.
     pub packet_feedback: f64,
 }
 
-/// Collects [`ControlInterval`]s of one link until somebody reads them; an engine notes each packet that leaves.
+/// Collects [`ControlInterval`]s of one link until somebody reads them; an engine notes each packet
+/// that leaves.
 #[derive(Debug, Default)]
 pub struct ControlLog {
     /// The number of the interval under way.
@@ -66,7 +68,8 @@ impl ControlLog {
         });
     }
 
-    /// The intervals that ended since the last call and are known to have: a packet of a later one has left.
+    /// The intervals that ended since the last call and are known to have: a packet of a later one
+    /// has left.
     pub fn take(&mut self) -> Vec<ControlInterval> {
         std::mem::take(&mut self.ended)
     }

@@ -11,10 +11,11 @@ use super::classes::Waits;
 use super::fifo::FifoQueue;
 use super::{AnyQueue, At, Offered, Pool};
 
-/// A port's queue: it places arriving packets, chooses the one that leaves next, and asks the port's law about both.
+/// A port's queue: it places arriving packets, chooses the one that leaves next, and asks the
+/// port's law about both.
 ///
-/// The law sees each arriving packet before it is known whether there is room, and each departing one while it still counts as
-/// queued.
+/// The law sees each arriving packet before it is known whether there is room, and each departing
+/// one while it still counts as queued.
 pub trait Discipline<L: LinkLaw, H: Copy> {
     /// Packets queued.
     fn packets(&self) -> u32;
@@ -25,8 +26,8 @@ pub trait Discipline<L: LinkLaw, H: Copy> {
     /// Takes in a packet that arrives; may drop queued packets to make room.
     fn enqueue<P: Pool<Handle = H>>(&mut self, handle: H, at: &mut At<'_, L, P>) -> Offered;
 
-    /// Takes out the next packet, its toll written, and answers whether the law marked it just now; `None` if none is left. Drops
-    /// packets as the law wants it.
+    /// Takes out the next packet, its toll written, and answers whether the law marked it just now;
+    /// `None` if none is left. Drops packets as the law wants it.
     fn dequeue<P: Pool<Handle = H>>(&mut self, at: &mut At<'_, L, P>) -> Option<(H, bool)>;
 
     /// Every packet, queue by queue, each queue in order.
@@ -41,7 +42,8 @@ pub trait Discipline<L: LinkLaw, H: Copy> {
     }
 }
 
-/// A discipline with its constants, not yet at a port: what a plan holds, and the factory of what a port holds.
+/// A discipline with its constants, not yet at a port: what a plan holds, and the factory of what a
+/// port holds.
 pub trait QueueConfig: Same + fmt::Debug + Send + Sync {
     /// The queue, for a port.
     fn place(&self, at: &Placement<'_>) -> AnyQueue<AnyLink, u32>;
@@ -74,7 +76,8 @@ pub struct QueueEntry {
     pub queue: Entry<dyn QueueConfig>,
 }
 
-/// Lists the disciplines beside FIFO and their entries: the enum of all, its dispatch, its conversions, and the registry.
+/// Lists the disciplines beside FIFO and their entries: the enum of all, its dispatch, its
+/// conversions, and the registry.
 macro_rules! disciplines {
     ($($(#[$doc:meta])* $name:ident($queue:ty): $entry:expr),* $(,)?) => {
         /// Every discipline that a scenario file may name.

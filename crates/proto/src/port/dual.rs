@@ -26,7 +26,8 @@ impl QueueConfig for DualPi2Config {
     }
 }
 
-/// Two queues under one controller and one limit; L4S goes first, up to its share. The port's own law is not asked.
+/// Two queues under one controller and one limit; L4S goes first, up to its share. The port's own
+/// law is not asked.
 #[derive(Clone, Debug)]
 pub struct DualQueue<H> {
     pi2: DualPi2,
@@ -63,7 +64,8 @@ impl<H: Copy + Default> DualQueue<H> {
         }
     }
 
-    /// A packet of `size` leaves. Who had the transmitter for himself neither owes nor is owed anything for it.
+    /// A packet of `size` leaves. Who had the transmitter for himself neither owes nor is owed
+    /// anything for it.
     fn charge(&mut self, l4s: bool, size: u32) {
         if self.l4s.packets.is_empty() || self.classic.packets.is_empty() {
             self.owed = 0.0;
@@ -200,7 +202,8 @@ mod tests {
         }
         // The classic head waits for 16 ms: 0.16 · 1 ms + 3.2 · 16 ms.
         assert!((queue.pi2.base_probability() - 0.05136).abs() < 1e-12);
-        // Its queue's turn, since L4S has had too much; then the head of L4S, 20 ms old at 32 ms, is the older one.
+        // Its queue's turn, since L4S has had too much; then the head of L4S, 20 ms old at 32 ms,
+        // is the older one.
         queue.owed = 1.0;
         let taken = queue.dequeue(&mut At { now: ms(31), pool: &mut pool, law, limit, dropped });
         assert_eq!(taken, Some((0, false)));
@@ -221,7 +224,8 @@ mod tests {
     }
 
     proptest! {
-        /// What goes in comes out or is dropped, each queue in order, and only what can be marked is.
+        /// What goes in comes out or is dropped, each queue in order, and only what can be marked
+        /// is.
         #[test]
         fn packets_are_conserved(
             steps in prop::collection::vec((0u8..4, 40u16..1500, any::<bool>(), 0u64..5_000_000), 0..300),
@@ -239,7 +243,8 @@ mod tests {
                     if let Some((handle, marked)) = taken {
                         let packet = &pool.0[handle as usize];
                         prop_assert!(!marked || packet.flags.has(Flags::CE));
-                        // A mark may have moved it to the other kind since it came: its number says which.
+                        // A mark may have moved it to the other kind since it came: its number says
+                        // which.
                         let lane = usize::from(packet.seq == 1);
                         prop_assert!(last[lane] < Some(handle));
                         last[lane] = Some(handle);

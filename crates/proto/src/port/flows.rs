@@ -49,7 +49,8 @@ impl QueueConfig for FlowQueuesConfig {
     }
 }
 
-/// Queues that take turns by deficit round robin; those of flows that just began, or send little, come first.
+/// Queues that take turns by deficit round robin; those of flows that just began, or send little,
+/// come first.
 ///
 /// Each has a copy of the port's law, made when its first packet comes.
 #[derive(Clone, Debug)]
@@ -156,7 +157,8 @@ impl<L: LinkLaw + Clone, H: Copy> Discipline<L, H> for FlowQueues<L, H> {
                     queue.deficit -= i64::from(size);
                     return Some((handle, marked));
                 }
-                // A new queue has to wait for the old ones before it can be new again, or it would starve them.
+                // A new queue has to wait for the old ones before it can be new again, or it would
+                // starve them.
                 None if young => {
                     self.leave(young);
                     self.old.push_back(n);
@@ -188,7 +190,8 @@ impl<L, H: Copy> FlowQueues<L, H> {
         };
     }
 
-    /// § 4.1.2: from the head of the queue with most bytes, half of its packets but no more than 64.
+    /// § 4.1.2: from the head of the queue with most bytes, half of its packets but no more
+    /// than 64.
     #[cold]
     fn make_room<P: Pool<Handle = H>>(&mut self, at: &mut At<'_, L, P>) {
         // Of equals the first, so that it does not depend on anything else.
@@ -237,7 +240,8 @@ pub(super) fn queue_of(packet: &Packet, salt: u64, count: usize) -> usize {
     // Cross-traffic numbers its flows by itself; its flags tell it apart.
     let plain = packet.flags.0 & (Flags::DATA.0 | Flags::ACK.0) == 0 && packet.flags.has(Flags::RST);
     let key = (u64::from(packet.flow) << 1 | u64::from(plain)) ^ salt;
-    // Steele, Lea and Flood's finaliser ("SplitMix", OOPSLA 2014): neighbouring numbers land anywhere.
+    // Steele, Lea and Flood's finaliser ("SplitMix", OOPSLA 2014): neighbouring numbers land
+    // anywhere.
     let mixed = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     ((mixed ^ (mixed >> 31)) % count as u64) as usize
@@ -292,7 +296,8 @@ mod tests {
 
     #[test]
     fn the_fattest_queue_makes_room_from_its_head() {
-        // Half of its packets, the oldest, but 64 at most; by bytes, however many packets others have.
+        // Half of its packets, the oldest, but 64 at most; by bytes, however many packets others
+        // have.
         for (large, small, leave) in [(90, 10, 45), (30, 70, 15), (200, 10, 64)] {
             let law = AnyLink::DropTail(DropTail);
             let (mut port, mut pool) = (port(large + small, law), Packets::default());
@@ -308,8 +313,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes, packets and bytes are those that are there, a port that holds something yields
-        /// something or drops it, and every packet ends once.
+        /// Whatever comes and goes, packets and bytes are those that are there, a port that holds
+        /// something yields something or drops it, and every packet ends once.
         #[test]
         fn nothing_is_lost_or_doubled(
             limit in 1u32..40,

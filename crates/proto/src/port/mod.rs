@@ -40,8 +40,8 @@ disciplines! {
 
 /// Where an engine keeps its packets; a port and its queue move only handles.
 ///
-/// In the simulator a handle is an index into a slab. Live it names a receive buffer and the packet loaded from it;
-/// the encoding stores the toll back in place when the packet leaves.
+/// In the simulator a handle is an index into a slab. Live it names a receive buffer and the packet
+/// loaded from it; the encoding stores the toll back in place when the packet leaves.
 pub trait Pool {
     /// Names a packet.
     type Handle: Copy;
@@ -49,7 +49,8 @@ pub trait Pool {
     /// The packet of `handle`.
     fn packet(&mut self, handle: Self::Handle) -> &mut Packet;
 
-    /// The class of traffic that the packet belongs to, for ports and laws that tell classes apart; 0 is none.
+    /// The class of traffic that the packet belongs to, for ports and laws that tell classes apart;
+    /// 0 is none.
     #[inline]
     fn class(&self, _handle: Self::Handle) -> u8 {
         0
@@ -79,8 +80,9 @@ impl Offered {
 
 /// An output port: a queue under a link law.
 ///
-/// The engine enqueues packets as they arrive and dequeues one whenever its transmitter is free, also if the queue may be empty: only
-/// then do queues that take turns see that it had nothing to send.
+/// The engine enqueues packets as they arrive and dequeues one whenever its transmitter is free,
+/// also if the queue may be empty: only then do queues that take turns see that it had nothing to
+/// send.
 #[derive(Clone, Debug)]
 pub struct Port<L, H> {
     /// The law, for the engine to set up and to look into.
@@ -133,7 +135,8 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         self.queue.queued()
     }
 
-    /// Takes in a packet that arrives. Queued packets that make room for it go to `dropped`; only queues by flow drop any.
+    /// Takes in a packet that arrives. Queued packets that make room for it go to `dropped`; only
+    /// queues by flow drop any.
     #[inline]
     pub fn enqueue<P: Pool<Handle = H>>(
         &mut self,
@@ -146,8 +149,9 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         self.queue.enqueue(handle, &mut at)
     }
 
-    /// Takes out the next packet for the transmitter, its toll written, and answers whether the law marked it just now; `None` if none is
-    /// left. Packets that the law drops at the head of the queue go to `dropped`.
+    /// Takes out the next packet for the transmitter, its toll written, and answers whether the law
+    /// marked it just now; `None` if none is left. Packets that the law drops at the head of the
+    /// queue go to `dropped`.
     #[inline]
     pub fn dequeue<P: Pool<Handle = H>>(
         &mut self,
@@ -183,7 +187,8 @@ impl<L: LinkLaw, P: Pool> At<'_, L, P> {
         self.law.on_arrival(self.now, passing(packet, class, packets, bytes, Time::ZERO), &packet.toll)
     }
 
-    /// Shows the law a packet that leaves where so much waits, and has it write the toll; answers its verdict.
+    /// Shows the law a packet that leaves where so much waits, and has it write the toll; answers
+    /// its verdict.
     #[inline]
     fn on_departure(&mut self, handle: P::Handle, packets: u32, bytes: u64, waited: Time) -> Verdict {
         let class = self.pool.class(handle);
@@ -204,7 +209,8 @@ impl<L, P: Pool> At<'_, L, P> {
     }
 }
 
-/// A law has spoken of a packet, which is marked if that is wanted and it may be; answers whether, or `None` if it is to be dropped.
+/// A law has spoken of a packet, which is marked if that is wanted and it may be; answers whether,
+/// or `None` if it is to be dropped.
 ///
 /// What few laws ask for is looked at where it is needed, so that it needs not be at hand for all.
 #[inline(always)]

@@ -19,7 +19,8 @@ config! {
         queues: u32 = 1024, Kind::Count { least: 1, most: 65_536 }, from "Linux";
         /// What a queue may send in its turn.
         quantum: Bytes = Bytes(1514), Kind::Bytes { least: 1, most: 1 << 20 }, from "Linux";
-        /// Time between changes of the hash function, so that flows that share a queue part; `0 s` never changes it. A change may reorder a flow's packets.
+        /// Time between changes of the hash function, so that flows that share a queue part; `0 s`
+        /// never changes it. A change may reorder a flow's packets.
         perturb: Time = Time::ZERO, TIME, from "§ 3.2";
         fixed {
             /// Mixed into the hash, so that which flows collide differs from port to port.
@@ -66,8 +67,8 @@ impl SfqConfig {
     }
 }
 
-/// Queues by flow that take turns by deficit round robin. An arriving packet that finds the limit reached takes the place of the last
-/// packet of the fullest queue, unless its own is the fullest.
+/// Queues by flow that take turns by deficit round robin. An arriving packet that finds the limit
+/// reached takes the place of the last packet of the fullest queue, unless its own is the fullest.
 #[derive(Clone, Debug)]
 pub struct Sfq<H> {
     config: SfqConfig,
@@ -258,7 +259,8 @@ mod tests {
     }
 
     proptest! {
-        /// Packets and bytes are those that are there, a port that holds something yields or drops something, and every packet ends once.
+        /// Packets and bytes are those that are there, a port that holds something yields or drops
+        /// something, and every packet ends once.
         #[test]
         fn nothing_is_lost_or_doubled(
             limit in 1u32..40,

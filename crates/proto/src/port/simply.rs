@@ -1,4 +1,5 @@
-//! The short way through a port with a FIFO queue, for laws that let every packet pass: `docs/notes/fast-paths.md` has what it saves.
+//! The short way through a port with a FIFO queue, for laws that let every packet pass:
+//! `docs/notes/fast-paths.md` has what it saves.
 
 use tollway_law::Time;
 use tollway_law::link::{LinkLaw, Passing};
@@ -6,14 +7,15 @@ use tollway_law::link::{LinkLaw, Passing};
 use super::{AnyQueue, FifoQueue, Pool, Port};
 
 impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
-    /// Whether a packet that finds the queue empty and the transmitter free passes unchanged, whatever it is: then the engine may
-    /// leave the port out, and [`push`](Port::push) and [`pop`](Port::pop) do for the rest.
+    /// Whether a packet that finds the queue empty and the transmitter free passes unchanged,
+    /// whatever it is: then the engine may leave the port out, and [`push`](Port::push) and
+    /// [`pop`](Port::pop) do for the rest.
     pub fn is_silent(&self) -> bool {
         self.is_roomy() && self.law.is_silent()
     }
 
-    /// Whether the same holds but for what the law reads in tolls and writes into them: an engine that [tells](Port::tell) and
-    /// [asks](Port::ask) it may push and pop.
+    /// Whether the same holds but for what the law reads in tolls and writes into them: an engine
+    /// that [tells](Port::tell) and [asks](Port::ask) it may push and pop.
     pub fn is_gentle(&self) -> bool {
         self.is_roomy() && self.law.is_gentle()
     }
@@ -24,7 +26,8 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         roomy && matches!(self.queue, AnyQueue::Fifo(_))
     }
 
-    /// Shows the law a packet that arrives at a [gentle](Port::is_gentle) port and is not in the queue yet.
+    /// Shows the law a packet that arrives at a [gentle](Port::is_gentle) port and is not in the
+    /// queue yet.
     #[inline]
     pub fn tell<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) {
         let AnyQueue::Fifo(queue) = &self.queue else { return };
@@ -32,7 +35,8 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         self.law.on_arrival(now, seen, &pool.packet(handle).toll);
     }
 
-    /// Has the law write into the toll of a packet that leaves a [gentle](Port::is_gentle) port and is still in the queue.
+    /// Has the law write into the toll of a packet that leaves a [gentle](Port::is_gentle) port and
+    /// is still in the queue.
     #[inline]
     pub fn ask<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) {
         let AnyQueue::Fifo(queue) = &self.queue else { return };
@@ -48,14 +52,16 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         self.law.on_passage(now, seen, &mut pool.packet(handle).toll);
     }
 
-    /// The next packet to leave a [silent](Port::is_silent) or [gentle](Port::is_gentle) port, which stays.
+    /// The next packet to leave a [silent](Port::is_silent) or [gentle](Port::is_gentle) port,
+    /// which stays.
     #[inline]
     pub fn front(&self) -> Option<H> {
         let AnyQueue::Fifo(queue) = &self.queue else { return None };
         queue.packets.front()
     }
 
-    /// Enqueues a packet of `size` bytes at such a port without its law; answers whether there was room.
+    /// Enqueues a packet of `size` bytes at such a port without its law; answers whether there was
+    /// room.
     #[inline]
     pub fn push(&mut self, handle: H, size: u16) -> bool {
         let AnyQueue::Fifo(queue) = &mut self.queue else { return false };

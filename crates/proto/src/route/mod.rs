@@ -1,7 +1,8 @@
 //! Routing modules: the member of a cluster that a frame goes to.
 //!
-//! A module is a page of code that sees a frame as an [`Item`] and members as [`Candidate`]s. It serves one session; what the
-//! sessions of a cluster share is in the candidates. One of your own is a [`Route`].
+//! A module is a page of code that sees a frame as an [`Item`] and members as [`Candidate`]s. It
+//! serves one session; what the sessions of a cluster share is in the candidates. One of your own
+//! is a [`Route`].
 
 mod by_key;
 mod least_loaded;
@@ -94,7 +95,8 @@ impl Policy {
         }
     }
 
-    /// A module for the session with this number. Sessions that begin one after the other begin at different members.
+    /// A module for the session with this number. Sessions that begin one after the other begin at
+    /// different members.
     pub fn module(self, session: u64) -> Box<dyn Route + Send> {
         match self {
             Policy::RoundRobin => Box::new(RoundRobin::from(session)),
@@ -138,8 +140,9 @@ impl Hash {
     }
 }
 
-/// The member with the highest score of those that are up; of two alike the first. Each member's score depends on the key and that
-/// member only: one that leaves moves its own keys and no others (rendezvous hashing, Thaler and Ravishankar 1998).
+/// The member with the highest score of those that are up; of two alike the first. Each member's
+/// score depends on the key and that member only: one that leaves moves its own keys and no others
+/// (rendezvous hashing, Thaler and Ravishankar 1998).
 fn rendezvous(key: u64, members: &[Candidate]) -> Option<usize> {
     let mut best = None;
     for (at, member) in members.iter().enumerate().filter(|(_, member)| member.up) {

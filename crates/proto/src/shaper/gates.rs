@@ -1,4 +1,5 @@
-//! Who asks which shaper before sending, and who sends when it lets them: what an engine needs around [`Shaper`]s.
+//! Who asks which shaper before sending, and who sends when it lets them: what an engine needs
+//! around [`Shaper`]s.
 
 use tollway_law::Time;
 
@@ -7,9 +8,10 @@ use crate::{Flags, Machine, Packet};
 
 /// All shapers of an engine, and who is behind which.
 ///
-/// An engine has numbers of its own for machines (*endpoints*) and for sources of cross-traffic. Each of them that a policy may be for
-/// has a gate, and sends through it: [`send`](Gates::send) and [`emit`](Gates::emit) in place of sending at once. What is sent, and
-/// who is woken by it, the engine learns as [`Senders`].
+/// An engine has numbers of its own for machines (*endpoints*) and for sources of cross-traffic.
+/// Each of them that a policy may be for has a gate, and sends through it: [`send`](Gates::send)
+/// and [`emit`](Gates::emit) in place of sending at once. What is sent, and who is woken by it, the
+/// engine learns as [`Senders`].
 #[derive(Debug, Default)]
 pub struct Gates {
     hosts: Vec<ShaperSlot>,
@@ -25,8 +27,8 @@ pub trait Senders {
     /// An endpoint's machine.
     fn machine(&mut self, endpoint: u32) -> &mut Self::Machine;
 
-    /// Has an endpoint build a packet, one without data if `control`, and sends it if `leaves`, which may mark it, says so. Answers
-    /// whether there was one.
+    /// Has an endpoint build a packet, one without data if `control`, and sends it if `leaves`,
+    /// which may mark it, says so. Answers whether there was one.
     fn send(&mut self, endpoint: u32, control: bool, leaves: impl FnOnce(&mut Packet) -> bool) -> bool;
 
     /// An endpoint's turn is over: its timer may have come nearer.
@@ -74,8 +76,8 @@ impl Gates {
         self.hosts.len() as u32 - 1
     }
 
-    /// Adds a gate to a shaper, for connections of `class`; of a source `room` packets may wait. Answers its number, which is
-    /// somebody else's after [`dismiss`](Gates::dismiss).
+    /// Adds a gate to a shaper, for connections of `class`; of a source `room` packets may wait.
+    /// Answers its number, which is somebody else's after [`dismiss`](Gates::dismiss).
     pub fn add_gate(&mut self, shaper: u32, class: ClassId, room: u32) -> u32 {
         let gate = Gate { host: shaper, class, member: None, room };
         match self.free.pop() {
@@ -124,7 +126,8 @@ impl Gates {
         }
     }
 
-    /// Sends what an endpoint may send; what happened to it is a trigger for all behind the same shaper.
+    /// Sends what an endpoint may send; what happened to it is a trigger for all behind the same
+    /// shaper.
     pub fn send(&mut self, now: Time, gate: u32, endpoint: u32, senders: &mut impl Senders) {
         let Gate { host, member, .. } = self.gates[gate as usize];
         match member {

@@ -46,7 +46,8 @@ impl Shaper {
         }
     }
 
-    /// A packet of a source that can't be asked for it later; answers whether it waits, there being room for `most`.
+    /// A packet of a source that can't be asked for it later; answers whether it waits, there being
+    /// room for `most`.
     pub fn enqueue(&mut self, now: Time, member: MemberId, size: u16, most: u32) -> bool {
         let entry = &mut self.members[member.0 as usize];
         let too_large = entry.place.is_some_and(|(policy, _)| {
@@ -72,8 +73,8 @@ impl Shaper {
         entry.queued > 0
     }
 
-    /// Whose turn it is to send one packet: to be asked what it would send now, and [granted](Shaper::grant) that. `None` if what
-    /// waits has to go on waiting.
+    /// Whose turn it is to send one packet: to be asked what it would send now, and
+    /// [granted](Shaper::grant) that. `None` if what waits has to go on waiting.
     pub fn next(&mut self, now: Time) -> Option<MemberId> {
         if let Some(&id) = self.loose.first() {
             return Some(MemberId(id));
@@ -89,7 +90,8 @@ impl Shaper {
         None
     }
 
-    /// A connection is about to send a packet of `size` bytes, its turn having come; answers whether it may.
+    /// A connection is about to send a packet of `size` bytes, its turn having come; answers
+    /// whether it may.
     pub fn grant(&mut self, now: Time, member: MemberId, size: u16) -> bool {
         let entry = &mut self.members[member.0 as usize];
         let Some((policy, seat)) = entry.place else {
@@ -109,8 +111,8 @@ impl Shaper {
         true
     }
 
-    /// The first in a policy's line, if its packet conforms. Of partitions that share nothing, and of logical ones, the first
-    /// whose own tokens suffice.
+    /// The first in a policy's line, if its packet conforms. Of partitions that share nothing, and
+    /// of logical ones, the first whose own tokens suffice.
     fn first_of(&mut self, now: Time, policy: usize) -> Option<u32> {
         let policy = &mut self.policies[policy];
         let order = policy.config.order;

@@ -1,21 +1,23 @@
 //! Rate control of many connections at their host (the aggregates paper, § 2 to § 4, § 6).
 //!
-//! A **policy** is a [profile](Profile) and what is done to traffic that doesn't keep it; the connections under it are an
-//! **aggregate** that shares one token bucket. Shaping happens at the transport's output, not in a queue: a connection is
-//! asked what it would send, and sends it when its turn comes. So its segments are stamped and its windows used when they
-//! really leave.
+//! A **policy** is a [profile](Profile) and what is done to traffic that doesn't keep it; the
+//! connections under it are an **aggregate** that shares one token bucket. Shaping happens at the
+//! transport's output, not in a queue: a connection is asked what it would send, and sends it when
+//! its turn comes. So its segments are stamped and its windows used when they really leave.
 //!
 //! An engine calls, for each connection under a policy that shapes,
 //!
-//! - [`want`](Shaper::want) when it has a packet to send, [`withdraw`](Shaper::withdraw) when it no longer has,
-//! - then [`next`](Shaper::next) until nobody's turn has come, each time [`grant`](Shaper::grant) and sending one packet.
+//! - [`want`](Shaper::want) when it has a packet to send, [`withdraw`](Shaper::withdraw) when it no
+//!   longer has,
+//! - then [`next`](Shaper::next) until nobody's turn has come, each time [`grant`](Shaper::grant)
+//!   and sending one packet.
 //!
 //! [`Gates`] do so for a whole engine, which only tells them who has something to send.
 //!
-//! Whatever makes the engine do so is a trigger (§ 6.3): an acknowledgement on the connection or another one, a write of the
-//! application, a new connection. Where there is none in time, there is one coarse timer for all policies
-//! ([`poll_timeout`](Shaper::poll_timeout)). Connections under a policy that marks or drops only ask
-//! [`police`](Shaper::police).
+//! Whatever makes the engine do so is a trigger (§ 6.3): an acknowledgement on the connection or
+//! another one, a write of the application, a new connection. Where there is none in time, there is
+//! one coarse timer for all policies ([`poll_timeout`](Shaper::poll_timeout)). Connections under a
+//! policy that marks or drops only ask [`police`](Shaper::police).
 
 mod audit;
 mod gates;
@@ -43,7 +45,8 @@ pub struct PolicyConfig {
     pub increase: Increase,
 }
 
-/// Who of those that wait goes first (§ 4.2.2). Each turn is one packet, but for [`Order::Sequential`].
+/// Who of those that wait goes first (§ 4.2.2). Each turn is one packet, but for
+/// [`Order::Sequential`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Who came under the policy first, as long as it has something to send.
@@ -70,7 +73,8 @@ pub enum Action {
 pub enum Increase {
     /// As their law has it.
     Standard,
-    /// By g = rtt²/rtt_av²: all grow as fast, together as fast as so many connections of the mean round trip.
+    /// By g = rtt²/rtt_av²: all grow as fast, together as fast as so many connections of the mean
+    /// round trip.
     AggregateFair,
     /// By `k` segments if the round trip is `long` or more, else by 1.
     ByK {
@@ -119,7 +123,8 @@ pub struct PolicyStats {
     pub members: u64,
     /// The worst burst: the most that conformed in any span t beyond r·t, bytes; B at most.
     pub burst: f64,
-    /// The highest rate at which two packets followed each other, bytes/s; p at most. 0 if there is no peak to keep.
+    /// The highest rate at which two packets followed each other, bytes/s; p at most. 0 if there is
+    /// no peak to keep.
     pub peak: f64,
 }
 
@@ -270,7 +275,8 @@ impl Shaper {
         }
     }
 
-    /// Segments by which the connection's window is to grow a round trip; `None` leaves that to its law.
+    /// Segments by which the connection's window is to grow a round trip; `None` leaves that to its
+    /// law.
     pub fn increase(&self, member: MemberId) -> Option<f64> {
         let member = &self.members[member.0 as usize];
         let (policy, seat) = member.place?;
@@ -282,7 +288,8 @@ impl Shaper {
         }
     }
 
-    /// A packet of `size` bytes is about to leave under a policy that marks or drops; answers whether it conforms.
+    /// A packet of `size` bytes is about to leave under a policy that marks or drops; answers
+    /// whether it conforms.
     pub fn police(&mut self, now: Time, member: MemberId, size: u16) -> bool {
         let Some((policy, seat)) = self.members[member.0 as usize].place else { return true };
         let policy = &mut self.policies[policy.0 as usize];
@@ -296,7 +303,8 @@ impl Shaper {
         taken.is_ok()
     }
 
-    /// When [`handle_timeout`](Shaper::handle_timeout) is due; to be asked after [`next`](Shaper::next) has answered `None`.
+    /// When [`handle_timeout`](Shaper::handle_timeout) is due; to be asked after
+    /// [`next`](Shaper::next) has answered `None`.
     pub fn poll_timeout(&self) -> Time {
         match self.timer {
             Timer::Coarse(_) => self.tick_at,
@@ -304,7 +312,8 @@ impl Shaper {
         }
     }
 
-    /// The time that [`poll_timeout`](Shaper::poll_timeout) answered has come; [`next`](Shaper::next) says what follows.
+    /// The time that [`poll_timeout`](Shaper::poll_timeout) answered has come;
+    /// [`next`](Shaper::next) says what follows.
     pub fn handle_timeout(&mut self, now: Time) {
         match self.timer {
             Timer::Coarse(_) => self.timer_events += u64::from(self.tick_at <= now),

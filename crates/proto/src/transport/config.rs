@@ -12,8 +12,8 @@ pub struct Config {
     pub header: u16,
     /// A packet without data on the wire, bytes. Default 40.
     pub ack_size: u16,
-    /// Whether a connection is opened by SYN, SYN+ACK, ACK. If not, both ends start established, the way ns-2's
-    /// agents do. Default yes.
+    /// Whether a connection is opened by SYN, SYN+ACK, ACK. If not, both ends start established,
+    /// the way ns-2's agents do. Default yes.
     pub handshake: bool,
     /// Number of the first segment, of both directions. Default 0.
     pub initial_segment: u32,
@@ -30,27 +30,29 @@ pub struct Config {
     pub flow_control: FlowControl,
     /// Whether the receiver reports segments received out of order (RFC 2018). Default yes.
     pub sack: bool,
-    /// Most ranges in one report, by what room the header has: 3 beside a timestamp, 2 beside one XCP option
-    /// too, 1 beside both. Default 3.
+    /// Most ranges in one report, by what room the header has: 3 beside a timestamp, 2 beside one
+    /// XCP option too, 1 beside both. Default 3.
     pub sack_ranges: u8,
-    /// How losses are found. Without `sack` it is [`Detection::NewReno`] or [`Detection::Reno`] in any case.
+    /// How losses are found. Without `sack` it is [`Detection::NewReno`] or [`Detection::Reno`] in
+    /// any case.
     pub detection: Detection,
-    /// How many times more a retransmission leaves if the receiver's window would not last until the loss of it is found and repaired;
-    /// with [`Detection::Rack`] only. Default 0.
+    /// How many times more a retransmission leaves if the receiver's window would not last until
+    /// the loss of it is found and repaired; with [`Detection::Rack`] only. Default 0.
     pub repair_copies: u8,
     /// Whether the first duplicate acknowledgements let new segments leave (RFC 3042). Default yes.
     pub limited_transmit: bool,
-    /// Longest wait of an acknowledgement for a second segment (RFC 1122: 500 ms, Linux 40 ms); `None`
-    /// acknowledges each. Default `None`.
+    /// Longest wait of an acknowledgement for a second segment (RFC 1122: 500 ms, Linux 40 ms);
+    /// `None` acknowledges each. Default `None`.
     pub delayed_ack: Option<Time>,
     /// The retransmission timer.
     pub rto: Rto,
     /// Whether data packets may be marked instead of dropped. Default no.
     pub ecn: bool,
-    /// Whether these say, by ECT(1), that their sender answers marks as L4S wants (RFC 9331 § 4.3), which is up to the
-    /// law. Default no.
+    /// Whether these say, by ECT(1), that their sender answers marks as L4S wants (RFC 9331 § 4.3),
+    /// which is up to the law. Default no.
     pub l4s: bool,
-    /// What a receiver echoes of the tolls that come, as the other side's law wants it. Default the sum.
+    /// What a receiver echoes of the tolls that come, as the other side's law wants it. Default the
+    /// sum.
     pub echo: Echo,
 }
 
@@ -130,8 +132,8 @@ pub enum WindowGrowth {
         /// Segments more a data packet.
         step: u32,
     },
-    /// By the whole part of the feedback received, in segments: the XCP study's change, since feedback can open
-    /// the sender's window faster than Linux opens the receiver's.
+    /// By the whole part of the feedback received, in segments: the XCP study's change, since
+    /// feedback can open the sender's window faster than Linux opens the receiver's.
     Feedback {
         /// Segments advertised at the start.
         initial: u32,
@@ -193,16 +195,19 @@ pub enum FlowControl {
 /// How a sender finds out that a segment is lost, short of a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detection {
-    /// Three duplicate acknowledgements repair one segment, and recovery ends with the first new acknowledgement (RFC 5681 § 3.2).
-    /// Until what was in flight then is acknowledged, duplicates begin no other recovery: further holes wait for the timer, as with
-    /// `bugFix_` in ns-2's `Agent/TCP/Reno`.
+    /// Three duplicate acknowledgements repair one segment, and recovery ends with the first new
+    /// acknowledgement (RFC 5681 § 3.2). Until what was in flight then is acknowledged, duplicates
+    /// begin no other recovery: further holes wait for the timer, as with `bugFix_` in ns-2's
+    /// `Agent/TCP/Reno`.
     Reno,
-    /// Three duplicate acknowledgements, then one segment a partial acknowledgement (RFC 6582). Ranges reported are not looked at.
+    /// Three duplicate acknowledgements, then one segment a partial acknowledgement (RFC 6582).
+    /// Ranges reported are not looked at.
     NewReno,
     /// Three segments received beyond it (RFC 6675).
     Rfc6675,
-    /// One sent later was received, and a little time has passed (RFC 8985); finds lost retransmissions too. There
-    /// are no duplicate reports (DSACK) here, so the reordering window does not adapt.
+    /// One sent later was received, and a little time has passed (RFC 8985); finds lost
+    /// retransmissions too. There are no duplicate reports (DSACK) here, so the reordering window
+    /// does not adapt.
     Rack {
         /// Whether the last segment of a burst is probed for after two round trips (§ 7).
         tail_probe: bool,
@@ -218,8 +223,9 @@ pub struct Rto {
     pub min: Time,
     /// The greatest timeout. Default 60 s.
     pub max: Time,
-    /// The least margin over the smoothed round trip: RFC 6298's clock granularity G. Default 200 ms, which is
-    /// where Linux puts its minimum, so that a steady round trip doesn't leave no margin at all.
+    /// The least margin over the smoothed round trip: RFC 6298's clock granularity G. Default 200
+    /// ms, which is where Linux puts its minimum, so that a steady round trip doesn't leave no
+    /// margin at all.
     pub granularity: Time,
     /// Whether the timeout doubles each time it expires. The XCP study proposes that it should not.
     pub backoff: bool,
@@ -245,5 +251,6 @@ impl Default for Rto {
     }
 }
 
-/// The largest window believed or advertised: what serial arithmetic on 32 bits can tell apart, with a margin.
+/// The largest window believed or advertised: what serial arithmetic on 32 bits can tell apart,
+/// with a margin.
 pub(super) const MAX_WINDOW: u32 = 1 << 30;

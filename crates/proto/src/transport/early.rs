@@ -5,7 +5,8 @@ use crate::{Flags, SackRanges};
 use super::ring::Ring;
 use super::serial::{before, later};
 
-/// Segments received out of order, one piece of memory while they make few ranges and are all alike.
+/// Segments received out of order, one piece of memory while they make few ranges and are all
+/// alike.
 #[derive(Debug)]
 pub(crate) struct Early {
     ranges: Ranges,
@@ -24,7 +25,8 @@ pub(crate) struct EarlySlot {
     pub(crate) flags: Flags,
 }
 
-/// Segments `[start, end)`, in order, none touching another: a few in place, all in `many` once there were more.
+/// Segments `[start, end)`, in order, none touching another: a few in place, all in `many` once
+/// there were more.
 #[derive(Debug)]
 struct Ranges {
     few: [(u32, u32); FEW],
@@ -93,7 +95,8 @@ impl Early {
         true
     }
 
-    /// [`Early::insert`] of the segment after the last of all, where that was also the latest to come: answers whether it is that.
+    /// [`Early::insert`] of the segment after the last of all, where that was also the latest to
+    /// come: answers whether it is that.
     #[inline]
     fn grow_latest(&mut self, seq: u32, slot: EarlySlot) -> bool {
         if self.slots.capacity() != 0 || slot != self.alike {
@@ -159,7 +162,8 @@ impl Early {
         }
     }
 
-    /// Of `recent`, what lies in the `length` segments from `start` on is dropped, but for the first `kept`.
+    /// Of `recent`, what lies in the `length` segments from `start` on is dropped, but for the
+    /// first `kept`.
     #[inline]
     fn drop_within(&mut self, kept: usize, start: u32, length: u32) {
         let mut n = kept;
@@ -229,7 +233,8 @@ impl Ranges {
         }
     }
 
-    /// Index of the first range that ends after `seq`: the one that holds it, or where one for it would be.
+    /// Index of the first range that ends after `seq`: the one that holds it, or where one for it
+    /// would be.
     #[inline]
     fn find(&self, seq: u32) -> usize {
         if !self.many.is_empty() {

@@ -1,4 +1,5 @@
-//! Laws in line: where packets come and go one like another, a call to the law costs as much as what it says.
+//! Laws in line: where packets come and go one like another, a call to the law costs as much as
+//! what it says.
 
 use tollway_law::sender::{AnySender, Fcp, NewReno, SenderLaw, Xcp};
 

@@ -1,9 +1,11 @@
-//! ACP, the framed, reliable transport that stands in for TCP in the simulator and runs over UDP live.
+//! ACP, the framed, reliable transport that stands in for TCP in the simulator and runs over UDP
+//! live.
 //!
-//! A [`Connection`] is one endpoint: a sending half and a receiving half. It numbers **segments** (RFC 1982
-//! serial numbers), and a segment is immutable: what was sent once is sent again unchanged. A frame spans as many
-//! segments as it needs, marked first and last; a byte stream is segments without marks. The payload is the
-//! engine's, which knows it by segment number; the machine deals in lengths.
+//! A [`Connection`] is one endpoint: a sending half and a receiving half. It numbers **segments**
+//! (RFC 1982 serial numbers), and a segment is immutable: what was sent once is sent again
+//! unchanged. A frame spans as many segments as it needs, marked first and last; a byte stream is
+//! segments without marks. The payload is the engine's, which knows it by segment number; the
+//! machine deals in lengths.
 //!
 //! | | |
 //! |---|---|
@@ -12,11 +14,12 @@
 //! | round trips | from a stamp on every packet and its echo, so that no sample is ambiguous |
 //! | flow control | a window in segments, whose right edge never goes back; or a [soft](FlowControl::Soft) rate |
 //!
-//! An engine calls [`handle_packet`](Connection::handle_packet) and [`handle_timeout`](Connection::handle_timeout),
-//! and after either [`poll_transmit`](Connection::poll_transmit) until it answers no, then
-//! [`poll_event`](Connection::poll_event) and [`poll_timeout`](Connection::poll_timeout). It may show a packet to
-//! [`answer`](Machine::answer) first, which does the same where what comes is what was expected, or to
-//! [`respond`](Machine::respond), which does it whatever comes.
+//! An engine calls [`handle_packet`](Connection::handle_packet) and
+//! [`handle_timeout`](Connection::handle_timeout), and after either
+//! [`poll_transmit`](Connection::poll_transmit) until it answers no, then
+//! [`poll_event`](Connection::poll_event) and [`poll_timeout`](Connection::poll_timeout). It may
+//! show a packet to [`answer`](Machine::answer) first, which does the same where what comes is what
+//! was expected, or to [`respond`](Machine::respond), which does it whatever comes.
 
 mod config;
 pub(crate) mod early;
@@ -50,8 +53,9 @@ use sender::{Scoreboard, Sender};
 
 /// One endpoint of a connection.
 ///
-/// The fields of this and of its parts stand in an order of use: an engine with thousands of connections waits for
-/// memory, and what a packet of an undisturbed connection touches is four lines of a receiver, seven of a sender.
+/// The fields of this and of its parts stand in an order of use: an engine with thousands of
+/// connections waits for memory, and what a packet of an undisturbed connection touches is four
+/// lines of a receiver, seven of a sender.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Connection {
@@ -67,7 +71,8 @@ pub struct Connection {
     stats: Stats,
 }
 
-/// Cache lines begin with the numbers in flight and with the counters where an engine has [`HEAD`] bytes of its own before a connection.
+/// Cache lines begin with the numbers in flight and with the counters where an engine has [`HEAD`]
+/// bytes of its own before a connection.
 const _: () = {
     let una = offset_of!(Connection, send) + offset_of!(Sender, board) + offset_of!(Scoreboard, una);
     assert!((HEAD + una).is_multiple_of(64) && (HEAD + offset_of!(Connection, stats)).is_multiple_of(64));
@@ -117,8 +122,8 @@ impl Connection {
         connection
     }
 
-    /// Opens the connection: the SYN waits to be sent, or without a handshake data may leave at once. Of no
-    /// effect on a connection that is open already, or a server's.
+    /// Opens the connection: the SYN waits to be sent, or without a handshake data may leave at
+    /// once. Of no effect on a connection that is open already, or a server's.
     pub fn open(&mut self, _now: Time) {
         self.forget();
         if self.state != State::Idle {
@@ -144,12 +149,14 @@ impl Connection {
         self.tell(CONNECTED);
     }
 
-    /// Queues a frame of `bytes`, delivered whole and in order; one of zero bytes is a segment without payload.
+    /// Queues a frame of `bytes`, delivered whole and in order; one of zero bytes is a segment
+    /// without payload.
     pub fn write_frame(&mut self, bytes: u64) {
         self.write_frames(bytes, 1);
     }
 
-    /// Queues `count` frames of `bytes` each; [`u64::MAX`] of them do not end before [`Connection::stop`].
+    /// Queues `count` frames of `bytes` each; [`u64::MAX`] of them do not end before
+    /// [`Connection::stop`].
     pub fn write_frames(&mut self, bytes: u64, count: u64) {
         self.forget();
         self.send.source.write_frames(bytes, count);
@@ -174,7 +181,8 @@ impl Connection {
         self.check_finished();
     }
 
-    /// Drops what has not been sent for the first time and finishes. What is in flight is still repaired.
+    /// Drops what has not been sent for the first time and finishes. What is in flight is still
+    /// repaired.
     pub fn stop(&mut self) {
         self.send.source.clear();
         self.finish();
@@ -205,7 +213,8 @@ impl Connection {
         }
         let acks = packet.flags.has(Flags::ACK);
         if acks && packet.ack != self.send.board.una && !self.send.plausible(packet.ack) {
-            // It acknowledges what was never sent (RFC 9293 § 3.10.7.4): it is told how things are, and ignored.
+            // It acknowledges what was never sent (RFC 9293 § 3.10.7.4): it is told how things are,
+            // and ignored.
             self.receive.ack_now = true;
             self.send.plain = false;
             return;
@@ -278,7 +287,8 @@ impl Connection {
             && packet.ack == self.send.board.next
     }
 
-    /// RFC 5961 § 3.2: only the number expected next resets at once; another makes the receiver say how it stands.
+    /// RFC 5961 § 3.2: only the number expected next resets at once; another makes the receiver say
+    /// how it stands.
     fn handle_reset(&mut self, packet: &Packet) {
         let ours = match self.state {
             State::Idle | State::Reset => return,
@@ -306,14 +316,15 @@ impl Connection {
         self.send.on_timer(now, &self.config, &mut self.stats);
     }
 
-    /// When [`Connection::handle_timeout`] wants to be called, followed by [`Connection::poll_transmit`];
-    /// [`Time::NEVER`] if there is nothing to wait for.
+    /// When [`Connection::handle_timeout`] wants to be called, followed by
+    /// [`Connection::poll_transmit`]; [`Time::NEVER`] if there is nothing to wait for.
     #[inline]
     pub fn poll_timeout(&self) -> Time {
         self.send.timeout().min(self.receive.ack_at)
     }
 
-    /// Builds the next packet to send in `out`, and its ranges in `sack`; answers whether there is one.
+    /// Builds the next packet to send in `out`, and its ranges in `sack`; answers whether there is
+    /// one.
     ///
     /// `out` may be a recycled packet: every field that is the transport's is written. If it has
     /// [`Flags::SACK`], keeping `sack` is up to the engine.
@@ -355,15 +366,15 @@ impl Connection {
         true
     }
 
-    /// Bytes on the wire of the data packet that [`Connection::poll_transmit`] would build now; `None` if it would build none,
-    /// or one without data.
+    /// Bytes on the wire of the data packet that [`Connection::poll_transmit`] would build now;
+    /// `None` if it would build none, or one without data.
     pub fn poll_size(&mut self, now: Time) -> Option<u16> {
         self.forget();
         if self.state == State::Reset { None } else { self.send.next_size(now, &self.config) }
     }
 
-    /// [`Connection::poll_transmit`] while a shaper holds data back: an acknowledgement, if one is due. A window that is not used
-    /// does not grow (RFC 7661).
+    /// [`Connection::poll_transmit`] while a shaper holds data back: an acknowledgement, if one is
+    /// due. A window that is not used does not grow (RFC 7661).
     pub fn poll_control(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
         self.forget();
         if self.state == State::Reset {
@@ -459,8 +470,9 @@ impl Connection {
         }
     }
 
-    /// The receive buffer now holds `segments` full ones; none close the window. What was advertised stays advertised (RFC 9293
-    /// § 3.8.6): a smaller buffer counts once the sender has used the window it was shown.
+    /// The receive buffer now holds `segments` full ones; none close the window. What was
+    /// advertised stays advertised (RFC 9293 § 3.8.6): a smaller buffer counts once the sender has
+    /// used the window it was shown.
     pub fn set_receive_buffer(&mut self, segments: u32) {
         self.forget();
         self.receive.set_capacity(segments.min(config::MAX_WINDOW), &self.config);
@@ -472,8 +484,8 @@ impl Connection {
         self.receive.set_reader(reader, &self.config);
     }
 
-    /// The other side's packets pass so many routers on their way, as IP's time-to-live tells where there is one: a toll that
-    /// counts those which speak its law is held against it.
+    /// The other side's packets pass so many routers on their way, as IP's time-to-live tells where
+    /// there is one: a toll that counts those which speak its law is held against it.
     pub fn set_routers_passed(&mut self, routers: u8) {
         self.receive.feedback.set_passed(routers);
     }

@@ -1,12 +1,14 @@
 //! Header prediction: the short way of what nearly always comes next.
 //!
-//! Of a flow that loses nothing the sender gets one acknowledgement like another, the receiver the next segment in
-//! order, and what either says to it is known but for some numbers (V. Jacobson, "4BSD Header Prediction", ACM CCR 20(2),
-//! 1990). Such a packet is answered in its own slot, without a look at anything that only a loss, a mark, a frame or a
-//! timer makes necessary. Whether there is such a thing is found out when the long way has come to an end
+//! Of a flow that loses nothing the sender gets one acknowledgement like another, the receiver the
+//! next segment in order, and what either says to it is known but for some numbers (V. Jacobson,
+//! "4BSD Header Prediction", ACM CCR 20(2), 1990). Such a packet is answered in its own slot,
+//! without a look at anything that only a loss, a mark, a frame or a timer makes necessary. Whether
+//! there is such a thing is found out when the long way has come to an end
 //! ([`Connection::settle`]), and forgotten as soon as anything else happens to the connection.
 //!
-//! The short way does what the long one would, bit for bit: `tests/predict.rs` runs both beside each other.
+//! The short way does what the long one would, bit for bit: `tests/predict.rs` runs both beside
+//! each other.
 
 use tollway_law::sender::{Acked, AnySender, Fcp, NewReno, Xcp};
 use tollway_law::{Time, Toll};
@@ -26,7 +28,8 @@ use super::{Connection, State};
 pub(super) enum Expected {
     /// Anything: the long way.
     Anything,
-    /// The next segment in order, to be acknowledged at once, from one who has nothing of ours to acknowledge.
+    /// The next segment in order, to be acknowledged at once, from one who has nothing of ours to
+    /// acknowledge.
     Segment,
     /// An acknowledgement of some of what is in flight, by one who sends no data; a stream goes on.
     Acknowledgement,
@@ -108,15 +111,15 @@ impl Connection {
         }
     }
 
-    /// [`answer_acknowledgement`](Connection::answer_acknowledgement) where another law than NewReno has acknowledgements say when
-    /// packets leave.
+    /// [`answer_acknowledgement`](Connection::answer_acknowledgement) where another law than
+    /// NewReno has acknowledgements say when packets leave.
     #[inline(never)]
     fn answer_explicit(&mut self, now: Time, packet: &mut Packet, advance: u32) -> Answer {
         self.answer_clocked::<Xcp>(now, packet, advance)
     }
 
-    /// [`answer_acknowledgement`](Connection::answer_acknowledgement) where acknowledgements say when packets leave, with the law `L`
-    /// in line.
+    /// [`answer_acknowledgement`](Connection::answer_acknowledgement) where acknowledgements say
+    /// when packets leave, with the law `L` in line.
     #[inline(always)]
     fn answer_clocked<L: Inline>(&mut self, now: Time, packet: &mut Packet, advance: u32) -> Answer {
         let send = &mut self.send;
@@ -143,8 +146,8 @@ impl Connection {
         Answer::Packet
     }
 
-    /// [`answer_acknowledgement`](Connection::answer_acknowledgement) to one who spaces packets: when does the next segment's turn
-    /// come?
+    /// [`answer_acknowledgement`](Connection::answer_acknowledgement) to one who spaces packets:
+    /// when does the next segment's turn come?
     #[inline(never)]
     fn answer_paced(&mut self, now: Time, packet: &Packet, advance: u32) -> Answer {
         let send = &mut self.send;
@@ -238,12 +241,14 @@ impl Sender {
         self.board.outstanding() == 0 && !self.source.ready() && self.app_limited && !self.paced_out
     }
 
-    /// A stream goes on, by no timer but the retransmission's and that of a pace which only news change.
+    /// A stream goes on, by no timer but the retransmission's and that of a pace which only news
+    /// change.
     pub(super) fn streams(&self) -> bool {
         self.source.ready() && !self.source.control() && self.rack.is_none() && self.law.keeps_pace()
     }
 
-    /// An acknowledgement of `advance` segments, none of which was lost: what the law is to hear, and how many are left in flight.
+    /// An acknowledgement of `advance` segments, none of which was lost: what the law is to hear,
+    /// and how many are left in flight.
     #[inline(always)]
     fn take_clean(
         &mut self,
@@ -271,7 +276,8 @@ impl Sender {
         (acked, left)
     }
 
-    /// Sends the next full segment of a stream, answers its number. What the law `L` says is in line.
+    /// Sends the next full segment of a stream, answers its number. What the law `L` says is in
+    /// line.
     #[inline(always)]
     pub(super) fn send_fresh<L: Inline>(
         &mut self,

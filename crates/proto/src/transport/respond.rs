@@ -1,9 +1,10 @@
-//! The way of packets that are not the one [expected](super::predict), where losses are many: segments after a gap, acknowledgements
-//! that report ranges or end a timeout, what is sent again.
+//! The way of packets that are not the one [expected](super::predict), where losses are many:
+//! segments after a gap, acknowledgements that report ranges or end a timeout, what is sent again.
 //!
-//! They take the steps of [`Connection::handle_packet`] and [`Connection::poll_transmit`], in the packet's own slot: an end that only
-//! acknowledges says so at once, and one whose stream is clocked by acknowledgements alone ([`Sender::plain`]) sends without a
-//! look at what only frames, pacing, tolls or measurement make necessary. Whether there is more to send is told from the
+//! They take the steps of [`Connection::handle_packet`] and [`Connection::poll_transmit`], in the
+//! packet's own slot: an end that only acknowledges says so at once, and one whose stream is
+//! clocked by acknowledgements alone ([`Sender::plain`]) sends without a look at what only frames,
+//! pacing, tolls or measurement make necessary. Whether there is more to send is told from the
 //! window where that suffices, which is nearly always.
 
 use tollway_law::sender::{AnySender, NewReno, SenderLaw};

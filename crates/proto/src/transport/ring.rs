@@ -1,7 +1,7 @@
 //! A table of segments addressed by their number.
 
-/// Slots for a run of consecutive segment numbers: a segment's slot is its number modulo a power of two, so that
-/// the run moves on without anything being moved. Empty, it owns no memory.
+/// Slots for a run of consecutive segment numbers: a segment's slot is its number modulo a power of
+/// two, so that the run moves on without anything being moved. Empty, it owns no memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring<T> {
     slots: Box<[T]>,
@@ -31,7 +31,8 @@ impl<T: Copy + Default> Ring<T> {
         &mut self.slots[seq as usize & mask]
     }
 
-    /// Makes sure that the `len` segments from `first` on have slots; what was in the run's slots stays theirs.
+    /// Makes sure that the `len` segments from `first` on have slots; what was in the run's slots
+    /// stays theirs.
     #[inline]
     pub(crate) fn reserve(&mut self, first: u32, len: u32) {
         if len > self.capacity() {

@@ -66,7 +66,8 @@ impl Rtt {
         }
     }
 
-    /// Something new was acknowledged: timestamps make any sample good, so the doubling ends (RFC 6298 § 5.7).
+    /// Something new was acknowledged: timestamps make any sample good, so the doubling ends (RFC
+    /// 6298 § 5.7).
     #[inline]
     pub(crate) fn progress(&mut self) {
         self.backoff = 0;

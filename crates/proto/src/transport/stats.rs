@@ -19,7 +19,8 @@ pub enum Event {
     /// All our data is acknowledged, after [`finish`](super::Connection::finish) or
     /// [`stop`](super::Connection::stop).
     Finished,
-    /// Both sides are finished and know it. The connection still answers a repeated FIN until it is dropped.
+    /// Both sides are finished and know it. The connection still answers a repeated FIN until it is
+    /// dropped.
     Closed,
     /// The other side has given up the connection, or never knew it.
     Reset,
@@ -38,7 +39,8 @@ pub struct Buffer {
     pub last_drop: Time,
 }
 
-/// What a connection has done so far: plain counters, never reset. Those of an undisturbed flow stand first, in one cache line.
+/// What a connection has done so far: plain counters, never reset. Those of an undisturbed flow
+/// stand first, in one cache line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Stats {
@@ -68,7 +70,8 @@ pub struct Stats {
     pub frames_delivered: u64,
     /// Expiries of the retransmission timer.
     pub timeouts: u64,
-    /// Of these, the ones that an acknowledgement of the original showed to be too early (RFC 3522).
+    /// Of these, the ones that an acknowledgement of the original showed to be too early (RFC
+    /// 3522).
     pub spurious_timeouts: u64,
     /// Times that fast recovery was entered.
     pub fast_recoveries: u64,

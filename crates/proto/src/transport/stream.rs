@@ -1,8 +1,9 @@
 //! A byte stream over segments: which bytes a packet carries, and their way back into order.
 //!
-//! A [`Connection`](super::Connection) deals in lengths and numbers. Whoever holds real bytes keeps them here: an
-//! [`Outgoing`] gives each data packet its payload, the same bytes whenever the segment is sent again, and an
-//! [`Incoming`] puts the payloads that arrive in order. Both take frames as well, as runs of bytes between marks.
+//! A [`Connection`](super::Connection) deals in lengths and numbers. Whoever holds real bytes keeps
+//! them here: an [`Outgoing`] gives each data packet its payload, the same bytes whenever the
+//! segment is sent again, and an [`Incoming`] puts the payloads that arrive in order. Both take
+//! frames as well, as runs of bytes between marks.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,7 +29,8 @@ impl Outgoing {
         Outgoing::default()
     }
 
-    /// Takes `bytes` in. The caller tells the connection too: [`write_stream`](super::Connection::write_stream) or
+    /// Takes `bytes` in. The caller tells the connection too:
+    /// [`write_stream`](super::Connection::write_stream) or
     /// [`write_frame`](super::Connection::write_frame) with their number.
     pub fn write(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
@@ -44,8 +46,9 @@ impl Outgoing {
         self.bytes.is_empty()
     }
 
-    /// The payload of a packet that the connection has just built, `header` bytes less than its size, in two
-    /// pieces; `None` if it carries none, or if what the connection was told is more than was written here.
+    /// The payload of a packet that the connection has just built, `header` bytes less than its
+    /// size, in two pieces; `None` if it carries none, or if what the connection was told is more
+    /// than was written here.
     pub fn payload(&mut self, packet: &Packet, header: u16) -> Option<(&[u8], &[u8])> {
         if !packet.flags.has(Flags::DATA) {
             return None;
@@ -75,7 +78,8 @@ impl Outgoing {
         ))
     }
 
-    /// All before segment `ack` is acknowledged (the connection's [`una`](super::Connection::una)): forgets it.
+    /// All before segment `ack` is acknowledged (the connection's [`una`](super::Connection::una)):
+    /// forgets it.
     pub fn acknowledge(&mut self, ack: u32) {
         while before(self.first, ack) {
             let Some(length) = self.lengths.pop_front() else { return };
@@ -91,7 +95,8 @@ impl Outgoing {
 pub struct Incoming {
     /// What can be read.
     ready: VecDeque<u8>,
-    /// Payload of segments after a gap, by their number since the first, so that order survives the wrap.
+    /// Payload of segments after a gap, by their number since the first, so that order survives the
+    /// wrap.
     early: BTreeMap<u64, Box<[u8]>>,
     /// The next segment, counted since the first.
     next: u64,
@@ -103,9 +108,9 @@ impl Incoming {
         Incoming::default()
     }
 
-    /// Takes the payload of a data packet. `before` and `after` are what the connection expected next
-    /// ([`expected`](super::Connection::expected)) before and after it handled the packet, and `window` the segments
-    /// it has room for: what the connection did not keep is not kept here.
+    /// Takes the payload of a data packet. `before` and `after` are what the connection expected
+    /// next ([`expected`](super::Connection::expected)) before and after it handled the packet, and
+    /// `window` the segments it has room for: what the connection did not keep is not kept here.
     pub fn insert(&mut self, packet: &Packet, before: u32, after: u32, window: u32, payload: &[u8]) {
         let offset = packet.seq.wrapping_sub(before);
         if packet.flags.has(Flags::DATA) && offset < window {

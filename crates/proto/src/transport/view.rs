@@ -58,7 +58,8 @@ impl Connection {
         self.send.law.window()
     }
 
-    /// Bytes written that have not been sent for the first time; [`u64::MAX`] of an unlimited stream or endless frames.
+    /// Bytes written that have not been sent for the first time; [`u64::MAX`] of an unlimited
+    /// stream or endless frames.
     pub fn unsent(&self) -> u64 {
         self.send.source.queued()
     }
@@ -123,27 +124,31 @@ impl Connection {
         self.receive.reading.as_ref().map(|reading| reading.buffer())
     }
 
-    /// Whether all that [`Connection::finish`] or [`Connection::stop`] closed off has been acknowledged.
+    /// Whether all that [`Connection::finish`] or [`Connection::stop`] closed off has been
+    /// acknowledged.
     #[inline]
     pub fn is_finished(&self) -> bool {
         self.told & FINISHED != 0
     }
 
-    /// Whether the other side is known to have all, the FIN with it, so that it waits for nothing more of ours.
+    /// Whether the other side is known to have all, the FIN with it, so that it waits for nothing
+    /// more of ours.
     pub fn is_acknowledged(&self) -> bool {
         self.is_finished() && self.send.source.fin_sent() && self.outstanding() == 0
     }
 
-    /// Whether the data of a packet may be the other side's: its segment is not beyond the window, and no longer than one may be nor
-    /// shorter than its header. An engine that hears others than the other side asks this first.
+    /// Whether the data of a packet may be the other side's: its segment is not beyond the window,
+    /// and no longer than one may be nor shorter than its header. An engine that hears others than
+    /// the other side asks this first.
     pub fn fits(&self, packet: &Packet) -> bool {
         let beyond = packet.seq.wrapping_sub(self.receive.next.wrapping_add(self.receive.window()));
         let sizes = self.config.header..=self.config.segment.max(self.config.header.saturating_add(1));
         (beyond as i32) < 0 && sizes.contains(&packet.size)
     }
 
-    /// Whether the data of a packet would be taken in: the connection is open, what the packet acknowledges was sent, and its segment is
-    /// within the window and has not come yet. Of others it does not matter whether their payload is right.
+    /// Whether the data of a packet would be taken in: the connection is open, what the packet
+    /// acknowledges was sent, and its segment is within the window and has not come yet. Of others
+    /// it does not matter whether their payload is right.
     pub fn awaits(&self, packet: &Packet) -> bool {
         let open = match self.state {
             State::Established => true,

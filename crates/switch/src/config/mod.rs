@@ -117,8 +117,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The most memory that a session's bytes take: what waits in each direction, what one read may add to each, and a frame that is not
-    /// whole in each direction.
+    /// The most memory that a session's bytes take: what waits in each direction, what one read may
+    /// add to each, and a frame that is not whole in each direction.
     pub fn session_memory(&self, members: usize) -> u64 {
         let read = self.frame.max(SCRATCH);
         (3 * self.session_buffer + 3 * read + (1 + members) * self.frame) as u64
@@ -128,7 +128,8 @@ impl Limits {
 /// How members are connected to.
 #[derive(Clone, Debug, Default)]
 pub struct Upstream {
-    /// TLS, and the name that members' certificates must have; `None` for the host in each member's address.
+    /// TLS, and the name that members' certificates must have; `None` for the host in each member's
+    /// address.
     pub tls: Option<(Arc<ClientConfig>, Option<ServerName<'static>>)>,
     /// Connections begin with a PROXY header, version 2, that says who the client is.
     pub proxy: bool,
@@ -154,7 +155,8 @@ pub struct Words {
 }
 
 impl Config {
-    /// Reads a configuration; `name` is what errors call it, and certificates are looked for in `folder`.
+    /// Reads a configuration; `name` is what errors call it, and certificates are looked for in
+    /// `folder`.
     ///
     /// # Errors
     /// Its mistakes, all that can be found at once, each with its place.

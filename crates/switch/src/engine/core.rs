@@ -295,7 +295,8 @@ impl Core {
     }
 }
 
-/// How long a member that failed is left alone, milliseconds; twice as long after each further failure, up to 64 times.
+/// How long a member that failed is left alone, milliseconds; twice as long after each further
+/// failure, up to 64 times.
 const FIRST_PAUSE: u64 = 250;
 /// The least window of a member, bytes, where frames may be longer.
 const SEGMENT: u64 = 16 << 10;

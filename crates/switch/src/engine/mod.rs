@@ -1,7 +1,8 @@
 //! The event loop: all sockets on one thread, none of which it ever waits for.
 //!
-//! Bytes are read into one buffer that all connections share, cut into frames there, and written to members from there. What could not be
-//! written, or may be needed again, is copied to its session; so a session that nothing is wrong with holds next to no memory.
+//! Bytes are read into one buffer that all connections share, cut into frames there, and written to
+//! members from there. What could not be written, or may be needed again, is copied to its session;
+//! so a session that nothing is wrong with holds next to no memory.
 
 mod core;
 mod held;
@@ -54,7 +55,8 @@ struct Listener {
 }
 
 impl Engine {
-    /// Listens. `key` is the secret of the keyed hash: switches that are to send a key to the same member have the same.
+    /// Listens. `key` is the secret of the keyed hash: switches that are to send a key to the same
+    /// member have the same.
     ///
     /// # Errors
     /// An address is taken, or not this machine's.
@@ -172,7 +174,8 @@ impl Engine {
                 match listener.socket.accept() {
                     Ok((socket, peer)) => self.welcome(socket, peer),
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    // Without descriptors for more: those that come wait in the kernel until the next sweep.
+                    // Without descriptors for more: those that come wait in the kernel until the
+                    // next sweep.
                     Err(_) => listener.readable = false,
                 }
             }
@@ -284,7 +287,8 @@ impl Engine {
         core.leave(session.client);
     }
 
-    /// Looks at everything that takes time: members that are down, frames that drip, members that hang.
+    /// Looks at everything that takes time: members that are down, frames that drip, members that
+    /// hang.
     fn sweep(&mut self) {
         self.tick();
         if self.core.now < self.swept + SWEEP_EVERY {
@@ -395,7 +399,8 @@ const STRIDE: usize = 256;
 const WAKER: usize = BASE - 1;
 /// Connections that are taken in a row.
 const ACCEPTS: usize = 64;
-/// How often what takes time is looked at; how long the loop sleeps at most; and while a kernel's acknowledgement is waited for.
+/// How often what takes time is looked at; how long the loop sleeps at most; and while a kernel's
+/// acknowledgement is waited for.
 const SWEEP_EVERY: Time = Time::from_millis(50);
 const SWEEP: Duration = Duration::from_millis(50);
 const ACKNOWLEDGED: Duration = Duration::from_millis(5);

@@ -1,4 +1,5 @@
-//! The state that all parts of a session between sites have, and a part's work as the event loop sees it.
+//! The state that all parts of a session between sites have, and a part's work as the event loop
+//! sees it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -14,7 +14,8 @@ use tollway_switch::agent::Agent;
 use tollway_switch::config::Config;
 use tollway_switch::status::{MemberStatus, Status};
 
-/// Starts a switch before `members` (name, address), with more lines of configuration before the members'.
+/// Starts a switch before `members` (name, address), with more lines of configuration before the
+/// members'.
 pub(crate) fn switch(frames: &str, more: &str, members: &[(&str, SocketAddr)]) -> Agent {
     let mut text = format!("listen = \"127.0.0.1:0\"\nframes = \"{frames}\"\n{more}\n");
     for (name, address) in members {

@@ -13,9 +13,11 @@ use crate::{Network, NetworkError};
 pub struct XcpEquilibrium {
     /// A rate a flow.
     pub rates: Vec<f64>,
-    /// The link that holds each flow back, the one of its route that offers it least; `None` for a flow at its demand.
+    /// The link that holds each flow back, the one of its route that offers it least; `None` for a
+    /// flow at its demand.
     pub limiting: Vec<Option<usize>>,
-    /// The fastest relative change still going on, per control interval: how far from rest the model was when it stopped.
+    /// The fastest relative change still going on, per control interval: how far from rest the
+    /// model was when it stopped.
     pub residual: f64,
 }
 
@@ -26,8 +28,8 @@ pub struct XcpGains {
     pub alpha: f64,
     /// γ, the part of the traffic shuffled an interval.
     pub gamma: f64,
-    /// How long its control interval is, which is the mean round trip of its flows; in any unit, since only ratios count. What is not positive and finite counts
-    /// as 1.
+    /// How long its control interval is, which is the mean round trip of its flows; in any unit,
+    /// since only ratios count. What is not positive and finite counts as 1.
     pub interval: f64,
 }
 
@@ -38,25 +40,32 @@ impl Default for XcpGains {
     }
 }
 
-/// The rates at which XCP's feedback comes to nothing, from a fluid model of its router with the queue left out.
+/// The rates at which XCP's feedback comes to nothing, from a fluid model of its router with the
+/// queue left out.
 ///
-/// A link of capacity C with N flows and load y has F = α(C − y) to hand out and shuffles h = max(0, γy − |F|). It offers
-/// a flow of rate x the change (h + F⁺) ∕ N − (h + F⁻)·x ∕ y, and each flow follows the least offer of its route. On one
-/// bottleneck the resting point is max–min; where other flows of a link are held elsewhere the link stalls short of its
-/// capacity, at a utilisation of no less than α ∕ (α + γ) = 0.8 (the phenomenon is Low, Andrew & Wydrowski's,
-/// *Understanding XCP: equilibrium and fairness*, INFOCOM 2005; α = 0.4 and γ = 0.1 are XCP's own, which a link has that `gains`, one
-/// a link, don't reach to). Weights have no
-/// meaning here and are ignored; a demand caps its flow.
+/// A link of capacity C with N flows and load y has F = α(C − y) to hand out and shuffles h =
+/// max(0, γy − |F|). It offers a flow of rate x the change (h + F⁺) ∕ N − (h + F⁻)·x ∕ y, and each
+/// flow follows the least offer of its route. On one bottleneck the resting point is max–min; where
+/// other flows of a link are held elsewhere the link stalls short of its capacity, at a utilisation
+/// of no less than α ∕ (α + γ) = 0.8 (the phenomenon is Low, Andrew & Wydrowski's, *Understanding
+/// XCP: equilibrium and fairness*, INFOCOM 2005; α = 0.4 and γ = 0.1 are XCP's own, which a link
+/// has that `gains`, one a link, don't reach to). Weights have no meaning here and are ignored; a
+/// demand caps its flow.
 ///
-/// **What an earlier link cut.** Where a packet comes with less than it is offered, the router draws the difference from what it has to take back
-/// (the residue rule of ns-2.35 and of the draft, § 5, which keeps the pools equal). That pool is then empty
-/// before the control interval ends, after a part θ = (h + F⁻) ∕ (h + F⁻ + Σ differences) of it; for the rest every packet is offered
-/// (h + F⁺) ∕ N and gives nothing. So a link's offer has two values, and a flow that crosses two links gets the mean of the lesser, which is less than
-/// the lesser mean: intervals of different links keep no step. Nor are they of one length, and of two such offers the lesser is what comes to less a second. On a tree with two full links on a way that makes 10 %
-/// for a flow, and it is why flows next to ones held *before* their link get more than with those held behind it.
+/// **What an earlier link cut.** Where a packet comes with less than it is offered, the router
+/// draws the difference from what it has to take back (the residue rule of ns-2.35 and of the
+/// draft, § 5, which keeps the pools equal). That pool is then empty before the control interval
+/// ends, after a part θ = (h + F⁻) ∕ (h + F⁻ + Σ differences) of it; for the rest every packet is
+/// offered (h + F⁺) ∕ N and gives nothing. So a link's offer has two values, and a flow that
+/// crosses two links gets the mean of the lesser, which is less than the lesser mean: intervals of
+/// different links keep no step. Nor are they of one length, and of two such offers the lesser is
+/// what comes to less a second. On a tree with two full links on a way that makes 10 % for a flow,
+/// and it is why flows next to ones held *before* their link get more than with those held behind
+/// it.
 ///
-/// Flows of one route and one demand have one rate, and a link of a single flow is a demand by another name, so that the
-/// time taken is that of the *different* routes: a thousand flows over one bottleneck are one.
+/// Flows of one route and one demand have one rate, and a link of a single flow is a demand by
+/// another name, so that the time taken is that of the *different* routes: a thousand flows over
+/// one bottleneck are one.
 ///
 /// # Errors
 /// As [`Network::check`].
@@ -143,7 +152,8 @@ fn sane(interval: f64) -> f64 {
     if interval > 0.0 && interval.is_finite() { interval } else { 1.0 }
 }
 
-/// What a link offers a flow of rate x, a unit of time: `gift − tax · x` for a part `taking` of its interval, and `gift` for the rest.
+/// What a link offers a flow of rate x, a unit of time: `gift − tax · x` for a part `taking` of its
+/// interval, and `gift` for the rest.
 #[derive(Clone, Copy)]
 struct Offer {
     gift: f64,
@@ -158,7 +168,8 @@ impl Default for Offer {
 }
 
 impl Offer {
-    /// The next step, of a link with `count` flows, whose packets came with `cut` less than was offered in the last one.
+    /// The next step, of a link with `count` flows, whose packets came with `cut` less than was
+    /// offered in the last one.
     #[inline]
     fn renew(&mut self, capacity: f64, load: f64, count: f64, gains: XcpGains, cut: f64) {
         let XcpGains { alpha, gamma, interval } = gains;
@@ -174,7 +185,8 @@ impl Offer {
     }
 }
 
-/// What the packets of a flow ask for on their way from link to link: values and how many of the packets have each.
+/// What the packets of a flow ask for on their way from link to link: values and how many of the
+/// packets have each.
 #[derive(Default)]
 struct Asks {
     parts: Vec<(f64, f64)>,
@@ -197,7 +209,8 @@ impl Asks {
         self.meet(1.0, most, most);
     }
 
-    /// A link gives no more than `least` for a part `taking` of the time, and than `most` for the rest.
+    /// A link gives no more than `least` for a part `taking` of the time, and than `most` for the
+    /// rest.
     fn meet(&mut self, taking: f64, least: f64, most: f64) {
         let (mut at_least, mut at_most) = (0.0, 0.0);
         self.parts.retain_mut(|(ask, part)| {
@@ -228,11 +241,13 @@ struct Class {
     links: Vec<usize>,
     /// What the flow asks for, or what a link of its own lets through.
     demand: f64,
-    /// What bounds it on its way, each less than those before: links of its own, or else its own demand.
+    /// What bounds it on its way, each less than those before: links of its own, or else its own
+    /// demand.
     caps: Vec<Cap>,
     /// The link of the first member that the demand comes from; `None` if it is the flow's.
     private: Option<usize>,
-    /// The shortest control interval on the way, in which steps are taken: where rates rest does not depend on how fast they get there.
+    /// The shortest control interval on the way, in which steps are taken: where rates rest does
+    /// not depend on how fast they get there.
     interval: f64,
     /// How many they are.
     flows: f64,
@@ -245,7 +260,8 @@ impl Class {
     }
 }
 
-/// What a flow may have by its own demand, or over a link that is its alone, which offers it α(C − x) an interval.
+/// What a flow may have by its own demand, or over a link that is its alone, which offers it α(C −
+/// x) an interval.
 #[derive(Clone, Copy, Debug)]
 struct Cap {
     /// How many shared links come before.
@@ -265,8 +281,8 @@ impl Cap {
     }
 }
 
-/// The classes, and for each flow its class and the link of its own that bounds it, if any does. A link of its own that always offers it more than others do
-/// makes no class.
+/// The classes, and for each flow its class and the link of its own that bounds it, if any does. A
+/// link of its own that always offers it more than others do makes no class.
 fn classes(network: &Network, gains: &[XcpGains]) -> (Vec<Class>, Vec<(usize, Option<usize>)>) {
     let mut users = vec![0_usize; network.capacities.len()];
     for flow in &network.flows {
@@ -319,12 +335,12 @@ fn classes(network: &Network, gains: &[XcpGains]) -> (Vec<Class>, Vec<(usize, Op
     (classes, class_of)
 }
 
-/// The queue in bytes that XCP keeps where the router believes in `configured` but the link moves `capacity`, both in
-/// bytes a second, with the flows' base RTT of `rtt_s` seconds.
+/// The queue in bytes that XCP keeps where the router believes in `configured` but the link moves
+/// `capacity`, both in bytes a second, with the flows' base RTT of `rtt_s` seconds.
 ///
-/// At rest α(C′ − C) = β·Q ∕ d, where the mean RTT d = rtt + Q ∕ C grows with the queue up to the most that the router counts of a round
-/// trip, 1 s in the draft (draft-falk-xcp-spec-03; β = 0.226). 0 where nothing is overstated; NaN for
-/// a capacity that is not positive.
+/// At rest α(C′ − C) = β·Q ∕ d, where the mean RTT d = rtt + Q ∕ C grows with the queue up to the
+/// most that the router counts of a round trip, 1 s in the draft (draft-falk-xcp-spec-03; β =
+/// 0.226). 0 where nothing is overstated; NaN for a capacity that is not positive.
 pub fn xcp_standing_queue(capacity: f64, configured: f64, rtt_s: f64) -> f64 {
     if capacity.is_nan() || capacity <= 0.0 {
         return f64::NAN;
@@ -362,7 +378,8 @@ mod tests {
 
     #[test]
     fn stalls_where_others_are_held_later() {
-        // One free flow and nine held by a later link of 10 on a link of 100: 71.87, not max–min's 90.
+        // One free flow and nine held by a later link of 10 on a link of 100: 71.87, not
+        // max–min's 90.
         let mut n = Network::new();
         let (big, small) = (n.link(100.0), n.link(10.0));
         n.flow([big]);
@@ -406,8 +423,9 @@ mod tests {
         assert!((own.rates[0] / x.rates[0] - 1.0).abs() < 1e-3, "{own:?} {x:?}");
     }
 
-    /// A tree whose middle flow crosses two full links: as measured in 150 s of simulation, 8.95 of 49.6 Mb/s, where the others of
-    /// that link have 10.0 and the least offer, if it were steady, would leave it 9.95.
+    /// A tree whose middle flow crosses two full links: as measured in 150 s of simulation, 8.95 of
+    /// 49.6 Mb/s, where the others of that link have 10.0 and the least offer, if it were steady,
+    /// would leave it 9.95.
     #[test]
     fn a_flow_over_two_full_links_has_less() {
         let mut n = Network::new();
@@ -426,8 +444,9 @@ mod tests {
         }
     }
 
-    /// A link of the flow's own cuts what it asks for, too, where a later one of its own holds it: network 700560 of `tollway verify`.
-    /// In two minutes of simulation the free flow has 78.1 Mb/s.
+    /// A link of the flow's own cuts what it asks for, too, where a later one of its own holds it:
+    /// network 700560 of `tollway verify`. In two minutes of simulation the free flow has 78.1
+    /// Mb/s.
     #[test]
     fn a_link_that_nearly_holds_a_flow_counts() {
         let free = |before: f64| {
@@ -452,8 +471,9 @@ mod tests {
         assert!((x.rates[0] - 73.29).abs() < 0.01, "{x:?}");
     }
 
-    /// Network 870 of `tollway verify`, whose links have intervals of 113, 50.5 and 40.2 ms. In 120 s of simulation with packets of 150 B the flow over two
-    /// full links has 16.08 Mb/s; with intervals of one length it would be 17.2.
+    /// Network 870 of `tollway verify`, whose links have intervals of 113, 50.5 and 40.2 ms. In 120
+    /// s of simulation with packets of 150 B the flow over two full links has 16.08 Mb/s; with
+    /// intervals of one length it would be 17.2.
     #[test]
     fn offers_compare_by_the_second() {
         let mut n = Network::new();

@@ -7,11 +7,11 @@ use super::*;
 /// XCP's equilibrium where a switch merges the flows of a session, as in traffic outbound from a
 /// cluster. `session[f]` is the session of flow f, any number will do.
 ///
-/// The model is [`xcp_equilibrium`]'s. Flows of a session that cross a link cross it as one flow, of
-/// the sum of their rates and their requests. Feedback is split as in the Anypoint paper, § III-C:
-/// an increase in equal parts, a decrease by rates, each at most what the member's own links offer.
-/// A member held elsewhere leaves part of an increase unused, so that its session rests below
-/// [`session_fair`](crate::session_fair). With a session a flow it is [`xcp_equilibrium`].
+/// The model is [`xcp_equilibrium`]'s. Flows of a session that cross a link cross it as one flow,
+/// of the sum of their rates and their requests. Feedback is split as in the Anypoint paper, §
+/// III-C: an increase in equal parts, a decrease by rates, each at most what the member's own links
+/// offer. A member held elsewhere leaves part of an increase unused, so that its session rests
+/// below [`session_fair`](crate::session_fair). With a session a flow it is [`xcp_equilibrium`].
 ///
 /// # Errors
 /// As [`Network::check`].
@@ -154,7 +154,8 @@ mod tests {
         found.rates
     }
 
-    /// Figure 7 of the Anypoint paper: four servers of a session, and k flows across on a link of 20 Mb/s.
+    /// Figure 7 of the Anypoint paper: four servers of a session, and k flows across on a link of
+    /// 20 Mb/s.
     #[test]
     fn a_session_has_one_share_however_many_members_it_has() {
         for k in 0..5 {
@@ -175,7 +176,8 @@ mod tests {
         }
     }
 
-    /// Figure 9, outbound: connection 1 from A, connection 2 from A and B, whose links have 10 Mb/s each, over a transit link of `transit`.
+    /// Figure 9, outbound: connection 1 from A, connection 2 from A and B, whose links have 10 Mb/s
+    /// each, over a transit link of `transit`.
     fn two_connections(transit: f64) -> ([f64; 2], [f64; 2]) {
         let mut n = Network::new();
         let (a, b, t) = (n.link(10.0), n.link(10.0), n.link(transit));
@@ -201,7 +203,8 @@ mod tests {
         for transit in [16.0, 18.0] {
             let (found, fair) = two_connections(transit);
             assert!((fair[0] - 5.0).abs() < 1e-6 && (fair[1] - (transit - 5.0)).abs() < 1e-6, "{fair:?}");
-            // It rests below, as XCP does wherever others are held elsewhere; on A's link connection 1 has what it leaves.
+            // It rests below, as XCP does wherever others are held elsewhere; on A's link
+            // connection 1 has what it leaves.
             assert!(found[1] < 0.97 * fair[1] && found[1] > 0.8 * fair[1], "{transit}: {found:?}");
             assert!((4.9..7.0).contains(&found[0]), "{transit}: {found:?}");
         }

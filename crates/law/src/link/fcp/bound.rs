@@ -1,15 +1,20 @@
-//! A price at which what is spent and announced fits the link ([`FcpConfig::bound`](super::FcpConfig::bound)).
+//! A price at which what is spent and announced fits the link
+//! ([`FcpConfig::bound`](super::FcpConfig::bound)).
 //!
-//! Equation 2 takes what flows pay at this link for all that they spend. Where they pay most elsewhere, it only multiplies the price
-//! by load ∕ capacity, and a price at the minimum has ten decades to go before a flow notices it. Packets state the price P of their
-//! whole path, and p(t − rtt) of it is this link's, so the rest, Q, is known here. Flows that spend W in all then send W/(Q + p), and
+//! Equation 2 takes what flows pay at this link for all that they spend. Where they pay most
+//! elsewhere, it only multiplies the price by load ∕ capacity, and a price at the minimum has ten
+//! decades to go before a flow notices it. Packets state the price P of their whole path, and p(t −
+//! rtt) of it is this link's, so the rest, Q, is known here. Flows that spend W in all then send
+//! W/(Q + p), and
 //!
 //! ```text
 //! p ≥ W/C − Q,   Q = (W − I)/Y
 //! ```
 //!
-//! makes that at most C, or [`SLACK`] of it. I is what they pay here, and Y their rate, both with what is announced from the moment of the announcement. At Y = C the bound is
-//! equation 2. The mean Q is weighted by bytes: with flows of different Q the price errs to the high side, as w/(P + Δ) is concave in 1/P.
+//! makes that at most C, or [`SLACK`] of it. I is what they pay here, and Y their rate, both with
+//! what is announced from the moment of the announcement. At Y = C the bound is equation 2. The
+//! mean Q is weighted by bytes: with flows of different Q the price errs to the high side, as
+//! w/(P + Δ) is concave in 1/P.
 
 use super::promises::Promises;
 use super::window::Summed;
@@ -52,8 +57,9 @@ pub(super) type Announced = Promises<Spending>;
 impl PriceEngine {
     /// Counts the announcement of `promise` from `now` ns on.
     ///
-    /// All packets of a flow's first round trip state the price that its first packet found, up to two round trips ago. The link's own
-    /// part of it may have fallen since: the most that it was counts, so that no part of it passes for another link's.
+    /// All packets of a flow's first round trip state the price that its first packet found, up to
+    /// two round trips ago. The link's own part of it may have fallen since: the most that it was
+    /// counts, so that no part of it passes for another link's.
     pub(super) fn announce(&mut self, now: u64, promise: &Promise) {
         let mut change = promise.spending;
         if change.whole > 0.0 {
@@ -68,7 +74,8 @@ impl PriceEngine {
         self.announced.add(now, now, promise.until, change);
     }
 
-    /// `price`, or as much more as it takes for what is spent and announced to fit in `room` bytes/s.
+    /// `price`, or as much more as it takes for what is spent and announced to fit in `room`
+    /// bytes/s.
     #[inline]
     pub(super) fn bounded(&mut self, now: u64, span: Span, room: f64, price: f64) -> f64 {
         if self.sums.bytes * span.per_second <= room && self.announced.is_idle(now) {

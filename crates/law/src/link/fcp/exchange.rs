@@ -1,4 +1,5 @@
-//! What one domain's money is worth in another (the FCP report, CMU-CS-12-125, § 4.3, "Inter-domain budget management").
+//! What one domain's money is worth in another (the FCP report, CMU-CS-12-125, § 4.3, "Inter-domain
+//! budget management").
 
 use super::promises::Promises;
 use super::window::{Sums, Window};
@@ -9,18 +10,21 @@ use crate::{Price, Time, Toll};
 pub enum ExchangeRate {
     /// Always the same: the provider's units for one of the customer's.
     Fixed(f64),
-    /// All that the customer spends beyond the border is worth this together, in the provider's $/s, whatever the customer
-    /// calls it: its weight among the provider's customers.
+    /// All that the customer spends beyond the border is worth this together, in the provider's
+    /// $/s, whatever the customer calls it: its weight among the provider's customers.
     Weight(f64),
 }
 
-/// A border between two domains, where the customer's packets enter the provider's network and their acknowledgements leave it.
+/// A border between two domains, where the customer's packets enter the provider's network and
+/// their acknowledgements leave it.
 ///
-/// What a packet states to pay, and what it has been asked so far, go from the customer's unit to the provider's; the price that goes back
-/// is turned the other way. (In the report packets carry the rate, for links to divide by; turned back at the border where it was made the
-/// same is had without a field.) With [`ExchangeRate::Weight`] the rate is weight ∕ I, I being what the customer's packets pay beyond
-/// the border over the last two mean round trips, promises included, as a link reckons it (equations 2 and 4). A customer that
-/// makes its budgets a thousand times larger makes its money a thousand times less worth.
+/// What a packet states to pay, and what it has been asked so far, go from the customer's unit to
+/// the provider's; the price that goes back is turned the other way. (In the report packets carry
+/// the rate, for links to divide by; turned back at the border where it was made the same is had
+/// without a field.) With [`ExchangeRate::Weight`] the rate is weight ∕ I, I being what the
+/// customer's packets pay beyond the border over the last two mean round trips, promises included,
+/// as a link reckons it (equations 2 and 4). A customer that makes its budgets a thousand times
+/// larger makes its money a thousand times less worth.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     rate: ExchangeRate,
@@ -146,7 +150,8 @@ mod tests {
     fn a_customer_s_money_is_worth_its_weight_however_much_of_it_there_is() {
         for inflation in [1.0, 1000.0] {
             let mut border = Exchange::new(ExchangeRate::Weight(2.0));
-            // Spends `inflation` a second: a packet each millisecond; what it is worth beyond the border is two.
+            // Spends `inflation` a second: a packet each millisecond; what it is worth beyond the
+            // border is two.
             let stake = (inflation / 1500.0 * 1e-3) as f32;
             let mut worth = 0.0;
             for i in 1..5000 {
@@ -195,7 +200,8 @@ mod tests {
     #[test]
     fn what_is_asked_before_the_border_buys_nothing_beyond_it() {
         let mut border = Exchange::new(ExchangeRate::Weight(1.0));
-        // Three quarters of what is paid go to links before it: a packet each millisecond, 0.15 $/s beyond.
+        // Three quarters of what is paid go to links before it: a packet each millisecond, 0.15 $/s
+        // beyond.
         for i in 1..1000 {
             border.on_data(Time::from_millis(i), 1500, &mut Toll { due: 3e-7, ..packet(4e-7, 0.0) });
         }

@@ -2,9 +2,10 @@
 
 use crate::price::at_least;
 
-/// What a link said at each time: in slots of 1/64 to 1/32 of a round trip over the last 16 round trips or more, and in slots sixteen times
-/// as long over sixteen times as much, twice. A flow's own round trip may be thousands of times the mean on a link, which those that go
-/// the shortest way and send the most make.
+/// What a link said at each time: in slots of 1/64 to 1/32 of a round trip over the last 16 round
+/// trips or more, and in slots sixteen times as long over sixteen times as much, twice. A flow's
+/// own round trip may be thousands of times the mean on a link, which those that go the shortest
+/// way and send the most make.
 #[derive(Clone, Debug)]
 pub(super) struct History {
     levels: [Level; LEVELS],
@@ -49,7 +50,8 @@ impl History {
     }
 }
 
-/// What is known of the price at an instant of the past: that at the beginning of a slot, and that at its end.
+/// What is known of the price at an instant of the past: that at the beginning of a slot, and that
+/// at its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Past {
     prices: [f64; 2],
@@ -198,7 +200,8 @@ mod tests {
         }
     }
 
-    /// On a link whose mean is half a millisecond a flow of 200 ms pays what the link said 200 ms ago.
+    /// On a link whose mean is half a millisecond a flow of 200 ms pays what the link said 200 ms
+    /// ago.
     #[test]
     fn knows_the_price_of_a_long_round_trip_ago() {
         let mut history = History::new(MS / 2, 0.0);

@@ -10,11 +10,12 @@
 //! | no less than what makes all that is announced fit | [`FcpConfig::bound`]: ours |
 //! | a queue to aim at, and part of a Newton step | [`FcpConfig::target`], [`FcpConfig::newton`]: ours, and not the default |
 //!
-//! What pays nothing, acknowledgements before all, takes its part of C, too. As printed, C lets in that much too much, until a queue that stays
-//! takes it back; [`FcpConfig::unpaid`] measures it.
+//! What pays nothing, acknowledgements before all, takes its part of C, too. As printed, C lets in
+//! that much too much, until a queue that stays takes it back; [`FcpConfig::unpaid`] measures it.
 //!
-//! Equation 4 adds `paid·size·preload·d/rtt` to a sum that is divided by d: while it lasts, a preload counts for
-//! paid·size·preload/rtt, the change of budget it announces, and that is how it is kept here.
+//! Equation 4 adds `paid·size·preload·d/rtt` to a sum that is divided by d: while it lasts, a
+//! preload counts for paid·size·preload/rtt, the change of budget it announces, and that is how it
+//! is kept here.
 //!
 //! A link may ask some traffic for another price than the rest: [`Pricing`].
 
@@ -51,15 +52,28 @@ config! {
         alpha: f64 = 2.0, param::Kind::Number { least: 0.0, most: 100.0 }, from "§ 5";
         /// Length of the averaging window in mean round-trip times.
         window: f64 = 2.0, param::Kind::Over { over: 0.0, most: 100.0 }, from "§ 5, d";
-        /// How long a preload counts: as long as its packet is in the window (equation 4 as printed), or from d before it is kept until half of what it announced is in the window (rtt − d to rtt + d/2, by the flow's own round trip).
+        /// How long a preload counts: as long as its packet is in the window (equation 4 as
+        /// printed), or from d before it is kept until half of what it announced is in the window
+        /// (rtt − d to rtt + d/2, by the flow's own round trip).
         preload_span: PreloadSpan = PreloadSpan::Flow, param::Kind::Word(PreloadSpan::WORDS);
-        /// What packets that pay nothing take of the link, acknowledgements before all: what a queue that stays takes back from those that pay (equation 2 as printed), or what they are measured to take over d.
+        /// What packets that pay nothing take of the link, acknowledgements before all: what a
+        /// queue that stays takes back from those that pay (equation 2 as printed), or what they
+        /// are measured to take over d.
         unpaid: Unpaid = Unpaid::Queues, param::Kind::Word(Unpaid::WORDS);
-        /// The queue that is left alone, no more than a tenth of a mean round trip: α·queue counts from there, so that the link doesn't stand idle while its price is a little too high. Zero is equation 2 as printed.
+        /// The queue that is left alone, no more than a tenth of a mean round trip: α·queue counts
+        /// from there, so that the link doesn't stand idle while its price is a little too high.
+        /// Zero is equation 2 as printed.
         target: Time = Time::ZERO, TIME;
-        /// The part of a Newton step that is added to the price, from how what comes would answer it. It damps the swings of links whose traffic pays most elsewhere, and finds a price where there was none. Zero is equation 2 as printed; 0.5 suits meshes, with an `alpha` of 0.5 and a `window` of 1. Not beside groups (`[class.NAME]`), which have prices of their own.
+        /// The part of a Newton step that is added to the price, from how what comes would answer
+        /// it. It damps the swings of links whose traffic pays most elsewhere, and finds a price
+        /// where there was none. Zero is equation 2 as printed; 0.5 suits meshes, with an `alpha`
+        /// of 0.5 and a `window` of 1. Not beside groups (`[class.NAME]`), which have prices of
+        /// their own.
         newton: f64 = 0.0, param::Kind::Number { least: 0.0, most: 2.0 };
-        /// The price is high enough for what is spent and announced to fit the link, whatever the flows pay elsewhere. Flows that start over idle links beside priced ones then cause no flood. False is equation 2 as printed (§ 4.1). Links with a class of the pricing `stable` or `deadline` have equation 2 in any case.
+        /// The price is high enough for what is spent and announced to fit the link, whatever the
+        /// flows pay elsewhere. Flows that start over idle links beside priced ones then cause no
+        /// flood. False is equation 2 as printed (§ 4.1). Links with a class of the pricing
+        /// `stable` or `deadline` have equation 2 in any case.
         bound: bool = true, param::Kind::Truth;
         fixed {
             /// The mean round-trip time until packets tell one.
@@ -69,13 +83,15 @@ config! {
 }
 
 words! {
-    /// How long a preload counts in equation 4: two readings, which are one where d is twice the flow's round-trip time.
+    /// How long a preload counts in equation 4: two readings, which are one where d is twice the
+    /// flow's round-trip time.
     pub enum PreloadSpan {
         /// As long as the packet that carried it is in the window: d. Equation 4 as printed.
         Packet = "packet",
-        /// From a window's length before it is kept until half of what it announced is in the window: rtt − d to rtt + d/2, by the
-        /// flow's own round-trip time. Promises of flows with a round trip far above the mean otherwise expire before they are kept;
-        /// and who is nearer need not make room for them all that time before.
+        /// From a window's length before it is kept until half of what it announced is in the
+        /// window: rtt − d to rtt + d/2, by the flow's own round-trip time. Promises of flows with
+        /// a round trip far above the mean otherwise expire before they are kept; and who is nearer
+        /// need not make room for them all that time before.
         Flow = "flow",
     }
 }
@@ -165,7 +181,8 @@ pub struct Fcp {
     target: f64,
     /// What the price is multiplied by, 1 but for experiments.
     error: f64,
-    /// Traffic that is asked for another price; `engine` then is of what is asked for the link's own.
+    /// Traffic that is asked for another price; `engine` then is of what is asked for the link's
+    /// own.
     classes: Option<Box<Classes>>,
 }
 
@@ -184,12 +201,14 @@ impl Span {
     }
 }
 
-/// The budget that comes to a link, and the price that makes of it. A link with classes of traffic has one for each.
+/// The budget that comes to a link, and the price that makes of it. A link with classes of traffic
+/// has one for each.
 #[derive(Clone, Debug)]
 struct PriceEngine {
     window: Window<Sums>,
     promises: Promises,
-    /// What packets pay less what they take back, over one mean round trip, `round`; kept while there are promises.
+    /// What packets pay less what they take back, over one mean round trip, `round`; kept while
+    /// there are promises.
     staying: Window<f64>,
     /// Whether it is.
     keeps: bool,
@@ -230,8 +249,8 @@ impl PriceEngine {
         }
     }
 
-    /// What the sender of a packet paid here for a byte: the price of a round trip ago, but no more than it says (§ 5). A
-    /// first packet, which knows no price yet, pays the present one.
+    /// What the sender of a packet paid here for a byte: the price of a round trip ago, but no more
+    /// than it says (§ 5). A first packet, which knows no price yet, pays the present one.
     #[inline(always)]
     fn paid(&self, now: u64, toll: &Toll, rtt: f64) -> f64 {
         if rtt == 0.0 {
@@ -241,20 +260,21 @@ impl PriceEngine {
         // A round-trip time that fits a signed number, which is sooner made of a float.
         let then = now.saturating_sub((rtt * 1e9) as i64 as u64);
         match self.history.at(then) {
-            // Where other links ask for more than this one the balance is no bound, and the greater of two prices would be too much
-            // on the average.
+            // Where other links ask for more than this one the balance is no bound, and the greater
+            // of two prices would be too much on the average.
             Some(past) if balance > ALONE * past.most() => past.likely(),
             Some(past) => at_most(past.most(), balance),
             None => balance,
         }
     }
 
-    /// Equation 4, over a window of length `span`; but no less than half of what those pay who stay, and what is announced for
-    /// the next round trip.
+    /// Equation 4, over a window of length `span`; but no less than half of what those pay who
+    /// stay, and what is announced for the next round trip.
     ///
-    /// A short flow's promise leaves the sum a round trip before what it takes back does. Where many came at a high price, and
-    /// those who come now do at a low one, the sum falls under zero whoever else pays, and a long flow would send without
-    /// bound. Half of it, since over one round trip what is paid fluctuates more: where flows do as they announced, it is no part of
+    /// A short flow's promise leaves the sum a round trip before what it takes back does. Where
+    /// many came at a high price, and those who come now do at a low one, the sum falls under zero
+    /// whoever else pays, and a long flow would send without bound. Half of it, since over one
+    /// round trip what is paid fluctuates more: where flows do as they announced, it is no part of
     /// the price.
     #[inline(always)]
     fn sum_up(&mut self, now: u64, span: Span) -> f64 {
@@ -272,11 +292,13 @@ impl PriceEngine {
         at_least(paid + self.promises.total(now), least)
     }
 
-    /// A packet pays `paid` in all and announces `preload`: what is left of that counts as paid by those who stay. It is
-    /// equation 4 over one round trip instead of two, where no packet is worth less than nothing. The packet is in the longer window already.
+    /// A packet pays `paid` in all and announces `preload`: what is left of that counts as paid by
+    /// those who stay. It is equation 4 over one round trip instead of two, where no packet is
+    /// worth less than nothing. The packet is in the longer window already.
     ///
-    /// While nothing is announced nobody asks for it: equation 4 then stands as printed. Nor would the bound be reached with a window of one to two mean
-    /// round trips, in which no less comes than in one.
+    /// While nothing is announced nobody asks for it: equation 4 then stands as printed. Nor would
+    /// the bound be reached with a window of one to two mean round trips, in which no less comes
+    /// than in one.
     #[inline]
     fn stay(&mut self, now: u64, preload: f32, paid: f64) {
         if preload == 0.0 && self.is_calm(now) {
@@ -389,7 +411,8 @@ impl Fcp {
         }
     }
 
-    /// Of `capacity`, what is needed neither by those who pay nothing nor to empty the queue (§ 5): bytes/s.
+    /// Of `capacity`, what is needed neither by those who pay nothing nor to empty the queue (§ 5):
+    /// bytes/s.
     #[inline]
     fn room(&mut self, now: u64, arrival: &Arrival, capacity: f64) -> f64 {
         let unpaid = match &mut self.unpaid {
@@ -401,7 +424,8 @@ impl Fcp {
         at_least(capacity - taken, capacity / 2.0)
     }
 
-    /// A packet of `size` bytes comes that pays nothing. On a link where nobody pays that is of no interest.
+    /// A packet of `size` bytes comes that pays nothing. On a link where nobody pays that is of no
+    /// interest.
     #[inline]
     fn count_unpaid(&mut self, now: u64, size: u32) {
         let somebody_pays = self.engine.price.get() > Price::MIN.get() || self.classes.is_some();
@@ -411,7 +435,8 @@ impl Fcp {
         }
     }
 
-    /// A packet that pays `paid` in all comes into the window; answers whether that has moved on by a bucket.
+    /// A packet that pays `paid` in all comes into the window; answers whether that has moved on by
+    /// a bucket.
     #[inline(always)]
     fn count(&mut self, now: u64, arrival: &Arrival, paid: f64) -> bool {
         let fresh = self.engine.window.add(now, self.span.ns, arrival.sums(paid));
@@ -431,7 +456,8 @@ impl Fcp {
             return None;
         }
         let rtt = if arrival.rtt > 0.0 { arrival.rtt } else { self.avg_rtt };
-        // Nobody can take back more than is spent (§ 4.1), and words from outside may be no numbers.
+        // Nobody can take back more than is spent (§ 4.1), and words from outside may be no
+        // numbers.
         let part = f64::from(preload).max(-1.0) / rtt;
         let change = paid * part;
         let (wait, life) = match self.config.preload_span {
@@ -449,7 +475,8 @@ impl Fcp {
     }
 }
 
-/// A change of budget that was announced, $/s: from when and until when the announcement counts, and when the change is made, ns.
+/// A change of budget that was announced, $/s: from when and until when the announcement counts,
+/// and when the change is made, ns.
 struct Promise {
     change: f64,
     spending: Spending,

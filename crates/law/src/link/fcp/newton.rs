@@ -1,16 +1,19 @@
-//! How what comes would answer another price: the step of Newton's method of which [`FcpConfig::newton`] adds a part.
+//! How what comes would answer another price: the step of Newton's method of which
+//! [`FcpConfig::newton`] adds a part.
 //!
-//! A flow with w $/s on a path of price P sends w/P. Were one link of the path to ask δ more, it would send w/(P + δ), which is δ/P of its rate less,
-//! to the first order. Packets state P (their stake), so that Σ size/P over the window is how many bytes fewer would come for each
-//! $/byte more, and
+//! A flow with w $/s on a path of price P sends w/P. Were one link of the path to ask δ more, it
+//! would send w/(P + δ), which is δ/P of its rate less, to the first order. Packets state P (their
+//! stake), so that Σ size/P over the window is how many bytes fewer would come for each $/byte
+//! more, and
 //!
 //! ```text
 //! (Σ size − C·d) / Σ (size/P)
 //! ```
 //!
-//! by how much the link is too cheap. It is Newton's method on the dual problem with the diagonal of its Hessian alone (Athuraliya & Low, *Optimization flow
-//! control with Newton-like algorithm*, Telecommunication Systems 15, 2000): links don't know of each other, and where flows cross several full ones each
-//! would correct all of what is too much. Hence a part of it.
+//! by how much the link is too cheap. It is Newton's method on the dual problem with the diagonal
+//! of its Hessian alone (Athuraliya & Low, *Optimization flow control with Newton-like algorithm*,
+//! Telecommunication Systems 15, 2000): links don't know of each other, and where flows cross
+//! several full ones each would correct all of what is too much. Hence a part of it.
 //!
 //! [`FcpConfig::newton`]: super::FcpConfig::newton
 
@@ -45,8 +48,10 @@ impl Fcp {
         }
     }
 
-    /// `price`, and the part of what it is off by, as the last of the window's packets comes, of `size` bytes: that one is left out, since a stretch of
-    /// time that ends with a packet holds one more than any other. The price is at most halved: what came did so a round trip or two ago.
+    /// `price`, and the part of what it is off by, as the last of the window's packets comes, of
+    /// `size` bytes: that one is left out, since a stretch of time that ends with a packet holds
+    /// one more than any other. The price is at most halved: what came did so a round trip or two
+    /// ago.
     #[inline]
     pub(super) fn corrected(&mut self, now: u64, size: f64, price: f64) -> f64 {
         let Some(newton) = &mut self.newton else { return price };

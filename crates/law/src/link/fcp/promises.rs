@@ -2,9 +2,10 @@
 
 use super::window::Summed;
 
-/// A sum of amounts, each with an instant from which it counts and one at which it expires, in any order. An amount comes and
-/// leaves at the end of the slot of a wheel that its instant lies in: at most 1/128 of the window late, or, of one more than eight
-/// windows ahead, a window. The wheels reach a thousand windows ahead; what lies further leaves when they have come round.
+/// A sum of amounts, each with an instant from which it counts and one at which it expires, in any
+/// order. An amount comes and leaves at the end of the slot of a wheel that its instant lies in: at
+/// most 1/128 of the window late, or, of one more than eight windows ahead, a window. The wheels
+/// reach a thousand windows ahead; what lies further leaves when they have come round.
 #[derive(Clone, Debug)]
 pub(super) struct Promises<S = f64> {
     near: Wheel<S>,

@@ -2,9 +2,11 @@
 
 /// Sums over a moving window, in buckets of 1/128 of it.
 ///
-/// The oldest bucket counts for the part of it that still lies in the window, as if what it holds had come evenly between
-/// its first packet and its last. The error against a window with every packet in it is under one bucket's content: less
-/// than 1/128 of the whole for steady traffic, and without bias; none where packets are further apart than a bucket is long. Memory is fixed, a packet costs a few additions, and nothing is kept by flow.
+/// The oldest bucket counts for the part of it that still lies in the window, as if what it holds
+/// had come evenly between its first packet and its last. The error against a window with every
+/// packet in it is under one bucket's content: less than 1/128 of the whole for steady traffic, and
+/// without bias; none where packets are further apart than a bucket is long. Memory is fixed, a
+/// packet costs a few additions, and nothing is kept by flow.
 #[derive(Clone, Debug)]
 pub(super) struct Window<S> {
     buckets: Box<[Bucket<S>; MOST]>,
@@ -14,7 +16,8 @@ pub(super) struct Window<S> {
     /// The newest bucket.
     last: usize,
     total: S,
-    /// Of the oldest bucket, if it takes no more packets: 1 over the time from its first packet to its last, ns.
+    /// Of the oldest bucket, if it takes no more packets: 1 over the time from its first packet to
+    /// its last, ns.
     slope: f64,
     /// Buckets opened since the total was last added up anew, which keeps rounding from piling up.
     stale: usize,
@@ -116,7 +119,8 @@ impl<S: Summed> Window<S> {
         }
     }
 
-    /// A packet comes at `now` ns, the window being `span` ns long; answers whether it opened a bucket.
+    /// A packet comes at `now` ns, the window being `span` ns long; answers whether it opened a
+    /// bucket.
     #[inline]
     pub(super) fn add(&mut self, now: u64, span: u64, sums: S) -> bool {
         let fresh = self.len == 0 || now >= self.buckets[self.last % MOST].begins + span / SHARE;
@@ -146,8 +150,8 @@ impl<S: Summed> Window<S> {
         sums
     }
 
-    /// What `other` holds, in its buckets, and each of its sums as `of` has it, in place of what was here. What is too old is forgotten as soon as
-    /// somebody asks.
+    /// What `other` holds, in its buckets, and each of its sums as `of` has it, in place of what
+    /// was here. What is too old is forgotten as soon as somebody asks.
     #[inline(never)]
     pub(super) fn refill<T: Summed>(&mut self, other: &Window<T>, of: impl Fn(T) -> S) {
         for (own, bucket) in self.buckets.iter_mut().zip(other.buckets.iter()) {
@@ -316,7 +320,8 @@ mod tests {
                 window.add(now, span, paid(sum));
                 exact.push_back((now, sum));
                 let got = window.sums(now, span).paid;
-                // What a longer window would still hold is gone for good if a shorter one dropped it.
+                // What a longer window would still hold is gone for good if a shorter one dropped
+                // it.
                 longest = if i == 0 || spans[(i - 1) * spans.len() / gaps.len()] == span { longest } else { i };
                 let inside = |slack: u64| -> f64 {
                     exact.iter().skip(longest).filter(|e| e.0 + span + slack > now).map(|e| e.1).sum()

@@ -9,7 +9,8 @@ use crate::{Aim, Bytes, Rate, Time, config, words};
 config! {
     /// The constants of an XCP router, and the factory of one.
     ///
-    /// Out-of-range values are pulled into range, never refused: spans to 1 µs … 1 h, the overhead to 1 MiB.
+    /// Out-of-range values are pulled into range, never refused: spans to 1 µs … 1 h, the overhead
+    /// to 1 MiB.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct XcpConfig in "xcp", "The constants of XCP's router (draft-falk-xcp-spec-03, § 5)." {
         /// α: share of the spare capacity given out in an interval.
@@ -27,21 +28,25 @@ config! {
         form: Form = Form::Throughput, Kind::Word(Form::WORDS);
         /// What numbers the router reckons in.
         arithmetic: Arithmetic = Arithmetic::Float, Kind::Word(Arithmetic::WORDS);
-        /// Where the law has its capacity from: the link's `capacity`, or departures while others wait, beginning with that.
+        /// Where the law has its capacity from: the link's `capacity`, or departures while others
+        /// wait, beginning with that.
         capacity: CapacityFrom = CapacityFrom::Configured, Kind::Word(CapacityFrom::WORDS);
         /// Framing that the law counts for each packet.
         overhead: Option<Bytes> = None, OVERHEAD, else "the link's";
-        /// Beside `float`: runs a second router on the same packets, in this arithmetic, and reports how far the two differ.
+        /// Beside `float`: runs a second router on the same packets, in this arithmetic, and
+        /// reports how far the two differ.
         shadow: Beside = Beside::None, Kind::Word(Beside::WORDS);
         fixed {
-            /// The shortest queue interval: the time in which a queue may stand without counting (draft § 5).
+            /// The shortest queue interval: the time in which a queue may stand without counting
+            /// (draft § 5).
             allowed_queue: Time = Time::from_millis(2);
-            /// The length of both first intervals, and the round-trip time taken for one without packets that say theirs
-            /// (ns-2.35).
+            /// The length of both first intervals, and the round-trip time taken for one without
+            /// packets that say theirs (ns-2.35).
             initial_interval: Time = Time::from_millis(50);
-            /// When the first control interval ends, counted from the run's start. ns-2 draws it, so that its routers do
-            /// not tick together; the default is the draw of the first router in its default stream, so that runs
-            /// compare. The rate of that first interval is still reckoned over `initial_interval`, as there.
+            /// When the first control interval ends, counted from the run's start. ns-2 draws it,
+            /// so that its routers do not tick together; the default is the draw of the first
+            /// router in its default stream, so that runs compare. The rate of that first interval
+            /// is still reckoned over `initial_interval`, as there.
             first_control: Time = Time::from_nanos(63_802_300);
             /// When the first queue interval ends, likewise.
             first_queue: Time = Time::from_nanos(47_285_900);
@@ -54,7 +59,8 @@ words! {
     pub enum CapacityFrom {
         /// It is told.
         Configured = "configured",
-        /// It measures how fast packets leave while others wait ([`Measured`]), beginning with what it is told.
+        /// It measures how fast packets leave while others wait ([`Measured`]), beginning with what
+        /// it is told.
         Measured = "measured",
     }
 }
@@ -62,13 +68,16 @@ words! {
 words! {
     /// The two published forms of the algorithm.
     ///
-    /// With X = RTT/cwnd and feedback as a change of throughput they differ only in the rate y of an interval's input.
-    /// SIGCOMM'02's per-packet feedback H = ξp·RTT²·s/cwnd − ξn·RTT·s in bytes is H/RTT = ξp·X − ξn·s in bytes/s, with the
-    /// same sums, and its pools decrease by H·d/RTT over an interval d, which again is H/RTT.
+    /// With X = RTT/cwnd and feedback as a change of throughput they differ only in the rate y of
+    /// an interval's input. SIGCOMM'02's per-packet feedback H = ξp·RTT²·s/cwnd − ξn·RTT·s in bytes
+    /// is H/RTT = ξp·X − ξn·s in bytes/s, with the same sums, and its pools decrease by H·d/RTT
+    /// over an interval d, which again is H/RTT.
     pub enum Form {
-        /// draft-falk-xcp-spec-03 and ns-2.35: the input's rate is over the interval that has just ended.
+        /// draft-falk-xcp-spec-03 and ns-2.35: the input's rate is over the interval that has just
+        /// ended.
         Throughput = "throughput",
-        /// SIGCOMM'02 and the study: the input's rate is over the mean round-trip time that the interval found.
+        /// SIGCOMM'02 and the study: the input's rate is over the mean round-trip time that the
+        /// interval found.
         Window = "window",
     }
 }

@@ -4,10 +4,12 @@ use std::ops::{Add, Div, Mul, Sub};
 
 use super::number::{Accumulator, Number, assemble, parts};
 
-/// A number in units of 2⁻⁶⁴, up to 2⁶³: the XCP study's table asks for 96 bits, this has more on either side.
+/// A number in units of 2⁻⁶⁴, up to 2⁶³: the XCP study's table asks for 96 bits, this has more on
+/// either side.
 ///
-/// Every operation is exact to one unit and saturates. Bytes a second, seconds and their quotients fit as long as an
-/// interval's Σ X exceeds 2⁻²⁶ s on a 1 Tb/s link (one packet of a sender at full rate is twelve nanoseconds).
+/// Every operation is exact to one unit and saturates. Bytes a second, seconds and their quotients
+/// fit as long as an interval's Σ X exceeds 2⁻²⁶ s on a 1 Tb/s link (one packet of a sender at full
+/// rate is twelve nanoseconds).
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Fixed128(i128);
 
@@ -75,7 +77,8 @@ impl Div for Fixed128 {
         if divisor == 0 || (dividend / divisor) >> 63 != 0 {
             return Fixed128::signed(negative, u128::MAX);
         }
-        // Long division, a bit at a time: only at the end of an interval, and 192-bit division is nowhere built in.
+        // Long division, a bit at a time: only at the end of an interval, and 192-bit division is
+        // nowhere built in.
         let (mut quotient, mut rest) = (dividend / divisor, dividend % divisor);
         for _ in 0..POINT {
             rest <<= 1;

@@ -1,9 +1,10 @@
 //! XCP's router: spare bandwidth is handed out equally, excess is taken back in proportion.
 //!
-//! One statement of the algorithm, [`Xcp`], over a [`Number`]: `f64`, the XCP study's 32-bit significand
-//! ([`Shift32`]), or 128-bit fixed point ([`Fixed128`]). The compiler makes a router of its own from each, so the
-//! common statement costs the `f64` router nothing. Sources: Katabi, Handley, Rohrs, SIGCOMM 2002 (§ 3.5);
-//! draft-falk-xcp-spec-03 (§ 5); Zhang & Henderson, INFOCOM 2005 ("the study"); and for what those leave open ns-2.35.
+//! One statement of the algorithm, [`Xcp`], over a [`Number`]: `f64`, the XCP study's 32-bit
+//! significand ([`Shift32`]), or 128-bit fixed point ([`Fixed128`]). The compiler makes a router of
+//! its own from each, so the common statement costs the `f64` router nothing. Sources: Katabi,
+//! Handley, Rohrs, SIGCOMM 2002 (§ 3.5); draft-falk-xcp-spec-03 (§ 5); Zhang & Henderson, INFOCOM
+//! 2005 ("the study"); and for what those leave open ns-2.35.
 
 mod config;
 mod fixed128;
@@ -22,21 +23,24 @@ use crate::{Kind, Rate, Time, Toll};
 
 /// The XCP router of one output port, calculating in `N`.
 ///
-/// **Statistics at arrival, feedback at departure.** Arrivals of an interval give its input traffic and the mean
-/// round-trip time, weighted by each packet's X ([`Toll::offer`], the time between its sender's packets). When the
-/// interval ends they become the feedback for the next: an amount to hand out, shared in proportion to X (equal for
-/// every flow, since flows with a small X send many packets), and one to take back, shared in proportion to bytes.
+/// **Statistics at arrival, feedback at departure.** Arrivals of an interval give its input traffic
+/// and the mean round-trip time, weighted by each packet's X ([`Toll::offer`], the time between its
+/// sender's packets). When the interval ends they become the feedback for the next: an amount to
+/// hand out, shared in proportion to X (equal for every flow, since flows with a small X send many
+/// packets), and one to take back, shared in proportion to bytes.
 ///
-/// **Time.** Two timers run on their own: the control interval (as long as the mean round-trip time) and the queue
-/// interval. The router is told the time with each packet and first catches up on every expiry up to and including
-/// that instant, control before queue when both fall together; the backlog they see is the one before the packet,
-/// which stood unchanged since the last one. Idle time is skipped in one step, with the state stepping would leave.
+/// **Time.** Two timers run on their own: the control interval (as long as the mean round-trip
+/// time) and the queue interval. The router is told the time with each packet and first catches up
+/// on every expiry up to and including that instant, control before queue when both fall together;
+/// the backlog they see is the one before the packet, which stood unchanged since the last one.
+/// Idle time is skipped in one step, with the state stepping would leave.
 ///
-/// **What a packet says is not trusted to be a number**: see [`sane_seconds`] and [`sane_amount`]. A packet that says
-/// no round-trip time counts by its bytes only, and gets 0 (draft § 4, ns-2.35).
+/// **What a packet says is not trusted to be a number**: see [`sane_seconds`] and [`sane_amount`].
+/// A packet that says no round-trip time counts by its bytes only, and gets 0 (draft § 4, ns-2.35).
 #[derive(Clone, Debug)]
 pub struct Xcp<N: Number> {
-    /// The earlier of the two timers' expiries, in nanoseconds: all that a packet between expiries looks at.
+    /// The earlier of the two timers' expiries, in nanoseconds: all that a packet between expiries
+    /// looks at.
     next: u64,
     /// Bytes that arrived in this control interval, framing estimate included; exact in every form.
     input_bytes: u64,
@@ -49,7 +53,8 @@ pub struct Xcp<N: Number> {
     /// What a packet gets per second of its X (bytes/s²) and gives per byte (1/s).
     per_x: N,
     per_byte: N,
-    /// The least backlog a departure left behind in this queue interval, and the persistent queue: bytes.
+    /// The least backlog a departure left behind in this queue interval, and the persistent queue:
+    /// bytes.
     least_backlog: u64,
     queue: u64,
     /// The backlog after the last packet if that was let in; for what happens between packets.
@@ -150,12 +155,14 @@ impl<N: Number> Xcp<N> {
         }
     }
 
-    /// The aggregate feedback F of the last control interval, bytes/s: α · spare bandwidth − β · queue / RTT.
+    /// The aggregate feedback F of the last control interval, bytes/s: α · spare bandwidth − β ·
+    /// queue / RTT.
     pub fn feedback(&self) -> f64 {
         f64::from_bits(self.feedback.to_amount())
     }
 
-    /// The mean round-trip time of the last control interval's packets, s; the initial one if there were none.
+    /// The mean round-trip time of the last control interval's packets, s; the initial one if there
+    /// were none.
     pub fn avg_rtt(&self) -> f64 {
         f64::from_bits(self.rtt.to_amount())
     }
@@ -207,7 +214,8 @@ impl<N: Number> Xcp<N> {
         let tick = if self.control_timer.next <= self.queue_timer.next {
             let quiet = self.is_quiet();
             let period = self.end_control_interval();
-            // A quiet interval leaves what it leaves whatever was before, so those that follow change nothing.
+            // A quiet interval leaves what it leaves whatever was before, so those that follow
+            // change nothing.
             let times = if quiet { 1 + (now.0 - self.next) / period } else { 1 };
             Tick { control: true, times, period }
         } else {
@@ -223,8 +231,9 @@ impl<N: Number> Xcp<N> {
         Some(tick)
     }
 
-    /// Works off the expiry that another router, which sees the same packets, has worked off, with that one's
-    /// periods: so that two forms of arithmetic divide one trace into the same intervals to the nanosecond.
+    /// Works off the expiry that another router, which sees the same packets, has worked off, with
+    /// that one's periods: so that two forms of arithmetic divide one trace into the same intervals
+    /// to the nanosecond.
     pub(super) fn follow(&mut self, tick: Tick, backlog: u64) {
         if tick.control {
             self.end_control_interval();
@@ -249,12 +258,14 @@ impl<N: Number> Xcp<N> {
         self.input_bytes == 0 && self.sum_x.value() == N::ZERO
     }
 
-    /// The control interval ends: its statistics become feedback for the next, whose length is answered.
+    /// The control interval ends: its statistics become feedback for the next, whose length is
+    /// answered.
     fn end_control_interval(&mut self) -> u64 {
         let Constants { alpha, beta, gamma, initial_rtt, shortest_rtt, .. } = self.constants;
         let (zero, sum_x) = (N::ZERO, self.sum_x.value());
         self.rtt = if sum_x > zero {
-            // The floor is only against packets that lie: a queue over a picosecond is no finite feedback.
+            // The floor is only against packets that lie: a queue over a picosecond is no finite
+            // feedback.
             (self.sum_x_rtt.value() / sum_x).most(shortest_rtt)
         } else {
             initial_rtt
@@ -290,9 +301,11 @@ impl<N: Number> Xcp<N> {
         self.rtt.to_nanos().max(self.constants.min_interval)
     }
 
-    /// The queue interval ends: what never drained in it is the persistent queue. Answers the next one's length.
+    /// The queue interval ends: what never drained in it is the persistent queue. Answers the next
+    /// one's length.
     ///
-    /// It has a timer of its own: measured over the control interval, the queue would feed on the control loop.
+    /// It has a timer of its own: measured over the control interval, the queue would feed on the
+    /// control loop.
     fn end_queue_interval(&mut self, backlog: u64) -> u64 {
         self.queue = self.least_backlog;
         self.least_backlog = backlog;
@@ -332,7 +345,8 @@ impl<N: Number> Xcp<N> {
         let bytes = N::from_count(u64::from(packet.size) + self.constants.overhead);
         let asked = N::from_amount(sane_amount(toll.due));
         let (by_x, mut by_bytes) = (self.per_x * x, self.per_byte * bytes);
-        // A toll may speak for packets that went without. X says so by itself; the bytes are taken to be alike. The cast saturates.
+        // A toll may speak for packets that went without. X says so by itself; the bytes are taken
+        // to be alike. The cast saturates.
         let spoken_for = toll.stake as u32;
         if spoken_for > 1 {
             by_bytes = by_bytes * N::from_count(u64::from(spoken_for.min(MOST_SPOKEN_FOR)));
@@ -342,9 +356,10 @@ impl<N: Number> Xcp<N> {
         let fair = give - take;
         let stands = asked < fair;
         if stands {
-            // A link before this one, or the sender, allows less. The pools must balance all the same: what the
-            // packet leaves of its gift is counted as taken back, as far as there is anything to take back; beyond
-            // that, as not given. (Never as given back: a wild `due` must not fill the pool.)
+            // A link before this one, or the sender, allows less. The pools must balance all the
+            // same: what the packet leaves of its gift is counted as taken back, as far as there is
+            // anything to take back; beyond that, as not given. (Never as given back: a wild `due`
+            // must not fill the pool.)
             let more = give - asked - take; // fair − asked, positive
             let drawn = self.negative.draw(more);
             if drawn < more {
@@ -394,8 +409,8 @@ impl<N: Number> LinkLaw for Xcp<N> {
         Verdict::Pass
     }
 
-    /// Intervals that ended before are worked off with the old capacity. (The backlog they see takes the last
-    /// arrival as let in, which between two packets is one packet off at most.)
+    /// Intervals that ended before are worked off with the old capacity. (The backlog they see
+    /// takes the last arrival as let in, which between two packets is one packet off at most.)
     fn set_capacity(&mut self, now: Time, capacity: Rate) {
         self.catch_up(now, self.backlog);
         self.capacity = Self::sane_capacity(capacity);
@@ -422,7 +437,8 @@ impl<N: Number> LinkLaw for Xcp<N> {
     }
 }
 
-/// Packets that one toll can speak for: more would be a lie, and products stay inside every form's range.
+/// Packets that one toll can speak for: more would be a lie, and products stay inside every form's
+/// range.
 const MOST_SPOKEN_FOR: u32 = 1 << 16;
 
 /// A petabyte a second.

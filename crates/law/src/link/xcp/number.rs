@@ -1,17 +1,20 @@
-//! What XCP's algorithm needs of a number, the boundary where a toll becomes one, and the `f64` form.
+//! What XCP's algorithm needs of a number, the boundary where a toll becomes one, and the `f64`
+//! form.
 
 use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Sub};
 
 /// A number representation for the XCP router: signed, with the four operations.
 ///
-/// The algorithm ([`Xcp`](super::Xcp)) is stated once over this trait. A form without floats implements it with
-/// integer instructions only: floats enter and leave as bit patterns, which are fields of a packet to be decoded
-/// and not numbers to be computed with. No operation panics; what does not fit is held at the largest value.
+/// The algorithm ([`Xcp`](super::Xcp)) is stated once over this trait. A form without floats
+/// implements it with integer instructions only: floats enter and leave as bit patterns, which are
+/// fields of a packet to be decoded and not numbers to be computed with. No operation panics; what
+/// does not fit is held at the largest value.
 pub trait Number:
     Copy + Debug + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
-    /// Sums up an interval's packets, and hands a pool out again, without losing what is small beside the whole.
+    /// Sums up an interval's packets, and hands a pool out again, without losing what is small
+    /// beside the whole.
     type Sum: Accumulator<Self>;
 
     /// Nought.
@@ -70,11 +73,12 @@ pub trait Accumulator<N>: Copy + Debug {
     fn value(self) -> N;
 }
 
-/// Cleans the bits of a float that a packet says are seconds, so that no packet can poison a router's sums.
+/// Cleans the bits of a float that a packet says are seconds, so that no packet can poison a
+/// router's sums.
 ///
-/// Negative, NaN and less than 2⁻⁴⁰ s (a picosecond; subnormals, which are slow, among them) become 0, that is
-/// "unknown"; more than 16 s, infinity included, becomes 16 s, the end of the draft's 4.28-bit fields. Positive
-/// floats order like their bits, so the comparisons are integer ones.
+/// Negative, NaN and less than 2⁻⁴⁰ s (a picosecond; subnormals, which are slow, among them) become
+/// 0, that is "unknown"; more than 16 s, infinity included, becomes 16 s, the end of the draft's
+/// 4.28-bit fields. Positive floats order like their bits, so the comparisons are integer ones.
 #[inline]
 pub fn sane_seconds(seconds: f32) -> u32 {
     let bits = seconds.to_bits();
@@ -83,8 +87,8 @@ pub fn sane_seconds(seconds: f32) -> u32 {
 
 /// Cleans the bits of a double that a packet or a configuration says is an amount.
 ///
-/// NaN and magnitudes below 2⁻¹⁰⁰ become 0; magnitudes above 2¹⁰⁰ (1.3e30: ns-2's senders ask for 1e24 when they
-/// mean "all there is"), infinities included, become ±2¹⁰⁰.
+/// NaN and magnitudes below 2⁻¹⁰⁰ become 0; magnitudes above 2¹⁰⁰ (1.3e30: ns-2's senders ask for
+/// 1e24 when they mean "all there is"), infinities included, become ±2¹⁰⁰.
 #[inline]
 pub fn sane_amount(amount: f64) -> u64 {
     let bits = amount.to_bits();
@@ -93,8 +97,8 @@ pub fn sane_amount(amount: f64) -> u64 {
     if (AMOUNT_LEAST..=AMOUNT_INFINITE).contains(&magnitude) { sign | magnitude.min(AMOUNT_MOST) } else { 0 }
 }
 
-/// Takes the bits of a finite, normal double apart: negative?, significand (53 bits, 0 for nought), and the power of
-/// two it is scaled by.
+/// Takes the bits of a finite, normal double apart: negative?, significand (53 bits, 0 for nought),
+/// and the power of two it is scaled by.
 #[inline]
 pub(super) fn parts(bits: u64) -> (bool, u64, i32) {
     let exponent = (bits >> 52) as i32 & 0x7ff;
@@ -104,7 +108,8 @@ pub(super) fn parts(bits: u64) -> (bool, u64, i32) {
     (bits >> 63 != 0, bits & ((1 << 52) - 1) | 1 << 52, exponent - 1075)
 }
 
-/// The bits of the double ±`significand` · 2^`exponent`: cut to 53 bits; nought or the largest if out of range.
+/// The bits of the double ±`significand` · 2^`exponent`: cut to 53 bits; nought or the largest if
+/// out of range.
 pub(super) fn assemble(negative: bool, significand: u64, exponent: i32) -> u64 {
     if significand == 0 {
         return 0;

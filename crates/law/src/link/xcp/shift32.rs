@@ -1,17 +1,18 @@
-//! A 32-bit significand with an exponent, in 64-bit integer arithmetic: the XCP study's `shiftint`, normalised.
+//! A 32-bit significand with an exponent, in 64-bit integer arithmetic: the XCP study's `shiftint`,
+//! normalised.
 
 use std::cmp::Ordering;
 use std::ops::{Add, Div, Mul, Sub};
 
 use super::number::{Accumulator, Number, assemble, parts};
 
-/// ±significand · 2^exponent with 32 bits of significand: what a kernel without floats and with 64-bit products can
-/// calculate with (XCP study, "Scaling Analysis").
+/// ±significand · 2^exponent with 32 bits of significand: what a kernel without floats and with
+/// 64-bit products can calculate with (XCP study, "Scaling Analysis").
 ///
-/// The study keeps a scale and a shift apart; here they are one exponent, and the significand always has its top bit
-/// set (or is 0), so an operation errs by less than one part in 2³¹. The exponent would fit the study's 16 bits (inputs are
-/// within 2^±100, and every result is made of a handful of them, so it needs no check either); as 32 bits it saves
-/// instructions.
+/// The study keeps a scale and a shift apart; here they are one exponent, and the significand
+/// always has its top bit set (or is 0), so an operation errs by less than one part in 2³¹. The
+/// exponent would fit the study's 16 bits (inputs are within 2^±100, and every result is made of a
+/// handful of them, so it needs no check either); as 32 bits it saves instructions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shift32 {
     significand: u32,
@@ -32,7 +33,8 @@ impl Shift32 {
         Shift32 { significand: top as u32, exponent: exponent + 32 - lead as i32, negative }
     }
 
-    /// Orders like the number: magnitudes of normalised numbers order as exponent, then significand.
+    /// Orders like the number: magnitudes of normalised numbers order as exponent, then
+    /// significand.
     #[inline]
     fn key(self) -> i64 {
         let magnitude = ((i64::from(self.exponent) - i64::from(NOUGHT)) << 32) | i64::from(self.significand);
@@ -175,8 +177,8 @@ impl Number for Shift32 {
 
 /// A sum of [`Shift32`] with 64 bits of significand: 2²⁰ packets lose under one part in 2⁴⁰ of it.
 ///
-/// A 32-bit sum would not do: near its end a pool is as small as one packet's share, but has kept the rounding of
-/// its beginning.
+/// A 32-bit sum would not do: near its end a pool is as small as one packet's share, but has kept
+/// the rounding of its beginning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sum64 {
     significand: u64,
@@ -184,8 +186,8 @@ pub struct Sum64 {
 }
 
 impl Sum64 {
-    /// `part` in units of this sum's last bit, cut; `None` if it is beyond its first. (Nought, on either side, has
-    /// the least exponent and needs no case of its own.)
+    /// `part` in units of this sum's last bit, cut; `None` if it is beyond its first. (Nought, on
+    /// either side, has the least exponent and needs no case of its own.)
     #[inline]
     fn aligned(self, part: Shift32) -> Option<u64> {
         let up = part.exponent - self.exponent;

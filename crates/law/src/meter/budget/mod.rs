@@ -1,4 +1,5 @@
-//! Enforcement of budgets, where a host's packets enter (the FCP report, CMU-CS-12-125, § 5 and § 6.1.3, "Misbehaving users").
+//! Enforcement of budgets, where a host's packets enter (the FCP report, CMU-CS-12-125, § 5 and §
+//! 6.1.3, "Misbehaving users").
 
 use super::{MeterConfig, Offence, Passage};
 use crate::sender::least_pause;
@@ -8,16 +9,19 @@ use crate::{Budget, Time, Toll};
 ///
 /// Two things are checked, each by itself:
 ///
-/// - **What is spent**, Σ paid · size, against the budget: a bucket that fills at the budget's rate and holds what it
-///   buys in `burst` round trips. (The report's inequality multiplies by the preload, which is zero for a steady flow; its
-///   text, "operating within its budget", is what is done here.)
-/// - **What was announced** against what is spent a round trip later. Spending less all that was announced until a round trip ago
-///   is a constant for who keeps its promises, whatever flows come and go. A host whose announcements are not followed lets it fall, one that
-///   gives back what it goes on spending lets it rise; either without end. A slow drift, `tolerance` budgets a round trip, is forgiven:
-///   announcements get lost.
+/// - **What is spent**, Σ paid · size, against the budget: a bucket that fills at the budget's rate
+///   and holds what it buys in `burst` round trips. (The report's inequality multiplies by the
+///   preload, which is zero for a steady flow; its text, "operating within its budget", is what is
+///   done here.)
+/// - **What was announced** against what is spent a round trip later. Spending less all that was
+///   announced until a round trip ago is a constant for who keeps its promises, whatever flows come
+///   and go. A host whose announcements are not followed lets it fall, one that gives back what it
+///   goes on spending lets it rise; either without end. A slow drift, `tolerance` budgets a round
+///   trip, is forgiven: announcements get lost.
 ///
-/// A host that is accused is held: it announces nothing any more, the price that goes back to it is raised until what it spends is its budget
-/// ([`BudgetMeter::answer`]), and what exceeds that nevertheless is dropped.
+/// A host that is accused is held: it announces nothing any more, the price that goes back to it is
+/// raised until what it spends is its budget ([`BudgetMeter::answer`]), and what exceeds that
+/// nevertheless is dropped.
 #[derive(Clone, Debug)]
 pub struct BudgetMeter {
     config: MeterConfig,
@@ -34,7 +38,8 @@ pub struct BudgetMeter {
     /// Spending less announcements: what it has been of late, $/s.
     usual: Option<f64>,
     accusation: Option<BudgetAccusation>,
-    /// Of a host that is held: what it would have spent in this round, $, and by how much its price is raised.
+    /// Of a host that is held: what it would have spent in this round, $, and by how much its price
+    /// is raised.
     wanted: f64,
     raised: f64,
     dropped: u64,
@@ -63,7 +68,8 @@ struct Round {
 }
 
 impl BudgetMeter {
-    /// The account of a host that may spend `budget`. Of `config`, the tolerance and the burst count, and whether it is enforced.
+    /// The account of a host that may spend `budget`. Of `config`, the tolerance and the burst
+    /// count, and whether it is enforced.
     pub fn new(config: MeterConfig, budget: Budget) -> BudgetMeter {
         BudgetMeter {
             config,
@@ -110,9 +116,9 @@ impl BudgetMeter {
         }
     }
 
-    /// A packet of `size` bytes passes. Of its bytes, the flow's first packet has announced `opening`: what passes of them in its
-    /// first round trip. `price` is what its path asked last: of a host that is held, the packet is
-    /// charged that, whatever it states.
+    /// A packet of `size` bytes passes. Of its bytes, the flow's first packet has announced
+    /// `opening`: what passes of them in its first round trip. `price` is what its path asked last:
+    /// of a host that is held, the packet is charged that, whatever it states.
     pub fn on_data(
         &mut self,
         now: Time,
@@ -125,7 +131,8 @@ impl BudgetMeter {
         let price = price.filter(|_| held);
         let rtt = f64::from(toll.rtt);
         if !(rtt > 0.0 && rtt.is_finite()) {
-            // What a first packet announces is bounded by what budgets buy, but not in price: of one who is held it is not believed.
+            // What a first packet announces is bounded by what budgets buy, but not in price: of
+            // one who is held it is not believed.
             return if held && toll.offer > 0.0 { silence(toll) } else { Passage::Untouched };
         }
         let rtt = rtt.clamp(SHORTEST, LONGEST);
@@ -183,7 +190,8 @@ impl BudgetMeter {
 
     fn end_round(&mut self, now: Time, length: f64) {
         if self.holds() && self.budget > 0.0 {
-            // Half of the way up, since a change takes a round trip to be answered; and slowly down, since who was held may pause.
+            // Half of the way up, since a change takes a round trip to be answered; and slowly
+            // down, since who was held may pause.
             let over = self.wanted / length / self.budget;
             let step = if over > 1.0 { over.min(4.0).sqrt() } else { over.max(LEAST_STEP) };
             self.raised = (self.raised * step).clamp(1.0, MOST_RAISED);
@@ -199,7 +207,8 @@ impl BudgetMeter {
             let forgiven = self.config.tolerance * self.budget;
             *usual += (kept - *usual).clamp(-forgiven, forgiven);
             let off = kept - *usual;
-            // A sender that hears nothing any more starts anew, and announces once more what it had announced.
+            // A sender that hears nothing any more starts anew, and announces once more what it had
+            // announced.
             let most = self.config.burst * self.budget;
             if off < -2.0 * most {
                 self.accuse(now, Offence::Overpromised);
@@ -220,13 +229,15 @@ fn silence(toll: &mut Toll) -> Passage {
 
 /// What a flow pays, where its packets leave the network.
 ///
-/// The report lets each link subtract its price of a round trip ago from the balance; what is left at the egress is
-/// on the average nothing. Here the egress remembers what the links asked a round trip ago, which is the same sum and needs no
-/// writing: a sender pays too little if it states less than the *least* price that its path has asked over the last eight round
-/// trips, or a second if that is more: packets may have waited long since their price was told. By how
-/// much it does is added up over time; a part of `tolerance` is forgiven, `burst` half round trips unpaid are an accusation. Of
-/// what is sent again nothing is held against anybody: who hears nothing any more can't know the price. Nor of a packet each
-/// pause of the least rate, which pays what a budget has for it.
+/// The report lets each link subtract its price of a round trip ago from the balance; what is left
+/// at the egress is on the average nothing. Here the egress remembers what the links asked a round
+/// trip ago, which is the same sum and needs no writing: a sender pays too little if it states less
+/// than the *least* price that its path has asked over the last eight round trips, or a second if
+/// that is more: packets may have waited long since their price was told. By how much it does is
+/// added up over time; a part of `tolerance` is forgiven, `burst` half round trips unpaid are an
+/// accusation. Of what is sent again nothing is held against anybody: who hears nothing any more
+/// can't know the price. Nor of a packet each pause of the least rate, which pays what a budget has
+/// for it.
 #[derive(Clone, Debug)]
 pub struct BalanceMeter {
     config: MeterConfig,
@@ -262,7 +273,8 @@ impl BalanceMeter {
         self.accusation
     }
 
-    /// A packet leaves, sent for the first time if `fresh`, having been asked for `toll.due` on its way.
+    /// A packet leaves, sent for the first time if `fresh`, having been asked for `toll.due` on its
+    /// way.
     pub fn on_data(&mut self, now: Time, fresh: bool, toll: &Toll) {
         let rtt = f64::from(toll.rtt);
         if !(rtt > 0.0 && rtt.is_finite()) {
@@ -304,7 +316,8 @@ const LONGEST: f64 = 1.0;
 const MEMORY: f64 = 8.0;
 const SHORTEST_MEMORY: f64 = 1.0;
 const LONGEST_MEMORY: f64 = 4.0;
-/// Of a flow at the least rate, packets that may come together, and how much sooner than one a pause: waiting varies.
+/// Of a flow at the least rate, packets that may come together, and how much sooner than one a
+/// pause: waiting varies.
 const MOST_AT_LEAST_RATE: f64 = 2.0;
 const LEAST_RATE_SLACK: f64 = 1.1;
 const MOST_RAISED: f64 = 1e6;

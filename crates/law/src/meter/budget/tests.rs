@@ -39,7 +39,8 @@ fn who_keeps_budget_and_promises_is_not_accused() {
     let mut steady = meter();
     run(&mut steady, 20.0, |_| 1.0, |_| 0.0);
     assert_eq!(steady.accusation(), None);
-    // Half a second at a tenth, half a second at all of it, each change announced over the round trip before it.
+    // Half a second at a tenth, half a second at all of it, each change announced over the round
+    // trip before it.
     let mut moving = meter();
     let spending = |t: f64| if t % 1.0 < 0.5 { 0.1 } else { 1.0 };
     let offer = |t: f64| match t % 1.0 {
@@ -184,7 +185,8 @@ fn a_meter_that_only_reports_lets_all_pass_at_its_price() {
 
 #[test]
 fn what_is_announced_is_held_against_the_budget_that_there_is() {
-    // Of 5 $/s a tolerance of a fifth is a dollar: so much may be announced in each round trip and not be spent, or more, but once.
+    // Of 5 $/s a tolerance of a fifth is a dollar: so much may be announced in each round trip and
+    // not be spent, or more, but once.
     for (offer, until, offence) in
         [(0.9, 9.0, None), (3.0, 2.1, None), (3.0, 9.0, Some(Offence::Overpromised))]
     {
@@ -236,7 +238,8 @@ fn who_is_held_pays_and_says_what_its_path_asked() {
     assert_eq!((pass(&mut toll, 2), toll.stake), (Passage::Untouched, 2.0 * asked));
     let mut toll = Toll { stake: 2.0 * asked, ..packet(-0.5) };
     assert_eq!((pass(&mut toll, 3), toll.offer), (Passage::Rewritten, 0.0));
-    // A first packet knows no round trip: what it announces is not believed either, what it takes back is nobody's loss.
+    // A first packet knows no round trip: what it announces is not believed either, what it takes
+    // back is nobody's loss.
     let mut toll = Toll { rtt: 0.0, ..packet(10.0) };
     assert_eq!((pass(&mut toll, 4), toll.offer), (Passage::Rewritten, 0.0));
     let mut toll = Toll { rtt: 0.0, ..packet(-10.0) };
@@ -250,7 +253,8 @@ fn who_is_held_pays_and_says_what_its_path_asked() {
 
 #[test]
 fn a_flow_s_first_announcement_is_a_promise_like_any_other() {
-    // From 2 s on twice as much is spent, as a second flow's first packet has announced it: over one round trip, of the bytes of it.
+    // From 2 s on twice as much is spent, as a second flow's first packet has announced it: over
+    // one round trip, of the bytes of it.
     for (kept, accused) in [(true, false), (false, true)] {
         let mut meter =
             BudgetMeter::new(MeterConfig { tolerance: 0.01, ..MeterConfig::default() }, Budget::per_sec(1.0));
@@ -360,7 +364,8 @@ fn a_burst_is_what_the_budget_buys_in_two_round_trips() {
         free.on_data(second, 1024, &mut sixty_fourth(0.0), 0.0, None);
     }
     assert_eq!(free.accusation(), Some(BudgetAccusation { at: second, offence: Offence::Overspent }));
-    // Who is held is dropped the seventeenth, and has earned another a sixty-fourth of a second later: without a tolerance.
+    // Who is held is dropped the seventeenth, and has earned another a sixty-fourth of a second
+    // later: without a tolerance.
     let mut held = meter();
     held.accuse(second, Offence::Overspent);
     let mut pass = |now, size| held.on_data(now, size, &mut sixty_fourth(0.0), 0.0, None) != Passage::Dropped;
@@ -417,8 +422,9 @@ fn a_held_host_s_price_goes_half_of_the_way_up_and_slowly_down() {
     assert_eq!(meter.answer(f32::MAX), f32::MAX);
 }
 
-/// A host that spends so much, $/s, in a packet each eighth of a second, and announces `change` $/s with its tenth; after which it pauses
-/// for `pause` of those and spends 1 $/s. What it is accused of in a second from then.
+/// A host that spends so much, $/s, in a packet each eighth of a second, and announces `change` $/s
+/// with its tenth; after which it pauses for `pause` of those and spends 1 $/s. What it is accused
+/// of in a second from then.
 fn announces(before: f64, change: f64, pause: u64) -> Option<Offence> {
     let mut meter = meter();
     let eighth = Time::from_millis(125);
@@ -457,7 +463,8 @@ fn after_a_pause_nothing_is_usual() {
 
 #[test]
 fn round_trips_not_paid_for_add_up_to_one() {
-    // A packet a round trip that pays half: 0.25 round trips are missing each time, beyond the tolerance.
+    // A packet a round trip that pays half: 0.25 round trips are missing each time, beyond the
+    // tolerance.
     let config = MeterConfig { tolerance: 0.25, ..MeterConfig::default() };
     let mut meter = BalanceMeter::new(config);
     let mut now = Time::ZERO;
@@ -498,7 +505,8 @@ fn the_least_rate_s_packets_pay_what_they_can_and_no_more_than_two_together() {
     };
     let toll = Toll { due: 1.0, rtt: 0.125, offer: 0.0, stake: 0.0, echo: 0.0 };
     let mut found = meter();
-    // After the longest pause: two for nothing, the third is unpaid. They came at one instant, so that it is short of no time.
+    // After the longest pause: two for nothing, the third is unpaid. They came at one instant, so
+    // that it is short of no time.
     for left in [1.0, 0.0, 0.0] {
         found.on_data(Time::from_secs(100), true, &toll);
         assert_eq!(found.least_rate, left);

@@ -21,7 +21,8 @@ use crate::param::Entry;
 use crate::{Rate, Time};
 use filter::WindowedMax;
 
-/// BBR's sender. It needs a transport that measures delivery ([`SenderLaw::samples_delivery`]) and paces.
+/// BBR's sender. It needs a transport that measures delivery ([`SenderLaw::samples_delivery`]) and
+/// paces.
 #[derive(Clone, Debug)]
 pub struct Bbr {
     config: BbrConfig,

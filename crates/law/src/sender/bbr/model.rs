@@ -21,7 +21,8 @@ impl Bbr {
         gain * bw * self.min_rtt.as_secs_f64()
     }
 
-    /// QuantizationBudget: nothing is offloaded here, so that the budget for it is the least window's.
+    /// QuantizationBudget: nothing is offloaded here, so that the budget for it is the least
+    /// window's.
     pub(super) fn floor_volume(&self, volume: f64) -> f64 {
         volume.max(MIN_WINDOW) + if self.phase == Phase::Up { 2.0 } else { 0.0 }
     }

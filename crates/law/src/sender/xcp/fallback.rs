@@ -1,7 +1,7 @@
 //! What XCP's sender does where the bottleneck does not speak XCP: a TCP's window over its own.
 //!
-//! None of the texts has this; that the sender must know how many of the routers on its way speak XCP is XCP-i's idea (Lopez-Pacheco,
-//! Pham and Lefèvre, 2006).
+//! None of the texts has this; that the sender must know how many of the routers on its way speak
+//! XCP is XCP-i's idea (Lopez-Pacheco, Pham and Lefèvre, 2006).
 
 use super::super::{Acked, Cubic, CubicConfig, Flight, NewReno, NewRenoConfig, SenderLaw};
 use crate::{Time, words};
@@ -18,11 +18,13 @@ words! {
     }
 }
 
-/// A TCP beside XCP, of which the lesser window counts, as long as there is a **gap**: routers that pass packets on without a word.
+/// A TCP beside XCP, of which the lesser window counts, as long as there is a **gap**: routers that
+/// pass packets on without a word.
 ///
-/// It begins in slow start, so that with a gap the window at most doubles in a round trip whatever the other routers grant. It takes a
-/// **loss** for congestion if there is **delay** too, a smoothed round trip well over the least: a radio link behind a silent
-/// router loses packets that nobody waited for. A loss without delay sends it back to slow start, and so does a long time
+/// It begins in slow start, so that with a gap the window at most doubles in a round trip whatever
+/// the other routers grant. It takes a **loss** for congestion if there is **delay** too, a
+/// smoothed round trip well over the least: a radio link behind a silent router loses packets that
+/// nobody waited for. A loss without delay sends it back to slow start, and so does a long time
 /// without delay.
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
@@ -55,8 +57,8 @@ impl Guard {
         self.tcp.as_ref().map(Tcp::window)
     }
 
-    /// How far XCP's window may go ahead of it, so that routers are asked in time for what slow start or avoidance will use in the
-    /// next round trip.
+    /// How far XCP's window may go ahead of it, so that routers are asked in time for what slow
+    /// start or avoidance will use in the next round trip.
     #[inline]
     pub(super) fn ceiling(&self) -> Option<f64> {
         let ahead = |tcp: &Tcp| if tcp.window() < tcp.ssthresh() { 2.0 } else { 1.25 };
@@ -88,10 +90,12 @@ impl Guard {
         }
     }
 
-    /// A loss: answers whether it is TCP's affair. `timeout` says that the timer found it, and whether for the first time.
+    /// A loss: answers whether it is TCP's affair. `timeout` says that the timer found it, and
+    /// whether for the first time.
     pub(super) fn on_loss(&mut self, flight: &Flight, timeout: Option<bool>) -> bool {
         let Some(tcp) = &mut self.tcp else { return false };
-        // A timer goes off long after the last round trip was measured: that says nothing against what was found before.
+        // A timer goes off long after the last round trip was measured: that says nothing against
+        // what was found before.
         if !(delayed(flight) || timeout.is_some() && tcp.congested()) {
             if tcp.congested() {
                 self.start_over();
@@ -160,14 +164,15 @@ impl Tcp {
     }
 }
 
-/// Whether packets wait somewhere: an eighth of the least round trip, and more than the 2 ms that XCP's routers take for none.
+/// Whether packets wait somewhere: an eighth of the least round trip, and more than the 2 ms that
+/// XCP's routers take for none.
 fn delayed(flight: &Flight) -> bool {
     let margin = Time(flight.min_rtt.0 / 8).max(Time::from_millis(2));
     flight.srtt > flight.min_rtt.saturating_add(margin)
 }
 
-/// Round trips without delay after which congestion is taken to be over, unless that of the last loss was at a larger window: TCP is back
-/// there after half as many.
+/// Round trips without delay after which congestion is taken to be over, unless that of the last
+/// loss was at a larger window: TCP is back there after half as many.
 const CALM_ROUNDS: f64 = 64.0;
 
 #[cfg(test)]
@@ -243,7 +248,8 @@ mod tests {
 
     #[test]
     fn it_ends_with_the_gap_with_a_loss_without_delay_or_after_a_long_calm() {
-        // A hundred acknowledgements in a round trip double a window of 20 and more in slow start, and add one in avoidance.
+        // A hundred acknowledgements in a round trip double a window of 20 and more in slow start,
+        // and add one in avoidance.
         let round = |law: &mut Xcp, gap, n: u64| {
             for i in 0..100 {
                 let now = NOW + Time::from_millis(100 * n + i);

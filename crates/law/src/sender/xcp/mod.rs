@@ -36,21 +36,25 @@ config! {
         advertise_limit: bool = true, Kind::Truth;
         /// Spaces packets over the round trip.
         pacing: bool = false, Kind::Truth;
-        /// What is asked of routers: everything there is, or to reach this rate in a round trip (the draft).
+        /// What is asked of routers: everything there is, or to reach this rate in a round trip
+        /// (the draft).
         request: Demand = Demand::Everything, Kind::RateOrAll, from "§ 4.1.2";
         /// States the window in whole packets, as ns-2 does.
         whole_window: bool = false, Kind::Truth;
-        /// Bytes that a packet counts for when feedback is turned into packets; ns-2 has 1450 for 1500.
+        /// Bytes that a packet counts for when feedback is turned into packets; ns-2 has 1450
+        /// for 1500.
         gain_segment: Option<u16> = None, Kind::Bytes { least: 1, most: 65535 }, else "its size on the wire";
         /// Part of an unused window that is kept each round trip (0.5 in the draft, § 4.1.3.1).
         aging: Option<f64> = None, PROBABILITY, else "nothing is given up";
-        /// A toll on every so manyth packet only, which speaks for those since the last; two a window at least. With
-        /// `encoding = "acp"`.
+        /// A toll on every so manyth packet only, which speaks for those since the last; two a
+        /// window at least. With `encoding = "acp"`.
         every: u32 = 1, Kind::Count { least: 1, most: 65536 };
-        /// The TCP whose window bounds XCP's where routers are silent, packets are lost and wait. With `encoding = "acp"`.
+        /// The TCP whose window bounds XCP's where routers are silent, packets are lost and wait.
+        /// With `encoding = "acp"`.
         fallback: Fallback = Fallback::None, Kind::Word(Fallback::WORDS);
         fixed {
-            /// Window at the start and until the first feedback, segments (ns-2; RFC 5681 allows up to 4).
+            /// Window at the start and until the first feedback, segments (ns-2; RFC 5681 allows up
+            /// to 4).
             initial_window: f64 = INITIAL_WINDOW as f64;
         }
     }
@@ -61,8 +65,8 @@ config! {
 pub enum Demand {
     /// Whatever there is (ns-2): routers find any feedback smaller.
     Everything,
-    /// To reach this rate within a round trip (draft § 4.1.2: desired less actual, over the packets of one round
-    /// trip), and no more at all while the application has too little to send.
+    /// To reach this rate within a round trip (draft § 4.1.2: desired less actual, over the packets
+    /// of one round trip), and no more at all while the application has too little to send.
     Rate(Rate),
 }
 
@@ -73,7 +77,8 @@ fields! {
 }
 
 words! {
-    /// What a loss that acknowledgements tell of does to XCP's window. A timeout always takes it to one segment.
+    /// What a loss that acknowledgements tell of does to XCP's window. A timeout always takes it to
+    /// one segment.
     pub enum LossResponse {
         /// Halve it, as Reno would (the draft § 4.1.4 and ns-2).
         Halve = "halve",
@@ -221,7 +226,8 @@ impl SenderLaw for Xcp {
     #[inline(always)]
     fn write_toll(&mut self, flight: &Flight, toll: &mut Toll) {
         if flight.srtt == Time::ZERO {
-            // Nothing is known yet: the packet counts as bytes and gets no feedback (draft § 4.1.1).
+            // Nothing is known yet: the packet counts as bytes and gets no feedback (draft §
+            // 4.1.1).
             toll.due = 0.0;
             toll.rtt = 0.0;
             toll.offer = 0.0;
@@ -254,8 +260,9 @@ impl SenderLaw for Xcp {
         }
         let spoken_for = std::mem::take(&mut self.unspoken);
         if spoken_for > 1 {
-            // The sums of X over an interval, and what the packet is given and may ask for, are to be those of all of them. What is taken
-            // back goes by bytes, which the router can't tell from X: it is told how many packets.
+            // The sums of X over an interval, and what the packet is given and may ask for, are to
+            // be those of all of them. What is taken back goes by bytes, which the router can't
+            // tell from X: it is told how many packets.
             toll.offer *= spoken_for as f32;
             toll.due *= f64::from(spoken_for);
             toll.stake = spoken_for as f32;
@@ -274,7 +281,8 @@ impl SenderLaw for Xcp {
             self.guard(|guard, window| guard.on_echo(acked.gap, window));
             let segment = self.config.gain_segment.map_or(flight.segment, u32::from).max(1);
             let change = f64::from(echo) * flight.srtt.as_secs_f64() / f64::from(segment);
-            // Words from outside: what is no number changes nothing, and no window exceeds the number space.
+            // Words from outside: what is no number changes nothing, and no window exceeds the
+            // number space.
             if change.is_finite() {
                 let window = (self.window + change).clamp(MIN_WINDOW, MAX_WINDOW);
                 // Requests add up to a whole limit less their rounding, which would cost a segment.
@@ -314,7 +322,8 @@ const MIN_WINDOW: f64 = 1.0;
 const ROUNDING: f64 = 1e-9;
 /// Far beyond any network, and inside the number space of segments.
 const MAX_WINDOW: f64 = 1073741824.0;
-/// "All there is" in bytes/s: larger than any link, small enough that sums of it stay finite in a float (ns-2's value).
+/// "All there is" in bytes/s: larger than any link, small enough that sums of it stay finite in a
+/// float (ns-2's value).
 const EVERYTHING: f64 = 1e24;
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
-//! The XCP study's header: two TCP options, kind 14 on the way to the receiver and kind 15 on the way back.
+//! The XCP study's header: two TCP options, kind 14 on the way to the receiver and kind 15 on the
+//! way back.
 //!
 //! ```text
 //! forward  | 14 | 8 | H_feedback | H_rtt | H_cwnd |      16 bits each, network byte order
 //! return   | 15 | 4 | H_feedback |
 //! ```
 //!
-//! `H_feedback` is in packets ([`Split`] or whole ones), `H_rtt` in milliseconds, `H_cwnd` in packets (Zhang &
-//! Henderson, INFOCOM 2005, figure 1). A router reads and writes kind 14 only. It finds the option once with
-//! [`locate`], reads it with [`Forward::read`], and rewrites its feedback in place with [`store_feedback`]; the TCP
-//! checksum over what it changed is the caller's.
+//! `H_feedback` is in packets ([`Split`] or whole ones), `H_rtt` in milliseconds, `H_cwnd` in
+//! packets (Zhang & Henderson, INFOCOM 2005, figure 1). A router reads and writes kind 14 only. It
+//! finds the option once with [`locate`], reads it with [`Forward::read`], and rewrites its
+//! feedback in place with [`store_feedback`]; the TCP checksum over what it changed is the
+//! caller's.
 
 use std::ops::Range;
 
@@ -23,7 +25,8 @@ pub enum Feedback {
     /// A mantissa of 13 bits and an exponent of 3: fractions survive.
     #[default]
     Split,
-    /// Whole packets, truncated toward zero: the study's "Feedback Fractions" shows what that costs.
+    /// Whole packets, truncated toward zero: the study's "Feedback Fractions" shows what that
+    /// costs.
     Integer,
 }
 
@@ -61,9 +64,10 @@ pub struct Forward {
 impl Forward {
     /// What `toll` is in this option, for a packet of `size` bytes on the wire.
     ///
-    /// `H_rtt` is the nearest millisecond, 1 to 65 535 unless unknown; `H_feedback = due · H_rtt / size`; `H_cwnd =
-    /// rtt / offer`, the nearest of 1 to 65 535 unless unknown. Feedback is worked out with the *coded* round-trip time,
-    /// since that is all the reader has. Without a round-trip time there is no feedback either.
+    /// `H_rtt` is the nearest millisecond, 1 to 65 535 unless unknown; `H_feedback = due · H_rtt /
+    /// size`; `H_cwnd = rtt / offer`, the nearest of 1 to 65 535 unless unknown. Feedback is worked
+    /// out with the *coded* round-trip time, since that is all the reader has. Without a round-trip
+    /// time there is no feedback either.
     #[inline]
     pub fn from_toll(toll: &Toll, size: u32, feedback: Feedback) -> Forward {
         let rtt_ms = encode_rtt(toll.rtt);
@@ -75,8 +79,8 @@ impl Forward {
         Forward { feedback: encode_due(toll.due, rtt_ms, size, feedback), rtt_ms, cwnd }
     }
 
-    /// The toll that a router or receiver reads: `due` in bytes/s, `rtt` in seconds, `offer = H_rtt / H_cwnd`; `stake`
-    /// and `echo` are zero.
+    /// The toll that a router or receiver reads: `due` in bytes/s, `rtt` in seconds, `offer =
+    /// H_rtt / H_cwnd`; `stake` and `echo` are zero.
     #[inline]
     pub fn toll(self, size: u32, feedback: Feedback) -> Toll {
         let rtt = decode_rtt(self.rtt_ms);
@@ -101,8 +105,8 @@ impl Forward {
     }
 }
 
-/// Writes `feedback` over the `H_feedback` of the forward option at byte `at`: what a router does. Touches two bytes;
-/// answers `false`, and touches none, if no forward option starts there.
+/// Writes `feedback` over the `H_feedback` of the forward option at byte `at`: what a router does.
+/// Touches two bytes; answers `false`, and touches none, if no forward option starts there.
 #[inline]
 pub fn store_feedback(options: &mut [u8], at: usize, feedback: u16) -> bool {
     let Some(bytes) = options.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<FORWARD_LEN>()) else {
@@ -115,22 +119,24 @@ pub fn store_feedback(options: &mut [u8], at: usize, feedback: u16) -> bool {
     found
 }
 
-/// `H_feedback` for a change of `due` bytes/s, on a packet of `size` bytes that says `rtt_ms`: `due · rtt / size`.
+/// `H_feedback` for a change of `due` bytes/s, on a packet of `size` bytes that says `rtt_ms`:
+/// `due · rtt / size`.
 #[inline]
 pub fn encode_due(due: f64, rtt_ms: u16, size: u32, feedback: Feedback) -> u16 {
     let rtt = f64::from(decode_rtt(rtt_ms));
     if rtt > 0.0 { feedback.encode(due * rtt / f64::from(size.max(1))) } else { 0 }
 }
 
-/// The change in bytes/s that `H_feedback` means on a packet of `size` bytes that says `rtt_ms`; none without a
-/// round-trip time.
+/// The change in bytes/s that `H_feedback` means on a packet of `size` bytes that says `rtt_ms`;
+/// none without a round-trip time.
 #[inline]
 pub fn decode_due(bits: u16, rtt_ms: u16, size: u32, feedback: Feedback) -> f64 {
     let rtt = f64::from(decode_rtt(rtt_ms));
     if rtt > 0.0 { feedback.decode(bits) * f64::from(size.max(1)) / rtt } else { 0.0 }
 }
 
-/// `H_rtt` for `rtt` seconds: the nearest millisecond, at least 1 since 0 means unknown, at most 65 535.
+/// `H_rtt` for `rtt` seconds: the nearest millisecond, at least 1 since 0 means unknown, at most
+/// 65 535.
 #[inline]
 pub fn encode_rtt(rtt: f32) -> u16 {
     if rtt > 0.0 { (f64::from(rtt) * 1e3).round().clamp(1.0, 65535.0) as u16 } else { 0 }
@@ -142,14 +148,15 @@ pub fn decode_rtt(rtt_ms: u16) -> f32 {
     f32::from(rtt_ms) / 1e3
 }
 
-/// SACK blocks that fit beside the XCP options carried and the timestamps, of TCP's 40 bytes: 2 with one XCP option
-/// and timestamps, 1 with both, 3 with timestamps alone, 4 alone.
+/// SACK blocks that fit beside the XCP options carried and the timestamps, of TCP's 40 bytes: 2
+/// with one XCP option and timestamps, 1 with both, 3 with timestamps alone, 4 alone.
 pub const fn sack_blocks(forward: bool, back: bool, timestamps: bool) -> usize {
     // Two bytes of padding and the option's own two stand before its blocks of eight.
     (SPACE - len_without_sack(forward, back, timestamps) - 4) / 8
 }
 
-/// Bytes of options in a TCP header with these in it, padded to whole words; blocks beyond the room do not count.
+/// Bytes of options in a TCP header with these in it, padded to whole words; blocks beyond the room
+/// do not count.
 pub const fn len(forward: bool, back: bool, timestamps: bool, sack: usize) -> usize {
     let room = sack_blocks(forward, back, timestamps);
     let blocks = if sack < room { sack } else { room };
@@ -226,8 +233,8 @@ pub struct TcpOption<'a> {
     pub body: &'a [u8],
 }
 
-/// Walks a list of TCP options (RFC 9293 § 3.1): padding is passed over, other kinds by their length, and the list ends
-/// at its end or at kind 0. After an error it ends too.
+/// Walks a list of TCP options (RFC 9293 § 3.1): padding is passed over, other kinds by their
+/// length, and the list ends at its end or at kind 0. After an error it ends too.
 #[derive(Clone, Debug)]
 pub struct Walk<'a> {
     options: &'a [u8],
@@ -292,7 +299,8 @@ pub struct Located {
     pub back: Option<usize>,
 }
 
-/// Finds the XCP options. The whole list is checked, so that nothing is rewritten in a header that makes no sense.
+/// Finds the XCP options. The whole list is checked, so that nothing is rewritten in a header that
+/// makes no sense.
 ///
 /// # Errors
 /// [`OptionError`]; a router then passes the packet on as it is.
@@ -342,7 +350,8 @@ pub fn parse(options: &[u8]) -> Result<Parsed, OptionError> {
             KIND_TIMESTAMPS => parsed.timestamps = words.next(),
             KIND_SACK => {
                 parsed.sack = SackRanges::EMPTY;
-                // A list of 40 bytes has room for no more than four blocks, which is what the ranges hold.
+                // A list of 40 bytes has room for no more than four blocks, which is what the
+                // ranges hold.
                 words.for_each(|(start, end)| _ = parsed.sack.push(start, end));
             }
             _ => {}
@@ -376,7 +385,8 @@ fn split_words(pair: &[u8; 8]) -> (u32, u32) {
     (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
 }
 
-/// Builds a list of options within TCP's 40 bytes, each padded in front so that its fields lie on whole words.
+/// Builds a list of options within TCP's 40 bytes, each padded in front so that its fields lie on
+/// whole words.
 #[derive(Clone, Copy, Debug)]
 pub struct Builder {
     bytes: [u8; SPACE],

@@ -198,8 +198,9 @@ impl Receiver {
         }
     }
 
-    /// A change of marking is acknowledged at once, after a separate acknowledgement of the segments
-    /// before it, so that the echo is exact (RFC 8257 § 3.2). Returns whether there is a change.
+    /// A change of marking is acknowledged at once, after a separate acknowledgement of the
+    /// segments before it, so that the echo is exact (RFC 8257 § 3.2). Returns whether there is a
+    /// change.
     #[inline(always)]
     pub(super) fn note_mark(&mut self, packet: &Packet) -> bool {
         let marked = packet.flags.has(Flags::CE);
@@ -254,7 +255,8 @@ impl Receiver {
         self.room = self.room.saturating_add(more).min(self.capacity);
     }
 
-    /// The XCP study's rule: the whole part, in segments, of the feedback received; the rest is kept for later.
+    /// The XCP study's rule: the whole part, in segments, of the feedback received; the rest is
+    /// kept for later.
     fn whole_feedback(&mut self, packet: &Packet, config: &Config) -> u32 {
         if !packet.flags.has(Flags::TOLLED) {
             return 0;
@@ -375,8 +377,8 @@ impl Receiver {
         }
     }
 
-    /// Writes all that goes back, on data or alone. `packet.flags` and the forward part of the toll are the
-    /// caller's and already there.
+    /// Writes all that goes back, on data or alone. `packet.flags` and the forward part of the toll
+    /// are the caller's and already there.
     #[inline(always)]
     pub(super) fn write(&mut self, packet: &mut Packet, sack: &mut SackRanges, config: &Config) {
         sack.clear();

@@ -75,8 +75,8 @@ impl Reading {
         }
     }
 
-    /// Returns whether a soft receiver has no room for `payload` bytes. Segments out of order leave the
-    /// last one's room to the next in order, for which they wait.
+    /// Returns whether a soft receiver has no room for `payload` bytes. Segments out of order leave
+    /// the last one's room to the next in order, for which they wait.
     fn overflows(&self, payload: u64, in_order: bool, capacity: u32, config: &Config) -> bool {
         let full = u64::from(config.payload());
         let reserved = if in_order { 0 } else { full };
@@ -260,7 +260,8 @@ struct SoftControl {
     begun: Time,
     arrived: f64,
     drained: f64,
-    /// Bytes in the buffer, the time of the last change, and the integral over the epoch, byte-seconds.
+    /// Bytes in the buffer, the time of the last change, and the integral over the epoch,
+    /// byte-seconds.
     queue: f64,
     changed: Time,
     area: f64,
@@ -323,8 +324,9 @@ impl SoftControl {
         self.tolls += 1.0;
     }
 
-    /// The part of `due`, a packet's feedback in bytes/s, that goes back. Its sender states the round
-    /// trip `rtt`, in seconds. As at a router, packets share the controller's feedback of an epoch.
+    /// The part of `due`, a packet's feedback in bytes/s, that goes back. Its sender states the
+    /// round trip `rtt`, in seconds. As at a router, packets share the controller's feedback of an
+    /// epoch.
     fn bound(&mut self, now: Time, rtt: f32, due: f64) -> f64 {
         let span = now.saturating_sub(self.begun).as_secs_f64();
         if rtt > 0.0 && span >= f64::from(rtt) {
@@ -359,8 +361,8 @@ impl SoftControl {
 const UPDATE: u32 = 2;
 
 impl Config {
-    /// The window of a soft receiver with a buffer of `capacity`, segments. It bounds memory, not the
-    /// rate: λ_target ≤ B/d keeps the data in flight near one buffer.
+    /// The window of a soft receiver with a buffer of `capacity`, segments. It bounds memory, not
+    /// the rate: λ_target ≤ B/d keeps the data in flight near one buffer.
     pub(in crate::transport) fn overcommitted(capacity: u32) -> u32 {
         capacity.saturating_mul(4).min(MAX_WINDOW)
     }

@@ -7,7 +7,8 @@ use super::{Phase, Sender, whole};
 use crate::transport::config::Config;
 use crate::transport::ring::Ring;
 
-/// Counts, and what they were when each segment in flight was last sent. Only a connection whose law wants it has one.
+/// Counts, and what they were when each segment in flight was last sent. Only a connection whose
+/// law wants it has one.
 #[derive(Clone, Debug)]
 pub(in crate::transport) struct Sampler {
     /// C.delivered, segments.
@@ -21,7 +22,8 @@ pub(in crate::transport) struct Sampler {
     /// C.lost, segments.
     lost: u64,
     marks: Ring<Mark>,
-    /// Newly acknowledged, out of the clean case, and newly lost: by the scoreboard, until they are dealt with.
+    /// Newly acknowledged, out of the clean case, and newly lost: by the scoreboard, until they are
+    /// dealt with.
     pub(in crate::transport) acked: Vec<u32>,
     pub(in crate::transport) losses: Vec<u32>,
 }
@@ -58,7 +60,8 @@ impl Sampler {
         self.limited_until = (self.delivered + u64::from(pipe)).max(1);
     }
 
-    /// § 4.1.2.2: `seq` leaves, after which `pipe` segments are in flight, of which `outstanding` from `una` on are remembered.
+    /// § 4.1.2.2: `seq` leaves, after which `pipe` segments are in flight, of which `outstanding`
+    /// from `una` on are remembered.
     fn on_sent(&mut self, now: Time, seq: u32, pipe: u32, una: u32, outstanding: u32) {
         if pipe <= 1 {
             self.first_sent = now;
@@ -111,8 +114,9 @@ impl Sender {
         }
     }
 
-    /// An acknowledgement was dealt with: it moved the cumulative one by `clean` segments, or the scoreboard has noted what
-    /// it covered. The law hears of losses first, then of what was delivered.
+    /// An acknowledgement was dealt with: it moved the cumulative one by `clean` segments, or the
+    /// scoreboard has noted what it covered. The law hears of losses first, then of what was
+    /// delivered.
     pub(in crate::transport) fn sample_delivery(
         &mut self,
         now: Time,

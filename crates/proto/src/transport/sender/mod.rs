@@ -1,4 +1,5 @@
-//! The sending half: what may leave, what an acknowledgement means, and when to give up waiting for one.
+//! The sending half: what may leave, what an acknowledgement means, and when to give up waiting for
+//! one.
 
 mod delivery;
 mod pick;
@@ -57,7 +58,8 @@ pub(super) struct Sender {
     pub(super) paced: bool,
     /// Something is ready but for its turn (`pace_at`).
     pub(super) paced_out: bool,
-    /// Duplicates at `recover` itself may come from a timeout's needless retransmissions (RFC 6582 § 3.2).
+    /// Duplicates at `recover` itself may come from a timeout's needless retransmissions (RFC 6582
+    /// § 3.2).
     pub(super) careful: bool,
     /// Expiries of the timer since anything new was acknowledged.
     pub(super) expiries: u8,
@@ -68,7 +70,8 @@ pub(super) struct Sender {
     /// Recovery ends when the cumulative acknowledgement gets here.
     pub(super) recover: u32,
     paced_size: u16,
-    /// It sends a stream that acknowledgements alone clock, and the receiving half has nothing to say.
+    /// It sends a stream that acknowledgements alone clock, and the receiving half has nothing to
+    /// say.
     pub(super) plain: bool,
     /// A partial acknowledgement of this recovery has restarted the timer.
     partial: bool,
@@ -185,7 +188,8 @@ impl Sender {
         self.alarm().min(pace)
     }
 
-    /// Builds the next data packet, SYN or FIN, if one may leave. The acknowledgement's fields are left alone.
+    /// Builds the next data packet, SYN or FIN, if one may leave. The acknowledgement's fields are
+    /// left alone.
     #[inline]
     pub(super) fn transmit(
         &mut self,
@@ -246,9 +250,10 @@ impl Sender {
         self.paced_size = size;
     }
 
-    /// Restarts the retransmission timer where `seq`, the first hole, is sent again (RFC 6675 § 6 allows it; Linux and ns-2 do so). A
-    /// retransmission that was lost too keeps the cumulative acknowledgement for two round trips and more: where such are
-    /// found by time, the timer counts from the last try.
+    /// Restarts the retransmission timer where `seq`, the first hole, is sent again (RFC 6675 § 6
+    /// allows it; Linux and ns-2 do so). A retransmission that was lost too keeps the cumulative
+    /// acknowledgement for two round trips and more: where such are found by time, the timer counts
+    /// from the last try.
     #[inline]
     pub(super) fn restart_at_repair(&mut self, now: Time, seq: u32, config: &Config) {
         let restarts = self.rack.is_some() || (config.rto.at_repair && !self.partial);
@@ -305,7 +310,8 @@ impl Sender {
         out.flags = flags;
     }
 
-    /// Writes the toll of the data packet about to leave, if it has one, and no earlier or later one speaks for it; answers whether.
+    /// Writes the toll of the data packet about to leave, if it has one, and no earlier or later
+    /// one speaks for it; answers whether.
     #[inline(always)]
     pub(super) fn toll(&mut self, now: Time, out: &mut Packet, config: &Config) -> bool {
         self.law.tolled() && self.write_unless_spared(now, out, config)
@@ -350,7 +356,8 @@ impl Sender {
         Flight { size: u32::from(out.size), unsent, ..self.flight(now, config) }
     }
 
-    /// Whether `ack` could be an acknowledgement of ours: of the present flight, or an older one come late.
+    /// Whether `ack` could be an acknowledgement of ours: of the present flight, or an older one
+    /// come late.
     #[inline]
     pub(super) fn plausible(&self, ack: u32) -> bool {
         ack.wrapping_sub(self.board.una) <= self.board.outstanding() || before(ack, self.board.una)
@@ -416,7 +423,8 @@ impl Sender {
         config: &Config,
         stats: &mut Stats,
     ) {
-        // Most data that comes back tells nothing of ours: a flow one way acknowledges with nothing in flight.
+        // Most data that comes back tells nothing of ours: a flow one way acknowledges with nothing
+        // in flight.
         const TELLS: u16 = Flags::STAMP_ECHO.0 | Flags::ECHO.0 | Flags::ECE.0 | Flags::SACK.0;
         let advance = packet.ack.wrapping_sub(self.board.una);
         if advance == 0 && packet.flags.0 & TELLS == 0 && !self.is_duplicate(packet) {
@@ -477,7 +485,8 @@ impl Sender {
         }
     }
 
-    /// Restarts the retransmission timer at an acknowledgement of something new (RFC 6298 § 5.3, RFC 6582 § 4).
+    /// Restarts the retransmission timer at an acknowledgement of something new (RFC 6298 § 5.3,
+    /// RFC 6582 § 4).
     #[inline]
     fn restart_timer(&mut self, now: Time, config: &Config) {
         let partial = self.phase == Phase::Recovery && before(self.board.una, self.recover);
@@ -489,7 +498,8 @@ impl Sender {
         }
     }
 
-    /// The law hears of an acknowledgement. What the law `L` makes of it is in line, with no more put together than what it looks at.
+    /// The law hears of an acknowledgement. What the law `L` makes of it is in line, with no more
+    /// put together than what it looks at.
     #[inline(always)]
     pub(super) fn tell<L: Inline>(&mut self, now: Time, config: &Config, acked: impl FnOnce() -> Acked) {
         let flight = self.flight(now, config);
@@ -541,7 +551,8 @@ impl Sender {
     }
 }
 
-/// The law's window in whole segments, at least one: a rate below one segment a round trip is pacing's business.
+/// The law's window in whole segments, at least one: a rate below one segment a round trip is
+/// pacing's business.
 #[inline]
 pub(super) fn whole(window: f64) -> u32 {
     // The cast saturates; a window that is no number becomes the least.

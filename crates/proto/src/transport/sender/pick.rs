@@ -20,15 +20,16 @@ impl Sender {
         }
     }
 
-    /// Whether the window has no room for anything, new or lost, and nothing leaves in spite of that.
+    /// Whether the window has no room for anything, new or lost, and nothing leaves in spite of
+    /// that.
     #[inline]
     pub(in crate::transport) fn is_full(&self, config: &Config) -> bool {
         let full = self.board.pipe() >= self.window && self.counted(config) >= self.window;
         full && self.force == Force::Nothing
     }
 
-    /// Segments that count against the window where it is asked for new ones: without limited transmit the first duplicates let
-    /// nothing leave.
+    /// Segments that count against the window where it is asked for new ones: without limited
+    /// transmit the first duplicates let nothing leave.
     #[inline]
     pub(in crate::transport) fn counted(&self, config: &Config) -> u32 {
         let counts_duplicates = config.limited_transmit || self.phase != Phase::Open;
@@ -51,7 +52,8 @@ impl Sender {
         if !self.has_room(config) && !self.source.control() {
             self.app_limited = false;
             if self.board.outstanding() == 0 && self.rto_at == Time::NEVER {
-                // Nothing will come back that could open the window: probe for it (RFC 9293 § 3.8.6.1).
+                // Nothing will come back that could open the window: probe for it (RFC 9293 §
+                // 3.8.6.1).
                 self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
             }
             return Pick::Nothing;
@@ -138,9 +140,10 @@ impl Sender {
             return false;
         };
         self.paced = true;
-        // By the rate of now, not of when the last packet left: a slow flow that is granted more uses it at once. But each
-        // acknowledgement moves the rates of explicit laws a little, and a timer with it would cost as much as its packet.
-        // Of a packet that has just left there is no pause yet, and less than none if it was late; signed, it is sooner made a float.
+        // By the rate of now, not of when the last packet left: a slow flow that is granted more
+        // uses it at once. But each acknowledgement moves the rates of explicit laws a little, and
+        // a timer with it would cost as much as its packet. Of a packet that has just left there is
+        // no pause yet, and less than none if it was late; signed, it is sooner made a float.
         let pause = (self.pace_at.0 as i64).wrapping_sub(self.paced_from.0 as i64) as f64 * 1e-9;
         let (size, sends) = (f64::from(self.paced_size), rate.bytes_per_sec() * pause);
         if (sends - size).abs() > SAME_TURN * size {

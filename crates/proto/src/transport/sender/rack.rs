@@ -16,15 +16,16 @@ use crate::transport::stats::Stats;
 /// What only this kind of detection has to remember.
 #[derive(Clone, Debug)]
 pub(in crate::transport) struct Rack {
-    /// Retransmissions in the order sent; those heard of since are skipped when their turn comes. Originals need no
-    /// such list: they were sent in the order of their numbers.
+    /// Retransmissions in the order sent; those heard of since are skipped when their turn comes.
+    /// Originals need no such list: they were sent in the order of their numbers.
     resent: VecDeque<(u32, Stamp)>,
     /// A retransmission that is to leave once more, and how often.
     copy: Option<(u32, u8)>,
     tail_probe: bool,
     /// `rack_at` is the probe's, not the reordering timer's.
     probe_armed: bool,
-    /// A probe is under way: one after its segment, and when it left, if it was sent for the second time.
+    /// A probe is under way: one after its segment, and when it left, if it was sent for the second
+    /// time.
     probe: Option<(u32, Option<Stamp>)>,
 }
 
@@ -58,7 +59,8 @@ impl Sender {
             return;
         }
         let (Some(rack), Some(newest)) = (&mut self.rack, self.board.newest) else { return };
-        // Steps 2 and 4: the round trip of the newest received one, and how much reordering to allow for.
+        // Steps 2 and 4: the round trip of the newest received one, and how much reordering to
+        // allow for.
         let slack = if !self.board.reordered && (self.phase != Phase::Open || self.board.sacked >= DUP_THRESH)
         {
             Time::ZERO
@@ -78,7 +80,8 @@ impl Sender {
         }
         while let Some(&(seq, sent)) = rack.resent.front() {
             if self.board.awaits(seq, sent) {
-                // At equal times the newest may be an original that left before it: only the time tells.
+                // At equal times the newest may be an original that left before it: only the time
+                // tells.
                 if newest.0 == sent {
                     break;
                 }
@@ -95,10 +98,11 @@ impl Sender {
         self.rack_at = due;
     }
 
-    /// A retransmission of `seq` has left. That it is lost too is found a round trip later and repaired in another; in these two the
-    /// receiver's window is used up, unless it has room for two windows more, and then nothing can be sent. Where it has not, the
-    /// retransmission leaves more than once. (No RFC has this; it is what a proactive sender does, for repairs only: Flach et al.,
-    /// *Reducing Web Latency*, SIGCOMM 2013.)
+    /// A retransmission of `seq` has left. That it is lost too is found a round trip later and
+    /// repaired in another; in these two the receiver's window is used up, unless it has room for
+    /// two windows more, and then nothing can be sent. Where it has not, the retransmission leaves
+    /// more than once. (No RFC has this; it is what a proactive sender does, for repairs only:
+    /// Flach et al., *Reducing Web Latency*, SIGCOMM 2013.)
     pub(in crate::transport) fn consider_copies(&mut self, seq: u32, config: &Config) {
         let needed = self.board.outstanding().saturating_add(self.window.saturating_mul(2));
         let short = config.repair_copies > 0 && self.limit(config) < needed;
@@ -120,7 +124,8 @@ impl Sender {
             rack.copy.and_then(|(seq, left)| Some((seq, left.checked_sub(1).filter(|&more| more > 0)?)));
     }
 
-    /// RFC 8985 § 7.2: after two quiet round trips the last segment is probed for. Only with nothing else going on.
+    /// RFC 8985 § 7.2: after two quiet round trips the last segment is probed for. Only with
+    /// nothing else going on.
     pub(in crate::transport) fn schedule_probe(&mut self, now: Time, config: &Config) {
         let Some(rack) = &mut self.rack else { return };
         let quiet = self.phase == Phase::Open && self.board.clean() && rack.probe.is_none();
@@ -159,7 +164,8 @@ impl Sender {
         if self.board.outstanding() == 0 || self.board.pending > 0 {
             return;
         }
-        // New data is as good a probe as the last segment again (§ 7.3), if there is any and room for it.
+        // New data is as good a probe as the last segment again (§ 7.3), if there is any and room
+        // for it.
         let fresh = self.source.ready() && has_room;
         let end = if fresh { self.board.next.wrapping_add(1) } else { self.board.next };
         rack.probe = Some((end, None));
@@ -171,7 +177,8 @@ impl Sender {
         self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
     }
 
-    /// RFC 8985 § 7.4: a probe that was a retransmission, and was what the receiver waited for, has hidden a loss.
+    /// RFC 8985 § 7.4: a probe that was a retransmission, and was what the receiver waited for, has
+    /// hidden a loss.
     pub(in crate::transport) fn probe_answered(&mut self, now: Time, packet: &Packet, config: &Config) {
         let Some(rack) = &mut self.rack else { return };
         let Some((end, sent)) = rack.probe else { return };

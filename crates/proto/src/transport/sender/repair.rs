@@ -12,7 +12,8 @@ use crate::transport::serial::before;
 use crate::transport::stats::Stats;
 
 impl Sender {
-    /// An acknowledgement while there is, or may be, something to repair; answers how many segments are news.
+    /// An acknowledgement while there is, or may be, something to repair; answers how many segments
+    /// are news.
     #[inline(never)]
     pub(in crate::transport) fn repair(
         &mut self,
@@ -83,7 +84,8 @@ impl Sender {
         }
     }
 
-    /// RFC 6582: the third duplicate begins recovery, each partial acknowledgement shows the next hole. Of Reno it ends recovery.
+    /// RFC 6582: the third duplicate begins recovery, each partial acknowledgement shows the next
+    /// hole. Of Reno it ends recovery.
     fn detect_by_duplicates(
         &mut self,
         now: Time,

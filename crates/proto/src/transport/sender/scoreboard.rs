@@ -1,4 +1,5 @@
-//! What is known of each segment in flight, and counts of it, so that nothing is ever counted twice.
+//! What is known of each segment in flight, and counts of it, so that nothing is ever counted
+//! twice.
 
 use crate::{Flags, SackRanges, Stamp};
 
@@ -66,9 +67,9 @@ impl Slot {
 
 /// The segments `[una, next)` in flight.
 ///
-/// `sacked`, `lost` and the others are counts of flags, kept as flags change: the pipe of RFC 6675 costs three
-/// additions. Without SACK, `sacked` is the number of duplicate acknowledgements, which makes the same formula the
-/// inflated window of RFC 6582.
+/// `sacked`, `lost` and the others are counts of flags, kept as flags change: the pipe of RFC 6675
+/// costs three additions. Without SACK, `sacked` is the number of duplicate acknowledgements, which
+/// makes the same formula the inflated window of RFC 6582.
 ///
 /// What only repairs need stands first, so that the rest is together with the sender's own.
 #[derive(Clone, Debug)]
@@ -165,14 +166,15 @@ impl Scoreboard {
         self.slots.get(seq)
     }
 
-    /// The cumulative acknowledgement moves by `count` segments, of a [clean](Scoreboard::clean) board.
+    /// The cumulative acknowledgement moves by `count` segments, of a [clean](Scoreboard::clean)
+    /// board.
     #[inline]
     pub(in crate::transport) fn ack_clean(&mut self, count: u32) {
         self.una = self.una.wrapping_add(count);
     }
 
-    /// There is something to repair after a time without: what was remembered is from another window, perhaps
-    /// from so long ago that serial numbers have come round.
+    /// There is something to repair after a time without: what was remembered is from another
+    /// window, perhaps from so long ago that serial numbers have come round.
     pub(in crate::transport) fn refresh(&mut self) {
         self.edge = self.una;
         self.above = 0;
@@ -185,8 +187,8 @@ impl Scoreboard {
         }
     }
 
-    /// The cumulative acknowledgement moves by `count` segments; answers how many of them are news. `sack` says
-    /// whether ranges are reported, so that `sacked` counts flags.
+    /// The cumulative acknowledgement moves by `count` segments; answers how many of them are news.
+    /// `sack` says whether ranges are reported, so that `sacked` counts flags.
     #[inline]
     pub(in crate::transport) fn ack(&mut self, count: u32, sack: bool) -> u32 {
         if count == 0 && sack {
@@ -212,7 +214,8 @@ impl Scoreboard {
         self.high = later(self.high, self.una);
         self.rescued = later(self.rescued, self.una);
         if !sack {
-            // Of what is acknowledged, one segment was the hole; the others had each caused a duplicate.
+            // Of what is acknowledged, one segment was the hole; the others had each caused a
+            // duplicate.
             self.sacked = self.sacked.saturating_sub(count.saturating_sub(1)).min(self.outstanding());
         }
         news
@@ -238,15 +241,16 @@ impl Scoreboard {
         }
     }
 
-    /// The ranges the receiver reports; answers how many segments are news. Ranges outside `[una, next)` tell
-    /// nothing.
+    /// The ranges the receiver reports; answers how many segments are news. Ranges outside `[una,
+    /// next)` tell nothing.
     #[inline]
     pub(in crate::transport) fn sack(&mut self, ranges: &SackRanges) -> u32 {
         let outstanding = self.outstanding();
         if outstanding <= FEW { self.sack_few(ranges) } else { self.sack_runs(ranges) }
     }
 
-    /// [`Scoreboard::sack`] of few segments: it is quicker to look at each than to remember which were reported.
+    /// [`Scoreboard::sack`] of few segments: it is quicker to look at each than to remember which
+    /// were reported.
     #[inline]
     fn sack_few(&mut self, ranges: &SackRanges) -> u32 {
         let outstanding = self.outstanding();
@@ -315,7 +319,8 @@ impl Scoreboard {
         1
     }
 
-    /// RFC 6675's IsLost: every segment with three or more received beyond it. Each is looked at once.
+    /// RFC 6675's IsLost: every segment with three or more received beyond it. Each is looked at
+    /// once.
     #[inline]
     pub(in crate::transport) fn judge(&mut self) {
         while self.above >= DUP_THRESH {
@@ -333,8 +338,8 @@ impl Scoreboard {
         }
     }
 
-    /// RFC 8985 § 6.2, step 5, for segments sent once: they were sent in the order of their numbers. `lost` judges
-    /// by the time sent; the first that is not lost is answered.
+    /// RFC 8985 § 6.2, step 5, for segments sent once: they were sent in the order of their
+    /// numbers. `lost` judges by the time sent; the first that is not lost is answered.
     pub(in crate::transport) fn judge_while(
         &mut self,
         lost: impl Fn((Stamp, u32)) -> bool,
@@ -373,7 +378,8 @@ impl Scoreboard {
         }
     }
 
-    /// Whether `seq`'s last transmission was the one at `sent`, a repeated one, and nothing was heard of it.
+    /// Whether `seq`'s last transmission was the one at `sent`, a repeated one, and nothing was
+    /// heard of it.
     pub(in crate::transport) fn awaits(&self, seq: u32, sent: Stamp) -> bool {
         self.is_resent(seq) && self.slots.get(seq).sent == sent
     }
@@ -383,8 +389,9 @@ impl Scoreboard {
         seq.wrapping_sub(self.una) < self.outstanding() && self.slots.get(seq).has(Slot::RESENT)
     }
 
-    /// The timer expired: nothing but what was reported received is in the network (RFC 6675 § 5.1). A receiver
-    /// that reports the first segment in flight has changed its mind about earlier reports: they are forgotten.
+    /// The timer expired: nothing but what was reported received is in the network (RFC 6675 §
+    /// 5.1). A receiver that reports the first segment in flight has changed its mind about earlier
+    /// reports: they are forgotten.
     pub(in crate::transport) fn on_timeout(&mut self, sack: bool) {
         let renege = !sack || self.slots.get(self.una).has(Slot::SACKED);
         if renege {
@@ -413,7 +420,8 @@ impl Scoreboard {
         self.edge = self.next;
         self.above = 0;
         self.rescued = self.next;
-        // What was received before is no measure for what leaves from now on, and its stamp grows too old to be compared.
+        // What was received before is no measure for what leaves from now on, and its stamp grows
+        // too old to be compared.
         self.newest = None;
     }
 
@@ -432,8 +440,8 @@ impl Scoreboard {
         None
     }
 
-    /// RFC 6675's NextSeg, rule 3: with nothing else to send, a segment under the highest received one, neither
-    /// received nor sent again in this recovery.
+    /// RFC 6675's NextSeg, rule 3: with nothing else to send, a segment under the highest received
+    /// one, neither received nor sent again in this recovery.
     pub(in crate::transport) fn next_rescue(&mut self) -> Option<u32> {
         while before(self.rescued, self.high) {
             let slot = self.slots.get(self.rescued);
@@ -462,7 +470,8 @@ impl Scoreboard {
         *slot
     }
 
-    /// The counts as the flags have them, to check the ones kept: received, lost, sent again, pending.
+    /// The counts as the flags have them, to check the ones kept: received, lost, sent again,
+    /// pending.
     #[cfg(test)]
     pub(in crate::transport) fn recount(&self) -> [u32; 4] {
         let mut counts = [0; 4];
@@ -488,7 +497,8 @@ fn skip(seen: Option<&SackRanges>, seq: u32) -> Option<u32> {
         .map(|&(_, end)| end)
 }
 
-/// Whether the transmission `a` left after `b`: by time, then by number (RFC 8985's RACK_sent_after).
+/// Whether the transmission `a` left after `b`: by time, then by number (RFC 8985's
+/// RACK_sent_after).
 #[inline]
 pub(in crate::transport) fn sent_after(a: (Stamp, u32), b: (Stamp, u32)) -> bool {
     a.0 != b.0 && before(b.0.0, a.0.0) || a.0 == b.0 && before(b.1, a.1)

@@ -159,8 +159,8 @@ impl Source {
         self.active
     }
 
-    /// What is left to be cut, bytes on the wire in segments of at most `payload` bytes and a `header` each; [`u64::MAX`]
-    /// unless the application has finished.
+    /// What is left to be cut, bytes on the wire in segments of at most `payload` bytes and a
+    /// `header` each; [`u64::MAX`] unless the application has finished.
     #[inline]
     pub(in crate::transport) fn unsent(&self, payload: u16, header: u16) -> u64 {
         if !self.finished {
@@ -230,8 +230,8 @@ impl Source {
         Cut { payload: bytes as u16, flags }
     }
 
-    /// Whether the next segment is one of `payload` bytes in the middle of a stream. Asked only when [`Source::ready`], of what
-    /// has not been [cleared](Source::clear) since.
+    /// Whether the next segment is one of `payload` bytes in the middle of a stream. Asked only
+    /// when [`Source::ready`], of what has not been [cleared](Source::clear) since.
     #[inline]
     pub(in crate::transport) fn streams(&self, payload: u16) -> bool {
         !self.framed && self.left > u64::from(payload)

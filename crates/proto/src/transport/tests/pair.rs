@@ -43,7 +43,8 @@ pub(super) struct Pair {
     pub(super) events: [Vec<Event>; 2],
     /// All packets sent, with the time and side.
     pub(super) sent: Vec<(Time, usize, Packet)>,
-    /// Packets are first shown to [`Machine::answer`], then to [`Machine::respond`], as the simulator does.
+    /// Packets are first shown to [`Machine::answer`], then to [`Machine::respond`], as the
+    /// simulator does.
     pub(super) predicts: bool,
     /// Packets that were taken in or answered by the first.
     pub(super) predicted: u64,
@@ -53,7 +54,8 @@ pub(super) struct Pair {
     pub(super) due: f64,
     /// Packets after which the sides needed not be asked for more.
     pub(super) settled: [u64; 2],
-    /// The sides that need not be asked, and are not, so that whatever such asking would have changed is missed.
+    /// The sides that need not be asked, and are not, so that whatever such asking would have
+    /// changed is missed.
     rests: [bool; 2],
     flying: Vec<(Time, u64, usize, Packet, SackRanges)>,
     order: u64,
@@ -176,7 +178,8 @@ impl Pair {
             Some((at, i)) if at <= timer => {
                 let (_, _, side, packet, sack) = self.flying.swap_remove(i);
                 self.arrive(side, packet, &sack);
-                // Before the other's, whichever way it took: what is answered in place has left already.
+                // Before the other's, whichever way it took: what is answered in place has left
+                // already.
                 self.flush_side(side);
             }
             _ => {

@@ -60,7 +60,8 @@ impl Session {
         Ok(())
     }
 
-    /// Sends a command that sets the connection up to every member that is connected; the first one's answer is the client's.
+    /// Sends a command that sets the connection up to every member that is connected; the first
+    /// one's answer is the client's.
     fn set_up(&mut self, core: &mut Core, kind: Setup, frame: &[u8]) -> Result<(), End> {
         let open: Vec<usize> = (0..self.lanes.len()).filter(|&at| self.lanes[at].is_some()).collect();
         let item = Item { session: self.scrambled, key: self.scrambled, size: frame.len() as u32 };
@@ -81,7 +82,8 @@ impl Session {
         self.place_at(core, first, seq, Tag::Setup, frame)
     }
 
-    /// Looks at the answer to a command of set-up: one that was refused does not hold, and a user who was let in is a client.
+    /// Looks at the answer to a command of set-up: one that was refused does not hold, and a user
+    /// who was let in is a client.
     pub(super) fn is_set_up(&mut self, core: &mut Core, seq: u64, answer: &[u8]) {
         let Some(redis) = &mut self.redis else { return };
         let Some(at) = redis.pending.iter().position(|pending| pending.seq == seq) else { return };

@@ -1,7 +1,8 @@
-//! Prices by class of traffic (§ 4.2 "Network and end-point evolution", § 4.3 "Aggregate congestion control").
+//! Prices by class of traffic (§ 4.2 "Network and end-point evolution", § 4.3 "Aggregate congestion
+//! control").
 //!
-//! The report prints two of these as code with slips in it, and one formula upside down; the manual's chapter on FCP has a
-//! table of what was made of them.
+//! The report prints two of these as code with slips in it, and one formula upside down; the
+//! manual's chapter on FCP has a table of what was made of them.
 
 use std::collections::VecDeque;
 
@@ -14,12 +15,13 @@ use crate::{Price, Toll};
 pub enum Pricing {
     /// It is asked for the link's own price.
     Standard,
-    /// Its price at most doubles or halves within two mean round trips, the bandwidth for that being taken from, or left
-    /// to, what is asked for the link's own price (§ 4.2 "Bandwidth stability").
+    /// Its price at most doubles or halves within two mean round trips, the bandwidth for that
+    /// being taken from, or left to, what is asked for the link's own price (§ 4.2 "Bandwidth
+    /// stability").
     Stable,
-    /// It is asked for the least price, and a packet that announces more than there is room for is told the link's own
-    /// price instead (§ 4.2, after D³). What says that it pays more than the least price has been told so, and is asked for
-    /// the link's own from then on.
+    /// It is asked for the least price, and a packet that announces more than there is room for is
+    /// told the link's own price instead (§ 4.2, after D³). What says that it pays more than the
+    /// least price has been told so, and is asked for the link's own from then on.
     Deadline {
         /// The part of the capacity that such traffic may have.
         share: f64,
@@ -29,7 +31,8 @@ pub enum Pricing {
         /// How many times.
         times: f64,
     },
-    /// Together it has its weight's part of the link, whatever is spent in it: a currency of its own (§ 4.3).
+    /// Together it has its weight's part of the link, whatever is spent in it: a currency of its
+    /// own (§ 4.3).
     Group {
         /// The weight among all groups with traffic. What is of no group is one, too, of weight 1.
         weight: f64,
@@ -48,7 +51,8 @@ pub(super) struct Classes {
 #[derive(Clone, Debug)]
 struct Lane {
     class: Pricing,
-    /// What its traffic pays and is asked for; unused where that is the link's own price, or a multiple of it.
+    /// What its traffic pays and is asked for; unused where that is the link's own price, or a
+    /// multiple of it.
     engine: PriceEngine,
     /// Its prices of late, if they are bounded.
     swing: Swing,
@@ -99,8 +103,8 @@ impl Classes {
         deadlines.map(|lane| lane.engine.sum_up(now, span) / Price::MIN.get()).sum()
     }
 
-    /// The bandwidth that traffic of bounded prices buys at those, bytes/s; also whether a bound was reached, when `price` is what
-    /// all would be asked for without.
+    /// The bandwidth that traffic of bounded prices buys at those, bytes/s; also whether a bound
+    /// was reached, when `price` is what all would be asked for without.
     fn bound(&mut self, now: u64, span: Span, price: f64, room: f64) -> (f64, bool) {
         let (mut needs, mut reached) = (0.0, false);
         for lane in self.lanes.iter_mut().filter(|lane| lane.class == Pricing::Stable) {
@@ -121,8 +125,8 @@ impl Classes {
         (needs, reached)
     }
 
-    /// Divides the link over groups by weight: what one does not use goes to the others. Each may use what budgets in it pay
-    /// for and promise, and a tenth more.
+    /// Divides the link over groups by weight: what one does not use goes to the others. Each may
+    /// use what budgets in it pay for and promise, and a tenth more.
     fn divide(&mut self, now: u64, span: Span, room: f64) {
         for lane in &mut self.lanes {
             lane.open = lane.engine.sum_up(now, span) > 0.0;
@@ -233,7 +237,8 @@ impl Fcp {
             true => own / (room - needs).max(LEAST * room) * self.error,
             false => price,
         };
-        // The window holds the bytes of bounded prices and of deadlines, too, but not what these pay.
+        // The window holds the bytes of bounded prices and of deadlines, too, but not what these
+        // pay.
         let one_price =
             classes.lanes.iter().all(|l| matches!(l.class, Pricing::Standard | Pricing::Priority { .. }));
         let price =
@@ -241,8 +246,8 @@ impl Fcp {
         self.engine.say(now, price);
     }
 
-    /// Prices of groups, each in its own currency: what is spent in it over its part of the link. The link is divided anew
-    /// where one may have come, and with each bucket of the window.
+    /// Prices of groups, each in its own currency: what is spent in it over its part of the link.
+    /// The link is divided anew where one may have come, and with each bucket of the window.
     fn price_groups(&mut self, classes: &mut Classes, now: u64, class: u8, arrival: &Arrival, anew: bool) {
         let span = self.span;
         let room = self.room(now, arrival, self.capacity);
@@ -276,8 +281,8 @@ impl Fcp {
         price
     }
 
-    /// Whether a packet of a class for deadlines is told the least price: if it asks for nothing more, or for what there is
-    /// room for in `share` of the link, which then counts from now on.
+    /// Whether a packet of a class for deadlines is told the least price: if it asks for nothing
+    /// more, or for what there is room for in `share` of the link, which then counts from now on.
     fn admits(&self, classes: &mut Classes, now: u64, packet: Passing, toll: &Toll, share: f64) -> bool {
         if pays(toll) {
             return false;
@@ -333,8 +338,8 @@ impl Stretch {
 }
 
 impl Swing {
-    /// `price`, or the nearest to it that is not over twice, nor under half of, anything said in the window. The least price
-    /// stands for zero, of which no multiple bounds anything.
+    /// `price`, or the nearest to it that is not over twice, nor under half of, anything said in
+    /// the window. The least price stands for zero, of which no multiple bounds anything.
     fn bound(&self, price: f64) -> f64 {
         let Some(&last) = self.stretches.back() else { return price };
         let all = self.before.map_or(last, |before| before.join(last));
@@ -372,7 +377,8 @@ const NONE: u8 = 0;
 const SWING: f64 = 2.0;
 /// Parts of a window in which the least and the greatest price are known.
 const STRETCHES: u64 = 32;
-/// The part of a link that is left to what is asked for the link's own price, whatever the others need.
+/// The part of a link that is left to what is asked for the link's own price, whatever the others
+/// need.
 const LEAST: f64 = 0.01;
 /// How many times what it uses a group may use while others would have what it does not.
 const GROWTH: f64 = 1.1;

@@ -8,8 +8,8 @@ use crate::{Kind, Rate, Time};
 const CAPACITY: f64 = 12.5e6;
 const STEP: f64 = 1e-3;
 
-/// A link of 100 Mb/s, and what is sent over it by class: a packet each millisecond, which pays what its class was told a
-/// round trip of 100 ms ago.
+/// A link of 100 Mb/s, and what is sent over it by class: a packet each millisecond, which pays
+/// what its class was told a round trip of 100 ms ago.
 struct Bench {
     law: Fcp,
     steps: usize,
@@ -25,8 +25,8 @@ impl Bench {
         Bench { law, steps: 0, told, sent: vec![0.0; classes.len()] }
     }
 
-    /// For `seconds` each class spends so much, $/s, but sends no more than `most`, bytes/s. Answers the mean rates, as parts of
-    /// the link's capacity.
+    /// For `seconds` each class spends so much, $/s, but sends no more than `most`, bytes/s.
+    /// Answers the mean rates, as parts of the link's capacity.
     fn run(&mut self, seconds: f64, budgets: &[f64], most: &[f64]) -> Vec<f64> {
         let (before, steps) = (self.sent.clone(), (seconds / STEP) as usize);
         for _ in 0..steps {
@@ -131,7 +131,8 @@ fn a_stable_price_at_most_doubles_in_a_window_and_the_others_make_up_for_it() {
     near(&bench.run(1.0, &[1.0, 1.0], &[ALL; 2]), &[0.5, 0.5]);
     let before = bench.law.class_price(1).get();
     assert!((bench.law.class_price(0).get() / before - 1.0).abs() < 1e-3);
-    // Ten times the budget comes at once: two mean round trips later the one price has doubled at most, the other gone further.
+    // Ten times the budget comes at once: two mean round trips later the one price has doubled at
+    // most, the other gone further.
     bench.run(0.15, &[19.0, 1.0], &[ALL; 2]);
     let [own, stable] = [0, 1].map(|class| bench.law.class_price(class).get() / before);
     assert!(stable > 1.9 && stable <= 2.0 * (1.0 + 1e-6), "{stable}");
@@ -150,8 +151,8 @@ fn a_stable_price_at_most_doubles_in_a_window_and_the_others_make_up_for_it() {
 
 #[test]
 fn what_a_class_announces_is_asked_for_at_once() {
-    // Somebody spends 1 $/s already. Then a packet announces another, of the class of so many or of another: that doubles the price.
-    // A first packet pays the price that there is.
+    // Somebody spends 1 $/s already. Then a packet announces another, of the class of so many or of
+    // another: that doubles the price. A first packet pays the price that there is.
     let price = 1.0 / CAPACITY;
     for (classes, of, paid) in [
         ([Pricing::Group { weight: 1.0 }, Pricing::Group { weight: 1.0 }], 1, Price::MIN.get()),
@@ -192,13 +193,14 @@ fn a_bound_protects_those_that_are_there_and_no_more_than_there_is() {
     let mut bench = Bench::new(&classes);
     bench.run(3.0, &[1.0, 1.0], &[ALL; 2]);
     let before = bench.law.class_price(1).get();
-    // While nobody is in the class its price is the link's; who comes then is told that, and not twice what was asked before.
+    // While nobody is in the class its price is the link's; who comes then is told that, and not
+    // twice what was asked before.
     bench.run(1.0, &[19.0, 0.0], &[ALL; 2]);
     bench.run(0.01, &[19.0, 1.0], &[ALL; 2]);
     let [own, stable] = [0, 1].map(|class| bench.law.class_price(class).get());
     assert!(own / before > 9.0 && (stable / own - 1.0).abs() < 0.05, "{own} {stable} {before}");
-    // Budgets that grow a hundredfold at once would have more than the link: they pay for 99 of a hundred parts of it, whatever
-    // their price was, and one is left to the others.
+    // Budgets that grow a hundredfold at once would have more than the link: they pay for 99 of a
+    // hundred parts of it, whatever their price was, and one is left to the others.
     let mut bench = Bench::new(&classes);
     bench.run(3.0, &[1.0, 1.0], &[ALL; 2]);
     bench.run(0.1, &[1.0, 100.0], &[ALL; 2]);

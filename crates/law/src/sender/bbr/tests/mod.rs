@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::sender::testing::flight;
 
-/// A path of `rate` segments/s and 100 ms in lockstep: each millisecond it delivers what there is to deliver, and BBR
-/// sends what pace and window allow. Losses are a share of what is delivered, spread evenly.
+/// A path of `rate` segments/s and 100 ms in lockstep: each millisecond it delivers what there is
+/// to deliver, and BBR sends what pace and window allow. Losses are a share of what is delivered,
+/// spread evenly.
 struct Path {
     law: Bbr,
     now: Time,
@@ -222,7 +223,8 @@ const ONE: Delivery = Delivery {
 #[test]
 fn a_round_trip_that_has_grown_is_believed_after_ten_seconds() {
     let mut law = BbrConfig::default().build();
-    // The shortest since 1 s is forgotten in favour of the shortest that was found when it was last looked for, at 7 s.
+    // The shortest since 1 s is forgotten in favour of the shortest that was found when it was last
+    // looked for, at 7 s.
     for (s, rtt, min) in [(1, 50, 50), (5, 80, 50), (7, 80, 50), (11, 90, 50), (12, 90, 80)] {
         let delivery = Delivery { rtt: Some(Time::from_millis(rtt)), ..ONE };
         law.update_min_rtt(&flight(Time::from_secs(s), 10), &delivery);

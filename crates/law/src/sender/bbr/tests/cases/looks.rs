@@ -125,7 +125,8 @@ fn losses_outside_of_probes_count_once_a_round() {
     assert_eq!(deliver(1201, 1150, 600.0, 60), none);
     assert_eq!(deliver(1202, 1199, 650.0, 150), none);
     assert_eq!(deliver(1203, 1190, 620.0, 62), none);
-    // The bandwidth comes down to 0.7, what is in flight to the most that was delivered in the round.
+    // The bandwidth comes down to 0.7, what is in flight to the most that was delivered in the
+    // round.
     assert_eq!(deliver(1300, 1200, 500.0, 50), (700.0, 150.0));
     // A round without loss changes nothing.
     assert_eq!(deliver(1310, 1250, 480.0, 48), (700.0, 150.0));
@@ -205,7 +206,8 @@ fn after_recovery_the_window_is_what_it_was() {
 
 #[test]
 fn a_window_that_was_full_in_this_round_or_the_last_is_what_limits() {
-    // 98 in flight, and the one that was acknowledged: a segment of 100 may leave. With one lost, none could.
+    // 98 in flight, and the one that was acknowledged: a segment of 100 may leave. With one lost,
+    // none could.
     for (in_flight, newly_lost, full) in [(98, 0, false), (99, 0, true), (98, 1, true)] {
         let mut law = Bbr { window: 100.0, ..settled(Cruise) };
         law.on_delivery(&at(0, in_flight), &Delivery { newly_lost, ..AMID });
