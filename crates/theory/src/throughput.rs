@@ -7,9 +7,9 @@ use crate::proportional::classes;
 use crate::solver::{Entries, FINE, limits, matrix, solve};
 use crate::{Network, SolverError};
 
-/// The rates of the largest sum within the capacities and demands, by Clarabel.
+/// The rates with the largest sum within the capacities and demands, by Clarabel.
 ///
-/// Where several allocations have that sum, these rates lie in the middle of them. Flows of one
+/// Where several allocations have that sum, these rates lie in the middle of them. Flows on one
 /// route without a demand have rates in proportion to their weights.
 ///
 /// # Errors
