@@ -1,11 +1,12 @@
-//! Statistical stability: a steady rate, paid for by the other flows (§ 4.2).
+//! Statistical stability: a steady rate at the cost of the host's other flows (§ 4.2).
 
 use super::{Share, Strategy, mean_rtt};
 use crate::{Budget, Time};
 
-/// Flows that want a rate spend what it costs, as the price goes up and down, taking from the other
-/// flows of the host while there is something to take. If all together want more than there is,
-/// each gets the same part of it. The others divide the rest by their weights.
+/// Flows with a target rate spend what that rate costs as the price varies; the other flows divide
+/// the rest by their weights.
+///
+/// If the targets together cost more than the budget, each gets the same fraction of its target.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stable;
 
@@ -26,7 +27,7 @@ impl Strategy for Stable {
         }
     }
 
-    /// Twice a round trip: a price is followed as fast as it can be known.
+    /// Two round trips: a flow cannot learn a new price faster.
     fn interval(&self, flows: &[Share]) -> Time {
         Time((mean_rtt(flows).0 / 2).max(1))
     }

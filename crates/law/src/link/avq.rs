@@ -7,20 +7,20 @@ use crate::{Bytes, Rate, Time, Toll, config};
 
 /// Signals arriving packets that would not fit a virtual queue.
 ///
-/// The virtual queue is filled by what arrives and emptied at a virtual capacity, which follows the
-/// load so that a share γ of the link is used. The real queue stays short: its packets see no more
-/// than the arrivals of a moment.
+/// The virtual queue fills with arrivals and drains at a virtual capacity. That capacity adapts to
+/// the load so that a share γ of the link is used. The real queue stays short: it holds only
+/// momentary bursts.
 #[derive(Clone, Debug)]
 pub struct Avq {
     gamma: f64,
     alpha: f64,
-    /// Bytes/s.
+    /// Link capacity, bytes/s.
     capacity: f64,
     virtual_capacity: f64,
-    /// The virtual queue and its bound, bytes.
+    /// The virtual queue and its limit, bytes.
     queued: f64,
     buffer: f64,
-    /// When the last packet arrived.
+    /// Arrival of the last packet.
     last: Time,
 }
 
@@ -36,14 +36,14 @@ config! {
         /// Bound of the virtual queue: a part of the limit, or packets of 1500 B or bytes.
         buffer: Threshold = Threshold::Part(1.0), Kind::Threshold, from "§ 2: that of the real one";
         fixed {
-            /// The size of a packet, by which a bound in packets is turned into bytes.
+            /// Packet size that converts a limit in packets to bytes.
             packet_size: Bytes = Bytes(1500);
         }
     }
 }
 
 impl AvqConfig {
-    /// The law, for a link of `capacity` whose queue holds `limit`.
+    /// Builds the law for a link of `capacity` whose queue holds `limit`.
     pub fn build(&self, capacity: Rate, limit: Limit) -> Avq {
         let buffer = match self.buffer.under(limit) {
             (packets, ThresholdUnit::Packets) => packets * self.packet_size.0 as f64,
@@ -84,7 +84,7 @@ impl Avq {
 }
 
 impl LinkLaw for Avq {
-    /// § 2, the pseudo-code.
+    /// The pseudo-code of § 2.
     fn on_arrival(&mut self, now: Time, packet: Passing, _: &Toll) -> Verdict {
         let elapsed = now.saturating_sub(self.last).as_secs_f64();
         let size = f64::from(packet.size);

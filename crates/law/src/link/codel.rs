@@ -5,29 +5,29 @@ use crate::config;
 use crate::param::{SPAN, Tabled};
 use crate::{Time, Toll};
 
-/// Signals from the head of the queue, ever faster, while no packet of an interval waited less than
-/// the target.
+/// Signals packets at the head of the queue, at a rising rate, while every packet of an interval
+/// waited at least the target.
 ///
-/// What counts is the least sojourn time, not the mean: a queue that empties now and then is a good
-/// one. The published loop takes packets until one may leave; here the port does the taking, and
-/// the law is asked of each.
+/// The least sojourn time counts, not the mean: a queue that empties now and then is good. The
+/// published loop dequeues until a packet may leave. Here the port dequeues, and calls the law for
+/// each packet.
 #[derive(Clone, Debug)]
 pub struct Codel {
     target: Time,
     interval: Time,
-    /// The largest packet seen: a queue of no more is left alone.
+    /// The largest packet seen, bytes; a queue of no more is never signalled.
     largest: u32,
-    /// When the sojourn time will have been over the target for an interval; `None` while it is
-    /// under it.
+    /// The end of the interval that started when the sojourn time exceeded the target; `None` while
+    /// it is below.
     first_above: Option<Time>,
-    /// When the next packet is to be signalled, while dropping; what it last was, while not.
+    /// The next signal while dropping; the last one otherwise.
     drop_next: Time,
-    /// Signals since dropping began, carried over if it began again soon.
+    /// Signals since dropping began; carried over if it begins again soon.
     count: u32,
-    /// `count` at the last beginning.
+    /// The value of `count` when dropping began last.
     last_count: u32,
     dropping: bool,
-    /// A packet was dropped for `drop_next`, which moves on only if the one behind it is late as
+    /// A packet was dropped for `drop_next`, which advances only if the next packet is late as
     /// well.
     due: bool,
 }
@@ -54,7 +54,7 @@ impl LinkConfig for CodelConfig {
 }
 
 impl CodelConfig {
-    /// A law with these constants; an interval of zero counts as a nanosecond.
+    /// Builds the law; an interval of zero counts as a nanosecond.
     pub fn build(&self) -> Codel {
         Codel {
             target: self.target,
@@ -71,12 +71,12 @@ impl CodelConfig {
 }
 
 impl Codel {
-    /// Whether it is in the dropping state.
+    /// True in the dropping state.
     pub fn dropping(&self) -> bool {
         self.dropping
     }
 
-    /// § 5.6, `dodequeue`: whether the sojourn time has been over the target for an interval.
+    /// § 5.6, `dodequeue`: true if the sojourn time has exceeded the target for an interval.
     #[inline]
     fn late(&mut self, now: Time, packet: Passing) -> bool {
         self.largest = self.largest.max(packet.size);
@@ -94,14 +94,14 @@ impl Codel {
         }
     }
 
-    /// § 5.6, `control_law`, by which the signals' rate grows with the square root of their number.
+    /// § 5.6, `control_law`: the rate of signals grows with the square root of their number.
     #[inline]
     fn after(&self, t: Time) -> Time {
         let span = self.interval.0 as f64 / f64::from(self.count.max(1)).sqrt();
         t.saturating_add(Time(span as u64))
     }
 
-    /// § 5.5: starts at the rate that was right a little while ago.
+    /// § 5.5: starts near the rate of the last dropping state, if that ended recently.
     fn begin(&mut self, now: Time) {
         let delta = self.count - self.last_count;
         let recent = now.0.saturating_sub(self.drop_next.0) < self.interval.0.saturating_mul(MEMORY);
@@ -151,7 +151,7 @@ impl LinkLaw for Codel {
     }
 }
 
-/// How many intervals ago dropping may have ended for its rate to be taken up again (§ 5.5).
+/// The number of intervals for which the rate of the last dropping state is remembered (§ 5.5).
 const MEMORY: u64 = 16;
 
 #[cfg(test)]
