@@ -21,7 +21,7 @@ config! {
         /// Longest time between updates of the rate; less than 1 us counts as that.
         max_interval: Time = Time::from_millis(10), SPAN, from "the code";
         fixed {
-            /// The rate at the start, as a part of the capacity (the code).
+            /// The initial rate, as a fraction of the capacity (the code).
             initial_rate: f64 = 0.05;
             /// The mean round-trip time until packets tell one (the code).
             initial_rtt: Time = Time::from_millis(200);
@@ -55,7 +55,7 @@ impl RcpConfig {
         RcpConfig { alpha: 0.1, beta: 1.0, ..RcpConfig::default() }
     }
 
-    /// A law for a link of `capacity`.
+    /// Builds the law for a link of `capacity`.
     pub fn build(&self, capacity: Rate) -> Rcp {
         let capacity = capacity.bytes_per_sec();
         let mut law = Rcp {
@@ -75,22 +75,22 @@ impl RcpConfig {
     }
 }
 
-/// RCP's router: one rate for every flow, revised each 10 ms.
+/// RCP's router: one rate for every flow, updated every 10 ms.
 #[derive(Clone, Debug)]
 pub struct Rcp {
     config: RcpConfig,
-    /// Bytes/s.
+    /// Link capacity, bytes/s.
     capacity: f64,
-    /// R, what each flow is given, bytes/s.
+    /// R, the rate of each flow, bytes/s.
     rate: f64,
     /// Mean round-trip time, s.
     avg_rtt: f64,
-    /// T, the length of the interval under way, s, and its end.
+    /// T, the length of the present interval, s, and its end.
     interval: f64,
     ends: Time,
     /// Bytes that arrived in it.
     bytes: u64,
-    /// Of tolled packets that state a round-trip time: bytes times that, and bytes.
+    /// Over tolled packets that state a round-trip time: bytes times that time, and bytes.
     rtt_bytes: f64,
     timed_bytes: f64,
     /// The queue as the last call left it, bytes.
@@ -98,12 +98,12 @@ pub struct Rcp {
 }
 
 impl Rcp {
-    /// What each flow is given, bytes/s.
+    /// The rate of each flow, bytes/s.
     pub fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// The mean round-trip time it reckons with, s.
+    /// The mean round-trip time in use, s.
     pub fn avg_rtt(&self) -> f64 {
         self.avg_rtt
     }
@@ -116,8 +116,8 @@ impl Rcp {
         self.timed_bytes = 0.0;
     }
 
-    /// Ends the intervals that are over; between two calls nothing arrived, and the queue was what
-    /// the last one left.
+    /// Ends the intervals that are over. Between two calls nothing arrived, and the queue was as
+    /// the last call left it.
     #[inline]
     fn catch_up(&mut self, now: Time) {
         while now >= self.ends {
@@ -176,7 +176,7 @@ impl LinkLaw for Rcp {
     fn on_departure(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict {
         self.catch_up(now);
         self.backlog = packet.backlog_bytes.saturating_sub(u64::from(packet.size));
-        // What is no number asks for nothing in particular.
+        // NaN requests no rate in particular.
         if packet.kind == Kind::Tolled && (toll.due.is_nan() || toll.due > self.rate) {
             toll.due = self.rate;
         }
@@ -190,10 +190,11 @@ impl LinkLaw for Rcp {
     }
 }
 
-/// Of an interval, too: all are gone through, one by one, where a queue stands.
+/// The shortest round-trip time, and the shortest interval: while a queue stands, intervals are
+/// ended one by one.
 const MIN_RTT: f64 = 1e-6;
 const MAX_RTT: f64 = 10.0;
-/// The least rate, in bytes a round trip: a hundredth of a packet of 1000 bytes (the code).
+/// The least rate, in bytes per round trip: a hundredth of a packet of 1000 bytes (the code).
 const LEAST_BYTES: f64 = 10.0;
 
 #[cfg(test)]

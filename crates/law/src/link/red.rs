@@ -6,19 +6,19 @@ use super::{AnyLink, Limit, LinkConfig, LinkLaw, Misfit, Passing, Placement, Thr
 use crate::param::{Kind, Tabled, Threshold};
 use crate::{Bytes, Rate, Time, Toll, config, words};
 
-/// Signals congestion at random, ever more often as the average queue grows from one threshold to
-/// the other.
+/// Signals congestion at random, with a probability that grows with the average queue between two
+/// thresholds.
 ///
-/// The average is an EWMA over arrivals of the backlog without the packet in transmission; time in
-/// which the link was idle counts as so many arrivals of a typical packet at an empty queue.
-/// Between the thresholds the gaps between signals are as [`Spacing`] says; at and over the upper
-/// one every packet is dropped, marked or not (RFC 3168 § 7).
+/// The average is an EWMA of the backlog at arrivals, without the packet in transmission. Idle time
+/// of the link counts as a number of arrivals of a typical packet at an empty queue. Between the
+/// thresholds the gaps between signals follow [`Spacing`]. At and above the upper one every packet
+/// is dropped, even if it could be marked (RFC 3168 § 7).
 #[derive(Clone, Debug)]
 pub struct Red {
     average: f64,
-    /// Arrivals since the last signal, or since the average came over the lower threshold.
+    /// Arrivals since the last signal, or since the average exceeded the lower threshold.
     count: u64,
-    /// When the link fell idle, in nanoseconds; `None` while it is busy.
+    /// Start of the link's idle time, in nanoseconds; `None` while it is busy.
     idle_since: Option<u64>,
     random: Pcg32,
     weight: f64,
@@ -60,17 +60,17 @@ config! {
         /// signalled or dropped, whatever the mean queue. ns-2 has 2 (`qlen > 1` in its `red.cc`).
         least_queue: u32 = 0, Kind::Count { least: 0, most: 1_000_000 }, from "the paper of 1993 has no such rule";
         fixed {
-            /// The size of a typical packet, by which idle time is counted.
+            /// The size of a typical packet, which converts idle time to arrivals.
             packet_size: Bytes = Bytes(1000);
-            /// Of the private random generator.
+            /// Seed of the private random generator.
             seed: u64 = 1;
         }
     }
 }
 
 words! {
-    /// The gaps between two signals, in arrivals, p_b being the probability before they are made
-    /// even.
+    /// The distribution of gaps between two signals, in arrivals. p_b is the probability before
+    /// spacing.
     pub enum Spacing {
         /// Uniform on 1 … 1/p_b: a signal every (1/p_b + 1)/2 arrivals in the mean (Floyd and
         /// Jacobson, § VII, method 2).
@@ -105,10 +105,10 @@ impl LinkConfig for RedConfig {
 }
 
 impl RedConfig {
-    /// The law, for a link of `capacity` whose queue holds `limit`.
+    /// Builds the law for a link of `capacity` whose queue holds `limit`.
     ///
-    /// Out-of-range values are pulled into range: probabilities and the weight to 0 … 1, thresholds
-    /// to 0 and more, the upper one to no less than the lower.
+    /// Values out of range are clamped: probabilities and the weight to 0 … 1, thresholds to at
+    /// least 0, and the upper threshold to at least the lower one.
     pub fn build(&self, capacity: Rate, limit: Limit) -> Red {
         // `max` answers the other operand for NaN.
         let (min, unit) = self.min_threshold.under(limit);
@@ -134,12 +134,12 @@ impl RedConfig {
 }
 
 impl Red {
-    /// The average queue, in packets or bytes as the thresholds are.
+    /// The average queue, in the unit of the thresholds.
     pub fn average(&self) -> f64 {
         self.average
     }
 
-    /// The average takes an arrival in.
+    /// Adds an arrival to the average.
     #[inline]
     fn follow(&mut self, now: Time, packet: Passing) {
         if let Some(since) = self.idle_since.take() {
@@ -157,14 +157,15 @@ impl Red {
         self.average += self.weight * (backlog - self.average);
     }
 
-    /// A packet that is dropped ends no idle time: or the average would stand still above the upper
-    /// threshold, where every packet is dropped, and no departure would ever start the clock again.
+    /// Restores the idle time after a drop: a dropped packet does not end it. Otherwise the average
+    /// would stay above the upper threshold, where every packet is dropped, since no departure
+    /// would restart it.
     #[inline]
     fn stay_idle(&mut self, idle_since: Option<u64>, now: Time) {
         self.idle_since = idle_since.map(|since| since.max(now.0));
     }
 
-    /// Draws whether the arrival is signalled: with p_a of p_b = `p`.
+    /// Draws a signal for the arrival: with p_a, where p_b = `p`.
     #[inline]
     fn signals(&mut self, p: f64) -> bool {
         let drawn = self.random.unit();

@@ -5,12 +5,11 @@ use crate::config;
 use crate::param::{Kind, Tabled, Threshold};
 use crate::{Time, Toll};
 
-/// Marks every packet that finds more than the threshold queued. It looks at the queue of this
-/// instant, not at a mean: the sender does the averaging.
+/// Marks every packet that finds more than the threshold queued. It uses the present queue, not an
+/// average: the sender averages.
 ///
-/// Packets that can't be marked pass; what they do to the queue is the limit's business. (A switch
-/// that makes the step out of RED drops them there, handshakes included: RFC 8257 § 5.1 says what
-/// comes of that.)
+/// Packets that cannot be marked pass, up to the limit of the queue. (A switch that configures RED
+/// as a step drops them there, handshakes included: RFC 8257 § 5.1 describes the effect.)
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     threshold: f64,
@@ -29,7 +28,7 @@ config! {
 }
 
 impl StepConfig {
-    /// The law, for a queue that holds `limit`.
+    /// Builds the law for a queue that holds `limit`.
     pub fn build(&self, limit: Limit) -> Step {
         let (threshold, unit) = self.threshold.under(limit);
         Step { threshold, unit }

@@ -1,4 +1,4 @@
-//! How an XCP router is set up.
+//! The configuration of an XCP router.
 
 use super::{Fixed128, Shift32, Xcp};
 use crate::link::{AnyLink, Descriptor, Gains, LinkConfig, Measured, Misfit, Placement, Shadow};
@@ -7,10 +7,9 @@ use crate::toll::Content;
 use crate::{Aim, Bytes, Rate, Time, config, words};
 
 config! {
-    /// The constants of an XCP router, and the factory of one.
+    /// The constants of an XCP router, and its factory.
     ///
-    /// Out-of-range values are pulled into range, never refused: spans to 1 µs … 1 h, the overhead
-    /// to 1 MiB.
+    /// Values out of range are clamped: spans to 1 µs … 1 h, the overhead to 1 MiB.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct XcpConfig in "xcp", "The constants of XCP's router (draft-falk-xcp-spec-03, § 5)." {
         /// α: share of the spare capacity given out in an interval.
@@ -55,12 +54,12 @@ config! {
 }
 
 words! {
-    /// Where a router has its capacity from.
+    /// The source of a router's capacity.
     pub enum CapacityFrom {
-        /// It is told.
+        /// The configured value.
         Configured = "configured",
-        /// It measures how fast packets leave while others wait ([`Measured`]), beginning with what
-        /// it is told.
+        /// The rate of departures while others wait ([`Measured`]), starting from the configured
+        /// value.
         Measured = "measured",
     }
 }
@@ -68,10 +67,10 @@ words! {
 words! {
     /// The two published forms of the algorithm.
     ///
-    /// With X = RTT/cwnd and feedback as a change of throughput they differ only in the rate y of
+    /// With X = RTT/cwnd and feedback as a change of throughput, they differ only in the rate y of
     /// an interval's input. SIGCOMM'02's per-packet feedback H = ξp·RTT²·s/cwnd − ξn·RTT·s in bytes
-    /// is H/RTT = ξp·X − ξn·s in bytes/s, with the same sums, and its pools decrease by H·d/RTT
-    /// over an interval d, which again is H/RTT.
+    /// is H/RTT = ξp·X − ξn·s in bytes/s, with the same sums. Its pools decrease by H·d/RTT over an
+    /// interval d, which is again H/RTT.
     pub enum Form {
         /// draft-falk-xcp-spec-03 and ns-2.35: the input's rate is over the interval that has just
         /// ended.
@@ -95,9 +94,9 @@ words! {
 }
 
 words! {
-    /// The arithmetic that is compared with doubles on the same packets ([`Shadow`]).
+    /// The arithmetic that runs beside doubles on the same packets ([`Shadow`]).
     pub enum Beside {
-        /// None is.
+        /// No second arithmetic.
         None = "none",
         /// [`Shift32`].
         Fixed32 = "fixed32",
@@ -143,7 +142,7 @@ impl LinkConfig for XcpConfig {
 }
 
 impl XcpConfig {
-    /// The router, for a link of `capacity` (as the router believes), at the run's start.
+    /// Builds the router for a link configured as `capacity`, at the start of a run.
     pub fn build(&self, capacity: Rate) -> AnyLink {
         let law = self.build_told(capacity);
         match self.capacity {
