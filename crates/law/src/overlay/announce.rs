@@ -1,4 +1,4 @@
-//! When a daemon announces its links' costs (§ V).
+//! The times at which a daemon announces the costs of its links (§ V).
 
 use serde::{Deserialize, Serialize};
 
@@ -53,7 +53,7 @@ impl Announcer {
         (significant && waited >= self.config.least) || (costly && waited >= self.config.most)
     }
 
-    /// An announcement is made at `now`.
+    /// Records an announcement at `now`.
     pub fn announced(&mut self, now: Time) {
         self.last = Some(now);
     }

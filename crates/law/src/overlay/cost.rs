@@ -24,7 +24,7 @@ config! {
 }
 
 impl CostConfig {
-    /// The time that a link takes for a lot, M / 100, in seconds.
+    /// The time that a link needs for a lot, M / 100, in seconds.
     pub fn lot_interval(&self) -> f64 {
         LOT * self.soft_limit.as_secs_f64()
     }

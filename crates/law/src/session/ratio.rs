@@ -33,7 +33,7 @@ impl ReceiveRatio {
         }
     }
 
-    /// A frame, or a packet of one, of `bytes` goes to `member`.
+    /// Records a frame, or a packet of one, of `bytes` to `member`.
     #[inline]
     pub fn on_frame(&mut self, member: usize, bytes: u32) {
         let frame = (member as u32, bytes);
