@@ -1,19 +1,18 @@
-//! FCP senders that lie or do not obey (the FCP report, CMU-CS-12-125, § 5, § 6.1.3): what meters
-//! are there to find.
+//! FCP senders that cheat (the FCP report, CMU-CS-12-125, § 5, § 6.1.3), as test cases for meters.
 
 use super::{Acked, Fcp, Flight, SenderLaw, Spender};
 use crate::link::Misfit;
 use crate::param::{Kind, SPAN, TIME};
 use crate::{Budget, Rate, Time, Toll, config, words};
 
-/// An FCP sender that cheats: FCP's, but for one thing.
+/// An FCP sender that cheats: FCP's law with one deviation.
 #[derive(Clone, Debug)]
 pub struct FcpCheat {
     law: Fcp,
     config: FcpCheatConfig,
-    /// What it may spend by right.
+    /// The budget that it is entitled to.
     budget: Budget,
-    /// It has announced all it could and says nothing more.
+    /// True if it has announced its whole budget and sends no more.
     silent: bool,
 }
 
@@ -42,13 +41,13 @@ config! {
 words! {
     /// Tricks of FCP senders.
     pub enum FcpTrick {
-        /// States a balance so many times smaller than it pays by.
+        /// States a balance smaller than its payments by the factor.
         UnderstateBalance = "understate-balance",
-        /// Spends so many times its budget, as if it had it.
+        /// Spends its budget times the factor.
         Overspend = "overspend",
-        /// Announces with each packet this many times, less one, what it pays, and never spends it.
+        /// Announces (factor − 1) times its payments with each packet, and never spends it.
         OverPreload = "over-preload",
-        /// Takes back with each packet what it pays, less so many times less, and goes on paying.
+        /// Takes back (1 − 1/factor) times its payments with each packet, and continues to pay.
         FalseLeave = "false-leave",
         /// Announces its whole budget and falls silent (figure 13).
         Vanish = "vanish",
@@ -56,8 +55,10 @@ words! {
 }
 
 impl FcpCheatConfig {
+    /// Checks the config.
+    ///
     /// # Errors
-    /// It has one of two spans.
+    /// Only one of the two spans is given.
     pub(super) fn check(&self) -> Result<(), Misfit> {
         let (field, have, lack, label) = match (self.on, self.off) {
             (Some(_), None) => ("cheat.on", "on", "off", "without `off`"),
@@ -79,7 +80,7 @@ impl FcpCheatConfig {
 }
 
 impl FcpCheat {
-    /// `law`, which cheats as `config` says.
+    /// `law` with the trick of `config`.
     pub fn new(law: Fcp, config: FcpCheatConfig) -> FcpCheat {
         FcpCheat { budget: law.budget(), law, config, silent: false }
     }
@@ -115,7 +116,7 @@ impl SenderLaw for FcpCheat {
         match trick {
             FcpTrick::UnderstateBalance => {
                 toll.stake = (f64::from(toll.stake) / factor) as f32;
-                // What it announces is to be believed.
+                // The announcement is to be plausible.
                 toll.offer = (f64::from(toll.offer) * factor) as f32;
             }
             FcpTrick::Overspend => {}
@@ -140,7 +141,7 @@ impl SenderLaw for FcpCheat {
     }
 }
 
-/// What counts as the whole budget.
+/// The fraction that counts as the whole budget.
 const NEARLY: f64 = 0.999;
 
 #[cfg(test)]

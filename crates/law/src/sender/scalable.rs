@@ -7,17 +7,16 @@ use super::{
 use crate::param::{Kind, Tabled};
 use crate::{Time, config};
 
-/// Scalable TCP's window: slow start, then a share of a segment for each that is acknowledged. The
+/// Scalable TCP's window: slow start, then a fraction of a segment per acknowledged segment. The
 /// number of round trips that a loss costs does not depend on the window.
 #[derive(Clone, Debug)]
 pub struct Scalable {
     config: ScalableConfig,
     window: f64,
     ssthresh: f64,
-    /// In fast recovery, during which the window stays.
+    /// True in fast recovery, during which the window is constant.
     recovering: bool,
-    /// Signals until then belong to the congestion that the window was reduced for (RFC 3168 §
-    /// 6.1.2).
+    /// Signals up to this instant belong to the congestion already handled (RFC 3168 § 6.1.2).
     reduced_until: Time,
 }
 
@@ -38,7 +37,7 @@ config! {
 }
 
 impl ScalableConfig {
-    /// A law with these constants.
+    /// Builds the law.
     pub fn build(&self) -> Scalable {
         Scalable {
             config: *self,

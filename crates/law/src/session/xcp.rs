@@ -8,6 +8,7 @@ use crate::{Time, Toll};
 /// | | the paper | here |
 /// |---|---|---|
 /// | data | cwnd·β, fdbk·β, rtt | X/β, `due` and rtt unchanged: the same per packet |
+/// | acknowledgements | min fdbk_k/β_k | D = min A_k/β_k, A_k: unused feedback of member k |
 ///
 /// A_k is bounded by the grants of member k within a round trip, so that old unused room of other
 /// members grants nothing now.
@@ -147,9 +148,9 @@ const SEEN: f64 = 0.75;
 ///
 /// | | the paper | here, w_i = r_i/Σr |
 /// |---|---|---|
-/// | data | Σcwnd, Σfdbk, rtt = Σcwnd/Σ(cwnd/rtt) | X·w_i, Σw·`due`, Σw·rtt: the same per packet |
-/// | acknowledgements, + | fdbk/N·rtt_i/rtt, at most fdbk_src | D/N credited to all that send, at most what their packets carried |
-/// | acknowledgements, − | fdbk·cwnd_i/cwnd | D·w_i credited to all that send |
+/// | data | Σcwnd, Σfdbk, rtt = Σcwnd/Σ(cwnd/rtt) | X·w_i, Σw·`due`, Σw·rtt: same per packet |
+/// | acknowledgements, + | fdbk/N·rtt_i/rtt, at most fdbk_src | D/N each, within their tolls |
+/// | acknowledgements, − | fdbk·cwnd_i/cwnd | D·w_i each |
 ///
 /// N counts the members that have sent within two of their round trips.
 #[derive(Clone, Debug)]

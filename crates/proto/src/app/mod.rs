@@ -33,7 +33,7 @@ pub trait App: Any + Debug + Send {
     /// right length, and no meaning.
     fn handle_message(&mut self, now: Time, port: MessagePort, message: Bytes);
 
-    /// The connection at `port` reports anything but a frame.
+    /// Handles an event of the connection at `port` other than a frame.
     fn handle_event(&mut self, _now: Time, _port: MessagePort, _event: Event) {}
 
     /// The next message to send at `port`, whose connection holds `unsent` bytes that have not left
@@ -52,11 +52,11 @@ pub trait App: Any + Debug + Send {
         false
     }
 
-    /// The instant `poll_timeout` returned has come. `connections` lends the app's connections:
-    /// their round trips, laws and counters.
+    /// Handles the instant that `poll_timeout` returned. `connections` gives access to the app's
+    /// connections: round trips, laws and counters.
     fn handle_timeout(&mut self, _now: Time, _connections: &mut dyn Connections) {}
 
-    /// When `handle_timeout` is due; [`Time::NEVER`] if the app waits for messages only.
+    /// The time of the next `handle_timeout`; [`Time::NEVER`] if the app waits for messages only.
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }

@@ -1,4 +1,4 @@
-//! The largest of what was seen lately.
+//! A maximum over a moving window.
 
 /// A windowed maximum after Kathleen Nichols: the best three of a window, each later than the one
 /// before.
@@ -8,12 +8,12 @@ pub(super) struct WindowedMax {
 }
 
 impl WindowedMax {
-    /// The maximum.
+    /// The present maximum.
     pub(super) fn get(&self) -> f64 {
         self.best[0].0
     }
 
-    /// A value at `time`; those more than `length` older are forgotten.
+    /// Adds a value at `time`, and drops those more than `length` older.
     pub(super) fn add(&mut self, value: f64, time: u64, length: u64) {
         let new = (value, time);
         let stale = |at: u64| time.saturating_sub(at) > length;

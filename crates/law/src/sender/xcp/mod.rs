@@ -14,14 +14,14 @@ use crate::toll::Content;
 use crate::{Aim, Rate, Time, Toll, config, words};
 use fallback::Guard;
 
-/// XCP's window: it moves by what the routers wrote into its packets, and by nothing else but loss.
+/// XCP's window: it changes by the routers' feedback, and otherwise only by loss.
 #[derive(Clone, Debug)]
 pub struct Xcp {
     window: f64,
     config: XcpConfig,
-    /// When the window is next aged, if that is wanted.
+    /// The next aging of the window, if enabled.
     age_at: Time,
-    /// Packets since the last toll, that about to leave included.
+    /// Packets since the last toll, including the one about to leave.
     unspoken: u32,
     guard: Option<Box<Guard>>,
 }
@@ -60,13 +60,13 @@ config! {
     }
 }
 
-/// How much more a sender asks for.
+/// The increase that a sender requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Demand {
-    /// Whatever there is (ns-2): routers find any feedback smaller.
+    /// Everything available (ns-2): any feedback of a router is smaller.
     Everything,
-    /// To reach this rate within a round trip (draft § 4.1.2: desired less actual, over the packets
-    /// of one round trip), and no more at all while the application has too little to send.
+    /// The change to this rate within a round trip (draft § 4.1.2: desired less actual, over the
+    /// packets of one round trip); no increase while the application has too little data.
     Rate(Rate),
 }
 
@@ -77,12 +77,12 @@ fields! {
 }
 
 words! {
-    /// What a loss that acknowledgements tell of does to XCP's window. A timeout always takes it to
+    /// The effect of a loss found by acknowledgements on XCP's window. A timeout always sets it to
     /// one segment.
     pub enum LossResponse {
-        /// Halve it, as Reno would (the draft § 4.1.4 and ns-2).
+        /// Halves it, as Reno does (the draft § 4.1.4 and ns-2).
         Halve = "halve",
-        /// Nothing: the routers know about congestion (the XCP study's `force_cwnd`).
+        /// No effect: routers control congestion (the XCP study's `force_cwnd`).
         Keep = "keep",
     }
 }
@@ -123,7 +123,7 @@ impl SenderConfig for XcpConfig {
 }
 
 impl XcpConfig {
-    /// A law with these parameters.
+    /// Builds the law.
     pub fn build(&self) -> Xcp {
         Xcp {
             window: self.initial_window.max(MIN_WINDOW),
@@ -136,13 +136,13 @@ impl XcpConfig {
 }
 
 impl Xcp {
-    /// Whether it spaces its packets.
+    /// True if it paces packets.
     #[inline]
     pub fn paced(&self) -> bool {
         self.config.pacing
     }
 
-    /// The window that packets state, segments.
+    /// The window stated in packets, segments.
     #[inline]
     fn advertised(&self, flight: &Flight) -> f64 {
         let mut window = self.window();
@@ -156,7 +156,7 @@ impl Xcp {
         window.max(MIN_WINDOW)
     }
 
-    /// Whether a loss is the affair of the TCP fallen back on.
+    /// True if the fallback TCP reacts to a loss.
     fn falls_back(&mut self, flight: &Flight, timeout: Option<bool>) -> bool {
         let fallen = self.guard(|guard, _| guard.on_loss(flight, timeout)).unwrap_or(false);
         if let Some(ceiling) = self.guard.as_ref().filter(|_| fallen).and_then(|guard| guard.ceiling()) {
@@ -165,7 +165,7 @@ impl Xcp {
         fallen
     }
 
-    /// Tells the guard, if there is one, of something. XCP alone begins where TCP ends.
+    /// Calls the guard, if there is one.
     #[inline]
     fn guard<T>(&mut self, tell: impl FnOnce(&mut Guard, f64) -> T) -> Option<T> {
         let guard = self.guard.as_mut()?;
@@ -260,9 +260,9 @@ impl SenderLaw for Xcp {
         }
         let spoken_for = std::mem::take(&mut self.unspoken);
         if spoken_for > 1 {
-            // The sums of X over an interval, and what the packet is given and may ask for, are to
-            // be those of all of them. What is taken back goes by bytes, which the router can't
-            // tell from X: it is told how many packets.
+            // The sums of X over an interval, and the grants and requests, must be those of all
+            // spoken-for packets. Decreases go by bytes, which the router cannot derive from X, so
+            // the number of packets is stated.
             toll.offer *= spoken_for as f32;
             toll.due *= f64::from(spoken_for);
             toll.stake = spoken_for as f32;
@@ -316,14 +316,14 @@ impl SenderLaw for Xcp {
 
 /// Window at the start, segments (ns-2; RFC 5681 allows up to 4).
 const INITIAL_WINDOW: u32 = 2;
-/// Less than one segment never leaves (draft § 4.1.3).
+/// The least window: less than one segment never leaves (draft § 4.1.3).
 const MIN_WINDOW: f64 = 1.0;
-/// A window this little under a whole one is whole, segments.
+/// A window this close to a whole number counts as whole, segments.
 const ROUNDING: f64 = 1e-9;
-/// Far beyond any network, and inside the number space of segments.
+/// The largest window, beyond any network and within the number space of segments.
 const MAX_WINDOW: f64 = 1073741824.0;
-/// "All there is" in bytes/s: larger than any link, small enough that sums of it stay finite in a
-/// float (ns-2's value).
+/// The request for everything, in bytes/s: larger than any link, and small enough that sums of it
+/// stay finite in a float (ns-2's value).
 const EVERYTHING: f64 = 1e24;
 
 #[cfg(test)]
