@@ -1,4 +1,4 @@
-//! Flow queues: what FQ-CoDel (RFC 8290) is around its CoDel.
+//! Flow queues: FQ-CoDel (RFC 8290) without its CoDel.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::{AnyQueue, At, Discipline, Offered, Pool, QueueConfig, QueueEntry, ob
 use crate::{Flags, Packet, Stamp};
 
 config! {
-    /// How a port divides its queue among flows.
+    /// The division of a port's queue among flows.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct FlowQueuesConfig {
         /// Queues that flows are hashed into.
@@ -19,13 +19,13 @@ config! {
         /// What a queue may send in its turn.
         quantum: Bytes = Bytes(1514), Kind::Bytes { least: 1, most: 1 << 20 }, from "RFC 8290, § 5.2.4";
         fixed {
-            /// Mixed into the hash, so that which flows collide differs from port to port.
+            /// A salt of the hash, so that different flows collide at different ports.
             salt: u64 = 0;
         }
     }
 }
 
-/// The entry of FQ-CoDel in the registry.
+/// The registry entry of FQ-CoDel.
 pub(super) const ENTRY: QueueEntry = QueueEntry {
     law: entry::<CodelConfig>(),
     queue: Entry {
@@ -49,16 +49,16 @@ impl QueueConfig for FlowQueuesConfig {
     }
 }
 
-/// Queues that take turns by deficit round robin; those of flows that just began, or send little,
-/// come first.
+/// Queues served by deficit round robin. Those of new flows, and of flows that send little, go
+/// first.
 ///
-/// Each has a copy of the port's law, made when its first packet comes.
+/// Each has a copy of the port's law, made when its first packet arrives.
 #[derive(Clone, Debug)]
 pub struct FlowQueues<L, H> {
     queues: Vec<Queue<L, H>>,
     /// Queues that became busy and have not used up a quantum.
     new: VecDeque<u32>,
-    /// The others that are busy, or were when their last turn began.
+    /// Other queues that are busy, or were when their last turn began.
     old: VecDeque<u32>,
     packets: u32,
     bytes: u64,
@@ -72,13 +72,13 @@ struct Queue<L, H> {
     bytes: u64,
     /// Bytes it may still send in this turn.
     deficit: i64,
-    /// Is in one of the lists.
+    /// True if the queue is in one of the lists.
     listed: bool,
     law: Option<L>,
 }
 
 impl FlowQueuesConfig {
-    /// The queues, empty. Each number is at least one.
+    /// Builds the queues, empty. Each count is at least one.
     pub fn build<L, H>(&self) -> FlowQueues<L, H> {
         let empty = || Queue { packets: VecDeque::new(), bytes: 0, deficit: 0, listed: false, law: None };
         FlowQueues {
@@ -190,8 +190,7 @@ impl<L, H: Copy> FlowQueues<L, H> {
         };
     }
 
-    /// § 4.1.2: from the head of the queue with most bytes, half of its packets but no more
-    /// than 64.
+    /// § 4.1.2: drops from the head of the longest queue in bytes half of its packets, at most 64.
     #[cold]
     fn make_room<P: Pool<Handle = H>>(&mut self, at: &mut At<'_, L, P>) {
         // Of equals the first, so that it does not depend on anything else.
@@ -212,7 +211,7 @@ impl<L, H: Copy> FlowQueues<L, H> {
 }
 
 impl<L: LinkLaw, H: Copy> Queue<L, H> {
-    /// The next packet that the law lets leave, its size, and whether it was marked.
+    /// The next packet that the law releases, its size, and whether it was marked.
     fn take<P: Pool<Handle = H>>(&mut self, at: &mut At<'_, L, P>) -> Option<(H, u16, bool)> {
         while let Some(&handle) = self.packets.front() {
             let waited = at.pool.packet(handle).entered.elapsed(at.now);
@@ -247,7 +246,7 @@ pub(super) fn queue_of(packet: &Packet, salt: u64, count: usize) -> usize {
     ((mixed ^ (mixed >> 31)) % count as u64) as usize
 }
 
-/// Packets dropped at once when the limit is reached, at most (§ 4.1.2).
+/// Upper bound on packets dropped at once when the limit is reached (§ 4.1.2).
 const BATCH: usize = 64;
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! The sending half: what may leave, what an acknowledgement means, and when to give up waiting for
-//! one.
+//! The sending half: data that may leave, the effect of acknowledgements, and timeouts.
 
 mod delivery;
 mod pick;
@@ -23,7 +22,7 @@ use rack::Rack;
 pub(super) use scoreboard::{Scoreboard, Slot};
 use source::Source;
 
-/// Where the sender stands.
+/// The sender's phase of loss recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// No loss to repair.
@@ -39,31 +38,31 @@ pub(super) enum Phase {
 #[repr(C)]
 pub(super) struct Sender {
     pub(super) rack: Option<Box<Rack>>,
-    /// The first retransmission after a timeout, to tell whether the timeout was too early.
+    /// The stamp of the first retransmission after a timeout, to detect a premature timeout.
     pub(super) timeout_stamp: Option<Stamp>,
     pub(super) board: Scoreboard,
-    /// First segment that the receiver has no room for.
+    /// The first segment beyond the receiver's window.
     edge: u32,
     /// The law's window in whole segments.
     pub(super) window: u32,
-    /// The retransmission timer, or that of a probe for a window.
+    /// Expiry of the retransmission timer, or of a window probe.
     pub(super) rto_at: Time,
-    /// RACK's reordering timer, or the tail-loss probe's.
+    /// Expiry of RACK's reordering timer, or of the tail-loss probe.
     pub(super) rack_at: Time,
     pub(super) phase: Phase,
     pub(super) app_limited: bool,
-    /// What leaves next, whatever the windows say.
+    /// The packet that leaves next in spite of the windows.
     pub(super) force: Force,
-    /// The law spaces packets.
+    /// True if the law paces packets.
     pub(super) paced: bool,
-    /// Something is ready but for its turn (`pace_at`).
+    /// True if a packet is ready and only waits for `pace_at`.
     pub(super) paced_out: bool,
-    /// Duplicates at `recover` itself may come from a timeout's needless retransmissions (RFC 6582
-    /// § 3.2).
+    /// True if duplicates at `recover` itself may stem from a timeout's needless retransmissions
+    /// (RFC 6582 § 3.2).
     pub(super) careful: bool,
-    /// Expiries of the timer since anything new was acknowledged.
+    /// Expiries of the timer since new data were acknowledged.
     pub(super) expiries: u8,
-    /// It has nothing in flight and nothing to send, and needs not be asked.
+    /// True if nothing is in flight and nothing to send.
     pub(super) resting: bool,
     pub(super) source: Source,
     pub(super) rtt: Rtt,
