@@ -1,7 +1,7 @@
 //! What the transport costs: nanoseconds for a data packet and its acknowledgement through both
 //! machines.
 //!
-//!     cargo run --release -p tollway-proto --example transport_pair [pairs] [connections] [loss in packets]
+//!     cargo run --release -p tollway-proto --example transport_pair [pairs] [connections] [loss]
 //!
 //! A steady flow of full segments, a window of 64, over a wire that is a queue in memory: each
 //! round hands one data packet to the receiver, its acknowledgement to the sender, and takes what

@@ -117,9 +117,9 @@ pub struct Faults {
     departures: Pcg64Mcg,
     /// Impairments beside losses.
     pub impairments: Impairments,
-    /// The wire is bad ([`Bursts`]).
-    bad: bool,
     /// True while the wire is bad ([`Bursts`]).
+    bad: bool,
+    /// Losses in effect.
     pub losses: Vec<Loss>,
     /// True to lose every packet before the queue.
     pub blackout: bool,

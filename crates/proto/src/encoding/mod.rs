@@ -3,9 +3,9 @@
 //! | encoding | place | carries | precision |
 //! |---|---|---|---|
 //! | [`acp`] | before a segment, over UDP | the whole toll | exact |
-//! | [`tcp_option`] | TCP options 14 and 15 (the XCP study) | XCP's toll | ms of RTT, whole packets |
+//! | [`tcp_option`] | TCP options 14 and 15 (the XCP study) | XCP's toll | ms, whole packets |
 //! | [`draft20`] | between IP and TCP (draft-falk-xcp-spec) | XCP's toll | bytes/s, 2^-28 s |
-//! | [`anypoint`] | after TCP's header (the Anypoint paper); live only | XCP's toll | bytes, 2^-10 s |
+//! | [`anypoint`] | after TCP's header (Anypoint), live only | XCP's toll | bytes, 2^-10 s |
 //!
 //! On real packets bytes are loaded and stored. The simulator has no bytes. It calls the three
 //! `quantise` methods of its [`Encoding`], which change a toll exactly as a write and a read would,
@@ -14,7 +14,7 @@
 //! | place | real packets | simulator |
 //! |---|---|---|
 //! | a sender's tolled packet | RTT, cwnd, request written | [`Encoding::quantise_sender`] |
-//! | a link, after its law wrote `due` | feedback rewritten in place | [`Encoding::quantise_link`] |
+//! | a link, after its law | feedback rewritten in place | [`Encoding::quantise_link`] |
 //! | a receiver's packet with an echo | returned feedback written | [`Encoding::quantise_echo`] |
 //!
 //! Each is idempotent: the next hop does not change a quantised value unless a law does.

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`Framing::Length`] | a header with a length field of 2 or 4 bytes, and the bytes it counts |
 //! | [`Framing::Delimited`] | bytes up to and including a delimiter: lines (LF), GELF (NUL) |
-//! | [`Framing::OctetCounting`] | a decimal length, a space, and that many bytes (RFC 6587 § 3.4.1) |
+//! | [`Framing::OctetCounting`] | a decimal length, a space, that many bytes (RFC 6587 § 3.4.1) |
 //! | [`Framing::Resp`] | one value of RESP 2 or 3, nested values included |
 
 mod key;

@@ -89,11 +89,11 @@ pub enum State {
     Idle,
     /// A client that has sent, or is about to send, its SYN.
     SynSent,
-    /// A server that has a SYN and waits for its own to be acknowledged.
+    /// A server that has received a SYN and waits for the acknowledgement of its own.
     SynReceived,
-    /// Both know of each other; data flows until each side has finished.
-    Established,
     /// Both ends know of each other; data flow until each side has finished.
+    Established,
+    /// Aborted by either side: no packet is answered.
     Reset,
 }
 

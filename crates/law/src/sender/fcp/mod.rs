@@ -151,8 +151,7 @@ impl Fcp {
         }
     }
 
-    /// Limits the spending of a flow at its least rate, after the price may have fallen by decades
-    /// unnoticed.
+    /// Limits the spending of a flow at its least rate, after an unnoticed fall of the price.
     ///
     /// A link on which hardly any flow pays forgets its price. The spending would then buy more
     /// than any link has. A flow that sends no more than its first packets, with no announcements,
@@ -218,8 +217,7 @@ impl Fcp {
     }
 
     /// The budget to work towards, x_i. A short flow needs only enough to send all within a round
-    /// trip (§ 6.1.1); one about to send its last packets needs none from then on (§ 4.1: preload
-    /// −1).
+    /// trip (§ 6.1.1); one that sends its last packets needs none afterwards (§ 4.1: preload −1).
     fn target(&self, flight: &Flight, price: Price, rtt: f64) -> f64 {
         let budget = self.allowance();
         if flight.unsent == u64::MAX {
@@ -321,8 +319,7 @@ impl Fcp {
         if exact {
             self.keep(older - 1);
         }
-        // A lost or delayed acknowledgement left them to this one: first those before it, then
-        // after.
+        // A lost or delayed acknowledgement left them: first those before this one, then after.
         let mut also = also.min(MOST_ALSO);
         let before = older.saturating_sub(usize::from(exact));
         for k in (before.saturating_sub(also as usize)..before).rev() {

@@ -106,7 +106,7 @@ impl Sender {
         }
     }
 
-    /// `seq` has left.
+    /// Records the transmission of `seq`.
     pub(in crate::transport) fn after_sending(&mut self, now: Time, seq: u32) {
         let (pipe, una, outstanding) = (self.board.pipe(), self.board.una, self.board.outstanding());
         if let Some(sampler) = &mut self.board.sampler {
