@@ -28,12 +28,12 @@ config! {
     /// The constants of [`Avq`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct AvqConfig in "avq", "The constants of the adaptive virtual queue (Kunniyur and Srikant, 2001)." {
-        /// γ: share of the capacity to be used.
+        /// γ: fraction of the capacity to use.
         gamma: f64 = 0.98, Kind::Over { over: 0.0, most: 1.0 }, from "§ 4";
-        /// α: gain of the virtual capacity, 1/s. Larger than the bound of the paper's theorem 1,
-        /// the loop is unstable.
+        /// α: gain of the virtual capacity, 1/s. Above the bound of the paper's theorem 1 the loop
+        /// is unstable.
         alpha: f64 = 0.15, Kind::Over { over: 0.0, most: 10.0 }, from "§ 4";
-        /// Bound of the virtual queue: a part of the limit, or packets of 1500 B or bytes.
+        /// Limit of the virtual queue: a fraction of the port's limit, packets of 1500 B, or bytes.
         buffer: Threshold = Threshold::Part(1.0), Kind::Threshold, from "§ 2: that of the real one";
         fixed {
             /// Packet size that converts a limit in packets to bytes.

@@ -36,9 +36,9 @@ config! {
     /// The constants of [`Codel`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct CodelConfig in "codel", "The constants of CoDel (RFC 8289), alone or in each queue of `fq-codel`." {
-        /// Waiting time that a standing queue may have.
+        /// Target waiting time of a standing queue.
         target: Time = Time::from_millis(5), SPAN, from "§ 4.4: 5 to 10 % of the interval";
-        /// How long it may have more; a round trip of slow flows.
+        /// Time for which it may wait longer: a round trip of slow flows.
         interval: Time = Time::from_millis(100), SPAN, from "§ 4.3";
     }
 }

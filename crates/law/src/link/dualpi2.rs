@@ -38,7 +38,7 @@ config! {
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct DualPi2Config in "dualpi2", "The constants of DualPI2 (RFC 9332), with a queue for L4S (packets with ECT(1) or CE) and one for all others; \
                `limit` is of both together." {
-        /// Delay of the classic queue aimed at.
+        /// Target delay of the classic queue.
         target: Time = Time::from_millis(15), SPAN, from "appendix A.1";
         /// Time between updates of the base probability p′.
         update: Time = Time::from_millis(16), SPAN, from "appendix A.1, T_update";
@@ -48,10 +48,10 @@ config! {
         beta: f64 = 3.2, GAIN, from "appendix A.1";
         /// k: L4S is marked with probability k p′, classic traffic signalled with p′².
         coupling: f64 = 2.0, GAIN, from "§ 2.1, appendix C";
-        /// Waiting time over which every packet of L4S is marked, unless it is alone in its queue.
+        /// Waiting time above which every packet of L4S is marked, unless it is alone in its queue.
         step: Time = Time::from_millis(1), TIME, from "Linux; the middle of the ramp in appendix A.1";
-        /// Share of the capacity that the classic queue has for certain while both are busy; L4S
-        /// goes first with the rest.
+        /// Guaranteed fraction of the capacity for the classic queue while both are busy; L4S goes
+        /// first with the rest.
         classic_share: f64 = 0.1, PROBABILITY;
     }
 }

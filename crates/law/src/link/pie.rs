@@ -35,17 +35,17 @@ config! {
     /// The constants of [`Pie`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct PieConfig in "pie", "The constants of PIE (RFC 8033)." {
-        /// Queueing delay aimed at.
+        /// Target queueing delay.
         target: Time = Time::from_millis(15), SPAN, from "§ 4.2, QDELAY_REF";
         /// Time between updates of the probability.
         update: Time = Time::from_millis(15), SPAN, from "§ 4.2, T_UPDATE";
-        /// Length of a burst that passes unharmed after a calm time.
+        /// Length of a burst without signals after a calm time.
         burst: Time = Time::from_millis(150), TIME, from "§ 4.4, MAX_BURST";
         /// α: weight of the deviation from the target, 1/s.
         alpha: f64 = 0.125, GAIN, from "§ 4.2";
         /// β: weight of the trend, 1/s.
         beta: f64 = 1.25, GAIN, from "§ 4.2";
-        /// Probability over which packets are dropped even if they can be marked.
+        /// Probability above which packets are dropped even if they can be marked.
         mark_limit: f64 = 0.1, PROBABILITY, from "§ 5.1";
         fixed {
             /// MEAN_PKTSIZE: a queue of twice this is too short to signal.

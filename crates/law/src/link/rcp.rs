@@ -11,14 +11,14 @@ config! {
     /// The parameters of [`Rcp`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct RcpConfig in "rcp", "The constants of RCP's router (IWQoS 2005; the defaults are those of its authors' ns-2 code)." {
-        /// α: share of the spare capacity given out a round trip; 0.1 in the authors' later
+        /// α: fraction of the spare capacity given out per round trip; 0.1 in the authors' later
         /// experiments.
         alpha: f64 = 0.4, param::Kind::Over { over: 0.0, most: 10.0 }, from "IWQoS 2005, and the code";
-        /// β: share of the queue taken back; 0.226 in the paper, 1 in later experiments.
+        /// β: fraction of the queue taken back; 0.226 in the paper, 1 in later experiments.
         beta: f64 = 0.4, param::Kind::Number { least: 0.0, most: 10.0 }, from "the code";
-        /// γ: part of the capacity aimed at.
+        /// γ: fraction of the capacity to use.
         gamma: f64 = 1.0, param::Kind::Over { over: 0.0, most: 1.0 };
-        /// Longest time between updates of the rate; less than 1 us counts as that.
+        /// Longest time between updates of the rate; at least 1 us.
         max_interval: Time = Time::from_millis(10), SPAN, from "the code";
         fixed {
             /// The initial rate, as a fraction of the capacity (the code).

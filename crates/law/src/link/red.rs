@@ -38,26 +38,27 @@ config! {
     /// The constants of a RED queue, and the factory of one.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct RedConfig in "red", "The constants of RED (Floyd and Jacobson, 1993)." {
-        /// Mean queue under which nothing is signalled: a part of the limit, or packets or bytes.
+        /// Mean queue below which nothing is signalled: a fraction of the limit, or packets or
+        /// bytes.
         min_threshold: Threshold = Threshold::Part(0.25), Kind::Threshold;
         /// Mean queue at which `max-probability` is reached.
         max_threshold: Threshold = Threshold::Part(0.75), Kind::Threshold,
             from "§ VI: at least twice the lower one; three times in practice";
-        /// Signal probability there.
+        /// Signal probability at `max-threshold`.
         max_probability: f64 = 0.1, Kind::Over { over: 0.0, most: 1.0 },
             from "the XCP study; the simulations of 1993 have 0.02";
         /// Weight of a new sample in the mean queue.
         weight: f64 = 0.002, Kind::Over { over: 0.0, most: 1.0 }, from "§ VI, w_q";
         /// Lets the probability climb to 1 at twice the upper threshold instead of jumping there.
         gentle: bool = false, Kind::Truth, from "Floyd, 2000";
-        /// A packet that its host has marked as in profile (`[aggregate.NAME]`) is dropped with the
-        /// probability over this: ERED has 1.5.
+        /// Factor by which the drop probability is lower for packets that their host marked as in
+        /// profile (`[aggregate.NAME]`): ERED has 1.5.
         in_profile: f64 = 1.0, Kind::Number { least: 1.0, most: 1e6 }, from "the aggregates paper, § 4.1";
-        /// How the gaps between signals are distributed.
+        /// The distribution of gaps between signals.
         spacing: Spacing = Spacing::Uniform, Kind::Word(Spacing::WORDS),
             from "§ VII, method 2; ns-2's default is `wait`";
-        /// Packets that must be queued, without the one in transmission, for an arrival to be
-        /// signalled or dropped, whatever the mean queue. ns-2 has 2 (`qlen > 1` in its `red.cc`).
+        /// Packets that must be queued, without the one in transmission, before an arrival is
+        /// signalled or dropped, at any mean queue. ns-2 has 2 (`qlen > 1` in its `red.cc`).
         least_queue: u32 = 0, Kind::Count { least: 0, most: 1_000_000 }, from "the paper of 1993 has no such rule";
         fixed {
             /// The size of a typical packet, which converts idle time to arrivals.

@@ -20,8 +20,8 @@ config! {
     /// The constant of [`Step`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct StepConfig in "step", "The constant of step marking, the switch's side of DCTCP (RFC 8257 § 3.1). Packets that can't be marked pass." {
-        /// K: packets that find more than this queued are marked. A part of the limit, or packets
-        /// or bytes.
+        /// K: packets that find more than this queued are marked. A fraction of the limit, or
+        /// packets or bytes.
         threshold: Threshold = Threshold::Packets(20.0), Kind::Threshold,
             from "§ 3.1: their choice at 1 Gb/s; 65 at 10";
     }

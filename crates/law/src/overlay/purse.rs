@@ -14,13 +14,13 @@ config! {
         salary: f64 = 10.0, DOLLARS, from "§ VI";
         /// Upper bound of its savings, dollars.
         cap: f64 = 20.0, DOLLARS, from "§ VI";
-        /// p: the price of every message beside that of its hops, dollars.
+        /// p: the price of every message in addition to that of its hops, dollars.
         fee: f64 = 1.0, DOLLARS, from "§ IV-B.3";
-        /// H: a blocked sender whose dearest message cost less has its period shortened.
+        /// H: a blocked sender whose most expensive message cost less has its period shortened.
         threshold: f64 = 2.0, DOLLARS, from "§ IV-B.3";
-        /// An affordable message of cost C is bought with probability 1/C only.
+        /// Buys an affordable message of cost C only with probability 1/C.
         draw: bool = true, Kind::Truth, from "§ IV-B.3";
-        /// Mean time to the next draw after one that failed, for each dollar of the cost. The paper
+        /// Mean time to the next draw after a failed one, for each dollar of the cost. The paper
         /// leaves it open.
         retry: Time = Time::from_millis(5), SPAN;
         fixed {
@@ -41,7 +41,7 @@ config! {
         least: Time = Time::from_millis(4), PERIOD;
         /// Upper bound.
         most: Time = Time::from_millis(200), PERIOD;
-        /// Random part of each, to both sides.
+        /// Random part of each period, in both directions.
         jitter: f64 = 0.1, PROBABILITY;
     }
 }

@@ -20,12 +20,11 @@ config! {
     /// The trick of a [`Cheat`], and its times.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct CheatConfig in "xcp.cheat", "A sender that cheats, for meters to find." {
-        /// Gives back nothing of its window; or states a window or a round trip that is not its
-        /// own.
+        /// Ignores negative feedback; or states a false window or round trip.
         trick: Option<Trick> = None, Kind::Word(Trick::WORDS);
-        /// How many times too small or too large what it states is.
+        /// Factor by which the stated value is too small or too large.
         factor: f64 = 2.0, Kind::Over { over: 1.0, most: 1e6 };
-        /// Since when.
+        /// The time at which it begins.
         from: Time = Time::ZERO, TIME;
     }
 }

@@ -22,18 +22,18 @@ config! {
     pub struct FcpCheatConfig in "fcp.cheat",
         "A sender that cheats, for meters to find. It is no host's: it has its own budget."
     {
-        /// States that it pays less than it does; spends more than its budget; announces with each
-        /// packet what it never spends; takes back what it goes on spending; or announces its whole
-        /// budget and falls silent.
+        /// States less than it pays; spends more than its budget; announces spending with each
+        /// packet that does not follow; takes back spending and continues it; or announces its
+        /// whole budget and falls silent.
         trick: Option<FcpTrick> = None, Kind::Word(FcpTrick::WORDS);
-        /// How many times too little it states, or too much it spends; it announces `factor` − 1
-        /// times what it pays, or takes back 1 − 1/`factor` times that.
+        /// Factor of the understatement or overspending. It announces `factor` − 1 times its
+        /// payments, or takes back 1 − 1/`factor` times them.
         factor: f64 = 2.0, Kind::Over { over: 1.0, most: 1e6 };
-        /// Since when.
+        /// The time at which it begins.
         from: Time = Time::ZERO, TIME;
-        /// For how long it cheats before it is honest for a while.
+        /// Length of a cheating period, followed by an honest one.
         on: Option<Time> = None, SPAN, else "always";
-        /// For how long it is honest then, before it cheats again.
+        /// Length of an honest period, followed by a cheating one.
         off: Option<Time> = None, SPAN, else "never";
     }
 }

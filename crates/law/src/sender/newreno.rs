@@ -31,9 +31,9 @@ config! {
     /// The constants of [`NewReno`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct NewRenoConfig in "", "" {
-        /// With the law `newreno`: segments that one acknowledgement grows the window for at most.
-        /// 1 is RFC 5681's, 2 RFC 3465's: with delayed acknowledgements windows then grow more
-        /// slowly.
+        /// With the law `newreno`: upper bound on the segments by which one acknowledgement grows
+        /// the window. RFC 5681 has 1, RFC 3465 has 2: with delayed acknowledgements windows then
+        /// grow more slowly.
         growth_per_ack: Option<u32> = None, Kind::Count { least: 1, most: 1_000_000 },
             else "all that it acknowledges, as in Linux";
         fixed {

@@ -24,10 +24,10 @@ config! {
     /// The constants of [`Scalable`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct ScalableConfig in "scalable", "The constants of Scalable TCP (Kelly, 2003)." {
-        /// a: segments that the window grows by for each that is acknowledged. Windows under 1/a
-        /// grow by a segment a round trip, as in Linux.
+        /// a: segments by which the window grows per acknowledged segment. Windows below 1/a grow
+        /// by a segment per round trip, as in Linux.
         increase: f64 = 0.01, Kind::Over { over: 0.0, most: 1.0 }, from "§ 3";
-        /// b: part of the window that a loss or a mark takes.
+        /// b: fraction of the window that a loss or a mark takes.
         decrease: f64 = 0.125, Kind::Over { over: 0.0, most: 1.0 }, from "§ 3";
         fixed {
             /// Window at the start, segments (RFC 6928).

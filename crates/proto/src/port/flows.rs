@@ -16,7 +16,7 @@ config! {
     pub struct FlowQueuesConfig {
         /// Queues that flows are hashed into.
         queues: u32 = 1024, Kind::Count { least: 1, most: 65_536 }, from "RFC 8290, § 5.2.3";
-        /// What a queue may send in its turn.
+        /// Bytes that a queue may send per turn.
         quantum: Bytes = Bytes(1514), Kind::Bytes { least: 1, most: 1 << 20 }, from "RFC 8290, § 5.2.4";
         fixed {
             /// A salt of the hash, so that different flows collide at different ports.

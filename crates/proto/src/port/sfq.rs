@@ -17,10 +17,10 @@ config! {
     pub struct SfqConfig {
         /// Queues that flows are hashed into; several times as many as there are flows (§ 3).
         queues: u32 = 1024, Kind::Count { least: 1, most: 65_536 }, from "Linux";
-        /// What a queue may send in its turn.
+        /// Bytes that a queue may send per turn.
         quantum: Bytes = Bytes(1514), Kind::Bytes { least: 1, most: 1 << 20 }, from "Linux";
-        /// Time between changes of the hash function, so that flows that share a queue part; `0 s`
-        /// never changes it. A change may reorder a flow's packets.
+        /// Time between changes of the hash function, which separates flows that share a queue; `0
+        /// s` never changes it. A change may reorder a flow's packets.
         perturb: Time = Time::ZERO, TIME, from "§ 3.2";
         fixed {
             /// A salt of the hash, so that different flows collide at different ports.

@@ -54,31 +54,31 @@ config! {
         alpha: f64 = 2.0, param::Kind::Number { least: 0.0, most: 100.0 }, from "§ 5";
         /// Length of the averaging window in mean round-trip times.
         window: f64 = 2.0, param::Kind::Over { over: 0.0, most: 100.0 }, from "§ 5, d";
-        /// How long a preload counts: as long as its packet is in the window (equation 4 as
-        /// printed), or from d before it is kept until half of what it announced is in the window
-        /// (rtt − d to rtt + d/2, by the flow's own round trip).
+        /// Time for which a preload counts. `packet`: as long as its packet is in the window
+        /// (equation 4 as printed). `flow`: from d before the change takes effect until half of it
+        /// is in the window (rtt − d to rtt + d/2, by the flow's own round trip).
         preload_span: PreloadSpan = PreloadSpan::Flow, param::Kind::Word(PreloadSpan::WORDS);
-        /// What packets that pay nothing take of the link, acknowledgements before all: what a
-        /// queue that stays takes back from those that pay (equation 2 as printed), or what they
-        /// are measured to take over d.
+        /// Room for packets that pay nothing, mainly acknowledgements. `queues`: a standing queue
+        /// takes it from flows that pay (equation 2 as printed). `counts`: their rate, measured
+        /// over d.
         unpaid: Unpaid = Unpaid::Queues, param::Kind::Word(Unpaid::WORDS);
-        /// The queue that is left alone, no more than a tenth of a mean round trip: α·queue counts
-        /// from there, so that the link doesn't stand idle while its price is a little too high.
-        /// Zero is equation 2 as printed.
+        /// The queue without effect on the price, at most a tenth of a mean round trip: α·queue
+        /// counts above it, so that the link is not idle while its price is a little too high. Zero
+        /// is equation 2 as printed.
         target: Time = Time::ZERO, TIME;
-        /// The part of a Newton step that is added to the price, from how what comes would answer
-        /// it. It damps the swings of links whose traffic pays most elsewhere, and finds a price
-        /// where there was none. Zero is equation 2 as printed; 0.5 suits meshes, with an `alpha`
-        /// of 0.5 and a `window` of 1. Not beside groups (`[class.NAME]`), which have prices of
-        /// their own.
+        /// Fraction of a Newton step that is added to the price, from the estimated response of
+        /// arrivals. It damps oscillations on links whose traffic pays most elsewhere, and finds a
+        /// price where there was none. Zero is equation 2 as printed; 0.5 suits meshes, with an
+        /// `alpha` of 0.5 and a `window` of 1. Not with groups (`[class.NAME]`), which have
+        /// separate prices.
         newton: f64 = 0.0, param::Kind::Number { least: 0.0, most: 2.0 };
-        /// The price is high enough for what is spent and announced to fit the link, whatever the
-        /// flows pay elsewhere. Flows that start over idle links beside priced ones then cause no
-        /// flood. False is equation 2 as printed (§ 4.1). Links with a class of the pricing
-        /// `stable` or `deadline` have equation 2 in any case.
+        /// Keeps the price high enough for present and announced spending to fit the link, whatever
+        /// the flows pay elsewhere. Flows that start over idle links beside priced ones then cause
+        /// no flood. False is equation 2 as printed (§ 4.1). Links with a class of the pricing
+        /// `stable` or `deadline` always use equation 2.
         bound: bool = true, param::Kind::Truth;
         fixed {
-            /// The mean round-trip time until packets tell one.
+            /// The mean round-trip time until packets state one.
             initial_rtt: Time = Time::from_millis(100);
         }
     }

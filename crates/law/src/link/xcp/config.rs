@@ -25,29 +25,29 @@ config! {
         min_interval: Time = Time::from_millis(1), SPAN, from "ns-2.35";
         /// The draft's form, or the first paper's.
         form: Form = Form::Throughput, Kind::Word(Form::WORDS);
-        /// What numbers the router reckons in.
+        /// The number representation of the router.
         arithmetic: Arithmetic = Arithmetic::Float, Kind::Word(Arithmetic::WORDS);
-        /// Where the law has its capacity from: the link's `capacity`, or departures while others
-        /// wait, beginning with that.
+        /// The source of the law's capacity: the link's `capacity`, or the rate of departures while
+        /// others wait, starting from it.
         capacity: CapacityFrom = CapacityFrom::Configured, Kind::Word(CapacityFrom::WORDS);
         /// Framing that the law counts for each packet.
         overhead: Option<Bytes> = None, OVERHEAD, else "the link's";
-        /// Beside `float`: runs a second router on the same packets, in this arithmetic, and
-        /// reports how far the two differ.
+        /// With `float`: runs a second router on the same packets, in this arithmetic, and reports
+        /// how far the two differ.
         shadow: Beside = Beside::None, Kind::Word(Beside::WORDS);
         fixed {
             /// The shortest queue interval: the time in which a queue may stand without counting
             /// (draft § 5).
             allowed_queue: Time = Time::from_millis(2);
-            /// The length of both first intervals, and the round-trip time taken for one without
-            /// packets that say theirs (ns-2.35).
+            /// The length of both first intervals, and the round-trip time of an interval without
+            /// packets that state theirs (ns-2.35).
             initial_interval: Time = Time::from_millis(50);
-            /// When the first control interval ends, counted from the run's start. ns-2 draws it,
-            /// so that its routers do not tick together; the default is the draw of the first
-            /// router in its default stream, so that runs compare. The rate of that first interval
-            /// is still reckoned over `initial_interval`, as there.
+            /// End of the first control interval, from the run's start. ns-2 draws it, so that its
+            /// routers are not synchronised. The default is the draw of the first router in its
+            /// default stream, so that runs compare. The rate of that first interval is still
+            /// computed over `initial_interval`, as there.
             first_control: Time = Time::from_nanos(63_802_300);
-            /// When the first queue interval ends, likewise.
+            /// End of the first queue interval, likewise.
             first_queue: Time = Time::from_nanos(47_285_900);
         }
     }

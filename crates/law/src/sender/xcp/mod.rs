@@ -30,27 +30,26 @@ config! {
     /// The constants of [`Xcp`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct XcpConfig in "xcp", "What XCP's sender does where the draft and the experimental study differ." {
-        /// What a loss does to the window: halved (the draft), or kept (the study).
+        /// The effect of a loss on the window: halved (the draft), or kept (the study).
         on_loss: LossResponse = LossResponse::Halve, Kind::Word(LossResponse::WORDS), from "§ 4.1.4";
         /// States min(cwnd, receive window, buffers) to routers instead of cwnd (the study's fix).
         advertise_limit: bool = true, Kind::Truth;
-        /// Spaces packets over the round trip.
+        /// Paces packets over the round trip.
         pacing: bool = false, Kind::Truth;
-        /// What is asked of routers: everything there is, or to reach this rate in a round trip
-        /// (the draft).
+        /// The increase requested of routers: everything available, or enough to reach this rate in
+        /// a round trip (the draft).
         request: Demand = Demand::Everything, Kind::RateOrAll, from "§ 4.1.2";
         /// States the window in whole packets, as ns-2 does.
         whole_window: bool = false, Kind::Truth;
-        /// Bytes that a packet counts for when feedback is turned into packets; ns-2 has 1450
-        /// for 1500.
+        /// Bytes of a packet in the conversion of feedback to packets; ns-2 has 1450 for 1500.
         gain_segment: Option<u16> = None, Kind::Bytes { least: 1, most: 65535 }, else "its size on the wire";
-        /// Part of an unused window that is kept each round trip (0.5 in the draft, § 4.1.3.1).
+        /// Fraction of an unused window that is kept each round trip (0.5 in the draft, § 4.1.3.1).
         aging: Option<f64> = None, PROBABILITY, else "nothing is given up";
-        /// A toll on every so manyth packet only, which speaks for those since the last; two a
-        /// window at least. With `encoding = "acp"`.
+        /// Puts a toll on every n-th packet only, which speaks for those since the last; at least
+        /// two per window. With `encoding = "acp"`.
         every: u32 = 1, Kind::Count { least: 1, most: 65536 };
-        /// The TCP whose window bounds XCP's where routers are silent, packets are lost and wait.
-        /// With `encoding = "acp"`.
+        /// The TCP whose window bounds XCP's where routers do not speak XCP, and packets are lost
+        /// and queued. With `encoding = "acp"`.
         fallback: Fallback = Fallback::None, Kind::Word(Fallback::WORDS);
         fixed {
             /// Window at the start and until the first feedback, segments (ns-2; RFC 5681 allows up
