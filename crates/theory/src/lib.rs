@@ -21,6 +21,7 @@
 //! more solvers: [`proportional_by_solver`], a convex solver, and [`proportional_by_newton`],
 //! Newton's method for large networks. [`proportional_rates`] takes the fastest.
 //!
+//! ```
 //! use tollway_theory::{Network, max_min};
 //!
 //! // One flow over both links of a parking lot, and one over each.

@@ -5,6 +5,7 @@
 //! [`Strategy`] is that decision: it reads the state of the flows and sets the budget of each. The
 //! strategies of the report are in this module. A new one is a type with two methods:
 //!
+//! ```
 //! use tollway_law::budget::{Share, Strategy};
 //! use tollway_law::{Budget, Time};
 //!
