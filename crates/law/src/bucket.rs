@@ -76,7 +76,7 @@ impl Bucket {
         &self.profile
     }
 
-    /// Tokens in it, bytes.
+    /// Tokens in the bucket, in bytes.
     pub fn tokens(&self) -> f64 {
         in_bytes(self.level)
     }

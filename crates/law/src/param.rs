@@ -255,7 +255,7 @@ pub trait Tabled: Config {
     const TABLES: &'static [&'static Table] = &[Self::TABLE];
 }
 
-/// The type of a parameter's field.
+/// A type that config fields can have, with its conversions to and from [`Value`].
 pub trait Field: Sized {
     /// The value that represents the field; `None` for an absent optional field.
     fn value(self) -> Option<Value>;

@@ -83,7 +83,7 @@ impl Flags {
     pub const SACK: Flags = Flags(1 << 5);
     /// The toll's forward part is for links.
     pub const TOLLED: Flags = Flags(1 << 6);
-    /// The toll's `echo` is valid.
+    /// The toll's `echo` field is valid.
     pub const ECHO: Flags = Flags(1 << 7);
     /// `sent_echo` is valid.
     pub const STAMP_ECHO: Flags = Flags(1 << 8);

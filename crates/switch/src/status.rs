@@ -111,7 +111,7 @@ pub struct NeighbourStatus {
     pub name: String,
     /// Its address.
     pub address: String,
-    /// `up`, `silent`, `no keys`, `wrong key` or `not sealed`.
+    /// State of the hop: `up`, `silent`, `no keys`, `wrong key` or `not sealed`.
     pub state: &'static str,
 }
 

@@ -16,7 +16,7 @@ pub struct ReceiveRatio {
 }
 
 impl ReceiveRatio {
-    /// Frames of the window, unless others are chosen.
+    /// Default length of the window, in frames.
     pub const WINDOW: usize = 64;
 
     /// Ratios of `members`, equal until the first frame, over the last `window` frames, at least
