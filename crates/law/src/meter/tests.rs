@@ -7,7 +7,7 @@ use super::*;
 
 const RTT: Time = Time::from_millis(100);
 
-/// What a sender does and says; the truth is a round trip of 100 ms.
+/// The behaviour and the statements of a sender; the true round trip is 100 ms.
 #[derive(Clone, Copy)]
 struct Habit {
     /// Packets a round trip.
@@ -181,7 +181,7 @@ fn who_is_held_gets_its_allotment_and_true_words() {
     let share = bench.passed as f64 / (50.0 * 20.0);
     // A packet more, and what it was forgiven before it was accused.
     assert!((0.9..1.15).contains(&share), "{share} of the allotment passed");
-    // What leaves is what it is: 20 packets in 100 ms.
+    // The corrected toll is right: 20 packets in 100 ms.
     assert!((bench.last.rtt - 0.1).abs() < 1e-3);
     assert!((bench.last.rtt / bench.last.offer - 20.0).abs() < 2.0, "{:?}", bench.last);
     // Held to less once feedback says so: some 20 packets · 300 B/s · 0.1 s are 0.4 packets a round
@@ -337,7 +337,7 @@ fn feedback_counts_by_the_round_trip_stated_unless_that_is_out_of_the_question()
     for (echo, window) in [(12_000.0, 21.0), (-60_000.0, 16.0), (-f32::MAX, 1.0), (f32::MAX, 1e12)] {
         meter.on_ack(Time::ZERO, &Ack { stamp: None, echo: Some(echo) });
         assert_eq!(meter.allotment(), window);
-        // What may be used in a round trip is the most that was allotted in it.
+        // The use allowed in a round trip is the largest allotment in it.
         assert_eq!(meter.round.peak, window.max(21.0));
     }
 }
@@ -425,7 +425,7 @@ fn a_round_proves_little_and_four_prove_enough() {
             let sums = [claimed, used].map(|said| if said > 0.0 { 0.6 * f64::from(round) } else { 0.0 });
             assert!((meter.claimed - sums[0]).abs() < 1e-9 && (meter.used - sums[1]).abs() < 1e-9);
         }
-        // The first offence is the one that is told.
+        // The first offence is the one reported.
         meter.accuse(Time::from_secs(9), Offence::RttOverstated, 0.0, 0.0);
         let found = meter.accusation().unwrap();
         assert_eq!((found.offence, found.measured), (offence, 20.0));
@@ -442,7 +442,7 @@ fn a_round_proves_little_and_four_prove_enough() {
 
 #[test]
 fn the_allotment_follows_what_is_used_of_it() {
-    // Who is not accused may use a hundredth more in each round trip than it was told.
+    // A flow that is not accused may use a hundredth more per round trip than its allotment.
     for (packets, window) in [(30.0, 20.2), (20.125, 20.125), (5.0, 20.0)] {
         let mut meter = seasoned(20.0);
         meter.round.packets = packets;
@@ -455,7 +455,8 @@ fn the_allotment_follows_what_is_used_of_it() {
         );
         assert_eq!((round.begins, round.ends), (Time::from_millis(125), Time::from_millis(250)));
     }
-    // Who is keeps half of what it leaves, by the better of two rounds; and a packet.
+    // An accused flow keeps half of its unused allotment, by the better of two rounds, and one
+    // packet.
     for (window, last, packets, left) in
         [(21.0, 11.0, 5.0, 16.0), (21.0, 5.0, 11.0, 16.0), (1.5, 0.0, 0.0, 1.0), (5.0, 9.0, 0.0, 5.0)]
     {
@@ -484,7 +485,7 @@ fn who_is_held_may_send_a_window_and_a_packet_at_once() {
     assert_eq!(send(33.0).0, Passage::Rewritten);
     assert_eq!(send(33.0).0, Passage::Dropped);
     assert_eq!(meter.dropped(), 2);
-    // What states no round trip has nothing to be put right.
+    // A toll without a round trip needs no correction.
     let mut toll = words(0.0);
     assert_eq!(meter.on_data(Time::from_millis(90), &data(0), Some(&mut toll)), Passage::Untouched);
     assert_eq!((toll.rtt, toll.offer), (0.0, 0.0));

@@ -16,8 +16,8 @@ fn divided(capacity: f64, mut claims: Vec<Claim>) -> Vec<Claim> {
 }
 
 proptest! {
-    /// All that there is goes to those who want it, nobody gets more than it wants, and who lacks
-    /// something has, by weight, no less than anybody.
+    /// The whole capacity goes to claims, no claim gets more than it wants, and a claim that lacks
+    /// something has, by weight, at least as much as any other.
     #[test]
     fn a_division_is_max_min(capacity in 0.0f64..1e8, claims in claims()) {
         let wanted: f64 = claims.iter().map(|claim| claim.wants).sum();
@@ -32,8 +32,8 @@ proptest! {
         }
     }
 
-    /// Who wants just what it got gets it again; more capacity is nobody's loss; what one wants
-    /// more is nobody's gain.
+    /// A claim that wants its present part gets it again. More capacity lowers no part, and a
+    /// higher want raises no other part.
     #[test]
     fn a_division_is_idempotent_and_monotone(
         capacity in 0.0f64..1e8, more in 0.0f64..1e7, claims in claims(), who in any::<prop::sample::Index>(),
@@ -102,7 +102,7 @@ proptest! {
                 prop_assert!(own <= tenant.1 * (1.0 + 1e-9));
                 prop_assert!(own <= shares.share_of(at).bytes_per_sec().max(shares.tenants[at].given.most()) * (1.0 + 1e-9));
             }
-            // Nothing is left over while somebody hungers who may have more.
+            // Nothing is left over while a hungry tenant may have more.
             let hungry = |at: usize| shares.tenants[at].given.hungry;
             if let (Some(link), true) = (link, (0..specs.len()).all(hungry)) {
                 let ceilings: f64 = shares.tenants.iter().map(|t| t.pool.ceiling(0.03)).sum();

@@ -98,8 +98,8 @@ fn a_long_round_trip_keeps_its_promise_in_the_second_reading() {
     assert!((life(PreloadSpan::Flow) - 0.3).abs() < 0.01);
 }
 
-/// Short flows that came at a high price take back what they announced when the price is low: the
-/// sum is far under zero. Who announces itself then is seen all the same.
+/// Short flows that announced at a high price take it back at a low price, so the sum is far below
+/// zero. New announcements must still count.
 #[test]
 fn an_announcement_counts_whatever_others_take_back() {
     let mut law = FcpConfig { preload_span: PreloadSpan::Flow, ..as_printed() }
@@ -150,8 +150,8 @@ fn a_cold_start_over_two_links_estimates_over_and_then_under() {
         config.build(Rate::from_mbps(mbps))
     };
     let mut links = [law(50.0), law(100.0)];
-    // What a link is paid is its own price, as long as the history knows it, so the first round
-    // pays 1/C to each.
+    // A link's income is its own price, as long as the history has it, so the first round pays 1/C
+    // to each.
     let mut path = 0.0;
     for (link, mbps) in links.iter_mut().zip([50e6 / 8.0, 100e6 / 8.0]) {
         link.engine.history = History::new(1_000_000_000, 1.0 / mbps);
@@ -459,7 +459,7 @@ fn what_was_promised_to_one_deadline_is_not_promised_to_another() {
     // A refusal is heard, though all is free.
     assert!(ask(0.1) >= REFUSAL);
     assert_eq!(ask(0.04), Price::MIN.get());
-    // Who asks for nothing more, or gives some back, is never refused.
+    // A packet that announces nothing, or a decrease, is never refused.
     assert_eq!([ask(0.0), ask(-0.01)], [Price::MIN.get(); 2]);
 }
 
@@ -467,7 +467,7 @@ fn what_was_promised_to_one_deadline_is_not_promised_to_another() {
 fn a_dollar_at_four_times_the_price_counts_for_a_quarter() {
     let classes = [Pricing::Standard, Pricing::Priority { times: 4.0 }];
     let mut law = as_printed().build(Rate::from_bytes_per_sec(MBPS_100)).with_classes(&classes);
-    // It is asked for 4e-7, and at its least rate can pay 2e-7: as much as 5e-8 of the link's own
+    // The price is 4e-7, and the flow's least rate allows 2e-7: as much as 5e-8 of the link's own
     // price.
     for i in 0..1000 {
         law.engine.history = History::new(100_000_000, 1e-7);

@@ -7,7 +7,7 @@ use super::super::Shadow;
 use super::*;
 use crate::Bytes;
 
-/// What a sender asks for that wants all there is.
+/// The request of a sender for everything available.
 const ALL: f64 = 1e24;
 
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +80,7 @@ fn run(law: &mut impl LinkLaw, events: &[Event]) -> Vec<(u64, f64)> {
     told
 }
 
-/// Both timers first expire after `ms`, as long as they are said to be.
+/// A config whose timers both first expire after `ms`, the length of their first intervals.
 fn aligned(ms: u64) -> XcpConfig {
     let initial = Time::from_millis(ms);
     XcpConfig {
@@ -137,7 +137,7 @@ fn a_toll_for_four_packets_is_given_and_taken_what_four_are() {
     let for_four = Toll { offer: 0.04, stake: 4.0, ..packet.toll };
     assert!((feedback(&mut once, &for_four) - four).abs() < 1e-3);
     assert!((once.pools().0 - each.pools().0).abs() < 1e-3 && (once.pools().1 - each.pools().1).abs() < 1e-3);
-    // A lie, or no number: the toll speaks for itself, or for so many as can be.
+    // False counts and NaN: the toll speaks for itself, or for the maximum.
     for stake in [f32::NAN, -3.0, 0.0, 1.0] {
         assert!((feedback(&mut router(), &Toll { stake, ..packet.toll }) - four / 4.0).abs() < 1e-3);
     }
@@ -248,8 +248,8 @@ fn a_standing_queue_is_drained_over_a_round_trip() {
     assert!(near(router.feedback(), right, 1e-9), "{} {right}", router.feedback());
 }
 
-/// Where both timers expire together the control interval comes first: the queue's next length
-/// follows the new RTT.
+/// If both timers expire together, the control interval ends first: the next queue interval follows
+/// the new RTT.
 #[test]
 fn control_comes_before_queue() {
     let mut router = Xcp::<f64>::new(&aligned(100), Rate::from_bytes_per_sec(1e6));
@@ -326,7 +326,7 @@ fn a_step_of_capacity_gives_each_packet_alpha_delta_packets() {
     }
 }
 
-/// Intervals nobody hears of are skipped in one step, with what stepping through them leaves.
+/// Idle intervals are skipped in one step, with the same state as one by one.
 #[test]
 fn skipping_an_idle_time_is_stepping_through_it() {
     fn check<N: Number>(backlog: u64, seconds: u64) {
@@ -415,8 +415,7 @@ proptest! {
             .filter(|e| e.leaves && e.packet.kind == Kind::Tolled && e.toll.rtt != 0.0).count();
         let [small, large] = [small.deviation().unwrap(), large.deviation().unwrap()];
         prop_assert_eq!(small.packets, tolled as u64);
-        // What there is comes from where a pool runs dry: what it is wrong by is N times a packet's
-        // rounding.
+        // The deviation comes from the end of a pool, whose error is N times a packet's rounding.
         prop_assert!(small.worst < 1e-5, "{small:?}");
         prop_assert!(large.worst < 1e-8, "{large:?}");
     }
@@ -434,7 +433,7 @@ proptest! {
             let mut toll = event.toll;
             if event.leaves && event.packet.kind == Kind::Tolled {
                 router.on_departure(Time(event.at), event.packet, &mut toll);
-                // What an earlier link imposes is not this one's doing.
+                // Feedback of an earlier link does not count.
                 if toll.due != event.toll.due {
                     given += toll.due.max(0.0);
                     taken += (-toll.due).max(0.0);
@@ -446,8 +445,7 @@ proptest! {
         }
     }
 
-    /// Where intervals are as long as the one round-trip time, empty ones too, the forms are the
-    /// same.
+    /// If intervals are as long as the only round-trip time, empty ones included, both forms agree.
     #[test]
     fn the_forms_agree_where_all_round_trips_are_equal((rate, mut arrivals) in traffic(), rtt in 0.02f32..0.3) {
         arrivals.iter_mut().for_each(|a| a.toll.rtt = rtt);

@@ -137,12 +137,12 @@ fn who_was_not_heard_of_begins_anew_with_the_next_price() {
     let law = &mut path.law;
     let flight = flight(Time::from_secs(2), 0);
     law.on_timeout(&flight, true);
-    // Meanwhile nobody paid: the link has forgotten what it asked.
+    // Meanwhile no flow paid: the link has forgotten its price.
     let news = Acked { rtt: Some(RTT), echo: Some(1e-18), ..acked(1) };
     law.on_ack(&flight, &news);
     let rate = law.pacing_rate(&flight).unwrap().bytes_per_sec();
     assert!((rate * 0.1 / 15_000.0 - 1.0).abs() < 1e-6, "{rate}");
-    // What it may spend beyond that is announced.
+    // Spending beyond that is announced.
     let mut toll = Toll::default();
     law.write_toll(&flight, &mut toll);
     assert!(toll.offer > 1e6);
@@ -259,7 +259,7 @@ fn in_a_cheaper_class_the_rate_stays_until_links_expect_more() {
     law.change_class(now, RTT);
     law.on_ack(&flight(now, 0), &Acked { rtt: Some(RTT), echo: Some((price * 0.1) as f32), ..acked(0) });
     assert!((rate(law) / before - 1.0).abs() < 1e-6 && (law.spending() - 0.1).abs() < 1e-6);
-    // What the other nine tenths will buy is announced like any change.
+    // The other nine tenths are announced like any change.
     let mut toll = Toll::default();
     law.write_toll(&flight(now, 0), &mut toll);
     assert!((toll.offer - 9.0).abs() < 1e-3, "{}", toll.offer);
@@ -431,6 +431,6 @@ fn the_least_refusal_is_heard() {
         law.refused()
     };
     assert_eq!(told(&mut law, 100, 1e-18), None);
-    // What a link says on which nothing else is scarce: four times the least price.
+    // The price of a path on which only refusals cost: four times the least price.
     assert_eq!(told(&mut law, 200, 4e-18), Some(Time::from_millis(200)));
 }

@@ -136,7 +136,7 @@ fn goes_through_the_phases_in_order_and_finds_the_bandwidth() {
     let mut path = Path::new(1000.0, 0.0);
     let phases: Vec<Phase> = path.run(5000).iter().map(|p| p.0).collect();
     use Phase::*;
-    // Where Drain has done its work, Down has none.
+    // If Drain emptied the queue, Down has nothing to do.
     assert_eq!(phases[..6], [Startup, Drain, Cruise, Refill, Up, Down], "{phases:?}");
     assert!((path.law.bandwidth() / 1000.0 - 1.0).abs() < 0.03, "{}", path.law.bandwidth());
     assert!(path.law.min_rtt() >= RTT && path.law.min_rtt() <= RTT + Time::from_millis(2));
