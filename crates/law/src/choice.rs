@@ -135,8 +135,8 @@ const UNKNOWN: Time = Time::from_millis(50);
 mod tests {
     use super::*;
 
-    /// Where a sender is settled after 20 s, when the class costs `times` as much and standard
-    /// traffic waits for `wait(t)` ms.
+    /// The class of a sender after 20 s, when the class costs `times` as much and standard traffic
+    /// waits for `wait(t)` ms.
     fn settled(patience_ms: f64, times: f64, until: f64, wait: impl Fn(f64) -> f64) -> bool {
         let mut chooser = Chooser::new(Patience(Time::from_secs_f64(patience_ms * 1e-3)));
         let mut now = Time::ZERO;

@@ -167,7 +167,7 @@ mod tests {
         for tenths in 1..=2000 {
             assert_eq!(Time::from_micros(100 * tenths).as_millis_f64(), tenths as f64 / 10.0);
         }
-        // Which is what sets them apart.
+        // `as_secs_f64` errs in the last bit here.
         assert_ne!(Time::from_secs(60).as_secs_f64(), 60.0);
     }
 }

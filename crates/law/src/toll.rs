@@ -77,7 +77,7 @@ impl Toll {
 /// The fractional part of `value`, zero for NaN; `f32::fract` would be a call per packet.
 #[inline]
 fn fraction(value: f32) -> f32 {
-    // Above 2^24 a float has no fraction.
+    // From 2^24 on a float has no fraction.
     if value.abs() < 16_777_216.0 { value - (value as i32) as f32 } else { 0.0 }
 }
 

@@ -230,7 +230,7 @@ mod tests {
             let leaves = if now < 2 { 4 } else { leaves };
             assert_eq!(cursor.deliver(100), millis(leaves), "{now}");
         }
-        // At 0 ms nobody can have waited.
+        // At 0 ms no packet can have waited.
         let mut cursor = Cursor::new(Trace::new(&[0, 5]).unwrap());
         cursor.forgo(Time::ZERO);
         assert_eq!(cursor.deliver(1), millis(5));

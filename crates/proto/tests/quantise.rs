@@ -1,4 +1,4 @@
-//! What a simulation loses is what the bytes lose: `quantise_*` against headers written and read.
+//! The simulation loses as much as the bytes: `quantise_*` against headers written and read.
 
 use proptest::prelude::*;
 use tollway_law::Toll;
@@ -6,7 +6,7 @@ use tollway_proto::Encoding;
 use tollway_proto::encoding::draft20::{self, Header};
 use tollway_proto::encoding::tcp_option::{self, Builder, Forward};
 
-/// Tolls as senders write them, and stranger ones: unknown, tiny, beyond every field.
+/// Tolls as senders write them, and unusual ones: unknown, tiny, or beyond every field.
 fn toll() -> impl Strategy<Value = Toll> {
     let due = prop_oneof![
         -1e9..1e9f64,

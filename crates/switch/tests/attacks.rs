@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::*;
 
-/// Whether the other end has ended the connection, without an answer.
+/// True if the other end has ended the connection, without an answer.
 fn is_cut_off(stream: &mut TcpStream) -> bool {
     stream.read(&mut [0; 64]).map_or(true, |len| len == 0)
 }
@@ -130,7 +130,7 @@ fn an_answer_that_was_not_asked_ends_the_connection_to_its_member() {
     let mut client = connect(&agent);
     for number in 0..200u8 {
         client.write_all(&framed(&[number])).unwrap();
-        // Never somebody else's, never twice.
+        // Never another client's answer, never the same twice.
         assert_eq!(read_framed(&mut client).unwrap(), [number]);
         std::thread::sleep(Duration::from_millis(1));
     }

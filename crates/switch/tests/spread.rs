@@ -230,7 +230,7 @@ fn frames_that_waited_while_answers_were_left_unread_go_on() {
     let limits = "[limits]\nmember-buffer = \"32 KiB\"\nframe = \"16 KiB\"\nsession-buffer = \"16 KiB\"";
     let agent = switch("u16", limits, &[("a", server.address)]);
     let mut client = connect(&agent);
-    // What the kernel holds on the way is less than what is sent.
+    // The kernel's buffers hold less than the amount sent.
     socket2::SockRef::from(&client).set_recv_buffer_size(256 << 10).unwrap();
     let frame = framed(&[1; 1022]);
     let count = 20 << 10;

@@ -112,7 +112,7 @@ mod tests {
     }
 
     proptest! {
-        /// On one link nobody is done sooner than alone, and the last one when all work is done
+        /// On one link no job ends sooner than alone, and the last one ends when all work is done
         /// without a pause.
         #[test]
         fn a_link_works_without_pause(sizes in prop::collection::vec(0.1f64..10.0, 1..30)) {

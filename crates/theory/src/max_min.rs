@@ -232,7 +232,7 @@ mod tests {
     }
 
     proptest! {
-        /// What one network left behind is nothing to the next.
+        /// State of one network does not affect the next.
         #[test]
         fn one_after_another_is_as_each_alone(networks in prop::collection::vec(networks(), 2..5)) {
             let mut filling = MaxMin::default();

@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Where the path's end is a root's: the demand is what the flow would be given without one.
+    /// The path ends with a square root if the demand equals the rate without one.
     #[test]
     fn a_demand_just_met_is_missed_by_no_more_than_the_root_of_what_goes_unearned() {
         let mut n = Network::new();

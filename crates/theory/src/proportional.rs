@@ -207,8 +207,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(500))]
 
-        /// The KKT conditions, checked on their own: nobody over capacity, prices only where a link
-        /// is full, and each flow at w ∕ price or at its demand.
+        /// The KKT conditions: no link over capacity, prices only on full links, and each flow at w
+        /// ∕ price or at its demand.
         #[test]
         fn satisfies_the_kkt_conditions(n in networks()) {
             let p = proportional_with(&n, 1e-6, 200_000).unwrap();

@@ -206,8 +206,8 @@ mod tests {
         n.flows[0].links.pop();
         n.flows[0].weight = 2.0;
         check(&n, [20.0, 10.0, 30.0]);
-        // What a session's only flow cannot use is left even though the others' rates are lower
-        // than its own.
+        // A part that a session's only flow cannot use is left over even if the others' rates are
+        // lower.
         n.flows[2].demand = 24.0;
         check(&n, [24.0, 12.0, 24.0]);
     }

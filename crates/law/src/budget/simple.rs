@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(budgets(&mut Fixed, &[1.0, 1.0]), [1.0, 1.0]);
         assert_eq!(budgets(&mut Background::default(), &[1.0]), [2e-4]);
         assert_eq!(budgets(&mut EqualBudget, &[0.0, 0.0]), [1.0, 1.0]);
-        // More than the budget is nobody's to spend.
+        // More than the whole budget is not available.
         assert_eq!(budgets(&mut Background { part: 1.2 }, &[1.0]), [2.0]);
         assert!(budgets(&mut EqualBudget, &[]).is_empty());
     }

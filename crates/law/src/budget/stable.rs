@@ -64,13 +64,13 @@ mod tests {
         for (flows, budgets) in [
             // 1 and 3 $/s wanted of 2.
             (vec![flow(1e6, Some(1e-6), 1.0), flow(1e6, Some(3e-6), 1.0)], vec![0.5, 1.5]),
-            // Of 2 $/s a quarter is wanted, and nobody takes the rest.
+            // Targets cost a quarter of 2 $/s, and no flow takes the rest.
             (vec![flow(1e6, Some(0.5e-6), 1.0)], vec![0.5]),
             (
                 vec![flow(1e6, Some(0.5e-6), 5.0), flow(0.0, Some(1e-6), 1.0), flow(0.0, None, 2.0)],
                 vec![0.5, 0.5, 1.0],
             ),
-            // What a rate costs is not known yet: it begins like the others.
+            // The cost of the rate is not known yet: the flow starts like the others.
             (vec![flow(1e6, None, 1.0), flow(0.0, Some(1e-6), 3.0)], vec![0.5, 1.5]),
         ] {
             let mut flows = flows;

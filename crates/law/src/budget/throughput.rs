@@ -277,8 +277,8 @@ mod tests {
         assert!((flows[2].budget.get() - 2.0 / 3.0).abs() < 1e-9, "{:?}", flows[2].budget);
     }
 
-    /// What [`MaxThroughput`] makes of three flows and 3 $/s, 50 ms away, told what rates its
-    /// budgets bring.
+    /// The result of [`MaxThroughput`] for three flows and 3 $/s, 50 ms away, given the rates that
+    /// budgets buy.
     struct Climb {
         strategy: MaxThroughput,
         flows: Vec<Share>,

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::Kind;
 
-    /// A packet that waited so many milliseconds and has `behind` others behind it.
+    /// A packet that waited `waited_ms`, with `behind` others after it.
     fn packet(waited_ms: u64, behind: u64, ect: bool) -> Passing {
         Passing {
             ect,
@@ -264,7 +264,7 @@ mod tests {
             let mut law = CodelConfig::default().build();
             let mut reference = Loop::default();
             let mut now = 0;
-            // An endless queue whose head waited as long as is said.
+            // An endless queue whose head waited for the given time.
             for (gap, waited) in gaps {
                 now += gap;
                 let t = Time::from_millis(now);

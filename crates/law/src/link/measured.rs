@@ -236,7 +236,7 @@ mod tests {
         assert!((0.119..1.0).contains(&found), "{found}");
     }
 
-    /// What is used without a queue is raised, step by step; what is not used is left alone.
+    /// A capacity in use without a queue is raised step by step; an unused one is not.
     #[test]
     fn without_a_queue_it_rises_only_as_it_is_used() {
         let mut used = router(Rate::from_mbps(10.0));

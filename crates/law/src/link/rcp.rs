@@ -263,7 +263,7 @@ mod tests {
         let mut toll = Toll { due: f64::INFINITY, ..Toll::default() };
         law.on_departure(Time::from_secs(1 << 30), passing(0, 0), &mut toll);
         assert_eq!(toll.due, 1e6);
-        // Who asks for less gets what was asked for.
+        // A lower request is granted as it is.
         toll.due = 5.0;
         law.on_departure(Time::from_secs(1 << 30), passing(0, 0), &mut toll);
         assert_eq!(toll.due, 5.0);

@@ -152,7 +152,7 @@ mod tests {
 
     const RTT: Time = Time::from_millis(100);
 
-    /// What the first packet of data says at `now`, of a flow that has all of its budget.
+    /// The toll of the first data packet at `now`, of a flow that has its whole budget.
     fn says(trick: FcpTrick, factor: f64, now: Time, on_off: Option<(Time, Time)>) -> Toll {
         let mut law = FcpConfig::default().build();
         law.write_toll(&Flight { srtt: Time::ZERO, size: 40, ..flight(Time::ZERO, 0) }, &mut Toll::default());

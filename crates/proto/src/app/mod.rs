@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::transport::Config;
 
-    /// Has a message for whoever asks while little waits.
+    /// An app with a message at each call, while few bytes wait.
     #[derive(Debug, Default)]
     struct Endless(u64);
 
@@ -148,7 +148,7 @@ mod tests {
         assert!(refill(&mut app, &mut connection));
         assert_eq!((connection.unsent(), app.0), (3000, 3000));
         assert!(!refill(&mut app, &mut connection), "nothing has left");
-        // After its end nothing is asked for.
+        // After its end there are no more calls.
         connection.stop();
         assert!(!refill(&mut app, &mut connection));
         assert_eq!((bytes, connection.unsent()), (3000, 0));

@@ -106,7 +106,8 @@ pub fn self_check() -> SelfCheck {
     check
 }
 
-/// How many of four blocks a list with these options takes; 0 if the list does not read back.
+/// The number of SACK blocks, of four, that fit a list with these options; 0 if the list does not
+/// read back.
 fn sack_blocks_that_fit(forward: bool, back: bool) -> usize {
     let mut list = Builder::new();
     let begun = list.timestamps(1, 2).is_ok()

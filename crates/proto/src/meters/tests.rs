@@ -159,7 +159,7 @@ fn an_underpayment_is_known_at_the_entry_with_the_first_answer_that_leaves_after
     assert_eq!(cheap.toll.stake, 1e-7);
 }
 
-/// What goes back, answering what was sent at `sent`, with a price of 1 or feedback of it.
+/// An acknowledgement of the packet sent at `sent`, with a price or feedback of 1.
 fn answer(flow: u32, sent: Time) -> Packet {
     let flags = Flags::ACK.with(Flags::ECHO).with(Flags::STAMP_ECHO);
     let toll = Toll { echo: 1.0, ..Toll::default() };
@@ -239,7 +239,7 @@ fn who_is_accused_is_counted_once_and_held() {
     assert_eq!(account.accusation().map(|found| found.offence), Some(Offence::Overspent));
     assert_eq!((meters.counts(), account.dropped()), ((2, 2), u64::from(dropped)));
     assert!(dropped > 100, "{dropped}");
-    // Of one who is held the price that goes back is what its meter says.
+    // The price returned to a held host is that of its meter.
     let told = account.answer(1.0);
     let mut back = answer(1, Time::ZERO);
     meters.on_exit(Time::from_secs(3), 1, &mut back);

@@ -224,8 +224,8 @@ mod tests {
     }
 
     proptest! {
-        /// What goes in comes out or is dropped, each queue in order, and only what can be marked
-        /// is.
+        /// Every packet is delivered or dropped, each queue in order, and only packets that may be
+        /// marked are.
         #[test]
         fn packets_are_conserved(
             steps in prop::collection::vec((0u8..4, 40u16..1500, any::<bool>(), 0u64..5_000_000), 0..300),

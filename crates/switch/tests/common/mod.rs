@@ -76,7 +76,7 @@ pub(crate) struct Manners {
     pub(crate) hangs: AtomicBool,
     /// Microseconds for each frame.
     pub(crate) work: AtomicU64,
-    /// Answers once more than it is asked.
+    /// True to send one answer more than requests.
     pub(crate) chatters: AtomicBool,
     /// Answers nothing at all.
     pub(crate) one_way: AtomicBool,

@@ -410,7 +410,7 @@ mod tests {
         }
         let x = xcp_equilibrium(&n, &[]).unwrap();
         assert!((x.rates[0] / 75.9 - 1.0).abs() < 0.01, "{x:?}");
-        // The same if each is held by a link of its own.
+        // The same if a private link limits each.
         let mut n = Network::new();
         let big = n.link(100.0);
         n.flow([big]);
@@ -443,9 +443,8 @@ mod tests {
         }
     }
 
-    /// A link of the flow's own cuts what it asks for, too, where a later one of its own holds it:
-    /// network 700560 of `tollway verify`. In two minutes of simulation the free flow has 78.1
-    /// Mb/s.
+    /// A private link cuts requests even if a later private link limits the flow: network 700560 of
+    /// `tollway verify`. In two minutes of simulation the free flow has 78.1 Mb/s.
     #[test]
     fn a_link_that_nearly_holds_a_flow_counts() {
         let free = |before: f64| {
@@ -494,7 +493,7 @@ mod tests {
         for (flow, rate) in [(over_two, 16.08), (0, 19.58), (1, 27.585), (2, 4.136)] {
             assert!((rates[flow] / rate - 1.0).abs() < 0.003, "{flow} {rates:?}");
         }
-        // The unit is nobody's affair, and what is no length of time counts as 1.
+        // The unit does not matter, and an invalid length counts as 1.
         let other = with([0.113, 0.0505, 0.0402]);
         assert!(rates.iter().zip(&other).all(|(a, b)| (a / b - 1.0).abs() < 1e-6), "{rates:?} {other:?}");
         assert_eq!(with([1.0; 3]), with([f64::NAN, 0.0, f64::INFINITY]));

@@ -143,7 +143,7 @@ mod tests {
         border.on_data(Time::ZERO, 1500, &mut toll);
         assert!((toll.due - 4e-9).abs() < 1e-20 && (toll.stake - 8e-8).abs() < 1e-14 && toll.offer == 0.5);
         assert!((border.on_ack(8e-8) - 2e-8).abs() < 1e-14);
-        // What is not scarce is so in all money.
+        // The least price is the same in all currencies.
         assert_eq!(border.on_ack(1e-18), 1e-18);
     }
 

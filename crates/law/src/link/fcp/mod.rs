@@ -264,7 +264,7 @@ impl PriceEngine {
         // A round-trip time that fits a signed number, which is sooner made of a float.
         let then = now.saturating_sub((rtt * 1e9) as i64 as u64);
         match self.history.at(then) {
-            // Where other links cost more than this one the balance is no useful bound, and the
+            // If other links cost more than this one, the balance is no useful bound, and the
             // greater of the two prices would be too high on average.
             Some(past) if balance > ALONE * past.most() => past.likely(),
             Some(past) => at_most(past.most(), balance),

@@ -320,8 +320,7 @@ mod tests {
                 window.add(now, span, paid(sum));
                 exact.push_back((now, sum));
                 let got = window.sums(now, span).paid;
-                // What a longer window would still hold is gone for good if a shorter one dropped
-                // it.
+                // A shorter window drops data for good that a longer one would still hold.
                 longest = if i == 0 || spans[(i - 1) * spans.len() / gaps.len()] == span { longest } else { i };
                 let inside = |slack: u64| -> f64 {
                     exact.iter().skip(longest).filter(|e| e.0 + span + slack > now).map(|e| e.1).sum()

@@ -137,7 +137,7 @@ fn a_toll_for_four_packets_is_given_and_taken_what_four_are() {
     let for_four = Toll { offer: 0.04, stake: 4.0, ..packet.toll };
     assert!((feedback(&mut once, &for_four) - four).abs() < 1e-3);
     assert!((once.pools().0 - each.pools().0).abs() < 1e-3 && (once.pools().1 - each.pools().1).abs() < 1e-3);
-    // False counts and NaN: the toll speaks for itself, or for the maximum.
+    // False counts and NaN: the toll counts as one packet, or as the maximum.
     for stake in [f32::NAN, -3.0, 0.0, 1.0] {
         assert!((feedback(&mut router(), &Toll { stake, ..packet.toll }) - four / 4.0).abs() < 1e-3);
     }

@@ -233,12 +233,12 @@ mod tests {
         assert_eq!(toll.offer, 0.1 / 20.0);
         // XCP's own window is cut to what TCP may use soon, and asks for no more.
         assert_eq!((law.window, toll.due), (27.0, 0.0));
-        // What routers take away counts at once, and may be asked for again.
+        // Negative feedback counts at once, and may be requested back.
         law.on_ack(&waiting(0, 20), &told(true, -15_000.0 * 17.0));
         assert_eq!(law.window(), 10.0);
         law.write_toll(&waiting(0, 20), &mut toll);
         assert!((toll.due * 10.0 - 17.0 * 15_000.0).abs() < 1e-6, "{}", toll.due);
-        // What it does not let TCP use does not make it grow.
+        // A window that XCP does not allow TCP to use does not grow.
         for _ in 0..100 {
             law.on_ack(&waiting(0, 10), &told(true, 0.0));
         }

@@ -169,7 +169,7 @@ fn the_window_in_flight_is_the_laws() {
     pair.faults.loss = 0.02;
     pair.check = Box::new(|pair| {
         let end = &pair.ends[CLIENT];
-        // What was sent before the window fell may still be there; nothing is added to it.
+        // Data sent before the window fell may still be in flight; none are added.
         if !end.recovering() {
             assert!(
                 f64::from(end.in_flight()) <= end.cwnd().max(1.0) + 3.0,

@@ -34,7 +34,7 @@ pub(super) struct Pair {
     /// One way.
     pub(super) latency: Time,
     pub(super) faults: Faults,
-    /// How much longer a reordered packet takes at most.
+    /// Upper bound on the extra delay of a reordered packet.
     pub(super) disorder: Time,
     /// Asked for each packet sent.
     pub(super) lose: Loses,
@@ -50,7 +50,7 @@ pub(super) struct Pair {
     pub(super) predicted: u64,
     /// Packets that were built where [`Machine::take_turn`] is asked.
     pub(super) turns: u64,
-    /// What the channel writes into tolls, give or take a fifth; nothing where it is zero.
+    /// The `due` that the channel writes into tolls, varied by a fifth; none if zero.
     pub(super) due: f64,
     /// Packets after which the sides needed not be asked for more.
     pub(super) settled: [u64; 2],
@@ -252,7 +252,7 @@ impl Pair {
     /// Steps until nothing more happens or `limit` has passed; answers whether it came to rest.
     pub(super) fn drive(&mut self, limit: Time) -> bool {
         let end = self.now + limit;
-        // Whoever drives may have changed something.
+        // The caller may have changed the state.
         self.rests = [false; 2];
         while self.now < end {
             if !self.step() {

@@ -1,4 +1,4 @@
-//! Losses, one by one: who finds them, and what it costs.
+//! Losses, one by one: their detection and their cost.
 
 use tollway_law::Time;
 use tollway_law::sender::NewRenoConfig;
