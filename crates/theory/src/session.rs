@@ -22,14 +22,14 @@ pub struct SessionFair {
 /// It is the aim of a transport that splits one session over many members (the Anypoint-XCP paper,
 /// on the fairness of Anypoint connections): the number of members does not change the share of a
 /// session on a link that holds all of them. On each link, capacity that a flow cannot use goes to
-/// the other flows of its session, and capacity that a whole session cannot use goes to the other
+/// the other flows of its session. Capacity that a whole session cannot use goes to the other
 /// sessions. With one flow per session the result is [`max_min`](crate::max_min()) with weights
 /// of 1.
 ///
-/// No order of links settles the rates one after the other, since the rest that a session leaves on
-/// one link may depend on links with larger shares. So each link's offers are computed from the
-/// offers of the flows' other links, until nothing changes. That takes about as many rounds as
-/// there are levels of rates.
+/// Links cannot be settled one after the other: the rest that a session leaves on one link may
+/// depend on links with larger shares. So each link's offers are computed from the offers of the
+/// flows' other links, until nothing changes. That takes about as many rounds as there are levels
+/// of rates.
 ///
 /// # Errors
 /// As [`Network::check`].

@@ -1,10 +1,10 @@
 //! Link laws: the toll or signal of an output port to the packets that pass it.
 //!
-//! A port (in `tollway-proto`) offers each packet to its law on arrival, before it decides whether
-//! there is room, and again on departure, when the packet leaves the queue for the transmitter. The
-//! backlog does not change between calls for different packets. So a law with control intervals
-//! catches up on those that ended since the last call, each at its exact instant, and needs no
-//! timer. (The XCP study calls this "delayed computation"; here it is exact.)
+//! A port (in `tollway-proto`) offers each packet to its law twice: on arrival, before the check
+//! for room, and on departure from the queue to the transmitter. The backlog does not change
+//! between calls for different packets. So a law with control intervals catches up on those that
+//! ended since the last call, each at its exact instant, and needs no timer. (The XCP study calls
+//! this "delayed computation"; here it is exact.)
 
 mod avq;
 mod codel;

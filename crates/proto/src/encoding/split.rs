@@ -100,8 +100,8 @@ impl Split {
 /// `H_feedback` as whole packets, truncated toward zero like integer arithmetic: the comparison for
 /// the split value in the study's "Feedback Fractions". Saturates; NaN gives zero.
 ///
-/// A value within one part in 2^20 of a whole number counts as that number, so that a decoded value
-/// is not truncated again after a conversion to a rate and back.
+/// A value within one part in 2^20 of a whole number counts as that number. So a decoded value
+/// survives a conversion to a rate and back.
 #[inline]
 pub fn encode_integer(packets: f64) -> i16 {
     let whole = packets.round();

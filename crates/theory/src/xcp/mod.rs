@@ -57,11 +57,11 @@ impl Default for XcpGains {
 /// after a fraction θ = (h + F⁻) ∕ (h + F⁻ + Σ differences) of it; for the rest every packet is
 /// offered (h + F⁺) ∕ N and gives nothing back.
 ///
-/// So a link's offer has two values. The intervals of two links are not in step, so a flow that
-/// crosses both gets the mean of the lesser offer, which is less than the lesser mean offer.
-/// Intervals also differ in length, so offers compare by the second. On a tree with two full links
-/// on one route the effect is 10 % of a flow's rate. It is also why a flow gets more if its
-/// neighbours are limited *before* the shared link than if they are limited behind it.
+/// So a link's offer has two values. The intervals of two links are not in step. So a flow that
+/// crosses both gets the mean of the lesser offer, which is below the lesser mean offer. Intervals
+/// also differ in length, so offers compare by the second. On a tree with two full links on one
+/// route the effect is 10 % of a flow's rate. It is also why a flow gets more if its neighbours are
+/// limited *before* the shared link than if they are limited behind it.
 ///
 /// Flows with one route and one demand have one rate, and a link of a single flow acts as a demand.
 /// So the cost is that of the *different* routes: a thousand flows over one bottleneck cost as much

@@ -2,8 +2,8 @@
 //! [`FcpConfig::newton`] adds.
 //!
 //! A flow that spends w $/s on a path of price P sends w/P. If one link adds δ to its price, the
-//! flow sends w/(P + δ), that is δ/P less to the first order. Packets state P (their stake), so Σ
-//! size/P over the window is the number of bytes fewer per $/byte of price, and
+//! flow sends w/(P + δ), that is δ/P less to the first order. Packets state P (their stake). So Σ
+//! size/P over the window is the decrease in bytes per $/byte of price, and
 //!
 //! ```text
 //! (Σ size − C·d) / Σ (size/P)

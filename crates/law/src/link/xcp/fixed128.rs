@@ -8,8 +8,8 @@ use super::number::{Accumulator, Number, assemble, parts};
 /// both sides.
 ///
 /// Every operation is exact to one unit and saturates. Bytes per second, seconds and their
-/// quotients fit as long as an interval's Σ X exceeds 2⁻²⁶ s on a 1 Tb/s link (one packet of a
-/// sender at full rate is twelve nanoseconds).
+/// quotients fit if an interval's Σ X exceeds 2⁻²⁶ s on a 1 Tb/s link. One packet of a sender at
+/// full rate is twelve nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Fixed128(i128);
 

@@ -25,10 +25,11 @@ use crate::{Kind, Rate, Time, Toll};
 /// The XCP router of one output port, with arithmetic in `N`.
 ///
 /// **Statistics at arrival, feedback at departure.** The arrivals of an interval give its input
-/// traffic and the mean round-trip time, weighted by each packet's X ([`Toll::offer`], the time
-/// between its sender's packets). At the end of the interval they become the feedback for the next
-/// one. An amount to hand out is shared in proportion to X, which is equal for every flow, since
-/// flows with a small X send many packets. An amount to take back is shared in proportion to bytes.
+/// traffic and the mean round-trip time. Packets are weighted by X ([`Toll::offer`], the time
+/// between their sender's packets). At the end of the interval they become the feedback for the
+/// next one. An amount to hand out is shared in proportion to X, which is equal for every flow,
+/// since flows with a small X send many packets. An amount to take back is shared in proportion to
+/// bytes.
 ///
 /// **Time.** There are two timers: the control interval (as long as the mean round-trip time) and
 /// the queue interval. Each packet brings the time, and the router first handles every expiry up to

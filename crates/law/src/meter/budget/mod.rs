@@ -235,11 +235,10 @@ fn silence(toll: &mut Toll) -> Passage {
 /// is the same sum without writes.
 ///
 /// A sender pays too little if it states less than the *least* price of its path over the last
-/// eight round trips, or over a second if that is longer, since packets may have waited after the
-/// price was stated. The deficits add up over time. A part of `tolerance` is forgiven; `burst` half
-/// round trips unpaid are an accusation. Retransmissions are exempt: a sender without feedback
-/// cannot know the price. So is one packet per pause of the least rate, which pays what a budget
-/// has for it.
+/// eight round trips, and at least over a second. The time covers the waits of packets. The
+/// deficits add up over time. A part of `tolerance` is forgiven; `burst` half round trips unpaid
+/// are an accusation. Retransmissions are exempt: a sender without feedback cannot know the price.
+/// So is one packet per pause of the least rate, which pays what a budget has for it.
 #[derive(Clone, Debug)]
 pub struct BalanceMeter {
     config: MeterConfig,
