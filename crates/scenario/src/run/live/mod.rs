@@ -520,7 +520,7 @@ impl Engine for Live {
     fn read_source(&self, source: SourceId) -> SinkStats {
         let (sent_packets, arrived_packets, [arrived_bytes, in_profile_bytes]) =
             self.network.read_source(source.0);
-        SinkStats { sent_packets, arrived_packets, arrived_bytes, in_profile_bytes }
+        SinkStats { sent_packets, arrived_packets, arrived_bytes, in_profile_bytes, in_flight_packets: 0 }
     }
 
     fn add_shaper(&mut self, node: NodeId, shaper: Shaper) -> ShaperId {
