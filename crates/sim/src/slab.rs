@@ -2,6 +2,7 @@
 
 use tollway_proto::cbr::PLAIN;
 use tollway_proto::link::Store;
+use tollway_proto::port::HostTable;
 use tollway_proto::{Encoding, Flags, Packet, Pool, SackRanges};
 
 /// All packets of a run, and the SACK ranges that hang on some of them.
@@ -24,6 +25,8 @@ pub(crate) struct Slab {
     encodings: Vec<(Encoding, u32)>,
     /// By flow, its class of traffic; empty while none has one.
     classes: Vec<u8>,
+    /// The hosts of flows and sources.
+    pub(crate) hosts: HostTable,
 }
 
 impl Slab {
@@ -225,6 +228,7 @@ impl Default for Slab {
             lost_plain: Vec::new(),
             encodings: Vec::new(),
             classes: Vec::new(),
+            hosts: HostTable::default(),
         }
     }
 }
@@ -275,5 +279,10 @@ impl Pool for Slab {
         let packet = &self.packets[slot as usize];
         let classed = !packet.flags.has(PLAIN);
         if classed { self.classes.get(packet.flow as usize).copied().unwrap_or(0) } else { 0 }
+    }
+
+    fn hosts(&self, slot: u32) -> [u32; 2] {
+        let packet = &self.packets[slot as usize];
+        self.hosts.get(packet.flow, packet.flags.has(PLAIN))
     }
 }

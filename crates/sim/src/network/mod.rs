@@ -2,6 +2,7 @@
 
 mod events;
 mod gates;
+mod hosts;
 mod machines;
 
 pub use gates::ShaperId;
