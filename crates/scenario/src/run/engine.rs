@@ -3,14 +3,13 @@
 //! It is crossed when flows start, at ends of intervals and at the file's changes, never for a packet.
 
 use tollway_law::Time;
-use tollway_law::link::AnyLink;
-use tollway_proto::port::{ControlInterval, Waits};
+use tollway_proto::link::Link;
 use tollway_proto::shaper::{ClassId, Shaper};
 use tollway_proto::transport::Connection;
 use tollway_proto::{Change, Encoding, Gate, NodeMachine};
 use tollway_sim::{
-    Census, End, FlowId, FlowSpec, LinkId, LinkStats, MachineId, Network, RouteEnd, RouteId, ShaperId,
-    SinkStats, SourceId, SourceSpec,
+    Census, End, FlowId, FlowSpec, LinkId, MachineId, Network, RouteEnd, RouteId, ShaperId, SinkStats,
+    SourceId, SourceSpec,
 };
 
 use super::RunError;
@@ -119,14 +118,9 @@ pub(super) trait Engine {
     /// The ends of flows that are done since the last call, and when they were.
     fn drain_done(&mut self) -> Vec<(FlowId, End, Time)>;
 
-    fn measure_link(&mut self, link: LinkId, on: bool);
-    fn read_link(&mut self, link: LinkId) -> LinkStats;
+    /// Reads a link, caught up to the present, or sets what is measured of it.
+    fn with_link<R>(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time) -> R) -> R;
     fn read_source(&self, source: SourceId) -> SinkStats;
-    /// How long packets have waited in each queue of a link with queues by class.
-    fn queue_waits(&mut self, _link: LinkId) -> Vec<Waits> {
-        Vec::new()
-    }
-    fn law(&mut self, link: LinkId) -> &AnyLink;
     /// Adds the shaper of the host at a node.
     fn add_shaper(&mut self, node: NodeId, shaper: Shaper) -> ShaperId;
     /// Has a flow's client ask a shaper before it sends.
@@ -137,8 +131,6 @@ pub(super) trait Engine {
     fn with_shaper(&mut self, shaper: ShaperId, work: impl FnOnce(&mut Shaper));
     /// A shaper, if its host is run here.
     fn shaper(&self, shaper: ShaperId) -> Option<&Shaper>;
-    fn log_control(&mut self, link: LinkId);
-    fn take_control(&mut self, link: LinkId) -> Vec<ControlInterval>;
 
     /// Changes a link at the present instant.
     fn change(&mut self, link: LinkId, change: Change);
@@ -226,7 +218,6 @@ impl Engine for Network<Connection> {
         mut {
             add_route(links: &[LinkId], end: RouteEnd) -> RouteId;
             spread(routes: &[RouteId], gap: Option<Time>) -> RouteId;
-            queue_waits(link: LinkId) -> Vec<Waits>;
             pass_by(link: LinkId, machine: MachineId, gate: Gate);
             watch(link: LinkId, machine: MachineId, gate: Gate);
             with_machine(machine: MachineId, work: impl FnOnce(&mut NodeMachine));
@@ -235,14 +226,9 @@ impl Engine for Network<Connection> {
             horizon() -> Time;
             release_flows();
             retire_when_done(flow: FlowId, both: bool);
-            measure_link(link: LinkId, on: bool);
-            read_link(link: LinkId) -> LinkStats;
-            law(link: LinkId) -> &AnyLink;
             gate_flow(flow: FlowId, shaper: ShaperId, class: ClassId);
             gate_source(source: SourceId, shaper: ShaperId, class: ClassId, room: u32);
             with_shaper(shaper: ShaperId, work: impl FnOnce(&mut Shaper));
-            log_control(link: LinkId);
-            take_control(link: LinkId) -> Vec<ControlInterval>;
             change(link: LinkId, change: Change);
         }
     }
@@ -294,6 +280,10 @@ impl Engine for Network<Connection> {
     fn run_until(&mut self, end: Time) -> Result<(), RunError> {
         Network::run_until(self, end);
         Ok(())
+    }
+
+    fn with_link<R>(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time) -> R) -> R {
+        Network::with_link(self, link, work)
     }
 
     fn settle(&mut self) -> Result<Census, RunError> {

@@ -15,6 +15,7 @@ use tollway_law::sender::{NewRenoConfig, SenderConfig, SenderLaw as _, Sending};
 use tollway_law::toll::Content;
 use tollway_law::{Budget, Rate, Time};
 use tollway_proto::Change;
+use tollway_proto::link::Link;
 use tollway_proto::port::{AnyQueue, ClassQueuesConfig};
 use tollway_proto::route::mix;
 use tollway_proto::shaper::ClassId;
@@ -415,13 +416,15 @@ impl<E: Engine> Built<E> {
     pub(super) fn report_links(&mut self, plan: &Plan, tables: &mut SystemTables) {
         for (link, &id) in plan.links.iter().zip(&self.links) {
             let name = &link.name;
-            if let Some(deviation) = self.network.law(id).deviation() {
+            let (stats, deviation, waits) = self.network.with_link(id, |link, now| {
+                (link.read(now), link.port.law.deviation(), link.port.waits().to_vec())
+            });
+            if let Some(deviation) = deviation {
                 tables.set("shadows", &[("link", name)], "divergence", deviation.worst);
                 tables.set("shadows", &[("link", name)], "packets", deviation.packets as f64);
             }
             let queues = link.law.queue.as_ref().and_then(|queue| queue.get::<ClassQueuesConfig>());
             let queue_of = queues.map_or(&[][..], |queues| &queues.queue_of);
-            let waits = self.network.queue_waits(id);
             let names = std::iter::once("none").chain(plan.classes.iter().map(|class| class.name.as_str()));
             for (class, &queue) in names.zip(queue_of) {
                 // What shares a queue shares its figures.
@@ -430,7 +433,7 @@ impl<E: Engine> Built<E> {
                     tables.set("queues", &[("link", name), ("class", class)], "delay_ms", mean_ms);
                 }
             }
-            let drops = self.network.read_link(id).drops;
+            let drops = stats.drops;
             let lost = drops.before + drops.after + drops.corrupt;
             if lost > 0 {
                 tables.set("losses", &[("link", name)], "packets", lost as f64);
@@ -440,7 +443,8 @@ impl<E: Engine> Built<E> {
             let flow = &plan.flows[tree.first.0 as usize];
             let Some(down) = flow.path.route.first().map(|link| link.0 as usize) else { continue };
             let Some(up) = plan.links[down].twin.map(|link| link.0 as usize) else { continue };
-            let [down, up] = [down, up].map(|link| self.network.read_link(self.links[link]).sent_packets);
+            let [down, up] =
+                [down, up].map(|link| self.network.with_link(self.links[link], Link::read).sent_packets);
             let answers = up as f64 / down.max(1) as f64;
             tables.set("trees", &[("flow", &flow.section)], "answers_per_packet", answers);
         }

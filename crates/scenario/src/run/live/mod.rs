@@ -6,17 +6,14 @@ mod numbered;
 use std::collections::BTreeSet;
 
 use tollway_law::Time;
-use tollway_law::link::AnyLink;
 use tollway_net as net;
 use tollway_net::secure::Trouble;
 use tollway_proto as proto;
-use tollway_proto::port::{ControlInterval, Waits};
+use tollway_proto::link::Link;
 use tollway_proto::shaper::{ClassId, Shaper};
 use tollway_proto::transport::Connection;
 use tollway_proto::{Change, Gate, NodeMachine};
-use tollway_sim::{
-    Census, End, FlowId, LinkId, LinkStats, MachineId, RouteEnd, ShaperId, SinkStats, SourceId,
-};
+use tollway_sim::{Census, End, FlowId, LinkId, MachineId, RouteEnd, ShaperId, SinkStats, SourceId};
 
 pub use adapt::Unsupported;
 pub(super) use adapt::{adapt, no_capture};
@@ -314,14 +311,9 @@ impl Engine for Live {
             pass_by(link.0: LinkId, machine.0: MachineId, gate: Gate);
             watch(link.0: LinkId, machine.0: MachineId, gate: Gate);
             set_class(flow.0: FlowId, class: u8);
-            queue_waits(link.0: LinkId) -> Vec<Waits>;
             retire_when_done(flow.0: FlowId, both: bool);
-            read_link(link.0: LinkId) -> LinkStats;
-            law(link.0: LinkId) -> &AnyLink;
             gate_flow(flow.0: FlowId, shaper.0: ShaperId, class: ClassId);
             gate_source(source.0: SourceId, shaper.0: ShaperId, class: ClassId, room: u32);
-            log_control(link.0: LinkId);
-            take_control(link.0: LinkId) -> Vec<ControlInterval>;
             change(link.0: LinkId, change: Change);
         }
     }
@@ -514,8 +506,9 @@ impl Engine for Live {
             .collect()
     }
 
-    /// Every queue is measured.
-    fn measure_link(&mut self, _link: LinkId, _on: bool) {}
+    fn with_link<R>(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time) -> R) -> R {
+        self.network.with_link(link.0, work)
+    }
 
     fn read_source(&self, source: SourceId) -> SinkStats {
         let (sent_packets, arrived_packets, [arrived_bytes, in_profile_bytes]) =

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tollway_law::sender::{SenderLaw as _, Spender};
 use tollway_law::{Price, Rate, Time};
+use tollway_proto::link::Link;
 use tollway_proto::transport::{Connection, Stats};
 use tollway_sim::{End, FlowId};
 
@@ -228,10 +229,12 @@ impl Meter {
         let mut links = Vec::new();
         for (i, &shown) in shown.iter().enumerate() {
             let rows = shown && built.network.has_link(built.links[i]);
-            built.network.measure_link(built.links[i], rows);
-            if rows && plan.measure.interval.is_some() {
-                built.network.log_control(built.links[i]);
-            }
+            built.network.with_link(built.links[i], |link, now| {
+                link.measure(now, rows);
+                if rows && plan.measure.interval.is_some() {
+                    link.log_control();
+                }
+            });
             if rows {
                 links.push(LinkMeter { link: i, ..LinkMeter::default() });
             }
@@ -302,7 +305,7 @@ impl Meter {
             let mut meters = self.links.iter_mut().peekable();
             self.at_warmup.reserve_exact(built.links.len());
             for i in 0..built.links.len() {
-                let stats = built.network.read_link(built.links[i]);
+                let stats = built.network.with_link(built.links[i], Link::read);
                 self.at_warmup.push(Sent::of(&stats));
                 let Some(meter) = meters.next_if(|meter| meter.link == i) else { continue };
                 // What the read took off the running interval belongs to its row still.
