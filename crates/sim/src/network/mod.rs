@@ -4,8 +4,6 @@ mod events;
 mod gates;
 mod machines;
 
-pub use gates::ShaperId;
-
 use std::collections::HashMap;
 
 use tollway_law::Time;

@@ -7,7 +7,7 @@ use tollway_proto::link::{Link, LinkStats};
 use super::Meter;
 use crate::plan::{self, Plan};
 use crate::run::build::Built;
-use crate::run::engine::Engine;
+use crate::run::engine::{Engine, Place};
 use crate::run::{RunError, Watch};
 use crate::tables::{ControlRow, LinkRow, LinkSummary, RunResult};
 
@@ -100,7 +100,7 @@ impl Meter {
         let measured = end.saturating_sub(if self.warmed { self.warmup } else { Time::ZERO });
         let mut meters = self.links.into_iter().peekable();
         for i in 0..built.links.len() {
-            if !built.network.has_link(built.links[i]) {
+            if !built.network.has(Place::Link(built.links[i])) {
                 continue;
             }
             let stats = built.network.with_link(built.links[i], Link::read);
