@@ -389,18 +389,11 @@ impl Scoreboard {
         seq.wrapping_sub(self.una) < self.outstanding() && self.slots.get(seq).has(Slot::RESENT)
     }
 
-<<<<<<< HEAD
-    /// The timer expired: nothing but what was reported received is in the network (RFC 6675 § 5.1). A receiver
-    /// that reports the first segment in flight has changed its mind about earlier reports: they are forgotten.
-    /// The first of them is the next to be sent again, or what follows the last one sent if the repair
-    /// `goes_on`.
-    pub(in crate::transport) fn on_timeout(&mut self, sack: bool, goes_on: bool) {
-=======
     /// Handles an expired timer: only segments reported as received are not lost (RFC 6675 § 5.1).
     /// A receiver that reports the first segment in flight has reneged on earlier reports; these
-    /// are dropped.
-    pub(in crate::transport) fn on_timeout(&mut self, sack: bool) {
->>>>>>> words-27
+    /// are dropped. The repair begins at the first segment in flight, or after the last one resent
+    /// if it `goes_on`.
+    pub(in crate::transport) fn on_timeout(&mut self, sack: bool, goes_on: bool) {
         let renege = !sack || self.slots.get(self.una).has(Slot::SACKED);
         if renege {
             self.sacked = 0;
