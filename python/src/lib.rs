@@ -222,7 +222,7 @@ fn toml_of(json: &str) -> PyResult<String> {
         .map_err(|error| ScenarioError::new_err(format!("no TOML can say this: {error}")))
 }
 
-/// The five tables of a run, by name.
+/// The six tables of a run, by name.
 fn tables<'py>(py: Python<'py>, result: &RunResult) -> PyResult<Bound<'py, PyDict>> {
     let all = PyDict::new(py);
     for table in Table::ALL {
@@ -230,6 +230,7 @@ fn tables<'py>(py: Python<'py>, result: &RunResult) -> PyResult<Bound<'py, PyDic
             Table::Flows => &result.flows,
             Table::Links => &result.links,
             Table::Control => &result.control,
+            Table::Hops => &result.hops,
             Table::Summary => &result.summary,
             Table::LinkSummary => &result.link_summary,
         };
@@ -301,6 +302,13 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Columns of text.
 const WIDTH: usize = 100;
 
+/// The column of a varied key: its name, and a number for each of `values` if all are numbers or
+/// quantities of one kind.
+#[pyfunction]
+fn sweep_column(key: &str, values: Vec<String>) -> (String, Option<Vec<f64>>) {
+    tollway_report::sweep::column(key, &values)
+}
+
 /// Scenarios checked and run.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -310,6 +318,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     papers::add(module)?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(toml_of, module)?)?;
+    module.add_function(wrap_pyfunction!(sweep_column, module)?)?;
     module.add("ScenarioError", module.py().get_type::<ScenarioError>())?;
     module.add("RunError", module.py().get_type::<RunError>())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))

@@ -10,6 +10,7 @@ use pyo3::types::PyDict;
 use serde_json::json;
 use tollway_report::compare::{self, CompareError};
 use tollway_report::neighbourhood::draw;
+use tollway_report::plot::{Figure, Picture};
 use tollway_report::reproduce::{self, Found, ReproduceError};
 use tollway_scenario::tables::{RunResult, Table};
 
@@ -67,7 +68,7 @@ fn judge(
             }
             let judged = (!ending.is_stopped()).then_some(judged);
             let drawn = match (&judged, &out) {
-                (Some(judged), Some(out)) => judged.draw(out)?,
+                (Some(judged), Some(out)) => judged.draw(out, &[Picture::Png])?,
                 _ => Vec::new(),
             };
             Ok::<_, ReproduceError>((judged, drawn))
@@ -122,10 +123,33 @@ fn run(variant: String, tables: &Bound<'_, PyDict>) -> PyResult<RunResult> {
         flows: read(Table::Flows)?,
         links: read(Table::Links)?,
         control: read(Table::Control)?,
+        hops: read(Table::Hops)?,
         summary: read(Table::Summary)?,
         link_summary: read(Table::LinkSummary)?,
         ..RunResult::default()
     })
+}
+
+/// Draws the usual plots of runs, each with its variant and its tables: to `path`, as PNG, SVG or
+/// PDF by its ending, or else answers them as SVG.
+#[pyfunction]
+fn plot(
+    py: Python<'_>,
+    title: &str,
+    runs: Vec<(String, Bound<'_, PyDict>)>,
+    path: Option<PathBuf>,
+) -> PyResult<Option<String>> {
+    let runs: Vec<RunResult> =
+        runs.into_iter().map(|(variant, tables)| run(variant, &tables)).collect::<PyResult<_>>()?;
+    let drawn = py.detach(|| {
+        let mut figure = Figure::new(title, "", &[], &runs);
+        figure.add_distributions(&runs, &[]);
+        match path {
+            Some(path) => figure.write(&path).map(|()| None),
+            None => figure.to_svg().map(Some),
+        }
+    });
+    drawn.map_err(|error| RunError::new_err(error.to_string()))
 }
 
 /// Two results beside each other.
@@ -158,7 +182,7 @@ impl Comparison {
 
     /// Draws the two over each other, and answers the files.
     fn draw(&self, py: Python<'_>, folder: PathBuf) -> PyResult<Vec<PathBuf>> {
-        py.detach(|| self.inner.draw(&folder)).map_err(|error| incomparable(&error))
+        py.detach(|| self.inner.draw(&folder, &[Picture::Png])).map_err(|error| incomparable(&error))
     }
 }
 
@@ -177,6 +201,7 @@ fn incomparable(error: &CompareError) -> PyErr {
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Comparison>()?;
     module.add_function(wrap_pyfunction!(experiments, module)?)?;
+    module.add_function(wrap_pyfunction!(plot, module)?)?;
     module.add_function(wrap_pyfunction!(select, module)?)?;
     module.add_function(wrap_pyfunction!(judge, module)?)
 }

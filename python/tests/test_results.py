@@ -27,7 +27,7 @@ def test_they_are_the_commands(command, tmp_path, file):
     results = tollway.Scenario.load(path).run(seed=3)
     assert timeless(results.account) == timeless(account)
     for name, run in results.items():
-        for table in ("flows", "links", "control", "summary", "link_summary"):
+        for table in ("flows", "links", "control", "hops", "summary", "link_summary"):
             with pa.OSFile(str(tmp_path / name / f"{table}.arrow")) as file:
                 written = pa.ipc.open_file(file).read_all()
             ours = getattr(run, table)
@@ -62,6 +62,16 @@ def test_all_runs_in_one_table(results):
         results.table("flow")
     lonely = tollway.Scenario(WIRE).only("long").run()
     assert lonely.run.variant == "long"
+
+
+def test_they_are_plotted(results, tmp_path):
+    for ending, start in [("svg", b"<svg"), ("pdf", b"%PDF"), ("png", b"\x89PNG")]:
+        path = tmp_path / f"figure.{ending}"
+        figure = results.plot(path)
+        assert path.read_bytes().startswith(start)
+    assert ">long<" in figure._repr_svg_()
+    with pytest.raises(tollway.RunError, match="x.gif"):
+        figure.save("x.gif")
 
 
 def test_they_are_found_by_name(results):

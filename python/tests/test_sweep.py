@@ -31,6 +31,7 @@ def test_it_is_the_commands(command, tmp_path, swept):
             theirs = pa.ipc.open_file(opened).read_all()
         assert ours.column_names == theirs.column_names
         assert ours.to_pylist() == theirs.to_pylist()
+        assert ours.column_names[0] == "link.wire.rate_mbps" and ours["link.wire.rate_mbps"][0].as_py() == 5.0
 
 
 def test_it_is_the_same_on_any_executor(scenario, swept):

@@ -33,7 +33,7 @@ from tollway._native import (
     __version__,
 )
 from tollway._papers import Comparison, Reproduced, compare, experiments, reproduce
-from tollway._results import Results, Run
+from tollway._results import Figure, Results, Run
 from tollway._scenario import Scenario
 from tollway._sweep import Sweep, sweep
 
@@ -48,6 +48,7 @@ __all__ = [
     "LinkLaw",
     "Passing",
     "Reproduced",
+    "Figure",
     "Results",
     "Route",
     "Run",

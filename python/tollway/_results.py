@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+
+from tollway import _native
 
 
 class Run:
@@ -34,6 +37,11 @@ class Run:
     def control(self) -> pa.Table:
         """A row a control interval of a link whose law keeps one."""
         return read(self._streams["control"])
+
+    @cached_property
+    def hops(self) -> pa.Table:
+        """A row a direction of an overlay's hop an interval."""
+        return read(self._streams["hops"])
 
     @cached_property
     def summary(self) -> pa.Table:
@@ -114,11 +122,22 @@ class Results(Mapping[str, Run]):
     def table(self, name: str) -> pa.Table:
         """One table of all runs together, with a column ``variant`` at the front if there are variants.
 
-        :param name: ``"flows"``, ``"links"``, ``"control"``, ``"summary"`` or ``"link_summary"``.
+        :param name: ``"flows"``, ``"links"``, ``"control"``, ``"hops"``, ``"summary"`` or ``"link_summary"``.
         """
         if name not in TABLES:
             raise ValueError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
         return stack([({"variant": run.variant} if run.variant else {}, getattr(run, name)) for run in self.values()])
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
+        """The plots that ``tollway run --out`` draws. A notebook shows them.
+
+        :param path: where they are also written, as PNG, SVG or PDF by its ending.
+        :raises RunError: the file can't be written, or its ending is no picture's.
+        """
+        figure = Figure(self.account["title"], [run._tables() for run in self.values()])
+        if path is not None:
+            figure.save(path)
+        return figure
 
     def __getitem__(self, variant: str) -> Run:
         try:
@@ -140,8 +159,23 @@ class Results(Mapping[str, Run]):
         return f"<tollway.Results of {self.account['scenario']!r}: {', '.join(map(repr, self.values()))}>"
 
 
+class Figure:
+    """Plots of a scenario's runs."""
+
+    def __init__(self, title: str, runs: list[tuple[str, dict[str, bytes]]]) -> None:
+        self._title = title
+        self._runs = runs
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes them to a file, as PNG, SVG or PDF by its ending."""
+        _native.plot(self._title, self._runs, os.fspath(path))
+
+    def _repr_svg_(self) -> str | None:
+        return _native.plot(self._title, self._runs, None)
+
+
 #: The tables of a run.
-TABLES = ("flows", "links", "control", "summary", "link_summary")
+TABLES = ("flows", "links", "control", "hops", "summary", "link_summary")
 
 
 def read(stream: bytes) -> pa.Table:

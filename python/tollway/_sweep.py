@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tollway import _native
 from tollway._laws import Laws, given
 from tollway._results import Run, stack
 from tollway._scenario import Scenario
@@ -22,7 +23,7 @@ from tollway._words import word
 class Sweep:
     """What came of a sweep, in the order of the values as given, then seeds, then variants."""
 
-    #: A row a run and flow: a column for each varied key, ``variant`` if there are any, ``seed``, and the columns of
+    #: A row a run and flow: a column for each varied key (its name ends in the unit, ``link.wire.rate_mbps``), ``variant`` if there are any, ``seed``, and the columns of
     #: :attr:`Run.summary`.
     flows: pa.Table
     #: A row a run and link, with the columns of :attr:`Run.link_summary`.
@@ -45,7 +46,7 @@ def sweep(
     >>> tollway.sweep(scenario, {"link.bottleneck.rate": ["5 Mbps", "10 Mbps"]}, seeds=10)
 
     :param vary: keys as for :meth:`Scenario.with_sets`, each with the values that it takes; each value runs with each of the
-        others'. Their columns are numbers if all values are, else text.
+        others'. Their columns are numbers if all values are, or are quantities of one kind; else text.
     :param seeds: how many, from the scenario's own on, or which.
     :param executor: where points run: a ``ThreadPoolExecutor``, a ``ProcessPoolExecutor``, ``dask.distributed``'s
         ``client.get_executor()``, or any other. Threads of this process, one a processor, if none is given. A scenario goes
@@ -67,10 +68,11 @@ def sweep(
     chosen = range(scenario.seed, scenario.seed + seeds) if isinstance(seeds, int) else list(seeds)
     if not chosen:
         raise ValueError("there are no seeds")
+    cells = [_cells(key, values) for key, values in over.items()]
     points = []
-    for combination in product(*over.values()):
+    for combination, chosen_cells in zip(product(*over.values()), product(*(cells for _, cells in cells)), strict=True):
         point = dict(zip(over, combination, strict=True))
-        columns = {key: _cell(value, key, over[key]) for key, value in point.items()}
+        columns = dict(zip((name for name, _ in cells), chosen_cells, strict=True))
         for seed in chosen:
             points.append((columns, scenario.with_sets({**point, "seed": seed, "measure.interval": "none"})))
     given(laws)
@@ -92,10 +94,11 @@ def _check_they_travel(laws: Laws) -> None:
             ) from why
 
 
-def _cell(value: Any, key: str, values: list[Any]) -> float | str:
-    """What a varied key's column holds: numbers if all of its values are and floats can hold them, else their words."""
-    plain = all(isinstance(one, (int, float)) and not isinstance(one, bool) and float(one) == one for one in values)
-    return float(value) if plain else word(value, key)
+def _cells(key: str, values: list[Any]) -> tuple[str, list[float] | list[str]]:
+    """A varied key's column, as the command has it: its name, and what it holds for each value."""
+    words = [word(value, key) for value in values]
+    name, numbers = _native.sweep_column(key, words)
+    return name, words if numbers is None else numbers
 
 
 def _gather(

@@ -10,7 +10,7 @@ use tollway_law::Time;
 use tollway_report::exec::view::View;
 use tollway_report::exec::{Account, TABLES};
 use tollway_report::folder::Folder;
-use tollway_scenario::exec::{self, Ended, Error, Outcome, Privilege, Publish, Signals, Spec};
+use tollway_scenario::exec::{self, Ended, Error, Outcome, Privilege, Profile, Publish, Signals, Spec};
 use tollway_scenario::file::Scenario;
 use tollway_scenario::plan::Plan;
 
@@ -53,11 +53,12 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
 
     let account = Account::new(plan, &spec, &outcome, privilege);
     // What can't be written takes nothing else with it.
-    let (drawn, undrawn) = match over.out.as_ref().map(|folder| account.draw(folder)) {
-        Some(Ok(drawn)) => (drawn, None),
-        Some(Err(error)) => (Vec::new(), Some(error.to_string())),
-        None => (Vec::new(), None),
-    };
+    let (drawn, undrawn) =
+        match over.out.as_ref().map(|folder| account.draw(folder, &over.pictures.formats())) {
+            Some(Ok(drawn)) => (drawn, None),
+            Some(Err(error)) => (Vec::new(), Some(error.to_string())),
+            None => (Vec::new(), None),
+        };
     drop(folder);
     if over.json {
         terminal::say_json(&account);
@@ -123,6 +124,15 @@ fn network(over: &Over) -> Result<Scenario, Failure> {
     sets.extend(over.seed.map(|seed| format!("seed={seed}")));
     if let Some(file) = &over.file {
         return Ok(Scenario::load(file, &sets)?);
+    }
+    if let Some(profile) = over.profile.as_deref().and_then(Profile::named) {
+        if !over.quiet && !over.json {
+            let exec::Profile { name, down, up, source } = profile;
+            terminal::tell(format_args!("note: `{name}` is `{down}`, and `{up}` from the program: {source}"));
+        }
+        let text = exec::two_nodes(profile.down, Some(profile.up), 1);
+        let text = text.map_err(|error| Failure::input(miette!("{error}")))?;
+        return Ok(Scenario::parse("--profile", &text, &sets)?);
     }
     let (link, up) = (over.link.as_deref().unwrap_or_default(), over.link_up.as_deref());
     let (words, text) = match &over.mahimahi {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use miette::{Diagnostic, Report, ReportHandler};
 use tollway_report::compare::CompareError;
+use tollway_report::plot::PlotError;
 use tollway_report::reproduce::ReproduceError;
 use tollway_report::session::SessionError;
 use tollway_report::sweep::SweepError;
@@ -104,6 +105,7 @@ impl From<SweepError> for Failure {
             SweepError::Run { .. }
             | SweepError::Table(_)
             | SweepError::Journal { .. }
+            | SweepError::Picture(PlotError::Write { .. } | PlotError::Draw(_))
             | SweepError::Threads(_) => Failure::run(error),
             _ => Failure::input(error),
         }

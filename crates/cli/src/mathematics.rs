@@ -22,6 +22,13 @@ extern "C" fn log2(x: f64) -> f64 {
     libm::log2(x)
 }
 
+/// The logarithm to base 2, of a number of 32 bits.
+#[expect(unsafe_code, reason = "the C library's function by its name, signature and meaning")]
+#[unsafe(no_mangle)]
+extern "C" fn log2f(x: f32) -> f32 {
+    libm::log2f(x)
+}
+
 /// The logarithm to base 10.
 #[expect(unsafe_code, reason = "the C library's function by its name, signature and meaning")]
 #[unsafe(no_mangle)]

@@ -72,7 +72,7 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
         let Some(reproduced) = simulated(&found, args, &missing, talk)? else {
             return Ok(ExitCode::from(130));
         };
-        let drawn = reproduced.draw(&args.out)?;
+        let drawn = reproduced.draw(&args.out, &args.pictures.formats())?;
         reproduced.hang(&mut gallery);
         if talk {
             say(reproduced.report.to_table(terminal::width()));

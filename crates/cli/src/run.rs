@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tollway_law::{Bytes, Time};
-use tollway_report::Overview;
 use tollway_report::folder::{Folder, tables_of};
+use tollway_report::grid::Cells;
 use tollway_report::reproduce::draw_runs;
-use tollway_report::session::{Account, Ran, Session, lateness_table};
+use tollway_report::session::{Account, Ran, Session, lateness_table, notes};
+use tollway_report::{Experiment, Overview};
 use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::run::{Capture, DigestMode, Hosting, KeyFile, LiveInfo, Part, Watch, variant_path};
 use tollway_scenario::tables::RunResult;
@@ -28,6 +29,8 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     let scenario = Scenario::load(&args.file, &sets)?;
     let load_s = begun.elapsed().as_secs_f64();
     let plan = &scenario.variants()[0].plan;
+    let mut experiment = Experiment::parse(scenario.text(), &args.file).map_err(Failure::input)?;
+    experiment.cells = Cells::of(&scenario);
     say_notes(args, &scenario);
     refuse(args)?;
     #[cfg(target_os = "linux")]
@@ -89,7 +92,8 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     drop(watching);
 
     let mut lost: Vec<String> = runs.iter().filter_map(unwritten).collect();
-    let drawn = args.out.as_ref().map(|out| draw_runs(&plan.title, &plan.name, &runs, out));
+    let pictures = args.pictures.formats();
+    let drawn = args.out.as_ref().map(|out| draw_runs(plan, experiment, &runs, out, &pictures));
     let drawn = drawn.transpose().unwrap_or_else(|error| {
         lost.push(error.to_string());
         None
@@ -124,7 +128,7 @@ fn say_notes(args: &Run, scenario: &Scenario) {
     let plan = &scenario.variants()[0].plan;
     // With --json they are in the answer.
     if !args.quiet && !args.json {
-        scenario.notes().iter().for_each(|note| terminal::tell(format_args!("note: {note}")));
+        notes(scenario).iter().for_each(|note| terminal::tell(format_args!("note: {note}")));
         if plan.flows.is_empty() && plan.workloads.is_empty() && plan.cbrs.is_empty() {
             let keys = "`[flow.NAME]`, `[workload.NAME]` or `[cbr.NAME]`";
             terminal::tell(format_args!("note: nothing is sent: the file has no {keys}"));

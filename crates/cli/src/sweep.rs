@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-use tollway_report::sweep::{Sweep, Vary};
+use tollway_report::sweep::{Plot, Sweep, Vary};
 
 use crate::args;
 use crate::fail::Failure;
@@ -19,6 +19,7 @@ pub(crate) fn sweep(args: &args::Sweep) -> Result<ExitCode, Failure> {
         seeds: args.seeds,
         jobs: args.jobs,
         out: args.out.clone(),
+        plots: args.plots.iter().map(|text| Plot::parse(text)).collect::<Result<_, _>>()?,
     };
     let interrupted = terminal::interrupt_flag();
     let bar = Count::new("runs", 0, !args.quiet);
@@ -36,6 +37,7 @@ pub(crate) fn sweep(args: &args::Sweep) -> Result<ExitCode, Failure> {
             swept.flows.display(),
             swept.links.display()
         ));
+        swept.figures.iter().for_each(|path| say(format_args!("plot: {}\n", path.display())));
         if swept.seeds_alike {
             terminal::tell(
                 "note: the results are the same with every seed: nothing in this scenario is drawn at random",

@@ -66,6 +66,16 @@ fn slips_of_the_pen_are_shown_in_place() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn help_lists_commands_by_what_they_are_for() {
+    let [short, long] = ["-h", "--help"].map(|option| succeeds(Path::new("."), &[option]));
+    assert!(long.lines().chain(short.lines()).all(|line| line.chars().count() <= 100), "{long}");
+    insta::assert_snapshot!("help", short);
+    let run = succeeds(Path::new("."), &["run", "-h"]);
+    insta::assert_snapshot!("help_run", run);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn exec_without_dashes_or_network_says_what_to_type() {
     let lines = [
         &["--link", "20Mbps", "curl", "-o", "/dev/null", "http://server/a?b=1"][..],
@@ -78,6 +88,10 @@ fn exec_without_dashes_or_network_says_what_to_type() {
         &["--link", "20 Mbps 40", "--", "true"],
         &["--link", "latency=40ms", "--", "true"],
         &["--link", "5Mbps reno", "--", "true"],
+        &["--link", "-5Mbps", "--", "true"],
+        &["--link=-5Mbps", "--", "true"],
+        &["--link", "5Mbps", "--link-up", "-3 ms", "--", "true"],
+        &["--link", "--", "true"],
     ];
     let said: Vec<String> = lines
         .iter()

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+#[path = "exec/action.rs"]
+mod action;
 mod common;
 #[path = "exec/outside.rs"]
 mod outside;

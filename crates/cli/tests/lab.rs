@@ -72,7 +72,7 @@ fn a_sweep_goes_on_where_it_was() {
     };
     assert!(sweep("2", "1", "whole.csv").contains("16 of 16 runs, 0 of them from before"));
     let whole = read(dir.join("whole.csv"));
-    let header = "link.wire.rate,flow.f.packet-size,variant,seed,flow,law,";
+    let header = "link.wire.rate_mbps,flow.f.packet-size,variant,seed,flow,law,";
     assert!(whole.starts_with(header), "{whole}");
     // 2 rates, 2 sizes, 2 seeds, 2 variants, 2 flows.
     assert_eq!(whole.lines().count(), 1 + 32);
@@ -178,6 +178,73 @@ fn sweeps_as_arrow_and_what_is_refused() {
         fs::copy(dir.join("b.links.csv.journal"), dir.join("b.csv.journal")).expect("copied");
     }
     assert_eq!(read(dir.join("b.links.csv")), flows);
+}
+
+#[test]
+fn a_sweep_ends_in_figures() {
+    let dir = folder("figures");
+    let vary =
+        ["sweep", "s.toml", "--vary", "link.wire.rate=5Mbps,10Mbps", "--seeds", "2", "--out", "rates.csv"];
+    let plots = [
+        ["--plot", "x=link.wire.rate,y=queueing_p95_ms,by=variant"],
+        ["--plot", "x=variant,y=utilisation,of=wire,by=link.wire.rate,file=used.png"],
+    ];
+    let said = succeeds(&dir, &[&vary[..], &plots[0], &plots[1]].concat());
+    assert!(said.ends_with("plot: rates.queueing_p95_ms.svg\nplot: used.png\n"), "{said}");
+    let svg = read(dir.join("rates.queueing_p95_ms.svg"));
+    for shown in [
+        ">link.wire.rate_mbps<",
+        ">10<",
+        ">newreno<",
+        ">xcp<",
+        "mean over seeds, and their range<",
+        "<polygon",
+    ] {
+        assert!(svg.contains(shown), "{shown}");
+    }
+    assert!(fs::read(dir.join("used.png")).expect("a picture").starts_with(b"\x89PNG"));
+    // Another plot of what is done runs nothing again.
+    let again = succeeds(&dir, &[&vary[..], &["--plot", "x=seed,y=drops,of=wire,file=drops.pdf"]].concat());
+    assert!(again.contains("8 of 8 runs, 8 of them from before"), "{again}");
+    assert!(fs::read(dir.join("drops.pdf")).expect("a picture").starts_with(b"%PDF"));
+    for (plot, says) in [
+        ("x=link.wire.rte,y=drops", "did you mean `link.wire.rate`?"),
+        ("x=link.wire.rate,y=drop", "did you mean `drops`?"),
+        ("x=link.wire.rate,y=drops,file=a.gif", "`.png`, `.svg`, `.pdf`"),
+    ] {
+        let said = refuses(&dir, &[&vary[..], &["--plot", plot]].concat());
+        assert!(said.contains(says), "{said}");
+    }
+}
+
+#[test]
+fn a_run_draws_the_plots_of_its_file_and_checks_its_claims() {
+    let dir = folder("plots");
+    let plot = "\n[[plot]]\ntitle = \"My queue\"\ny = \"queue_mean_packets\"\nlink = \"wire\"\n";
+    let claim = "\n[[claim]]\nid = \"a\"\nmetric = \"utilisation\"\nlink = \"wire\"\nat-least = 0.5\n";
+    fs::write(dir.join("p.toml"), format!("{SCENARIO}{plot}{claim}")).expect("written");
+    let said = succeeds(&dir, &["run", "p.toml", "--out", "out", "--picture", "svg,pdf"]);
+    assert!(said.contains("wrote out/small.svg") && said.contains("wrote out/small.pdf"), "{said}");
+    let svg = read(dir.join("out/small.svg"));
+    assert!(svg.contains(">My queue<") && !svg.contains("Rate of each flow"));
+    assert!(read(dir.join("out/small.html")).contains("<h2>My queue</h2>"));
+    assert!(!dir.join("out/small.png").exists());
+    for (was, is, says) in [
+        ("queue_mean_packets", "queue_mean_packet", "did you mean `queue_mean_packets`?"),
+        ("title =", "tilte =", "did you mean `title`?"),
+        ("metric =", "metrik =", "did you mean `metric`?"),
+        ("at-least = 0.5", "", "claim `a` has no bound"),
+    ] {
+        fs::write(dir.join("p.toml"), format!("{SCENARIO}{plot}{claim}").replace(was, is)).expect("written");
+        let said = refuses(&dir, &["run", "p.toml"]);
+        assert!(said.contains(says) && said.contains("p.toml:"), "{said}");
+    }
+    for table in
+        ["[[random]]\nlaw = \"cubic\"\nnetworks = 2\nseed = 1", "[[live]]\nidd = 1", "[neighbourhood]\nx = 1"]
+    {
+        fs::write(dir.join("p.toml"), format!("{SCENARIO}\n{table}\n")).expect("written");
+        assert!(refuses(&dir, &["run", "p.toml"]).contains("p.toml:"), "{table}");
+    }
 }
 
 #[test]

@@ -1,16 +1,19 @@
-//! `tollway overlay` as a person meets it: what docs/src/overlay.md has typed.
+//! `tollway overlay` as a person meets it: the files and commands of docs/src/overlay.md.
 #![cfg(target_os = "linux")]
 
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
 mod common;
+#[path = "../../overlay/tests/common/tools.rs"]
+mod tools;
 
 use common::tollway;
 
@@ -87,46 +90,76 @@ fn client(port: u16, text: &str) -> (TcpStream, String) {
     (stream, heard)
 }
 
+/// docs/src/overlay.md, with ports that are free here.
+struct Book {
+    text: String,
+    folder: PathBuf,
+    /// Of clients at each site.
+    ports: [u16; 3],
+}
+
+impl Book {
+    /// Writes its files into a folder of this test's own.
+    fn open(name: &str) -> Book {
+        let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/overlay.md");
+        let mut text = fs::read_to_string(book).unwrap();
+        let ports = ["4222", "4223", "4224", "7222", "7223", "7224"].map(|known| {
+            let port = port();
+            text = text.replace(&format!("127.0.0.1:{known}"), &format!("127.0.0.1:{port}"));
+            text = text.replace(&format!("localhost:{known}"), &format!("localhost:{port}"));
+            port
+        });
+        let folder = folder(name);
+        let mut files = Vec::new();
+        for part in text.split("```toml,file=").skip(1) {
+            let (name, rest) = part.split_once('\n').unwrap();
+            fs::write(folder.join(name), rest.split_once("```").unwrap().0).unwrap();
+            files.push(name.to_owned());
+        }
+        assert_eq!(files, ["north.toml", "south.toml", "west.toml"]);
+        Book { text, folder, ports: [ports[0], ports[1], ports[2]] }
+    }
+
+    /// Runs the command that begins so.
+    fn command(&self, start: &str) -> Output {
+        let line = self.text.lines().find(|line| line.starts_with(start));
+        let words = line.unwrap_or_else(|| panic!("no {start}")).split_whitespace().skip(1);
+        tollway(&[]).current_dir(&self.folder).args(words).output().unwrap()
+    }
+
+    /// Starts the three sites, and waits until each reaches both others.
+    fn sites(&self) -> [Site; 3] {
+        let sites = ["north", "south", "west"].map(|name| Site::start(&self.folder, name));
+        until("all are linked", || sites.iter().all(|site| site.status().unwrap()["reachable"] == 2));
+        sites
+    }
+
+    /// Its blocks of commands for `nats`, a line each.
+    fn of_nats(&self) -> Vec<Vec<&str>> {
+        let blocks = self.text.split("```text\n").skip(1).map(|part| part.split_once("```").unwrap().0);
+        let blocks = blocks.filter(|block| block.starts_with("nats "));
+        blocks.map(|block| block.lines().collect()).collect()
+    }
+}
+
 #[test]
 fn the_books_three_sites_run_as_it_says() {
-    let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/overlay.md");
-    let book = fs::read_to_string(book).unwrap();
-    let folder = folder("book");
-    // Its ports may be somebody's here.
-    let ports: Vec<(String, u16)> =
-        ["4222", "4223", "4224", "7222", "7223", "7224"].map(|known| (known.to_owned(), port())).into();
-    let mut files = Vec::new();
-    for part in book.split("```toml,file=").skip(1) {
-        let (name, rest) = part.split_once('\n').unwrap();
-        let mut text = rest.split_once("```").unwrap().0.to_owned();
-        for (known, port) in &ports {
-            text = text.replace(&format!(":{known}\""), &format!(":{port}\""));
-        }
-        fs::write(folder.join(name), text).unwrap();
-        files.push(name.to_owned());
-    }
-    assert_eq!(files, ["north.toml", "south.toml", "west.toml"]);
-    let command = |start: &str| {
-        let line = book.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no {start}"));
-        let words: Vec<&str> = line.split_whitespace().skip(1).collect();
-        tollway(&[]).current_dir(&folder).args(words).output().unwrap()
-    };
-    let made = command("tollway overlay keys");
+    let book = Book::open("book");
+    let made = book.command("tollway overlay keys");
     assert!(made.status.success(), "{made:?}");
     assert_eq!(String::from_utf8(made.stdout).unwrap().lines().count(), 7);
-    let again = command("tollway overlay keys");
+    let again = book.command("tollway overlay keys");
     assert_eq!(again.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&again.stderr).contains("is there already"));
-    let checked = command("tollway overlay check");
+    let checked = book.command("tollway overlay check");
     assert_eq!(
         String::from_utf8(checked.stdout).unwrap(),
         "site north is right: tenants default; links to south\n"
     );
-    let sites: Vec<Site> = ["north", "south", "west"].map(|name| Site::start(&folder, name)).into();
-    until("all are linked", || sites.iter().all(|site| site.status().unwrap()["reachable"] == 2));
-    let (mut west, mut heard) = client(ports[2].1, "SUB plant.> 1\r\n");
+    let _sites = book.sites();
+    let (mut west, _) = client(book.ports[2], "SUB plant.> 1\r\n");
     until("the message comes", || {
-        client(ports[0].1, "PUB plant.pump.7 16\r\npressure 3.1 bar\r\n");
+        client(book.ports[0], "PUB plant.pump.7 16\r\npressure 3.1 bar\r\n");
         west.set_nonblocking(true).unwrap();
         let mut buffer = [0; 4096];
         if let Ok(len) = west.read(&mut buffer) {
@@ -135,9 +168,8 @@ fn the_books_three_sites_run_as_it_says() {
         }
         false
     });
-    heard.clear();
     let text = tollway(&[])
-        .current_dir(&folder)
+        .current_dir(&book.folder)
         .args(["overlay", "status", "--socket", "run/north.sock"])
         .output()
         .unwrap();
@@ -147,12 +179,101 @@ fn the_books_three_sites_run_as_it_says() {
     }
     // A second one of the same name gives way.
     let second = tollway(&[])
-        .current_dir(&folder)
+        .current_dir(&book.folder)
         .args(["overlay", "--config", "north.toml", "--socket", "run/north.sock"])
         .output()
         .unwrap();
     assert_eq!(second.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&second.stderr).contains("runs already"));
+}
+
+/// A shell that is typed into, line by line; what it and its children say is in a file. Children
+/// end with it.
+struct Shell {
+    process: Child,
+    said: PathBuf,
+}
+
+impl Shell {
+    fn start(book: &Book, nats: &Path, name: &str) -> Shell {
+        let said = book.folder.join(name);
+        let out = fs::File::create(&said).unwrap();
+        // As a user has them: on the path.
+        let tollway = Path::new(env!("CARGO_BIN_EXE_tollway")).parent().unwrap();
+        let path = [tollway, nats.parent().unwrap()].map(|folder| folder.display().to_string()).join(":");
+        let process = Command::new("sh")
+            .current_dir(&book.folder)
+            .env("PATH", format!("{path}:{}", std::env::var("PATH").unwrap()))
+            .env("HOME", &book.folder)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(out.try_clone().unwrap())
+            .stderr(out)
+            .spawn()
+            .unwrap();
+        Shell { process, said }
+    }
+
+    fn enter(&mut self, line: &str) {
+        writeln!(self.process.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.said).unwrap()
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        if let Ok(None) = self.process.try_wait() {
+            let group = format!("-{}", self.process.id());
+            let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+            let _ = self.process.wait();
+        }
+    }
+}
+
+#[test]
+fn the_books_clients_do_as_it_says() {
+    let Some(nats) = tools::nats() else { return };
+    let book = Book::open("clients");
+    assert!(book.command("tollway overlay keys").status.success());
+    let [north, _south, west] = book.sites();
+    let blocks = book.of_nats();
+    let [fan_out, slow, order] = &blocks[..] else { panic!("{blocks:?}") };
+    for (block, heard) in
+        [(fan_out, &["plant.pump.7", "pressure 3.1 bar"]), (order, &["Toll-Order", "debit 7"])]
+    {
+        let [sub, publish] = block[..] else { panic!("{block:?}") };
+        let mut subscriber = Shell::start(&book, &nats, "subscriber");
+        subscriber.enter(sub);
+        // Until all sites know of it, nothing is for it.
+        until(sub, || {
+            let mut publisher = Shell::start(&book, &nats, "publisher");
+            publisher.enter(&format!("{publish}; exit"));
+            assert!(publisher.process.wait().unwrap().success(), "{}", publisher.said());
+            let said = subscriber.said();
+            heard.iter().all(|part| said.contains(part))
+        });
+    }
+    let [subscribe, stop, publish, status, end] = slow[..] else { panic!("{slow:?}") };
+    let mut shell = Shell::start(&book, &nats, "slow");
+    let known = |site: &Site, number: &str| site.status().unwrap()[number].as_u64().unwrap();
+    let before = known(&west, "delivered");
+    shell.enter(subscribe);
+    until("west has a receiver that all know of", || {
+        client(book.ports[0], "PUB plant.pump.7 1\r\n7\r\n");
+        known(&west, "delivered") > before
+    });
+    shell.enter(stop);
+    let before = known(&north, "published");
+    shell.enter(publish);
+    until("the publisher stands", || north.status().unwrap()["tenants"][0]["waiting"] == 1);
+    until("the receiver is disconnected", || known(&west, "cut") == 1);
+    until("all is published", || known(&north, "published") == before + 20_000);
+    shell.enter(&format!("{status} --socket run/west.sock"));
+    until("the status is shown", || shell.said().contains("1 clients cut off"));
+    shell.enter(end);
 }
 
 #[test]

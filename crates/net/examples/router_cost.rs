@@ -109,15 +109,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let router =
         loads.iter().find(|load| load.nodes == ["r"]).ok_or("the router has no thread of its own")?;
     let counters = router.counters;
+    let data = (0..network.flows() as u32).map(|flow| network.server(flow).stats().segments_received);
+    let path: f64 = loads.iter().map(|load| load.cpu.as_secs_f64()).sum();
     println!(
-        "{{\"datagrams\": {}, \"cpu_s\": {:.6}, \"us_per_datagram\": {:.4}, \"datagrams_per_receive\": {:.1}, \
-         \"datagrams_per_send\": {:.1}, \"data_datagrams\": {}, \"kernel_drops\": {}}}",
+        "{{\"datagrams\": {}, \"cpu_s\": {:.6}, \"path_cpu_s\": {path:.6}, \"us_per_datagram\": {:.4}, \
+         \"datagrams_per_receive\": {:.1}, \"datagrams_per_send\": {:.1}, \"data_datagrams\": {}, \"kernel_drops\": {}}}",
         counters.received,
         router.cpu.as_secs_f64(),
         router.cpu.as_secs_f64() * 1e6 / counters.received.max(1) as f64,
         counters.received as f64 / counters.receives.max(1) as f64,
         counters.sent as f64 / counters.sends.max(1) as f64,
-        (0..network.flows() as u32).map(|flow| network.server(flow).stats().segments_received).sum::<u64>(),
+        data.sum::<u64>(),
         dropped.unwrap_or(0),
     );
     Ok(())

@@ -107,17 +107,31 @@ impl Buffers {
         &mut self.slots[handle as usize].packet
     }
 
-    /// Whether `next` lies right behind `handle` in the same chunk, so that both can be sent as one piece.
-    pub(crate) fn adjoins(&self, handle: u32, next: u32) -> bool {
+    /// Tests if `next` lies `gap` bytes behind `handle` in the same chunk.
+    pub(crate) fn adjoins(&self, handle: u32, next: u32, gap: usize) -> bool {
         let (a, b) = (&self.slots[handle as usize], &self.slots[next as usize]);
-        a.chunk == b.chunk && a.start + a.len == b.start
+        a.chunk == b.chunk && (a.start + a.len) as usize + gap == b.start as usize
     }
 
-    /// The bytes from the start of `first` to the end of `last`, which lie in one chunk.
-    pub(crate) fn span(&self, first: u32, last: u32) -> &[u8] {
+    /// The bytes from `front` before `first` to `behind` after `last`, which lie in one chunk.
+    pub(crate) fn span(&self, first: u32, last: u32, (front, behind): (usize, usize)) -> &[u8] {
         let (a, b) = (&self.slots[first as usize], &self.slots[last as usize]);
         debug_assert_eq!(a.chunk, b.chunk);
-        &self.chunks[a.chunk as usize].bytes[a.start as usize..(b.start + b.len) as usize]
+        &self.chunks[a.chunk as usize].bytes[a.start as usize - front..(b.start + b.len) as usize + behind]
+    }
+
+    /// Tests if a packet has room around it in its chunk, as one that was received sealed has.
+    pub(crate) fn has_room(&self, handle: u32, (front, behind): (usize, usize)) -> bool {
+        let slot = &self.slots[handle as usize];
+        let len = self.chunks[slot.chunk as usize].bytes.len();
+        slot.start as usize >= front && (slot.start + slot.len) as usize + behind <= len
+    }
+
+    /// A packet's bytes with those around them.
+    pub(crate) fn with_room_mut(&mut self, handle: u32, (front, behind): (usize, usize)) -> &mut [u8] {
+        let slot = &self.slots[handle as usize];
+        let (start, end) = (slot.start as usize, (slot.start + slot.len) as usize);
+        &mut self.chunks[slot.chunk as usize].bytes[start - front..end + behind]
     }
 
     /// Ends a packet.
@@ -219,6 +233,13 @@ impl Buffers {
 impl Store for Buffers {
     fn lose(&mut self, handle: u32) {
         self.free(handle);
+    }
+
+    fn copy(&mut self, handle: u32) -> u32 {
+        let bytes = self.bytes(handle).to_vec();
+        let copy = self.alloc(*self.get(handle), bytes.len());
+        self.bytes_mut(copy).copy_from_slice(&bytes);
+        copy
     }
 
     #[inline]

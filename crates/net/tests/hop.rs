@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use tollway_law::Time;
 use tollway_net::hop::{Batch, HopError, HopEvent, Hops, SILENCE};
-use tollway_net::secure::KeyFile;
+use tollway_net::secure::{FRONT, KeyFile};
 use tollway_proto::encoding::acp;
 use tollway_proto::{Flags, Packet, SackRanges};
 
@@ -50,7 +50,7 @@ impl Pair {
                 end.receive(&mut self.batch).unwrap();
                 self.batch.for_each(|from, datagram| {
                     let Some(opened) = end.open(self.now, from, datagram) else { return };
-                    let payload = datagram[acp::LEN..opened.len].to_vec();
+                    let payload = datagram[FRONT + acp::LEN..opened.end].to_vec();
                     all.extend((side == 1).then_some((opened.packet, payload)));
                 });
                 end.handle_timeout(self.now);

@@ -4,8 +4,10 @@
 //! `make soak` runs it for an hour. A failure prints its seed, with which `TOLLWAY_SOAK_SEED` does the same again.
 
 mod common;
+#[path = "common/way.rs"]
+mod way;
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,12 +15,14 @@ use common::{Mixer, mutated, number, resident, sockets};
 use tollway_law::link::{AnyLink, DropTail, FcpConfig, XcpConfig};
 use tollway_law::sender::{AnySender, FcpConfig as FcpSender, NewRenoConfig, XcpConfig as XcpSender};
 use tollway_law::{Rate, Time};
+use tollway_net::secure::KeyFile;
 use tollway_net::{FlowSpec, LinkSpec, Network};
 use tollway_proto::Change;
 use tollway_proto::Encoding;
 use tollway_proto::faults::{Loss, Only, Place};
 use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
+use way::{Mischief, Way};
 
 #[derive(Clone, Copy, Debug)]
 enum Law {
@@ -202,6 +206,102 @@ fn whatever_befalls_it_a_network_keeps_its_books_and_its_flows() {
         // What one round takes the next has too, and no more.
         let first = *first.get_or_insert_with(resident);
         assert!(resident() < first + (64 << 20), "memory has grown, by round {seed}");
+        seed += 1;
+    }
+    eprintln!("{} rounds", seed - 1);
+}
+
+/// A node of two, in a network of which it is the only one here, with a flow of `bytes` each way.
+fn node(here: usize, at: &[SocketAddr; 2], keys: Option<&KeyFile>, bytes: u64) -> Network {
+    let names = ["a", "b"].map(String::from);
+    let rate = Rate::from_mbps(20.0);
+    let link = |from, to| LinkSpec {
+        from,
+        to,
+        rate,
+        trace: None,
+        delay: Time::from_millis(2),
+        overhead: 0,
+        law: Law::Xcp.port(rate),
+        limit: Limit { packets: 100, bytes: u64::MAX },
+        queue: Default::default(),
+    };
+    let patience = Time::from_secs(30);
+    let mut network = Network::part(&names, &[link(0, 1), link(1, 0)], 1, here, at, patience).unwrap();
+    if let Some(keys) = keys {
+        network.seal(here as u32, keys).unwrap();
+    }
+    let config = Config { segment: 1200, header: 80, ack_size: 112, handshake: true, ..Config::default() };
+    let config = Arc::new(config);
+    for back in [false, true] {
+        let mut client = Connection::client(&config, Law::Xcp.sender(), 0);
+        client.write_stream(bytes);
+        client.finish();
+        let server = Connection::server(&config, Law::Xcp.sender(), 0);
+        let (forward, back) = if back { (vec![1], vec![0]) } else { (vec![0], vec![1]) };
+        let (start, stop, encoding) = (Time::from_millis(1), Time::NEVER, Encoding::Acp);
+        network
+            .add_flow(FlowSpec { client, server, forward, back, start, stop, encoding, fingerprint: 0 })
+            .unwrap();
+    }
+    network
+}
+
+/// Two nodes over a way that loses, reorders, repeats and corrupts: each flow arrives whole and once.
+fn mischief(seed: u64) {
+    let mut mixer = Mixer(seed);
+    let sealed = mixer.below(2) == 0;
+    let bytes = 50_000 + mixer.below(300_000);
+    let mut up_to = |most: u64| mixer.below(most);
+    let mischief = Mischief {
+        lost: up_to(50),
+        repeated: up_to(100),
+        late: up_to(300),
+        corrupted: up_to(50),
+        // Without a seal the data are checked. Headers are left to the checksum of UDP.
+        from: if sealed { 0 } else { 80 },
+    };
+    let files = KeyFile::mesh(&["a", "b"].map(String::from)).unwrap();
+    let ends = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let way = Way::open(ends, seed, mischief);
+    let run = |here: usize| {
+        let mut at = ends;
+        at[1 - here] = way.faces[here];
+        let mut network = node(here, &at, sealed.then_some(&files[here]), bytes);
+        let mut now = Time::ZERO;
+        while !network.is_over() {
+            assert!(now < Time::from_secs(60), "seed {seed}, {mischief:?}: the flows do not end");
+            now += Time::from_millis(50);
+            network.run_until(now).unwrap();
+            assert!(network.server(1 - here as u32).stats().bytes_delivered <= bytes);
+        }
+        assert!(network.client(here as u32).is_finished(), "seed {seed}, {mischief:?}");
+        assert_eq!(
+            network.server(1 - here as u32).stats().bytes_delivered,
+            bytes,
+            "seed {seed}, {mischief:?}"
+        );
+    };
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| run(1));
+        run(0);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_way_that_reorders_repeats_and_corrupts_ends_no_flow() {
+    if !sockets() {
+        return;
+    }
+    if let Some(seed) = number("TOLLWAY_SOAK_SEED") {
+        return mischief(seed);
+    }
+    let until = Instant::now() + Duration::from_secs(number("TOLLWAY_SOAK_SECONDS").unwrap_or(4));
+    let mut seed = 1;
+    while Instant::now() < until || seed <= 4 {
+        let done = std::panic::catch_unwind(|| mischief(seed));
+        assert!(done.is_ok(), "to see it again: TOLLWAY_SOAK_SEED={seed}");
         seed += 1;
     }
     eprintln!("{} rounds", seed - 1);

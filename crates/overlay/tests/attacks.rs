@@ -3,12 +3,17 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tollway_law::Time;
+use tollway_overlay::broker::{Broker, Then};
 use tollway_overlay::keys;
+use tollway_overlay::rules::{Proof, Rules, TenantRules};
+use tollway_proto::overlay::{Config, DaemonId};
 
 mod common;
 
@@ -50,7 +55,7 @@ fn nonsense_is_refused_with_its_reason() {
 }
 
 #[test]
-fn half_lines_and_half_messages_hold_up_nobody_and_little_memory() {
+fn half_lines_and_half_messages_hold_up_nobody_else() {
     let site = Running::start(&folder("halves"), SITE);
     let mut held = Vec::new();
     for i in 0..15 {
@@ -63,6 +68,47 @@ fn half_lines_and_half_messages_hold_up_nobody_and_little_memory() {
     held[0].say(".a 1\r\nPUB half.a 1\r\nx\r\n");
     held[0].hear("MSG half.a 1 1\r\nx\r\n");
 }
+
+#[test]
+fn half_lines_and_half_messages_take_little_memory() {
+    // A process has one number for all its tests: another runs this one alone.
+    if std::env::var_os(ALONE).is_none() {
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "half_lines_and_half_messages_take_little_memory"]).env(ALONE, "yes");
+        let done = again.output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+        return;
+    }
+    let site = Running::start(&folder("memory"), "site = \"a\"\nlisten = \"127.0.0.1:0\"\n[tenant.x]\n");
+    let mut held: Vec<Client> = (0..20).map(|_| Client::connect(site.address)).collect();
+    let before = resident();
+    held.extend((0..200).map(|_| Client::connect(site.address)));
+    for (i, client) in held.iter_mut().enumerate() {
+        client.say(match i % 3 {
+            0 => "SUB half",
+            1 => "PUB a 1048576\r\nonly so much",
+            _ => "HPUB a 20 1048576\r\nNATS/1.0\r\nk",
+        });
+    }
+    // Each has been read, and reads on.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    for (i, client) in held.iter_mut().enumerate() {
+        client.say(if i % 3 == 0 { ".a" } else { "more" });
+    }
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let each = (resident() - before) / 200;
+    assert!(each < 32 << 10, "{each} bytes for each");
+    held[0].say(" 1\r\nPUB half.a 1\r\nx\r\n");
+    held[0].hear("MSG half.a 1 1\r\nx\r\n");
+}
+
+/// Bytes of memory that this process has.
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+const ALONE: &str = "TOLLWAY_TEST_ALONE";
 
 #[test]
 fn bombs_of_subscriptions_subjects_and_headers_are_bounded() {
@@ -91,6 +137,37 @@ fn bombs_of_subscriptions_subjects_and_headers_are_bounded() {
     assert!(bomb.end().ends_with("-ERR 'maximum subscriptions exceeded'\r\n"));
     site.until("room is given back", |status| status.tenants[0].subscriptions == 1);
     works(&site);
+}
+
+/// The bound holds whatever the limits of all tenants add up to.
+#[test]
+fn subscriptions_beyond_what_a_site_announces_are_refused() {
+    let now = Time::ZERO;
+    let open = Rules::open("a");
+    let tenant = |name: &str| TenantRules {
+        name: name.into(),
+        proof: Proof::Secret { password: Some(name.into()), token: None },
+        ..open.tenants[0].clone()
+    };
+    let rules = Rules { tenants: vec![tenant("x"), tenant("y")], ..open.clone() };
+    let mut broker = Broker::new(rules, 1);
+    broker.join_sites(now, Config { id: DaemonId(1), ..Config::default() }, 1);
+    let connect = |broker: &mut Broker, tenant: &str| {
+        let key = broker.open(now, "client".into(), "h", 1);
+        let hello = format!("CONNECT {{\"user\":\"{tenant}\",\"pass\":\"{tenant}\"}}\r\nSUB mine 1\r\n");
+        broker.receive(now, key, hello.as_bytes());
+        key
+    };
+    let (bomb, other) = (connect(&mut broker, "x"), connect(&mut broker, "y"));
+    let rest = "s".repeat(450);
+    let subscribe = |i: usize| format!("SUB {i}.{rest} {i}\r\n");
+    let refused = (2..).find(|&i| broker.receive(now, bomb, subscribe(i).as_bytes()).then == Then::Close);
+    let refused = refused.unwrap();
+    assert!((30_000..33_000).contains(&refused), "at {refused}");
+    assert_eq!(broker.why(bomb), Some("maximum subscriptions exceeded"));
+    // The end of its connection gives the room back.
+    let again = broker.receive(now, other, subscribe(2).as_bytes());
+    assert!(again.then != Then::Close && broker.status().tenants[1].subscriptions == 2);
 }
 
 #[test]

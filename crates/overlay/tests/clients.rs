@@ -1,73 +1,42 @@
-//! Clients that others have written. What is not installed, and can't be, is skipped, and said.
+//! Clients that others have written. What is not installed, and can't be, is skipped with a line
+//! that says so.
 
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 mod common;
 
+use common::tools::{async_nats, nats, python, succeeds};
 use common::{Client, Running, folder};
 
 const SITE: &str = "site = \"a\"\nlisten = \"127.0.0.1:0\"\n";
 
-fn target(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
-}
-
-fn succeeds(command: &mut Command) -> bool {
-    command.stdin(Stdio::null()).output().is_ok_and(|done| done.status.success())
-}
-
-/// A Python with nats-py, which is installed for it if need be.
-fn python() -> Option<PathBuf> {
-    let venv = target("nats-py");
-    let python = venv.join("bin/python");
-    let ready = || succeeds(Command::new(&python).args(["-c", "import nats"]));
-    let make = || {
-        succeeds(Command::new("python3").args(["-m", "venv"]).arg(&venv))
-            && succeeds(Command::new(&python).args(["-m", "pip", "install", "-q", "nats-py==2.16.0"]))
-    };
-    (ready() || make()).then_some(python)
-}
-
-/// The command of the Go client: the one that is installed, or built by `go`.
-fn nats() -> Option<PathBuf> {
-    let built = target("go/bin/nats");
-    if succeeds(Command::new("nats").arg("--version")) {
-        return Some("nats".into());
-    }
-    let build = || {
-        let mut go = Command::new("go");
-        go.args(["install", "github.com/nats-io/natscli/nats@v0.1.6"]);
-        succeeds(go.env("GOPATH", target("go")).env("GOFLAGS", "-buildvcs=false -modcacherw"))
-    };
-    (succeeds(Command::new(&built).arg("--version")) || build()).then_some(built)
+/// Runs a program of a client's library against a site; it says `fine` at the end.
+fn is_fine(program: &mut Command, name: &str) {
+    let site = Running::start(&folder(name), SITE);
+    let done = program.arg(site.address.to_string()).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    let fine = done.status.success() && said.ends_with("fine\n");
+    assert!(fine, "{said}\n{}", String::from_utf8_lossy(&done.stderr));
 }
 
 #[test]
 fn nats_py_works_as_with_nats() {
-    let Some(python) = python() else {
-        eprintln!(
-            "SKIPPED: nats-py can't be installed (python3 with venv, and a registry of Python packages)"
-        );
-        return;
-    };
-    let site = Running::start(&folder("py"), SITE);
+    let Some(python) = python() else { return };
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients.py");
-    let done = Command::new(python).arg(script).arg(site.address.to_string()).output().unwrap();
-    let said = String::from_utf8_lossy(&done.stdout);
-    assert!(
-        done.status.success() && said.ends_with("fine\n"),
-        "{said}\n{}",
-        String::from_utf8_lossy(&done.stderr)
-    );
+    is_fine(Command::new(python).arg(script), "py");
+}
+
+#[test]
+fn async_nats_works_as_with_nats() {
+    let Some(program) = async_nats() else { return };
+    is_fine(&mut Command::new(program), "rs");
 }
 
 #[test]
 fn a_go_client_that_is_stopped_is_disconnected_and_its_publisher_goes_on() {
-    let Some(nats) = nats() else {
-        eprintln!("SKIPPED: the `nats` command is not installed and can't be built (go, and its proxy)");
-        return;
-    };
+    let Some(nats) = nats() else { return };
     let site =
         Running::start(&folder("stopped"), &format!("{SITE}patience = \"2 s\"\nbuffer = \"256 KiB\"\n"));
     let run = |words: &[&str]| {
@@ -90,11 +59,9 @@ fn a_go_client_that_is_stopped_is_disconnected_and_its_publisher_goes_on() {
 
 #[test]
 fn the_go_client_works_as_with_nats() {
-    let Some(nats) = nats() else {
-        eprintln!("SKIPPED: the `nats` command is not installed and can't be built (go, and its proxy)");
-        return;
-    };
-    let site = Running::start(&folder("go"), SITE);
+    let Some(nats) = nats() else { return };
+    let at_folder = folder("go");
+    let site = Running::start(&at_folder, SITE);
     let at = format!("nats://{}", site.address);
     let run = |words: &[&str]| {
         let mut command = Command::new(&nats);
@@ -111,8 +78,25 @@ fn the_go_client_works_as_with_nats() {
     for part in ["go.a", "kind: test", "one", "go.b.c", "two"] {
         assert!(heard.contains(part), "no {part} in {heard}");
     }
-    // A service, by its answer; the same client asks.
+    // A queue group: each message to one member.
     common::until("the listener has left", || subscriptions() == 0);
+    let out = ["one", "two", "three"].map(|name| at_folder.join(name));
+    let mut members = out.each_ref().map(|out| {
+        let mut member = run(&["sub", "go.work", "--queue", "workers"]);
+        member.stdout(File::create(out).unwrap()).stderr(Stdio::null()).spawn().unwrap()
+    });
+    common::until("all members listen", || subscriptions() == 3);
+    assert!(succeeds(&mut run(&["pub", "go.work", "work", "--count", "300"])));
+    let got = |out: &PathBuf| fs::read_to_string(out).unwrap().matches("Received on \"go.work\"").count();
+    common::until("each message has come", || out.iter().map(got).sum::<usize>() >= 300);
+    members.iter_mut().for_each(|member| {
+        member.kill().unwrap();
+        member.wait().unwrap();
+    });
+    let counts = out.each_ref().map(got);
+    assert!(counts.iter().sum::<usize>() == 300 && !counts.contains(&0), "{counts:?}");
+    // A service, by its answer; the same client asks.
+    common::until("the members have left", || subscriptions() == 0);
     let mut reply =
         run(&["reply", "go.service", "42"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     common::until("it serves", || subscriptions() > 0);

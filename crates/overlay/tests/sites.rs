@@ -61,6 +61,7 @@ fn three_sites_fan_out_and_survive_the_end_of_one() {
     }
     // Subscriptions are flooded.
     std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(a.status().tenants[0].subscriptions, 1, "others' are not this site's");
     for i in 0..2000 {
         on_a.say(&format!("PUB plant.x 1000\r\n{i:01000}\r\n"));
     }

@@ -2,7 +2,7 @@
 
 use tollway_law::{Rate, Time};
 
-use crate::faults::Loss;
+use crate::faults::{Impairments, Loss};
 use crate::port::Limit;
 
 /// A change of one link direction.
@@ -18,6 +18,8 @@ pub enum Change {
     Limit(Limit),
     /// Random losses, in place of those in effect.
     Losses(Vec<Loss>),
+    /// Impairments of the wire, in place of those in effect.
+    Wire(Impairments),
     /// Whether every packet is lost before the queue.
     Blackout(bool),
     /// A relative error of what the law states ([`LinkLaw::set_error`](tollway_law::link::LinkLaw::set_error)).

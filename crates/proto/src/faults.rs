@@ -1,7 +1,9 @@
-//! Faults of a link: random loss and blackouts, the same in both engines.
+//! Faults of a link: random loss, blackouts, jitter, reordering, duplicates, corruption; the same
+//! in both engines.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use tollway_law::Time;
 
 use crate::{Flags, Packet};
 
@@ -43,10 +45,79 @@ pub enum Only {
     Ack,
 }
 
-/// The faults of one link direction, with a random stream of its own.
+/// Impairments of a wire beside independent [`Loss`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Impairments {
+    /// The bound of an extra delay, uniform from zero, of each packet.
+    pub jitter: Time,
+    /// A packet whose extra delay is short overtakes those ahead of it; else it waits for them.
+    pub overtakes: bool,
+    /// Probability that a packet is held back, so that later ones overtake it.
+    pub reorder: f64,
+    /// The extra delay of a packet that is held back.
+    pub reorder_delay: Time,
+    /// Probability that a packet arrives twice.
+    pub duplicate: f64,
+    /// Probability that a packet is damaged. The far end finds that by its checksum, and drops it.
+    pub corrupt: f64,
+    /// Loss in bursts.
+    pub bursts: Option<Bursts>,
+}
+
+impl Impairments {
+    /// Returns true if any impairment is set.
+    pub fn does_anything(&self) -> bool {
+        self.moves_packets() || self.corrupt > 0.0 || self.bursts.is_some()
+    }
+
+    /// Returns true if packets may be late, overtake each other, or arrive twice.
+    pub fn moves_packets(&self) -> bool {
+        self.jitter > Time::ZERO || self.reorder > 0.0 || self.duplicate > 0.0
+    }
+}
+
+/// Loss in bursts by the Gilbert–Elliott model (E. O. Elliott, *Estimates of Error Rates for Codes
+/// on Burst-Noise Channels*, 1963): a wire is good or bad, and each packet may turn it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bursts {
+    /// Probability that a packet finds a good wire turned bad.
+    pub to_bad: f64,
+    /// Probability that a packet finds a bad wire turned good.
+    pub to_good: f64,
+    /// Probability of loss on a good wire.
+    pub in_good: f64,
+    /// Probability of loss on a bad wire.
+    pub in_bad: f64,
+}
+
+impl Bursts {
+    /// The share of packets that is lost in the long run.
+    pub fn mean(&self) -> f64 {
+        let bad = self.to_bad / (self.to_bad + self.to_good);
+        if bad.is_finite() { bad * self.in_bad + (1.0 - bad) * self.in_good } else { self.in_good }
+    }
+}
+
+/// How a packet crosses a wire.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Crossing {
+    /// Beyond the propagation delay.
+    pub(crate) extra: Time,
+    /// It waits for the packets ahead of it, and those behind it wait for it.
+    pub(crate) in_order: bool,
+    pub(crate) twice: bool,
+}
+
+/// The faults of one link direction, with their random streams.
 #[derive(Clone, Debug)]
 pub struct Faults {
     rng: Pcg64Mcg,
+    /// The stream for draws at departure, in the order of departures.
+    departures: Pcg64Mcg,
+    /// Impairments beside losses.
+    pub impairments: Impairments,
+    /// The wire is bad ([`Bursts`]).
+    bad: bool,
     /// Losses in effect.
     pub losses: Vec<Loss>,
     /// Every packet is lost before the queue.
@@ -57,7 +128,41 @@ impl Faults {
     /// No faults yet, on link number `link` of a network with this seed. Losses here do not depend on traffic elsewhere.
     pub fn new(seed: u64, link: u32) -> Faults {
         let seed = seed ^ (u64::from(link) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Faults { rng: Pcg64Mcg::seed_from_u64(seed), losses: Vec::new(), blackout: false }
+        Faults {
+            rng: Pcg64Mcg::seed_from_u64(seed),
+            departures: Pcg64Mcg::seed_from_u64(seed ^ 0x6a09_e667_f3bc_c908),
+            impairments: Impairments::default(),
+            bad: false,
+            losses: Vec::new(),
+            blackout: false,
+        }
+    }
+
+    /// Draws how the next packet to depart crosses the wire.
+    pub(crate) fn crossing(&mut self) -> Crossing {
+        let Impairments { jitter, overtakes, reorder, reorder_delay, duplicate, .. } = self.impairments;
+        let rng = &mut self.departures;
+        let mut chance = |probability: f64| probability > 0.0 && rng.random::<f64>() < probability;
+        let (held, twice) = (chance(reorder), chance(duplicate));
+        let late = if jitter > Time::ZERO {
+            Time((jitter.0 as f64 * self.departures.random::<f64>()) as u64)
+        } else {
+            Time::ZERO
+        };
+        let extra = if held { late + reorder_delay } else { late };
+        Crossing { extra, in_order: !(held || overtakes && jitter > Time::ZERO), twice }
+    }
+
+    /// Draws whether a packet that has crossed the wire is damaged.
+    pub(crate) fn damages(&mut self) -> bool {
+        self.impairments.corrupt > 0.0 && self.rng.random::<f64>() < self.impairments.corrupt
+    }
+
+    /// Draws whether a packet is lost in a burst.
+    fn burst(&mut self, bursts: Bursts) -> bool {
+        let turns = if self.bad { bursts.to_good } else { bursts.to_bad };
+        self.bad ^= self.rng.random::<f64>() < turns;
+        self.rng.random::<f64>() < if self.bad { bursts.in_bad } else { bursts.in_good }
     }
 
     /// Whether `packet` is lost at `place`.
@@ -75,6 +180,50 @@ impl Faults {
             };
             lost |= loss.place == place && meant && self.rng.random::<f64>() < loss.probability;
         }
-        lost
+        match self.impairments.bursts.filter(|_| place == Place::After) {
+            Some(bursts) => lost | self.burst(bursts),
+            None => lost,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bursts_lose_what_they_should_and_together() {
+        let bursts = Bursts { to_bad: 0.01, to_good: 0.2, in_good: 0.0, in_bad: 0.8 };
+        let mut faults = Faults::new(7, 0);
+        faults.impairments.bursts = Some(bursts);
+        let packet = Packet::default();
+        let lost: Vec<bool> = (0..200_000).map(|_| faults.strike(Place::After, &packet)).collect();
+        let share = |of: usize| of as f64 / lost.len() as f64;
+        let all = share(lost.iter().filter(|lost| **lost).count());
+        assert!((all - bursts.mean()).abs() < 0.002, "{all} {}", bursts.mean());
+        // Behind a lost packet the wire is bad still with four fifths, and loses as many of these.
+        let pairs = share(lost.windows(2).filter(|pair| pair[0] && pair[1]).count());
+        assert!((pairs / all - 0.64).abs() < 0.03, "{}", pairs / all);
+        assert!(!faults.strike(Place::Before, &packet));
+    }
+
+    #[test]
+    fn crossings_are_as_likely_and_as_late_as_they_should_be() {
+        let mut faults = Faults::new(7, 0);
+        let ms = Time::from_millis;
+        faults.impairments = Impairments {
+            jitter: ms(4),
+            reorder: 0.1,
+            reorder_delay: ms(10),
+            duplicate: 0.02,
+            ..Impairments::default()
+        };
+        let all: Vec<Crossing> = (0..100_000).map(|_| faults.crossing()).collect();
+        let share = |of: &dyn Fn(&Crossing) -> bool| all.iter().filter(|c| of(c)).count() as f64 / 1e5;
+        assert!((share(&|c| !c.in_order) - 0.1).abs() < 0.005 && (share(&|c| c.twice) - 0.02).abs() < 0.003);
+        assert!((share(&|c| c.in_order && c.extra < ms(2)) - 0.45).abs() < 0.01);
+        assert!(all.iter().all(|c| c.in_order == (c.extra < ms(10)) && c.extra < ms(14)));
+        faults.impairments.overtakes = true;
+        assert!((0..100).all(|_| !faults.crossing().in_order));
     }
 }

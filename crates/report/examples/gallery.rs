@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use tollway_report::html::Page;
-use tollway_report::plot::{Figure, write_png};
+use tollway_report::plot::Figure;
 use tollway_report::{Experiment, Overview, claim};
 
 #[path = "../tests/synthetic/mod.rs"]
@@ -24,12 +24,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let title = "XCP, FIFO and RED on one 10 Mbps bottleneck";
     let figure = Figure::new(title, "quickstart · seed 1 · made-up data", &[], &runs);
-    write_png(&figure, &out.join("variants.png"))?;
+    figure.write(&out.join("variants.png"))?;
     Page { figure: &figure, runs: &runs, claims: Some(&report) }.write(&out.join("variants.html"))?;
 
     let alone = [synthetic::run(synthetic::Kind::Xcp, 40)];
     let figure = Figure::new("Forty flows, one variant", "made-up data", &[], &alone);
-    write_png(&figure, &out.join("alone.png"))?;
+    figure.write(&out.join("alone.png"))?;
     print!("\n{}", Overview::new(&alone).to_text(100));
     Ok(())
 }

@@ -9,7 +9,7 @@ use tollway_scenario::tables::{RunResult, TableError};
 
 use crate::data::{self, FlowInfo, natural};
 use crate::html::Page;
-use crate::plot::{Figure, PlotError, PlotSpec, write_png};
+use crate::plot::{Figure, Picture, PlotError, PlotSpec};
 use crate::text::{Align, TextTable};
 
 /// The results of two folders, variant by variant.
@@ -249,11 +249,12 @@ impl Comparison {
         })
     }
 
-    /// Draws each pair over each other to `folder`, as a page and a picture, and answers the files.
+    /// Draws each pair over each other to `folder`, as a page and as `pictures`, and answers the
+    /// files.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn draw(&self, folder: &Path) -> Result<Vec<PathBuf>, CompareError> {
+    pub fn draw(&self, folder: &Path, pictures: &[Picture]) -> Result<Vec<PathBuf>, CompareError> {
         std::fs::create_dir_all(folder)
             .map_err(|e| PlotError::Write { path: folder.to_path_buf(), message: e.to_string() })?;
         let mut written = Vec::new();
@@ -269,11 +270,7 @@ impl Comparison {
             let page = folder.join(format!("{name}.html"));
             Page { figure: &figure, runs: &runs, claims: None }.write(&page)?;
             written.push(page);
-            if !figure.is_empty() {
-                let picture = folder.join(format!("{name}.png"));
-                write_png(&figure, &picture)?;
-                written.push(picture);
-            }
+            written.extend(figure.write_all(&folder.join(name), pictures)?);
         }
         Ok(written)
     }

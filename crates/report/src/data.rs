@@ -96,7 +96,7 @@ pub(crate) fn series(batches: &[RecordBatch], column: &str) -> Vec<Series> {
     let mut index: HashMap<String, usize> = HashMap::new();
     let mut all: Vec<Series> = Vec::new();
     for batch in batches {
-        let key = batch.column_by_name("flow").or_else(|| batch.column_by_name("link"));
+        let key = ["flow", "link", "hop"].into_iter().find_map(|key| batch.column_by_name(key));
         let (Some(key), Some(times), Some(values)) = (key, numbers(batch, "time_s"), numbers(batch, column))
         else {
             continue;
@@ -234,9 +234,9 @@ pub(crate) fn is_summary_number(column: &str) -> bool {
     SUMMARY_NUMBERS[..FLOW_NUMBERS].contains(&column)
 }
 
-/// These columns, each in backquotes.
-pub(crate) fn summary_numbers() -> String {
-    SUMMARY_NUMBERS[..FLOW_NUMBERS].iter().map(|column| format!("`{column}`")).collect::<Vec<_>>().join(", ")
+/// These columns.
+pub(crate) fn summary_numbers() -> impl Iterator<Item = &'static str> + Clone {
+    SUMMARY_NUMBERS[..FLOW_NUMBERS].iter().copied()
 }
 
 /// How many of these are of flows; the rest is of links.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
 use serde::Deserialize;
+use tollway_scenario::file::suggestion;
 use toml::{Spanned, Table, Value};
 
 use crate::claim::{Bound, Claim, Context, Distance, Measurement, Metric, Side};
@@ -12,7 +13,7 @@ use crate::deviation::Aims;
 use crate::grid::Cells;
 use crate::live::LiveClaim;
 use crate::neighbourhood::Neighbourhood;
-use crate::plot::{PlotSpec, is_plottable, plottable};
+use crate::plot::{PlotSpec, plottable};
 use crate::verify::{RandomNetworks, Verify};
 
 /// What an experiment file adds to its scenario. The scenario itself is read from the same text by
@@ -72,7 +73,10 @@ impl Experiment {
             let text = NamedSource::new(path.display().to_string(), text.to_string());
             ExperimentError(Box::new(Wrong { message, text, at: at.map(SourceSpan::from), help }))
         };
-        let file: File = toml::from_str(text).map_err(|e| error(e.message().to_string(), e.span(), None))?;
+        let file: File = toml::from_str(text).map_err(|e| {
+            let (message, _, help) = unknown(e.message());
+            error(message, e.span(), help)
+        })?;
         let mut experiment = Experiment {
             name: file.name,
             title: file.title,
@@ -106,14 +110,17 @@ impl Experiment {
             }
             check_plot(&plot, &axes)
                 .map_err(|e| error(e.message.clone(), Some(e.place(text, span.clone())), e.help))?;
-            let of_link = plot.link.is_some();
-            if plot.metric.is_none() && plot.by.is_none() && !is_plottable(&plot.y, of_link) {
-                let kind = if of_link { "links" } else { "flows" };
+            let over_time = plot.metric.is_none() && plot.by.is_none();
+            if over_time && !plottable(&plot).any(|column| column == plot.y) {
+                let kind = match (&plot.link, &plot.hop) {
+                    (Some(_), _) => "links",
+                    (None, Some(_)) => "hops",
+                    (None, None) => "flows",
+                };
                 let complaint =
                     Complaint::about(&plot.y, format!("the table of {kind} has no number `{}`", plot.y));
-                let known: Vec<String> = plottable(of_link).map(|c| format!("`{c}`")).collect();
-                let help = suggestion(&plot.y, &known.join(", "));
-                return Err(error(complaint.message.clone(), Some(complaint.place(text, span)), Some(help)));
+                let help = suggestion(&plot.y, plottable(&plot));
+                return Err(error(complaint.message.clone(), Some(complaint.place(text, span)), help));
             }
             experiment.plots.push(plot);
         }
@@ -230,9 +237,9 @@ fn check_plot(plot: &PlotSpec, axes: &[&str]) -> Result<(), Complaint> {
     if let Some(by) = &plot.by {
         for column in [by, &plot.y] {
             if !data::is_summary_number(column) {
-                let help = suggestion(column, &data::summary_numbers());
+                let help = suggestion(column, data::summary_numbers());
                 let message = format!("the summary of flows has no number `{column}`");
-                return Err(Complaint { help: Some(help), ..Complaint::about(column, message) });
+                return Err(Complaint { help, ..Complaint::about(column, message) });
             }
         }
         if plot.metric.is_some() || of_grid.count() > 0 {
@@ -268,40 +275,30 @@ fn check_axis(axis: &str, axes: &[&str]) -> Result<(), Complaint> {
     if axes.contains(&axis) {
         return Ok(());
     }
-    let known: Vec<String> = axes.iter().map(|a| format!("`{a}`")).collect();
-    let help = if axes.is_empty() {
-        "the file has no `[grid.AXIS]`".to_string()
-    } else {
-        suggestion(axis, &known.join(", "))
-    };
-    Err(Complaint { help: Some(help), ..Complaint::about(axis, format!("the grid has no axis `{axis}`")) })
+    let help =
+        suggestion(axis, axes.iter().copied()).or_else(|| Some("the file has no `[grid.AXIS]`".to_string()));
+    Err(Complaint { help, ..Complaint::about(axis, format!("the grid has no axis `{axis}`")) })
 }
 
 fn measurement(table: &Table, id: &str) -> Result<Measurement, Complaint> {
     let parsed: Result<Measurement, _> = Value::Table(table.clone()).try_into();
     parsed.map_err(|e: toml::de::Error| {
-        let message = e.message().to_string();
-        // serde names the culprit first, in backquotes, and then lists what it knows.
-        let word = message.split('`').nth(1).unwrap_or("").to_string();
-        match message.split_once(", expected ") {
-            Some((what, known)) => Complaint {
-                message: format!("claim `{id}`: {what}"),
-                help: Some(suggestion(&word, known)),
-                word,
-            },
-            None => Complaint { message: format!("claim `{id}`: {message}"), word, help: None },
-        }
+        let (message, word, help) = unknown(e.message());
+        Complaint { message: format!("claim `{id}`: {message}"), word, help }
     })
 }
 
-/// The known word nearest to `word`, and all of them.
-fn suggestion(word: &str, known: &str) -> String {
-    let words: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
-    let near = words.iter().min_by_key(|k| strsim::damerau_levenshtein(k, word));
-    let list = words.join(", ");
-    match near.filter(|k| strsim::damerau_levenshtein(k, word) <= 3) {
-        Some(near) => format!("did you mean `{near}`? There are: {list}"),
-        None => format!("there are: {list}"),
+/// A message of serde's without the list of all that it knows, the word it is about, and the
+/// nearest known.
+fn unknown(message: &str) -> (String, String, Option<String>) {
+    // It names the culprit first, in backquotes.
+    let word = message.split('`').nth(1).unwrap_or("").to_string();
+    match message.split_once(", expected ") {
+        Some((what, known)) => {
+            let help = suggestion(&word, known.split('`').skip(1).step_by(2));
+            (what.to_string(), word, help)
+        }
+        None => (message.to_string(), word, None),
     }
 }
 
@@ -416,6 +413,22 @@ mod tests {
         assert!(e.help.as_deref().unwrap_or("").starts_with("did you mean `link`?"), "{:?}", e.help);
         let at = e.at.unwrap();
         assert_eq!(&text[at.offset()..at.offset() + at.len()], "lnk");
+    }
+
+    #[test]
+    fn an_unknown_word_names_the_three_nearest() {
+        let help = |text: &str| parse(text).unwrap_err().0.help.unwrap_or_default();
+        let claim = |rest: &str| help(&format!("[[claim]]\nid = \"a\"\nequals = 1\n{rest}\n"));
+        for said in [
+            help("[[plot]]\ntitle = \"x\"\ny = \"xyzzy\"\n"),
+            help("[[plot]]\ntitle = \"x\"\ny = \"rate_mbps\"\nxyzzy = 1\n"),
+            help("[[plot]]\ntitle = \"x\"\ny = \"fct_s\"\nby = \"xyzzy\"\n"),
+            claim("metric = \"xyzzy\""),
+            claim("metric = \"rate\"\nxyzzy = 1"),
+        ] {
+            assert!(said.contains("there are, the nearest are") && said.matches('`').count() == 6, "{said}");
+        }
+        assert_eq!(help("[[plot]]\ntitel = \"x\"\n"), "did you mean `title`?");
     }
 
     #[test]

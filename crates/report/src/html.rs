@@ -8,7 +8,7 @@ use tollway_scenario::tables::RunResult;
 use crate::band::picture;
 use crate::claim::Report;
 use crate::overview::Overview;
-use crate::plot::{Axis, Curve, Figure, PALETTE, Panel, PlotError, Row};
+use crate::plot::{Axis, Curve, Figure, PALETTE, Panel, PlotError, Row, style};
 use crate::text::escape;
 
 /// A page: a title, the tables that sum up the runs, claims if there are any, and interactive plots.
@@ -110,8 +110,11 @@ pub(crate) fn plot(row: &Row) -> Value {
     let columns = COLUMNS / row.panels.len().max(1);
     let curve = |curve: &Curve| {
         let points = curve.decimated(columns, row.x.from, row.x.until);
+        let band = curve.band.iter().step_by(curve.band.len().div_ceil(columns).max(1));
         json!({
             "name": curve.name, "colour": colour(curve.colour), "dotted": curve.dotted,
+            "dash": style(curve.colour), "faint": curve.faint,
+            "band": band.map(|(x, low, high)| [rounded(*x), rounded(*low), rounded(*high)]).collect::<Vec<_>>(),
             "x": points.iter().map(|p| rounded(p.0)).collect::<Vec<_>>(),
             "y": points.iter().map(|p| rounded(p.1)).collect::<Vec<_>>(),
         })

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | verdicts on an experiment's claims | [`Experiment::parse`], [`claim::check`] |
 //! | a figure | [`plot::Figure::new`], over an experiment's grid [`plot::Figure::of_grid`] |
-//! | … as a PNG | [`plot::write_png`] |
+//! | … as a PNG, SVG or PDF | [`plot::Figure::write`] |
 //! | … as a page of HTML, with tables | [`html::Page`] |
 //! | … of many experiments as one page, with their claims | [`Gallery`] |
 //! | tables for a terminal | [`Overview::new`] |

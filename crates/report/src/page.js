@@ -27,6 +27,25 @@ function ticks(from, until, count) {
   return found;
 }
 
+// The pieces of a broken line. Dashes and gaps are lengths across the panel, whatever the curve climbs.
+function dashes(points, style) {
+  if (!style.length) return [points];
+  let [part, left, on] = [0, style[0], true];
+  const pieces = [[points[0]]];
+  for (let i = 1; i < points.length; i++) {
+    let [from, to] = [points[i - 1], points[i]];
+    while (to[0] - from[0] > left) {
+      const at = [from[0] + left, from[1] + ((to[1] - from[1]) * left) / (to[0] - from[0])];
+      if (on) pieces.at(-1).push(at); else pieces.push([at]);
+      part = (part + 1) % style.length;
+      [from, left, on] = [at, style[part], !on];
+    }
+    left -= to[0] - from[0];
+    if (on) pieces.at(-1).push(to);
+  }
+  return pieces.filter((piece) => piece.length > 1);
+}
+
 class Scale {
   constructor({ from, until, log, ticks }, start, end) {
     Object.assign(this, { from, until, log, ticks, start, end });
@@ -92,8 +111,10 @@ class Plot {
       const inside = element("clipPath", { id: clip });
       inside.append(element("rect", { x: start, y: top - 2, width: wide, height: bottom - top + 4 }));
       const curves = element("g", { "clip-path": `url(#${clip})` });
-      // The first curve is on top.
-      for (const curve of this.shown(panel).reverse()) this.line(curves, curve, across, up);
+      // The first curve is on top, and faint ones are beneath.
+      const drawn = this.shown(panel).reverse();
+      for (const curve of drawn) this.range(curves, curve, across, up);
+      for (const curve of [...drawn.filter((c) => c.faint), ...drawn.filter((c) => !c.faint)]) this.line(curves, curve, across, up);
       svg.append(inside, curves);
       if (direct) this.names(svg, panel, across, up);
       return { panel, across };
@@ -126,27 +147,32 @@ class Plot {
     if (panel.label) svg.append(element("text", { x: (across.start + across.end) / 2, y: up.end - 7, class: "panel" }, panel.label));
   }
 
+  // The range about a curve.
+  range(into, curve, across, up) {
+    const edge = (which) => curve.band.map((at) => `${across.place(at[0]).toFixed(1)},${up.place(at[which]).toFixed(1)}`);
+    if (curve.band.length > 1) into.append(element("polygon", { points: [...edge(2), ...edge(1).reverse()].join(" "), class: "range", fill: curve.colour }));
+  }
+
   line(into, curve, across, up) {
-    let path = "";
+    const runs = [];
     let before = false;
     curve.y.forEach((value, i) => {
       const known = value !== null && (!up.log || value > 0);
-      const at = known ? `${across.place(curve.x[i]).toFixed(1)} ${up.place(value).toFixed(1)}` : "";
-      if (known) path += `${before ? "L" : "M"}${at}`;
-      const after = curve.y[i + 1] !== null && i + 1 < curve.y.length;
-      // A point alone makes no line.
-      if (known && (curve.dotted || (!before && !after))) {
-        const [cx, cy] = at.split(" ");
-        into.append(element("circle", { cx, cy, r: curve.dotted ? 3 : 4, fill: curve.colour }));
-      }
+      if (known && !before) runs.push([]);
+      if (known) runs.at(-1).push([across.place(curve.x[i]), up.place(value)]);
       before = known;
     });
-    into.append(element("path", { d: path, class: "curve", stroke: curve.colour }));
+    // A point alone makes no line.
+    for (const [cx, cy] of runs.filter((run) => curve.dotted || run.length === 1).flat())
+      into.append(element("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: curve.dotted ? 3 : 4, fill: curve.colour }));
+    const at = ([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`;
+    const d = runs.flatMap((run) => dashes(run, curve.faint ? [] : curve.dash)).map((piece) => `M${piece.map(at).join("L")}`).join("");
+    into.append(element("path", { d, class: curve.faint ? "curve faint" : "curve", stroke: curve.colour }));
   }
 
   // Names at the last values in sight, moved apart where they would overlap.
   names(svg, panel, across, up) {
-    const ends = this.shown(panel).map((curve) => {
+    const ends = this.shown(panel).filter((curve) => !curve.faint).map((curve) => {
       let i = curve.x.length - 1;
       while (i >= 0 && (curve.y[i] === null || curve.x[i] > across.until)) i--;
       return i < 0 ? null : { curve, at: Math.max(up.end, Math.min(up.start, up.place(curve.y[i]))) };
@@ -215,7 +241,7 @@ class Plot {
   // The values of all curves at the pointer, the largest first.
   tell({ panel, across, left }) {
     const x = across.value(left);
-    const found = this.shown(panel).map((curve) => {
+    const found = this.shown(panel).filter((curve) => !curve.faint).map((curve) => {
       let [low, high] = [0, curve.x.length - 1];
       while (low < high) {
         const middle = (low + high) >> 1;

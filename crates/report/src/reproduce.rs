@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use rayon::prelude::*;
 use tollway_proto::encoding::{SelfCheck, self_check};
 use tollway_scenario::file::{Scenario, ScenarioError};
+use tollway_scenario::plan::Plan;
 use tollway_scenario::tables::RunResult;
 
 use crate::claim::{Report, check};
@@ -17,7 +18,7 @@ use crate::grid::Cells;
 use crate::html::Page;
 use crate::neighbourhood::Neighbour;
 use crate::papers::{self, experiments, is_built_in};
-use crate::plot::{Figure, PlotError, write_png};
+use crate::plot::{Figure, Picture, PlotError};
 use crate::seeds::NoSeeds;
 use crate::session::{Progress, Ran, Session, SessionError};
 use crate::verify::{Kind, Verify, VerifyError};
@@ -363,63 +364,75 @@ impl Reproduced {
         gallery.add(&file_name(&experiment.name), &figure, &self.report);
     }
 
-    /// Draws the figure as a page and a picture in `folder`, and answers their paths.
+    /// Draws the figure as a page and as `pictures` in `folder`, and answers their paths.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn draw(&self, folder: &Path) -> Result<Vec<PathBuf>, ReproduceError> {
-        let results: Vec<RunResult> = self.runs.iter().map(|ran| ran.result.clone()).collect();
+    pub fn draw(&self, folder: &Path, pictures: &[Picture]) -> Result<Vec<PathBuf>, ReproduceError> {
         let experiment = &self.experiment;
-        draw(
-            &experiment.title,
-            &experiment.source,
-            &experiment.name,
+        let sheet = Sheet {
+            title: &experiment.title,
+            subtitle: &experiment.source,
+            name: &experiment.name,
             experiment,
-            &results,
-            Some(&self.report),
-            folder,
-        )
+            claims: Some(&self.report),
+        };
+        sheet.draw(&self.runs, folder, pictures)
     }
 }
 
-/// Draws what ran as `NAME.html` and, if there is anything to see, `NAME.png`.
+/// Draws what ran as `NAME.html` and, if there is anything to see, as `pictures`: the plots of its
+/// file, or the usual ones.
 ///
 /// # Errors
 /// A file cannot be written.
 pub fn draw_runs(
-    title: &str,
-    name: &str,
+    plan: &Plan,
+    mut experiment: Experiment,
     runs: &[Ran],
     folder: &Path,
+    pictures: &[Picture],
 ) -> Result<Vec<PathBuf>, ReproduceError> {
-    let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
-    draw(title, "", name, &Experiment::default(), &results, None, folder)
+    let found = runs.iter().map(|ran| (ran.result.variant.as_str(), ran.deviation.as_ref().ok()));
+    experiment.aims = Aims::of(found);
+    let (title, name) = (&plan.title, &plan.name);
+    Sheet { title, subtitle: "", name, experiment: &experiment, claims: None }.draw(runs, folder, pictures)
 }
 
-fn draw(
-    title: &str,
-    subtitle: &str,
-    name: &str,
-    experiment: &Experiment,
-    results: &[RunResult],
-    claims: Option<&Report>,
-    folder: &Path,
-) -> Result<Vec<PathBuf>, ReproduceError> {
-    let name = file_name(name);
-    let html = folder.join(format!("{name}.html"));
-    let parent = html.parent().unwrap_or(folder);
-    std::fs::create_dir_all(parent)
-        .map_err(|e| PlotError::Write { path: parent.to_path_buf(), message: e.to_string() })?;
-    let figure =
-        Figure::of_grid(title, subtitle, &experiment.plots, results, &experiment.cells, &experiment.aims);
-    Page { figure: &figure, runs: results, claims }.write(&html)?;
-    let mut written = vec![html];
-    if !figure.is_empty() {
-        let png = folder.join(format!("{name}.png"));
-        write_png(&figure, &png)?;
-        written.push(png);
+/// A figure's page and pictures.
+struct Sheet<'a> {
+    title: &'a str,
+    subtitle: &'a str,
+    name: &'a str,
+    experiment: &'a Experiment,
+    claims: Option<&'a Report>,
+}
+
+impl Sheet<'_> {
+    fn draw(
+        &self,
+        runs: &[Ran],
+        folder: &Path,
+        pictures: &[Picture],
+    ) -> Result<Vec<PathBuf>, ReproduceError> {
+        let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
+        let experiment = self.experiment;
+        let name = file_name(self.name);
+        let html = folder.join(format!("{name}.html"));
+        let parent = html.parent().unwrap_or(folder);
+        std::fs::create_dir_all(parent)
+            .map_err(|e| PlotError::Write { path: parent.to_path_buf(), message: e.to_string() })?;
+        let (plots, cells, aims) = (&experiment.plots, &experiment.cells, &experiment.aims);
+        let mut figure = Figure::of_grid(self.title, self.subtitle, plots, &results, cells, aims);
+        if plots.is_empty() {
+            let slowdowns: Vec<_> = runs.iter().map(|ran| ran.slowdowns.as_slice()).collect();
+            figure.add_distributions(&results, &slowdowns);
+        }
+        Page { figure: &figure, runs: &results, claims: self.claims }.write(&html)?;
+        let mut written = vec![html];
+        written.extend(figure.write_all(&folder.join(name), pictures)?);
+        Ok(written)
     }
-    Ok(written)
 }
 
 /// A scenario's name as the name of a file beneath a folder, `PAPER/FIGURE` included, that leads nowhere else: its parts

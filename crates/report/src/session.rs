@@ -17,7 +17,7 @@ use tollway_scenario::tables::{Outputs, RunResult, Table, TableError, Unwritten}
 
 use crate::data;
 use crate::deviation::{Deviation, NoDeviation};
-use crate::ideal::ideal_mbps;
+use crate::ideal::{ideal_mbps, too_many};
 use crate::slowdown::{Slowdown, slowdowns};
 use crate::text::{Align, TextTable};
 
@@ -218,7 +218,7 @@ impl Session {
             let size = |table: Table| {
                 std::fs::metadata(dir.join(format!("{}.arrow", table.name()))).map_or(0, |file| file.len())
             };
-            let grow = [Table::Flows, Table::Links, Table::Control];
+            let grow = [Table::Flows, Table::Links, Table::Control, Table::Hops];
             undrawn = grow.map(size).iter().sum::<u64>() > MOST_READ_BACK / variants.max(1) as u64;
             if !undrawn && let Err(error) = result.read_intervals(dir) {
                 result.unwritten.push(Unwritten::new(dir, error));
@@ -240,6 +240,19 @@ impl Session {
         let slowdowns = if self.slowdowns { slowdowns(plan, &result) } else { Vec::new() };
         Ok(Ran { result, info, seed: plan.seed, deviation, slowdowns, undrawn })
     }
+}
+
+/// A scenario's notes, and a note for each result that is left out.
+pub fn notes(scenario: &Scenario) -> Vec<String> {
+    let mut notes = scenario.notes().to_vec();
+    for variant in scenario.variants() {
+        let note = too_many(&variant.plan);
+        notes.extend(note.map(|note| match variant.name.as_str() {
+            "" => note,
+            name => format!("variant `{name}`: {note}"),
+        }));
+    }
+    notes
 }
 
 /// Bytes of interval tables, over all variants, that are read back to be drawn: more points than a picture has dots.
@@ -275,7 +288,7 @@ impl Serialize for Account<'_> {
         let live = runs.iter().any(|ran| ran.info.live.is_some());
         map.serialize_entry("engine", if live { EngineKind::Live.name() } else { EngineKind::Sim.name() })?;
         map.serialize_entry("duration_s", &plan.duration.nearest_secs())?;
-        map.serialize_entry("notes", self.scenario.notes())?;
+        map.serialize_entry("notes", &notes(self.scenario))?;
         map.serialize_entry("flows", &Rows { runs, table: |result| &result.summary })?;
         map.serialize_entry("links", &Rows { runs, table: |result| &result.link_summary })?;
         map.serialize_entry("deviation", &worst(runs))?;

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 use tollway_law::Time;
-use tollway_scenario::plan::{Cbr, Plan, Transport};
+use tollway_scenario::plan::{Cbr, Flow, Path, Plan, Transport};
 use tollway_scenario::run::arrivals;
 use tollway_scenario::tables::RunResult;
 use tollway_theory::{Job, completions};
@@ -48,17 +48,24 @@ pub struct OfSize {
     pub p95: f64,
     /// The 99th percentile.
     pub p99: f64,
+    /// All of them, in order.
+    pub sorted: Vec<f64>,
 }
 
 impl OfSize {
     /// Of slowdowns in order.
     fn new(class: SizeClass, sorted: &[f64]) -> OfSize {
         let [median, p95, p99] = [0.5, 0.95, 0.99].map(|p| quantile(sorted, p));
-        OfSize { class, flows: sorted.len(), median, p95, p99 }
+        OfSize { class, flows: sorted.len(), median, p95, p99, sorted: sorted.to_vec() }
+    }
+
+    pub(crate) fn class(&self) -> SizeClass {
+        self.class
     }
 }
 
-/// One for each workload; nothing where the file changes links or cross-traffic on its way, stops flows, or has more flows than theory follows.
+/// One for each workload; nothing where the file changes links or cross-traffic on its way, stops flows, divides them among routes, or
+/// has more flows than theory follows.
 pub fn slowdowns(plan: &Plan, result: &RunResult) -> Vec<Slowdown> {
     let always = |cbr: &Cbr| cbr.start == Time::ZERO && cbr.stop >= plan.duration;
     let stands_still = plan.events.is_empty()
@@ -66,7 +73,9 @@ pub fn slowdowns(plan: &Plan, result: &RunResult) -> Vec<Slowdown> {
         && plan.trees.is_empty()
         && plan.sessions.is_empty()
         && plan.cbrs.iter().all(always);
-    let whole = |flow: &tollway_scenario::plan::Flow| flow.stop >= plan.duration;
+    let one_route = |path: &Path| path.spread.is_none();
+    let whole = |flow: &Flow| flow.stop >= plan.duration && flow.after.is_none() && one_route(&flow.path);
+    let stands_still = stands_still && plan.workloads.iter().flat_map(|one| &one.paths).all(one_route);
     if plan.workloads.is_empty() || !stands_still || !plan.flows.iter().all(whole) {
         return Vec::new();
     }
@@ -168,7 +177,7 @@ impl fmt::Display for Slowdown {
         }
         // One class says no more than all.
         for of in self.by_size.iter().filter(|_| self.by_size.len() > 1) {
-            let OfSize { class, flows, median, p95, p99 } = of;
+            let OfSize { class, flows, median, p95, p99, .. } = of;
             write!(
                 f,
                 "\n  {flows} flows of {class}: {median:.2} (median), {p95:.2} (95 %), {p99:.2} (99 %)"

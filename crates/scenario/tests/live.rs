@@ -53,6 +53,29 @@ const DUMBBELL: &str = r#"
     pacing = true
 "#;
 
+/// A live run fails, too, if a packet appears or vanishes beside those that wires make and lose.
+#[test]
+fn wires_shake_packets_live_as_simulated() {
+    if !sockets() {
+        return;
+    }
+    let shaken = "delay = \"10 ms\"\njitter = \"4 ms\"\njitter-order = \"free\"\nreorder = 0.02\nduplicate = 0.1\ncorrupt = 0.05\n\
+                  bursts = { to-bad = 0.01, to-good = 0.5 }";
+    let text = DUMBBELL
+        .replace("delay = \"10 ms\"", shaken)
+        .replace("law = \"xcp\"\n    [flow.f.xcp]\n    pacing = true", "law = \"newreno\"");
+    for engine in [EngineKind::Sim, EngineKind::Live] {
+        let finished = finish(&text, engine).unwrap_or_else(|error| panic!("{engine:?}: {error}"));
+        let links = &finished.result.link_summary[0];
+        let names = links.column_by_name("link").unwrap();
+        let drops = links.column_by_name("drops").unwrap().as_primitive::<UInt64Type>();
+        let at = (0..links.num_rows()).find(|&i| names.as_string::<i32>().value(i) == "bottleneck").unwrap();
+        assert!(drops.value(at) > 5, "{engine:?}: {}", drops.value(at));
+        let goodput = finished.result.summary[0].column_by_name("goodput_mbps").unwrap();
+        assert!(goodput.as_primitive::<Float64Type>().value(0) > 0.02, "{engine:?}");
+    }
+}
+
 #[test]
 fn a_live_run_leaves_the_same_tables() {
     if !sockets() {

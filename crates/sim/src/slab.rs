@@ -14,7 +14,8 @@ pub(crate) struct Slab {
     sacks: Vec<SackRanges>,
     free_sacks: Vec<u32>,
     created: u64,
-    /// By flow, packets that were lost after a queue had taken them in; empty while there are none.
+    /// By flow, packets that were lost after a queue had taken them in, less those that a wire
+    /// made; empty while there are none.
     lost: Vec<i64>,
     /// By flow, how its packets would be written as bytes; empty while every flow's encoding is lossless.
     /// With each, a full segment of the flow in bytes.
@@ -118,7 +119,15 @@ impl Slab {
         self.free.push(slot);
     }
 
-    /// Packets of `flow` lost so far after a queue had taken them in.
+    fn lost_of(&mut self, flow: u32) -> &mut i64 {
+        let flow = flow as usize;
+        if self.lost.len() <= flow {
+            self.lost.resize(flow + 1, 0);
+        }
+        &mut self.lost[flow]
+    }
+
+    /// Packets of `flow` lost so far, less those that a wire made, after a queue had taken them in.
     pub(crate) fn lost(&self, flow: u32) -> i64 {
         self.lost.get(flow as usize).copied().unwrap_or(0)
     }
@@ -215,14 +224,26 @@ impl Store for Slab {
     #[cold]
     fn lose(&mut self, slot: u32) {
         let packet = &self.packets[slot as usize];
-        let (flow, plain) = (packet.flow as usize, packet.flags.has(PLAIN));
+        let (flow, plain) = (packet.flow, packet.flags.has(PLAIN));
         if !plain {
-            if self.lost.len() <= flow {
-                self.lost.resize(flow + 1, 0);
-            }
-            self.lost[flow] += 1;
+            *self.lost_of(flow) += 1;
         }
         self.free(slot);
+    }
+
+    #[cold]
+    fn copy(&mut self, slot: u32) -> u32 {
+        let packet = self.packets[slot as usize];
+        let sack = *self.sack(&packet);
+        *self.draft() = packet;
+        let copy = self.launch();
+        if packet.flags.has(Flags::SACK) {
+            self.attach(copy, sack);
+        }
+        if !packet.flags.has(PLAIN) {
+            *self.lost_of(packet.flow) -= 1;
+        }
+        copy
     }
 
     #[inline(always)]

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use tollway_scenario::exec::{PROFILES, two_nodes};
 
 const EXEC_USAGE: &str = "\
 tollway exec [OPTIONS] --link <WORDS> -- <PROGRAM>...
@@ -15,6 +16,7 @@ Examples:
   tollway exec --link '20Mbps 40ms fq_codel' -- curl -o /dev/null http://server/file
   tollway exec --link 'trace=cell.down 30ms codel' --link-up 5Mbps -- ./my-client
   tollway exec --link '10Mbps 20ms' --serve 'iperf3 -s' -- iperf3 -c server
+  tollway exec --profile lte --set link.down.jitter=5ms -- curl http://server/
   tollway exec office.toml --node branch --serve hq='iperf3 -s' -- iperf3 -c hq";
 
 const EXEC_MORE: &str = "\
@@ -46,11 +48,14 @@ Exit status: the program's; 128 and the signal's number if a signal ended it; 12
 125 if the network cannot be set up, 126 or 127 if the program cannot be started; 2 if the command
 line is wrong.";
 
+/// The options that say a network in words.
+const WORDS: [&str; 3] = ["link", "mahimahi", "profile"];
+
 /// The network of `tollway exec` and `tollway shell`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Over {
     /// The scenario file whose network it is, unless links are given in words.
-    #[arg(conflicts_with_all = ["link", "mahimahi"], required_unless_present_any = ["link", "mahimahi"])]
+    #[arg(conflicts_with_all = WORDS, required_unless_present_any = WORDS)]
     pub(crate) file: Option<PathBuf>,
     /// The link from `server` to the program, and back: rate or trace=FILE, one-way delay, law, key=value.
     #[arg(long, value_name = "WORDS", conflicts_with = "mahimahi")]
@@ -59,8 +64,11 @@ pub(crate) struct Over {
     #[arg(long, value_name = "WORDS", requires = "link")]
     pub(crate) link_up: Option<String>,
     /// A chain of Mahimahi's shells instead: mm-delay, mm-link, mm-loss.
-    #[arg(long, value_name = "SHELLS")]
+    #[arg(long, value_name = "SHELLS", conflicts_with = "profile")]
     pub(crate) mahimahi: Option<String>,
+    /// A network that was measured, instead: `--set link.down.rate=…` and the like change it.
+    #[arg(long, value_name = "NAME", conflicts_with = "link", value_parser = PROFILES.map(|profile| profile.name))]
+    pub(crate) profile: Option<String>,
     /// The node of the file where the program runs; its first if left out.
     #[arg(long, value_name = "NODE", requires = "file")]
     pub(crate) node: Option<String>,
@@ -96,6 +104,8 @@ pub(crate) struct Over {
     /// Write a page, a picture and tables of rates and queues over time to this folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) pictures: super::Pictures,
     /// Write the program's packets as a pcap file for Wireshark.
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
@@ -155,7 +165,19 @@ pub(super) fn slip(arguments: impl Iterator<Item = OsString>) -> Option<String> 
             long || option.get_short().is_some_and(|short| *name == format!("-{short}"))
         })?;
         let apart = option.get_action().takes_values() && !option.is_require_equals_set() && name == word;
-        network |= matches!(name, "--link" | "--mahimahi");
+        network |= matches!(name, "--link" | "--mahimahi" | "--profile");
+        // The parser takes what begins with `-` for an option, not for this option's value.
+        let value = rest.get(at + 1).filter(|value| apart && value.starts_with('-'));
+        if let Some(value) = value.filter(|_| matches!(name, "--link" | "--link-up")) {
+            return Some(match value.starts_with("--") {
+                true => format!("no words stand after `{name}`\n\n  write: {name} '20Mbps 40ms'{MORE}"),
+                false => {
+                    let up = (name == "--link-up").then_some(&**value);
+                    let error = two_nodes(up.map_or(value, |_| ""), up, 1).err()?;
+                    format!("{error}\n\n  {}{MORE}", error.help())
+                }
+            });
+        }
         let end = (at + 1 + usize::from(apart)).min(rest.len());
         options.extend(rest[at..end].iter().map(|word| quoted(word)));
         at = end;
@@ -174,11 +196,11 @@ pub(super) fn slip(arguments: impl Iterator<Item = OsString>) -> Option<String> 
     let program: Vec<String> = program.iter().map(|word| quoted(word)).collect();
     let program = if program.is_empty() { "PROGRAM".into() } else { program.join(" ") };
     let else_file = if network { "" } else { ", or with a scenario file in place of `--link …`" };
-    Some(format!(
-        "{wrong}\n\n  write: tollway exec {} -- {program}{else_file}\n\nFor more information, try '--help'.\n",
-        options.join(" ")
-    ))
+    Some(format!("{wrong}\n\n  write: tollway exec {} -- {program}{else_file}{MORE}", options.join(" ")))
 }
+
+/// The end of a complaint, as clap's have it.
+const MORE: &str = "\n\nFor more information, try '--help'.\n";
 
 /// A word as a shell takes it.
 fn quoted(word: &str) -> String {

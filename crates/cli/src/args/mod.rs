@@ -1,5 +1,6 @@
 //! The command line.
 
+mod examples;
 #[cfg(target_os = "linux")]
 mod exec;
 #[cfg(target_os = "linux")]
@@ -13,10 +14,15 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use tollway_law::Bytes;
+use tollway_report::plot;
 use tollway_scenario::run::{EngineKind, Hosting};
 
+use examples::{
+    COMPARE_EXAMPLES, EXAMPLES, KEYS_EXAMPLES, REPRODUCE_EXAMPLES, REPRODUCE_MORE, RUN_EXAMPLES, RUN_MORE,
+    SWEEP_EXAMPLES, SWEEP_MORE, THEORY_EXAMPLES, VERIFY_EXAMPLES, VERIFY_MORE,
+};
 #[cfg(target_os = "linux")]
 pub(crate) use exec::{Exec, Over, Shell};
 #[cfg(target_os = "linux")]
@@ -40,9 +46,35 @@ pub(crate) struct Args {
 impl Args {
     /// Reads the command line; ends the process where it is wrong, or asks for help.
     pub(crate) fn read() -> Args {
-        Args::try_parse().unwrap_or_else(|error| told(error).exit())
+        let matches = grouped(Args::command()).try_get_matches();
+        let read =
+            matches.and_then(|m| Args::from_arg_matches(&m).map_err(|e| e.format(&mut Args::command())));
+        read.unwrap_or_else(|error| told(error).exit())
     }
 }
+
+/// The command whose help lists its subcommands by what they are for.
+fn grouped(command: clap::Command) -> clap::Command {
+    let heading = command.get_styles().get_header().to_owned();
+    let name = command.get_styles().get_literal().to_owned();
+    let mut template = String::from("{about-with-newline}\n{usage-heading} {usage}\n");
+    for (title, names) in GROUPS {
+        template += &format!("\n{heading}{title}:{heading:#}\n");
+        for found in names.iter().filter_map(|name| command.find_subcommand(name)) {
+            let about = found.get_about().map(ToString::to_string).unwrap_or_default();
+            template += &format!("  {name}{:<9}{name:#}  {about}\n", found.get_name());
+        }
+    }
+    template += &format!("\n{heading}Options:{heading:#}\n{{options}}{{after-help}}");
+    command.help_template(template)
+}
+
+/// The subcommands by what they are for.
+const GROUPS: [(&str, &[&str]); 3] = [
+    ("Simulate", &["run", "sweep", "compare", "theory", "verify", "reproduce", "schema"]),
+    ("Measure programs over emulated networks", &["exec", "shell", "clean"]),
+    ("Operate", &["shape", "switch", "overlay", "keys"]),
+];
 
 /// The error, with what to type where that is known.
 fn told(mut error: clap::Error) -> clap::Error {
@@ -90,148 +122,6 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 /// Scenario files have no greater whole numbers.
 pub(crate) const MOST_SEED: u64 = i64::MAX as u64;
 
-const EXAMPLES: &str = "\
-Examples:
-  tollway run scenarios/quickstart.toml                      # tables in the terminal
-  tollway run scenarios/quickstart.toml --out out/quickstart # and a page, a picture, CSV, Arrow
-  tollway reproduce xcp                                      # a paper's claims, held against ours
-
-`tollway run --help` says more of each option.
-Exit status: 0 all went well; 1 a run failed or a claim is unmet; 2 the input is wrong; 130 Ctrl-C.";
-
-const RUN_EXAMPLES: &str = "\
-Examples:
-  tollway run mine.toml
-  tollway run mine.toml --out out/mine                       # then open out/mine/NAME.html
-  tollway run mine.toml --set link.bottleneck.rate=20Mbps --set 'flow.*.law=cubic'
-  tollway run mine.toml --engine live                        # real packets, in real time
-  tollway run mine.toml --seed 7 --json | jq '.flows[].rate_mbps'";
-
-const KEYS_EXAMPLES: &str = "\
-Example:
-  tollway keys a r b                                         # a.key, r.key, b.key
-  tollway run three.toml --engine live --node a --at … --key a.key
-
-What is sealed, and what that costs: docs/src/security.md.
-Exit status: 0 all went well; 1 a file cannot be written; 2 a name is wrong, or its file exists.";
-
-const RUN_MORE: &str = "\
-Examples:
-  tollway run mine.toml
-      Prints a row a flow and a row a link, variants side by side.
-  tollway run mine.toml --out out/mine
-      Also writes out/mine/NAME.html to look at, NAME.png, and in a folder a variant the tables
-      flows, links (a row an interval), control (a row a control interval of XCP's links) and
-      summary, link_summary (a row a run) as CSV and Arrow.
-  tollway run mine.toml --set link.bottleneck.rate=20Mbps --set 'flow.*.law=cubic'
-      Sets keys otherwise than the file does; `*` stands for every name. Quote it for the shell.
-  tollway run mine.toml --engine live
-      The same on real datagrams between sockets on loopback: it takes as long as it says, and
-      prints how late it was (docs/src/live.md).
-  tollway run mine.toml --engine live --hosts namespaces
-      The same with a network namespace for each node and veth pairs between them, where the
-      kernel's own TCP runs on the same links; its counters account for every packet.
-  tollway run mine.toml --engine live --watch --metrics 127.0.0.1:9100
-      Shows what happens while it happens: in the terminal, and for Prometheus.
-  tollway run mine.toml --seed 7 --json | jq '.flows[].rate_mbps'
-      One JSON object on standard output and nothing else.
-  tollway run mine.toml --pcap out/mine.pcapng --pcap-link 'bottleneck*'
-      Writes what crosses these links for Wireshark (docs/src/captures.md).
-
-What keys a scenario has: docs/src/scenario-reference.md. What columns the tables have:
-docs/src/columns.md. Ctrl-C ends a run early and prints the results up to there.
-
-Exit status: 0 all went well; 1 the run failed; 2 the file or an option is wrong; 130 Ctrl-C.";
-
-const REPRODUCE_EXAMPLES: &str = "\
-Examples:
-  tollway reproduce --list
-  tollway reproduce xcp/validation                           # one experiment
-  tollway reproduce xcp --json                               # all of a paper's, for a program
-  tollway reproduce --engine live xcp                        # real packets beside simulated ones";
-
-const REPRODUCE_MORE: &str = "\
-Examples:
-  tollway reproduce --list
-      Names the experiments, each with its title.
-  tollway reproduce
-      Runs everything, and puts all figures with their claims on one page: out/papers/index.html.
-  tollway reproduce xcp/validation
-      Runs one and its neighbours, prints a row a claim (expected, measured, and met, FRAGILE or
-      UNMET with how often it holds) and draws its figure.
-  tollway reproduce xcp --json
-      Runs all of a paper's: {\"claims\": [{\"id\", \"status\", \"expected\", \"measured\", \"source\",
-      \"reading\", \"neighbourhood\", \"neighbours\": [{\"at\", \"status\", \"measured\", \"value\"}]}],
-      \"met\": n, \"fragile\": n, \"unmet\": n, \"skipped\": n}. A claim is skipped when it compares with
-      a program that is not installed.
-  tollway reproduce --quick fcp/mixed
-      Judges the base only: no claim is then known to hold beside it.
-  tollway reproduce --papers mine
-      Experiments of your own: scenario files with claims and plots, mine/PAPER/FIGURE.toml.
-
-A claim is met if it holds at the experiment's base and in nine of ten of its neighbours: other
-seeds, starts, round trips, and values of what the paper leaves open (docs/src/trust.md).
-
-Exit status: 0 every claim is met (with --check: all stands as it was judged); 1 otherwise, or a run
-failed; 2 the input is wrong.";
-
-const SWEEP_EXAMPLES: &str = "\
-Examples:
-  tollway sweep mine.toml --vary link.bottleneck.rate=10Mbps,20Mbps,50Mbps --seeds 10
-  tollway sweep mine.toml --vary flow.f.count=1,2,4,8 --vary 'link.*.law=red,xcp' --out laws.arrow";
-
-const SWEEP_MORE: &str = "\
-Examples:
-  tollway sweep mine.toml --vary link.bottleneck.rate=10Mbps,20Mbps,50Mbps --seeds 10
-      30 runs (times the file's variants): sweep.csv has a row a run and flow, sweep.links.csv a row
-      a run and link. sweep.csv.journal says what is done; remove it to start anew.
-  tollway sweep mine.toml --vary flow.f.count=1,2,4,8 --vary 'link.*.law=red,xcp' --out laws.arrow
-      Every count with every law, as Arrow IPC.
-  tollway sweep mine.toml --vary link.bottleneck.rate=10Mbps,20Mbps,50Mbps --seeds 20
-      The first again with more seeds: runs the other 30 only.
-
-What the columns are, and how to read them: docs/src/sweeps.md.
-
-Exit status: 0 all went well; 1 a run failed; 2 the input is wrong, or the scenario has changed
-since the sweep began; 130 Ctrl-C.";
-
-const COMPARE_EXAMPLES: &str = "\
-Examples:
-  tollway run mine.toml --out out/a
-  tollway run mine.toml --set link.bottleneck.limit=2BDP --out out/b
-  tollway compare out/a out/b --out out/a-b
-  tollway compare out/quickstart/xcp out/quickstart/fifo --json
-
-Exit status: 0 they were compared, whatever they are; 2 there is nothing to compare.";
-
-const THEORY_EXAMPLES: &str = "\
-Examples:
-  tollway theory scenarios/parking-lot.toml
-  tollway theory mine.toml --set flow.long.count=3 --json
-
-What the allocations are, and which law aims at which: docs/src/theory.md.
-Exit status: 0 all went well; 2 the file is wrong, or defines no allocation.";
-
-const VERIFY_EXAMPLES: &str = "\
-Examples:
-  tollway verify --random 200
-  tollway verify --random 1 --seed 17 --keep out/verify     # then tollway run out/verify/17.toml";
-
-const VERIFY_MORE: &str = "\
-Examples:
-  tollway verify --random 200
-      Networks 1 to 200: says how many keep to theory, the worst deviation, and what fails.
-  tollway verify --random 1 --seed 17 --keep out/verify
-      One network, also written as out/verify/17.toml, to be run and changed like any other file.
-  tollway verify --random 50 --json | jq .worst
-  tollway verify --starts --law fcp --random 50
-      Networks in which flows start and stop: packets lost and the longest queue of each.
-
-Which allocation a law aims at, the tolerances and what is left out: docs/src/theory.md.
-
-Exit status: 0 all within bounds; 1 some are not, or a run failed; 2 the input is wrong;
-130 Ctrl-C.";
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(Run),
@@ -250,7 +140,9 @@ pub(crate) enum Command {
     Overlay(Overlay),
     Switch(Switch),
     Keys(Keys),
-    /// End and remove what runs that were killed have left behind: programs of `tollway exec`, names of namespaces.
+    /// End and remove what runs that were killed have left behind.
+    ///
+    /// That is programs of `tollway exec`, and names of namespaces.
     #[cfg(target_os = "linux")]
     Clean,
     /// Print the JSON Schema of scenario files, for editors that complete and check.
@@ -278,6 +170,8 @@ pub(crate) struct Run {
     /// File formats of the result tables. Arrow IPC is always written.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["arrow", "csv"], requires = "out")]
     pub(crate) format: Vec<Format>,
+    #[command(flatten)]
+    pub(crate) pictures: Pictures,
     /// Write what crosses links as a pcapng file for Wireshark; with several variants, one for each.
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
@@ -352,6 +246,35 @@ pub(crate) enum Format {
     Parquet,
 }
 
+/// The formats of pictures, where some are drawn.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Pictures {
+    /// The formats of pictures, beside the page.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "png", value_name = "FORMAT")]
+    picture: Vec<Picture>,
+}
+
+impl Pictures {
+    pub(crate) fn formats(&self) -> Vec<plot::Picture> {
+        let format = |picture: &Picture| match picture {
+            Picture::Png => plot::Picture::Png,
+            Picture::Svg => plot::Picture::Svg,
+            Picture::Pdf => plot::Picture::Pdf,
+        };
+        self.picture.iter().map(format).collect()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Picture {
+    /// Pixels, for screens.
+    Png,
+    /// Lines, for browsers and drawing programs.
+    Svg,
+    /// Lines, for papers.
+    Pdf,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Engine {
     /// Virtual time, the same bits for the same seed.
@@ -411,6 +334,8 @@ pub(crate) struct Reproduce {
     /// Where figures are written.
     #[arg(long, value_name = "DIR", default_value = "out/papers")]
     pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) pictures: Pictures,
     /// A folder of experiments instead of those built in.
     #[arg(long, value_name = "DIR", default_value = tollway_report::papers::BUILT_IN, hide_default_value = true)]
     pub(crate) papers: PathBuf,
@@ -466,6 +391,11 @@ pub(crate) struct Sweep {
     /// The table of flows, CSV or Arrow by its ending; that of links lies beside it.
     #[arg(long, value_name = "FILE", default_value = "sweep.csv")]
     pub(crate) out: PathBuf,
+    /// Draw a column over a varied key, as `x=KEY,y=COLUMN`; `by=` names what has a curve each,
+    /// `of=` the flows or links that count, `log=` the logarithmic axes, `file=` the picture (PNG,
+    /// SVG or PDF by its ending). May be given several times.
+    #[arg(long = "plot", value_name = "x=KEY,y=COLUMN")]
+    pub(crate) plots: Vec<String>,
     /// How many runs at once; 0 means as many as there are processors.
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,
@@ -487,6 +417,8 @@ pub(crate) struct Compare {
     /// Draw the two over each other, as a page and a picture, to this folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) pictures: Pictures,
     /// Print one JSON object instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
@@ -509,7 +441,7 @@ pub(crate) struct Theory {
     pub(crate) json: bool,
 }
 
-/// Run random networks under a law and hold each against the allocation that the law aims at.
+/// Run random networks under a law, and hold each against what the law aims at.
 ///
 /// Every network is a line or a tree of 1 to 5 links with 2 to 10 flows, drawn from a seed of its own.
 #[derive(Debug, clap::Args)]
@@ -540,9 +472,18 @@ pub(crate) struct Verify {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
+
+    #[test]
+    fn every_command_is_in_one_group_and_fits_its_line() {
+        let command = Args::command();
+        for found in command.get_subcommands() {
+            let groups = GROUPS.iter().filter(|(_, names)| names.contains(&found.get_name()));
+            assert_eq!(groups.count(), 1, "{}", found.get_name());
+            let about = found.get_about().map(ToString::to_string).unwrap_or_default();
+            assert!(about.chars().count() <= 87 && !about.is_empty(), "{}: {about}", found.get_name());
+        }
+    }
 
     #[test]
     fn an_address_has_a_host_and_a_port_or_says_what_to_write() {

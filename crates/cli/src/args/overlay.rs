@@ -32,7 +32,7 @@ docs/src/overlay-operations.md. More: docs/src/overlay.md.
 
 Exit status: 0 all went well; 1 the system refused; 2 the file or an option is wrong.";
 
-/// Fan messages out between sites, to unmodified NATS clients, unharmed by slow receivers.
+/// Fan messages out between sites to unmodified NATS clients, unharmed by slow ones.
 ///
 /// Each link between sites has a price that grows with its queue, and each tenant a salary to
 /// pay it with. Links stay full, queues stay short, and senders to a congested link wait.

@@ -123,7 +123,7 @@ fn off(what: &str, measured: f64, expected: f64, share: f64) -> Option<String> {
 }
 
 /// Whether a program is installed; says loudly if it is not.
-fn installed(program: &str) -> bool {
+pub(super) fn installed(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
         eprintln!("NOT INSTALLED: {program}; a client of this test's own takes its place");

@@ -32,7 +32,7 @@ pub use fcp::{Exchange, ExchangeRate, Fcp, FcpConfig, PreloadSpan, Pricing, Unpa
 pub use measured::Measured;
 pub use pie::{Pie, PieConfig};
 pub use rcp::{Rcp, RcpConfig};
-pub use red::{Red, RedConfig};
+pub use red::{Red, RedConfig, Spacing};
 pub use shadow::{Deviation, Shadow};
 pub use shared::{Shared, SharedConfig};
 pub use step::{Step, StepConfig};

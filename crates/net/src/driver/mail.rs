@@ -1,5 +1,6 @@
 //! Datagrams between sockets: trains of them in and out.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -8,11 +9,12 @@ use tollway_law::Time;
 use tollway_proto::encoding::acp;
 use tollway_proto::{Flags, Packet};
 
-use super::{Driver, Next, Out};
+use super::{Counters, Driver, Next, Out};
 use crate::error::Error;
 #[cfg(target_os = "linux")]
 use crate::hosts::frame;
 use crate::label::{CARRIED, CARRIER};
+use crate::secure::{BEHIND, FRONT};
 use crate::socket::Socket;
 
 impl Driver {
@@ -73,53 +75,36 @@ impl Driver {
         count
     }
 
+    /// Sends a train of packets in one system call, or none that there are no keys for.
     pub(super) fn send(&mut self, node: u32, to: SocketAddr, packets: &[u32]) -> Result<(), Error> {
-        let (first, last) = (packets[0], packets[packets.len() - 1]);
         let sealing = self.sealing(node);
-        let segment = self.buffers.bytes(first).len() + sealing;
-        let mut count = packets.len();
+        let segment = self.buffers.bytes(packets[0]).len() + sealing;
+        let (mut count, mut one_piece, mut room) = (packets.len(), false, (0, 0));
         if sealing > 0 {
-            count = self.seal(node, to, packets);
+            let resealed = self.reseal(node, to, packets);
+            (one_piece, room) = (resealed.is_some(), (FRONT, BEHIND));
+            count = resealed.unwrap_or_else(|| self.seal(node, to, packets));
             self.shake_hands(node as usize)?;
             if count == 0 {
                 return Ok(());
             }
-        }
-        let socket = &self.sockets[node as usize];
-        let one_piece = sealing == 0 && packets.windows(2).all(|pair| self.buffers.adjoins(pair[0], pair[1]));
-        let done = if one_piece {
-            socket.send(to, self.buffers.span(first, last), segment)
+        } else if packets.windows(2).all(|pair| self.buffers.adjoins(pair[0], pair[1], 0)) {
+            one_piece = true;
         } else {
-            if sealing == 0 {
-                self.train.clear();
-                for &handle in packets {
-                    self.train.extend_from_slice(self.buffers.bytes(handle));
-                }
-            }
-            socket.send(to, &self.train, segment)
-        };
-        self.counters.sends += 1;
-        let count = count as u64;
-        match done {
-            Ok(()) => self.counters.sent += count,
-            // No room, or nobody there any more: a datagram is lost, as datagrams may be.
-            Err(error) if crate::socket::is_loss(&error) => self.counters.unsent += count,
-            Err(error) if count > 1 && crate::socket::is_of_trains(&error) => {
-                return packets
-                    .iter()
-                    .try_for_each(|packet| self.send(node, to, std::slice::from_ref(packet)));
-            }
-            // A router without room for it would lose it, too: what is shorter goes on.
-            Err(error) if crate::socket::is_too_long(&error) => {
-                self.counters.unsent += count;
-                self.counters.too_long += count;
-            }
-            Err(source) => {
-                let node = self.nodes[node as usize].name.clone();
-                return Err(Error::Socket { node, action: "send", source });
+            self.train.clear();
+            for &handle in packets {
+                self.train.extend_from_slice(self.buffers.bytes(handle));
             }
         }
-        Ok(())
+        let bytes = match one_piece {
+            true => self.buffers.span(packets[0], packets[count - 1], room),
+            false => &self.train,
+        };
+        let socket = &self.sockets[node as usize];
+        transmit(socket, to, bytes, segment, &mut self.counters).map_err(|source| {
+            let node = self.nodes[node as usize].name.clone();
+            Error::Socket { node, action: "send", source }
+        })
     }
 
     /// Receives once from a node's socket; answers whether there may be more.
@@ -153,13 +138,13 @@ impl Driver {
             let (mut start, mut wrong) = (0, None);
             while start < meta.len {
                 let stop = (start + meta.stride.max(1)).min(meta.len);
-                let place = chunk.map(|chunk| (chunk, start));
-                let Some(len) = self.unseal(node, meta.addr, &mut bytes[start..stop]) else {
+                let Some(packet) = self.unseal(node, meta.addr, &mut bytes[start..stop]) else {
                     start = stop;
                     continue;
                 };
+                let place = chunk.map(|chunk| (chunk, start + packet.start));
                 // One that ends the run does not end the others: whoever goes on all the same has lost nothing.
-                let datagram = &mut bytes[start..start + len];
+                let datagram = &mut bytes[start..stop][packet];
                 let accepted = match entry {
                     None => self.accept(node, now, datagram, place),
                     Some(entry) => self.accept_watched(node, now, datagram, place, entry),
@@ -275,6 +260,35 @@ impl Driver {
     pub(crate) fn kernel_drops(&self) -> Option<u64> {
         self.sockets.iter().map(Socket::kernel_drops).sum()
     }
+}
+
+/// Sends `bytes` as datagrams of `segment` bytes. Errors that a network may cause are counted as
+/// losses.
+fn transmit(
+    socket: &Socket,
+    to: SocketAddr,
+    bytes: &[u8],
+    segment: usize,
+    counters: &mut Counters,
+) -> io::Result<()> {
+    let count = bytes.len().div_ceil(segment.max(1)) as u64;
+    counters.sends += 1;
+    match socket.send(to, bytes, segment) {
+        Ok(()) => counters.sent += count,
+        // No room, or no receiver: a network may lose any datagram.
+        Err(error) if crate::socket::is_loss(&error) => counters.unsent += count,
+        Err(error) if count > 1 && crate::socket::is_of_trains(&error) => {
+            let mut each = bytes.chunks(segment);
+            return each.try_for_each(|one| transmit(socket, to, one, segment, counters));
+        }
+        // A router would drop it for its length too. Shorter ones go on.
+        Err(error) if crate::socket::is_too_long(&error) => {
+            counters.unsent += count;
+            counters.too_long += count;
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 /// Bytes that one system call sends at most: what IP can carry.

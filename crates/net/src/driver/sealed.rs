@@ -1,12 +1,13 @@
 //! Nodes whose datagrams are sealed.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use tollway_law::Time;
 
 use super::{Driver, KEYS};
 use crate::error::Error;
-use crate::secure::{self, Heard, Secure};
+use crate::secure::{self, BEHIND, FRONT, Heard, OVERHEAD, Secure};
 
 /// A node's sessions with its neighbours.
 #[derive(Debug)]
@@ -32,11 +33,16 @@ impl Driver {
         if self.nodes[node as usize].seals.is_some() { secure::OVERHEAD } else { 0 }
     }
 
-    /// Opens a datagram from a neighbour, in place; answers the bytes of the packet that was in it, if one was.
-    pub(super) fn unseal(&mut self, node: usize, from: SocketAddr, datagram: &mut [u8]) -> Option<usize> {
-        let Some(seals) = &mut self.nodes[node].seals else { return Some(datagram.len()) };
+    /// Opens a datagram from a neighbour in place. Returns the range of its packet, if it has one.
+    pub(super) fn unseal(
+        &mut self,
+        node: usize,
+        from: SocketAddr,
+        datagram: &mut [u8],
+    ) -> Option<Range<usize>> {
+        let Some(seals) = &mut self.nodes[node].seals else { return Some(0..datagram.len()) };
         match seals.secure.handle_datagram(self.now, from, datagram) {
-            Heard::Packet(len) => return Some(len),
+            Heard::Packet(len) => return Some(FRONT..FRONT + len),
             // It holds no packet.
             Heard::Handshake => self.counters.received -= 1,
             Heard::Refused => self.counters.senseless += 1,
@@ -55,6 +61,24 @@ impl Driver {
         }
         self.counters.unkeyed += (packets.len() - sealed) as u64;
         sealed
+    }
+
+    /// Seals packets where they were received. Returns how many from the first on there are keys
+    /// for; `None` if the packets do not lie as one train of sealed datagrams.
+    pub(super) fn reseal(&mut self, node: u32, to: SocketAddr, packets: &[u32]) -> Option<usize> {
+        let seals = self.nodes[node as usize].seals.as_mut()?;
+        let room = (FRONT, BEHIND);
+        let adjoin = packets.windows(2).all(|pair| self.buffers.adjoins(pair[0], pair[1], OVERHEAD));
+        if !adjoin || !self.buffers.has_room(packets[0], room) {
+            return None;
+        }
+        let mut sealed = 0;
+        for &handle in packets {
+            let datagram = self.buffers.with_room_mut(handle, room);
+            sealed += usize::from(seals.secure.seal_in_place(self.now, to, datagram));
+        }
+        self.counters.unkeyed += (packets.len() - sealed) as u64;
+        Some(sealed)
     }
 
     /// Hellos that were not answered are sent again.

@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::sys::interface::{self, Arp, Request};
 use crate::sys::namespace::Namespace;
 use crate::sys::signals::Signals;
-use crate::sys::{address, clean, netlink, problem, tun};
+use crate::sys::{address, clean, netlink, problem, sockopt, tun};
 
 /// Who answers names' queries, as long as there is an outside.
 pub(super) const RESOLVER: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 3);
@@ -134,16 +134,29 @@ fn slirp4netns_in(path: &Path, signals: &Signals) -> io::Result<(Child, Wire)> {
     let mut command = Command::new("slirp4netns");
     command.args(["--target-type=bess", "--cidr=10.78.0.0/24", "--disable-host-loopback"]).arg(path);
     let mut helper = spawn(command, signals)?;
-    let socket = Socket::new(Domain::UNIX, Type::from(libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC), None)?;
     let until = Instant::now() + PATIENCE;
-    while let Err(error) = socket.connect(&SockAddr::unix(path)?) {
-        if helper.try_wait()?.is_some() || Instant::now() > until {
-            let _ = (helper.kill(), helper.wait());
-            return Err(io::Error::other(format!("`slirp4netns` takes no connection: {error}")));
+    loop {
+        match connect(path) {
+            Ok(socket) => return Ok((helper, Wire { socket, lengths: false, buffered: None })),
+            Err(error)
+                if error.kind() == io::ErrorKind::PermissionDenied
+                    || helper.try_wait()?.is_some()
+                    || Instant::now() > until =>
+            {
+                let _ = (helper.kill(), helper.wait());
+                return Err(io::Error::other(format!("`slirp4netns` takes no connection: {error}")));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
-        std::thread::sleep(Duration::from_millis(5));
     }
-    Ok((helper, Wire { socket: UnixStream::from(OwnedFd::from(socket)), lengths: false, buffered: None }))
+}
+
+/// Connects to a helper of this user or root's.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let socket = Socket::new(Domain::UNIX, Type::from(libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC), None)?;
+    socket.connect(&SockAddr::unix(path)?)?;
+    sockopt::require_own_peer(&socket)?;
+    Ok(UnixStream::from(OwnedFd::from(socket)))
 }
 
 fn spawn(mut command: Command, signals: &Signals) -> io::Result<Child> {
@@ -257,3 +270,39 @@ const FRAME: usize = 1 << 16;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Nodes whose addresses the helper is told beforehand.
 const ANNOUNCED: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_helper_of_another_user_is_not_believed() {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("SKIPPED: to be another user needs root");
+        }
+        let folder = std::env::temp_dir().join(format!("tollway-helper-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+        let path = folder.join("frames");
+        // It has taken the path before `slirp4netns` could.
+        let script = "import os, socket, sys, time\n\
+                      os.setgid(65534); os.setuid(int(sys.argv[2]))\n\
+                      listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n\
+                      listener.bind(sys.argv[1]); os.chmod(sys.argv[1], 0o777); listener.listen()\n\
+                      print(flush=True); time.sleep(60)";
+        for (user, kind) in [("65534", Some(io::ErrorKind::PermissionDenied)), ("0", None)] {
+            let mut helper = Command::new("python3");
+            helper.args(["-c", script]).arg(&path).arg(user).stdout(Stdio::piped());
+            let mut helper = helper.spawn().unwrap();
+            helper.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+            let done = connect(&path).err().map(|error| error.kind());
+            helper.kill().unwrap();
+            helper.wait().unwrap();
+            fs::remove_file(&path).unwrap();
+            assert_eq!(done, kind, "user {user}");
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -279,7 +279,7 @@ mod tests {
         };
         (0..14).for_each(|port| send(&mut mesh, u64::from(port), port, 100 * usize::from(port)));
         let stats = LinkStats {
-            drops: Drops { full: 1, law: 2, before: 4, after: 8, meter: 0 },
+            drops: Drops { full: 1, law: 2, before: 4, after: 8, corrupt: 0, meter: 0 },
             ..LinkStats::default()
         };
         tell(&mut mesh, &mut panel, 100, stats);
@@ -287,7 +287,10 @@ mod tests {
         for (ms, port, payload) in [(110, 3, 72), (120, 3, 72), (130, 2, 97)] {
             send(&mut mesh, ms, port, payload);
         }
-        let stats = LinkStats { drops: Drops { full: 2, law: 4, before: 7, after: 12, meter: 0 }, ..stats };
+        let stats = LinkStats {
+            drops: Drops { full: 2, law: 4, before: 7, after: 12, corrupt: 0, meter: 0 },
+            ..stats
+        };
         tell(&mut mesh, &mut panel, 200, stats);
         // An interval of no length is none.
         tell(&mut mesh, &mut panel, 200, stats);

@@ -118,8 +118,8 @@ pub struct Opened {
     pub packet: Packet,
     /// Its ranges.
     pub sack: SackRanges,
-    /// Bytes of the datagram, once opened.
-    pub len: usize,
+    /// Offset of the end of the packet in its datagram.
+    pub end: usize,
 }
 
 /// Datagrams received and not yet [opened](Hops::open).
@@ -248,8 +248,8 @@ impl Hops {
     /// Opens a datagram in place; `None` if it holds no packet.
     pub fn open(&mut self, now: Time, from: SocketAddr, datagram: &mut [u8]) -> Option<Opened> {
         self.stats.received += 1;
-        let len = match self.secure.handle_datagram(now, from, datagram) {
-            Heard::Packet(len) => len,
+        let end = match self.secure.handle_datagram(now, from, datagram) {
+            Heard::Packet(len) => secure::FRONT + len,
             // There may be keys now.
             Heard::Handshake => {
                 self.due = now;
@@ -266,15 +266,16 @@ impl Hops {
             self.events.push_back(HopEvent::Up(at));
             self.due = now;
         }
-        if let Some(&[BEAT, VERSION, a, b, c, d]) = datagram.get(..len) {
+        let opened = datagram.get(secure::FRONT..end)?;
+        if let &[BEAT, VERSION, a, b, c, d] = opened {
             if neighbour.instance.replace([a, b, c, d]).is_some_and(|old| old != [a, b, c, d]) {
                 debug!(target: "hop", %now, neighbour = at, "neighbour is another process");
                 self.events.push_back(HopEvent::Replaced(at));
             }
             return None;
         }
-        match acp::decode(&datagram[..len]) {
-            Ok(acp::Decoded { packet, sack, .. }) => Some(Opened { from: at, packet, sack, len }),
+        match acp::decode(opened) {
+            Ok(acp::Decoded { packet, sack, .. }) => Some(Opened { from: at, packet, sack, end }),
             Err(_) => {
                 self.stats.senseless += 1;
                 None

@@ -56,6 +56,11 @@ impl Network {
         self.drivers.iter().flat_map(|driver| &driver.links).map(|hop| hop.link.drops().total()).sum()
     }
 
+    /// Packets that wires have made, as copies of others.
+    pub fn copies(&self) -> u64 {
+        self.drivers.iter().flat_map(|driver| &driver.links).map(|hop| hop.link.copies()).sum()
+    }
+
     /// Packets in queues now.
     pub fn queued(&self) -> u64 {
         self.drivers

@@ -34,6 +34,7 @@ use tollway_law::Time;
 
 use crate::cookie::{self, Jar};
 pub use keys::{Key, KeyFile, KeyFileError};
+pub use session::{BEHIND, FRONT};
 use session::{Session, Unopened};
 
 /// One party and its sessions with its peers.
@@ -44,7 +45,6 @@ pub struct Secure {
     peers: Vec<Peer>,
     /// Handshakes' datagrams to send.
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
-    scratch: Vec<u8>,
     stats: SecureStats,
 }
 
@@ -68,7 +68,7 @@ pub struct SecureStats {
 /// The content of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// A packet, and its length in bytes.
+    /// A packet at [`FRONT`], and its length in bytes.
     Packet(usize),
     /// Part of a handshake.
     Handshake,
@@ -96,7 +96,7 @@ struct Peer {
     next: u8,
     attempt: Option<Attempt>,
     welcomed: Option<Welcomed>,
-    /// Sealed once there are keys.
+    /// Packets with room for a seal, until there are keys.
     waiting: Vec<Vec<u8>>,
     trouble: Trouble,
 }
@@ -136,8 +136,8 @@ impl Secure {
         known.sort_by_key(|peer| peer.addr);
         known.dedup_by_key(|peer| peer.addr);
         let jar = Jar::new(crate::random().map_err(SecureError::Random)?, COOKIE_LIFETIME);
-        let (replies, scratch, stats) = (VecDeque::new(), Vec::new(), SecureStats::default());
-        Ok(Secure { secret: file.secret, jar, peers: known, replies, scratch, stats })
+        let (replies, stats) = (VecDeque::new(), SecureStats::default());
+        Ok(Secure { secret: file.secret, jar, peers: known, replies, stats })
     }
 
     /// Begins a handshake with every peer.
@@ -147,7 +147,7 @@ impl Secure {
         }
     }
 
-    /// A datagram has come; a packet in it lies at its start then.
+    /// Reads a datagram, and opens it in place if it is sealed.
     pub fn handle_datagram(&mut self, now: Time, from: SocketAddr, datagram: &mut [u8]) -> Heard {
         let Ok(at) = self.peers.binary_search_by_key(&from, |peer| peer.addr) else {
             self.stats.strangers += 1;
@@ -169,6 +169,21 @@ impl Secure {
     /// Appends `packet`, sealed for the peer at `to`, to `out`. Answers `false` if there are no keys yet: the packet waits for
     /// them, or is dropped if [`WAITING`] others do.
     pub fn seal(&mut self, now: Time, to: SocketAddr, packet: &[u8], out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        out.reserve(packet.len() + OVERHEAD);
+        out.extend_from_slice(&[0; FRONT]);
+        out.extend_from_slice(packet);
+        out.extend_from_slice(&[0; BEHIND]);
+        let sealed = self.seal_in_place(now, to, &mut out[start..]);
+        if !sealed {
+            out.truncate(start);
+        }
+        sealed
+    }
+
+    /// [Seals](Secure::seal) the packet that lies in `datagram` between [`FRONT`] and [`BEHIND`]
+    /// bytes of room.
+    pub fn seal_in_place(&mut self, now: Time, to: SocketAddr, datagram: &mut [u8]) -> bool {
         let Ok(at) = self.peers.binary_search_by_key(&to, |peer| peer.addr) else { return false };
         let peer = &mut self.peers[at];
         let session = peer.sessions.iter_mut().rev().find(|session| session.confirmed);
@@ -176,11 +191,11 @@ impl Secure {
         let stale = usable.as_ref().is_none_or(|session| session.is_stale(now));
         let sealed = match usable {
             Some(session) => {
-                session.seal(packet, out);
+                session.seal(datagram);
                 true
             }
             None if peer.waiting.len() < WAITING => {
-                peer.waiting.push(packet.to_vec());
+                peer.waiting.push(datagram.to_vec());
                 false
             }
             None => {
@@ -245,7 +260,7 @@ impl Secure {
         let session = place.map(|place| &mut peer.sessions[place]).filter(|session| !session.is_over(now));
         let opened = match session {
             None => Err(Unopened::Forged),
-            Some(session) => session.open(now, datagram, &mut self.scratch),
+            Some(session) => session.open(now, datagram),
         };
         let len = match opened {
             Ok(len) => len,
@@ -333,10 +348,12 @@ impl Secure {
             peer.attempt = Some(attempt);
             return self.refuse();
         }
-        let Ok(keys) = attempt.handshake.into_stateless_transport_mode() else { return self.refuse() };
-        let mut session = Session::new(keys, [attempt.session, theirs[0]], now, true);
-        let mut confirmation = Vec::new();
-        session.seal(&[], &mut confirmation);
+        let numbers = [attempt.session, theirs[0]];
+        let Some(mut session) = Session::new(&mut attempt.handshake, numbers, now) else {
+            return self.refuse();
+        };
+        let mut confirmation = vec![0; OVERHEAD];
+        session.seal(&mut confirmation);
         peer.add(session);
         self.replies.push_back((peer.addr, confirmation));
         peer.release(&mut self.replies);
@@ -378,8 +395,7 @@ impl Peer {
         welcome[1..=TOKEN_LEN].copy_from_slice(&token);
         let len = handshake.write_message(&[ours], &mut welcome[1 + TOKEN_LEN..]).ok()?;
         welcome.truncate(1 + TOKEN_LEN + len);
-        let keys = handshake.into_stateless_transport_mode().ok()?;
-        Some((Session::new(keys, [ours, theirs[0]], now, false), welcome))
+        Some((Session::new(&mut handshake, [ours, theirs[0]], now)?, welcome))
     }
 
     /// Keeps a new session, and of the older ones the last.
@@ -399,10 +415,9 @@ impl Peer {
     /// Seals what has waited for keys.
     fn release(&mut self, replies: &mut VecDeque<(SocketAddr, Vec<u8>)>) {
         let Some(session) = self.sessions.iter_mut().rev().find(|session| session.confirmed) else { return };
-        for packet in self.waiting.drain(..) {
-            let mut sealed = Vec::new();
-            session.seal(&packet, &mut sealed);
-            replies.push_back((self.addr, sealed));
+        for mut datagram in self.waiting.drain(..) {
+            session.seal(&mut datagram);
+            replies.push_back((self.addr, datagram));
         }
     }
 }
@@ -451,7 +466,7 @@ pub enum SecureError {
 }
 
 /// Bytes that a sealed datagram is longer than its packet.
-pub const OVERHEAD: usize = session::HEADER + 16;
+pub const OVERHEAD: usize = FRONT + BEHIND;
 /// Packets that wait for keys with a peer.
 pub const WAITING: usize = 16;
 

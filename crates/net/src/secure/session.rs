@@ -1,11 +1,15 @@
 //! A session: the keys of two peers, a counter for what leaves, a window for what comes.
 
-use snow::StatelessTransportState;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use snow::HandshakeState;
 use tollway_law::Time;
+
+use super::keys::Key;
 
 /// The keys that one handshake gave.
 pub(super) struct Session {
-    keys: StatelessTransportState,
+    sealing: LessSafeKey,
+    opening: LessSafeKey,
     /// The number in datagrams that come, and in those that leave.
     pub(super) ours: u8,
     theirs: u8,
@@ -21,15 +25,33 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// The session of a finished handshake; `None` if it is not finished.
     pub(super) fn new(
-        keys: StatelessTransportState,
+        handshake: &mut HandshakeState,
         [ours, theirs]: [u8; 2],
         born: Time,
-        initiator: bool,
-    ) -> Session {
-        let window = Window::default();
-        let confirmed = initiator;
-        Session { keys, ours, theirs, sealed: 0, window, born, heard: born, initiator, confirmed }
+    ) -> Option<Session> {
+        if !handshake.is_handshake_finished() {
+            return None;
+        }
+        // Noise's Split(): the initiator sends with the first key. Not with the cipher states of
+        // `snow`, which copy each message.
+        let (first, second) = handshake.dangerously_get_raw_split();
+        let initiator = handshake.is_initiator();
+        let [sealing, opening] = if initiator { [first, second] } else { [second, first] };
+        let key = |bytes: Key| UnboundKey::new(&AES_256_GCM, &bytes).ok().map(LessSafeKey::new);
+        Some(Session {
+            sealing: key(sealing)?,
+            opening: key(opening)?,
+            ours,
+            theirs,
+            sealed: 0,
+            window: Window::default(),
+            born,
+            heard: born,
+            initiator,
+            confirmed: initiator,
+        })
     }
 
     /// Tests if the keys are due for renewal.
@@ -45,41 +67,42 @@ impl Session {
         now.saturating_sub(self.born) >= LIFETIME || self.sealed >= 2 * REKEY_AT
     }
 
-    /// Appends `packet`, sealed, to `out`.
-    pub(super) fn seal(&mut self, packet: &[u8], out: &mut Vec<u8>) {
-        let start = out.len();
+    /// Seals the packet that lies between [`FRONT`] and [`BEHIND`] bytes of room.
+    pub(super) fn seal(&mut self, datagram: &mut [u8]) {
         let [_, _, counter @ ..] = self.sealed.to_be_bytes();
-        out.extend_from_slice(&[super::SEALED, self.theirs]);
-        out.extend_from_slice(&counter);
-        out.resize(start + packet.len() + super::OVERHEAD, 0);
-        // It fails for packets that no datagram can hold: what is left is refused at the other end.
-        let _ = self.keys.write_message(self.sealed, packet, &mut out[start + HEADER..]);
+        let end = datagram.len().saturating_sub(BEHIND);
+        let Some((header, packet)) = datagram[..end].split_first_chunk_mut::<FRONT>() else { return };
+        let [kind, session, number @ ..] = header;
+        (*kind, *session, *number) = (super::SEALED, self.theirs, counter);
+        let nonce = nonce(self.sealed);
+        // It fails for packets of 64 GiB only. The other end refuses a datagram without its tag.
+        if let Ok(tag) = self.sealing.seal_in_place_separate_tag(nonce, Aad::empty(), packet) {
+            datagram[end..].copy_from_slice(tag.as_ref());
+        }
         self.sealed += 1;
     }
 
-    /// Opens a sealed datagram in place. Returns the length of the packet at its start.
-    pub(super) fn open(
-        &mut self,
-        now: Time,
-        datagram: &mut [u8],
-        scratch: &mut Vec<u8>,
-    ) -> Result<usize, Unopened> {
-        let (header, sealed) = datagram.split_first_chunk::<HEADER>().ok_or(Unopened::Forged)?;
-        let [_, _, counter @ ..] = *header;
-        let [a, b, c, d, e, f] = counter;
+    /// Opens a sealed datagram in place. Returns the length of the packet, which lies at [`FRONT`].
+    pub(super) fn open(&mut self, now: Time, datagram: &mut [u8]) -> Result<usize, Unopened> {
+        let (header, sealed) = datagram.split_first_chunk_mut::<FRONT>().ok_or(Unopened::Forged)?;
+        let [_, _, a, b, c, d, e, f] = *header;
         let counter = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
         if self.window.has(counter) {
             return Err(Unopened::Replayed);
         }
-        if scratch.len() < sealed.len() {
-            scratch.resize(sealed.len(), 0);
-        }
-        let len = self.keys.read_message(counter, sealed, scratch).map_err(|_| Unopened::Forged)?;
+        let opened = self.opening.open_in_place(nonce(counter), Aad::empty(), sealed);
+        let len = opened.map_err(|_| Unopened::Forged)?.len();
         self.window.note(counter);
         self.heard = now;
-        datagram[..len].copy_from_slice(&scratch[..len]);
         Ok(len)
     }
+}
+
+/// The nonce of a counter, as Noise has it for AES-GCM.
+fn nonce(counter: u64) -> Nonce {
+    let mut bytes = [0; 12];
+    bytes[4..].copy_from_slice(&counter.to_be_bytes());
+    Nonce::assume_unique_for_key(bytes)
 }
 
 /// Why a sealed datagram was not opened.
@@ -126,8 +149,10 @@ impl Window {
     }
 }
 
-/// Bytes in front of what is sealed: kind, session, counter.
-pub(super) const HEADER: usize = 8;
+/// Bytes in front of a packet in a sealed datagram: kind, session, counter.
+pub const FRONT: usize = 8;
+/// Bytes behind it: the tag.
+pub const BEHIND: usize = 16;
 /// Counters that may come out of order.
 pub(super) const WINDOW: u64 = 1024;
 /// Age at which new keys are agreed on.

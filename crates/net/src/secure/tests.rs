@@ -62,7 +62,7 @@ impl Pair {
 
     fn hand(&mut self, from: usize, datagram: &mut [u8]) -> Option<Vec<u8>> {
         match self.parties[1 - from].handle_datagram(self.now, self.addrs[from], datagram) {
-            Heard::Packet(len) => Some(datagram[..len].to_vec()),
+            Heard::Packet(len) => Some(datagram[FRONT..][..len].to_vec()),
             Heard::Handshake | Heard::Refused => None,
         }
     }

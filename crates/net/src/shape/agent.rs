@@ -351,12 +351,11 @@ impl Agent {
     /// # Errors
     /// The kernel can't be asked who is still there.
     pub fn release(&mut self) -> io::Result<usize> {
-        let mut freed = self.release_seen()?;
-        // A look may leave out one that is there.
-        loop {
+        let (mut freed, mut quiet) = (0, 0);
+        while quiet <= LEFT_OUT {
             match self.release_seen()? {
-                0 => break,
-                more => freed += more,
+                0 => quiet += 1,
+                more => (freed, quiet) = (freed + more, 0),
             }
         }
         self.kernel.settle()?;
@@ -569,7 +568,7 @@ const NO_GROUPS: &str = "no hierarchy of control groups, version 2, is mounted w
                          connection; `mount -t cgroup2 none /sys/fs/cgroup`, and start it again";
 /// Looks in a row that may leave out a connection which is there: the kernel lists its table piece by piece, and who is next to one that closes
 /// meanwhile is passed over. Taken for a new one it would have our pace for its program's.
-const LEFT_OUT: u64 = 2;
+pub(super) const LEFT_OUT: u64 = 2;
 /// Ticks after which a connection that can't be paced is not one that was just opened or is closing.
 const CLOSING: u32 = 20;
 /// Part of a tenant's rate that the limit of its packets has above it: headers are estimated.

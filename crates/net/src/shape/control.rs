@@ -116,14 +116,7 @@ pub fn ask(path: &Path) -> io::Result<String> {
 
 fn ask_within(path: &Path, patience: Duration) -> io::Result<String> {
     let stream = UnixStream::connect(path)?;
-    // `struct ucred`: process, user, group.
-    let mut peer = [0; 12];
-    crate::sys::sockopt::get(&stream, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut peer)?;
-    let user = u32::from_ne_bytes([peer[4], peer[5], peer[6], peer[7]]);
-    if user != 0 && user != rustix::process::geteuid().as_raw() {
-        let text = format!("user {user} answers there, who is neither root nor this user");
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
-    }
+    crate::sys::sockopt::require_own_peer(&stream)?;
     stream.set_read_timeout(Some(patience))?;
     let mut text = String::new();
     stream.take(LONGEST_ANSWER).read_to_string(&mut text).map_err(|error| match error.kind() {

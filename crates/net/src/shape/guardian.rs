@@ -14,10 +14,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tollway_law::Rate;
 
-use super::rights::{Needs, give_up_rights};
-use super::{ByNumber, Kernel, Seen, SockDiag};
+use super::rights::{Needs, settle_as_guardian};
+use super::ward::{self, RECORD, Record, Ward};
+use super::{ByNumber, Seen, SockDiag};
 use crate::sys::signals::Signals;
 
 /// A guardian that waits.
@@ -28,7 +28,7 @@ pub struct Guardian {
     pipe: ChildStdin,
     claim: File,
     /// Where its successors after a crash of both find the same.
-    record: Record,
+    record: RecordFile,
     /// What the pipe had no room for and may be heard of later.
     untold: ByNumber<u64, Option<Option<u64>>>,
     /// Room was waited for in vain, and none was found since.
@@ -51,10 +51,10 @@ impl Guardian {
     /// # Errors
     /// It can't be started.
     pub fn start(program: &[std::ffi::OsString], claim: &File, record: &Path) -> io::Result<Guardian> {
-        Guardian::start_with(program, claim, Record::create(record)?)
+        Guardian::start_with(program, claim, RecordFile::create(record)?)
     }
 
-    fn start_with(program: &[std::ffi::OsString], claim: &File, record: Record) -> io::Result<Guardian> {
+    fn start_with(program: &[std::ffi::OsString], claim: &File, record: RecordFile) -> io::Result<Guardian> {
         let (name, arguments) = program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(name);
         let (held, claim) = (claim.try_clone()?, claim.try_clone()?);
@@ -116,10 +116,7 @@ impl Guardian {
     }
 
     fn write(&mut self, cookie: u64, own: Option<Option<u64>>) -> io::Result<()> {
-        let value = own.map_or(FREE, |own| own.unwrap_or(u64::MAX));
-        let mut record = [0u8; RECORD];
-        record[..8].copy_from_slice(&cookie.to_ne_bytes());
-        record[8..].copy_from_slice(&value.to_ne_bytes());
+        let record = ward::record(cookie, own);
         if cookie != 0 {
             self.record.add(&record)?;
         }
@@ -160,7 +157,7 @@ impl Guardian {
     /// Another takes its place, and learns all there is, as far as there is room at once. Where there is no memory for one, that is asked for again at the
     /// next look, not for every connection.
     pub(super) fn again(&mut self, paced: &ByNumber<u64, Option<u64>>) -> io::Result<()> {
-        let record = Record::create(&self.record.path);
+        let record = RecordFile::create(&self.record.path);
         let mut next =
             match record.and_then(|record| Guardian::start_with(&self.program, &self.claim, record)) {
                 Ok(next) => next,
@@ -221,7 +218,7 @@ impl Guardian {
     /// The kernel keeps the rights.
     pub fn wait(mut input: impl Read + AsFd, mut renew: impl FnMut()) -> io::Result<()> {
         let _signals = Signals::hold();
-        give_up_rights(Needs::Programs)?;
+        settle_as_guardian(Needs::Programs)?;
         // Nothing is written there; it ends.
         loop {
             if is_ready(&input, BEAT) && input.read(&mut [0; 64])? == 0 {
@@ -239,22 +236,18 @@ impl Guardian {
     pub fn keep(mut input: impl Read + AsFd, record: &Path) -> io::Result<(usize, usize)> {
         // Who ends the agent often means all of its processes, and this one ends by itself.
         let _signals = Signals::hold();
-        let _ = give_up_rights(Needs::Sockets);
-        let mut paced: ByNumber<u64, Option<u64>> = ByNumber::default();
-        let mut hangs = false;
+        let _ = settle_as_guardian(Needs::Sockets);
+        let mut ward = Ward::default();
         loop {
             if !is_ready(&input, PULSE) {
-                if !std::mem::replace(&mut hangs, true) {
-                    let _ = each(|seen| paced.get(&seen.cookie).copied());
+                if ward.note_silence() {
+                    let _ = free(&ward);
                 }
-                continue;
-            }
-            hangs = false;
-            if !take(&mut input, &mut paced) {
+            } else if !ward.take(&mut input) {
                 break;
             }
         }
-        let done = each(|seen| paced.get(&seen.cookie).copied());
+        let done = free(&ward);
         if done.as_ref().is_ok_and(|(_, left)| *left == 0) {
             let _ = fs::remove_file(record);
         }
@@ -268,37 +261,23 @@ fn is_ready(input: &impl AsFd, patience: Duration) -> bool {
     poll(&mut [PollFd::new(input, PollFlags::IN)], Some(&patience)) != Ok(0)
 }
 
-/// Takes one record in; answers whether there was one.
-fn take(input: &mut impl Read, paced: &mut ByNumber<u64, Option<u64>>) -> bool {
-    let mut record = [0u8; RECORD];
-    if input.read_exact(&mut record).is_err() {
-        return false;
-    }
-    let [cookie, own] = [0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|i| record[at + i])));
-    match own {
-        FREE => drop(paced.remove(&cookie)),
-        own => drop(paced.insert(cookie, Some(own).filter(|&own| own != u64::MAX))),
-    }
-    true
-}
-
 /// A file of what is paced, for the agent after one that was killed together with its guardian. It begins with the machine's boot: cookies
 /// are of no use after that.
 #[derive(Debug)]
-struct Record {
+struct RecordFile {
     path: PathBuf,
     file: File,
     count: usize,
 }
 
-impl Record {
-    fn create(path: &Path) -> io::Result<Record> {
-        let mut record = Record { path: path.to_owned(), file: new_file(path)?, count: 0 };
+impl RecordFile {
+    fn create(path: &Path) -> io::Result<RecordFile> {
+        let mut record = RecordFile { path: path.to_owned(), file: new_file(path)?, count: 0 };
         record.file.write_all(&boot()?)?;
         Ok(record)
     }
 
-    fn add(&mut self, record: &[u8; RECORD]) -> io::Result<()> {
+    fn add(&mut self, record: &Record) -> io::Result<()> {
         self.count += 1;
         self.file.write_all(record)
     }
@@ -308,8 +287,7 @@ impl Record {
         let mut file = new_file(&path)?;
         let mut bytes = boot()?.to_vec();
         for (cookie, own) in paced {
-            bytes.extend(cookie.to_ne_bytes());
-            bytes.extend(own.unwrap_or(u64::MAX).to_ne_bytes());
+            bytes.extend(ward::record(*cookie, Some(*own)));
         }
         file.write_all(&bytes)?;
         fs::rename(&path, &self.path)?;
@@ -325,7 +303,7 @@ fn new_file(path: &Path) -> io::Result<File> {
 }
 
 /// The machine's boot, as the kernel names it.
-fn boot() -> io::Result<[u8; RECORD]> {
+fn boot() -> io::Result<Record> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     u128::from_str_radix(&digits, 16).map(u128::to_be_bytes).map_err(io::Error::other)
@@ -337,13 +315,8 @@ fn boot() -> io::Result<[u8; RECORD]> {
 /// The kernel can't be asked.
 pub fn replay(record: &Path) -> io::Result<(usize, usize)> {
     let Ok(bytes) = fs::read(record) else { return Ok((0, 0)) };
-    let mut input = &bytes[..];
-    let mut head = [0; RECORD];
-    let mut paced = ByNumber::default();
-    if input.read_exact(&mut head).is_ok() && head == boot()? {
-        while take(&mut input, &mut paced) {}
-    }
-    if paced.is_empty() { Ok((0, 0)) } else { each(|seen| paced.get(&seen.cookie).copied()) }
+    let ward = Ward::read(&bytes, &boot()?);
+    if ward.is_empty() { Ok((0, 0)) } else { free(&ward) }
 }
 
 impl Drop for Guardian {
@@ -361,41 +334,31 @@ pub fn clear() -> io::Result<(usize, usize)> {
     each(|seen| seen.limit.map(|_| None))
 }
 
-/// Sets every connection to what `own` says, until none differs or patience ends.
+/// Frees the connections of a ward; answers what [`clear`] does.
+fn free(ward: &Ward) -> io::Result<(usize, usize)> {
+    ward.free(&mut SockDiag::new()?, patience())
+}
+
+/// Gives every connection the limit that `own` states.
 fn each(own: impl Fn(&Seen) -> Option<Option<u64>>) -> io::Result<(usize, usize)> {
-    let mut kernel = SockDiag::new()?;
+    ward::restore(&mut SockDiag::new()?, own, patience())
+}
+
+/// A pause between two looks, while some connections could not be set; false after two seconds.
+fn patience() -> impl FnMut(usize) -> bool {
     let until = Instant::now() + PATIENCE;
-    let mut freed = 0;
-    let mut look = 0;
-    loop {
-        let mut seen = Vec::new();
-        kernel.connections(&mut seen)?;
-        let (mut left, before) = (0, freed);
-        for seen in &seen {
-            let Some(own) = own(seen).filter(|own| *own != seen.limit) else { continue };
-            match kernel.pace(seen, own.map(|own| Rate::from_bytes_per_sec(own as f64))) {
-                Ok(()) => freed += 1,
-                Err(_) => left += usize::from(seen.inode != 0),
-            }
-        }
-        // A look may leave out one that is there: the second or a later one finds nothing to do.
-        if (left == 0 && freed == before && look > 0) || Instant::now() >= until {
-            return Ok((freed, left));
-        }
-        look += 1;
+    move |left| {
         if left > 0 {
             std::thread::sleep(Duration::from_millis(20));
         }
+        Instant::now() < until
     }
 }
 
-/// Bytes of a record: a cookie and what it had; zero stands for one that is free.
-const RECORD: usize = 16;
-const FREE: u64 = 0;
 /// How often the lease of an agent that may hang is renewed.
-const BEAT: Duration = Duration::from_millis(200);
+pub(super) const BEAT: Duration = Duration::from_millis(200);
 /// An agent that says nothing for so long hangs.
-const PULSE: Duration = Duration::from_millis(800);
+pub(super) const PULSE: Duration = Duration::from_millis(800);
 /// Records that a file may have before those of connections that are gone are thrown out.
 const LEAST_RECORDS: usize = 1 << 12;
 /// How long room in the pipe is waited for.
@@ -447,7 +410,7 @@ mod tests {
         };
         let words = text.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
         let words: Vec<u64> = words.collect();
-        assert_eq!(words[words.len() - 4..], [1, FREE, full, u64::MAX]);
+        assert_eq!(words[words.len() - 4..], [1, 0, full, u64::MAX]);
         std::fs::remove_dir_all(folder).unwrap();
     }
 

@@ -25,7 +25,10 @@ mod guardian;
 mod rights;
 mod run;
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;
+mod ward;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -1,11 +1,13 @@
 //! What this process may do to others' sockets, and giving up what it need not.
 
+use std::ffi::c_long;
 use std::fs;
 use std::io;
 
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::punctual::set_policy;
+use crate::sys::seccomp;
 
 /// Whose connections can be paced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +42,9 @@ pub fn settle_in(needs: Needs) -> io::Result<()> {
     // Threads and programs that this one starts are ordinary again.
     set_policy(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1);
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-    give_up_rights(needs)
+    give_up_rights(needs)?;
+    // A guardian in the place of another is a program that is started.
+    seccomp::deny(&DENIED)
 }
 
 /// What a back-end can't do without.
@@ -86,8 +90,17 @@ pub(super) fn give_up_rights(needs: Needs) -> io::Result<()> {
     Ok(())
 }
 
-/// Does `work` in a thread without any capability, which those that it starts have neither: what reads policies, speaks to a store or
-/// serves metrics needs none.
+/// Gives up what a guardian need not have: it starts no program.
+///
+/// # Errors
+/// Those of [`give_up_rights`].
+pub(super) fn settle_as_guardian(needs: Needs) -> io::Result<()> {
+    give_up_rights(needs)?;
+    seccomp::deny(&[&DENIED[..], &EXECUTION].concat())
+}
+
+/// Does `work` in a thread without any capability, new privileges, and system calls that only a
+/// program which was taken over would make. The threads that it starts have none either.
 ///
 /// # Panics
 /// `work` does.
@@ -97,6 +110,8 @@ pub fn unprivileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let work = || {
         // To have fewer is always allowed. The ambient ones go with these.
         let _ = rustix::thread::set_capabilities(None, sets);
+        let _ = rustix::thread::set_no_new_privs(true);
+        let _ = seccomp::deny(&[&DENIED[..], &EXECUTION, &PRIVILEGED].concat());
         work()
     };
     std::thread::scope(|scope| match scope.spawn(work).join() {
@@ -105,6 +120,31 @@ pub fn unprivileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
+/// Calls that no part of the agent makes.
+const DENIED: [c_long; 17] = [
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_reboot,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_add_key,
+    libc::SYS_keyctl,
+    libc::SYS_open_by_handle_at,
+];
+/// Calls that start programs.
+const EXECUTION: [c_long; 2] = [libc::SYS_execve, libc::SYS_execveat];
+/// Calls that only the threads with capabilities make.
+const PRIVILEGED: [c_long; 5] =
+    [libc::SYS_bpf, libc::SYS_perf_event_open, libc::SYS_setns, libc::SYS_unshare, libc::SYS_pidfd_getfd];
 const NEEDED_BY_PROGRAMS: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::PERFMON)
     .union(CapabilitySet::NET_ADMIN)
@@ -142,8 +182,31 @@ mod tests {
         let of_thread = || std::thread::spawn(privileges).join().unwrap();
         for line in unprivileged(|| [privileges(), of_thread()]).concat() {
             let none =
-                line.starts_with("CapBnd") || line.starts_with("NoNew") || line.ends_with("0000000000000000");
+                line.starts_with("CapBnd") || line == "NoNewPrivs:\t1" || line.ends_with("0000000000000000");
             assert!(none, "{line}");
         }
+    }
+
+    /// A thread that starts a program is refused by the filter, not by its rights.
+    #[test]
+    fn calls_that_nothing_needs_are_refused() {
+        let run = || std::process::Command::new("true").status().map_err(|error| error.kind());
+        let modes = || {
+            let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+            status.lines().any(|line| line == "Seccomp:\t2")
+        };
+        assert!(run().is_ok());
+        assert_eq!(unprivileged(|| (modes(), run().err())), (true, Some(io::ErrorKind::PermissionDenied)));
+        let guardian = std::thread::spawn(move || {
+            settle_as_guardian(Needs::Sockets).unwrap();
+            (modes(), run().err())
+        });
+        assert_eq!(guardian.join().unwrap(), (true, Some(io::ErrorKind::PermissionDenied)));
+        // A new guardian can be started by the agent.
+        let agent = std::thread::spawn(move || {
+            give_up_rights(Needs::Sockets).and_then(|()| seccomp::deny(&DENIED)).unwrap();
+            (modes(), run().err())
+        });
+        assert_eq!(agent.join().unwrap(), (true, None));
     }
 }

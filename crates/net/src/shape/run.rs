@@ -91,6 +91,6 @@ fn cpu() -> Time {
 }
 
 /// How often the guardian hears that the agent is there.
-const BEAT: Time = Time::from_millis(200);
+pub(super) const BEAT: Time = Time::from_millis(200);
 /// A tick may use one part in so many of the time until the next.
 const DUTY: u64 = 16;

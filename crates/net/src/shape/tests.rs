@@ -52,32 +52,8 @@ impl Kernel for Table {
 
 impl Table {
     fn add(&self, port: u16, wants: f64) {
-        let end = |text: &str| text.parse::<SocketAddr>().unwrap();
-        let mut remote = end("192.0.2.1:0");
-        remote.set_port(port);
-        let seen = Seen {
-            cookie: u64::from(port),
-            at: Time::ZERO,
-            local: end("10.0.0.1:80"),
-            remote,
-            uid: 33,
-            cgroup: None,
-            inode: 1,
-            rtt: Time::from_millis(50),
-            least_rtt: Time::from_millis(50),
-            sent: 0,
-            segments: 0,
-            resent: 0,
-            by_receiver: Time::ZERO,
-            unsent: 0,
-            in_flight: 0,
-            cwnd: 1000,
-            mss: 1448,
-            timestamps: true,
-            pacing: u64::MAX,
-            limit: None,
-        };
-        self.0.borrow_mut().push(Row { seen, wants, denied: false, calls: 0, next: Time::ZERO });
+        let row = Row { seen: opened(port), wants, denied: false, calls: 0, next: Time::ZERO };
+        self.0.borrow_mut().push(row);
     }
 
     /// Lets `span` pass.
@@ -132,6 +108,35 @@ impl Table {
 
     fn calls(&self) -> usize {
         self.0.borrow().iter().map(|row| row.calls).sum()
+    }
+}
+
+/// A connection that has sent nothing yet.
+pub(super) fn opened(port: u16) -> Seen {
+    let end = |text: &str| text.parse::<SocketAddr>().unwrap();
+    let mut remote = end("192.0.2.1:0");
+    remote.set_port(port);
+    Seen {
+        cookie: u64::from(port),
+        at: Time::ZERO,
+        local: end("10.0.0.1:80"),
+        remote,
+        uid: 33,
+        cgroup: None,
+        inode: 1,
+        rtt: Time::from_millis(50),
+        least_rtt: Time::from_millis(50),
+        sent: 0,
+        segments: 0,
+        resent: 0,
+        by_receiver: Time::ZERO,
+        unsent: 0,
+        in_flight: 0,
+        cwnd: 1000,
+        mss: 1448,
+        timestamps: true,
+        pacing: u64::MAX,
+        limit: None,
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod interface;
 pub mod ip;
 pub(crate) mod namespace;
 pub(crate) mod netlink;
+pub(crate) mod seccomp;
 pub(crate) mod signals;
 pub(crate) mod sockopt;
 pub(crate) mod tcp_info;

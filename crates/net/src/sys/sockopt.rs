@@ -17,6 +17,22 @@ pub(crate) fn get(socket: impl AsFd, level: c_int, name: c_int, value: &mut [u8]
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(len as usize) }
 }
 
+/// Refuses a Unix socket whose other end another user than root or this one has opened.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`]; or the socket is not connected.
+pub(crate) fn require_own_peer(socket: impl AsFd) -> io::Result<()> {
+    // `struct ucred`: process, user, group.
+    let mut peer = [0; 12];
+    get(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut peer)?;
+    let user = u32::from_ne_bytes([peer[4], peer[5], peer[6], peer[7]]);
+    if user == 0 || user == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    let text = format!("user {user} answers there, who is neither root nor this user");
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
 /// Sets an option.
 ///
 /// # Errors

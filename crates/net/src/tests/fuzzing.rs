@@ -149,6 +149,7 @@ fn row() -> crate::exec::MeshSpec {
             link(1, 0, plain()),
         ],
         losses: vec![Vec::new(), Vec::new(), Loss::on_wire(0.1).into_iter().collect()],
+        impairments: Vec::new(),
         changes: Vec::new(),
         next: vec![None, Some(0), Some(0), Some(3), None, Some(1), Some(2), Some(2), None],
         seed: 1,

@@ -144,17 +144,16 @@ impl Broker {
         if self.sessions[key].subs.contains_key(sid) {
             return;
         }
-        if self.tenants[tenant].routes.len() >= self.tenants[tenant].rules.subscriptions {
+        let full = self.tenants[tenant].is_full();
+        if full || !self.join_group(tenant, pattern, queue) {
             return self.fail(key, "maximum subscriptions exceeded");
-        }
-        if !self.join_group(tenant, pattern, queue) {
-            return self.tell(key, &error_line("Invalid Subject"));
         }
         let entry = self.subs.vacant_entry();
         let sub = entry.key();
         let interest = Interest::Local { sub, queue: queue.map(Into::into) };
         self.sessions[key].subs.insert(sid.into(), entry.key());
         self.tenants[tenant].routes.insert(pattern, interest.clone());
+        self.tenants[tenant].subscriptions += 1;
         entry.insert(Subscription {
             session: key,
             sid: sid.into(),
@@ -173,6 +172,7 @@ impl Broker {
         session.subs.remove(&gone.sid);
         if let Some(tenant) = session.tenant {
             self.tenants[tenant].routes.remove(&gone.pattern, &gone.interest);
+            self.tenants[tenant].subscriptions -= 1;
             self.leave_group(tenant, &gone.pattern, gone.interest.queue());
         }
     }

@@ -80,6 +80,8 @@ struct Tenant {
     rules: TenantRules,
     routes: Routes,
     connections: usize,
+    /// Subscriptions of clients here, and ordered subjects that they publish to.
+    subscriptions: usize,
     /// Sessions that are congested.
     congested: usize,
     published: u64,
@@ -234,7 +236,7 @@ impl Broker {
         if let Some(tenant) = session.tenant {
             self.tenants[tenant].connections -= 1;
         }
-        self.leave_orders(session.tenant, &session.orders);
+        self.leave_orders(&session);
         self.forget_buyer(session.buyer);
         self.lagging.retain(|&other| other != key);
         self.runnable.retain(|&other| other != key);
@@ -382,11 +384,17 @@ impl Broker {
 }
 
 impl Tenant {
+    /// No subscription more is allowed.
+    fn is_full(&self) -> bool {
+        self.subscriptions >= self.rules.subscriptions
+    }
+
     fn new(rules: TenantRules) -> Tenant {
         Tenant {
             rules,
             routes: Routes::default(),
             connections: 0,
+            subscriptions: 0,
             congested: 0,
             published: 0,
             delivered: 0,

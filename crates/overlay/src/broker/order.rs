@@ -12,11 +12,10 @@ use tollway_proto::overlay::{DaemonId, Place};
 use super::Broker;
 use super::envelope::Envelope;
 use super::route::Route;
-use super::session::Block;
+use super::session::{Block, Session};
 use super::sites::{Content, group, parts};
 use crate::nats::parse::Publish;
 use crate::nats::subject::is_literal;
-use crate::nats::write::error_line;
 
 /// Subjects with an order.
 pub(super) const ORDER: &[u8] = b"$TOLL.order.";
@@ -71,12 +70,13 @@ impl Broker {
         };
         sites.now = now;
         let session = &mut self.sessions[key];
-        if !session.orders.iter().any(|known| **known == *message.subject) {
-            if !sites.daemon.join_ordered(now, &group) {
-                self.tell(key, &error_line("Invalid Publish Subject"));
+        if !session.orders.contains(message.subject) {
+            if self.tenants[tenant].is_full() || !sites.daemon.join_ordered(now, &group) {
+                self.fail(key, "maximum subscriptions exceeded");
                 return true;
             }
-            session.orders.push(message.subject.into());
+            session.orders.insert(message.subject.into());
+            self.tenants[tenant].subscriptions += 1;
         }
         let Some(set) = sites.daemon.ordered_set(&group) else {
             session.blocked = Some(Block::View);
@@ -147,8 +147,10 @@ impl Broker {
     }
 
     /// A session ends: its site need not take part for it any more.
-    pub(super) fn leave_orders(&mut self, tenant: Option<usize>, subjects: &[Box<[u8]>]) {
-        let (Some(sites), Some(tenant)) = (&mut self.sites, tenant) else { return };
+    pub(super) fn leave_orders(&mut self, session: &Session) {
+        let (Some(sites), Some(tenant)) = (&mut self.sites, session.tenant) else { return };
+        let subjects = &session.orders;
+        self.tenants[tenant].subscriptions -= subjects.len();
         let name = self.tenants[tenant].rules.name.as_bytes();
         for subject in subjects {
             sites.daemon.leave_ordered(sites.now, &group(name, subject, None));

@@ -98,10 +98,6 @@ impl Routes {
         self.trie.remove(pattern, interest)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.trie.len()
-    }
-
     /// The route of `subject`.
     pub(crate) fn of(&mut self, subject: &[u8]) -> Rc<Route> {
         if let Some(route) = self.cache.get(subject) {

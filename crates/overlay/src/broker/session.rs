@@ -1,7 +1,6 @@
 //! A client's connection and its subscriptions, as the broker has them.
 
-use std::collections::HashMap;
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 
 use foldhash::fast::RandomState;
@@ -49,7 +48,7 @@ pub(crate) struct Session {
     /// Its waiting purchase has been paid.
     pub(crate) paid: bool,
     /// Ordered subjects that it has published to.
-    pub(crate) orders: Vec<Box<[u8]>>,
+    pub(crate) orders: HashSet<Box<[u8]>, RandomState>,
     /// It is listed as one for which much waits.
     pub(crate) lagging: bool,
     /// Bytes that its connection has taken.
@@ -102,7 +101,7 @@ impl Session {
             turn: 0,
             buyer: None,
             paid: false,
-            orders: Vec::new(),
+            orders: HashSet::default(),
             lagging: false,
             taken: 0,
             taken_at: now,

@@ -15,7 +15,7 @@ impl Broker {
             TenantStatus {
                 tenant: tenant.rules.name.clone(),
                 connections: tenant.connections,
-                subscriptions: tenant.routes.len(),
+                subscriptions: tenant.subscriptions,
                 published: tenant.published,
                 delivered: tenant.delivered,
                 dropped: tenant.dropped,

@@ -133,8 +133,8 @@ impl Server {
         let own = client.need.max(have) + LEAST_READ > self.buffer.len();
         let mut pending = std::mem::take(&mut client.pending);
         let buffer = if own {
-            // As much again as has come: to announce much costs us nothing.
-            let len = client.need.min((2 * have).max(self.buffer.len())).max(have + LEAST_READ);
+            // As much again as has come: to announce much takes no memory.
+            let len = client.need.min(2 * have).max(have + LEAST_READ);
             pending.resize(len, 0);
             &mut pending[..]
         } else {

@@ -168,8 +168,9 @@ impl Server {
                 Err(error) => return Err(error),
             };
             wire.input.extend_from_slice(&self.buffer[..len]);
-            if wire.port.is_none() {
-                self.establish(now, key)?;
+            match (wire.port, self.broker.daemon()) {
+                (Some(port), Some(daemon)) => daemon.hear(now, port),
+                _ => self.establish(now, key)?,
             }
             self.decode(now, key)?;
         }

@@ -1,6 +1,8 @@
 //! Sites and clients for tests, on loopback.
 #![allow(dead_code)]
 
+pub(crate) mod tools;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};

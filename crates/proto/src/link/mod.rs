@@ -3,20 +3,22 @@
 //! It works in virtual instants: a packet's departure and its arrival at the far end follow from when it came and from the
 //! link's rate and delay, to the nanosecond, and the law sees the departure at that instant, however late the link is touched.
 
+mod change;
+mod flight;
 mod simply;
 mod stats;
 
 pub use stats::{Drops, LinkStats};
 
-use tollway_law::link::{AnyLink, LinkLaw};
+use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
 
 use crate::faults::Place;
 use crate::port::{AnyQueue, Limit, Offered};
-use crate::trace::{Cursor, Trace};
-use stats::{Rare, Rated};
+use flight::Flight;
+use stats::Rare;
 
-use crate::{Change, Faults, Fifo, Gate, Packet, Pool, Port, Wire};
+use crate::{Faults, Fifo, Gate, Packet, Pool, Port, Wire};
 
 /// An engine's packets, as links use them.
 pub trait Store: Pool<Handle = u32> {
@@ -25,6 +27,9 @@ pub trait Store: Pool<Handle = u32> {
 
     /// A link has written into the packet's toll: its encoding may say less.
     fn quantise_link(&mut self, handle: u32);
+
+    /// Another packet like `handle`.
+    fn copy(&mut self, handle: u32) -> u32;
 
     /// The packets that `handle` stands for: more than one for a train of segments, each framed by itself.
     #[inline]
@@ -118,6 +123,8 @@ impl Default for Arrival {
 struct Trouble {
     watch: Option<(u32, Gate)>,
     faults: Faults,
+    /// Packets on the wire, instead of `behind`, where they may overtake each other.
+    flight: Option<Flight>,
 }
 
 /// What became of a packet offered to a link.
@@ -206,7 +213,7 @@ impl Link {
 
     /// Packets on the wire or in the transmitter.
     pub fn in_flight(&self) -> usize {
-        usize::from(!self.is_idle()) + self.behind.len() as usize
+        self.flight().map_or(usize::from(!self.is_idle()) + self.behind.len() as usize, Flight::len)
     }
 
     /// The medium that the link shares, [`NO_MEDIUM`] if it has a wire of its own.
@@ -224,7 +231,10 @@ impl Link {
     /// The link's faults, to be changed; at first none, with the randomness that `faults` gives.
     pub fn faults(&mut self, faults: impl FnOnce() -> Faults) -> &mut Faults {
         (self.simple, self.plain, self.gentle) = (false, false, false);
-        &mut self.faults.get_or_insert_with(|| Box::new(Trouble { watch: None, faults: faults() })).faults
+        &mut self
+            .faults
+            .get_or_insert_with(|| Box::new(Trouble { watch: None, faults: faults(), flight: None }))
+            .faults
     }
 
     /// From now on `machine` watches the wire by `gate`. `faults` as in [`faults`](Link::faults).
@@ -233,16 +243,19 @@ impl Link {
         self.faults.iter_mut().for_each(|trouble| trouble.watch = Some((machine, gate)));
     }
 
-    /// The packet that arrives at the far end at `now`.
+    /// The packet that arrives at the far end at `now`, when the link was
+    /// [due](Link::next_arrival). A wire on which packets overtake each other may have none.
     #[inline]
     pub fn arrive(&mut self, now: Time, store: &mut impl Store) -> Option<u32> {
         if self.first_at == Time::NEVER {
             return None;
         }
-        debug_assert_eq!(self.first_at, now);
+        debug_assert!(self.first_at == now || self.is_shaken());
         let arrived = self.first_slot;
         if self.trailing {
-            self.next_in_line();
+            let Some(next) = self.behind.pop_front() else { return self.arrive_shaken(now, store) };
+            (self.first_at, self.first_slot) = (next.at, next.slot);
+            self.trailing = !self.behind.is_empty();
         } else {
             self.first_at = Time::NEVER;
             if self.waiting {
@@ -254,19 +267,14 @@ impl Link {
 
     /// The next packet that has arrived at the far end by `now`, and when it did.
     pub fn arrive_by(&mut self, now: Time, store: &mut impl Store) -> Option<(Time, u32)> {
-        let at = self.first_at;
-        if at > now {
-            return None;
-        }
-        Some((at, self.arrive(at, store)?))
-    }
-
-    /// The packet behind the first is the first.
-    #[inline]
-    fn next_in_line(&mut self) {
-        if let Some(next) = self.behind.pop_front() {
-            (self.first_at, self.first_slot) = (next.at, next.slot);
-            self.trailing = !self.behind.is_empty();
+        loop {
+            let at = self.first_at;
+            if at > now || at == Time::NEVER {
+                return None;
+            }
+            if let Some(arrived) = self.arrive(at, store) {
+                return Some((at, arrived));
+            }
         }
     }
 
@@ -319,8 +327,11 @@ impl Link {
             None => false,
             Some(faults) => {
                 let lost = faults.faults.strike(Place::After, packet);
-                self.rare.get_or_insert_default().drops.after += if lost { segments } else { 0 };
-                lost
+                let damaged = !lost && faults.faults.damages();
+                let drops = &mut self.rare.get_or_insert_default().drops;
+                drops.after += if lost { segments } else { 0 };
+                drops.corrupt += if damaged { segments } else { 0 };
+                lost | damaged
             }
         }
     }
@@ -392,11 +403,16 @@ impl Link {
         if self.ns_per_byte == 0 {
             self.replay(start, slot, size, idle, store);
         } else {
-            self.depart(start, slot, size, store);
+            self.serialise(start, slot, size, store);
+        }
+        if self.is_shaken() {
+            self.launch_shaken(slot, store);
+        } else {
+            self.launch(self.free_at + self.delay, slot);
         }
     }
 
-    /// [`depart`](Link::depart) by the trace.
+    /// [`serialise`](Link::serialise) by the trace.
     #[cold]
     fn replay(&mut self, start: Time, slot: u32, size: u16, idle: bool, store: &mut impl Store) {
         let bytes = self.begin(slot, size, store);
@@ -409,17 +425,22 @@ impl Link {
             rare.rated.busy_ns += span.0;
             self.free_at = start + span;
         }
-        self.launch(self.free_at + self.delay, slot);
     }
 
     /// Puts a packet of `size` bytes on the wire at `start`.
     #[inline(always)]
     pub fn depart(&mut self, start: Time, slot: u32, size: u16, store: &mut impl Store) {
+        self.serialise(start, slot, size, store);
+        self.launch(self.free_at + self.delay, slot);
+    }
+
+    /// Has the transmitter busy with a packet of `size` bytes from `start` on.
+    #[inline(always)]
+    fn serialise(&mut self, start: Time, slot: u32, size: u16, store: &mut impl Store) {
         let bytes = self.begin(slot, size, store);
         let scaled = bytes * self.ns_per_byte + u64::from(self.carry);
         self.carry = (scaled & FRACTION) as u32;
         self.free_at = start + Time(scaled >> FRACTION_BITS);
-        self.launch(self.free_at + self.delay, slot);
     }
 
     /// Counts a packet whose transmission begins; answers its bytes on the wire.
@@ -490,6 +511,9 @@ impl Link {
         if marked {
             self.rare().marks += segments;
         }
+        if !self.simple {
+            self.look();
+        }
         Outcome::In
     }
 
@@ -502,67 +526,6 @@ impl Link {
             _ => drops.law += segments,
         }
         Outcome::Lost
-    }
-
-    /// From `now` on bits leave at `rate`; what is left of the packet in transmission, too.
-    fn set_rate(&mut self, now: Time, rate: Rate) {
-        let (before, mut busy_ns) = (self.ns_per_byte, self.busy_ns());
-        self.ns_per_byte = rate.ns_per_byte_fixed();
-        if self.free_at > now && before > 0 {
-            let left = self.free_at.0 - now.0;
-            let scaled = (u128::from(left) * u128::from(self.ns_per_byte) / u128::from(before)) as u64;
-            self.free_at = now + Time(scaled);
-            busy_ns = busy_ns - left + scaled;
-            if let Some(last) = self.recall() {
-                self.launch(self.free_at + self.delay, last);
-            }
-        }
-        self.rare().rated = Rated { busy_ns, sent_bytes: self.sent_bytes, carry: self.carry };
-        self.settle();
-    }
-
-    /// From the start on packets leave by `trace`, not at a rate.
-    pub fn set_trace(&mut self, trace: Trace) {
-        self.ns_per_byte = 0;
-        self.rare().trace = Some(Box::new(Cursor::new(trace)));
-        self.settle();
-    }
-
-    /// Takes the last packet off the wire.
-    fn recall(&mut self) -> Option<u32> {
-        if let Some(last) = self.behind.pop_back() {
-            self.trailing = !self.behind.is_empty();
-            return Some(last.slot);
-        }
-        let only = !self.is_idle();
-        self.first_at = Time::NEVER;
-        only.then_some(self.first_slot)
-    }
-
-    /// Changes the link at `now`; new faults take their randomness from `faults`.
-    pub fn change(
-        &mut self,
-        now: Time,
-        change: Change,
-        store: &mut impl Store,
-        faults: impl FnOnce() -> Faults,
-    ) {
-        self.catch_up(now, store);
-        match change {
-            Change::Rate(rate) => self.set_rate(now, rate),
-            Change::Delay(delay) => {
-                self.shrunk |= delay < self.delay;
-                self.delay = delay;
-            }
-            Change::Capacity(capacity) => self.port.set_capacity(now, capacity),
-            Change::Limit(limit) => {
-                self.port.set_limit(limit);
-                self.settle();
-            }
-            Change::LawError(part) => self.port.law.set_error(part),
-            Change::Losses(losses) => self.faults(faults).losses = losses,
-            Change::Blackout(on) => self.faults(faults).blackout = on,
-        }
     }
 }
 

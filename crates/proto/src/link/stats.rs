@@ -3,6 +3,7 @@
 use tollway_law::Time;
 use tollway_law::link::LinkLaw;
 
+use super::flight::Flight;
 use super::{FRACTION_BITS, Link, Store};
 use crate::lateness::Lateness;
 use crate::port::{ControlInterval, ControlLog};
@@ -19,6 +20,8 @@ pub struct Drops {
     pub before: u64,
     /// Random loss on the wire.
     pub after: u64,
+    /// Damaged on the wire.
+    pub corrupt: u64,
     /// The meter at the far end: over the allotment of a flow that is held.
     pub meter: u64,
 }
@@ -31,7 +34,7 @@ impl Drops {
 
     /// All packets lost here.
     pub fn total(&self) -> u64 {
-        self.full + self.law + self.before + self.after + self.meter
+        self.full + self.law + self.before + self.after + self.corrupt + self.meter
     }
 }
 
@@ -48,6 +51,8 @@ pub struct LinkStats {
     pub drops: Drops,
     /// Packets marked.
     pub marks: u64,
+    /// Packets that came to be as copies of others, on the wire.
+    pub copies: u64,
     /// Bytes waiting, integrated over time (bytes · ns), since last read.
     pub queue_byte_ns: u128,
     /// Packets waiting, integrated over time (packets · ns), since last read.
@@ -64,6 +69,7 @@ pub(super) struct Rare {
     pub(super) rated: Rated,
     pub(super) drops: Drops,
     pub(super) marks: u64,
+    pub(super) copies: u64,
     pub(super) queue_since: Time,
     pub(super) queue_byte_ns: u128,
     pub(super) queue_packet_ns: u128,
@@ -174,6 +180,7 @@ impl Link {
             rare.told_busy_ns = stats.busy_ns;
             stats.drops = rare.drops;
             stats.marks = rare.marks;
+            stats.copies = rare.copies;
             stats.queue_byte_ns = std::mem::take(&mut rare.queue_byte_ns);
             stats.queue_packet_ns = std::mem::take(&mut rare.queue_packet_ns);
             stats.queue_max_bytes = rare.queue_max_bytes;
@@ -194,14 +201,24 @@ impl Link {
 
     /// Every packet at the port, in the transmitter or on the wire.
     pub fn held(&self) -> impl Iterator<Item = u32> + '_ {
-        let first = (!self.is_idle()).then_some(self.first_slot);
-        self.port.queued().chain(first).chain(self.behind.iter().map(|arrival| arrival.slot))
+        let first = (!self.is_idle() && !self.is_shaken()).then_some(self.first_slot);
+        let flying = self.flight().into_iter().flat_map(Flight::slots);
+        self.port.queued().chain(first).chain(self.behind.iter().map(|arrival| arrival.slot)).chain(flying)
     }
 
     /// Packets that have come off the wire, lost ones left out.
     pub fn handed_on(&self) -> u64 {
         let drops = self.drops();
-        self.sent_packets - drops.after - drops.meter - self.in_flight() as u64
+        self.sent_packets + self.copies()
+            - drops.after
+            - drops.corrupt
+            - drops.meter
+            - self.in_flight() as u64
+    }
+
+    /// Packets that came to be as copies of others, on the wire.
+    pub fn copies(&self) -> u64 {
+        self.rare.as_ref().map_or(0, |rare| rare.copies)
     }
 
     /// What is counted seldom, to be added to.

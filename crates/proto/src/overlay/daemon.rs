@@ -237,7 +237,7 @@ impl<B: Body> Daemon<B> {
         match frame {
             Frame::Hello(peer) => self.greeted(now, port, peer)?,
             Frame::States(states) => states.into_iter().for_each(|state| self.stated(now, port, state)),
-            Frame::Groups(update) => self.grouped(port, &update),
+            Frame::Groups(update) => self.grouped(port, &update)?,
             Frame::Receipts(receipts) => receipts.into_iter().for_each(|r| self.route_receipt(now, r)),
             Frame::Holdings(holdings) => {
                 holdings.into_iter().for_each(|holding| self.told(now, Some(port), holding))
@@ -294,10 +294,10 @@ impl<B: Body> Daemon<B> {
         self.deliveries.pop_front()
     }
 
-    /// Joins a group; false, and nothing done, if its name is longer than [`MAX_GROUP`]. Joins are
-    /// counted.
+    /// Joins a group; false, and nothing done, if its name is longer than [`MAX_GROUP`] or this
+    /// daemon would announce more than [`MAX_MEMBERSHIPS`]. Joins are counted.
     pub fn join(&mut self, group: &[u8]) -> bool {
-        if group.len() > MAX_GROUP {
+        if group.len() > MAX_GROUP || !self.groups.has_room(group) {
             return false;
         }
         if let Some(update) = self.groups.join(group) {

@@ -103,19 +103,16 @@ impl GroupUpdate {
             && self.changes.windows(2).all(|pair| pair[0].0 < pair[1].0)
     }
 
-    /// The plain update that this one makes of `before`, the memberships before it.
-    pub(super) fn applied_to(&self, before: &[(Arc<[u8]>, bool)]) -> GroupUpdate {
-        let mut changes = if self.whole { Vec::new() } else { before.to_vec() };
-        for change in &self.changes {
-            match (changes.binary_search_by(|other| other.0.cmp(&change.0)), change.1) {
-                (Err(at), true) => changes.insert(at, change.clone()),
-                (Ok(at), false) => {
-                    changes.remove(at);
-                }
-                _ => {}
+    /// Applies a change to a plain update; true if it makes a difference.
+    pub(super) fn apply(&mut self, change: &(Arc<[u8]>, bool)) -> bool {
+        match (self.changes.binary_search_by(|other| other.0.cmp(&change.0)), change.1) {
+            (Err(at), true) => self.changes.insert(at, change.clone()),
+            (Ok(at), false) => {
+                self.changes.remove(at);
             }
+            _ => return false,
         }
-        GroupUpdate { origin: self.origin, number: self.number, whole: true, changes }
+        true
     }
 }
 

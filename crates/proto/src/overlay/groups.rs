@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::frame::GroupUpdate;
-use super::{DaemonId, Incarnation};
+use super::{DaemonId, Incarnation, ProtocolError};
 
 /// Groups by daemon.
 #[derive(Clone, Debug)]
@@ -13,8 +13,21 @@ pub(super) struct Groups {
     number: u64,
     /// Joins less leaves.
     own: BTreeMap<Arc<[u8]>, u32>,
-    /// The others' memberships as last known, whole. Daemons of one process share those that came so.
-    others: BTreeMap<DaemonId, Arc<GroupUpdate>>,
+    /// Bytes of `own`.
+    bytes: usize,
+    others: BTreeMap<DaemonId, Known>,
+}
+
+/// Another daemon's memberships as last known, whole. Daemons of one process share those that came so.
+#[derive(Clone, Debug)]
+struct Known {
+    groups: Arc<GroupUpdate>,
+    bytes: usize,
+}
+
+/// Bytes that a membership counts: of its name, and what keeping it takes beside that.
+fn bytes_of(group: &[u8]) -> usize {
+    group.len() + MEMBERSHIP
 }
 
 /// A daemon has joined or left a group.
@@ -22,7 +35,17 @@ pub(super) type Change = (DaemonId, Arc<[u8]>, bool);
 
 impl Groups {
     pub(super) fn new(me: Incarnation) -> Groups {
-        Groups { me, number: 0, own: BTreeMap::new(), others: BTreeMap::new() }
+        Groups { me, number: 0, own: BTreeMap::new(), bytes: 0, others: BTreeMap::new() }
+    }
+
+    /// True if this daemon may belong to a group.
+    pub(super) fn has_room(&self, group: &[u8]) -> bool {
+        self.own.contains_key(group) || self.bytes + bytes_of(group) <= MAX_MEMBERSHIPS
+    }
+
+    /// The number of memberships known.
+    pub(super) fn len(&self) -> usize {
+        self.own.len() + self.others.values().map(|known| known.groups.changes.len()).sum::<usize>()
     }
 
     /// Counts a join; the first of a group is to be flooded.
@@ -33,6 +56,7 @@ impl Groups {
         }
         let group: Arc<[u8]> = group.into();
         self.own.insert(group.clone(), 1);
+        self.bytes += bytes_of(&group);
         Some(self.change(group, true))
     }
 
@@ -44,6 +68,7 @@ impl Groups {
             return None;
         }
         let (group, _) = self.own.remove_entry(group)?;
+        self.bytes -= bytes_of(&group);
         Some(self.change(group, false))
     }
 
@@ -54,40 +79,64 @@ impl Groups {
 
     /// Takes what another daemon floods, if it follows what is known; the changes are those that
     /// differ.
-    pub(super) fn accept(&mut self, update: &Arc<GroupUpdate>) -> Option<Vec<Change>> {
+    ///
+    /// # Errors
+    /// It belongs to more than a daemon may: nothing has changed.
+    pub(super) fn accept(&mut self, update: &Arc<GroupUpdate>) -> Result<Option<Vec<Change>>, ProtocolError> {
         let daemon = update.origin.daemon;
         if daemon == self.me.daemon {
-            return None;
+            return Ok(None);
         }
-        let known = self.others.get(&daemon);
-        let before = known.map_or(&[][..], |known| &known.changes);
-        let epoch = known.map_or(update.origin.epoch, |known| known.origin.epoch);
+        let known = self.others.get_mut(&daemon);
+        let epoch = known.as_ref().map_or(update.origin.epoch, |known| known.groups.origin.epoch);
         let restarted = update.origin.epoch > epoch;
-        let number = known.filter(|_| !restarted).map_or(0, |known| known.number);
+        let number = known.as_ref().filter(|_| !restarted).map_or(0, |known| known.groups.number);
         let follows = match update.whole {
             true => known.is_none() || restarted || update.number > number,
             false => update.number == number + 1,
         };
         if update.origin.epoch < epoch || !follows {
-            return None;
+            return Ok(None);
         }
-        let kept = if restarted { &[][..] } else { before };
-        let after = if update.is_plain() { update.clone() } else { Arc::new(update.applied_to(kept)) };
+        let kept = known.as_ref().filter(|_| !update.whole && !restarted).map_or(0, |known| known.bytes);
+        let joins = update.changes.iter().filter(|(_, joined)| *joined);
+        if kept + joins.map(|(group, _)| bytes_of(group)).sum::<usize>() > MAX_MEMBERSHIPS {
+            return Err(ProtocolError::Memberships(daemon));
+        }
+        if let (Some(known), false, false) = (known, update.whole, restarted) {
+            return Ok(Some(known.amend(update)));
+        }
+        Ok(Some(self.replace(update)))
+    }
+
+    /// Puts memberships in the place of those known of a daemon.
+    fn replace(&mut self, update: &Arc<GroupUpdate>) -> Vec<Change> {
+        let daemon = update.origin.daemon;
+        let mut after = update.clone();
+        if !update.is_plain() {
+            let mut plain = GroupUpdate { whole: true, changes: Vec::new(), ..**update };
+            for change in &update.changes {
+                plain.apply(change);
+            }
+            after = Arc::new(plain);
+        }
+        let bytes = after.changes.iter().map(|(group, _)| bytes_of(group)).sum();
+        let known = Known { groups: after.clone(), bytes };
+        let before = self.others.insert(daemon, known).map(|known| known.groups);
+        let before = before.as_ref().map_or(&[][..], |before| &before.changes);
         let has = |groups: &[(Arc<[u8]>, bool)], group: &Arc<[u8]>| {
             groups.binary_search_by(|other| other.0.cmp(group)).is_ok()
         };
         let left = before.iter().filter(|(group, _)| !has(&after.changes, group));
         let joined = after.changes.iter().filter(|(group, _)| !has(before, group));
         let left = left.map(|(group, _)| (daemon, group.clone(), false));
-        let changes = left.chain(joined.map(|(group, _)| (daemon, group.clone(), true))).collect();
-        self.others.insert(daemon, after);
-        Some(changes)
+        left.chain(joined.map(|(group, _)| (daemon, group.clone(), true))).collect()
     }
 
     /// Forgets a daemon; what it belonged to it has left.
     pub(super) fn forget(&mut self, daemon: DaemonId) -> Vec<Change> {
         let known = self.others.remove(&daemon);
-        let groups = known.iter().flat_map(|known| &known.changes);
+        let groups = known.iter().flat_map(|known| &known.groups.changes);
         groups.map(|(group, _)| (daemon, group.clone(), false)).collect()
     }
 
@@ -100,7 +149,7 @@ impl Groups {
             changes: self.own.keys().map(|group| (group.clone(), true)).collect(),
         };
         let own = (self.number > 0).then(|| Arc::new(own()));
-        own.into_iter().chain(self.others.values().cloned()).collect()
+        own.into_iter().chain(self.others.values().map(|known| known.groups.clone())).collect()
     }
 
     /// Other daemons that belong to a group, ascending.
@@ -110,9 +159,31 @@ impl Groups {
 
     /// The starts of other daemons that have joined a group, ascending.
     pub(super) fn starts<'a>(&'a self, group: &'a [u8]) -> impl Iterator<Item = Incarnation> + 'a {
-        let others = self.others.values();
+        let others = self.others.values().map(|known| &known.groups);
         others
             .filter(|other| other.changes.binary_search_by(|own| (*own.0).cmp(group)).is_ok())
             .map(|other| other.origin)
     }
 }
+
+impl Known {
+    /// Applies a change in place, unless another daemon of this process shares what is known.
+    fn amend(&mut self, update: &GroupUpdate) -> Vec<Change> {
+        let groups = Arc::make_mut(&mut self.groups);
+        groups.number = update.number;
+        let mut changes = Vec::new();
+        for change in update.changes.iter().filter(|change| groups.apply(change)) {
+            let (group, joined) = change;
+            let bytes = bytes_of(group);
+            self.bytes = if *joined { self.bytes + bytes } else { self.bytes - bytes };
+            changes.push((update.origin.daemon, group.clone(), *joined));
+        }
+        changes
+    }
+}
+
+/// Bytes of the groups that a daemon belongs to: of their names, and 64 for each. 16 MiB.
+pub const MAX_MEMBERSHIPS: usize = 16 << 20;
+
+/// Bytes that a membership counts beside its name.
+pub(super) const MEMBERSHIP: usize = 64;

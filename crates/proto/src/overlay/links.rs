@@ -27,9 +27,7 @@ impl<B: Body> Daemon<B> {
         for origin in self.database.daemons() {
             port.push_state(origin, true);
         }
-        for update in self.groups.whole() {
-            port.push_groups(update);
-        }
+        port.set_groups(self.groups.whole());
         for (&origin, holders) in &self.holdings {
             for (&holder, &seq) in holders {
                 port.push_holding(Holding { holder, origin, seq });
@@ -39,6 +37,13 @@ impl<B: Body> Daemon<B> {
         self.wake(id);
         self.links_changed(now);
         Ok(())
+    }
+
+    /// A part of a frame has come on a port: its peer is not silent, however long the frame takes.
+    pub fn hear(&mut self, now: Time, port: PortId) {
+        if let Some(port) = self.ports.get_mut(&port) {
+            (port.heard, port.silent) = (now, false);
+        }
     }
 
     /// Own links have come or gone: routes follow at once, the others hear of it as soon as T_min
@@ -120,10 +125,12 @@ impl<B: Body> Daemon<B> {
         }
     }
 
-    pub(super) fn grouped(&mut self, from: PortId, update: &Arc<GroupUpdate>) {
-        let Some(changes) = self.groups.accept(update) else { return };
-        self.tell_groups(changes);
-        self.flood_groups(Some(from), update);
+    pub(super) fn grouped(&mut self, from: PortId, update: &Arc<GroupUpdate>) -> Result<(), ProtocolError> {
+        if let Some(changes) = self.groups.accept(update)? {
+            self.tell_groups(changes);
+            self.flood_groups(Some(from), update);
+        }
+        Ok(())
     }
 
     pub(super) fn tell_groups(&mut self, changes: Vec<Change>) {
@@ -135,7 +142,11 @@ impl<B: Body> Daemon<B> {
     pub(super) fn flood_groups(&mut self, without: Option<PortId>, update: &Arc<GroupUpdate>) {
         for id in self.others(without) {
             if let Some(port) = self.ports.get_mut(&id) {
-                port.push_groups(update.clone());
+                // All memberships replace the changes that wait, once they are fewer.
+                let waiting = port.push_groups(update.clone());
+                if waiting > MOST_CHANGES && waiting > MOST_CHANGES + self.groups.len() {
+                    port.set_groups(self.groups.whole());
+                }
             }
             self.wake(id);
         }
@@ -275,6 +286,9 @@ impl LastHop {
 
 /// Congested connections to receivers that a daemon speaks of at most.
 const MOST_HOPS: usize = 4096;
+
+/// Changes of groups that may wait for a link beyond the number of memberships.
+const MOST_CHANGES: usize = 1024;
 
 /// Rates, in bytes/s, that a connection to a receiver counts as, so that its soft limit is 40 kB to
 /// 4 MB at T_min = 50 ms.

@@ -20,6 +20,19 @@ pub(super) struct Measure {
     priced: f64,
     /// Bytes and frames of all but data that had been sent when it began.
     control: (u64, u64),
+    /// The interval that has not ended: its begin, its longest queue, and the sums by then.
+    interval: (Time, usize, f64, f64),
+}
+
+/// Queue and price of a link over an interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Interval {
+    /// The longest queue, in messages.
+    pub longest: usize,
+    /// The mean queue over time, in messages.
+    pub queue: f64,
+    /// The mean price over time, in dollars a lot.
+    pub price: f64,
 }
 
 /// Queue, price and control of a link since [`Daemon::measure`](super::Daemon::measure) was called.
@@ -51,14 +64,26 @@ impl Measure {
             queued: 0.0,
             priced: 0.0,
             control: (0, 0),
+            interval: (now, 0, 0.0, 0.0),
         }
     }
 
     /// Forgets the past; queue and price stay as they are. `control` are the bytes and frames of all
     /// but data sent so far.
     pub(super) fn restart(&mut self, now: Time, control: (u64, u64)) {
-        let (queue, price) = (self.queue, self.price);
-        *self = Measure { queue, longest: queue, price, control, ..Measure::new(now) };
+        self.advance(now);
+        let (queue, price, (begin, longest, queued, priced)) = (self.queue, self.price, self.interval);
+        let interval = (begin, longest, queued - self.queued, priced - self.priced);
+        *self = Measure { queue, longest: queue, price, control, interval, ..Measure::new(now) };
+    }
+
+    /// Ends an interval, and begins the next.
+    pub(super) fn end_interval(&mut self, now: Time) -> Interval {
+        self.advance(now);
+        let (begin, longest, queued, priced) = self.interval;
+        self.interval = (now, self.queue, self.queued, self.priced);
+        let seconds = now.saturating_sub(begin).as_secs_f64().max(1e-9);
+        Interval { longest, queue: (self.queued - queued) / seconds, price: (self.priced - priced) / seconds }
     }
 
     /// The queue holds so many messages from `now` on.
@@ -66,6 +91,7 @@ impl Measure {
         self.advance(now);
         self.queue = messages;
         self.longest = self.longest.max(messages);
+        self.interval.1 = self.interval.1.max(messages);
     }
 
     /// The price from `now` on.
@@ -139,6 +165,11 @@ impl<B: Body> Daemon<B> {
         self.ports.values_mut().for_each(|port| port.measure.restart(now, port.control_sent()));
     }
 
+    /// Ends an interval of a port's measurement; `None` if it is closed.
+    pub fn end_interval(&mut self, now: Time, port: PortId) -> Option<Interval> {
+        self.ports.get_mut(&port).map(|port| port.measure.end_interval(now))
+    }
+
     /// The measurement of a port; `None` if it is closed.
     pub fn measured(&self, now: Time, port: PortId) -> Option<Measured> {
         self.ports.get(&port).map(|port| port.measure.read(now, port.control_sent()))
@@ -164,5 +195,19 @@ mod tests {
             measure.read(at(8), (150, 3)),
             Measured { longest: 4, queue: 3.0, price: 14.0 / 6.0, seconds, control, control_frames }
         );
+    }
+
+    #[test]
+    fn intervals_follow_each_other_whenever_the_measurement_begins() {
+        let at = Time::from_secs;
+        let mut measure = Measure::new(at(0));
+        measure.set_queue(at(0), 6);
+        measure.set_queue(at(1), 2);
+        measure.set_price(at(2), 8.0);
+        measure.restart(at(3), (0, 0));
+        let first = Interval { longest: 6, queue: 3.0, price: 4.0 };
+        assert_eq!(measure.end_interval(at(4)), first);
+        measure.set_queue(at(6), 0);
+        assert_eq!(measure.end_interval(at(8)), Interval { longest: 2, queue: 1.0, price: 8.0 });
     }
 }

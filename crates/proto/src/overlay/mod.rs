@@ -63,7 +63,8 @@ use tollway_law::{Bytes, Rate, Time};
 pub use bits::Bits;
 pub use daemon::{Daemon, MAX_GROUP};
 pub use frame::Frame;
-pub use measure::Measured;
+pub use groups::MAX_MEMBERSHIPS;
+pub use measure::{Interval, Measured};
 pub use site::{Demand, SenderConfig, Sent, Site, SiteConfig};
 pub use tree::Topology;
 
@@ -296,6 +297,9 @@ pub enum ProtocolError {
     /// The peer's epoch changed on one connection.
     #[error("the daemon at the other end started again without a new connection")]
     Restarted,
+    /// A daemon belongs to more groups than it may ([`MAX_MEMBERSHIPS`]).
+    #[error("daemon number {0} announces more than {MAX_MEMBERSHIPS} bytes of groups that it belongs to")]
+    Memberships(DaemonId),
     /// The port is closed.
     #[error("port {} is closed", .0.0)]
     Closed(PortId),

@@ -90,8 +90,15 @@ impl<B: Body> Port<B> {
         *self.states.entry(origin).or_default() |= whole;
     }
 
-    pub(super) fn push_groups(&mut self, update: Arc<GroupUpdate>) {
+    /// Answers how many changes of groups wait.
+    pub(super) fn push_groups(&mut self, update: Arc<GroupUpdate>) -> usize {
         self.groups.push_back(update);
+        self.groups.len()
+    }
+
+    /// All memberships go, in the place of changes that wait.
+    pub(super) fn set_groups(&mut self, whole: Vec<Arc<GroupUpdate>>) {
+        self.groups = whole.into();
     }
 
     /// Of two reports the later replaces the earlier, but one that lacks something stays so until

@@ -102,6 +102,10 @@ impl<B: Body> Inbound<B> {
             return if again { Due::Now } else { Due::Never };
         }
         if self.follows(me, &data) {
+            // Earlier ones are held only where the origin has given up those that lack, and begins anew.
+            while let Some(held) = self.held.first_entry().filter(|held| *held.key() < data.seq) {
+                self.bytes -= held.remove().body.size() as u64;
+            }
             self.deliver(data, out);
             while self.held.first_key_value().is_some_and(|(_, next)| self.follows(me, next)) {
                 self.release(out);
@@ -211,6 +215,7 @@ impl<B: Body> Inbound<B> {
     /// Drops all copies.
     pub(super) fn clear_copies(&mut self) {
         self.settle(u64::MAX);
+        self.copies.shrink_to_fit();
     }
 
     /// The copies that other survivors lack and that `me` is to send: the least daemon that holds a

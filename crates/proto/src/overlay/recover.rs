@@ -144,7 +144,8 @@ impl<B: Body> Daemon<B> {
         let (stage, next) = match inbound.stage() {
             Stage::None => (Stage::Told, wait),
             Stage::Told => (Stage::Sent, wait * 2),
-            Stage::Sent => (Stage::Ended, self.config.patience),
+            // A survivor that was cut off meanwhile recovers later, and sends what is here already.
+            Stage::Sent => (Stage::Ended, self.config.patience * FORGET + wait * 8),
             Stage::Ended => {
                 // A former start is over for good; one that may come back is still known by its
                 // last message.

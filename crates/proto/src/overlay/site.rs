@@ -12,8 +12,8 @@ use super::agenda::Agenda;
 use super::frame::{HEADER, PLACE};
 use super::wire::{Decoder, Encoder, Pool};
 use super::{
-    ClientId, Config, Daemon, DaemonId, Event, Frame, LinkConfig, Measured, PortId, ProtocolError, Purchase,
-    SetId, TenantConfig,
+    ClientId, Config, Daemon, DaemonId, Event, Frame, Interval, LinkConfig, Measured, PortId, ProtocolError,
+    Purchase, SetId, TenantConfig,
 };
 use crate::app::{App, Connections, MessagePort};
 use crate::transport;
@@ -237,6 +237,11 @@ impl Site {
     /// The measurement of link `at`.
     pub fn measured(&self, now: Time, at: usize) -> Option<Measured> {
         self.daemon.measured(now, self.links[at].port?)
+    }
+
+    /// Ends an interval of the measurement of link `at`.
+    pub fn end_interval(&mut self, now: Time, at: usize) -> Option<Interval> {
+        self.daemon.end_interval(now, self.links[at].port?)
     }
 
     /// What the sender in place `at` has done.

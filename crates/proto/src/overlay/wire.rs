@@ -18,7 +18,8 @@ use super::frame::{
     Data, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, Note, NoteKind, PREFIX, Receipt,
     ReceiptKind, View, ViewId,
 };
-use super::{Body, DaemonId, Epoch, Frame, Incarnation};
+use super::groups::{MAX_MEMBERSHIPS, MEMBERSHIP};
+use super::{Body, DaemonId, Epoch, Frame, Incarnation, MAX_GROUP};
 
 /// Bytes that no frame is to exceed, the four of its length not counted. 64 MiB.
 pub const MAX_FRAME: usize = 64 << 20;
@@ -460,10 +461,16 @@ impl Reader<'_> {
 
     fn groups(&mut self) -> Result<GroupUpdate, WireError> {
         let (origin, number, whole) = (self.incarnation()?, self.u64()?, self.flag()?);
-        let count = self.u32()?;
+        let count = self.u32()? as usize;
+        if count > MAX_MEMBERSHIPS / MEMBERSHIP {
+            return Err(WireError::Field("number of groups"));
+        }
         let mut changes = Vec::new();
         for _ in 0..count {
             let (length, joined) = (usize::from(self.u16()?), self.flag()?);
+            if length > MAX_GROUP {
+                return Err(WireError::Field("name of a group"));
+            }
             let group = self.bytes.get(self.at..self.at + length).ok_or(WireError::Short)?;
             self.at += length;
             changes.push((group.into(), joined));

@@ -122,6 +122,7 @@ impl Connection {
         let forced = std::mem::replace(&mut send.force, Force::Nothing) == Force::Lost;
         match send.board.first_pending() {
             Some(seq) if forced || pipe < send.window => {
+                send.restart_at_repair(now, seq, config);
                 let slot = send.resend(now, seq, &mut self.stats);
                 if send.rto_at == Time::NEVER {
                     send.rto_at = now.saturating_add(send.rtt.rto(&config.rto));

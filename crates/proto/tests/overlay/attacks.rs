@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use tollway_law::Time;
-use tollway_proto::overlay::frame::{HopCost, LinkCost, LinkState};
+use tollway_proto::overlay::frame::{GroupUpdate, HopCost, LinkCost, LinkState};
+use tollway_proto::overlay::wire::{Decoder, Encoder, WireError};
 use tollway_proto::overlay::{
-    Config, DaemonId, Epoch, Event, Frame, Incarnation, LinkConfig, ProtocolError, TenantConfig,
+    Config, Daemon, DaemonId, Epoch, Event, Frame, Incarnation, LinkConfig, MAX_GROUP, MAX_MEMBERSHIPS,
+    PortId, ProtocolError, TenantConfig,
 };
 
 use crate::net::{Message, Net};
@@ -132,4 +134,119 @@ fn a_silent_peer_is_told_of_once() {
     let silent =
         net.events.iter().filter(|(node, event)| *node == 0 && matches!(event, Event::Silent(_))).count();
     assert_eq!(silent, 1);
+}
+
+/// Two daemons, and the ports of the link between them.
+fn pair() -> [(Daemon<Message>, PortId); 2] {
+    let mut pair = [0, 1].map(|at| {
+        let config = Config { id: DaemonId(at), ..Config::default() };
+        let mut daemon = Daemon::new(Time::ZERO, config, 1);
+        let rate = tollway_law::Rate::from_mbps(100.0);
+        let port = daemon.open(Time::ZERO, LinkConfig { peer: DaemonId(1 - at), weight: 1, rate });
+        (daemon, port)
+    });
+    carry(&mut pair).unwrap();
+    pair
+}
+
+/// Carries all frames; answers how many there were from the first daemon.
+fn carry([(one, port), (other, back)]: &mut [(Daemon<Message>, PortId); 2]) -> Result<usize, ProtocolError> {
+    let mut count = 0;
+    loop {
+        let sent = one.poll_message(Time::ZERO, *port);
+        let replied = other.poll_message(Time::ZERO, *back);
+        count += usize::from(sent.is_some());
+        if sent.is_none() && replied.is_none() {
+            return Ok(count);
+        }
+        sent.map_or(Ok(()), |frame| other.handle_message(Time::ZERO, *back, frame))?;
+        replied.map_or(Ok(()), |frame| one.handle_message(Time::ZERO, *port, frame))?;
+    }
+}
+
+fn long_name(i: usize) -> Vec<u8> {
+    format!("{i:04000}").into_bytes()
+}
+
+/// The long names that a daemon may have.
+const MOST: usize = MAX_MEMBERSHIPS / (4000 + 64);
+
+#[test]
+fn a_daemon_belongs_to_so_much_and_no_more() {
+    let mut pair = pair();
+    let daemon = &mut pair[0].0;
+    assert_eq!((0..).take_while(|&i| daemon.join(&long_name(i))).count(), MOST);
+    assert!(daemon.join(&long_name(0)), "a second time it takes no room");
+    daemon.leave(&long_name(1));
+    assert!(daemon.join(&long_name(MOST)) && !daemon.join(&long_name(MOST + 1)));
+    assert!(!daemon.join(&vec![b'a'; MAX_GROUP + 1]));
+    carry(&mut pair).unwrap();
+    let known = |i: usize| pair[1].0.members(&long_name(i)).count();
+    assert_eq!([0, 1, MOST - 1, MOST, MOST + 1].map(known), [1, 0, 1, 1, 0]);
+}
+
+#[test]
+fn a_daemon_that_announces_more_loses_its_link() {
+    let update = |number, whole, groups: std::ops::Range<usize>, joined| {
+        let origin = Incarnation { daemon: DaemonId(0), epoch: Epoch(1) };
+        let changes = groups.map(|i| (long_name(i).into(), joined)).collect();
+        Frame::Groups(Arc::new(GroupUpdate { origin, number, whole, changes }))
+    };
+    let [_, (mut daemon, port)] = pair();
+    let mut take = |frame| daemon.handle_message(Time::ZERO, port, frame);
+    let refused = Err(ProtocolError::Memberships(DaemonId(0)));
+    assert_eq!(take(update(1, true, 0..MOST + 1, true)), refused);
+    assert_eq!(take(update(1, true, 0..MOST, true)), Ok(()));
+    assert_eq!(take(update(2, false, MOST..MOST + 1, true)), refused);
+    assert_eq!(take(update(2, false, 0..1, false)), Ok(()));
+    assert_eq!(take(update(3, false, MOST..MOST + 1, true)), Ok(()));
+    assert_eq!([0, 1, MOST].map(|i| daemon.members(&long_name(i)).count()), [0, 1, 1]);
+    assert!(refused.unwrap_err().to_string().contains("daemon number 0 announces more than 16777216 bytes"));
+}
+
+#[test]
+fn names_that_are_too_long_or_too_many_are_no_frame() {
+    let decoded = |changes| {
+        let origin = Incarnation { daemon: DaemonId(0), epoch: Epoch(1) };
+        let update = GroupUpdate { origin, number: 1, whole: true, changes };
+        let mut bytes = Vec::new();
+        Encoder::new().encode(&Frame::<Message>::Groups(Arc::new(update)), &mut bytes);
+        Decoder::new().decode(&bytes).map(|frame| frame.is_some())
+    };
+    assert_eq!(decoded(vec![(vec![b'a'; MAX_GROUP].into(), true)]), Ok(true));
+    let long = decoded(vec![(vec![b'a'; MAX_GROUP + 1].into(), true)]);
+    assert_eq!(long, Err(WireError::Field("name of a group")));
+    let many = decoded(vec![(Arc::from([]), true); MAX_MEMBERSHIPS / 64 + 1]);
+    assert_eq!(many, Err(WireError::Field("number of groups")));
+}
+
+/// A client that subscribes and leaves, faster than a link carries it.
+#[test]
+fn changes_that_wait_for_a_link_are_bounded() {
+    let mut pair = pair();
+    for _ in 0..10_000 {
+        assert!(pair[0].0.join(b"a"));
+        pair[0].0.leave(b"a");
+    }
+    pair[0].0.join(b"b");
+    let frames = carry(&mut pair).unwrap();
+    assert!(frames < 1100, "{frames} frames");
+    assert_eq!([b"a", b"b"].map(|group| pair[1].0.members(group).count()), [0, 1]);
+}
+
+/// All memberships are one frame, which may take a slow link longer than a peer may be silent.
+#[test]
+fn a_peer_whose_frame_takes_long_is_not_silent() {
+    for comes in [false, true] {
+        let [(mut daemon, port), _] = pair();
+        for second in 1..60 {
+            let now = Time::from_secs(second);
+            daemon.handle_timeout(now);
+            if comes {
+                daemon.hear(now, port);
+            }
+        }
+        let silent = std::iter::from_fn(|| daemon.poll_event()).any(|event| event == Event::Silent(port));
+        assert_eq!(silent, !comes);
+    }
 }

@@ -217,6 +217,59 @@ fn survivors_deliver_alike_what_the_dead_have_sent() {
     }
 }
 
+/// Messages held behind a gap do not come after later ones, where the origin's patience ended
+/// meanwhile.
+#[test]
+fn what_was_held_when_patience_ended_does_not_come_late() {
+    let mut net = Net::new(2, Config::default(), 11);
+    let slow = net.link(0, 1, Rate::from_mbps(2.0), Time::from_millis(100));
+    net.run(Time::from_secs(2));
+    net.sender(net.now, 0, &[1], 900, u32::MAX, TenantConfig::default());
+    net.run(Time::from_secs(5));
+    // The second link takes over, and overtakes what is on its way.
+    let fast = net.link(0, 1, Rate::from_mbps(2.0), Time::from_millis(5));
+    while net.daemons[1].as_ref().unwrap().snapshot().held == 0 {
+        net.run(net.now + Time::from_millis(1));
+        assert!(net.now < Time::from_secs(6), "nothing is held");
+    }
+    net.cut(slow);
+    net.cut(fast);
+    net.run(net.now + Time::from_secs(12));
+    net.raise(fast);
+    let before = net.log[1].len();
+    net.run(net.now + Time::from_secs(10));
+    assert!(net.log[1].len() > before + 500);
+    assert!(net.log[1].windows(2).all(|pair| pair[0].body.number < pair[1].body.number));
+    assert_eq!(net.daemons[1].as_ref().unwrap().snapshot().held, 0);
+}
+
+/// A survivor that was cut off gives what it has of a former start when another has done with it.
+#[test]
+fn a_survivor_that_comes_late_repeats_nothing() {
+    let mut net = Net::new(3, Config::default(), 5);
+    let link = |net: &mut Net, a, b| net.link(a, b, Rate::from_mbps(2.0), Time::from_millis(10));
+    let [near, late] = [link(&mut net, 0, 2), link(&mut net, 1, 2)];
+    let between = link(&mut net, 0, 1);
+    net.run(Time::from_secs(2));
+    net.sender(net.now, 2, &[0, 1], 300, 20, TenantConfig::default());
+    while net.log[0].len().min(net.log[1].len()) < 20 {
+        net.run(net.now + Time::from_millis(5));
+    }
+    net.cut(late);
+    net.cut(between);
+    net.kill(2);
+    net.run(net.now + Time::from_millis(500));
+    net.start(2, 2);
+    net.raise(near);
+    net.run(net.now + Time::from_secs(21));
+    net.raise(late);
+    net.raise(between);
+    net.run(net.now + Time::from_secs(30));
+    for log in &net.log[..2] {
+        assert!(log.iter().map(|delivery| delivery.body.number).eq(0..20));
+    }
+}
+
 /// Partitions shorter than patience lose nothing; longer ones lose only what was for the other
 /// side, and nothing stays kept.
 #[test]

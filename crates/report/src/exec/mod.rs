@@ -16,7 +16,7 @@ use tollway_scenario::exec::{
 use tollway_scenario::plan::Plan;
 
 use crate::html::Page;
-use crate::plot::{Figure, PlotError, Row, write_png};
+use crate::plot::{Figure, Picture, PlotError, Row};
 use share::Share;
 
 /// A run of a program, and over what it ran.
@@ -122,21 +122,22 @@ impl<'a> Account<'a> {
         name(&self.spec.mesh.nodes, tuple)
     }
 
-    /// Writes `exec.html`, `exec.png`, `links.csv` and `flows.csv` to `folder`, and answers what was written.
+    /// Writes `exec.html`, `exec` as `pictures`, `links.csv` and `flows.csv` to `folder`, and
+    /// answers what was written.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn draw(&self, folder: &Path) -> Result<Vec<PathBuf>, PlotError> {
+    pub fn draw(&self, folder: &Path, pictures: &[Picture]) -> Result<Vec<PathBuf>, PlotError> {
         let failed = |path: &Path, e: std::io::Error| PlotError::Write {
             path: path.to_path_buf(),
             message: e.to_string(),
         };
         std::fs::create_dir_all(folder).map_err(|e| failed(folder, e))?;
         let figure = self.figure();
-        let (html, png) = (folder.join("exec.html"), folder.join("exec.png"));
+        let html = folder.join("exec.html");
         Page { figure: &figure, runs: &[], claims: None }.write(&html)?;
-        write_png(&figure, &png)?;
-        let mut written = vec![html, png];
+        let mut written = vec![html];
+        written.extend(figure.write_all(&folder.join("exec"), pictures)?);
         for (name, text) in TABLES.into_iter().zip([self.links_csv(), self.flows_csv()]) {
             let path = folder.join(name);
             std::fs::write(&path, text).map_err(|e| failed(&path, e))?;
@@ -204,7 +205,7 @@ impl<'a> Account<'a> {
                     now.drops.full - past.drops.full,
                     now.drops.law - past.drops.law,
                     now.drops.before - past.drops.before,
-                    now.drops.after - past.drops.after,
+                    now.drops.after + now.drops.corrupt - past.drops.after - past.drops.corrupt,
                     now.marks - past.marks,
                 );
             }
@@ -243,7 +244,8 @@ struct LinkAccount<'a> {
 
 impl LinkAccount<'_> {
     fn offered(&self) -> u64 {
-        self.record.total.sent_packets + self.record.total.drops.total() - self.record.total.drops.after
+        let drops = self.record.total.drops;
+        self.record.total.sent_packets + drops.total() - drops.after - drops.corrupt
     }
 
     /// Begin, end, and the totals at both, of each interval.
@@ -349,8 +351,8 @@ fn link_json(link: &LinkAccount<'_>) -> Value {
         "nominal_mbps": link.nominal.mbps(), "delay_ms": link.delay.as_millis_f64(),
         "rate_mbps": link.rate(), "best_second_mbps": link.best_second(),
         "utilisation": total.busy_ns as f64 / link.elapsed.0.max(1) as f64,
-        "sent_packets": total.sent_packets, "sent_bytes": total.sent_bytes, "marks": total.marks,
-        "drops": {"queue_full": total.drops.full, "law": total.drops.law, "loss_before_queue": total.drops.before, "loss_on_wire": total.drops.after},
+        "sent_packets": total.sent_packets, "sent_bytes": total.sent_bytes, "marks": total.marks, "copies": total.copies,
+        "drops": {"queue_full": total.drops.full, "law": total.drops.law, "loss_before_queue": total.drops.before, "loss_on_wire": total.drops.after, "corrupt": total.drops.corrupt},
         "held": link.record.held,
         "queueing_delay_ms": {
             "mean": waits.mean().as_millis_f64(), "p50": waits.percentile(0.5).as_millis_f64(),

@@ -94,7 +94,7 @@ impl Account<'_> {
                 format!("{:.2}", waits.max().as_millis_f64()),
                 total.drops.full.to_string(),
                 total.drops.law.to_string(),
-                (total.drops.before + total.drops.after).to_string(),
+                (total.drops.before + total.drops.after + total.drops.corrupt).to_string(),
                 total.marks.to_string(),
             ]);
         }

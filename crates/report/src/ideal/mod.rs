@@ -1,5 +1,7 @@
 //! What an ideal allocation gives the flows of a plan.
 
+mod phases;
+
 use std::borrow::Borrow;
 
 use tollway_law::Time;
@@ -30,43 +32,68 @@ pub fn ideal_mbps(plan: &Plan) -> Vec<[Option<f64>; 2]> {
         return overlay::ideal_mbps(plan, overlay);
     }
     let none = || vec![[None; 2]; plan.flows.len()];
-    if plan.flows.is_empty() || undefined(plan).is_some() {
+    if plan.flows.is_empty() || undefined(plan).is_some() || too_many(plan).is_some() {
         return none();
     }
-    let instants = instants(plan);
-    if instants.len().saturating_mul(plan.flows.len()) > MOST_WORK {
-        return none();
+    let (state, instants) = (State::new(plan), instants(plan));
+    let ways: Vec<(usize, bool)> = state.ways.iter().map(|way| (way.of, way.back)).collect();
+    let bits = match plan.sessions.is_empty() {
+        true => phases::bits(plan, state, &instants).ok(),
+        false => bits_of_sessions(plan, state, &instants),
+    };
+    let Some(bits) = bits else { return none() };
+    let mut ideals = none();
+    for ((of, back), bits) in ways.into_iter().zip(bits) {
+        let seconds = end(plan, of).saturating_sub(begin(plan, of)).as_secs_f64();
+        ideals[of][usize::from(back)] = (seconds > 0.0).then(|| bits / seconds * 1e-6);
     }
-    let (mut state, mut filling) = (State::new(plan), MaxMin::default());
+    ideals
+}
+
+/// Why [`ideal_mbps`] leaves out an allocation that is defined: it would take long.
+pub(crate) fn too_many(plan: &Plan) -> Option<String> {
+    if plan.flows.is_empty() || plan.overlay.is_some() || undefined(plan).is_some() {
+        return None;
+    }
+    let instants = instants(plan).len();
+    // There are at most as many classes as directions of flows.
+    if instants.saturating_mul(2 * plan.flows.len()) <= MOST_WORK {
+        return None;
+    }
+    let state = State::new(plan);
+    let of = match plan.sessions.is_empty() {
+        true => phases::Classes::new(plan, &state, &state.capacities(plan, Time::ZERO, plan.duration)).len(),
+        false => state.ways.len(),
+    };
+    let flows = plan.flows.len();
+    (instants.saturating_mul(of) > MOST_WORK).then(|| {
+        format!(
+            "the ideal shares are left out: {flows} flows, {of} of them with shares of their own, come and go at {instants} instants"
+        )
+    })
+}
+
+/// [`phases::bits`] where flows are of sessions, flow by flow.
+fn bits_of_sessions(plan: &Plan, mut state: State<'_>, instants: &[Time]) -> Option<Vec<f64>> {
+    let mut filling = MaxMin::default();
     let mut bits = vec![0.0; state.ways.len()];
     for phase in instants.windows(2) {
         state.advance(plan, phase[0]);
         let active: Vec<usize> = state.active(plan, phase[0], phase[1]).collect();
         let of: Vec<usize> = active.iter().map(|&w| state.ways[w].of).collect();
-        let flows: Vec<&Flow> = active.iter().map(|&w| &state.ways[w].flow).collect();
+        let flows: Vec<Flow> = active.iter().map(|&w| state.ways[w].flow.clone()).collect();
         let mut capacities = state.capacities(plan, phase[0], phase[1]);
         make_room_for_acks(plan, &of, &flows, &mut capacities, &mut filling);
-        let merged = sessions(plan, &of).map(|of| {
-            let flows = flows.iter().map(|&flow| flow.clone()).collect();
-            let network = Network { capacities: capacities.clone(), flows };
-            session_fair(&network, &of).map(|found| found.rates)
-        });
-        let rates = match merged {
-            None => filling.rates(&capacities, &flows).map(<[f64]>::to_vec),
-            Some(rates) => rates,
+        let rates = match sessions(plan, &of) {
+            Some(of) => session_fair(&Network { capacities, flows }, &of).ok()?.rates,
+            None => filling.rates(&capacities, &flows).ok()?.to_vec(),
         };
-        let Ok(rates) = rates else { return none() };
         let seconds = (phase[1] - phase[0]).as_secs_f64();
         for (&w, rate) in active.iter().zip(rates) {
             bits[w] += rate * seconds;
         }
     }
-    let mut ideals = none();
-    for (way, bits) in state.ways.iter().zip(bits) {
-        let seconds = end(plan, way.of).saturating_sub(begin(plan, way.of)).as_secs_f64();
-        ideals[way.of][usize::from(way.back)] = (seconds > 0.0).then(|| bits / seconds * 1e-6);
-    }
-    ideals
+    Some(bits)
 }
 
 /// The session of each of `flows`, those without one being sessions of their own; `None` if no switch
@@ -106,6 +133,12 @@ pub enum Undefined {
     /// A flow ends when its data do.
     #[error("flows end when their data do")]
     Sized,
+    /// A flow's packets are divided among routes.
+    #[error("packets of a flow take several routes")]
+    Spread,
+    /// A flow starts as another ends.
+    #[error("flows start as others end")]
+    After,
     /// There is no flow, or never one after the warm-up.
     #[error("no flow is there after the warm-up")]
     NoFlow,
@@ -127,6 +160,10 @@ fn undefined(plan: &Plan) -> Option<Undefined> {
         Some(Undefined::Classes)
     } else if plan.flows.iter().any(|flow| !flow.data.is_endless()) {
         Some(Undefined::Sized)
+    } else if plan.flows.iter().any(|flow| flow.path.spread.is_some()) {
+        Some(Undefined::Spread)
+    } else if plan.flows.iter().any(|flow| flow.after.is_some()) {
+        Some(Undefined::After)
     } else {
         None
     }
@@ -306,10 +343,7 @@ pub(crate) fn instants(plan: &Plan) -> Vec<Time> {
     // What the file changes at the start or before the warm-up's end counts from the first phase on.
     let warmup = plan.measure.warmup;
     instants.extend(plan.events.iter().map(|event| event.at.max(warmup)));
-    instants.extend(plan.events.iter().filter_map(|event| match event.what {
-        What::Blackout(_, until) => Some(until.max(warmup)),
-        _ => None,
-    }));
+    instants.extend(dark_instants(plan));
     let senders = plan.overlay.iter().flat_map(|overlay| &overlay.senders);
     instants.extend(senders.flat_map(|sender| [sender.start.max(warmup), sender.stop.max(warmup)]));
     instants.extend(plan.cbrs.iter().flat_map(|cbr| [cbr.start.max(warmup), cbr.stop.max(warmup)]));
@@ -317,6 +351,14 @@ pub(crate) fn instants(plan: &Plan) -> Vec<Time> {
     instants.sort_unstable();
     instants.dedup();
     instants
+}
+
+/// When blackouts end, after the warm-up.
+fn dark_instants(plan: &Plan) -> impl Iterator<Item = Time> {
+    plan.events.iter().filter_map(|event| match event.what {
+        What::Blackout(_, until) => Some(until.max(plan.measure.warmup)),
+        _ => None,
+    })
 }
 
 /// A flow in one direction of data.
@@ -382,10 +424,15 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Makes the changes up to and at `now`.
-    pub(crate) fn advance(&mut self, plan: &Plan, now: Time) {
+    /// Makes the changes up to and at `now`; answers whether demands changed.
+    pub(crate) fn advance(&mut self, plan: &Plan, now: Time) -> bool {
+        let mut demands_changed = false;
         while let Some((event, rest)) = self.events.split_first().filter(|(event, _)| event.at <= now) {
             self.events = rest;
+            demands_changed |= matches!(
+                event.what,
+                What::Link(_, Change::Delay(_)) | What::ReceiveBuffer(..) | What::Reader(..)
+            );
             match event.what {
                 What::Link(link, Change::Rate(rate)) => self.rates_bps[link.0 as usize] = rate.bps(),
                 What::Link(link, Change::Delay(delay)) => {
@@ -409,6 +456,7 @@ impl<'a> State<'a> {
                 _ => {}
             }
         }
+        demands_changed
     }
 
     /// Renews the demand of the flows that `concerns`, after a change of buffers, readers or delays.
@@ -531,7 +579,7 @@ const ACKS_OFF: f64 = 1e-4;
 /// Rounds after which it is near enough: acknowledgements are few bytes, so that each is off by a small part of what the one
 /// before was.
 const ACK_ROUNDS: usize = 8;
-/// Phases times flows up to which the ideal is worth its time: about a second.
+/// Phases times classes of flows up to which the ideal is worth its time: a few seconds.
 const MOST_WORK: usize = 20_000_000;
 
 #[cfg(test)]

@@ -231,3 +231,125 @@ fn no_flow_has_more_than_there_is() {
     let [rate, share, _] = flow(&|share| share < 0.2);
     assert!((0.9..1.001).contains(&rate) && share.is_nan(), "{rate} {share}");
 }
+
+/// [`ideal_mbps`] phase by phase and flow by flow.
+fn slow_ideal_mbps(plan: &Plan) -> Vec<[Option<f64>; 2]> {
+    let state = State::new(plan);
+    let ways: Vec<(usize, bool)> = state.ways.iter().map(|way| (way.of, way.back)).collect();
+    let bits = bits_of_sessions(plan, state, &instants(plan)).unwrap();
+    let mut ideals = vec![[None; 2]; plan.flows.len()];
+    for ((of, back), bits) in ways.into_iter().zip(bits) {
+        let seconds = end(plan, of).saturating_sub(begin(plan, of)).as_secs_f64();
+        ideals[of][usize::from(back)] = (seconds > 0.0).then(|| bits / seconds * 1e-6);
+    }
+    ideals
+}
+
+fn agree(plan: &Plan) -> Result<(), String> {
+    let (fast, slow) = (ideal_mbps(plan), slow_ideal_mbps(plan));
+    for (i, (fast, slow)) in fast.iter().flatten().zip(slow.iter().flatten()).enumerate() {
+        let near = match (fast, slow) {
+            (Some(fast), Some(slow)) => (fast - slow).abs() <= 1e-9 * slow.max(1.0),
+            (fast, slow) => fast == slow,
+        };
+        if !near {
+            return Err(format!("way {i}: {fast:?}, not {slow:?}"));
+        }
+    }
+    Ok(())
+}
+
+mod classes {
+    use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
+
+    use super::{Scenario, agree};
+
+    /// Flows over a row of three links, some with hosts of their own, that come and go.
+    fn flows() -> impl Strategy<Value = String> {
+        let times = (0u32..9, 1u32..9, any::<bool>());
+        let flow = (0usize..4, 0usize..4, 1u32..3, times, 0u32..8).prop_map(
+            |(from, to, weight, (start, life, stops), more)| {
+                let to = if from == to { (to + 1) % 4 } else { to };
+                let stop = if stops { format!(", stop = \"{} s\"", start + life) } else { String::new() };
+                let more = match more {
+                    0 => ", receive-buffer = \"9 packets\"",
+                    1 => ", both-ways = true",
+                    2 => ", delayed-ack = \"40 ms\"",
+                    3 => ", count = 3",
+                    4 => ", packet-size = \"700 B\"",
+                    _ => "",
+                };
+                let own = if more.is_empty() { "h" } else { "r" };
+                format!("{{ from = \"{own}{from}\", to = \"r{to}\", law = \"newreno\", weight = {weight}, start = \"{start} s\"{stop}{more} }}\n")
+            },
+        );
+        prop::collection::vec(flow, 1..14).prop_map(|flows| {
+            flows.iter().enumerate().map(|(i, flow)| format!("flow.f{i} = {flow}")).collect()
+        })
+    }
+
+    /// Changes and cross-traffic.
+    fn others() -> impl Strategy<Value = String> {
+        let change = prop_oneof![
+            Just("link = \"one\", rate = \"20 Mbps\""),
+            Just("link = \"two\", blackout = \"1500 ms\""),
+            Just("link = \"three\", delay = \"30 ms\""),
+            Just("link = \"host1\", rate = \"3 Mbps\""),
+            Just("flow = \"f0*\", receive-buffer = \"5 packets\""),
+        ];
+        let change = (0u32..10, change).prop_map(|(at, what)| format!("{{ at = \"{at} s\", {what} }}"));
+        let changes =
+            prop::collection::vec(change, 0..4).prop_map(|all| format!("change = [{}]\n", all.join(", ")));
+        let cbr = prop_oneof![
+            Just(""),
+            Just(
+                "cbr.c = { from = \"h2\", to = \"r3\", rate = \"4 Mbps\", start = \"3 s\", stop = \"7 s\" }\n"
+            ),
+        ];
+        (changes, cbr, 0u32..3)
+            .prop_map(|(changes, cbr, warmup)| format!("{changes}{cbr}measure.warmup = \"{warmup} s\"\n"))
+    }
+
+    proptest! {
+        #[test]
+        fn by_class_and_flow_by_flow_are_the_same((flows, others) in (flows(), others())) {
+            let mut text = String::from("name = \"t\"\nduration = \"10 s\"\n");
+            text += "node = { r0 = {}, r1 = {}, r2 = {}, r3 = {}, h0 = {}, h1 = {}, h2 = {}, h3 = {} }\n";
+            for (i, name) in ["one", "two", "three"].into_iter().enumerate() {
+                text += &format!("link.{name} = {{ from = \"r{i}\", to = \"r{}\", rate = \"{} Mbps\", delay = \"5 ms\" }}\n", i + 1, 10 + 7 * i);
+            }
+            for i in 0..4 {
+                text += &format!("link.host{i} = {{ from = \"h{i}\", to = \"r{i}\", rate = \"{} Mbps\", overhead = \"20 B\" }}\n", 4 + 9 * i);
+            }
+            let scenario = Scenario::parse::<&str>("", &(text + &others + &flows), &[]).unwrap();
+            let plan = &scenario.variants()[0].plan;
+            prop_assert_eq!(agree(plan), Ok(()));
+        }
+    }
+}
+
+/// Four thousand flows of two kinds are two flows to theory; of as many kinds, each its own.
+#[test]
+fn many_flows_with_starts_of_their_own_have_ideals() {
+    let text = |hosts: u32, rate: &str| {
+        format!(
+            "name = \"t\"\nduration = \"10 s\"\nnode = {{ s = {{ count = {hosts} }}, t = {{ count = {hosts} }}, r = {{}}, d = {{}} }}\n\
+             link.in = {{ from = \"s\", to = \"r\", rate = {rate}, delay = {{ first = \"1 ms\", last = \"9 ms\" }} }}\n\
+             link.beside = {{ from = \"t\", to = \"r\", rate = {rate} }}\n\
+             link.out = {{ from = \"r\", to = \"d\", rate = \"1 Gbps\", delay = \"5 ms\" }}\n\
+             flow.f = {{ from = \"s\", to = \"d\", law = \"cubic\", start = {{ random = \"9 s\" }} }}\n\
+             flow.g = {{ from = \"t\", to = \"d\", law = \"cubic\", weight = 2, start = {{ random = \"9 s\" }} }}\n"
+        )
+    };
+    let plan = |text: &str| Scenario::parse::<&str>("", text, &[]).unwrap().variants()[0].plan.clone();
+    let small = plan(&text(100, "\"100 Mbps\""));
+    assert_eq!(agree(&small), Ok(()));
+    let many = plan(&text(10_000, "\"100 Mbps\""));
+    assert_eq!(too_many(&many), None);
+    assert!(ideal_mbps(&many).iter().all(|ways| ways[0].is_some_and(|mbps| mbps > 0.0)));
+    // Flows that share a host's link are flows of their own; there are too many, and a note says so.
+    let each =
+        plan(&(text(10_000, "\"100 Mbps\"") + "flow.h = { from = \"s\", to = \"r\", law = \"cubic\" }\n"));
+    assert!(too_many(&each).is_some_and(|note| note.contains("30000 flows")), "{:?}", too_many(&each));
+    assert!(ideal_mbps(&each).iter().all(|ways| *ways == [None; 2]));
+}

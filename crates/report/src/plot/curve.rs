@@ -1,7 +1,5 @@
 //! Curves, and fewer points that look the same.
 
-use super::Line;
-
 /// A named line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Curve {
@@ -12,6 +10,10 @@ pub(crate) struct Curve {
     pub(crate) dotted: bool,
     /// (time in seconds, value), in order of time; a value that is not a number breaks the line.
     pub(crate) points: Vec<(f64, f64)>,
+    /// A range about it: (time, least, most).
+    pub(crate) band: Vec<(f64, f64, f64)>,
+    /// Drawn thin and pale beneath the others, and named by none: one of many.
+    pub(crate) faint: bool,
 }
 
 impl Curve {
@@ -75,20 +77,49 @@ pub(crate) fn dash(points: &mut [(f64, f64)], span: f64) {
     }
 }
 
-/// Median, largest and smallest of many curves at each moment that any of them has.
-pub(crate) fn envelope(curves: &[Line]) -> Vec<Line> {
+/// The median of many curves at each moment that any of them has, with the range of their middle
+/// four fifths; and the curves, or an even choice of them, faint.
+pub(crate) fn crowd(curves: Vec<Curve>) -> Vec<Curve> {
     let mut points: Vec<(f64, f64)> =
-        curves.iter().flat_map(|(_, p)| p).copied().filter(|p| !p.1.is_nan()).collect();
+        curves.iter().flat_map(|c| &c.points).copied().filter(|p| !p.1.is_nan()).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    let n = curves.len();
-    let mut lines: [Line; 3] = [format!("median of {n}"), "largest".to_string(), "smallest".to_string()]
-        .map(|name| (name, Vec::new()));
+    let name = format!("median of {}, with 10 to 90 %", curves.len());
+    let mut median = Curve { name: name.clone(), ..Curve::default() };
     for moment in points.chunk_by(|a, b| b.0 - a.0 < 1e-9) {
-        let picks = [moment[moment.len() / 2], moment[moment.len() - 1], moment[0]];
-        lines.iter_mut().zip(picks).for_each(|(line, pick)| line.1.push((moment[0].0, pick.1)));
+        let at = |part: f64| moment[libm::round(part * (moment.len() - 1) as f64) as usize].1;
+        median.points.push((moment[0].0, moment[moment.len() / 2].1));
+        median.band.push((moment[0].0, at(0.1), at(0.9)));
     }
-    lines.into_iter().collect()
+    let each = curves.len().div_ceil(MOST_FAINT);
+    let faint = curves.into_iter().step_by(each).map(|c| Curve { name: name.clone(), faint: true, ..c });
+    [median].into_iter().chain(faint).collect()
 }
+
+/// The top of a scale for `curves`, and the peak that lies above it, if one does: a peak in the
+/// first tenth of a curve, more than twice as high as anything later, that lasts for less than a
+/// thirtieth of it.
+pub(crate) fn top<'a>(curves: impl Iterator<Item = &'a Curve>) -> (f64, Option<f64>) {
+    let mut starts: Vec<(usize, Vec<f64>)> = Vec::new();
+    let (mut rest, mut high) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+    for curve in curves {
+        let known: Vec<(f64, f64)> = curve.points.iter().copied().filter(|p| p.1.is_finite()).collect();
+        let ends = known.first().zip(known.last()).map_or((0.0, 0.0), |(first, last)| (first.0, last.0));
+        let until = ends.0 + 0.1 * (ends.1 - ends.0);
+        let (start, later): (Vec<(f64, f64)>, Vec<(f64, f64)>) = known.iter().partition(|p| p.0 < until);
+        rest = later.iter().fold(rest, |most, p| most.max(p.1));
+        high = known.iter().fold(high, |most, p| most.max(p.1));
+        starts.push((known.len() / 30, start.into_iter().map(|p| p.1).collect()));
+    }
+    let brief =
+        |(most, start): &(usize, Vec<f64>)| start.iter().filter(|v| **v > 2.0 * rest).count() <= *most;
+    if high > 2.0 * rest && rest > 0.0 && starts.iter().all(brief) {
+        return (rest * 1.1, Some(high));
+    }
+    (high, None)
+}
+
+/// The most faint curves that are drawn.
+const MOST_FAINT: usize = 60;
 
 #[cfg(test)]
 mod tests {
@@ -130,11 +161,29 @@ mod tests {
     }
 
     #[test]
-    fn many_curves_become_three() {
-        let curves: Vec<_> =
-            (0..9).map(|i| (format!("f.{i}"), vec![(1.0, f64::from(i)), (2.0, 1.0)])).collect();
-        let lines = envelope(&curves);
-        assert_eq!(lines.iter().map(|l| l.1[0].1).collect::<Vec<_>>(), [4.0, 8.0, 0.0]);
-        assert_eq!(lines[0].1.len(), 2);
+    fn many_curves_become_a_median_with_a_band_over_faint_ones() {
+        let points = |i: u32| vec![(1.0, f64::from(i)), (2.0, 1.0)];
+        let curves = (0..101).map(|i| Curve { points: points(i), ..Curve::default() }).collect();
+        let drawn = crowd(curves);
+        assert_eq!((drawn[0].points[0], drawn[0].band[0]), ((1.0, 50.0), (1.0, 10.0, 90.0)));
+        assert_eq!((drawn[0].points.len(), drawn[0].faint, drawn.len()), (2, false, 1 + 51));
+        assert!(drawn[1..].iter().all(|c| c.faint && c.name == drawn[0].name));
+    }
+
+    #[test]
+    fn a_peak_at_the_start_does_not_set_the_scale() {
+        let of = |value: fn(u32) -> f64| Curve {
+            points: (0..600).map(|i| (0.1 * f64::from(i), value(i))).collect(),
+            ..Curve::default()
+        };
+        let found = |value| top([of(value)].iter());
+        assert_eq!(found(|i| if i < 10 { 500.0 } else { 10.0 }), (11.0, Some(500.0)));
+        // A level that lasts, a peak later, one that is not twice as high, and silence afterwards
+        // are drawn whole.
+        assert_eq!(found(|i| if i < 50 { 500.0 } else { 10.0 }).1, None);
+        assert_eq!(found(|i| if i == 300 { 500.0 } else { 10.0 }).1, None);
+        assert_eq!(found(|i| if i < 10 { 15.0 } else { 10.0 }), (15.0, None));
+        assert_eq!(found(|i| if i < 10 { 15.0 } else { 0.0 }), (15.0, None));
+        assert_eq!(top([].iter()), (f64::NEG_INFINITY, None));
     }
 }

@@ -2,23 +2,27 @@
 
 mod axis;
 mod by;
+mod canvas;
 mod curve;
+mod distribution;
+mod font;
+mod pdf;
 mod png;
+mod svg;
 mod sweep;
 
-pub use png::{PlotError, write_png};
-
 pub(crate) use axis::Axis;
+pub(crate) use canvas::style;
 pub(crate) use curve::Curve;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tollway_law::Time;
 use tollway_scenario::tables::{ColumnKind, ColumnSpec, RunResult, Table};
 
-use crate::claim::{Metric, Over};
+use crate::claim::{Metric, Over, number};
 use crate::data;
 use crate::deviation::Aims;
 use crate::grid::{Cells, Part};
@@ -52,7 +56,8 @@ use crate::grid::{Cells, Part};
 pub struct PlotSpec {
     /// What stands above it, with the unit.
     pub title: String,
-    /// A numeric column of the table of links or of that of control intervals, if `link` is given, or else of flows.
+    /// A numeric column of the table of links or of that of control intervals, if `link` is given, of hops, if `hop` is, or else of
+    /// flows.
     #[serde(default)]
     pub y: String,
     /// Instead of a column: what to measure in each run, as a claim does; of several values their mean is drawn.
@@ -94,6 +99,8 @@ pub struct PlotSpec {
     pub span: Option<Time>,
     /// Which links: a name or a pattern with `*`.
     pub link: Option<String>,
+    /// Hops of an overlay, `FROM-TO`: a name or a pattern with `*`.
+    pub hop: Option<String>,
     /// Which flows: a name, a group's name, or a pattern with `*`; all if left out.
     #[serde(alias = "flow")]
     pub flows: Option<String>,
@@ -104,6 +111,9 @@ pub struct PlotSpec {
     pub overlay: bool,
     /// Draws each curve as its moving mean over so long, which the title should say; the tables stay as they are.
     pub mean_over: Option<Time>,
+    /// The names of flows' curves.
+    #[serde(default)]
+    pub label: Label,
     /// Series of others to lay beneath ours, as broken lines.
     pub reference: Option<PlotReference>,
     /// Where the time axis, or what a metric is measured over, starts.
@@ -113,6 +123,17 @@ pub struct PlotSpec {
     /// The experiment's folder.
     #[serde(skip)]
     pub(crate) folder: PathBuf,
+}
+
+/// The names of flows' curves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Label {
+    /// Their names.
+    #[default]
+    Name,
+    /// Their round trips without queues, and their names where two are alike.
+    Rtt,
 }
 
 /// What others found, to be drawn beside ours: `reference = { file = "ns2/*.csv", name = "ns-2" }`.
@@ -190,14 +211,110 @@ impl Figure {
         Figure { title: title.into(), subtitle: subtitle.into(), rows }
     }
 
+    /// The figure as SVG.
+    ///
+    /// # Errors
+    /// Drawing fails.
+    pub fn to_svg(&self) -> Result<String, PlotError> {
+        svg::to_svg(self).map_err(PlotError::Draw)
+    }
+
+    /// Writes the figure to `path`, as PNG, SVG or PDF by its ending.
+    ///
+    /// # Errors
+    /// The ending is another, the file cannot be written, or drawing fails.
+    pub fn write(&self, path: &Path) -> Result<(), PlotError> {
+        let drawn = match Picture::of(path)? {
+            Picture::Png => png::to_png(self),
+            Picture::Svg => svg::to_svg(self).map(String::into_bytes),
+            Picture::Pdf => pdf::to_pdf(self),
+        };
+        std::fs::write(path, drawn.map_err(PlotError::Draw)?)
+            .map_err(|e| PlotError::Write { path: path.to_path_buf(), message: e.to_string() })
+    }
+
+    /// Writes the figure, if there is anything to see, once for each format, to files that are
+    /// called as `stem` but for their ending; answers their paths.
+    ///
+    /// # Errors
+    /// As [`Figure::write`].
+    pub fn write_all(&self, stem: &Path, pictures: &[Picture]) -> Result<Vec<PathBuf>, PlotError> {
+        let mut written: Vec<PathBuf> = Vec::new();
+        for picture in pictures.iter().filter(|_| !self.is_empty()) {
+            let mut path = stem.as_os_str().to_owned();
+            path.push(".");
+            path.push(picture.ending());
+            if !written.contains(&PathBuf::from(&path)) {
+                self.write(Path::new(&path))?;
+                written.push(path.into());
+            }
+        }
+        Ok(written)
+    }
+
     /// Whether there is nothing to see.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 }
 
-/// A curve that has no colour yet: its name, and (time in seconds, value).
-pub(crate) type Line = (String, Vec<(f64, f64)>);
+/// The formats of pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Picture {
+    /// Pixels, twice as fine as a plain screen's.
+    Png,
+    /// Lines, for browsers and drawing programs.
+    Svg,
+    /// Lines, for papers; with its font.
+    Pdf,
+}
+
+impl Picture {
+    /// All of them.
+    pub const ALL: [Picture; 3] = [Picture::Png, Picture::Svg, Picture::Pdf];
+
+    /// The format that the name of `path` ends in.
+    ///
+    /// # Errors
+    /// [`PlotError::Ending`].
+    pub fn of(path: &Path) -> Result<Picture, PlotError> {
+        let found =
+            path.extension().and_then(|ending| Picture::ALL.into_iter().find(|p| *p.ending() == *ending));
+        found.ok_or_else(|| PlotError::Ending { path: path.to_path_buf() })
+    }
+
+    /// The ending of a file's name.
+    pub fn ending(self) -> &'static str {
+        match self {
+            Picture::Png => "png",
+            Picture::Svg => "svg",
+            Picture::Pdf => "pdf",
+        }
+    }
+}
+
+/// Why a figure could not be drawn.
+#[derive(Debug, thiserror::Error, miette::Diagnostic)]
+pub enum PlotError {
+    /// The file's name gives no format.
+    #[error("the ending of {} is no picture's", path.display())]
+    #[diagnostic(help("there are {}", Picture::ALL.map(|p| format!("`.{}`", p.ending())).join(", ")))]
+    Ending {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file cannot be written.
+    #[error("cannot write {}: {message}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's message.
+        message: String,
+    },
+    /// The drawing library failed.
+    #[error("cannot draw the figure: {0}")]
+    Draw(String),
+}
 
 impl Row {
     fn new(spec: &PlotSpec, runs: &[RunResult]) -> Row {
@@ -210,13 +327,15 @@ impl Row {
         let end = runs.iter().map(|r| data::duration(r)).fold(0.0, f64::max);
         let until = spec.until.map_or(end, |t| t.nearest_secs());
 
-        let mut panels: Vec<(String, Vec<Line>)> = Vec::new();
+        let mut panels: Vec<(String, Vec<Curve>)> = Vec::new();
         for run in &runs {
             let curves = curves(spec, run, from, until);
             if spec.overlay && several {
-                let alone = curves.len() == 1;
-                let named = curves.into_iter().map(|(name, points)| {
-                    (if alone { run.variant.clone() } else { format!("{} {name}", run.variant) }, points)
+                let alone = curves.iter().filter(|curve| !curve.faint).count() == 1;
+                let named = curves.into_iter().map(|curve| {
+                    let name =
+                        if alone { run.variant.clone() } else { format!("{} {}", run.variant, curve.name) };
+                    Curve { name, ..curve }
                 });
                 match panels.first_mut() {
                     Some((_, all)) => all.extend(named),
@@ -238,55 +357,87 @@ impl Row {
     }
 
     /// One panel of `lines` over time, from the beginning to `until` seconds.
-    pub(crate) fn of_lines(title: &str, lines: Vec<Line>, until: f64) -> Row {
+    pub(crate) fn of_lines(title: &str, lines: Vec<(String, Vec<(f64, f64)>)>, until: f64) -> Row {
         let mut row = Row { title: title.into(), x_title: "time (s)".into(), ..Row::default() };
-        row.fill(vec![(String::new(), lines)], (0.0, until), None);
+        let curves =
+            lines.into_iter().map(|(name, points)| Curve { name, points, ..Curve::default() }).collect();
+        row.fill(vec![(String::new(), curves)], (0.0, until), None);
         row
     }
 
-    /// Puts the lines of each panel on common scales, each name in one colour.
-    fn fill(&mut self, panels: Vec<(String, Vec<Line>)>, (from, until): (f64, f64), top: Option<f64>) {
+    /// One panel of numbers over a quantity, each with the name of its curve. Of several at a place
+    /// their mean is drawn, and their range. With `names` the places are those from zero on.
+    pub(crate) fn over(
+        title: &str,
+        x_title: &str,
+        numbers: &[(String, f64, f64)],
+        names: Option<&[String]>,
+        (log_x, log_y): (bool, bool),
+    ) -> Row {
+        let spec = PlotSpec { title: title.into(), log_x, log_y, ..PlotSpec::default() };
+        let dot = |(series, x, y): &(String, f64, f64)| sweep::Dot {
+            series: series.clone(),
+            x: *x,
+            y: *y,
+            ..sweep::Dot::default()
+        };
+        let dots: Vec<sweep::Dot> = numbers.iter().map(dot).collect();
+        let mut row = sweep::drawn(&spec, x_title, &dots);
+        for curve in row.panels.iter_mut().flat_map(|panel| &mut panel.curves) {
+            curve.band = sweep::ranges(dots.iter().filter(|dot| dot.series == curve.name));
+        }
+        if let Some(names) = names {
+            row.x = Axis::new(0.0, names.len().saturating_sub(1) as f64, TIME_TICKS, false);
+            row.x.ticks = names.iter().enumerate().map(|(i, name)| (i as f64, name.clone())).collect();
+        }
+        row
+    }
+
+    /// Puts the curves of each panel on common scales, each name in one colour.
+    fn fill(&mut self, panels: Vec<(String, Vec<Curve>)>, (from, until): (f64, f64), top: Option<f64>) {
+        let all = || panels.iter().flat_map(|(_, curves)| curves);
         let mut names: Vec<String> = Vec::new();
-        for (name, _) in panels.iter().flat_map(|(_, curves)| curves) {
-            if !names.contains(name) {
-                names.push(name.clone());
+        for curve in all() {
+            if !names.contains(&curve.name) {
+                names.push(curve.name.clone());
             }
         }
-        let values =
-            || panels.iter().flat_map(|(_, c)| c).flat_map(|(_, p)| p).map(|p| p.1).filter(|v| v.is_finite());
-        let (low, high) = (values().fold(0.0, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
-        let high = top.unwrap_or(high);
+        let values = all().flat_map(|curve| &curve.points).map(|p| p.1).filter(|v| v.is_finite());
+        let low = values.fold(0.0, f64::min);
+        let (high, peak) = top.map_or_else(|| curve::top(all()), |top| (top, None));
+        if let Some(peak) = peak {
+            self.title += &format!("; a peak at the start reaches {}", number(peak));
+        }
         self.x = Axis::new(from, until, TIME_TICKS, false);
         self.y = Axis::new(low, if high > low { high } else { low + 1.0 }, VALUE_TICKS, true);
+        let colour = |name: &String| names.iter().position(|n| n == name).unwrap_or(0);
+        let coloured = |curve: Curve| Curve { colour: colour(&curve.name), ..curve };
         self.panels = panels
             .into_iter()
-            .map(|(label, curves)| {
-                let colour = |name: &String| names.iter().position(|n| n == name).unwrap_or(0);
-                let curve =
-                    |(name, points)| Curve { colour: colour(&name), name, points, ..Curve::default() };
-                Panel { label, curves: curves.into_iter().map(curve).collect() }
-            })
+            .map(|(label, curves)| Panel { label, curves: curves.into_iter().map(coloured).collect() })
             .collect();
         self.legend = names.into_iter().enumerate().map(|(i, n)| (n, i)).collect();
     }
 }
 
-/// The points of each curve of `spec` in `run`; where there are too many to tell apart, of their envelope.
-fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Line> {
-    let (batches, pattern) = match &spec.link {
-        Some(link) if is_column(Table::Control, &spec.y) => (&run.control, link.as_str()),
-        Some(link) => (&run.links, link.as_str()),
-        None => (&run.flows, spec.flows.as_deref().unwrap_or("*")),
+/// The points of each curve of `spec` in `run`; where there are too many to tell apart, their
+/// median over all of them.
+fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Curve> {
+    let (batches, pattern) = match (&spec.link, &spec.hop) {
+        (Some(link), _) if is_column(Table::Control, &spec.y) => (&run.control, link.as_str()),
+        (Some(link), _) => (&run.links, link.as_str()),
+        (None, Some(hop)) => (&run.hops, hop.as_str()),
+        (None, None) => (&run.flows, spec.flows.as_deref().unwrap_or("*")),
     };
     let mut all = data::series(batches, &spec.y);
     all.retain(|s| data::matches(pattern, &s.name));
-    let lives: HashMap<String, (f64, f64)> = data::summary(&run.summary, "flow")
-        .into_iter()
-        .map(|f| (f.name.clone(), (f.start(), f.end())))
-        .collect();
+    let flows = data::summary(&run.summary, "flow");
+    let lives: HashMap<&str, (f64, f64)> =
+        flows.iter().map(|f| (f.name.as_str(), (f.start(), f.end()))).collect();
+    let labels = if spec.label == Label::Rtt { round_trips(&flows) } else { HashMap::new() };
     let clipped = all.into_iter().map(|s| {
         // A flow is drawn while it lives, and one interval beyond so that its end shows.
-        let life = lives.get(&s.name).filter(|_| spec.link.is_none());
+        let life = lives.get(s.name.as_str()).filter(|_| spec.link.is_none() && spec.hop.is_none());
         let (start, end) =
             life.map_or((from, until), |(start, end)| (from.max(*start), until.min(end + s.interval)));
         let inside = |(t, v): (f64, f64)| (t >= start - 1e-9 && t <= end + 1e-9).then_some((t, v));
@@ -295,10 +446,11 @@ fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Line> 
         if let Some(span) = spec.mean_over {
             curve::smooth(&mut points, span.nearest_secs());
         }
-        (s.name, points)
+        let name = labels.get(&s.name).cloned().filter(|_| spec.link.is_none()).unwrap_or(s.name);
+        Curve { name, points, ..Curve::default() }
     });
-    let curves: Vec<Line> = clipped.filter(|(_, p): &Line| !p.is_empty()).collect();
-    let mut curves = if curves.len() > MOST_CURVES { curve::envelope(&curves) } else { curves };
+    let curves: Vec<Curve> = clipped.filter(|curve| !curve.points.is_empty()).collect();
+    let mut curves = if curves.len() > MOST_CURVES { curve::crowd(curves) } else { curves };
     if let Some(reference) = &spec.reference {
         let file = reference.folder.join(reference.file.replace('*', &run.variant));
         // A file that cannot be read is the affair of the claim that compares with it.
@@ -309,10 +461,26 @@ fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Line> 
             }
             points.retain(|(t, _)| *t >= from - 1e-9 && *t <= until + 1e-9);
             curve::dash(&mut points, (until - from) / DASHES);
-            curves.push((reference.name.clone(), points));
+            curves.push(Curve { name: reference.name.clone(), points, ..Curve::default() });
         }
     }
     curves
+}
+
+/// By flow, its round trip without queues; with its name where another flow has the same.
+fn round_trips(flows: &[data::FlowInfo]) -> HashMap<String, String> {
+    let trip = |flow: &data::FlowInfo| {
+        let ms = flow.get("rtt_mean_ms") - flow.get("queueing_mean_ms");
+        ms.is_finite().then(|| format!("{} ms", number(libm::round(ms * 10.0) / 10.0)))
+    };
+    let trips: Vec<Option<String>> = flows.iter().map(trip).collect();
+    let alone = |trip: &String| trips.iter().flatten().filter(|other| *other == trip).count() == 1;
+    let label = |(flow, trip): (&data::FlowInfo, &Option<String>)| {
+        let trip = trip.as_ref()?;
+        let label = if alone(trip) { trip.clone() } else { format!("{trip} ({})", flow.name) };
+        Some((flow.name.clone(), label))
+    };
+    flows.iter().zip(&trips).filter_map(label).collect()
 }
 
 /// What is worth seeing of any run.
@@ -375,14 +543,13 @@ fn busiest_links(runs: &[RunResult]) -> Vec<String> {
     links.into_iter().take(2).map(|(name, _)| name).collect()
 }
 
-/// Whether `column` can be plotted, for links or for flows.
-pub(crate) fn is_plottable(column: &str, of_link: bool) -> bool {
-    plottable(of_link).any(|c| c == column)
-}
-
-/// The columns that can be plotted, for links or for flows.
-pub(crate) fn plottable(of_link: bool) -> impl Iterator<Item = &'static str> {
-    let tables: &[Table] = if of_link { &[Table::Links, Table::Control] } else { &[Table::Flows] };
+/// The numeric columns that `y` of a plot over time may name.
+pub(crate) fn plottable(spec: &PlotSpec) -> impl Iterator<Item = &'static str> + Clone + use<> {
+    let tables: &[Table] = match (&spec.link, &spec.hop) {
+        (Some(_), _) => &[Table::Links, Table::Control],
+        (None, Some(_)) => &[Table::Hops],
+        (None, None) => &[Table::Flows],
+    };
     let is_number =
         |c: &&ColumnSpec| matches!(c.kind, ColumnKind::Number | ColumnKind::Count) && c.name != "time_s";
     tables.iter().flat_map(|table| table.columns()).filter(is_number).map(|c| c.name)
@@ -413,11 +580,48 @@ const VALUE_TICKS: usize = 5;
 
 #[cfg(test)]
 mod tests {
+    use tollway_scenario::tables::{HopRow, Outputs, TableWriter};
+
     use super::*;
 
     #[test]
+    fn curves_are_named_by_round_trips_that_differ() {
+        let flow = |name: &str, rtt: f64| {
+            let numbers = HashMap::from([("rtt_mean_ms", rtt + 7.0), ("queueing_mean_ms", 7.0)]);
+            data::FlowInfo { name: name.into(), numbers, ..data::FlowInfo::default() }
+        };
+        let named = round_trips(&[flow("a", 20.04), flow("b", 40.0), flow("c", 40.0), flow("d", f64::NAN)]);
+        let of = |name: &str| named.get(name).map(String::as_str);
+        assert_eq!(["a", "b", "c", "d"].map(of), [Some("20 ms"), Some("40 ms (b)"), Some("40 ms (c)"), None]);
+    }
+
+    #[test]
     fn columns_are_known() {
-        assert!(is_plottable("rate_mbps", false) && is_plottable("queue_max_bytes", true));
-        assert!(!is_plottable("rate_mbps", true) && !is_plottable("flow", false));
+        let of = |link: Option<&str>, hop: Option<&str>| {
+            let spec =
+                PlotSpec { link: link.map(Into::into), hop: hop.map(Into::into), ..PlotSpec::default() };
+            plottable(&spec).collect::<Vec<_>>()
+        };
+        let (flows, links, hops) = (of(None, None), of(Some("l"), None), of(None, Some("A-B")));
+        assert!(flows.contains(&"rate_mbps") && links.contains(&"queue_max_bytes"));
+        assert!(!links.contains(&"rate_mbps") && !flows.contains(&"flow"));
+        assert_eq!(hops, ["queue_mean_messages", "queue_max_messages", "price"]);
+    }
+
+    #[test]
+    fn hops_are_drawn_over_time() {
+        let mut writer = TableWriter::new(&Outputs::memory()).unwrap();
+        for (time_s, price) in [(1.0, 3.0), (2.0, 5.0)] {
+            for hop in ["A-B", "B-A"] {
+                writer.hop(&HopRow { time_s, hop, price, ..HopRow::default() }).unwrap();
+            }
+        }
+        let run = writer.finish("").unwrap();
+        let (hop, y) = (Some("A-*".into()), "price".into());
+        let spec = PlotSpec { hop, y, until: Some(Time::from_secs(2)), ..PlotSpec::default() };
+        let row = Row::new(&spec, &[run]);
+        let curve = &row.panels[0].curves[0];
+        assert_eq!((&*curve.name, &curve.points[..]), ("A-B", &[(1.0, 3.0), (2.0, 5.0)][..]));
+        assert_eq!(row.legend.len(), 1);
     }
 }

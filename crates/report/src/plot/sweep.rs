@@ -86,7 +86,7 @@ pub(super) fn drawn(spec: &PlotSpec, x_axis: &str, dots: &[Dot]) -> Row {
         let curve = |(colour, name): (usize, &&String)| {
             let here = || dots.iter().filter(|d| d.panel == *label && d.series == **name);
             let dotted = here().any(|d| !d.theory);
-            Curve { name: (*name).clone(), colour, dotted, points: means(here()) }
+            Curve { name: (*name).clone(), colour, dotted, points: means(here()), ..Curve::default() }
         };
         Panel { label: label.clone(), curves: series.iter().enumerate().map(curve).collect() }
     };
@@ -127,6 +127,13 @@ fn means<'a>(dots: impl Iterator<Item = &'a Dot>) -> Vec<(f64, f64)> {
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mean = |at: &[(f64, f64)]| (at[0].0, at.iter().map(|p| p.1).sum::<f64>() / at.len() as f64);
     points.chunk_by(|a, b| a.0 == b.0).map(mean).collect()
+}
+
+/// The least and the largest of the points at each place.
+pub(super) fn ranges<'a>(dots: impl Iterator<Item = &'a Dot>) -> Vec<(f64, f64, f64)> {
+    let mut points: Vec<(f64, f64)> = dots.map(|d| (d.x, d.y)).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    points.chunk_by(|a, b| a.0 == b.0).map(|at| (at[0].0, at[0].1, at[at.len() - 1].1)).collect()
 }
 
 #[cfg(test)]

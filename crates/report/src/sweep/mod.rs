@@ -5,6 +5,7 @@
 //! line has a hash of the plan that ran, everything resolved; a scenario that has changed since is not mixed in.
 
 pub(crate) mod journal;
+mod plot;
 mod table;
 
 use std::collections::HashMap;
@@ -19,8 +20,12 @@ use tollway_scenario::plan::Plan;
 use tollway_scenario::run::{self, RunError};
 use tollway_scenario::tables::{EXPORTS, Outputs, Table, TableError, export};
 
+use crate::plot::PlotError;
 use crate::seeds::{NoSeeds, seeds};
 use journal::{Done, Journal};
+
+pub use plot::Plot;
+pub use table::column;
 
 /// A key and the values it takes: `link.bottleneck.rate=10Mbps,20Mbps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +51,8 @@ pub struct Sweep {
     pub jobs: usize,
     /// The table of flows, `.csv` or `.arrow`; that of links lies beside it.
     pub out: PathBuf,
+    /// The figures to draw.
+    pub plots: Vec<Plot>,
 }
 
 /// How far a sweep came.
@@ -61,6 +68,8 @@ pub struct Swept {
     pub flows: PathBuf,
     /// The table of links.
     pub links: PathBuf,
+    /// The pictures, in the order of the plots.
+    pub figures: Vec<PathBuf>,
     /// There are several seeds, and no result depends on them.
     pub seeds_alike: bool,
 }
@@ -77,6 +86,21 @@ pub enum SweepError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// A plot was not said rightly.
+    #[error("`--plot {text}` draws nothing: {why}")]
+    Plot {
+        /// The option's words.
+        text: String,
+        /// The mistake.
+        why: String,
+        /// The remedy.
+        #[help]
+        help: String,
+    },
+    /// A picture could not be written.
+    #[error(transparent)]
+    #[diagnostic(transparent)]
+    Picture(#[from] PlotError),
     /// There are not so many seeds.
     #[error(transparent)]
     #[diagnostic(transparent)]
@@ -214,6 +238,10 @@ impl Sweep {
             }
         }
         let first = self.scenario(&self.combinations()[0], None)?;
+        for plot in &self.plots {
+            plot.check(&self.vary)?;
+        }
+        let figures = plot::files(&self.plots, &self.out)?;
         let seeds = seeds(first.variants()[0].plan.seed, self.seeds)?;
         // Every point is checked before any is run.
         let mut points: Vec<(Point, u64)> = Vec::new();
@@ -278,8 +306,20 @@ impl Sweep {
         for (path, table) in [(&self.out, Table::Summary), (&links, Table::LinkSummary)] {
             export(path, &table::batch(table, &self.vary, &rows)?)?;
         }
+        let title = &first.variants()[0].plan.title;
+        for (plot, path) in self.plots.iter().zip(&figures) {
+            plot.figure(title, &self.vary, &rows).write(path)?;
+        }
         let seeds_alike = seeds_alike(&rows);
-        Ok(Swept { done: rows.len() as u64, before, all, flows: self.out.clone(), links, seeds_alike })
+        Ok(Swept {
+            done: rows.len() as u64,
+            before,
+            all,
+            flows: self.out.clone(),
+            links,
+            figures,
+            seeds_alike,
+        })
     }
 
     /// Runs a point; `None` if it was told to stop.

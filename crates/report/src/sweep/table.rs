@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float64Array, RecordBatch, StringArray, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
 use serde_json::{Map, Value};
+use tollway_law::{Bytes, Rate, Time};
 use tollway_scenario::tables::{ColumnKind, Table, TableError};
 
 use super::journal::Done;
@@ -32,14 +33,17 @@ pub(super) fn batch(
         columns.push(column);
     };
     for (i, vary) in vary.iter().enumerate() {
-        // Plain numbers are numbers; what has a unit is text, as it was given.
-        let column: ArrayRef = match vary.values.iter().all(|value| is_number(value)) {
-            true => Arc::new(Float64Array::from_iter_values(
-                rows.iter().map(|(point, _)| point.values[i].parse().unwrap_or(f64::NAN)),
-            )),
-            false => Arc::new(StringArray::from_iter_values(rows.iter().map(|(point, _)| &point.values[i]))),
+        let (name, numbers) = column(&vary.key, &vary.values);
+        let given = rows.iter().map(|(point, _)| &point.values[i]);
+        let column: ArrayRef = match numbers {
+            Some(numbers) => {
+                let number =
+                    |value| vary.values.iter().position(|v| v == value).map_or(f64::NAN, |at| numbers[at]);
+                Arc::new(Float64Array::from_iter_values(given.map(number)))
+            }
+            None => Arc::new(StringArray::from_iter_values(given)),
         };
-        add(&vary.key, column, false);
+        add(&name, column, false);
     }
     if rows.iter().any(|(point, _)| !point.variant.is_empty()) {
         add("variant", Arc::new(StringArray::from_iter_values(rows.iter().map(|(p, _)| &p.variant))), false);
@@ -59,6 +63,33 @@ pub(super) fn batch(
         .map_err(|e| TableError::Batch { table: table.name(), message: e.to_string() })
 }
 
+/// The column of a varied key: its name, and a number for each of `values`. Plain numbers keep the
+/// key's name; quantities of one kind have one unit, which the name ends in: `link.wire.rate_mbps`.
+/// Other values have no numbers: they are texts, as given.
+pub fn column(key: &str, values: &[String]) -> (String, Option<Vec<f64>>) {
+    let all = |number: &dyn Fn(&str) -> Option<f64>| values.iter().map(|value| number(value)).collect();
+    if let Some(numbers) = all(&|value| value.parse().ok().filter(|_| is_number(value))) {
+        return (key.to_owned(), Some(numbers));
+    }
+    let units: [(&str, &dyn Fn(&str) -> Option<f64>); 6] = [
+        ("mbps", &|value| value.parse().ok().map(Rate::mbps)),
+        ("ms", &|value| value.parse().ok().map(Time::as_millis_f64)),
+        ("bytes", &|value| value.parse().ok().map(|bytes: Bytes| bytes.get() as f64)),
+        ("packets", &|value| counted(value, &["packets", "packet", "pkts"])),
+        ("bdp", &|value| counted(value, &["bdp"])),
+        ("percent", &|value| counted(value, &["%"])),
+    ];
+    let found = units.iter().find_map(|(unit, number)| Some((format!("{key}_{unit}"), Some(all(*number)?))));
+    found.unwrap_or_else(|| (key.to_owned(), None))
+}
+
+/// The number before one of these words.
+fn counted(value: &str, words: &[&str]) -> Option<f64> {
+    let value = value.to_ascii_lowercase();
+    let number = words.iter().find_map(|word| value.trim_end().strip_suffix(word))?;
+    number.trim().parse().ok().filter(|number: &f64| number.is_finite())
+}
+
 /// Whether a value is a number that a column of numbers has as it is: not every whole one beyond 2^53.
 fn is_number(value: &str) -> bool {
     value.parse().is_ok_and(|number: f64| value.parse().map_or(true, |whole: i128| whole == number as i128))
@@ -67,6 +98,26 @@ fn is_number(value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quantities_of_one_kind_are_numbers_of_one_unit() {
+        let column = |values: &[&str]| column("k", &values.iter().map(|v| v.to_string()).collect::<Vec<_>>());
+        for (values, name, numbers) in [
+            (&["1", "-2.5"][..], "k", Some(vec![1.0, -2.5])),
+            (&["500 kbps", "2Gbps"], "k_mbps", Some(vec![0.5, 2000.0])),
+            (&["0", "10ms", "1 s"], "k_ms", Some(vec![0.0, 10.0, 1000.0])),
+            (&["64 KiB", "100kB"], "k_bytes", Some(vec![65536.0, 100_000.0])),
+            (&["1 packet", "20packets"], "k_packets", Some(vec![1.0, 20.0])),
+            (&["0.5 BDP", "2BDP"], "k_bdp", Some(vec![0.5, 2.0])),
+            (&["1%", "0.5 %"], "k_percent", Some(vec![1.0, 0.5])),
+            (&["10 packets", "1 BDP"], "k", None),
+            (&["10Mbps", "5 ms"], "k", None),
+            (&["red", "xcp"], "k", None),
+            (&["9007199254740992", "9007199254740993"], "k", None),
+        ] {
+            assert_eq!(column(values), (name.to_owned(), numbers), "{values:?}");
+        }
+    }
 
     #[test]
     fn whole_numbers_that_floats_do_not_have_are_no_numbers() {

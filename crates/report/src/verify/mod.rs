@@ -1,7 +1,7 @@
 //! Random networks, run and held against the allocation that a law aims at.
 //!
 //! A network is drawn from a seed, written as a scenario file, and run as any other file is; so a case that fails can be kept and looked at with
-//! `tollway run`. What must hold of steady states is in [`Bounds`], by what the law aims at; networks in which flows start and stop are in [`starts`].
+//! `tollway run`. What must hold of steady states is in [`Bounds`], by what the law aims at; networks in which flows start and stop are judged by losses and queues.
 
 mod draw;
 mod remarks;

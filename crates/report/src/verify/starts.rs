@@ -146,5 +146,5 @@ mod tests {
         assert!(problems.contains("of packets are lost; link up") && problems.contains(" BDP"), "{problems}");
     }
 
-    const SEED: u64 = 1;
+    const SEED: u64 = 4;
 }

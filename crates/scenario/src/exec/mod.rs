@@ -4,12 +4,14 @@
 //! A file's own flows do not run: the traffic is the programs'.
 
 mod mahimahi;
+mod profiles;
 mod words;
 
 use tollway_law::Time;
 use tollway_net::exec::MeshSpec;
 
 pub use mahimahi::chain;
+pub use profiles::{PROFILES, Profile};
 pub use tollway_net::clean_names;
 pub use tollway_net::exec::{
     Ended, FiveTuple, FlowMoment, FlowRecord, KernelFlow, KernelOutcome, LinkMoment, LinkRecord, Mesh,
@@ -56,6 +58,7 @@ pub fn mesh(plan: &Plan) -> Result<MeshSpec, Unsupported> {
         nodes: plan.nodes.iter().map(|node| node.name.clone()).collect(),
         links: link_specs(plan),
         losses: plan.own_losses().collect(),
+        impairments: plan.links.iter().map(|link| link.impairments.as_deref().copied()).collect(),
         changes: plan.timeline().into_iter().filter_map(of_link).collect(),
         next: routes.iter().map(|route| route.first().map(|link| link.0)).collect(),
         seed: plan.seed,
@@ -88,6 +91,9 @@ pub fn kernel_flows(plan: &Plan) -> Result<Vec<KernelFlow>, Unsupported> {
         if !flow.data.is_endless() || flow.stop < Time::NEVER {
             return Err(unsupported("data", "let it send for as long as the run lasts"));
         }
+        if flow.after.is_some() {
+            return Err(unsupported("after", "give it a `start`"));
+        }
         Ok(KernelFlow { from: flow.path.from.0, to: flow.path.to.0, start: flow.start, law: law.into() })
     };
     plan.flows.iter().map(flow).collect()
@@ -111,7 +117,8 @@ pub fn route(mesh: &MeshSpec, from: u32, to: u32) -> Vec<usize> {
 /// at most 0.2 ms to serialise.
 pub fn longest_train(plan: &Plan) -> u32 {
     let whole = plan.links.iter().all(|link| {
-        link.law.is_none() && link.loss == 0.0 && link.trace.is_none() && link.limit.packets == u32::MAX
+        let untouched = link.loss == 0.0 && link.impairments.is_none() && link.trace.is_none();
+        untouched && link.law.is_none() && link.limit.packets == u32::MAX
     });
     let whole = whole && plan.losses.is_empty() && plan.events.is_empty();
     let slowest = plan.links.iter().map(|link| link.rate.bytes_per_sec()).fold(f64::INFINITY, f64::min);
@@ -227,6 +234,7 @@ mod tests {
         assert_eq!(train("100Mbps"), 0);
         assert_eq!(train("1Gbps fq_codel"), 0);
         assert_eq!(train("1Gbps loss=0.1%"), 0);
+        assert_eq!(train("1Gbps jitter=1ms"), 0);
         assert_eq!(train("1Gbps limit=1000packets"), 0);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tollway_law::{Bytes, Rate, Time};
+use tollway_law::{Bytes, Rate, Time, UnitError};
 
 use crate::file::{LINK_LAWS, closest, percent, spelt, synonyms};
 
@@ -252,6 +252,12 @@ fn meant(word: &str) -> String {
         return ": it is a sender's, which is the kernel's own here (`--sysctl net.ipv4.tcp_congestion_control=…`)"
             .into();
     }
+    let quantities = [word.parse::<Rate>().err(), word.parse::<Time>().err()];
+    if let Some(error) =
+        quantities.iter().flatten().find(|error| matches!(error, UnitError::OutOfRange { .. }))
+    {
+        return format!(" ({error})");
+    }
     let known = synonyms(word, ["rate", "delay", "limit", "law", "loss"].into_iter());
     if !known.is_empty() {
         let keys: Vec<String> = known.iter().map(|key| format!("`{key}=…`")).collect();
@@ -355,6 +361,8 @@ mod tests {
             ("20 Mbps 40", "`40` in `20 Mbps 40` is no rate, delay or law, and has no unit"),
             ("bandwidth 5Mbps", "did you mean `rate=…`?"),
             ("rate=-5Mbps", "is no rate (`-5Mbps` is out of range: a rate is from 0 to 1.8e19 bps)"),
+            ("-5Mbps", "is no rate, delay or law (`-5Mbps` is out of range: a rate is from 0 to 1.8e19 bps)"),
+            ("5Mbps -5 ms", "is no rate, delay or law (`-5ms` is out of range: a time is from 0 to"),
             ("delay=fast", "is no delay"),
             ("rtt=20Mbps", "is no round-trip time"),
             ("codel.=5ms", "is no key"),

@@ -322,25 +322,9 @@ impl Found {
         self.help = Some(help.into());
     }
 
-    /// Says what was probably meant, if that can be guessed, or else the few names that there are, or of many the three nearest.
+    /// Says what was probably meant ([`suggestion`]).
     pub(crate) fn suggest<'a>(&mut self, wrong: &str, there_is: impl Iterator<Item = &'a str> + Clone) {
-        let meant = synonyms(wrong, there_is.clone());
-        let meant =
-            if meant.is_empty() { closest(wrong, there_is.clone()).into_iter().collect() } else { meant };
-        if !meant.is_empty() {
-            self.help = Some(format!("did you mean {}?", listed(&meant, "or")));
-            return;
-        }
-        let mut names: Vec<&str> = there_is.take(MOST_COMPARED).collect();
-        let count = names.len();
-        if count > FEW {
-            let alike = |name: &str| strsim::jaro_winkler(&wrong.to_lowercase(), &name.to_lowercase());
-            names.sort_by(|a, b| alike(b).total_cmp(&alike(a)));
-            names.truncate(3);
-            self.help = Some(format!("of {count} there are, the nearest are {}", listed(&names, "and")));
-        } else if count > 0 {
-            self.help = Some(format!("there is {}", listed(&names, "and")));
-        }
+        self.help = suggestion(wrong, there_is).or(self.help.take());
     }
 
     fn finish(self, sources: &Sources, variants: usize) -> Mistake {
@@ -365,6 +349,25 @@ impl Found {
             label: self.label,
         }
     }
+}
+
+/// The names that `wrong` was probably meant to be, or else the few names that exist, or of many
+/// the three nearest; `None` if no name exists.
+pub fn suggestion<'a>(wrong: &str, there_is: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
+    let meant = synonyms(wrong, there_is.clone());
+    let meant = if meant.is_empty() { closest(wrong, there_is.clone()).into_iter().collect() } else { meant };
+    if !meant.is_empty() {
+        return Some(format!("did you mean {}?", listed(&meant, "or")));
+    }
+    let mut names: Vec<&str> = there_is.take(MOST_COMPARED).collect();
+    let count = names.len();
+    if count > FEW {
+        let alike = |name: &str| strsim::jaro_winkler(&wrong.to_lowercase(), &name.to_lowercase());
+        names.sort_by(|a, b| alike(b).total_cmp(&alike(a)));
+        names.truncate(3);
+        return Some(format!("of {count} there are, the nearest are {}", listed(&names, "and")));
+    }
+    (count > 0).then(|| format!("there is {}", listed(&names, "and")))
 }
 
 /// A message as a terminal may have it: what it quotes may be anybody's.

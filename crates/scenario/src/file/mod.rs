@@ -33,6 +33,7 @@ mod files;
 #[doc(hidden)]
 #[path = "tests/fuzzing.rs"]
 pub mod fuzzing;
+mod generate;
 mod grid;
 mod keys;
 #[cfg(target_os = "linux")]
@@ -52,7 +53,7 @@ use std::sync::Arc;
 
 use tollway_law::Time;
 
-pub use error::{Mistake, ScenarioError};
+pub use error::{Mistake, ScenarioError, suggestion};
 #[cfg(target_os = "linux")]
 pub(crate) use error::{closest, synonyms};
 pub use grid::Coordinate;

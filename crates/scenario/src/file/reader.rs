@@ -144,6 +144,13 @@ impl<'a> Reader<'a> {
         Reader { section, table, at }
     }
 
+    /// Notes what is wrong in the table, as [`check`] does.
+    pub(crate) fn check(&self, mistakes: &mut Mistakes) {
+        if let Some(table) = self.table {
+            check(table, self.at, self.section, &self.section.title(), mistakes);
+        }
+    }
+
     /// The table under a key.
     pub(crate) fn table(&self, key: &str, section: &'static Section) -> Reader<'a> {
         debug_assert!(self.section.key(key).is_some(), "{key}");

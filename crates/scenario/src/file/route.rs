@@ -2,14 +2,15 @@
 //!
 //! A route is fixed by what lies ahead of each of its nodes: among the links out of a node that lie on a best way to
 //! the destination, the one of lowest index is taken. That is a rule without history: the order of requests does
-//! not matter.
+//! not matter. Among routes of equal hops and delay a hash can choose instead, at each node, as ECMP does.
 //!
 //! A hundred thousand hosts hang on a few routers, so hosts with a single neighbour are never searched through:
 //! such a leaf is replaced by its neighbour, and what remains are routes between the few.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tollway_law::Time;
+use tollway_proto::route::mix;
 
 use crate::plan::{Link, LinkId, NodeId};
 
@@ -47,7 +48,25 @@ struct Far {
 impl<'a> Router<'a> {
     /// Prepares a graph of `nodes` nodes.
     pub(crate) fn new(nodes: usize, links: &'a [Link]) -> Router<'a> {
-        let leaves = find_leaves(nodes, links);
+        Router::with_leaves(nodes, links, find_leaves(nodes, links))
+    }
+
+    /// Prepares a graph for [`hashed`](Router::hashed) and [`equal`](Router::equal) routes: a node with parallel links
+    /// to its only neighbour is no leaf, since they may share its packets.
+    pub(crate) fn for_equal_routes(nodes: usize, links: &'a [Link]) -> Router<'a> {
+        let mut leaves = find_leaves(nodes, links);
+        let mut seen = HashSet::new();
+        for link in links {
+            if !seen.insert((link.from, link.to)) {
+                for node in [link.from, link.to] {
+                    leaves[node.0 as usize] = None;
+                }
+            }
+        }
+        Router::with_leaves(nodes, links, leaves)
+    }
+
+    fn with_leaves(nodes: usize, links: &'a [Link], leaves: Vec<Option<Leaf>>) -> Router<'a> {
         let core = |l: &Link| leaves[l.from.0 as usize].is_none() && leaves[l.to.0 as usize].is_none();
         let out = Adjacency::new(nodes, links, core, |l| l.from);
         let into = Adjacency::new(nodes, links, core, |l| l.to);
@@ -57,9 +76,51 @@ impl<'a> Router<'a> {
 
     /// The route of each request, empty where there is none; from a node to itself there is none.
     pub(crate) fn routes(&mut self, requests: &[(NodeId, NodeId)]) -> Vec<Vec<LinkId>> {
+        let mut known: HashMap<u32, Vec<LinkId>> = HashMap::new();
+        let mut latest = None;
+        self.find(requests, |router, _, (start, end)| {
+            if latest.replace(end) != Some(end) {
+                known.clear();
+            }
+            known.entry(start).or_insert_with(|| router.walk(start, end, None)).clone()
+        })
+    }
+
+    /// The route of each request among those of equal hops and delay, chosen at each node by its hash.
+    pub(crate) fn hashed(&mut self, requests: &[(NodeId, NodeId)], hashes: &[u64]) -> Vec<Vec<LinkId>> {
+        self.find(requests, |router, i, (start, end)| router.walk(start, end, Some(hashes[i])))
+    }
+
+    /// The routes of equal hops and delay of each request, one after the other, in ascending order of
+    /// their links; if there are more than `most`, as many drawn by `seed`, possibly with repetition.
+    pub(crate) fn equal(
+        &mut self,
+        requests: &[(NodeId, NodeId)],
+        most: usize,
+        seed: u64,
+    ) -> Vec<Vec<LinkId>> {
+        self.find(requests, |router, _, (start, end)| {
+            let mut routes = Vec::new();
+            if router.far[start as usize].search == router.search
+                && !router.collect(start, end, &mut Vec::new(), &mut routes, most)
+            {
+                let draw = |n| router.walk(start, end, Some(mix(seed ^ mix(n + 1))));
+                routes = (0..most as u64).flat_map(draw).collect();
+            }
+            routes
+        })
+    }
+
+    /// The routes of each request: `between` answers those between two nodes of the core, of which the search of the
+    /// second is at hand, one after the other.
+    fn find(
+        &mut self,
+        requests: &[(NodeId, NodeId)],
+        mut between: impl FnMut(&Self, usize, (u32, u32)) -> Vec<LinkId>,
+    ) -> Vec<Vec<LinkId>> {
         let mut routes = vec![Vec::new(); requests.len()];
         // What is left between two nodes of the core, by destination, so that one search serves all that share it.
-        let mut between: Vec<(u32, u32, u32)> = Vec::new();
+        let mut left: Vec<(u32, u32, u32)> = Vec::new();
         for (i, &(from, to)) in requests.iter().enumerate() {
             if from == to {
                 continue;
@@ -73,29 +134,27 @@ impl<'a> Router<'a> {
             } else if start == end {
                 routes[i] = first.into_iter().chain(last).collect();
             } else if self.leaves[start as usize].is_none() && self.leaves[end as usize].is_none() {
-                between.push((end, start, i as u32));
+                left.push((end, start, i as u32));
             }
         }
-        between.sort_unstable();
-        let mut known: HashMap<u32, Vec<LinkId>> = HashMap::new();
+        left.sort_unstable();
         let mut searched = None;
-        for (end, start, i) in between {
+        for (end, start, i) in left {
             if searched != Some(end) {
                 self.search_from(end);
                 searched = Some(end);
-                known.clear();
             }
-            let middle = known.entry(start).or_insert_with(|| self.walk(start, end));
-            if middle.is_empty() {
-                continue;
-            }
+            let middles = between(self, i as usize, (start, end));
+            let hops = self.far[start as usize].hops as usize;
             let (from, to) = requests[i as usize];
             let (first, last) = (self.towards(from.0).1, self.origin(to.0).1);
-            let mut route = Vec::with_capacity(middle.len() + 2);
-            route.extend(first);
-            route.extend_from_slice(middle);
-            route.extend(last);
-            routes[i as usize] = route;
+            let route = &mut routes[i as usize];
+            route.reserve_exact(middles.len() / hops.max(1) * (hops + 2));
+            for middle in middles.chunks(hops.max(1)) {
+                route.extend(first);
+                route.extend_from_slice(middle);
+                route.extend(last);
+            }
         }
         routes
     }
@@ -141,27 +200,62 @@ impl<'a> Router<'a> {
         }
     }
 
-    /// The route from `start` to `end`, from which was searched; empty if there is none.
-    fn walk(&self, start: u32, end: u32) -> Vec<LinkId> {
+    /// The links out of `node` that lie on a best way to the node from which was searched, lowest index first.
+    fn onward(&self, node: u32) -> impl Iterator<Item = u32> + Clone + '_ {
+        let here = self.far[node as usize];
+        self.out.of(node).iter().copied().filter(move |&l| {
+            let link = &self.links[l as usize];
+            let there = self.far[link.to.0 as usize];
+            there.search == self.search
+                && there.hops + 1 == here.hops
+                && there.delay.saturating_add(link.delay.0) == here.delay
+        })
+    }
+
+    /// The route from `start` to `end`, from which was searched; empty if there is none. At each node
+    /// it takes the first best link, or the one that a hash chooses.
+    fn walk(&self, start: u32, end: u32, hash: Option<u64>) -> Vec<LinkId> {
         let mut route = Vec::new();
         let mut node = start;
         if self.far[start as usize].search != self.search {
             return route;
         }
         while node != end {
-            let here = self.far[node as usize];
-            let next = self.out.of(node).iter().find(|&&l| {
-                let link = &self.links[l as usize];
-                let there = self.far[link.to.0 as usize];
-                there.search == self.search
-                    && there.hops + 1 == here.hops
-                    && there.delay.saturating_add(link.delay.0) == here.delay
-            });
-            let Some(&next) = next else { return Vec::new() };
+            let mut onward = self.onward(node);
+            let next = match hash {
+                None => onward.next(),
+                Some(hash) => {
+                    let links = onward.clone().count() as u64;
+                    onward.nth((mix(hash ^ mix(u64::from(node) + 1)) % links.max(1)) as usize)
+                }
+            };
+            let Some(next) = next else { return Vec::new() };
             route.push(LinkId(next));
             node = self.links[next as usize].to.0;
         }
         route
+    }
+
+    /// Appends all best routes from `node` to `end`, each behind the links of `before`; answers false once there are
+    /// more than `most`.
+    fn collect(
+        &self,
+        node: u32,
+        end: u32,
+        before: &mut Vec<LinkId>,
+        routes: &mut Vec<LinkId>,
+        most: usize,
+    ) -> bool {
+        if node == end {
+            routes.extend_from_slice(before);
+            return routes.len() <= most * before.len();
+        }
+        self.onward(node).all(|link| {
+            before.push(LinkId(link));
+            let goes_on = self.collect(self.links[link as usize].to.0, end, before, routes, most);
+            before.pop();
+            goes_on
+        })
     }
 }
 

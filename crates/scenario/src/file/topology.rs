@@ -1,15 +1,16 @@
-//! `[topology]`: an imported network becomes `[node.NAME]` and `[link.NAME]` like those that are written down, so that
-//! whatever can be said of these can be said of it, in the file, by variants and by `--set`.
+//! `[topology]`: an imported or generated network becomes `[node.NAME]` and `[link.NAME]` like those that are written
+//! down, so that whatever can be said of these can be said of it, in the file, by variants and by `--set`.
 
 use std::collections::HashMap;
 
 use tollway_law::{Rate, Time};
 
-use super::error::{At, Mistakes, Sources};
+use super::error::{Mistakes, Sources};
 use super::files::{Files, place};
+use super::generate;
 use super::keys;
 use super::reader::Reader;
-use super::tree::{Entry, Node, Setter, Table, Value};
+use super::tree::{self, Entry, Setter, Table, Value};
 use crate::import::{Graph, graphml, unique, word};
 
 /// Puts the network that `[topology]` names, if there is one, under the tree's own nodes and links. `None` if there is one, but not
@@ -20,12 +21,69 @@ pub(crate) fn expand(
     sources: &Sources,
     mistakes: &mut Mistakes,
 ) -> Option<()> {
+    tree::spell(tree, &keys::TOP);
     let Some(entry) = tree.get("topology") else { return Some(()) };
-    let topology = Reader::new(&keys::TOPOLOGY, tree.table("topology"), entry.at);
-    let Some(first) = topology.text("file") else { return Some(()) };
+    let at = entry.at;
+    let topology = Reader::new(&keys::TOPOLOGY, tree.table("topology"), at);
+    if !topology.is_there() {
+        return Some(());
+    }
+    let kinds = ["file"].into_iter().chain(keys::GENERATORS.iter().map(|(key, _)| *key));
+    let given: Vec<&str> = kinds.filter(|key| topology.has(key)).collect();
+    let (nodes, links) = match given[..] {
+        ["file"] => match topology.text("file") {
+            Some(file) => imported(topology, &file, files, sources, mistakes)?,
+            None => return Some(()),
+        },
+        [generator] => {
+            let (nodes, links) = generate::network(generator, &topology, mistakes)?;
+            (nodes, with_common(&topology, links, sources)?)
+        }
+        [] => {
+            let before = mistakes.len();
+            topology.check(mistakes);
+            if mistakes.len() == before {
+                mistakes
+                    .add(at, "`[topology]` needs `file` or a generator", "no network")
+                    .help("a generator is a table such as `[topology.fat-tree]`");
+            }
+            return None;
+        }
+        [first, second, ..] => {
+            let message = format!("a topology is either `{first}` or `{second}`");
+            mistakes
+                .add(topology.key_at(second), message, format!("beside `{first}`"))
+                .help("leave out one of them");
+            return None;
+        }
+    };
+
+    // What the file says itself goes on top.
+    let own = |key: &str| tree.0.iter().position(|entry| entry.key == key);
+    let mut over = Table::default();
+    for key in ["node", "link"] {
+        if let Some(i) = own(key) {
+            over.0.push(tree.0[i].clone());
+        }
+    }
+    tree.0.retain(|entry| entry.key != "node" && entry.key != "link");
+    tree.0.push(Entry::new("node", at, Value::Table(nodes)));
+    tree.0.push(Entry::new("link", at, Value::Table(links)));
+    Setter { sources, mistakes }.overlay(tree, &keys::TOP, &over);
+    Some(())
+}
+
+/// The nodes and links of the GraphML file `first`, or of its `fallback`.
+fn imported(
+    topology: Reader<'_>,
+    first: &str,
+    files: &mut Files,
+    sources: &Sources,
+    mistakes: &mut Mistakes,
+) -> Option<(Table, Table)> {
     let (key, name) = match topology.text("fallback") {
-        Some(other) if !files.has_file(&first) && files.has_file(&other) => ("fallback", other),
-        _ => ("file", first),
+        Some(other) if !files.has_file(first) && files.has_file(&other) => ("fallback", other),
+        _ => ("file", first.to_owned()),
     };
     let (source, text) = files.text(&name, topology.at(key), mistakes)?;
     let graph = match graphml(&text) {
@@ -40,25 +98,24 @@ pub(crate) fn expand(
     let links = import.links(&names, sources, mistakes)?;
     let nodes = names.iter().zip(&graph.nodes).map(|(name, node)| {
         let at = place(source, &node.span);
-        entry_of(name, at, Value::Table(Table::default()))
+        Entry::new(name, at, Value::Table(Table::default()))
     });
-    let nodes = Table(nodes.collect());
     import.notes.into_iter().for_each(|note| files.note(note));
+    Some((Table(nodes.collect()), links))
+}
 
-    // What the file says itself goes on top.
-    let at = tree.get("topology").map_or(At::default(), |entry| entry.at);
-    let own = |key: &str| tree.0.iter().position(|entry| entry.key == key);
-    let mut over = Table::default();
-    for key in ["node", "link"] {
-        if let Some(i) = own(key) {
-            over.0.push(tree.0[i].clone());
-        }
+/// `links` with what `[topology.link]` gives all of them, as a variant would set it.
+fn with_common(topology: &Reader<'_>, links: Table, sources: &Sources) -> Option<Table> {
+    let Some(common) = topology.entry("link") else { return Some(links) };
+    let path = Entry { key: "link.*".into(), at: common.at, node: common.node.clone() };
+    let mut tree = Table(vec![Entry::new("link", common.at, Value::Table(links))]);
+    // What is wrong in it is reported where it stands.
+    let mut unheard = Mistakes::default();
+    Setter { sources, mistakes: &mut unheard }.overlay(&mut tree, &keys::TOP, &Table(vec![path]));
+    match tree.0.remove(0).node.value {
+        Value::Table(links) => Some(links),
+        _ => None,
     }
-    tree.0.retain(|entry| entry.key != "node" && entry.key != "link");
-    tree.0.push(entry_of("node", at, Value::Table(nodes)));
-    tree.0.push(entry_of("link", at, Value::Table(links)));
-    Setter { sources, mistakes }.overlay(tree, &keys::TOP, &over);
-    Some(())
 }
 
 /// An import under way.
@@ -133,30 +190,20 @@ impl Import<'_> {
         let mut links = Table::default();
         for ((edge, name), delay) in edges.iter().zip(&link_names).zip(delays) {
             let at = place(self.source, &edge.span);
-            let text = |key: &str, text: String| entry_of(key, at, Value::Text(text));
+            let text = |key: &str, text: String| Entry::new(key, at, Value::Text(text));
             let mut link = vec![
                 text("from", names[edge.from].clone()),
                 text("to", names[edge.to].clone()),
                 text("delay", format!("{} ns", delay.0)),
                 // An edge is a cable: nothing tells its two directions apart.
-                entry_of("symmetric", at, Value::Truth(true)),
+                Entry::new("symmetric", at, Value::Truth(true)),
             ];
             if let Some(rate) = edge.rate.or(default_rate) {
                 link.push(text("rate", format!("{} bps", rate.bps())));
             }
-            links.0.push(entry_of(name, at, Value::Table(Table(link))));
+            links.0.push(Entry::new(name, at, Value::Table(Table(link))));
         }
-        if let Some(common) = self.topology.entry("link") {
-            // Every link's, as a variant would set it.
-            let path = Entry { key: "link.*".into(), at: common.at, node: common.node.clone() };
-            let mut tree = Table(vec![entry_of("link", common.at, Value::Table(links))]);
-            // What is wrong in it is reported where it stands.
-            let mut unheard = Mistakes::default();
-            Setter { sources, mistakes: &mut unheard }.overlay(&mut tree, &keys::TOP, &Table(vec![path]));
-            let Value::Table(done) = tree.0.remove(0).node.value else { return None };
-            links = done;
-        }
-        Some(links)
+        with_common(&self.topology, links, sources)
     }
 
     /// How long each edge is: by its ends' positions, or by the drawing, or else as `delay` says.
@@ -231,10 +278,6 @@ impl Import<'_> {
     fn say(&mut self, note: String) {
         self.notes.push(format!("{}: {note}", self.file));
     }
-}
-
-fn entry_of(key: &str, at: At, value: Value) -> Entry {
-    Entry { key: key.to_owned(), at, node: Node { value, at } }
 }
 
 /// What is longer is drawn in other units than its reader thinks.

@@ -39,6 +39,13 @@ pub(crate) struct Entry {
     pub(crate) node: Node,
 }
 
+impl Entry {
+    /// A key and its value, both at one place.
+    pub(crate) fn new(key: &str, at: At, value: Value) -> Entry {
+        Entry { key: key.to_owned(), at, node: Node { value, at } }
+    }
+}
+
 impl Value {
     /// What it is, with its article.
     pub(crate) fn what(&self) -> &'static str {

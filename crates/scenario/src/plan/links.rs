@@ -2,6 +2,7 @@
 
 use tollway_law::link::{Descriptor, DropTail, LinkConfig, Misfit, Placement, Pricing};
 use tollway_law::toll::Content;
+use tollway_proto::faults::Impairments;
 use tollway_proto::port::{ClassQueuesConfig, QueueConfig};
 
 use super::*;
@@ -39,6 +40,8 @@ pub struct Link {
     pub medium: Option<MediumId>,
     /// Probability that a packet is lost on the wire.
     pub loss: f64,
+    /// Impairments of the wire beside loss. (In a box, as few links have any.)
+    pub impairments: Option<Box<Impairments>>,
     /// The meter at its far end; only of a link that has a way back. (In a box, as few have one and there may be thousands of
     /// links.)
     pub meter: Option<Box<Meter>>,

@@ -74,6 +74,8 @@ pub struct Plan {
     pub nodes: Vec<Node>,
     /// Every direction of every link; the directions of a duplex link stand side by side, forward first.
     pub links: Vec<Link>,
+    /// How traffic is divided among equal-cost routes.
+    pub equal_cost: EqualCost,
     /// Half-duplex media.
     pub media: Vec<Medium>,
     /// Classes of traffic: class i + 1 of [`Transport::class`] stands at i.
@@ -128,14 +130,14 @@ impl Plan {
             return vec![true; self.links.len()];
         }
         let mut users = vec![0u32; self.links.len()];
-        let cbrs = self.cbrs.iter().map(|cbr| &cbr.route);
-        for route in self.flows.iter().map(|flow| &flow.path.route).chain(cbrs) {
+        let cbrs = self.cbrs.iter().map(|cbr| &cbr.route[..]);
+        for route in self.flows.iter().map(|flow| flow.path.links()).chain(cbrs) {
             for link in route {
                 users[link.0 as usize] += 1;
             }
         }
         for workload in &self.workloads {
-            for link in workload.paths.iter().flat_map(|path| &path.route) {
+            for link in workload.paths.iter().flat_map(|path| path.links()) {
                 users[link.0 as usize] += 2;
             }
         }

@@ -366,7 +366,7 @@ impl Plan {
         if let (Unanswered::Mute, Some(content)) = (law.unanswered, law.reads) {
             let mut paths =
                 of_it().map(|i| &self.flows[i].path).chain(workloads().flat_map(|one| &one.paths));
-            if paths.any(|path| !self.says(&path.route, class, content)) {
+            if paths.any(|path| !self.says(path.links(), class, content)) {
                 let remedy =
                     "give the links that can be the bottleneck a law that does, and set links' laws first";
                 return refuse("no link on its way writes what the law needs into tolls", remedy);

@@ -15,6 +15,53 @@ pub struct Path {
     pub back: Vec<LinkId>,
     /// Propagation there and back.
     pub base_rtt: Time,
+    /// Where flows or packets are divided among several routes: all of them.
+    pub spread: Option<Box<Spread>>,
+}
+
+/// Routes of equal hops and delay between two hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// Routes of data, one after the other, each as long as [`Path::route`], which is the first.
+    pub routes: Vec<LinkId>,
+    /// Routes of acknowledgements, likewise.
+    pub backs: Vec<LinkId>,
+}
+
+impl Path {
+    /// Links that data may cross.
+    pub fn links(&self) -> &[LinkId] {
+        self.spread.as_ref().map_or(&self.route, |spread| &spread.routes)
+    }
+
+    /// Links that acknowledgements may cross.
+    pub fn back_links(&self) -> &[LinkId] {
+        self.spread.as_ref().map_or(&self.back, |spread| &spread.backs)
+    }
+
+    /// Every route of data.
+    pub fn routes(&self) -> impl ExactSizeIterator<Item = &[LinkId]> {
+        self.links().chunks(self.route.len().max(1))
+    }
+
+    /// Every route of acknowledgements.
+    pub fn backs(&self) -> impl ExactSizeIterator<Item = &[LinkId]> {
+        self.back_links().chunks(self.back.len().max(1))
+    }
+}
+
+/// How traffic is divided among routes of equal hops and delay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EqualCost {
+    /// All of it takes the route by the links that the file names first.
+    #[default]
+    First,
+    /// Each flow takes one, chosen at each node by a hash (RFC 2992).
+    Flow,
+    /// Each packet takes one of its own.
+    Packet,
+    /// As `Packet`, but packets of one end that follow each other within this time take the same one.
+    Flowlet(Time),
 }
 
 /// A flow that is known beforehand.
@@ -28,8 +75,10 @@ pub struct Flow {
     pub path: Path,
     /// How its ends behave.
     pub transport: TransportId,
-    /// When it begins.
+    /// When it begins; a time after the end of the flows of `after`, if there are such.
     pub start: Time,
+    /// The flows that have ended before it begins.
+    pub after: Option<Arc<[FlowId]>>,
     /// When its application stops; [`Time::NEVER`] if it does not.
     pub stop: Time,
     /// What there is to send.

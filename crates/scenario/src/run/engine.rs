@@ -22,6 +22,11 @@ pub(super) trait Engine {
     type Route: Copy;
 
     fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> Self::Route;
+    /// Names `routes` together, among which an end of a flow divides its packets: each takes one of its own, or a new one only
+    /// after a pause of `gap`. A plan of such routes runs on an engine that divides.
+    fn spread(&mut self, routes: &[Self::Route], _gap: Option<Time>) -> Self::Route {
+        routes[0]
+    }
     /// Whether this end of a flow is run here.
     fn has_end(&self, _flow: FlowId, _end: End) -> bool {
         true
@@ -69,6 +74,13 @@ pub(super) trait Engine {
     /// Adds a flow, in the place of `vacant` if there is one.
     fn start_flow(&mut self, start: Start<Self::Route>, vacant: Option<FlowId>) -> FlowId;
 
+    /// Has a flow begin `delay` after the last of `others` has ended: its client, or each of its ends if `true` stands beside
+    /// it. A plan of such flows runs on an engine that has them wait.
+    fn start_after(&mut self, _flow: FlowId, _others: &[(FlowId, bool)], _delay: Time) {}
+    /// The flows that have waited, since the last call, and when they begin.
+    fn drain_begun(&mut self) -> Vec<(FlowId, Time)> {
+        Vec::new()
+    }
     /// From now on a flow's packets are of `class`.
     fn set_class(&mut self, _flow: FlowId, _class: u8) {}
 
@@ -213,10 +225,12 @@ impl Engine for Network<Connection> {
         }
         mut {
             add_route(links: &[LinkId], end: RouteEnd) -> RouteId;
+            spread(routes: &[RouteId], gap: Option<Time>) -> RouteId;
             queue_waits(link: LinkId) -> Vec<Waits>;
             pass_by(link: LinkId, machine: MachineId, gate: Gate);
             watch(link: LinkId, machine: MachineId, gate: Gate);
             with_machine(machine: MachineId, work: impl FnOnce(&mut NodeMachine));
+            start_after(flow: FlowId, others: &[(FlowId, bool)], delay: Time);
             set_class(flow: FlowId, class: u8);
             horizon() -> Time;
             release_flows();
@@ -296,6 +310,10 @@ impl Engine for Network<Connection> {
 
     fn drain_done(&mut self) -> Vec<(FlowId, End, Time)> {
         Network::drain_done(self).collect()
+    }
+
+    fn drain_begun(&mut self) -> Vec<(FlowId, Time)> {
+        Network::drain_begun(self).collect()
     }
 
     fn add_shaper(&mut self, _node: NodeId, shaper: Shaper) -> ShaperId {

@@ -67,7 +67,8 @@ impl Hosts {
                 hosts.push(Owner::new(None, spends.budget.get()));
                 hosts.len() - 1
             });
-            events.push((flow.start, i, Some(owner)));
+            let start = if flow.after.is_some() { Time::NEVER } else { flow.start };
+            events.push((start, i, Some(owner)));
             if flow.stop < plan.duration {
                 events.push((flow.stop, i, None));
             }
@@ -135,6 +136,23 @@ impl Hosts {
             for owner in &mut self.hosts {
                 owner.audit(&built.network);
             }
+        }
+    }
+
+    /// A flow of the file that waited for others begins at `at`.
+    pub(super) fn begun<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, place: FlowId, at: Time) {
+        let left = &mut self.events[self.at..];
+        let Some(i) = left.iter().position(|event| event.2.is_some() && built.flows[event.1] == place) else {
+            return;
+        };
+        left[i].0 = at;
+        if at > built.network.now() {
+            left.sort_by_key(|event| event.0);
+        } else if let (_, flow, Some(owner)) = self.events.remove(self.at + i) {
+            // It may have ended since, and then leaves next.
+            let flow = &plan.flows[flow];
+            self.choices.join(plan, at, place, flow.transport, Some(&flow.name));
+            self.join(plan, at, owner, place, flow.transport);
         }
     }
 

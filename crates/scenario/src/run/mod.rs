@@ -311,7 +311,7 @@ fn drive<E: Engine>(
             return Err(RunError::Law { law, failure });
         }
         drain(network);
-        parts.collect(network)?;
+        parts.collect(plan, network)?;
         // What the file changes at an instant comes after the measurement that ends there.
         parts.meter.tick(plan, network, options.watch)?;
         if next == plan.duration || stopped || network.network.is_over() {
@@ -349,7 +349,11 @@ impl Parts {
     }
 
     /// Takes note of flows that are done.
-    fn collect<E: Engine>(&mut self, network: &mut Built<E>) -> Result<(), RunError> {
+    fn collect<E: Engine>(&mut self, plan: &Plan, network: &mut Built<E>) -> Result<(), RunError> {
+        for (flow, at) in network.network.drain_begun() {
+            self.meter.flow_begun(flow, at);
+            self.hosts.begun(plan, network, flow, at);
+        }
         self.workloads.collect(network, |built, flow, end, at, running| {
             match &running {
                 None => self.meter.flow_done(flow, end, at),

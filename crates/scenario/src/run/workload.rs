@@ -121,7 +121,7 @@ impl Generator {
                     name: Err(number),
                     transport: workload.transport,
                     session: false,
-                    route: built.workload_routes[i][path],
+                    route: built.workload_route(plan, i, path, number),
                     routers: routers(plan, &workload.paths[path]),
                     line_rates: built.line_rates(plan, &workload.paths[path]),
                     data: Data::Bytes(size),

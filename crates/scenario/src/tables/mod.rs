@@ -5,10 +5,11 @@
 //! | [`Table::Flows`] | flow and measurement interval |
 //! | [`Table::Links`] | link direction and measurement interval |
 //! | [`Table::Control`] | control interval of a link with an explicit law |
+//! | [`Table::Hops`] | direction of an overlay's hop and measurement interval |
 //! | [`Table::Summary`] | flow, at the end |
 //! | [`Table::LinkSummary`] | link direction, at the end |
 //!
-//! An engine pushes plain rows ([`FlowRow`], [`LinkRow`], [`ControlRow`], [`FlowSummary`], [`LinkSummary`]) into a [`TableWriter`],
+//! An engine pushes plain rows ([`FlowRow`], [`LinkRow`], [`ControlRow`], [`HopRow`], [`FlowSummary`], [`LinkSummary`]) into a [`TableWriter`],
 //! which writes batches of a few thousand of them to CSV, Arrow IPC and (feature `parquet`) Parquet files, keeps them
 //! in memory, or drops them, as [`Outputs`] says. With files alone, memory grows with the number of flow and link
 //! *names*, not with simulated time. [`RunResult`] is what reports are made of, whether it stayed in memory or was
@@ -29,8 +30,8 @@ mod writer;
 pub use export::{EXPORTS, export};
 pub use result::{RunResult, Unwritten};
 pub use schema::{
-    ColumnKind, ColumnSpec, ControlRow, Delays, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary, Spread,
-    Table,
+    ColumnKind, ColumnSpec, ControlRow, Delays, Ends, FlowRow, FlowSummary, HopRow, LinkRow, LinkSummary,
+    Spread, Table,
 };
 pub use systems::{Keys, SystemTables};
 pub use writer::{Outputs, TableWriter};

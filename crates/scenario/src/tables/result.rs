@@ -19,6 +19,8 @@ pub struct RunResult {
     pub links: Vec<RecordBatch>,
     /// Batches of [`Table::Control`], each link's rows in order of time.
     pub control: Vec<RecordBatch>,
+    /// Batches of [`Table::Hops`].
+    pub hops: Vec<RecordBatch>,
     /// Batches of [`Table::Summary`].
     pub summary: Vec<RecordBatch>,
     /// Batches of [`Table::LinkSummary`].
@@ -78,7 +80,7 @@ impl RunResult {
     pub fn read_intervals(&mut self, dir: &Path) -> Result<(), TableError> {
         let read = |table: Table| table.read_ipc(&dir.join(format!("{}.arrow", table.name())));
         (self.flows, self.links) = (read(Table::Flows)?, read(Table::Links)?);
-        self.control = read(Table::Control)?;
+        (self.control, self.hops) = (read(Table::Control)?, read(Table::Hops)?);
         Ok(())
     }
 }

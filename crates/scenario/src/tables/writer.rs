@@ -10,7 +10,9 @@ use arrow_ipc::writer::{DictionaryHandling, FileWriter, IpcWriteOptions};
 use super::columns::Columns;
 use super::columns::Row;
 use super::schema::Table;
-use super::{ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary, RunResult, TableError, Unwritten, csv};
+use super::{
+    ControlRow, FlowRow, FlowSummary, HopRow, LinkRow, LinkSummary, RunResult, TableError, Unwritten, csv,
+};
 
 /// Takes rows from an engine and hands them on in batches.
 ///
@@ -21,6 +23,7 @@ pub struct TableWriter {
     flows: Stream,
     links: Stream,
     control: Stream,
+    hops: Stream,
     summary: Stream,
     link_summary: Stream,
 }
@@ -38,6 +41,7 @@ impl TableWriter {
             flows: Stream::new(Table::Flows, outputs)?,
             links: Stream::new(Table::Links, outputs)?,
             control: Stream::new(Table::Control, outputs)?,
+            hops: Stream::new(Table::Hops, outputs)?,
             summary: Stream::new(Table::Summary, outputs)?,
             link_summary: Stream::new(Table::LinkSummary, outputs)?,
         })
@@ -65,6 +69,14 @@ impl TableWriter {
     /// A full batch could not be put together.
     pub fn control(&mut self, row: &ControlRow<'_>) -> Result<(), TableError> {
         self.control.push(row)
+    }
+
+    /// Adds a row to [`Table::Hops`].
+    ///
+    /// # Errors
+    /// A full batch could not be put together.
+    pub fn hop(&mut self, row: &HopRow<'_>) -> Result<(), TableError> {
+        self.hops.push(row)
     }
 
     /// Adds a row to [`Table::Summary`].
@@ -95,6 +107,7 @@ impl TableWriter {
             flows: self.flows.finish(&mut unwritten)?,
             links: self.links.finish(&mut unwritten)?,
             control: self.control.finish(&mut unwritten)?,
+            hops: self.hops.finish(&mut unwritten)?,
             summary: self.summary.finish(&mut unwritten)?,
             link_summary: self.link_summary.finish(&mut unwritten)?,
             unwritten,
@@ -108,7 +121,7 @@ impl TableWriter {
 pub struct Outputs {
     /// The folder for files; without one no file is written.
     pub dir: Option<PathBuf>,
-    /// Write `flows.csv`, `links.csv`, `control.csv`, `summary.csv`, `link_summary.csv`.
+    /// Write `flows.csv`, `links.csv`, `control.csv`, `hops.csv`, `summary.csv`, `link_summary.csv`.
     pub csv: bool,
     /// Write `flows.arrow` and so on: Arrow IPC files, also known as Feather version 2.
     pub ipc: bool,

@@ -111,6 +111,34 @@ macro_rules! topology {
     };
 }
 
+/// A generated network, and a flow over it between two of its nodes.
+macro_rules! generated {
+    ($generator:literal, $from:literal, $to:literal) => {
+        concat!(
+            "[topology.",
+            $generator,
+            "]\nrate = \"2 Mbps\"\n",
+            "[flow.t]\nfrom = \"",
+            $from,
+            "\"\nto = \"",
+            $to,
+            "\"\nlaw = \"newreno\"\n"
+        )
+    };
+}
+
+/// Four hosts under two leaves, and flows between them.
+macro_rules! matrix {
+    ($more:literal) => {
+        concat!(
+            "[topology.leaf-spine]\nleaves = 2\nspines = 2\nhosts = 2\nrate = \"2 Mbps\"\n",
+            "[flow.t]\nbetween = \"host\"\nlaw = \"newreno\"\n",
+            "[workload.v]\nbetween = \"host\"\nlaw = \"newreno\"\narrivals = { poisson = 9 }\nsizes = \"9 kB\"\n",
+            $more
+        )
+    };
+}
+
 /// A policy, slow enough to hold back what is under it.
 macro_rules! aggregate {
     ($more:literal) => {
@@ -216,6 +244,44 @@ const CASES: &[Case] = cases! {
     "topology.delay-per-km": [] + topology!(); "topology.delay-per-km=20us",
     "topology.delay-per-unit": [] + topology!(); "topology.delay-per-unit=100us",
     "topology.link": [] + topology!(); "topology.link.limit=5 packets",
+    "topology.fat-tree.k": ["topology.fat-tree.k=4"] + generated!("fat-tree", "host.1", "host.16"); "topology.fat-tree.k=6",
+    "topology.fat-tree.rate": ["topology.fat-tree.k=4"] + generated!("fat-tree", "host.1", "host.16"); "topology.fat-tree.rate=3 Mbps",
+    "topology.fat-tree.delay": ["topology.fat-tree.k=4"] + generated!("fat-tree", "host.1", "host.16"); "topology.fat-tree.delay=1ms",
+    "routing.equal-cost": ["topology.fat-tree.k=4"] + generated!("fat-tree", "host.1", "host.16"); "routing.equal-cost=spray",
+    "routing.flowlet-gap": ["topology.fat-tree.k=4", "routing.equal-cost=flowlet"] + generated!("fat-tree", "host.1", "host.16"); "routing.flowlet-gap=100ms",
+    "flow.via": ["topology.fat-tree.k=4"] + generated!("fat-tree", "host.1", "host.16"); "flow.t.via=core.4",
+    "topology.leaf-spine.leaves": [] + matrix!(""); "topology.leaf-spine.leaves=3",
+    "topology.leaf-spine.spines": [] + matrix!(""); "topology.leaf-spine.spines=3",
+    "topology.leaf-spine.hosts": [] + matrix!(""); "topology.leaf-spine.hosts=3",
+    "topology.leaf-spine.rate": [] + matrix!(""); "topology.leaf-spine.rate=3 Mbps",
+    "topology.leaf-spine.uplink-rate": [] + matrix!(""); "topology.leaf-spine.uplink-rate=1 Mbps",
+    "topology.leaf-spine.delay": [] + matrix!(""); "topology.leaf-spine.delay=1ms",
+    "topology.ring.routers": ["topology.ring.routers=5"] + generated!("ring", "router.1", "router.3"); "topology.ring.routers=4",
+    "topology.ring.rate": ["topology.ring.routers=5"] + generated!("ring", "router.1", "router.3"); "topology.ring.rate=3 Mbps",
+    "topology.ring.delay": ["topology.ring.routers=5"] + generated!("ring", "router.1", "router.3"); "topology.ring.delay=9ms",
+    "topology.grid.rows": ["topology.grid={ rows = 2, columns = 3 }"] + generated!("grid", "router.1", "router.6"); "topology.grid.rows=3",
+    "topology.grid.columns": ["topology.grid={ rows = 2, columns = 3 }"] + generated!("grid", "router.1", "router.6"); "topology.grid.columns=4",
+    "topology.grid.rate": ["topology.grid={ rows = 2, columns = 3 }"] + generated!("grid", "router.1", "router.6"); "topology.grid.rate=3 Mbps",
+    "topology.grid.delay": ["topology.grid={ rows = 2, columns = 3 }"] + generated!("grid", "router.1", "router.6"); "topology.grid.delay=9ms",
+    "topology.dumbbell.pairs": ["topology.dumbbell.pairs=2"] + generated!("dumbbell", "source", "sink"); "topology.dumbbell.pairs=3",
+    "topology.dumbbell.rate": ["topology.dumbbell.pairs=2"] + generated!("dumbbell", "source", "sink"); "topology.dumbbell.rate=3 Mbps",
+    "topology.dumbbell.delay": ["topology.dumbbell.pairs=2"] + generated!("dumbbell", "source", "sink"); "topology.dumbbell.delay=9ms",
+    "topology.dumbbell.access-rate": ["topology.dumbbell.pairs=2"] + generated!("dumbbell", "source", "sink"); "topology.dumbbell.access-rate=3 Mbps",
+    "topology.dumbbell.access-delay": ["topology.dumbbell.pairs=2"] + generated!("dumbbell", "source", "sink"); "topology.dumbbell.access-delay=9ms",
+    "topology.parking-lot.hops": ["topology.parking-lot.hops=2"] + generated!("parking-lot", "entry", "exit"); "topology.parking-lot.hops=3",
+    "topology.parking-lot.rate": ["topology.parking-lot.hops=2"] + generated!("parking-lot", "entry", "exit"); "topology.parking-lot.rate=3 Mbps",
+    "topology.parking-lot.delay": ["topology.parking-lot.hops=2"] + generated!("parking-lot", "entry", "exit"); "topology.parking-lot.delay=9ms",
+    "topology.parking-lot.access-rate": ["topology.parking-lot.hops=2"] + generated!("parking-lot", "entry", "exit"); "topology.parking-lot.access-rate=3 Mbps",
+    "topology.parking-lot.access-delay": ["topology.parking-lot.hops=2"] + generated!("parking-lot", "entry", "exit"); "topology.parking-lot.access-delay=9ms",
+    "flow.matrix": [] + matrix!(""); "flow.t.matrix=permutation",
+    "flow.receivers": ["flow.t.matrix=incast"] + matrix!(""); "flow.t.receivers=2",
+    "flow.senders": ["flow.t.matrix=incast"] + matrix!(""); "flow.t.senders=2",
+    "flow.share": ["flow.t.matrix=hot-spots"] + matrix!(""); "flow.t.share=1",
+    "workload.matrix": [] + matrix!(""); "workload.v.matrix=permutation",
+    "workload.receivers": ["workload.v.matrix=incast"] + matrix!(""); "workload.v.receivers=2",
+    "workload.senders": ["workload.v.matrix=incast"] + matrix!(""); "workload.v.senders=2",
+    "workload.share": ["workload.v.matrix=hot-spots"] + matrix!(""); "workload.v.share=1",
+    "flow.after": ["flow.t.size=90 kB"] + matrix!("[flow.u]\nfrom = \"host.1\"\nto = \"host.3\"\nlaw = \"newreno\"\n"); "flow.u.after=t",
     "link.rate": [] "link.mid.rate=7Mbps",
     "link.trace": [] + "[node.e]\n[link.radio]\nfrom = \"d\"\nto = \"e\"\ntrace = \"tests/data/some.trace\"\n[flow.g]\nfrom = \"s.1\"\nto = \"e\"\nlaw = \"newreno\"\n"; "link.radio.trace=tests/data/other.trace",
     "link.symmetric": ["link.mid.reverse.rate=100kbps"] "link.mid.symmetric=true",
@@ -248,6 +314,17 @@ const CASES: &[Case] = cases! {
     "link.capacity": ["link.mid.law=xcp", "flow.f.law=xcp"] "link.mid.capacity=6Mbps",
     "link.medium": [] "link.mid.medium=air",
     "link.loss": [] "link.mid.loss=0.02",
+    "link.jitter": [] "link.mid.jitter=3ms",
+    "link.jitter-order": ["link.mid.jitter=9ms"] "link.mid.jitter-order=free",
+    "link.reorder": [] "link.mid.reorder=0.1",
+    "link.reorder-delay": ["link.mid.reorder=0.1"] "link.mid.reorder-delay=30ms",
+    "link.duplicate": [] "link.mid.duplicate=0.1",
+    "link.corrupt": [] "link.mid.corrupt=0.05",
+    "link.bursts": [] "link.mid.bursts={ to-bad = 0.05, to-good = 0.5 }",
+    "link.bursts.to-bad": ["link.mid.bursts={ to-bad = 0.05, to-good = 0.5 }"] "link.mid.bursts.to-bad=0.1",
+    "link.bursts.to-good": ["link.mid.bursts={ to-bad = 0.05, to-good = 0.5 }"] "link.mid.bursts.to-good=0.2",
+    "link.bursts.in-bad": ["link.mid.bursts={ to-bad = 0.05, to-good = 0.5 }"] "link.mid.bursts.in-bad=0.3",
+    "link.bursts.in-good": ["link.mid.bursts={ to-bad = 0.05, to-good = 0.5 }"] "link.mid.bursts.in-good=0.1",
     "link.duplex": [] + "[link.home]\nfrom = \"d\"\nto = \"r\"\nrate = \"1 Mbps\"\ndelay = \"9 ms\"\n"; "link.last.duplex=false",
     "link.reverse": [] "link.mid.reverse.delay=5ms",
     "link.reverse.rate": [] "link.mid.reverse.rate=300kbps",
@@ -516,6 +593,13 @@ const NO_EFFECT: &[&str] = &[
     // A packet that is larger is a mistake in the file.
     "aggregate.largest",
     "topology",
+    "topology.fat-tree",
+    "topology.leaf-spine",
+    "topology.ring",
+    "topology.grid",
+    "topology.dumbbell",
+    "topology.parking-lot",
+    "routing",
     "name",
     "title",
     "source",
@@ -589,6 +673,11 @@ fn every_key_is_tried() {
             "workload.reader.",
             "change.reader.",
             "workload.xcp.",
+            "link.reverse.bursts",
+            "link.reverse.jitter",
+            "link.reverse.reorder",
+            "link.reverse.duplicate",
+            "link.reverse.corrupt",
             "link.reverse.xcp.",
             "link.reverse.red.",
             "link.reverse.codel",

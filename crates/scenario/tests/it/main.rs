@@ -3,10 +3,12 @@
 mod aggregates;
 mod captures;
 mod crowds;
+mod datacentre;
 mod delays;
 mod determinism;
 mod effects;
 mod faults;
+mod impairments;
 mod income;
 mod machines;
 mod meters;

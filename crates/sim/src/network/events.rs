@@ -67,7 +67,8 @@ impl<M: Machine> Network<M> {
         let now = self.now;
         let link = &mut self.links[id as usize];
         let Some(slot) = link.arrive(now, &mut self.slab) else {
-            self.scheduler.set(id, Time::NEVER);
+            let due = link.next_arrival();
+            self.scheduler.set(id, due);
             return;
         };
         self.scheduler.advance_busy(id, link.next_arrival());
@@ -174,9 +175,13 @@ impl<M: Machine> Network<M> {
                 self.take_turn(medium as usize);
             }
             self.links[id as usize].note_waiting();
-        } else if was_idle {
-            let at = link.next_arrival();
-            self.scheduler.begin_busy(id, at);
+        } else {
+            let (at, shaken) = (link.next_arrival(), link.is_shaken());
+            if shaken {
+                self.scheduler.set(id, at);
+            } else if was_idle {
+                self.scheduler.begin_busy(id, at);
+            }
         }
     }
 
@@ -208,7 +213,14 @@ impl<M: Machine> Network<M> {
                 if begins(client) > begins(server) { (End::Client, client) } else { (End::Server, server) };
             let (encoding, segment) = self.slab.encoding(flow).unwrap_or_default();
             let heard_rtt = sender.heard_rtt;
-            (Origin::Machine { flow: FlowId(flow), end, encoding, segment, heard_rtt }, sender.route)
+            let route = match sender.first.checked_sub(GATES) {
+                None => sender.route,
+                Some(spread) => {
+                    let routes = &self.spreads[spread as usize].routes;
+                    routes[routes.partition_point(|&route| route <= packet.cursor).saturating_sub(1)]
+                }
+            };
+            (Origin::Machine { flow: FlowId(flow), end, encoding, segment, heard_rtt }, route)
         };
         let goes_on = |entry: u32| entry < END && !self.openings[(entry - GATES) as usize].ends;
         let rest = self.routes[packet.cursor as usize..].iter().copied();
@@ -377,6 +389,25 @@ impl<M: Machine> Network<M> {
         if std::mem::take(&mut endpoint.awaited) && !self.endpoints[at ^ 1].awaited {
             self.retire_flow(flow);
         }
+        for follower in self.followers.remove(&(at as u32)).into_iter().flatten() {
+            self.note_other_done(follower);
+        }
+    }
+
+    /// One more end that a flow waits for is done.
+    fn note_other_done(&mut self, flow: FlowId) {
+        let Some((left, delay)) = self.waiting.get_mut(&flow.0) else { return };
+        *left -= 1;
+        let begins = self.now.saturating_add(*delay);
+        let at = flow.0 as usize * 2;
+        let endpoint = &mut self.endpoints[at];
+        if *left > 0 || begins >= endpoint.stop_at {
+            return;
+        }
+        endpoint.open_at = begins;
+        let deadline = endpoint.deadline();
+        self.arm(at, deadline);
+        self.begun.push((flow, begins));
     }
 
     #[inline]
@@ -418,15 +449,41 @@ impl<M: Machine> Network<M> {
     #[inline]
     fn send_off(&mut self, at: usize, slot: u32) {
         let endpoint = &self.endpoints[at];
-        let (first, heard_rtt) = (endpoint.first, endpoint.heard_rtt);
+        let (mut route, mut first, heard_rtt) = (endpoint.route, endpoint.first, endpoint.heard_rtt);
+        if first >= GATES {
+            (route, first) = self.draw_route(at, first - GATES);
+        }
         let packet = self.slab.get_mut(slot);
         packet.flow = (at / 2) as u32;
-        packet.cursor = endpoint.route;
+        packet.cursor = route;
         let size = packet.size;
         if let Some((encoding, segment)) = self.slab.encoding((at / 2) as u32) {
             quantise(encoding, segment, self.slab.get_mut(slot), heard_rtt);
         }
         self.offer(first, slot, size);
+    }
+
+    /// The route of the next packet of an endpoint that divides its packets, and its first link.
+    #[inline(never)]
+    fn draw_route(&mut self, at: usize, spread: u32) -> (u32, u32) {
+        let Spread { routes, gap } = &self.spreads[spread as usize];
+        let mut route = None;
+        if let Some(gap) = *gap {
+            if self.flowlets.len() <= at {
+                self.flowlets.resize(self.endpoints.len(), (Time::ZERO, u32::MAX));
+            }
+            let (latest, same) = self.flowlets[at];
+            // A new flow in the place of one that is gone has routes of its own.
+            route = Some(same).filter(|same| self.now <= latest.saturating_add(gap) && routes.contains(same));
+        }
+        let route = route.unwrap_or_else(|| {
+            self.spread_packets += 1;
+            routes[(mix(self.seed ^ mix(self.spread_packets)) % routes.len() as u64) as usize]
+        });
+        if gap.is_some() {
+            self.flowlets[at] = (self.now, route);
+        }
+        (route, self.routes[route as usize])
     }
 
     /// A machine's timer.

@@ -6,11 +6,14 @@ mod machines;
 
 pub use gates::ShaperId;
 
+use std::collections::HashMap;
+
 use tollway_law::Time;
 use tollway_law::link::AnyLink;
 use tollway_proto::cbr::PLAIN;
 use tollway_proto::link::{Link, LinkSpec, LinkStats, NO_MEDIUM, Outcome};
 use tollway_proto::port::{ControlInterval, Waits};
+use tollway_proto::route::mix;
 use tollway_proto::shaper::{Gates, OPEN};
 use tollway_proto::trace::Trace;
 use tollway_proto::{Answer, Change, Encoding, Faults, Flags, Gate, Machine, Medium, Packet, SackRanges};
@@ -41,6 +44,12 @@ pub struct Network<M> {
     endpoints: Vec<Endpoint<M>>,
     /// All routes one after the other: links, then an end or a gate of a middle.
     routes: Vec<u32>,
+    /// Routes that packets are divided among.
+    spreads: Vec<Spread>,
+    /// Packets that were given one of several routes.
+    spread_packets: u64,
+    /// By endpoint that sends flowlets, when the latest packet left and its route; empty if none does.
+    flowlets: Vec<(Time, u32)>,
     /// By link, where every route goes from it, [`VARIES`] if they part there: what a packet's next step is can mostly be
     /// told before the packet has come from memory, and without its route.
     onward: Vec<u32>,
@@ -63,6 +72,12 @@ pub struct Network<M> {
     /// There is a `trace` or a `tap`.
     watched: bool,
     done: Vec<(FlowId, End, Time)>,
+    /// By endpoint, the flows that wait for it to be done.
+    followers: HashMap<u32, Vec<FlowId>>,
+    /// By flow that waits, how many ends of others are not done yet, and how long it waits from then on.
+    waiting: HashMap<u32, (u32, Time)>,
+    /// Flows that waited and when they begin.
+    begun: Vec<(FlowId, Time)>,
 }
 
 /// What is at the end of a route.
@@ -123,6 +138,14 @@ impl Census {
     }
 }
 
+/// Routes among which an end of a flow divides its packets, as positions in [`Network::routes`], ascending.
+#[derive(Debug)]
+struct Spread {
+    routes: Box<[u32]>,
+    /// The pause after which another is drawn; none for every packet.
+    gap: Option<Time>,
+}
+
 /// What the loop looks at first stands first: beside the machine's own, one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -132,7 +155,7 @@ struct Endpoint<M> {
     /// The flow is retired once neither end has this any more.
     awaited: bool,
     route: u32,
-    /// The route's first link.
+    /// The route's first link, or from [`GATES`] on an index of [`Network::spreads`].
     first: u32,
     /// Packets made by this machine less those that ended at it: the pair's sum is what is on its way.
     balance: i64,
@@ -161,6 +184,9 @@ impl<M: Machine> Network<M> {
             shapers: 0,
             endpoints: Vec::new(),
             routes: Vec::new(),
+            spreads: Vec::new(),
+            spread_packets: 0,
+            flowlets: Vec::new(),
             onward: Vec::new(),
             machines: Vec::new(),
             openings: Vec::new(),
@@ -177,6 +203,9 @@ impl<M: Machine> Network<M> {
             tap: None,
             watched: false,
             done: Vec::new(),
+            followers: HashMap::new(),
+            waiting: HashMap::new(),
+            begun: Vec::new(),
         }
     }
 
@@ -235,6 +264,13 @@ impl<M: Machine> Network<M> {
         route
     }
 
+    /// Names `routes` together: an end of a flow that is given this sends each packet on one of them, drawn by the seed; or draws anew
+    /// only for a packet that follows the one before by more than `gap`. All routes of an end are added in a row.
+    pub fn spread(&mut self, routes: &[RouteId], gap: Option<Time>) -> RouteId {
+        self.spreads.push(Spread { routes: routes.iter().map(|route| route.0).collect(), gap });
+        RouteId(GATES + self.spreads.len() as u32 - 1)
+    }
+
     /// Adds a source of cross-traffic.
     pub fn add_source(&mut self, spec: SourceSpec) -> SourceId {
         assert!(!self.sealed, "sources are added before the first run");
@@ -274,6 +310,30 @@ impl<M: Machine> Network<M> {
         self.slab.set_class(flow.0, class);
     }
 
+    /// Has a flow that has not begun begin `delay` after the last of `others` is done: its client, or each of its ends if
+    /// `true` stands beside it.
+    pub fn start_after(&mut self, flow: FlowId, others: &[(FlowId, bool)], delay: Time) {
+        let mut left = 0;
+        for &(other, both) in others {
+            for end in 0..=u32::from(both) {
+                self.followers.entry(other.0 * 2 + end).or_default().push(flow);
+                left += 1;
+            }
+        }
+        self.waiting.insert(flow.0, (left, delay));
+        let at = flow.0 as usize * 2;
+        self.endpoints[at].open_at = Time::NEVER;
+        if self.sealed {
+            let deadline = self.endpoints[at].deadline();
+            self.arm(at, deadline);
+        }
+    }
+
+    /// The flows that have begun or will after the end of [others](Network::start_after), since the last call, and when.
+    pub fn drain_begun(&mut self) -> std::vec::Drain<'_, (FlowId, Time)> {
+        self.begun.drain(..)
+    }
+
     /// Ends a flow: its machines hear no more, packets on their way to them are absorbed.
     pub fn retire_flow(&mut self, flow: FlowId) {
         for at in flow.0 as usize * 2..flow.0 as usize * 2 + 2 {
@@ -302,12 +362,16 @@ impl<M: Machine> Network<M> {
     }
 
     fn endpoints_of(&self, spec: FlowSpec<M>) -> (Endpoint<M>, Endpoint<M>) {
-        let end = |machine, route: RouteId, open_at| Endpoint {
+        let beginning = |route: RouteId| match route.0.checked_sub(GATES) {
+            None => (route.0, self.routes[route.0 as usize]),
+            Some(spread) => (self.spreads[spread as usize].routes[0], route.0),
+        };
+        let end = |machine, (route, first), open_at| Endpoint {
             live: true,
             done: false,
             awaited: false,
-            route: route.0,
-            first: self.routes[route.0 as usize],
+            route,
+            first,
             balance: 0,
             open_at,
             stop_at: spec.stop,
@@ -316,7 +380,10 @@ impl<M: Machine> Network<M> {
             gate: OPEN,
             machine,
         };
-        (end(spec.client, spec.forward, spec.start), end(spec.server, spec.back, Time::NEVER))
+        (
+            end(spec.client, beginning(spec.forward), spec.start),
+            end(spec.server, beginning(spec.back), Time::NEVER),
+        )
     }
 
     fn schedule_start(&mut self, flow: FlowId) {
@@ -446,7 +513,7 @@ impl<M: Machine> Network<M> {
     pub fn change(&mut self, link: LinkId, change: Change) {
         let seed = self.seed;
         let faults = || Faults::new(seed, link.0);
-        if matches!(change, Change::Losses(_) | Change::Blackout(_)) {
+        if matches!(change, Change::Losses(_) | Change::Wire(_) | Change::Blackout(_)) {
             self.links[link.0 as usize].change(self.now, change, &mut self.slab, faults);
         } else {
             self.touch(link, |changed, now, slab| changed.change(now, change, slab, faults));

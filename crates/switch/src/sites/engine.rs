@@ -176,7 +176,7 @@ impl<W: Work> Engine<W> {
                 let Some(opened) = core.hops.open(core.now, from, datagram) else { return };
                 let data = opened.packet.flags.has(Flags::DATA);
                 let len = if data { usize::from(opened.packet.size.saturating_sub(HEADER)) } else { 0 };
-                let payload = &datagram[opened.len - len.min(opened.len)..opened.len];
+                let payload = &datagram[opened.end - len.min(opened.end)..opened.end];
                 work.on_packet(core, opened.from, opened.packet, opened.sack, payload);
             });
             while let Some(event) = self.core.hops.poll_event() {

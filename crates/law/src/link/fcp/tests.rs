@@ -6,7 +6,7 @@ const MBPS_100: f64 = 12.5e6;
 
 /// Equations 2 and 4 to the letter.
 pub(super) fn as_printed() -> FcpConfig {
-    FcpConfig { preload_span: PreloadSpan::Packet, ..FcpConfig::default() }
+    FcpConfig { preload_span: PreloadSpan::Packet, bound: false, ..FcpConfig::default() }
 }
 
 fn passing(size: u32, backlog: u64) -> Passing {

@@ -12,7 +12,7 @@ use tollway_law::link::LinkLaw;
 use tollway_law::{Rate, Time, Toll};
 use tollway_proto::Lateness;
 use tollway_proto::encoding::tcp_option::{self, Feedback};
-use tollway_proto::faults::Loss;
+use tollway_proto::faults::{Impairments, Loss};
 use tollway_proto::link::{Link, LinkStats};
 use tollway_proto::{Change, Encoding, Faults, Flags, Packet, Stamp};
 
@@ -30,6 +30,8 @@ pub struct MeshSpec {
     pub links: Vec<LinkSpec>,
     /// What is lost at random on each of them.
     pub losses: Vec<Vec<Loss>>,
+    /// What the wire of each does to packets beside.
+    pub impairments: Vec<Option<Impairments>>,
     /// What happens to links on the way, by time.
     pub changes: Vec<MeshChange>,
     /// By node and destination, the link that leads there: `next[node * nodes + destination]`.
@@ -179,6 +181,9 @@ impl Mesh {
             let losses = spec.losses.get(i).cloned().unwrap_or_default();
             let (loss, mut emulated) = (together(&losses), link.build());
             emulated.faults(|| Faults::new(spec.seed, i as u32)).losses = losses;
+            if let Some(impairments) = spec.impairments.get(i).copied().flatten() {
+                emulated.impair(impairments);
+            }
             emulated.note_waits();
             let rate = link.trace.is_none().then_some(link.rate);
             let setting = Setting { rate, delay: link.delay, loss };

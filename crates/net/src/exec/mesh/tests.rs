@@ -29,6 +29,7 @@ pub(in crate::exec) fn row() -> MeshSpec {
         nodes: ["a", "r", "b"].map(String::from).to_vec(),
         links: vec![link(0, 1, 5), link(1, 2, 10), link(2, 1, 10), link(1, 0, 5)],
         losses: Vec::new(),
+        impairments: Vec::new(),
         changes: Vec::new(),
         next: vec![None, Some(0), Some(0), Some(3), None, Some(1), Some(2), Some(2), None],
         seed: 1,

@@ -407,13 +407,17 @@ impl Leases {
         let lease = Config::default().lease.as_nanos();
         for map in &self.0 {
             if let Ok(Some([until, of])) = map.get(0)
-                && until != 0
-                && until < now() + lease / 2
+                && let Some(until) = put_off(until, now(), lease)
             {
-                let _ = map.set(0, [now() + lease, of]);
+                let _ = map.set(0, [until, of]);
             }
         }
     }
+}
+
+/// The new end of a lease that its agent does not renew; `None` if it does, or the lease was ended.
+pub(super) fn put_off(until: u64, now: u64, lease: u64) -> Option<u64> {
+    (until != 0 && until < now + lease / 2).then_some(now + lease)
 }
 
 /// Takes away what a process that was killed has left on the control group, all its connections free again. One that is still at work loses its own, if it means the same namespace or one of both means all.

@@ -207,12 +207,7 @@ impl Sender {
                 (self.board.push(slot), slot, false)
             }
             Pick::Again(seq) => {
-                // A retransmission that was lost too keeps the cumulative acknowledgement for two round trips and more: where
-                // such are found by time, the timer counts from the last try (RFC 6675 § 6 allows it; Linux does so).
-                let restarts = self.rack.is_some() || (config.rto.at_repair && !self.partial);
-                if self.phase == Phase::Recovery && seq == self.board.una && restarts {
-                    self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
-                }
+                self.restart_at_repair(now, seq, config);
                 let slot = self.resend(now, seq, stats);
                 if self.phase == Phase::Recovery {
                     self.consider_copies(seq, config);
@@ -249,6 +244,17 @@ impl Sender {
         let late = now.saturating_sub(self.pace_at);
         self.paced_from = if late <= PACING_SLACK { self.pace_at.min(now) } else { now };
         self.paced_size = size;
+    }
+
+    /// Restarts the retransmission timer where `seq`, the first hole, is sent again (RFC 6675 § 6 allows it; Linux and ns-2 do so). A
+    /// retransmission that was lost too keeps the cumulative acknowledgement for two round trips and more: where such are
+    /// found by time, the timer counts from the last try.
+    #[inline]
+    pub(super) fn restart_at_repair(&mut self, now: Time, seq: u32, config: &Config) {
+        let restarts = self.rack.is_some() || (config.rto.at_repair && !self.partial);
+        if self.phase == Phase::Recovery && seq == self.board.una && restarts {
+            self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
+        }
     }
 
     #[inline]

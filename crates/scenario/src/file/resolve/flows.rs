@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use tollway_law::Time;
 use tollway_law::sender::Unanswered;
-use tollway_proto::Stamp;
 
 use super::{Pairs, Resolver};
 use crate::file::keys;
 use crate::file::reader::Reader;
-use crate::file::route::{self, Router};
+use crate::file::route;
 use crate::file::value::{LimitSpec, SizesSpec, When};
 use crate::import;
 use crate::plan::{
@@ -22,6 +21,8 @@ pub(super) struct Request<'a> {
     pub(super) keys: Reader<'a>,
     pub(super) pairs: Pairs,
     pub(super) target: Target,
+    /// All of it takes the first of several routes of equal cost.
+    pub(super) first_only: bool,
 }
 
 /// Whose routes they are: indices into the plan's lists.
@@ -65,6 +66,7 @@ impl<'a> Resolver<'a> {
                     path: path(pairs.of((i / each) as u32)),
                     transport,
                     start,
+                    after: None,
                     stop,
                     data,
                     receive_buffer: u32::MAX,
@@ -79,7 +81,8 @@ impl<'a> Resolver<'a> {
                 self.session(&keys, transport, first, n);
             }
             let target = Target::Flows { first, each: each as usize };
-            self.requests.push(Request { keys, pairs, target });
+            let first_only = keys.truth("multicast") || keys.has("session");
+            self.requests.push(Request { keys, pairs, target, first_only });
         }
     }
 
@@ -122,7 +125,7 @@ impl<'a> Resolver<'a> {
                 send_buffers: Vec::new(),
                 gates: Vec::new(),
             });
-            self.requests.push(Request { keys, pairs, target });
+            self.requests.push(Request { keys, pairs, target, first_only: false });
         }
     }
 
@@ -139,9 +142,10 @@ impl<'a> Resolver<'a> {
                 None
             }
             (false, _) => {
-                if keys.has("pairs") {
-                    let message = "`pairs` are drawn from what is `between`";
-                    self.mistakes.add(keys.key_at("pairs"), message, "of no use");
+                let of_between = ["pairs", "matrix", "receivers", "senders", "share"];
+                if let Some(key) = of_between.into_iter().find(|key| keys.has(key)) {
+                    let message = format!("`{key}` is for what is `between`");
+                    self.mistakes.add(keys.key_at(key), message, "of no use");
                 }
                 for key in ["from", "to"].into_iter().filter(|key| keys.lacks(key)) {
                     if keys.lacks("between") {
@@ -182,7 +186,8 @@ impl<'a> Resolver<'a> {
                     gate: None,
                 });
             }
-            self.requests.push(Request { keys, pairs, target: Target::Cbrs { first } });
+            let target = Target::Cbrs { first };
+            self.requests.push(Request { keys, pairs, target, first_only: false });
         }
     }
 
@@ -242,103 +247,6 @@ impl<'a> Resolver<'a> {
             SizesSpec::File(file, at) => (file, at),
         };
         self.files.import(&file, at, self.mistakes, import::sizes).map(Sizes::Empirical)
-    }
-
-    /// Finds every route.
-    pub(super) fn routes(&mut self) {
-        let mut wanted = Vec::new();
-        for request in &self.requests {
-            for k in 0..request.pairs.count() {
-                let (from, to) = request.pairs.of(k);
-                wanted.extend([(from, to), (to, from)]);
-            }
-        }
-        let mut routes = Router::new(self.plan.nodes.len(), &self.plan.links).routes(&wanted);
-        let mut next = 0;
-        for request in std::mem::take(&mut self.requests) {
-            for k in 0..request.pairs.count() as usize {
-                let (route, back) =
-                    (std::mem::take(&mut routes[next]), std::mem::take(&mut routes[next + 1]));
-                let pair = wanted[next];
-                let one_way = matches!(request.target, Target::Cbrs { .. });
-                if route.is_empty() || (back.is_empty() && !one_way) {
-                    self.unreachable(&request.keys, if route.is_empty() { pair } else { (pair.1, pair.0) });
-                    next += 2 * (request.pairs.count() as usize - k);
-                    break;
-                }
-                next += 2;
-                if self.unheard(&request, &route, pair)
-                    || !one_way && self.too_far(&request, &route, &back, pair)
-                {
-                    next += 2 * (request.pairs.count() as usize - k - 1);
-                    break;
-                }
-                request.target.give(&mut self.plan, k, route, back);
-            }
-            // Kept for the buffers, which depend on the routes.
-            self.requests.push(request);
-        }
-    }
-
-    /// Whether a flow of a law that lives on what links say would have none to say it.
-    fn unheard(&mut self, request: &Request<'a>, route: &[LinkId], (from, to): (NodeId, NodeId)) -> bool {
-        let class = match request.target {
-            Target::Flows { first, .. } => self.plan.flows[first].transport,
-            Target::Workload(w) => self.plan.workloads[w].transport,
-            Target::Cbrs { .. } => return false,
-        };
-        let transport = &self.plan.transports[class.0 as usize];
-        let about = transport.law.descriptor();
-        let answers = about.reads.is_some_and(|content| self.plan.says(route, transport.class, content));
-        if about.unanswered != Unanswered::Mute || answers {
-            return false;
-        }
-        let law = transport.law.word();
-        let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
-        let (from, to) = (name(from), name(to));
-        let message = format!("no link from `{from}` to `{to}` has the law `{law}`, which these flows go by");
-        self.mistakes
-            .add(request.keys.at("law"), message, "nobody tells them")
-            .help(format!("give the links that can be the bottleneck `law = \"{law}\"`"));
-        true
-    }
-
-    /// Whether a round trip takes longer than a flow can time it.
-    fn too_far(
-        &mut self,
-        request: &Request<'a>,
-        route: &[LinkId],
-        back: &[LinkId],
-        (from, to): (NodeId, NodeId),
-    ) -> bool {
-        let rtt = round_trip(&self.plan.links, route, back);
-        if rtt < Stamp::REACH {
-            return false;
-        }
-        let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
-        let message = format!(
-            "from `{}` to `{}` and back takes {rtt}, more than a sender can time: at most {}",
-            name(from),
-            name(to),
-            Stamp::REACH
-        );
-        self.mistakes
-            .add(request.keys.at("to"), message, "too far away")
-            .help("shorten the `delay` of the links on the way");
-        true
-    }
-
-    fn unreachable(&mut self, keys: &Reader<'a>, (from, to): (NodeId, NodeId)) {
-        let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
-        let message = format!("there is no way from `{}` to `{}`", name(from), name(to));
-        let links = self.plan.links.iter();
-        let lonely = [from, to]
-            .into_iter()
-            .find(|&n| !links.clone().any(|l| l.from == n || l.to == n))
-            .map(|n| format!("no link begins or ends at `{}`", name(n)));
-        let found = self.mistakes.add(keys.at("to"), message, "unreachable");
-        found
-            .help(lonely.unwrap_or_else(|| "a `[link.NAME]` is missing, or one has `duplex = false`".into()));
     }
 
     /// The buffers of all flows, now that their routes are known.
@@ -417,31 +325,10 @@ fn boundless(
         return None;
     }
     let silent = |route: &[LinkId]| !plan.says(route, transport.class, content);
-    if silent(&path.route) {
+    if silent(path.links()) {
         Some("there")
     } else {
-        (transport.both_ways && silent(&path.back)).then_some("back")
-    }
-}
-
-impl Target {
-    /// Hands pair `k` its routes.
-    fn give(self, plan: &mut Plan, k: usize, route: Vec<LinkId>, back: Vec<LinkId>) {
-        let rtt = round_trip(&plan.links, &route, &back);
-        match self {
-            Target::Flows { first, each } => {
-                for flow in plan.flows.iter_mut().skip(first + k * each).take(each) {
-                    flow.path.route.clone_from(&route);
-                    flow.path.back.clone_from(&back);
-                    flow.path.base_rtt = rtt;
-                }
-            }
-            Target::Workload(w) => {
-                let path = &mut plan.workloads[w].paths[k];
-                (path.route, path.back, path.base_rtt) = (route, back, rtt);
-            }
-            Target::Cbrs { first } => plan.cbrs[first + k].route = route,
-        }
+        (transport.both_ways && silent(path.back_links())).then_some("back")
     }
 }
 
@@ -467,7 +354,7 @@ pub(super) fn buffer(plan: &Plan, path: &Path, transport: TransportId, spec: Lim
 }
 
 pub(super) fn path((from, to): (NodeId, NodeId)) -> Path {
-    Path { from, to, route: Vec::new(), back: Vec::new(), base_rtt: Time::ZERO }
+    Path { from, to, route: Vec::new(), back: Vec::new(), base_rtt: Time::ZERO, spread: None }
 }
 
 /// What an initial window has at most, packets: a larger one on links that don't answer is a queue of as many.

@@ -41,6 +41,15 @@ impl Resolver<'_> {
                     .add(at, format!("`{flow}` spends no budget: its law is another"), "not of the law `fcp`")
                     .help("a host owns flows of the law `fcp` only");
             }
+            if let Some(flow) = flows.iter().find(|flow| self.plan.flows[flow.0 as usize].after.is_some()) {
+                let name = &self.plan.flows[flow.0 as usize].name;
+                let message = format!(
+                    "`{name}` starts as another flow ends, and a host divides its budget by the clock"
+                );
+                self.mistakes
+                    .add(at, message, "here")
+                    .help("leave out its `after`, or give it a budget of its own");
+            }
             let taken = self.plan.hosts.iter().find(|other| {
                 other.flows.iter().any(|flow| flows.contains(flow))
                     || other.workloads.iter().any(|workload| workloads.contains(workload))

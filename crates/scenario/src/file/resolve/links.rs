@@ -7,6 +7,7 @@ use tollway_law::link::{self, ExchangeRate};
 use tollway_law::meter::Duty;
 use tollway_law::param::{Tables, Values};
 use tollway_law::{Budget, Rate, Time};
+use tollway_proto::faults::{Bursts, Impairments};
 use tollway_proto::port::{Limit, QUEUES, QueueEntry};
 use tollway_sim::Trace;
 
@@ -28,7 +29,7 @@ pub(super) struct Ports<'a> {
     limit_at: At,
     /// Constants of the law, which are checked beside the limit.
     laws: Laws<'a>,
-    /// They come from an imported file, of whose links many are never crossed.
+    /// They belong to an imported or generated network, of whose links many are never crossed.
     imported: bool,
 }
 
@@ -43,6 +44,7 @@ struct Side<'a> {
     overhead: u32,
     capacity: Rate,
     loss: f64,
+    impairments: Option<Box<Impairments>>,
     meter: Option<Meter>,
     exchange: Option<ExchangeRate>,
     laws: Laws<'a>,
@@ -98,6 +100,26 @@ impl Tables for Laws<'_> {
     }
 }
 
+/// The impairments of a wire, each key read by `of`; `None` if there are none.
+fn impairments<'a>(of: impl Fn(&'static str) -> Reader<'a>) -> Option<Box<Impairments>> {
+    let bursts = of("bursts").table("bursts", &keys::BURSTS);
+    let impairments = Impairments {
+        jitter: of("jitter").span("jitter"),
+        overtakes: of("jitter-order").word("jitter-order") == "free",
+        reorder: of("reorder").number("reorder"),
+        reorder_delay: of("reorder-delay").span("reorder-delay"),
+        duplicate: of("duplicate").number("duplicate"),
+        corrupt: of("corrupt").number("corrupt"),
+        bursts: bursts.is_there().then(|| Bursts {
+            to_bad: bursts.number("to-bad"),
+            to_good: bursts.number("to-good"),
+            in_bad: bursts.number("in-bad"),
+            in_good: bursts.number("in-good"),
+        }),
+    };
+    impairments.does_anything().then(|| Box::new(impairments))
+}
+
 impl<'a> Resolver<'a> {
     /// Every link, with limits yet to come.
     pub(super) fn links(&mut self) {
@@ -113,6 +135,13 @@ impl<'a> Resolver<'a> {
         for (name, link) in self.top.named("link", &keys::LINK) {
             self.link(name, link, &media);
         }
+    }
+
+    /// Returns whether a place lies in an imported file or is a generator.
+    fn is_made(&self, at: At) -> bool {
+        let topology = self.top.table("topology", &keys::TOPOLOGY);
+        let generated = |(key, _): &(&str, _)| topology.has(key) && topology.key_at(key) == at;
+        self.files.has(at) || keys::GENERATORS.iter().any(generated)
     }
 
     fn link(&mut self, name: &str, keys: Reader<'a>, media: &HashMap<&str, (MediumId, Option<Rate>)>) {
@@ -187,6 +216,7 @@ impl<'a> Resolver<'a> {
                     law: law.clone(),
                     medium: medium.map(|m| m.0),
                     loss: side.loss,
+                    impairments: side.impairments.clone(),
                     meter: side.meter.map(Box::new),
                     exchange: side.exchange.map(Box::new),
                 });
@@ -200,7 +230,7 @@ impl<'a> Resolver<'a> {
             let all = first..self.plan.links.len() as u32;
             self.plan.media[medium.0 as usize].links.extend(all.map(LinkId));
         }
-        let imported = self.files.has(keys.place());
+        let imported = self.is_made(keys.place());
         let mut ports = |side: Side<'a>, first| {
             let (limit, limit_at) = (side.limit_keys.limit("limit"), side.limit_keys.at("limit"));
             let (count, laws) = (pairs.count(), side.laws);
@@ -231,6 +261,7 @@ impl<'a> Resolver<'a> {
             overhead,
             capacity: keys.rate("capacity").unwrap_or(rate),
             loss: keys.number("loss"),
+            impairments: impairments(|_| keys),
             meter: self.meter(&keys),
             exchange: self.exchange(&keys),
             laws: Laws::of(&keys, keys::link_laws()),
@@ -250,6 +281,7 @@ impl<'a> Resolver<'a> {
             overhead: reverse.bytes("overhead").map_or(overhead, |n| n as u32),
             capacity: side_of("capacity").rate("capacity").unwrap_or(back_rate),
             loss: side_of("loss").number("loss"),
+            impairments: impairments(side_of),
             meter: None,
             exchange: None,
             laws: Laws::of(&reverse, keys::link_laws()).or(&there.laws),
@@ -260,8 +292,8 @@ impl<'a> Resolver<'a> {
     /// The trace that a link or its way back replays, if any.
     fn trace(&mut self, keys: &Reader<'a>, shared: bool) -> Option<Trace> {
         let name = keys.text("trace")?;
-        // What an imported edge says of its rate gives way to what is written down.
-        let other = keys.has("rate") && !self.files.has(keys.at("rate"));
+        // The rate that an edge or a generator states gives way to what is written down.
+        let other = keys.has("rate") && !self.is_made(keys.at("rate"));
         if other || shared {
             let other = if shared { "a shared medium" } else { "a `rate`" };
             self.mistakes

@@ -1,5 +1,6 @@
 //! From a checked tree to a [`Plan`]: names to indices, groups to members, defaults to values.
 
+mod after;
 mod aggregates;
 mod classes;
 mod events;
@@ -8,16 +9,16 @@ mod hosts;
 mod idle;
 mod links;
 mod machines;
+mod matrix;
 mod overlay;
+mod routes;
 mod switches;
 mod transports;
 mod trees;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::rc::Rc;
 
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64Mcg;
 use tollway_law::Time;
 
 use super::error::{At, Mistakes};
@@ -71,6 +72,7 @@ pub(crate) fn resolve(
     r.links();
     r.switches();
     r.flows();
+    r.after();
     r.hops();
     r.workloads();
     r.cbrs();
@@ -79,6 +81,7 @@ pub(crate) fn resolve(
     if !r.mistakes.is_empty() {
         return None;
     }
+    r.routing();
     r.routes();
     r.hop_routes();
     r.trees();
@@ -291,42 +294,6 @@ impl<'a> Resolver<'a> {
         Some((0..chosen.len()).filter(|&i| chosen[i]).map(|i| NodeId(i as u32)).collect())
     }
 
-    /// The pairs that a section's `between` makes: all of them, or as many as it asks for, drawn by chance.
-    fn pairs_between(&mut self, reader: &Reader<'a>, name: &str) -> Option<Pairs> {
-        let nodes = self.nodes_chosen(reader, "between")?;
-        let n = nodes.len() as u64;
-        if n < 2 {
-            self.mistakes
-                .add(reader.at("between"), "this is one node, and flows need two", "too few")
-                .help("name more, or use a pattern such as \"*\"");
-            return None;
-        }
-        let all = n * (n - 1);
-        let wanted = reader.count("pairs").unwrap_or(MOST_PAIRS).min(all);
-        // Pairs by number: a node, and one of the others.
-        let pair = |i: u64| {
-            let (from, to) = (i / (n - 1), i % (n - 1));
-            (nodes[from as usize], nodes[(to + u64::from(to >= from)) as usize])
-        };
-        if wanted == all {
-            return Some(Pairs::Drawn((0..all).map(pair).collect()));
-        }
-        let seed = name.bytes().fold(mix(self.plan.seed), |h, b| mix(h ^ u64::from(b)));
-        let mut rng = Pcg64Mcg::seed_from_u64(seed);
-        // Floyd's way to draw without putting back.
-        let mut drawn = HashSet::with_capacity(wanted as usize);
-        let draw = |last: u64| {
-            let i = rng.random_range(0..=last);
-            pair(if drawn.insert(i) {
-                i
-            } else {
-                drawn.insert(last);
-                last
-            })
-        };
-        Some(Pairs::Drawn((all - wanted..all).map(draw).collect()))
-    }
-
     /// An interval that is a slip of a unit makes rows without end.
     fn rows(&mut self) {
         let (rows, plan) = (self.plan.least_rows(), &self.plan);
@@ -387,8 +354,8 @@ impl<'a> Resolver<'a> {
             let of_flows = flows.iter().map(|f| (&f.path, f.transport));
             let of_workloads = workloads.iter().flat_map(|w| w.paths.iter().map(|p| (p, w.transport)));
             for (path, transport) in of_flows.chain(of_workloads) {
-                let back = if transports[transport.0 as usize].both_ways { &path.back[..] } else { &[] };
-                for l in path.route.iter().chain(back) {
+                let back = if transports[transport.0 as usize].both_ways { path.back_links() } else { &[] };
+                for l in path.links().iter().chain(back) {
                     let sum = &mut sums[l.0 as usize];
                     *sum = (sum.0 + u128::from(path.base_rtt.0), sum.1 + 1);
                 }
@@ -455,8 +422,5 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|&c| c == b'*')
 }
 
-/// Pairs that are drawn unless a file says otherwise: enough that another draw makes no difference, and few enough to
-/// find their routes at once.
-const MOST_PAIRS: u64 = 10_000;
 /// Rows of interval tables that a run has at most: a hundred gigabytes of them.
 const MOST_ROWS: u64 = 1_000_000_000;

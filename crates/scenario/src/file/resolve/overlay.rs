@@ -58,6 +58,7 @@ impl<'a> Resolver<'a> {
                     path: path((from, to)),
                     transport,
                     start: Time::ZERO,
+                    after: None,
                     stop: Time::NEVER,
                     data: Data::Messages,
                     receive_buffer: u32::MAX,
@@ -67,7 +68,7 @@ impl<'a> Resolver<'a> {
             }
             let target = Target::Flows { first, each: 1 };
             self.hop_links.extend(links.into_iter().enumerate().map(|(k, link)| (first + k, link)));
-            self.requests.push(Request { keys: hop, pairs, target });
+            self.requests.push(Request { keys: hop, pairs, target, first_only: true });
         }
         if ends.is_empty() && self.mistakes.is_empty() {
             self.mistakes

@@ -114,10 +114,10 @@ fn what_is_right_and_may_not_be_meant_is_noted() {
     insta::assert_snapshot!(all.join("\n"));
     assert_eq!(notes(&BASE.replace("10 Mbps", "10 MB/s")), "");
     for (rate, says) in [
-        ("10 kbps", "`bottleneck` (10 kb/s, 1.2 s for a packet of 1500 B) and 1 more"),
+        ("10 kbps", "`bottleneck` (10 kbps, 1.2 s for a packet of 1500 B) and 1 more"),
         ("10 Mbps", ""),
         ("10 Tbps", ""),
-        ("200 Tbps", "`bottleneck` (200 Tb/s) and 1 more"),
+        ("200 Tbps", "`bottleneck` (200 Tbps) and 1 more"),
     ] {
         let said = notes(&BASE.replace("10 Mbps", rate));
         assert!(said.is_empty() == says.is_empty() && said.ends_with(says), "{rate}: {said}");
@@ -159,7 +159,7 @@ fn what_is_of_no_use_in_a_flow_is_said() {
         (&["flow.f.header=1500 B"], "a header of 1500 B leaves no room for data in 1500 B"),
         (&["flow.f.stop=0 s"], "`f.1` stops at 0 s, but starts only at 0 s"),
         (&["flow.f.from=s.1", "flow.f.stop=0 s"], "`f` stops at 0 s"),
-        (&["flow.f.pairs=2"], "`pairs` are drawn from what is `between`"),
+        (&["flow.f.pairs=2"], "`pairs` is for what is `between`"),
         (&["flow.f.between=*"], "a flow has either `from` or `between`"),
         (&["flow.f.law=cubic", "flow.f.growth-per-ack=2"], "is of the law `newreno`, not of `cubic`"),
         (&["flow.f.feedback=integer"], "of the encoding `tcp-option` only"),

@@ -1,6 +1,8 @@
 //! The scenario file, from text to plan and from slip to message.
 
+mod generators;
 mod imports;
+mod matrices;
 mod messages;
 mod overlay;
 mod plans;

@@ -27,6 +27,7 @@ fn link(from: u32, to: u32, delay: u64) -> Link {
         law: Arc::new(LinkLaw::none()),
         medium: None,
         loss: 0.0,
+        impairments: None,
         meter: None,
         exchange: None,
     }

@@ -16,12 +16,13 @@ use tollway_law::toll::Content;
 use tollway_law::{Budget, Rate, Time};
 use tollway_proto::Change;
 use tollway_proto::port::{AnyQueue, ClassQueuesConfig};
+use tollway_proto::route::mix;
 use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::{Config, Connection};
 use tollway_sim::{FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, ShaperId, SourceId};
 
 use super::engine::{Engine, Kernels, Start};
-use crate::plan::{self, Data, Plan, TransportId};
+use crate::plan::{self, Data, EqualCost, Plan, TransportId};
 use crate::tables::SystemTables;
 use meters::Posts;
 
@@ -32,8 +33,8 @@ pub(super) struct Built<E: Engine> {
     pub(super) links: Vec<LinkId>,
     /// By [`plan::FlowId`].
     pub(super) flows: Vec<FlowId>,
-    /// There and back, by workload and path.
-    pub(super) workload_routes: Vec<Vec<(E::Route, E::Route)>>,
+    /// Those there and those back that flows may take, by workload and path.
+    pub(super) workload_routes: Vec<Vec<[Box<[E::Route]>; 2]>>,
     pub(super) sources: Vec<SourceId>,
     /// By index in the plan.
     pub(super) machines: Vec<MachineId>,
@@ -121,6 +122,11 @@ impl<E: Engine> Built<E> {
         for (i, losses) in plan.own_losses().enumerate().filter(|(_, losses)| !losses.is_empty()) {
             built.network.change(built.links[i], Change::Losses(losses));
         }
+        for (i, link) in plan.links.iter().enumerate() {
+            if let Some(impairments) = &link.impairments {
+                built.network.change(built.links[i], Change::Wire(**impairments));
+            }
+        }
         built.meters = meters::place(plan, &mut built);
         built.machines = machines::place(plan, &mut built);
         built.sites = overlay::place(plan, &mut built);
@@ -141,7 +147,11 @@ impl<E: Engine> Built<E> {
             }
         }
         for workload in &plan.workloads {
-            let routes = workload.paths.iter().map(|path| built.routes(path)).collect();
+            let routes = workload.paths.iter().map(|path| match plan.equal_cost {
+                EqualCost::Flow => built.all_routes(path),
+                _ => <[_; 2]>::from(built.routes(plan, path)).map(|route| Box::from([route])),
+            });
+            let routes = routes.collect();
             built.workload_routes.push(routes);
         }
         let mut planted = trees::plant(plan, &mut built);
@@ -154,7 +164,7 @@ impl<E: Engine> Built<E> {
                 name: Ok(&flow.name),
                 transport: flow.transport,
                 session: plan.session_of(i).is_some(),
-                route: planted.routes.remove(&i).unwrap_or_else(|| built.routes(&flow.path)),
+                route: planted.routes.remove(&i).unwrap_or_else(|| built.routes(plan, &flow.path)),
                 routers: routers(plan, &flow.path),
                 line_rates: built.line_rates(plan, &flow.path),
                 data: flow.data,
@@ -170,14 +180,52 @@ impl<E: Engine> Built<E> {
             built.gate_flow(id, flow.gate);
             built.flows.push(id);
         }
+        for (i, flow) in plan.flows.iter().enumerate() {
+            let Some(after) = &flow.after else { continue };
+            let others = after.iter().map(|other| {
+                let transport = plan.flows[other.0 as usize].transport;
+                (built.flows[other.0 as usize], plan.transports[transport.0 as usize].both_ways)
+            });
+            let others: Vec<_> = others.collect();
+            built.network.start_after(built.flows[i], &others, flow.start);
+        }
         planted.connect(&mut built);
         machines::attach(plan, &mut built);
         overlay::attach(plan, &mut built);
         built
     }
 
-    fn routes(&mut self, path: &plan::Path) -> (E::Route, E::Route) {
-        (self.route(&path.route, RouteEnd::Server), self.route(&path.back, RouteEnd::Client))
+    /// The routes there and back of a flow, each of which may stand for several that its packets are divided among.
+    fn routes(&mut self, plan: &Plan, path: &plan::Path) -> (E::Route, E::Route) {
+        if path.spread.is_none() {
+            return (self.route(&path.route, RouteEnd::Server), self.route(&path.back, RouteEnd::Client));
+        }
+        let gap = match plan.equal_cost {
+            EqualCost::Flowlet(gap) => Some(gap),
+            _ => None,
+        };
+        let [there, back] = self.all_routes(path).map(|routes| self.network.spread(&routes, gap));
+        (there, back)
+    }
+
+    /// Every route of a path there, and back.
+    fn all_routes(&mut self, path: &plan::Path) -> [Box<[E::Route]>; 2] {
+        let there = path.routes().map(|route| self.route(route, RouteEnd::Server)).collect();
+        [there, path.backs().map(|route| self.route(route, RouteEnd::Client)).collect()]
+    }
+
+    /// The routes there and back of a workload's flow, by a hash of its number if there are several.
+    pub(super) fn workload_route(
+        &self,
+        plan: &Plan,
+        workload: usize,
+        path: usize,
+        number: u64,
+    ) -> (E::Route, E::Route) {
+        let [there, back] = &self.workload_routes[workload][path];
+        let hash = mix(plan.seed ^ mix(workload as u64 + 1) ^ mix(!number));
+        let pick = |routes: &[E::Route], hash: u64| routes[(hash % routes.len() as u64) as usize];
+        (pick(there, hash), pick(back, mix(hash)))
     }
 
     /// Rates of the links that either end of a path sends by: the most they ever have. One that replays a trace has none.
@@ -380,8 +428,9 @@ impl<E: Engine> Built<E> {
                 }
             }
             let drops = self.network.read_link(id).drops;
-            if drops.before + drops.after > 0 {
-                tables.set("losses", &[("link", name)], "packets", (drops.before + drops.after) as f64);
+            let lost = drops.before + drops.after + drops.corrupt;
+            if lost > 0 {
+                tables.set("losses", &[("link", name)], "packets", lost as f64);
             }
         }
         for tree in &plan.trees {

@@ -16,12 +16,14 @@ use crate::plan::{LinkId, NodeId, Plan};
 use crate::run::digest::Digest;
 use crate::run::engine::Engine;
 use crate::run::{RunError, Watch};
-use crate::tables::{FlowRow, FlowSummary, SystemTables, TableWriter};
+use crate::tables::{FlowRow, FlowSummary, HopRow, SystemTables, TableWriter};
 
 /// The sites of a plan's overlay, by daemon, and where each sender is.
 #[derive(Default)]
 pub(in crate::run) struct Sites {
     machines: Vec<MachineId>,
+    /// By site: the nodes at the other ends of its links.
+    links: Vec<Vec<NodeId>>,
     /// By sender: its site, and its place there.
     senders: Vec<(usize, usize)>,
 }
@@ -31,7 +33,7 @@ pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Sit
     let Some(overlay) = &plan.overlay else { return Sites::default() };
     let mut senders = vec![(0, 0); overlay.senders.len()];
     let pool = Pool::default();
-    let mut machines = Vec::with_capacity(overlay.daemons.len());
+    let (mut machines, mut links) = (Vec::with_capacity(overlay.daemons.len()), Vec::new());
     for (at, &node) in overlay.daemons.iter().enumerate() {
         let own = overlay.senders.iter().enumerate().filter(|(_, sender)| sender.at == node);
         for (place, (sender, _)) in own.enumerate() {
@@ -39,8 +41,9 @@ pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Sit
         }
         machines
             .push(built.network.add(node, NodeMachine::app(Site::new(config(plan, overlay, node, &pool)))));
+        links.push(hops_of(plan, overlay, node).map(|(hop, client, _)| peer(plan, hop, client)).collect());
     }
-    Sites { machines, senders }
+    Sites { machines, links, senders }
 }
 
 /// Gives sites their ends of hops, in the order of their links.
@@ -71,11 +74,17 @@ fn hops_of<'a>(
     })
 }
 
+/// The node at the other end of a hop.
+fn peer(plan: &Plan, hop: &Hop, client: bool) -> NodeId {
+    let path = &plan.flows[hop.flow.0 as usize].path;
+    if client { path.to } else { path.from }
+}
+
 fn config(plan: &Plan, overlay: &Overlay, node: NodeId, pool: &Pool) -> SiteConfig {
-    let links = hops_of(plan, overlay, node).map(|(hop, client, route)| {
-        let path = &plan.flows[hop.flow.0 as usize].path;
-        let peer = if client { path.to } else { path.from };
-        LinkConfig { peer: DaemonId(peer.0), weight: hop.length, rate: narrowest(plan, route) }
+    let links = hops_of(plan, overlay, node).map(|(hop, client, route)| LinkConfig {
+        peer: DaemonId(peer(plan, hop, client).0),
+        weight: hop.length,
+        rate: narrowest(plan, route),
     });
     let mut groups: [Vec<Arc<[u8]>>; 2] = Default::default();
     for (number, group) in overlay.groups.iter().enumerate() {
@@ -148,6 +157,41 @@ fn frame(plan: &Plan, overlay: &Overlay) -> usize {
         overlay.message.div_ceil(u32::from(transport.packet_size)) * u32::from(transport.header)
     });
     overlay.message.saturating_sub(headers.max().unwrap_or(0)) as usize
+}
+
+/// Ends an interval of each hop's measurement, and writes its row.
+pub(in crate::run) fn hop_rows<E: Engine>(
+    plan: &Plan,
+    built: &mut Built<E>,
+    writer: &mut TableWriter,
+) -> Result<(), RunError> {
+    let (now, Some(overlay)) = (built.network.now(), &plan.overlay) else { return Ok(()) };
+    let mut measured = Vec::new();
+    for (at, &node) in overlay.daemons.iter().enumerate() {
+        let links = built.sites.links[at].len();
+        built.network.with_machine(built.sites.machines[at], |machine| {
+            let site = machine.get_mut::<Site>();
+            measured.extend(site.into_iter().flat_map(|site| {
+                (0..links).filter_map(move |place| Some((place, site.end_interval(now, place)?)))
+            }));
+        });
+        for (place, interval) in measured.drain(..) {
+            writer.hop(&HopRow {
+                time_s: now.nearest_secs(),
+                hop: &hop_name(plan, node, built.sites.links[at][place]),
+                queue_mean_messages: interval.queue,
+                queue_max_messages: interval.longest as f64,
+                price: interval.price,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// A hop's name, by the node of the daemon that it leaves and that of its peer.
+fn hop_name(plan: &Plan, from: NodeId, to: NodeId) -> String {
+    let name = |node: NodeId| &*plan.nodes[node.0 as usize].name;
+    format!("{}-{}", name(from), name(to))
 }
 
 /// Reads how many messages of each sender have been accepted.
@@ -268,7 +312,6 @@ pub(in crate::run) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &
         let (mut control, mut header) = (0.0, 0);
         for (place, (hop, client, route)) in hops_of(plan, overlay, node).enumerate() {
             let flow = &plan.flows[hop.flow.0 as usize];
-            let peer = if client { flow.path.to } else { flow.path.from };
             let Some(measured) = site.measured(now, place) else { continue };
             let Some(port) = snapshot.ports.iter().find(|port| Some(port.port) == site.port(place)) else {
                 continue;
@@ -276,7 +319,7 @@ pub(in crate::run) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &
             header = plan.transports[flow.transport.0 as usize].header;
             let mbps = with_headers(measured.control, measured.control_frames, header, measured.seconds);
             control += mbps;
-            let hop = format!("{}-{}", name(node), name(peer));
+            let hop = hop_name(plan, node, peer(plan, hop, client));
             let mut set = |column, value| tables.set("hops", &[("hop", &hop)], column, value);
             set("queue_mean", measured.queue);
             set("queue_max", measured.longest as f64);

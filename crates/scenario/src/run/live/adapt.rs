@@ -6,7 +6,7 @@ use tollway_law::sender::Ecn;
 use tollway_proto::encoding::acp;
 
 use crate::plan::switch::Session;
-use crate::plan::{Data, Plan};
+use crate::plan::{Data, EqualCost, Plan};
 use crate::run::Hosting;
 
 /// Something in a plan that the live engine cannot do.
@@ -43,6 +43,14 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
             let why = "needs a route over at least one link that passes no node twice";
             return Err(unsupported(key, why, "give it another route"));
         }
+    }
+    if matches!(plan.equal_cost, EqualCost::Packet | EqualCost::Flowlet(_)) {
+        let why = "has one route for all packets of a flow";
+        return Err(unsupported("routing.equal-cost".into(), why, "set it to `ecmp` or `first`"));
+    }
+    if let Some(flow) = plan.flows.iter().find(|flow| flow.after.is_some()) {
+        let key = format!("flow.{}.after", flow.section);
+        return Err(unsupported(key, "starts every flow by its clock", "give it a `start`"));
     }
     if let (Some(session), Hosting::Namespaces) = (plan.sessions.first(), hosting) {
         let why =

@@ -287,7 +287,7 @@ impl Live {
     fn census_here(&self) -> Census {
         let counters = self.network.counters();
         Census {
-            created: counters.created + counters.received,
+            created: counters.created + counters.received + self.network.copies(),
             delivered: counters.delivered + counters.sent,
             absorbed: counters.absorbed + counters.senseless,
             dropped: self.network.drops() + counters.unsent + counters.unkeyed + counters.metered,
@@ -449,7 +449,7 @@ impl Engine for Live {
             self.census_here()
         } else {
             Census {
-                created: counters.created,
+                created: counters.created + self.network.copies(),
                 delivered: counters.delivered,
                 absorbed: counters.absorbed + counters.senseless,
                 dropped: self.network.drops() + counters.unsent + lost,

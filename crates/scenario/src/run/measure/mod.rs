@@ -205,7 +205,7 @@ impl Meter {
                     share: Share::of(plan, i),
                     plan_flow: i,
                     forward,
-                    start: flow.start,
+                    start: if flow.after.is_some() { Time::NEVER } else { flow.start },
                     stop: flow.stop,
                     done: None,
                     last: Counters::default(),
@@ -385,7 +385,16 @@ impl Meter {
             }
         }
         self.senders.rows(plan, built, (self.last, now), (&mut self.writer, &mut self.digest), watch)?;
+        overlay::hop_rows(plan, built, &mut self.writer)?;
         self.link_rows(plan, built, now, watch)
+    }
+
+    /// A flow of the file that waited for others begins at `at`.
+    pub(super) fn flow_begun(&mut self, flow: FlowId, at: Time) {
+        let first = self.lanes_of.partition_point(|&(of, _)| of < flow);
+        for &(_, lane) in self.lanes_of[first..].iter().take_while(|&&(of, _)| of == flow) {
+            self.lanes[lane].start = at;
+        }
     }
 
     /// One end of a flow of the file has had all its data acknowledged.
@@ -477,7 +486,7 @@ impl Meter {
             self.writer.flow_summary(&FlowSummary {
                 flow: &lane.name,
                 law: plan.transports[flow.transport.0 as usize].law.word(),
-                start_s: lane.start.nearest_secs(),
+                start_s: if lane.start == Time::NEVER { end } else { lane.start }.nearest_secs(),
                 finish_s: (last < end).then(|| last.nearest_secs()),
                 fct_s: match flow.data {
                     data if data.is_endless() => None,
@@ -533,7 +542,7 @@ impl Meter {
                 delivered_bytes: stats.arrived_bytes,
                 goodput_mbps: rate_mbps,
                 rate_mbps,
-                lost_packets: Some(stats.sent_packets - stats.arrived_packets),
+                lost_packets: Some(stats.sent_packets.saturating_sub(stats.arrived_packets)),
                 ..FlowSummary::default()
             })?;
         }

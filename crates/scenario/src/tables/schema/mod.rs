@@ -12,8 +12,8 @@ use arrow_ipc::reader::FileReader;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use super::{TableError, sound};
-use rows::{CONTROL, FLOWS, LINK_SUMMARY, LINKS, SUMMARY};
-pub use rows::{ControlRow, Delays, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary, Spread};
+use rows::{CONTROL, FLOWS, HOPS, LINK_SUMMARY, LINKS, SUMMARY};
+pub use rows::{ControlRow, Delays, Ends, FlowRow, FlowSummary, HopRow, LinkRow, LinkSummary, Spread};
 
 /// One of the result tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,6 +24,8 @@ pub enum Table {
     Links,
     /// A row a control interval of an explicit law.
     Control,
+    /// A row a direction of an overlay's hop an interval.
+    Hops,
     /// A row a flow, at the end.
     Summary,
     /// A row a link direction, at the end.
@@ -32,15 +34,16 @@ pub enum Table {
 
 impl Table {
     /// All of them, in the order they are documented in.
-    pub const ALL: [Table; 5] =
-        [Table::Flows, Table::Links, Table::Control, Table::Summary, Table::LinkSummary];
+    pub const ALL: [Table; 6] =
+        [Table::Flows, Table::Links, Table::Control, Table::Hops, Table::Summary, Table::LinkSummary];
 
-    /// Its name, which is also its file's, without the ending: `flows`, `links`, `control`, `summary`, `link_summary`.
+    /// Its name, which is also its file's, without the ending: `flows`, `links`, `control`, `hops`, `summary`, `link_summary`.
     pub const fn name(self) -> &'static str {
         match self {
             Table::Flows => "flows",
             Table::Links => "links",
             Table::Control => "control",
+            Table::Hops => "hops",
             Table::Summary => "summary",
             Table::LinkSummary => "link_summary",
         }
@@ -52,6 +55,7 @@ impl Table {
             Table::Flows => FLOWS,
             Table::Links => LINKS,
             Table::Control => CONTROL,
+            Table::Hops => HOPS,
             Table::Summary => SUMMARY,
             Table::LinkSummary => LINK_SUMMARY,
         }

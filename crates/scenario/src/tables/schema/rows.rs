@@ -117,6 +117,18 @@ row! {
 }
 
 row! {
+    /// One direction of an overlay's hop over one measurement interval, as the daemon that it leaves has it: a row of
+    /// [`Table::Hops`].
+    HopRow of Hops = HOPS {
+        time_s: number, "end of the interval";
+        hop: name, "the hop, `FROM-TO`";
+        queue_mean_messages: number, "mean over time of the messages queued";
+        queue_max_messages: number, "most messages queued";
+        price: number, "mean over time of its price, $ a lot";
+    }
+}
+
+row! {
     /// A flow over its whole life: a row of [`Table::Summary`].
     FlowSummary of Summary = SUMMARY {
         flow: text, "the flow";

@@ -78,7 +78,17 @@ const ENDS: &[Key] = keys! {
     /// Instead of these: nodes by name, with `*` and `?`, or a list of such; flows go from any to
     /// any other.
     "between": Kind::Nodes, else "`from` and `to`";
-    /// With `between`: so many ordered pairs, drawn by chance.
+    /// With `between`: the pairs. `all-to-all`: each node sends to each. `permutation`: each sends to
+    /// one and receives from one. `incast`: `senders` send to each of `receivers`. `hot-spots`: each
+    /// sends to one, a `share` of them to one of `receivers`. The seed draws the nodes.
+    "matrix": Kind::Word(&["all-to-all", "permutation", "incast", "hot-spots"]), default "all-to-all";
+    /// With `incast` and `hot-spots`: the number of receivers or hot nodes.
+    "receivers": Kind::Count { least: 1, most: 1_000_000 }, default "1";
+    /// With `incast`: the number of senders for each receiver.
+    "senders": Kind::Count { least: 1, most: 1_000_000 }, else "all other nodes";
+    /// With `hot-spots`: the probability that a node sends to a hot one.
+    "share": PROBABILITY, default "0.5";
+    /// With `all-to-all`: so many ordered pairs, drawn by chance.
     "pairs": Kind::Count { least: 1, most: 1_000_000 }, else "all, or 10 000 if there are more";
 };
 
@@ -89,6 +99,9 @@ section! {
     FLOW = "[flow.NAME]": [
         ENDS,
         keys! {
+            /// Nodes that data pass on their way, in order; acknowledgements pass them in reverse.
+            "via": Kind::Match("a node, such as \"spine.2\", or an array of such"),
+                else "the shortest route";
             /// So many between each pair of nodes.
             "count": Kind::Count { least: 1, most: 1_000_000 }, else "one flow";
             /// One sender for a whole group `to`, whose members receive copies that are made where
@@ -100,6 +113,10 @@ section! {
             /// When the flow begins: a time; `{ first, last }`, evenly over the flows; or `{ random
             /// = "1 s", after = "0 s" }`, uniformly in that span.
             "start": Kind::When, default "0 s";
+            /// Starts when another flow has ended: its data are acknowledged. With the name of a
+            /// section of as many flows each waits for its own; with that of another section, all
+            /// wait for all of them. `start` is then the time from there on.
+            "after": Kind::Text, else "it does not wait";
             /// When its application stops, in the same ways.
             "stop": Kind::When, else "the end of the run";
             /// Payload to send.

@@ -40,6 +40,7 @@ mod network;
 mod overlay;
 mod policies;
 mod switches;
+mod topologies;
 
 pub(crate) use aggregates::AGGREGATE;
 pub(crate) use events::{CBR, CHANGE, LOSS};
@@ -47,13 +48,14 @@ pub(crate) use flows::{FLOW, FRAMES, HOST, READER, RECEIVE_WINDOW, RTO, WORKLOAD
 pub(crate) use laws::{LawTable, link_laws, sender_laws};
 pub(crate) use machines::MACHINE;
 pub(crate) use network::{
-    CLASS, EXCHANGE, LINK, LINK_LAWS, MEDIUM, METER, NODE, REVERSE, TOPOLOGY, TOPOLOGY_LINK,
+    BURSTS, CLASS, EXCHANGE, LINK, LINK_LAWS, MEDIUM, METER, NODE, REVERSE, ROUTING, TOPOLOGY, TOPOLOGY_LINK,
 };
 pub(crate) use overlay::{
     OVERLAY, OVERLAY_GROUP, OVERLAY_HOP, OVERLAY_PERIOD, OVERLAY_SENDER, OVERLAY_UPDATE,
 };
 pub(crate) use policies::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
 pub(crate) use switches::SWITCH;
+pub(crate) use topologies::GENERATORS;
 
 use super::{Default, Key, Kind, Section};
 
@@ -87,8 +89,10 @@ section! {
         "seed": Kind::Count { least: 0, most: i64::MAX as u64 }, default "1";
         /// What is measured.
         "measure": Kind::Table(&MEASURE), optional;
-        /// A network from a file.
+        /// A network from a file or a generator.
         "topology": Kind::Table(&TOPOLOGY), optional;
+        /// How traffic is divided among equal-cost routes.
+        "routing": Kind::Table(&ROUTING), optional;
         /// Hosts and routers.
         "node": Kind::Named(&NODE), optional;
         /// Half-duplex media that links share.
@@ -149,8 +153,9 @@ section! {
 
 /// Every section, in the manual's order.
 pub(crate) fn all() -> Vec<&'static Section> {
-    let network =
-        [&TOP, &MEASURE, &TOPOLOGY, &TOPOLOGY_LINK, &NODE, &MEDIUM, &LINK, &REVERSE, &METER, &EXCHANGE];
+    let topology = [&TOP, &MEASURE, &TOPOLOGY, &TOPOLOGY_LINK];
+    let generators = GENERATORS.iter().map(|(_, section)| *section);
+    let network = [&ROUTING, &NODE, &MEDIUM, &LINK, &BURSTS, &REVERSE, &METER, &EXCHANGE];
     let flows = [&CLASS, &FLOW, &FRAMES, &READER, &RTO, &RECEIVE_WINDOW];
     let others = [
         &WORKLOAD,
@@ -170,7 +175,7 @@ pub(crate) fn all() -> Vec<&'static Section> {
     ];
     let tables =
         |laws: &'static [LawTable]| laws.iter().filter(|law| !law.word.is_empty()).map(|law| law.section);
-    let links = network.into_iter().chain(tables(link_laws()));
+    let links = topology.into_iter().chain(generators).chain(network).chain(tables(link_laws()));
     links.chain(flows).chain(tables(sender_laws())).chain(others).collect()
 }
 

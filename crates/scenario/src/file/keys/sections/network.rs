@@ -7,31 +7,34 @@ use super::super::{Key, Kind};
 use super::*;
 
 section! {
-    /// A network from a GraphML file (see [Importing](importing.md)): each of its nodes becomes a
-    /// `[node.NAME]`, each edge a `[link.FROM-TO]` of both directions. What the file says of these
-    /// names itself goes on top.
-    TOPOLOGY = "[topology]" {
-        /// The GraphML file, relative to the scenario's folder.
-        "file": Kind::Text;
-        /// Another such file, read if there is no `file`.
-        "fallback": Kind::Text, else "none";
-        /// Rate of the edges that say none.
-        "rate": Kind::WireRate, else "every edge says its own";
-        /// Propagation along the great circle between two ends that have a latitude and a
-        /// longitude; light in glass takes 5 µs.
-        "delay-per-km": TIME, default "5 us";
-        /// The same for ends that have no position, by their distance in the file's drawing.
-        "delay-per-unit": TIME, else "drawings are not measured";
-        /// Propagation of the other links.
-        "delay": TIME, default "1 ms";
-        /// What all of its links have, over what the GraphML file says.
-        "link": Kind::Table(&TOPOLOGY_LINK), optional;
-    }
+    /// A network from a GraphML file (see [Importing](importing.md)) or a generator. Each node of
+    /// the file becomes a `[node.NAME]`, each edge a `[link.FROM-TO]` of both directions. What the
+    /// scenario says of these names itself goes on top.
+    TOPOLOGY = "[topology]": [
+        keys! {
+            /// The GraphML file, relative to the scenario's folder.
+            "file": Kind::Text, else "a generator";
+            /// Another such file, read if there is no `file`.
+            "fallback": Kind::Text, else "none";
+            /// Rate of the edges that say none.
+            "rate": Kind::WireRate, else "every edge says its own";
+            /// Propagation along the great circle between two ends that have a latitude and a
+            /// longitude; light in glass takes 5 µs.
+            "delay-per-km": TIME, default "5 us";
+            /// The same for ends that have no position, by their distance in the file's drawing.
+            "delay-per-unit": TIME, else "drawings are not measured";
+            /// Propagation of the other links.
+            "delay": TIME, default "1 ms";
+            /// Keys of all links of the network, over those of the file or the generator.
+            "link": Kind::Table(&TOPOLOGY_LINK), optional;
+        },
+        topologies::GENERATED,
+    ]
 }
 
 section! {
-    /// Keys of `[link.NAME]` for every imported link.
-    TOPOLOGY_LINK = "[topology.link]": [LINK_KEYS]
+    /// Keys of `[link.NAME]` for every link of an imported or generated network.
+    TOPOLOGY_LINK = "[topology.link]": [LINK_KEYS, IMPAIRMENTS]
 }
 
 section! {
@@ -40,6 +43,20 @@ section! {
         /// Makes a group of so many, `NAME.1`, `NAME.2`, … Where a node is named, the group's name
         /// means all of them.
         "count": Kind::Count { least: 1, most: 1_000_000 }, else "one node, `NAME`";
+    }
+}
+
+section! {
+    /// The choice among routes of fewest links and least delay (see [Networks of a
+    /// datacentre](datacentre.md)). Multicast flows and sessions take the first.
+    ROUTING = "[routing]" {
+        /// `first`: all traffic takes the route by the links that the file names first. `ecmp`:
+        /// each flow takes one by a hash of its name and the seed, acknowledgements by another.
+        /// `spray`: each packet takes one, drawn by the seed. `flowlet`: as `spray`, but packets
+        /// stay together until there is a pause.
+        "equal-cost": Kind::Word(&["first", "ecmp", "spray", "flowlet"]), default "first";
+        /// The pause after which a `flowlet` ends.
+        "flowlet-gap": SPAN, default "500 us";
     }
 }
 
@@ -100,6 +117,7 @@ section! {
             "to": Kind::Node;
         },
         LINK_KEYS,
+        IMPAIRMENTS,
     ]
 }
 
@@ -128,7 +146,8 @@ const LINK_KEYS: &[Key] = keys! {
     "loss": PROBABILITY, default "0";
     /// Whether there is a way back.
     "duplex": Kind::Truth, default "true";
-    /// The way back has the link's law, limit, capacity and loss where `reverse` says nothing else.
+    /// The way back has the link's law, limit, capacity, loss and what else its wire does where
+    /// `reverse` says nothing else.
     "symmetric": Kind::Truth, else "`false`; `true` for imported links";
     /// What differs on the way back.
     "reverse": Kind::Table(&REVERSE), optional;
@@ -139,28 +158,65 @@ const LINK_KEYS: &[Key] = keys! {
     "": Kind::All(laws::tables), optional;
 };
 
+/// Impairments of a wire beside independent loss.
+const IMPAIRMENTS: &[Key] = keys! {
+    /// The bound of an extra delay, uniform from zero, of each packet.
+    "jitter": TIME, default "0 s";
+    /// A packet whose extra delay is short waits for those ahead of it (`kept`), or overtakes them.
+    "jitter-order": Kind::Word(&["kept", "free"]), default "kept";
+    /// Probability that a packet is held back, so that later ones overtake it.
+    "reorder": PROBABILITY, default "0";
+    /// The extra delay of a packet that is held back.
+    "reorder-delay": TIME, default "10 ms";
+    /// Probability that a packet arrives twice.
+    "duplicate": PROBABILITY, default "0";
+    /// Probability that a packet is damaged; the far end finds that by its checksum, and drops it.
+    "corrupt": PROBABILITY, default "0";
+    /// Loss in bursts, beside `loss`.
+    "bursts": Kind::Table(&BURSTS), else "none";
+};
+
+section! {
+    /// Loss in bursts: the Gilbert–Elliott model, in which a wire is good or bad. Each packet may
+    /// turn it first, and is then lost as likely as the wire's state says.
+    BURSTS = "[link.NAME.bursts]" {
+        /// Probability that a packet finds a good wire turned bad.
+        "to-bad": PROBABILITY;
+        /// Probability that a packet finds a bad wire turned good: bursts last for one packet in
+        /// this, on average.
+        "to-good": PROBABILITY;
+        /// Probability of loss on a bad wire.
+        "in-bad": PROBABILITY, default "1";
+        /// Probability of loss on a good wire.
+        "in-good": PROBABILITY, default "0";
+    }
+}
+
 section! {
     /// The way back. Without this table it has the link's rate, delay and framing, and a drop-tail
     /// queue that holds everything.
-    REVERSE = "[link.NAME.reverse]" {
-        /// How fast packets are put on the wire.
-        "rate": Kind::WireRate, else "the link's";
-        /// Instead of a rate, as for the link.
-        "trace": Kind::Text, else "the link's";
-        /// Propagation, one way.
-        "delay": Kind::Spread, else "the link's";
-        /// Framing that each packet takes on this wire beyond its own size.
-        "overhead": OVERHEAD, else "the link's";
-        /// The port's law.
-        "law": Kind::Word(LINK_LAWS), default "drop-tail";
-        /// What the queue holds.
-        "limit": Kind::Limit, default "unlimited";
-        /// The capacity that the law believes in.
-        "capacity": Kind::Rate, else "the rate";
-        /// Probability that a packet is lost on the wire.
-        "loss": PROBABILITY, default "0";
-        "": Kind::All(laws::reverse_tables), optional;
-    }
+    REVERSE = "[link.NAME.reverse]": [
+        keys! {
+            /// How fast packets are put on the wire.
+            "rate": Kind::WireRate, else "the link's";
+            /// Instead of a rate, as for the link.
+            "trace": Kind::Text, else "the link's";
+            /// Propagation, one way.
+            "delay": Kind::Spread, else "the link's";
+            /// Framing that each packet takes on this wire beyond its own size.
+            "overhead": OVERHEAD, else "the link's";
+            /// The port's law.
+            "law": Kind::Word(LINK_LAWS), default "drop-tail";
+            /// What the queue holds.
+            "limit": Kind::Limit, default "unlimited";
+            /// The capacity that the law believes in.
+            "capacity": Kind::Rate, else "the rate";
+            /// Probability that a packet is lost on the wire.
+            "loss": PROBABILITY, default "0";
+            "": Kind::All(laws::reverse_tables), optional;
+        },
+        IMPAIRMENTS,
+    ]
 }
 
 section! {

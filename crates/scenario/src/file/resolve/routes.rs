@@ -1,0 +1,338 @@
+//! Routes: the shortest, or by way of nodes that a flow names; one, or several of equal cost.
+
+use tollway_law::sender::Unanswered;
+use tollway_proto::Stamp;
+use tollway_proto::route::mix;
+
+use super::flows::{Request, Target, round_trip};
+use super::{Group, Resolver};
+use crate::file::keys;
+use crate::file::reader::Reader;
+use crate::file::route::Router;
+use crate::plan::{EqualCost, LinkId, NodeId, Plan, Spread};
+
+/// How one route is found where several cost the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    First,
+    Hash,
+    All,
+}
+
+/// The stretches of routes that are found by one choice.
+#[derive(Default)]
+struct Legs {
+    ends: Vec<(NodeId, NodeId)>,
+    hashes: Vec<u64>,
+    found: std::vec::IntoIter<Vec<LinkId>>,
+}
+
+/// A pair of nodes and what was found between them.
+struct Way {
+    ends: (NodeId, NodeId),
+    there: Result<Vec<LinkId>, (NodeId, NodeId)>,
+    back: Result<Vec<LinkId>, (NodeId, NodeId)>,
+    /// Links of each of the equal routes that `there` and `back` hold one after the other.
+    all: bool,
+}
+
+impl<'a> Resolver<'a> {
+    /// How traffic is divided among routes of equal cost.
+    pub(super) fn routing(&mut self) {
+        let keys = self.top.table("routing", &keys::ROUTING);
+        self.plan.equal_cost = match keys.word("equal-cost") {
+            "ecmp" => EqualCost::Flow,
+            "spray" => EqualCost::Packet,
+            "flowlet" => EqualCost::Flowlet(keys.span("flowlet-gap")),
+            _ => EqualCost::First,
+        };
+    }
+
+    /// Finds every route.
+    pub(super) fn routes(&mut self) {
+        let requests = std::mem::take(&mut self.requests);
+        let vias: Vec<Vec<Group>> = requests.iter().map(|request| self.vias(request)).collect();
+        let mut legs = [(); 3].map(|()| Legs::default());
+        for (request, vias) in requests.iter().zip(&vias) {
+            let choice = self.choice(request, vias);
+            let lanes = self.lanes(request, choice);
+            let seed = request.target.name(&self.plan).bytes();
+            let seed = seed.fold(mix(self.plan.seed), |h, b| mix(h ^ u64::from(b)));
+            for lane in 0..lanes {
+                let stops = stops(request, vias, lane, lanes);
+                let hash = mix(seed ^ mix(lane as u64 + 1));
+                legs[choice as usize].add(&stops, hash);
+            }
+        }
+        self.find(&mut legs);
+        for (request, vias) in requests.iter().zip(&vias) {
+            let choice = self.choice(request, vias);
+            let lanes = self.lanes(request, choice);
+            let mut good = true;
+            for lane in 0..lanes {
+                // Those of the others are taken too, for the next request to find its own.
+                let way =
+                    legs[choice as usize].take(&stops(request, vias, lane, lanes), choice == Choice::All);
+                good = good && self.give(request, lane, lanes, way);
+            }
+        }
+        // Kept for the buffers, which depend on the routes.
+        self.requests = requests;
+    }
+
+    /// Searches for all legs.
+    fn find(&self, [first, hashed, all]: &mut [Legs; 3]) {
+        let (nodes, links) = (self.plan.nodes.len(), &self.plan.links);
+        first.found = Router::new(nodes, links).routes(&first.ends).into_iter();
+        if hashed.ends.len() + all.ends.len() > 0 {
+            let mut router = Router::for_equal_routes(nodes, links);
+            hashed.found = router.hashed(&hashed.ends, &hashed.hashes).into_iter();
+            all.found = router.equal(&all.ends, MOST_EQUAL, self.plan.seed).into_iter();
+        }
+    }
+
+    fn choice(&self, request: &Request<'a>, vias: &[Group]) -> Choice {
+        match (self.plan.equal_cost, request.target) {
+            (EqualCost::First, _) => Choice::First,
+            _ if request.first_only => Choice::First,
+            // A source of cross-traffic has one route, and so has a leg between named nodes.
+            (EqualCost::Flow, Target::Flows { .. }) | (_, Target::Cbrs { .. }) => Choice::Hash,
+            _ if !vias.is_empty() => Choice::Hash,
+            _ => Choice::All,
+        }
+    }
+
+    /// The number of routes of a request: one a pair, or one a flow if flows of a pair may differ.
+    fn lanes(&self, request: &Request<'a>, choice: Choice) -> usize {
+        let pairs = request.pairs.count() as usize;
+        match request.target {
+            Target::Flows { each, .. } if choice == Choice::Hash => pairs * each,
+            _ => pairs,
+        }
+    }
+
+    /// The nodes that a flow names on its way, each one for all pairs or one a pair.
+    fn vias(&mut self, request: &Request<'a>) -> Vec<Group> {
+        let mut vias = Vec::new();
+        if !matches!(request.target, Target::Flows { .. }) || !request.keys.has("via") {
+            return vias;
+        }
+        for (name, at) in request.keys.patterns("via") {
+            let Some(group) = self.group_called(&name, at) else { continue };
+            let pairs = request.pairs.count();
+            if group.count > 1 && group.count != pairs {
+                let message = format!("`{name}` has {} members, and here are {pairs} pairs", group.count);
+                self.mistakes
+                    .add(at, message, "on no flow's way")
+                    .help("name one member, or a group with one for each pair");
+                continue;
+            }
+            vias.push(group);
+        }
+        vias
+    }
+
+    /// Stores the routes of a lane; returns false, and reports a mistake, if it has none.
+    fn give(&mut self, request: &Request<'a>, lane: usize, lanes: usize, way: Way) -> bool {
+        let Way { ends, there, back, all } = way;
+        let one_way = matches!(request.target, Target::Cbrs { .. });
+        let back = if one_way { Ok(back.unwrap_or_default()) } else { back };
+        let (there, back) = match (there, back) {
+            (Ok(there), Ok(back)) => (there, back),
+            (Err(ends), _) | (_, Err(ends)) => {
+                self.unreachable(&request.keys, ends);
+                return false;
+            }
+        };
+        let spread = (all
+            && (self.length_of_first(&there) < there.len() || self.length_of_first(&back) < back.len()))
+        .then(|| Box::new(Spread { routes: there.clone(), backs: back.clone() }));
+        let first = |all: Vec<LinkId>| match all.is_empty() || spread.is_none() {
+            true => all,
+            false => all[..self.length_of_first(&all)].to_vec(),
+        };
+        let [route, back] = [there, back].map(first);
+        if self.passes_twice(request, &route) || self.unheard(request, &route, ends) {
+            return false;
+        }
+        if !one_way && self.too_far(request, &route, &back, ends) {
+            return false;
+        }
+        let each = match request.target {
+            Target::Flows { each, .. } => each * request.pairs.count() as usize / lanes,
+            _ => 1,
+        };
+        request.target.give(&mut self.plan, lane, each, (route, back, spread));
+        true
+    }
+
+    /// Links of the first of several routes of one length, which follow each other in `all`.
+    fn length_of_first(&self, all: &[LinkId]) -> usize {
+        let from = |link: &LinkId| self.plan.links[link.0 as usize].from;
+        let Some(start) = all.first().map(from) else { return 0 };
+        // A shortest route does not come by its start again.
+        all.iter().skip(1).position(|link| from(link) == start).map_or(all.len(), |at| at + 1)
+    }
+
+    /// Returns whether a route by named nodes passes a node twice, and reports it.
+    fn passes_twice(&mut self, request: &Request<'a>, route: &[LinkId]) -> bool {
+        if !request.keys.has("via") {
+            return false;
+        }
+        let links = &self.plan.links;
+        let mut nodes: Vec<NodeId> = route.iter().map(|link| links[link.0 as usize].from).collect();
+        nodes.extend(route.last().map(|link| links[link.0 as usize].to));
+        nodes.sort_unstable();
+        let Some(twice) = nodes.windows(2).find(|pair| pair[0] == pair[1]) else { return false };
+        let name = &self.plan.nodes[twice[0].0 as usize].name;
+        let message = format!("the shortest route by these nodes passes `{name}` twice");
+        self.mistakes
+            .add(request.keys.at("via"), message, "a loop")
+            .help("name the nodes in the order in which data pass them");
+        true
+    }
+
+    /// Whether a flow of a law that lives on what links say would have none to say it.
+    fn unheard(&mut self, request: &Request<'a>, route: &[LinkId], (from, to): (NodeId, NodeId)) -> bool {
+        let class = match request.target {
+            Target::Flows { first, .. } => self.plan.flows[first].transport,
+            Target::Workload(w) => self.plan.workloads[w].transport,
+            Target::Cbrs { .. } => return false,
+        };
+        let transport = &self.plan.transports[class.0 as usize];
+        let about = transport.law.descriptor();
+        let answers = about.reads.is_some_and(|content| self.plan.says(route, transport.class, content));
+        if about.unanswered != Unanswered::Mute || answers {
+            return false;
+        }
+        let law = transport.law.word();
+        let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
+        let (from, to) = (name(from), name(to));
+        let message = format!("no link from `{from}` to `{to}` has the law `{law}`, which these flows go by");
+        self.mistakes
+            .add(request.keys.at("law"), message, "nobody tells them")
+            .help(format!("give the links that can be the bottleneck `law = \"{law}\"`"));
+        true
+    }
+
+    /// Whether a round trip takes longer than a flow can time it.
+    fn too_far(
+        &mut self,
+        request: &Request<'a>,
+        route: &[LinkId],
+        back: &[LinkId],
+        (from, to): (NodeId, NodeId),
+    ) -> bool {
+        let rtt = round_trip(&self.plan.links, route, back);
+        if rtt < Stamp::REACH {
+            return false;
+        }
+        let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
+        let message = format!(
+            "from `{}` to `{}` and back takes {rtt}, more than a sender can time: at most {}",
+            name(from),
+            name(to),
+            Stamp::REACH
+        );
+        self.mistakes
+            .add(request.keys.at("to"), message, "too far away")
+            .help("shorten the `delay` of the links on the way");
+        true
+    }
+
+    fn unreachable(&mut self, keys: &Reader<'a>, (from, to): (NodeId, NodeId)) {
+        let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
+        let message = format!("there is no way from `{}` to `{}`", name(from), name(to));
+        let links = self.plan.links.iter();
+        let lonely = [from, to]
+            .into_iter()
+            .find(|&n| !links.clone().any(|l| l.from == n || l.to == n))
+            .map(|n| format!("no link begins or ends at `{}`", name(n)));
+        let found = self.mistakes.add(keys.at("to"), message, "unreachable");
+        found
+            .help(lonely.unwrap_or_else(|| "a `[link.NAME]` is missing, or one has `duplex = false`".into()));
+    }
+}
+
+impl Legs {
+    /// Adds the stretches between `stops`, and back.
+    fn add(&mut self, stops: &[NodeId], hash: u64) {
+        let back = stops.windows(2).rev().map(|leg| (leg[1], leg[0]));
+        self.ends.extend(stops.windows(2).map(|leg| (leg[0], leg[1])).chain(back));
+        let there = std::iter::repeat_n(hash, stops.len() - 1);
+        self.hashes.extend(there.chain(std::iter::repeat_n(!hash, stops.len() - 1)));
+    }
+
+    /// What was found for stretches that were added before, in the order of [`add`](Legs::add).
+    fn take(&mut self, stops: &[NodeId], all: bool) -> Way {
+        let mut join = |legs: &mut dyn Iterator<Item = (NodeId, NodeId)>| {
+            let mut route = Vec::new();
+            let mut missing = None;
+            for ends in legs {
+                let leg = self.found.next().unwrap_or_default();
+                if leg.is_empty() {
+                    missing = missing.or(Some(ends));
+                }
+                match route.is_empty() {
+                    true => route = leg,
+                    false => route.extend(leg),
+                }
+            }
+            missing.map_or(Ok(route), Err)
+        };
+        let there = join(&mut stops.windows(2).map(|leg| (leg[0], leg[1])));
+        let back = join(&mut stops.windows(2).rev().map(|leg| (leg[1], leg[0])));
+        Way { ends: (stops[0], stops[stops.len() - 1]), there, back, all }
+    }
+}
+
+/// The ends of a lane, and between them the nodes that its flows name.
+fn stops(request: &Request<'_>, vias: &[Group], lane: usize, lanes: usize) -> Vec<NodeId> {
+    let pair = (lane / (lanes / request.pairs.count() as usize)) as u32;
+    let (from, to) = request.pairs.of(pair);
+    let mut stops = Vec::with_capacity(vias.len() + 2);
+    stops.push(from);
+    stops.extend(vias.iter().map(|via| via.member(pair)));
+    stops.push(to);
+    stops
+}
+
+impl Target {
+    /// The section.
+    fn name(self, plan: &Plan) -> &str {
+        match self {
+            Target::Flows { first, .. } => &plan.flows[first].section,
+            Target::Workload(w) => &plan.workloads[w].name,
+            Target::Cbrs { first } => &plan.cbrs[first].section,
+        }
+    }
+
+    /// Hands lane `k` its routes, if it is of flows `each` of them.
+    fn give(
+        self,
+        plan: &mut Plan,
+        k: usize,
+        each: usize,
+        (route, back, spread): (Vec<LinkId>, Vec<LinkId>, Option<Box<Spread>>),
+    ) {
+        let rtt = round_trip(&plan.links, &route, &back);
+        match self {
+            Target::Flows { first, .. } => {
+                for flow in plan.flows.iter_mut().skip(first + k * each).take(each) {
+                    flow.path.route.clone_from(&route);
+                    flow.path.back.clone_from(&back);
+                    flow.path.spread.clone_from(&spread);
+                    flow.path.base_rtt = rtt;
+                }
+            }
+            Target::Workload(w) => {
+                let path = &mut plan.workloads[w].paths[k];
+                (path.route, path.back, path.base_rtt, path.spread) = (route, back, rtt, spread);
+            }
+            Target::Cbrs { first } => plan.cbrs[first + k].route = route,
+        }
+    }
+}
+
+/// Routes of equal cost that packets or the flows of a workload are divided among, at most.
+const MOST_EQUAL: usize = 64;
