@@ -13,6 +13,7 @@ mod features;
 mod keys;
 #[cfg(target_os = "linux")]
 mod loader;
+mod log;
 mod mathematics;
 mod outlet;
 #[cfg(target_os = "linux")]
@@ -42,7 +43,19 @@ fn main() -> ExitCode {
     terminal::set_up_errors();
     #[cfg(target_os = "linux")]
     tollway_scenario::exec::Signals::outlast_file_limit();
-    let done = match &args.command {
+    let done = log::set_up().and_then(|()| carry_out(&args.command));
+    let status = done.unwrap_or_else(|failure| failure.report());
+    match terminal::unsaid() {
+        Some(error) => {
+            terminal::tell(format_args!("error: cannot write to standard output: {error}"));
+            if status == ExitCode::SUCCESS { ExitCode::FAILURE } else { status }
+        }
+        None => status,
+    }
+}
+
+fn carry_out(command: &Command) -> Result<ExitCode, fail::Failure> {
+    match command {
         Command::Run(run) => run::run(run),
         Command::Reproduce(reproduce) => reproduce::reproduce(reproduce),
         Command::Sweep(sweep) => sweep::sweep(sweep),
@@ -65,13 +78,5 @@ fn main() -> ExitCode {
             terminal::say(format_args!("{:#}\n", tollway_scenario::file::schema()));
             Ok(ExitCode::SUCCESS)
         }
-    };
-    let status = done.unwrap_or_else(|failure| failure.report());
-    match terminal::unsaid() {
-        Some(error) => {
-            terminal::tell(format_args!("error: cannot write to standard output: {error}"));
-            if status == ExitCode::SUCCESS { ExitCode::FAILURE } else { status }
-        }
-        None => status,
     }
 }

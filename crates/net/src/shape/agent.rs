@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use tollway_law::shares::{Demand, LimitedBy, Member, Partition, Sample, Shares, Wants};
 use tollway_law::{Rate, Time};
+use tracing::{debug, trace};
 
 use super::cgroup::Cgroups;
 use super::{ByNumber, Hold, Kernel, LEAST_BURST, Regime, Seen, Traffic};
@@ -123,6 +124,7 @@ impl Agent {
             self.regime.tenants.iter().zip(0..).map(|(old, at)| (old.name.as_str(), at)).collect();
         let same = |at: usize| before.get(regime.tenants[at].name.as_str()).copied();
         shares.inherit(&self.shares, same);
+        debug!(target: "shape", %now, tenants = regime.tenants.len(), version = %regime.version, "policies in force");
         (self.shares, self.owners, self.regime) = (shares, owners, regime);
         self.installed = false;
         for open in self.open.values_mut() {
@@ -326,6 +328,7 @@ impl Agent {
                 continue;
             }
             let rate = Rate::from_bytes_per_sec(payload as f64);
+            trace!(target: "shape", remote = %seen.remote, %rate, "pace");
             match self.kernel.pace(seen, Some(rate)) {
                 Ok(()) => (open.told, open.set, open.denied) = (member.limit, Some(payload), false),
                 // One that is closing may have no owner any more.

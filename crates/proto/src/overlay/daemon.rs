@@ -7,6 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tollway_law::overlay::{Announcer, Backlog, Cost, Drain};
 use tollway_law::{Rate, Time};
+use tracing::debug;
 
 use super::agenda::Agenda;
 use super::bits::Bits;
@@ -212,6 +213,7 @@ impl<B: Body> Daemon<B> {
         if let Some(peer) = gone.peer
             && self.by_peer.get(&peer.daemon) == Some(&port)
         {
+            debug!(target: "overlay", %now, daemon = self.me.daemon.0, peer = peer.daemon.0, "link down");
             self.by_peer.remove(&peer.daemon);
             let up = |other: &Port<B>| other.peer.is_some_and(|other| other.daemon == peer.daemon);
             if let Some((&other, _)) = self.ports.iter().rfind(|(_, other)| up(other)) {
