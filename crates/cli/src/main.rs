@@ -11,8 +11,6 @@ mod exec;
 mod fail;
 mod features;
 mod keys;
-#[cfg(target_os = "linux")]
-mod loader;
 mod log;
 mod mathematics;
 mod outlet;
@@ -24,8 +22,6 @@ mod run;
 mod screen;
 #[cfg(target_os = "linux")]
 mod shape;
-#[cfg(target_os = "linux")]
-mod supervisor;
 mod sweep;
 #[cfg(target_os = "linux")]
 mod switch;
@@ -42,7 +38,7 @@ fn main() -> ExitCode {
     let args = Args::read();
     terminal::set_up_errors();
     #[cfg(target_os = "linux")]
-    tollway_scenario::exec::Signals::outlast_file_limit();
+    tollway_scenario::run::Signals::outlast_file_limit();
     let done = log::set_up().and_then(|()| carry_out(&args.command));
     let status = done.unwrap_or_else(|failure| failure.report());
     match terminal::unsaid() {

@@ -39,8 +39,6 @@ pub mod claim;
 pub mod compare;
 mod data;
 mod deviation;
-#[cfg(target_os = "linux")]
-pub mod exec;
 mod experiment;
 pub mod folder;
 #[cfg(any(test, fuzzing))]
@@ -65,8 +63,6 @@ mod reference;
 pub mod reproduce;
 pub mod seeds;
 pub mod session;
-#[cfg(target_os = "linux")]
-pub mod shape;
 mod sizes;
 mod slowdown;
 pub mod sweep;

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use tollway_net::random;
+pub use tollway_net::sys::signals::Signals;
 
 use crate::config::Config;
 use crate::engine::Engine;
@@ -195,7 +196,7 @@ pub fn ask(path: &Path, what: &str) -> io::Result<String> {
 
 /// Where a switch of this user is asked unless it is said otherwise.
 pub fn default_path() -> PathBuf {
-    tollway_net::shape::default_path().with_file_name("switch.sock")
+    tollway_net::sys::control::folder().join("switch.sock")
 }
 
 /// How long an event loop is waited for.

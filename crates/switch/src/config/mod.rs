@@ -16,10 +16,10 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
 use tollway_law::Time;
+use tollway_net::sys::prefix::Prefix;
 use tollway_proto::dispatch::{Answers, Retry, Rules};
 use tollway_proto::framing::{Framing, Key};
 use tollway_proto::route::Policy;
-use tollway_scenario::shape::Network;
 
 /// What a switch does, checked and resolved.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ pub struct ClientSpec {
     /// Its name.
     pub name: String,
     /// Its addresses; none if it is known otherwise.
-    pub from: Vec<Network>,
+    pub from: Vec<Prefix>,
     /// The user that it authenticates as (RESP).
     pub user: Option<String>,
     /// A DNS name in its certificate.
