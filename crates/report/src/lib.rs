@@ -55,7 +55,6 @@ mod ideal;
 pub mod kernel;
 pub mod live;
 pub mod neighbourhood;
-mod overlay;
 mod overview;
 pub mod papers;
 pub mod plot;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use tollway_law::{Rate, Time};
 use tracing::debug;
 
-use super::daemon::{LastHop, Lost, SETTLE, Timer};
+use super::daemon::{LastHop, Lost};
 use super::frame::{GroupUpdate, Holding, HopCost, LinkCost, LinkState};
 use super::groups::Change;
 use super::state::News;
+use super::timer::{SETTLE, Timer};
 use super::tree::Routes;
 use super::{Body, Daemon, DaemonId, Event, Frame, Incarnation, PortId, ProtocolError};
 

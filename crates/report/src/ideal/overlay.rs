@@ -4,30 +4,24 @@ use std::collections::HashMap;
 
 use tollway_law::Time;
 use tollway_proto::overlay::{DaemonId, Demand, Topology};
-use tollway_scenario::file::Variant;
 use tollway_scenario::plan::overlay::{Overlay, Sender};
 use tollway_scenario::plan::{LinkId, Plan};
-use tollway_scenario::tables::RunResult;
-use tollway_theory::{
-    Aim, Flow, Network, NetworkError, max_min, max_throughput, proportional_rates, session_fair,
-};
+use tollway_theory::{Flow, Network, proportional_rates};
 
-use crate::allocations::{Allocations, FlowShares, bottlenecks};
-use crate::deviation::{Deviation, FlowDeviation, NoDeviation, Throughput, mean_rates};
-use crate::ideal::{State, Undefined, dark, instants};
+use super::{State, Undefined, dark, instants};
 
 /// The longest stretch after the warm-up in which nothing begins, ends or changes.
-struct Stretch {
-    from: Time,
-    until: Time,
+pub(crate) struct Stretch {
+    pub(crate) from: Time,
+    pub(crate) until: Time,
     /// The senders there, as indices into [`Overlay::senders`].
-    senders: Vec<usize>,
+    pub(crate) senders: Vec<usize>,
     /// The links of the plan, and the senders' trees over them; bits a second.
-    network: Network,
+    pub(crate) network: Network,
 }
 
 impl Stretch {
-    fn of(plan: &Plan, overlay: &Overlay) -> Result<Stretch, Undefined> {
+    pub(crate) fn of(plan: &Plan, overlay: &Overlay) -> Result<Stretch, Undefined> {
         let trees = trees(plan, overlay)?;
         let instants = instants(plan);
         let there = |phase: &[Time]| -> Vec<usize> {
@@ -134,7 +128,7 @@ fn demand(overlay: &Overlay, sender: &Sender) -> f64 {
 
 /// The proportionally fair rate of each sender, behind the hops, which have none. `None` where a
 /// sender's life has more than one stretch after the warm-up.
-pub(crate) fn ideal_mbps(plan: &Plan, overlay: &Overlay) -> Vec<[Option<f64>; 2]> {
+pub(super) fn ideal_mbps(plan: &Plan, overlay: &Overlay) -> Vec<[Option<f64>; 2]> {
     let mut ideals = vec![[None; 2]; plan.flows.len() + overlay.senders.len()];
     let Ok(stretch) = Stretch::of(plan, overlay) else { return ideals };
     let Ok((rates, _)) = proportional_rates(&stretch.network) else { return ideals };
@@ -147,83 +141,6 @@ pub(crate) fn ideal_mbps(plan: &Plan, overlay: &Overlay) -> Vec<[Option<f64>; 2]
     ideals
 }
 
-/// All allocations of a variant's senders.
-pub(crate) fn allocations(variant: &Variant, overlay: &Overlay) -> Result<Allocations, NoDeviation> {
-    let plan = &variant.plan;
-    let Stretch { from, until, senders, network } = Stretch::of(plan, overlay)?;
-    let most = max_throughput(&network).map_err(|e| NoDeviation::Network(e.to_string()))?;
-    let (proportional, solver) = proportional_rates(&network).map_err(undefined)?;
-    let fair = max_min(&network).map_err(undefined)?;
-    let mut sessions: HashMap<&str, usize> = HashMap::new();
-    let session = senders.iter().map(|&s| {
-        let next = sessions.len();
-        *sessions.entry(&overlay.senders[s].section).or_insert(next)
-    });
-    let session: Vec<usize> = session.collect();
-    let by_session = session_fair(&network, &session).map_err(undefined)?.rates;
-    let held = bottlenecks(&network, &fair);
-    let flows = senders.iter().enumerate().map(|(f, &s)| FlowShares {
-        flow: overlay.senders[s].name.clone(),
-        session: overlay.senders[s].section.to_string(),
-        max_min: fair[f] * 1e-6,
-        proportional: proportional[f] * 1e-6,
-        max_throughput: Some(most[f] * 1e-6),
-        session_fair: by_session[f] * 1e-6,
-        xcp: None,
-        aimed: None,
-        bottleneck: held[f].map(|link| plan.links[link].name.clone()),
-    });
-    Ok(Allocations {
-        variant: variant.name.clone(),
-        from_s: from.nearest_secs(),
-        until_s: until.nearest_secs(),
-        aim: None,
-        solver: solver.name(),
-        flows: flows.collect(),
-    })
-}
-
-/// The rates of a run's senders in the second half of its longest stretch, beside the ideal ones.
-pub(crate) fn deviation(
-    plan: &Plan,
-    overlay: &Overlay,
-    result: &RunResult,
-) -> Result<Deviation, NoDeviation> {
-    let Stretch { from, until, senders, network } = Stretch::of(plan, overlay)?;
-    let (from, until) = (from.nearest_secs(), until.nearest_secs());
-    let window = (0.5 * (from + until), until);
-    let interval = plan.measure.interval.map_or(0.0, |interval| interval.nearest_secs());
-    let rates = mean_rates(&result.flows, interval, window);
-    let most = max_throughput(&network).map_err(|e| NoDeviation::Network(e.to_string()))?;
-    let (fair, _) = proportional_rates(&network).map_err(undefined)?;
-    let mut flows = Vec::new();
-    for (&s, fair) in senders.iter().zip(fair) {
-        let sender = &overlay.senders[s].name;
-        let Some(&rate_mbps) = rates.get(sender) else { continue };
-        let ideal_mbps = fair * 1e-6;
-        let deviation = rate_mbps / ideal_mbps - 1.0;
-        flows.push(FlowDeviation { flow: sender.clone(), rate_mbps, ideal_mbps, deviation });
-    }
-    if flows.is_empty() {
-        return Err(NoDeviation::NoRates);
-    }
-    let total_mbps = flows.iter().map(|flow| flow.rate_mbps).sum();
-    let most_mbps = most.iter().sum::<f64>() * 1e-6;
-    Ok(Deviation {
-        aim: Aim::Proportional,
-        aimed: false,
-        from_s: window.0,
-        until_s: window.1,
-        flows,
-        slow: Vec::new(),
-        throughput: Some(Throughput { total_mbps, most_mbps }),
-    })
-}
-
-fn undefined(error: NetworkError) -> NoDeviation {
-    NoDeviation::Network(error.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use tollway_scenario::file::Scenario;
@@ -231,6 +148,7 @@ mod tests {
     use tollway_scenario::tables::Outputs;
 
     use super::*;
+    use crate::{Allocations, Deviation, FlowShares, NoDeviation, Throughput};
 
     fn load(figure: &str, sets: &[&str]) -> Scenario {
         let path = format!("{}/../../papers/ovl/{figure}.toml", env!("CARGO_MANIFEST_DIR"));
