@@ -226,6 +226,9 @@ pub struct Rto {
     /// The fast retransmit of the first hole restarts the timer (RFC 6675 § 6 allows it; Linux and
     /// ns-2 do so). [`Detection::Rack`] does in any case. Default no.
     pub at_repair: bool,
+    /// Each timeout after another retransmits twice as many segments, up to 256. Over a switch the
+    /// first may lie beyond its member's window, which only later ones open. Default no.
+    pub widens: bool,
     /// With [`Detection::NewReno`], only the first partial acknowledgement of a recovery restarts
     /// the timer (RFC 6582 § 4, Impatient). If not, each does (Slow-but-Steady). Default no.
     pub impatient: bool,
@@ -240,6 +243,7 @@ impl Default for Rto {
             granularity: Time::from_millis(200),
             backoff: true,
             at_repair: false,
+            widens: false,
             impatient: false,
         }
     }

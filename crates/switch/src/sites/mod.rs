@@ -57,7 +57,7 @@ pub(crate) fn transport(buffer: usize) -> Transport {
         receive_buffer: (segments * PAYLOAD) as u64,
         detection: Detection::Rack { tail_probe: true },
         // Six packets without an answer are the least that tell a switch of a member's death.
-        rto: Rto { initial: Time::from_millis(500), max: Time::from_secs(1), ..Rto::default() },
+        rto: Rto { initial: Time::from_millis(500), max: Time::from_secs(1), widens: true, ..Rto::default() },
         ..Transport::default()
     }
 }

@@ -205,5 +205,8 @@ impl Sender {
         }
         self.law.on_timeout(&flight, first);
         self.window = whole(self.law.window());
+        if config.rto.widens {
+            self.window = self.window.max(1 << u32::from(self.expiries - 1).min(8));
+        }
     }
 }

@@ -203,6 +203,31 @@ fn limited_transmit_makes_the_third_duplicate_of_a_small_window() {
 }
 
 #[test]
+fn timeouts_in_a_row_retransmit_one_segment_or_twice_as_many_each() {
+    for (widens, counts) in [(false, [1, 1, 1, 1]), (true, [1, 2, 4, 8])] {
+        let config = Config { rto: Rto { widens, ..Rto::default() }, handshake: false, ..Config::default() };
+        let law = || NewRenoConfig { initial_window: 20.0, ..NewRenoConfig::default() }.build().into();
+        let mut pair = Pair::with_laws(&config, law(), law());
+        pair.open();
+        pair.lose = Box::new(|_, _| true);
+        pair.client().write_frame(20 * 1460);
+        let mut seen = [0; 4];
+        while pair.client().stats().timeouts < 5 {
+            assert!(pair.step());
+            let again = pair.sent.iter().filter(|s| s.2.flags.has(Flags::RETRANSMIT)).count();
+            let timeouts = pair.client().stats().timeouts as usize;
+            (timeouts..5).for_each(|at| {
+                if at > 0 {
+                    seen[at - 1] = again
+                }
+            });
+        }
+        let each: Vec<_> = (0..4).map(|at| seen[at] - if at > 0 { seen[at - 1] } else { 0 }).collect();
+        assert_eq!(each, counts);
+    }
+}
+
+#[test]
 fn timeouts_double_until_something_gets_through_or_stay_when_fixed() {
     for (backoff, gaps) in [(true, [600, 1200, 2400, 4800]), (false, [300, 300, 300, 300])] {
         let config = Config { rto: Rto { backoff, ..Rto::default() }, handshake: false, ..Config::default() };

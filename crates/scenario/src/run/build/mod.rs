@@ -18,7 +18,7 @@ use tollway_proto::Change;
 use tollway_proto::port::{AnyQueue, ClassQueuesConfig};
 use tollway_proto::route::mix;
 use tollway_proto::shaper::ClassId;
-use tollway_proto::transport::{Config, Connection};
+use tollway_proto::transport::{Config, Connection, Rto};
 use tollway_sim::{FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, ShaperId, SourceId};
 
 use super::engine::{Engine, Kernels, Start};
@@ -46,7 +46,7 @@ pub(super) struct Built<E: Engine> {
     pub(super) shapers: Vec<ShaperId>,
     /// The most that links have by the plan's changes.
     raised: BTreeMap<plan::LinkId, Rate>,
-    configs: HashMap<(TransportId, u32, u32), Arc<Config>>,
+    configs: HashMap<(TransportId, u32, u32, bool), Arc<Config>>,
     /// Flows started.
     started: u64,
 }
@@ -256,8 +256,8 @@ impl<E: Engine> Built<E> {
         vacant: Option<FlowId>,
     ) -> FlowId {
         let transport = &plan.transports[ends.transport.0 as usize];
-        let key = (ends.transport, ends.receive_buffer, ends.send_buffer);
-        let config = || Arc::new(transport_config(transport, ends.receive_buffer, ends.send_buffer));
+        let key = (ends.transport, ends.receive_buffer, ends.send_buffer, ends.session);
+        let config = || Arc::new(transport_config(transport, &ends));
         let config = match self.network.first_segment() {
             None => Arc::clone(self.configs.entry(key).or_insert_with(config)),
             Some(initial_segment) => Arc::new(Config { initial_segment, ..(*config()).clone() }),
@@ -495,7 +495,7 @@ pub(super) fn link_law(plan: &Plan, index: usize) -> AnyLink {
     link.law.law.place(&plan.placement(link, &classes, port_seed(plan, index)))
 }
 
-fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffer: u32) -> Config {
+fn transport_config<R>(transport: &plan::Transport, ends: &FlowEnds<'_, R>) -> Config {
     let payload = u64::from(transport.packet_size.saturating_sub(transport.header).max(1));
     Config {
         segment: transport.packet_size,
@@ -503,8 +503,8 @@ fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffe
         ack_size: transport.ack_size,
         handshake: transport.handshake,
         initial_segment: 0,
-        send_buffer: send_buffer.clamp(1, 1 << 30),
-        receive_buffer: u64::from(receive_buffer.clamp(1, 1 << 30)) * payload,
+        send_buffer: ends.send_buffer.clamp(1, 1 << 30),
+        receive_buffer: u64::from(ends.receive_buffer.clamp(1, 1 << 30)) * payload,
         window_growth: transport.window_growth,
         reader: transport.reader,
         flow_control: transport.flow_control,
@@ -514,7 +514,7 @@ fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffe
         repair_copies: transport.repair_copies,
         limited_transmit: true,
         delayed_ack: transport.delayed_ack,
-        rto: transport.rto,
+        rto: Rto { widens: ends.session, ..transport.rto },
         ecn: transport.ecn,
         l4s: transport.l4s,
         echo: transport.law.descriptor().echo,
