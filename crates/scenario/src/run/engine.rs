@@ -161,6 +161,8 @@ pub(super) struct Start<R> {
     pub(super) segment: u32,
     /// The class of traffic of its packets, 0 for none.
     pub(super) class: u8,
+    /// The nodes that it comes from and goes to.
+    pub(super) hosts: [u32; 2],
     /// Its data are frames of a session.
     pub(super) session: bool,
     /// Live it is the kernel's TCP.
@@ -264,7 +266,7 @@ impl Engine for Network<Connection> {
     }
 
     fn add_source(&mut self, cbr: &Cbr, route: RouteId) -> Option<SourceId> {
-        Some(Network::add_source(
+        let source = Network::add_source(
             self,
             SourceSpec {
                 route,
@@ -274,11 +276,13 @@ impl Engine for Network<Connection> {
                 stop: cbr.stop,
                 on_off: cbr.on_off,
             },
-        ))
+        );
+        Network::set_source_hosts(self, source, [cbr.from.0, cbr.to.0]);
+        Some(source)
     }
 
     fn start_flow(&mut self, start: Start<RouteId>, vacant: Option<FlowId>) -> FlowId {
-        let Start { client, server, forward, back, start, stop, encoding, segment, class, .. } = start;
+        let Start { client, server, forward, back, start, stop, encoding, segment, class, hosts, .. } = start;
         let spec = FlowSpec { client, server, forward, back, start, stop, encoding, segment };
         let flow = match vacant {
             None => self.add_flow(spec),
@@ -288,6 +292,7 @@ impl Engine for Network<Connection> {
             }
         };
         Network::set_class(self, flow, class);
+        Network::set_hosts(self, flow, hosts);
         flow
     }
 

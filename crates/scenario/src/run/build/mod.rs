@@ -22,7 +22,7 @@ use tollway_proto::transport::{Config, Connection, Rto};
 use tollway_sim::{FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, ShaperId, SourceId};
 
 use super::engine::{Engine, Kernels, Start};
-use crate::plan::{self, Data, EqualCost, Plan, TransportId};
+use crate::plan::{self, Data, EqualCost, NodeId, Plan, TransportId};
 use crate::tables::SystemTables;
 use meters::Posts;
 
@@ -61,6 +61,8 @@ pub(super) struct FlowEnds<'a, R> {
     /// It is part of a session.
     pub(super) session: bool,
     pub(super) route: (R, R),
+    /// The nodes `from` and `to`.
+    pub(super) hosts: [NodeId; 2],
     /// Routers there and back.
     pub(super) routers: (u8, u8),
     /// Of the interfaces that either end sends by.
@@ -168,6 +170,7 @@ impl<E: Engine> Built<E> {
                 transport: flow.transport,
                 session: plan.session_of(i).is_some(),
                 route: planted.routes.remove(&i).unwrap_or_else(|| built.routes(plan, &flow.path)),
+                hosts: [flow.path.from, flow.path.to],
                 routers: routers(plan, &flow.path),
                 line_rates: built.line_rates(plan, &flow.path),
                 data: flow.data,
@@ -322,6 +325,7 @@ impl<E: Engine> Built<E> {
             encoding: transport.encoding,
             segment: u32::from(transport.packet_size),
             class: transport.first_class(),
+            hosts: ends.hosts.map(|node| node.0),
             session: ends.session,
             kernel: transport.kernel.then(|| Kernels {
                 congestion: transport.law.descriptor().kernel.unwrap_or_default().to_owned(),
