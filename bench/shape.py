@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `tollway shape` does to real TCP connections, beside Linux HTB and TBF in the same networks.
+"""Measures `tollway shape` on real TCP connections, compared with Linux HTB and TBF in the same networks.
 
   python3 bench/shape.py            everything, 100 Mb/s and 1 Gb/s
   python3 bench/shape.py --quick    100 Mb/s, shorter runs

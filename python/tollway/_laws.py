@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 from tollway._native import Acked, Candidate, Carrying, Delivery, Flight, Item, Passing, Sending, Spreading, Verdict
 
-#: The argument ``laws`` of :meth:`tollway.Scenario.run`. A key is ``"flow.NAME"``, ``"workload.NAME"``, ``"link.NAME"``,
-#: ``"link.NAME.reverse"`` or ``"switch.NAME"``, with ``*`` for every name. A value is a class, or any callable that returns a
-#: law. Its argument describes the flow, link or session.
+#: The argument ``laws`` of :meth:`tollway.Scenario.run`. A key is ``"flow.NAME"``,
+#: ``"workload.NAME"``, ``"link.NAME"``, ``"link.NAME.reverse"`` or ``"switch.NAME"``, with ``*``
+#: for every name. A value is a class, or any callable that returns a law. Its argument describes
+#: the flow, link or session.
 Laws = Mapping[str, Callable[[Any], Any]]
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -36,11 +37,12 @@ class SenderLaw(ABC):
 
     #: The congestion window, segments: the integer part counts, at least 1.
     window: float
-    #: The pacing rate, bit/s, headers included. With ``None``, acknowledgements clock packets out, within :attr:`window`. A
-    #: change of less than 1/32 takes effect after the next packet's departure.
+    #: The pacing rate, bit/s, headers included. With ``None``, acknowledgements clock packets out,
+    #: within :attr:`window`. A change of less than 1/32 takes effect after the next packet's
+    #: departure.
     pacing_bps: float | None = None
-    #: The allocation that runs are compared with, if the links have the same aim: ``"max-min"``, ``"proportional"``,
-    #: ``"xcp-equilibrium"``, or ``None``. It must be an attribute of the class.
+    #: The allocation that runs are compared with, if the links have the same aim: ``"max-min"``,
+    #: ``"proportional"``, ``"xcp-equilibrium"``, or ``None``. It must be an attribute of the class.
     aim: str | None = None
 
     def __init__(self, of: Sending) -> None:

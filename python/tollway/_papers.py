@@ -31,11 +31,13 @@ CLAIMS = pa.schema(
 class Reproduced:
     """The outcome of experiments, made by :func:`reproduce`."""
 
-    #: One row per claim. ``experiment``, ``id``, ``says`` and ``source`` identify it. ``status`` is ``met``, ``fragile`` (it
-    #: holds at the base, but in fewer than nine of ten neighbours), ``unmet``, or ``skipped`` (a program that it needs is not
-    #: installed). ``expected`` and ``measured`` are texts with units. ``reading`` is the value with the smallest margin at the
-    #: base, with the paper's number and the allowed range. ``neighbourhood`` is the number of the experiment's neighbours (null
-    #: if its file has none), and ``neighbours`` the outcome at each neighbour that was judged.
+    #: One row per claim. ``experiment``, ``id``, ``says`` and ``source`` identify it. ``status`` is
+    #: ``met``, ``fragile`` (it holds at the base, but in fewer than nine of ten neighbours),
+    #: ``unmet``, or ``skipped`` (a program that it needs is not installed). ``expected`` and
+    #: ``measured`` are texts with units. ``reading`` is the value with the smallest margin at the
+    #: base, with the paper's number and the allowed range. ``neighbourhood`` is the number of the
+    #: experiment's neighbours (null if its file has none), and ``neighbours`` the outcome at each
+    #: neighbour that was judged.
     claims: pa.Table
     #: The paths of the pages and pictures.
     figures: list[str]

@@ -23,8 +23,9 @@ from tollway._words import word
 class Sweep:
     """The results of a sweep, in the order of the given values, then seeds, then variants."""
 
-    #: One row per run and flow. The columns are the varied keys (a name ends in the unit, ``link.wire.rate_mbps``), ``variant``
-    #: if the scenario has variants, ``seed``, and those of :attr:`Run.summary`.
+    #: One row per run and flow. The columns are the varied keys (a name ends in the unit,
+    #: ``link.wire.rate_mbps``), ``variant`` if the scenario has variants, ``seed``, and those of
+    #: :attr:`Run.summary`.
     flows: pa.Table
     #: One row per run and link, with the columns of :attr:`Run.link_summary`.
     links: pa.Table

@@ -16,7 +16,8 @@ def word(value: Any, key: str) -> str:
 
 def _toml(value: Any, key: str) -> str:
     if isinstance(value, str):
-        # A JSON string is a TOML string, except that TOML requires an escape for U+007F and JSON does not.
+        # A JSON string is a TOML string, except that TOML requires an escape for U+007F and JSON
+        # does not.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return "true" if value else "false"
