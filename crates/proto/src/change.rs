@@ -1,9 +1,11 @@
-//! Changes of a link during a run: one vocabulary for scenario files and both engines.
+//! Changes of links and flows during a run: one vocabulary for scenario files and both engines.
 
-use tollway_law::{Rate, Time};
+use tollway_law::sender::SenderLaw as _;
+use tollway_law::{Budget, Rate, Time};
 
 use crate::faults::{Impairments, Loss};
 use crate::port::Limit;
+use crate::transport::{Connection, Reader};
 
 /// A change of one link direction.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,4 +27,38 @@ pub enum Change {
     /// A relative error of what the law states
     /// ([`LinkLaw::set_error`](tollway_law::link::LinkLaw::set_error)).
     LawError(f64),
+}
+
+/// A change of a flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FlowChange {
+    /// Another budget of its senders, if their law spends one.
+    Budget(Budget),
+    /// Another class of its packets, also of those on their way.
+    Class(u8),
+    /// Another receive buffer of both ends, packets.
+    ReceiveBuffer(u32),
+    /// Another pace of the applications at both ends.
+    Reader(Reader),
+}
+
+impl FlowChange {
+    /// Applies the change to the ends of a flow at `now`. The class of packets is the engine's to set.
+    pub fn apply(self, now: Time, client: &mut Connection, server: &mut Connection) {
+        if let FlowChange::Class(_) = self {
+            let rtt = client.srtt();
+            client.law_mut().spender_mut().into_iter().for_each(|law| law.change_class(now, rtt));
+            return;
+        }
+        for end in [client, server] {
+            match self {
+                FlowChange::Budget(budget) => {
+                    end.law_mut().spender_mut().into_iter().for_each(|law| law.set_budget(budget));
+                }
+                FlowChange::ReceiveBuffer(packets) => end.set_receive_buffer(packets),
+                FlowChange::Reader(reader) => end.set_reader(reader),
+                FlowChange::Class(_) => {}
+            }
+        }
+    }
 }

@@ -28,22 +28,20 @@ impl NodeMachine {
         NodeMachine::App(Box::new(machine))
     }
 
-    /// The machine, if it is of type `T`.
-    pub fn get<T: Any>(&self) -> Option<&T> {
-        let machine: &dyn Any = match self {
+    /// The machine, to be downcast to its type.
+    pub fn as_any(&self) -> &dyn Any {
+        match self {
             NodeMachine::Middle(machine) => &**machine,
             NodeMachine::App(machine) => &**machine,
-        };
-        machine.downcast_ref()
+        }
     }
 
-    /// The machine, mutable, if it is of type `T`.
-    pub fn get_mut<T: Any>(&mut self) -> Option<&mut T> {
-        let machine: &mut dyn Any = match self {
+    /// The machine, to be downcast to its type and changed.
+    pub fn as_any_mut(&mut self) -> &mut dyn Any {
+        match self {
             NodeMachine::Middle(machine) => &mut **machine,
             NodeMachine::App(machine) => &mut **machine,
-        };
-        machine.downcast_mut()
+        }
     }
 
     /// The machine as a middle; `None` if it is another kind.

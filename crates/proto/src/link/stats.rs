@@ -163,9 +163,14 @@ impl Link {
         rare.queue_max_packets = rare.queue_max_packets.max(self.port.packets());
     }
 
-    /// The counters up to `now`; those of the queue restart.
+    /// [`read`](Link::read), caught up to `now` first.
     pub fn read_stats(&mut self, now: Time, store: &mut impl Store) -> LinkStats {
         self.catch_up(now, store);
+        self.read(now)
+    }
+
+    /// The counters of a link caught up to `now`; those of the queue restart.
+    pub fn read(&mut self, now: Time) -> LinkStats {
         self.note_queue(now);
         let mut stats = LinkStats {
             sent_packets: self.sent_packets,

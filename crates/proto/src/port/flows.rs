@@ -7,7 +7,8 @@ use tollway_law::link::{AnyLink, CodelConfig, LinkLaw, Placement, Verdict, entry
 use tollway_law::param::{Config, Entry, Kind, Table};
 use tollway_law::{Bytes, Rate, Time, config};
 
-use super::{AnyQueue, At, Discipline, Offered, Pool, QueueConfig, QueueEntry, obey};
+use super::hosts::Loads;
+use super::{AnyQueue, At, Discipline, Isolation, Offered, Pool, QueueConfig, QueueEntry, obey};
 use crate::{Flags, Packet, Stamp};
 
 config! {
@@ -18,6 +19,8 @@ config! {
         queues: u32 = 1024, Kind::Count { least: 1, most: 65_536 }, from "RFC 8290, § 5.2.3";
         /// Bytes that a queue may send per turn.
         quantum: Bytes = Bytes(1514), Kind::Bytes { least: 1, most: 1 << 20 }, from "RFC 8290, § 5.2.4";
+        /// Hosts that share the capacity before their flows do: the ones in the flows' `from`, in their `to`, or `both`. In `exec` the `from` of a connection is the host that opened it.
+        hosts: Isolation = Isolation::None, Kind::Word(Isolation::WORDS), from "CAKE (Høiland-Jørgensen, Täht and Morton, LANMAN 2018)";
         fixed {
             /// A salt of the hash, so that different flows collide at different ports.
             salt: u64 = 0;
@@ -63,6 +66,7 @@ pub struct FlowQueues<L, H> {
     packets: u32,
     bytes: u64,
     quantum: i64,
+    loads: Loads,
     salt: u64,
 }
 
@@ -74,13 +78,25 @@ struct Queue<L, H> {
     deficit: i64,
     /// True if the queue is in one of the lists.
     listed: bool,
+    /// Counts among the busy flows of its hosts: it has used up a turn since it was last listed.
+    busy: bool,
+    /// The hosts of the flow that it was listed for.
+    hosts: [u32; 2],
     law: Option<L>,
 }
 
 impl FlowQueuesConfig {
     /// Builds the queues, empty. Each count is at least one.
     pub fn build<L, H>(&self) -> FlowQueues<L, H> {
-        let empty = || Queue { packets: VecDeque::new(), bytes: 0, deficit: 0, listed: false, law: None };
+        let empty = || Queue {
+            packets: VecDeque::new(),
+            bytes: 0,
+            deficit: 0,
+            listed: false,
+            busy: false,
+            hosts: [0; 2],
+            law: None,
+        };
         FlowQueues {
             queues: std::iter::repeat_with(empty).take(self.queues.max(1) as usize).collect(),
             new: VecDeque::new(),
@@ -88,6 +104,7 @@ impl FlowQueuesConfig {
             packets: 0,
             bytes: 0,
             quantum: self.quantum.0.clamp(1, 1 << 40) as i64,
+            loads: Loads::new(self.hosts),
             salt: self.salt,
         }
     }
@@ -126,7 +143,8 @@ impl<L: LinkLaw + Clone, H: Copy> Discipline<L, H> for FlowQueues<L, H> {
         self.bytes += size;
         if !queue.listed {
             queue.listed = true;
-            queue.deficit = self.quantum;
+            queue.hosts = at.pool.hosts(handle);
+            queue.deficit = self.loads.turn(self.quantum, queue.hosts);
             self.new.push_back(n as u32);
         }
         Offered::taken(marked)
@@ -143,7 +161,10 @@ impl<L: LinkLaw + Clone, H: Copy> Discipline<L, H> for FlowQueues<L, H> {
             };
             let queue = &mut self.queues[n as usize];
             if queue.deficit <= 0 {
-                queue.deficit += self.quantum;
+                if !std::mem::replace(&mut queue.busy, true) {
+                    self.loads.add(queue.hosts);
+                }
+                queue.deficit += self.loads.turn(self.quantum, queue.hosts);
                 self.leave(young);
                 self.old.push_back(n);
                 continue;
@@ -165,6 +186,9 @@ impl<L: LinkLaw + Clone, H: Copy> Discipline<L, H> for FlowQueues<L, H> {
                 }
                 None => {
                     queue.listed = false;
+                    if std::mem::take(&mut queue.busy) {
+                        self.loads.remove(queue.hosts);
+                    }
                     self.leave(young);
                 }
             }
@@ -291,6 +315,24 @@ mod tests {
         let ones = flows.iter().filter(|&&f| f == 1).count() * 1500;
         let twos = flows.iter().filter(|&&f| f == 2).count() * 300;
         assert!(ones.abs_diff(twos) <= 2 * 1514, "{ones} {twos}");
+    }
+
+    #[test]
+    fn hosts_share_before_their_flows() {
+        // The flows of `testing`: flow 10·h + i comes from host h and goes to host 10.
+        for (isolation, expected) in
+            [(Isolation::None, 600), (Isolation::From, 1500), (Isolation::To, 600), (Isolation::Both, 600)]
+        {
+            let config = FlowQueuesConfig { hosts: isolation, ..FlowQueuesConfig::default() };
+            let limit = Limit { packets: 100_000, bytes: u64::MAX };
+            let law = AnyLink::DropTail(DropTail);
+            let (mut port, mut pool) = (Port::new(law, limit, config.build().into()), Packets::default());
+            for flow in [10, 11, 12, 13, 20] {
+                pool.fill(&mut port, flow, 1000, 3000);
+            }
+            let ones = taken(&mut port, &mut pool, 3000).into_iter().filter(|&flow| flow == 20).count();
+            assert!(ones.abs_diff(expected) <= 10, "{isolation:?}: {ones}");
+        }
     }
 
     #[test]

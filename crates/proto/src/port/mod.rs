@@ -6,6 +6,7 @@ mod discipline;
 mod dual;
 mod fifo;
 mod flows;
+mod hosts;
 mod sfq;
 mod simply;
 #[cfg(test)]
@@ -17,6 +18,7 @@ pub use discipline::{Discipline, QueueConfig, QueueEntry};
 pub use dual::DualQueue;
 pub use fifo::FifoQueue;
 pub use flows::{FlowQueues, FlowQueuesConfig};
+pub use hosts::{HostTable, Isolation};
 pub use sfq::{Sfq, SfqConfig};
 pub use tollway_law::link::Limit;
 
@@ -53,6 +55,11 @@ pub trait Pool {
     #[inline]
     fn class(&self, _handle: Self::Handle) -> u8 {
         0
+    }
+
+    /// The hosts that the packet's flow comes from and goes to, for queues that share among hosts.
+    fn hosts(&self, _handle: Self::Handle) -> [u32; 2] {
+        [0; 2]
     }
 }
 

@@ -391,8 +391,9 @@ impl Scoreboard {
 
     /// Handles an expired timer: only segments reported as received are not lost (RFC 6675 § 5.1).
     /// A receiver that reports the first segment in flight has reneged on earlier reports; these
-    /// are dropped.
-    pub(in crate::transport) fn on_timeout(&mut self, sack: bool) {
+    /// are dropped. The repair begins at the first segment in flight, or after the last one resent
+    /// if it `goes_on`.
+    pub(in crate::transport) fn on_timeout(&mut self, sack: bool, goes_on: bool) {
         let renege = !sack || self.slots.get(self.una).has(Slot::SACKED);
         if renege {
             self.sacked = 0;
@@ -416,7 +417,8 @@ impl Scoreboard {
         self.lost = self.outstanding() - self.sacked;
         self.pending = self.lost;
         self.resent = 0;
-        self.hint = self.una;
+        let follows = self.hint.wrapping_add(1);
+        self.hint = if goes_on && before(follows, self.next) { follows } else { self.una };
         self.edge = self.next;
         self.above = 0;
         self.rescued = self.next;
