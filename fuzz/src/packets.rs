@@ -3,8 +3,8 @@
 use tollway_net::sys::ip;
 use tollway_net::tunnel::{Cipher, Tunnel};
 
-/// An IP packet of a program. Checks that parsed lengths lie within the packet, and that an ECN mark
-/// changes only the mark and the checksum.
+/// An IP packet of a program. Checks that parsed lengths lie within the packet, and that an ECN
+/// mark changes only the mark and the checksum.
 pub fn ip(data: &[u8]) {
     let Ok(header) = ip::parse(data) else { return };
     assert!(header.header_len <= header.len && usize::from(header.len) <= data.len());
@@ -24,8 +24,8 @@ pub fn ip(data: &[u8]) {
     assert!(marked.iter().zip(data).enumerate().all(|(i, (a, b))| a == b || matches!(i, 1 | 10 | 11)));
 }
 
-/// A packet at either end of a tunnel. Checks that a packet leaves the tunnel as it entered, and that
-/// of foreign datagrams only the part after the header leaves.
+/// A packet at either end of a tunnel. Checks that a packet leaves the tunnel as it entered, and
+/// that of foreign datagrams only the part after the header leaves.
 pub fn tunnel(data: &[u8]) {
     let (mut outer, mut inner) = (Vec::new(), Vec::new());
     if Tunnel::new(LABEL, Open).enter(data, &mut outer).is_ok() {

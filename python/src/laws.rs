@@ -1,5 +1,5 @@
-//! Laws written in Python: their construction and the calls of their methods. Each call acquires the
-//! interpreter's lock (GIL) and releases it.
+//! Laws written in Python: their construction and the calls of their methods. Each call acquires
+//! the interpreter's lock (GIL) and releases it.
 
 use std::error::Error;
 use std::fmt;
@@ -206,7 +206,8 @@ impl Hook {
         Ok(Hook { name, method: method.unbind() })
     }
 
-    /// Finds an optional method. The methods of `tollway`'s own classes do nothing, and are not called.
+    /// Finds an optional method. The methods of `tollway`'s own classes do nothing, and are not
+    /// called.
     fn maybe(law: &Bound<'_, PyAny>, name: &'static str) -> PyResult<Option<Hook>> {
         let Some(method) = law.getattr_opt(name)? else { return Ok(None) };
         let idle = method.getattr_opt(intern!(law.py(), "_does_nothing"))?.is_some();

@@ -48,8 +48,8 @@ struct Scenario {
 
 #[pymethods]
 impl Scenario {
-    /// Checks the scenario `text`. `file` is its name in messages. Each of `sets` is `path=value`, as
-    /// for `--set`. A non-empty `only` names the variants to keep.
+    /// Checks the scenario `text`. `file` is its name in messages. Each of `sets` is `path=value`,
+    /// as for `--set`. A non-empty `only` names the variants to keep.
     #[new]
     fn new(text: &str, file: &str, sets: Vec<String>, only: Vec<String>) -> PyResult<Scenario> {
         let inner = file::Scenario::parse(file, text, &sets).map_err(|error| refused(&error))?;
@@ -85,7 +85,8 @@ impl Scenario {
         self.inner.variants()[0].plan.duration.nearest_secs()
     }
 
-    /// The names of the variants in the file's order, or one empty name if the file has no variants.
+    /// The names of the variants in the file's order, or one empty name if the file has no
+    /// variants.
     #[getter]
     fn variants(&self) -> Vec<String> {
         self.inner.variants().iter().map(|variant| variant.name.clone()).collect()
@@ -276,8 +277,8 @@ fn shown(error: &dyn Diagnostic) -> String {
     if handler.render_report(&mut text, error).is_ok() { text } else { error.to_string() }
 }
 
-/// The Python exception for a failed run: `ScenarioError` for wrong input, `RunError` otherwise, like
-/// the command's exit statuses.
+/// The Python exception for a failed run: `ScenarioError` for wrong input, `RunError` otherwise,
+/// like the command's exit statuses.
 fn failed(error: &SessionError) -> PyErr {
     let text = error.to_string();
     let raised = match error {
@@ -306,8 +307,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Width of messages and tables, columns.
 const WIDTH: usize = 100;
 
-/// The column of a varied key: its name, and numbers if all `values` are numbers or quantities of one
-/// kind.
+/// The column of a varied key: its name, and numbers if all `values` are numbers or quantities of
+/// one kind.
 #[pyfunction]
 fn sweep_column(key: &str, values: Vec<String>) -> (String, Option<Vec<f64>>) {
     tollway_report::sweep::column(key, &values)

@@ -94,8 +94,8 @@ fn judge(
     Ok(json!({ "claims": claims.collect::<Vec<_>>(), "figures": drawn }).to_string())
 }
 
-/// One side of a comparison: a folder of tables, or runs by variant, each with its tables in Arrow's
-/// stream format.
+/// One side of a comparison: a folder of tables, or runs by variant, each with its tables in
+/// Arrow's stream format.
 #[derive(FromPyObject)]
 enum Side<'py> {
     Runs(Vec<(String, Bound<'py, PyDict>)>),

@@ -133,7 +133,8 @@ impl Session {
         }
     }
 
-    /// Admits member `k` to the session. If the peer opened the session, a SYN to the member is due.
+    /// Admits member `k` to the session. If the peer opened the session, a SYN to the member is
+    /// due.
     pub(super) fn admit(&mut self, k: usize, now: Time) {
         // After the FIN, the peer accepts no more data of members.
         if self.members[k].barred || self.stage == Stage::Reset || self.outbound.fin.is_some() {
