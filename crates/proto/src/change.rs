@@ -1,4 +1,4 @@
-//! Changes of links and flows while a run is on: one vocabulary for scenario files and both engines.
+//! Changes of links and flows during a run: one vocabulary for scenario files and both engines.
 
 use tollway_law::sender::SenderLaw as _;
 use tollway_law::{Budget, Rate, Time};
@@ -42,7 +42,7 @@ pub enum FlowChange {
 }
 
 impl FlowChange {
-    /// Applies the change to the ends of a flow at `now`. The class of packets is the engine's to set.
+    /// Applies the change to the ends of a flow at `now`. The engine sets the class of packets.
     pub fn apply(self, now: Time, client: &mut Connection, server: &mut Connection) {
         if let FlowChange::Class(_) = self {
             let rtt = client.srtt();
