@@ -85,6 +85,7 @@ fn exec_without_dashes_or_network_says_what_to_type() {
         &["office.toml", "--node", "hq", "curl"],
         &["--link", "20Mbps"],
         &["--lnk", "20Mbps", "--", "true"],
+        &["--profile", "5g", "--", "true"],
         &["--link", "20 Mbps 40", "--", "true"],
         &["--link", "latency=40ms", "--", "true"],
         &["--link", "5Mbps reno", "--", "true"],
@@ -277,14 +278,32 @@ fn a_folder_that_cannot_be_written_is_named() {
     assert!(said.contains("cannot create") && said.contains("taken"), "{said}");
 }
 
-#[cfg(not(feature = "parquet"))]
 #[test]
-fn parquet_is_refused_before_the_run() {
+fn the_default_build_has_every_feature() {
+    let manifest =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).expect("it is there");
+    let features =
+        manifest.split_once("[features]").expect("features").1.split("\n[").next().expect("a section");
+    let names = features.lines().filter_map(|line| Some(line.split_once(" = [")?.0));
+    let default = features.lines().find(|line| line.starts_with("default = [")).expect("a default");
+    // `etcd-tls` has `etcd`.
+    for name in names.filter(|name| !["default", "etcd"].contains(name)) {
+        assert!(default.contains(&format!("\"{name}\"")), "{name} is not in `{default}`");
+    }
+}
+
+#[test]
+fn parquet_is_written_or_refused_before_the_run() {
     let dir = small("parquet");
     let output = run_in(&dir, &["run", "s.toml", "--out", "out", "--format", "parquet"]);
     let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("--features parquet") && !dir.join("out").exists(), "{said}");
+    if cfg!(feature = "parquet") {
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(fs::read(dir.join("out/flows.parquet")).expect("a table").starts_with(b"PAR1"));
+    } else {
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("--features parquet") && !dir.join("out").exists(), "{said}");
+    }
 }
 
 #[test]

@@ -10,21 +10,22 @@ use crate::transport::{Connection, Reader};
 /// A change of one link direction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Another rate, also for the packet in transmission.
+    /// A new rate, also for the packet in transmission.
     Rate(Rate),
-    /// Another one-way delay, for packets that depart from now on.
+    /// A new one-way delay, for packets that depart from now on.
     Delay(Time),
-    /// Another capacity, as configured for the law.
+    /// A new capacity, as configured for the law.
     Capacity(Rate),
-    /// Another limit of the queue.
+    /// A new limit of the queue.
     Limit(Limit),
-    /// Random losses, in place of those in effect.
+    /// Random losses, replacing those in effect.
     Losses(Vec<Loss>),
-    /// Impairments of the wire, in place of those in effect.
+    /// Impairments of the wire, replacing those in effect.
     Wire(Impairments),
-    /// Whether every packet is lost before the queue.
+    /// True to lose every packet before the queue.
     Blackout(bool),
-    /// A relative error of what the law states ([`LinkLaw::set_error`](tollway_law::link::LinkLaw::set_error)).
+    /// A relative error of what the law states
+    /// ([`LinkLaw::set_error`](tollway_law::link::LinkLaw::set_error)).
     LawError(f64),
 }
 

@@ -358,6 +358,18 @@ impl Network {
         self.drivers.iter_mut().for_each(|driver| driver.buffers.set_class(flow, class));
     }
 
+    /// Notes the hosts that a flow comes from and goes to.
+    pub fn set_hosts(&mut self, flow: u32, hosts: [u32; 2]) {
+        for label in [flow << 1, flow << 1 | 1] {
+            self.drivers.iter_mut().for_each(|driver| driver.buffers.set_hosts(label, hosts));
+        }
+    }
+
+    /// Notes the hosts that a source's packets come from and go to.
+    pub fn set_source_hosts(&mut self, source: u32, hosts: [u32; 2]) {
+        self.drivers.iter_mut().for_each(|driver| driver.buffers.set_hosts(CROSS | source, hosts));
+    }
+
     /// Has a flow retired once its client, or each of its ends if `both`, is done: the machines hear no more.
     pub fn retire_when_done(&mut self, flow: u32, both: bool) {
         self.end_mut(flow, 0).awaited = true;

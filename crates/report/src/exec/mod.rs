@@ -267,7 +267,7 @@ impl LinkAccount<'_> {
         self.record.total.sent_bytes as f64 * 8e-6 / until.saturating_sub(from).as_secs_f64()
     }
 
-    /// Mb/s in the second in which it sent most, or over the whole run if that is shorter.
+    /// Mb/s in the second in which it sent most; its mean if it sent for less than a second.
     fn best_second(&self) -> f64 {
         let ends: Vec<(Time, u64)> =
             self.intervals().map(|(_, until, _, now)| (until, now.sent_bytes)).collect();
@@ -277,7 +277,7 @@ impl LinkAccount<'_> {
             let before = (i + 1).checked_sub(window + 1).map_or(start, |j| ends[j]);
             (ends[i].1 - before.1) as f64 * 8e-6 / ends[i].0.saturating_sub(before.0).as_secs_f64()
         });
-        rates.fold(0.0, f64::max)
+        rates.fold(self.rate(), f64::max)
     }
 }
 

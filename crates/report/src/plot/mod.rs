@@ -285,7 +285,7 @@ impl Row {
         let low = values.fold(0.0, f64::min);
         let (high, peak) = top.map_or_else(|| curve::top(all()), |top| (top, None));
         if let Some(peak) = peak {
-            self.title += &format!("; a peak at the start reaches {}", number(peak));
+            self.title += &format!("; start peaks at {}", number(peak));
         }
         self.x = Axis::new(from, until, TIME_TICKS, false);
         self.y = Axis::new(low, if high > low { high } else { low + 1.0 }, VALUE_TICKS, true);

@@ -139,6 +139,8 @@ pub(super) struct Start<R> {
     pub(super) segment: u32,
     /// The class of traffic of its packets, 0 for none.
     pub(super) class: u8,
+    /// The nodes that it comes from and goes to.
+    pub(super) hosts: [u32; 2],
     /// Its data are frames of a session.
     pub(super) session: bool,
     /// It is retired once its client is done, or each of its ends if `true`.
@@ -203,7 +205,7 @@ impl Engine for Network<Connection> {
     }
 
     fn add_source(&mut self, cbr: &Cbr, route: RouteId) -> Option<SourceId> {
-        Some(Network::add_source(
+        let source = Network::add_source(
             self,
             SourceSpec {
                 route,
@@ -213,7 +215,9 @@ impl Engine for Network<Connection> {
                 stop: cbr.stop,
                 on_off: cbr.on_off,
             },
-        ))
+        );
+        Network::set_source_hosts(self, source, [cbr.from.0, cbr.to.0]);
+        Some(source)
     }
 
     fn start_flow(
@@ -222,7 +226,7 @@ impl Engine for Network<Connection> {
         ends: impl FnOnce(Option<u32>) -> [Connection; 2],
         vacant: Option<FlowId>,
     ) -> FlowId {
-        let Start { forward, back, start, stop, encoding, segment, class, retire, .. } = start;
+        let Start { forward, back, start, stop, encoding, segment, class, hosts, retire, .. } = start;
         let [client, server] = ends(None);
         let spec = FlowSpec { client, server, forward, back, start, stop, encoding, segment };
         let flow = match vacant.filter(|&flow| self.has_vanished(flow)) {
@@ -233,6 +237,7 @@ impl Engine for Network<Connection> {
             }
         };
         self.set_class(flow, class);
+        Network::set_hosts(self, flow, hosts);
         if let Some(both) = retire {
             self.retire_when_done(flow, both);
         }

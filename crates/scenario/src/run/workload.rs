@@ -127,6 +127,7 @@ impl Generator {
                     transport: workload.transport,
                     session: false,
                     route: built.workload_route(plan, i, path, number),
+                    hosts: [workload.paths[path].from, workload.paths[path].to],
                     routers: routers(plan, &workload.paths[path]),
                     line_rates: built.line_rates(plan, &workload.paths[path]),
                     data: Data::Bytes(size),

@@ -2,6 +2,7 @@
 
 mod events;
 mod gates;
+mod hosts;
 mod machines;
 
 use std::collections::HashMap;
@@ -453,7 +454,9 @@ impl<M: Machine> Network<M> {
 
     /// The figures of a source of cross-traffic.
     pub fn read_source(&self, source: SourceId) -> SinkStats {
-        self.sources[source.0 as usize].stats
+        let Source { stats, launched, .. } = &self.sources[source.0 as usize];
+        let left = *launched as i64 - self.slab.lost_plain(source.0);
+        SinkStats { in_flight_packets: (left - stats.arrived_packets as i64).max(0) as u64, ..*stats }
     }
 
     /// The machine that opened the flow.

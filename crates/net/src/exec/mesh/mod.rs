@@ -434,8 +434,11 @@ impl Mesh {
     }
 
     fn flow(&mut self, now: Time, from: u32, to: u32, tuple: FiveTuple) -> u32 {
-        let flows = &mut self.flows;
+        let answers = self.known.contains_key(&tuple.back());
+        let (flows, buffers) = (&mut self.flows, &mut self.buffers);
         *self.known.entry(tuple).or_insert_with(|| {
+            // Both ways of a connection are of the host that opened it.
+            buffers.set_hosts(flows.len() as u32, if answers { [to, from] } else { [from, to] });
             flows.push(FlowRecord {
                 tuple,
                 from,

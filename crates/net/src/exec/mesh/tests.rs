@@ -3,7 +3,7 @@ use tollway_law::link::{AnyLink, DropTail, StepConfig, XcpConfig};
 use tollway_law::param::Threshold;
 use tollway_proto::encoding::tcp_option::Forward;
 use tollway_proto::faults::{Only, Place};
-use tollway_proto::port::Limit;
+use tollway_proto::port::{FlowQueuesConfig, Isolation, Limit};
 
 use super::*;
 use crate::sys::address;
@@ -92,6 +92,31 @@ fn the_segments_of_a_train_are_counted_and_framed_each_by_itself() {
     assert_eq!((mesh.waits(0).0.count(), mesh.waits(0).1), (8, 0));
     let flow = &mesh.flows()[0];
     assert_eq!((flow.packets, flow.delivered), (12, 8));
+}
+
+#[test]
+fn hosts_share_before_their_flows() {
+    for (isolation, expected) in [(Isolation::None, 10), (Isolation::From, 25)] {
+        let mut spec = row();
+        spec.links[0].limit.packets = 1000;
+        spec.links[1].limit.packets = 1000;
+        spec.links[1].rate = Rate::from_mbps(1.0);
+        let config = FlowQueuesConfig { hosts: isolation, ..FlowQueuesConfig::default() };
+        spec.links[1].queue = config.build().into();
+        let mut mesh = Mesh::new(&spec, 0);
+        // Four flows of one host and one of another, told apart by their protocols.
+        for _ in 0..50 {
+            for (from, protocol) in [(0, 200), (0, 201), (0, 202), (0, 203), (1, 200)] {
+                let frame = packet(address(from).octets(), address(2).octets(), protocol, 2, 980);
+                mesh.handle_frame(Time::ZERO, from, &frame, 0);
+            }
+        }
+        // A packet takes 8 ms.
+        mesh.handle_timeout(Time::from_millis(415));
+        let flows = mesh.flows();
+        let other = flows.iter().find(|flow| flow.from == 1).unwrap().delivered;
+        assert!(other.abs_diff(expected) <= 3, "{isolation:?}: {other}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Finding losses and repairing them: duplicates, recovery, timeouts.
+//! Loss detection and repair: duplicates, recovery, timeouts.
 
 use tollway_law::Time;
 use tollway_law::sender::SenderLaw;
@@ -12,7 +12,8 @@ use crate::transport::serial::before;
 use crate::transport::stats::Stats;
 
 impl Sender {
-    /// An acknowledgement while there is, or may be, something to repair; answers how many segments are news.
+    /// Handles an acknowledgement while there may be losses to repair. Returns the number of newly
+    /// acknowledged segments.
     #[inline(never)]
     pub(in crate::transport) fn repair(
         &mut self,
@@ -83,7 +84,8 @@ impl Sender {
         }
     }
 
-    /// RFC 6582: the third duplicate begins recovery, each partial acknowledgement shows the next hole. Of Reno it ends recovery.
+    /// RFC 6582: the third duplicate starts recovery, and each partial acknowledgement shows the
+    /// next hole. With Reno it ends recovery.
     fn detect_by_duplicates(
         &mut self,
         now: Time,
@@ -127,7 +129,8 @@ impl Sender {
         }
     }
 
-    /// Whether the acknowledgement after a timeout is of a packet sent before it (Eifel, RFC 3522).
+    /// Detects whether the acknowledgement after a timeout belongs to a packet sent before it
+    /// (Eifel, RFC 3522).
     fn judge_timeout(&mut self, packet: &Packet, stats: &mut Stats) {
         if let Some(stamp) = self.timeout_stamp.take() {
             let echoed = packet.flags.has(Flags::STAMP_ECHO);
@@ -135,7 +138,7 @@ impl Sender {
         }
     }
 
-    /// A timer is due.
+    /// Handles a due timer.
     pub(in crate::transport) fn on_timer(&mut self, now: Time, config: &Config, stats: &mut Stats) {
         if self.rack_at <= now {
             self.rack_at = Time::NEVER;
@@ -165,7 +168,7 @@ impl Sender {
         let flight = self.flight(now, config);
         let opening = self.board.slot(self.board.una).has(Slot::SYN);
         self.expiries = self.expiries.saturating_add(1);
-        self.board.on_timeout(config.heeds_ranges());
+        self.board.on_timeout(config.heeds_ranges(), config.rto.widens && !first);
         self.rack_at = Time::NEVER;
         if let Some(rack) = &mut self.rack {
             rack.clear();
@@ -181,5 +184,8 @@ impl Sender {
         }
         self.law.on_timeout(&flight, first);
         self.window = whole(self.law.window());
+        if config.rto.widens {
+            self.window = self.window.max(1 << u32::from(self.expiries - 1).min(8));
+        }
     }
 }

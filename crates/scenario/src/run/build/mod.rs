@@ -18,7 +18,7 @@ use tollway_proto::link::Link;
 use tollway_proto::port::{AnyQueue, ClassQueuesConfig};
 use tollway_proto::route::mix;
 use tollway_proto::shaper::ClassId;
-use tollway_proto::transport::{Config, Connection};
+use tollway_proto::transport::{Config, Connection, Rto};
 use tollway_proto::{Change, FlowChange};
 use tollway_sim::{End, FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, SourceId};
 
@@ -47,7 +47,7 @@ pub(super) struct Built<E: Engine> {
     pub(super) shapers: Vec<MachineId>,
     /// The most that links have by the plan's changes.
     raised: BTreeMap<plan::LinkId, Rate>,
-    configs: HashMap<(TransportId, u32, u32), Arc<Config>>,
+    configs: HashMap<(TransportId, u32, u32, bool), Arc<Config>>,
     /// Flows started.
     started: u64,
     /// Other processes run some of the nodes.
@@ -64,6 +64,8 @@ pub(super) struct FlowEnds<'a, R> {
     /// It is part of a session.
     pub(super) session: bool,
     pub(super) route: (R, R),
+    /// The nodes `from` and `to`.
+    pub(super) hosts: [NodeId; 2],
     /// Routers there and back.
     pub(super) routers: (u8, u8),
     /// Of the interfaces that either end sends by.
@@ -177,6 +179,7 @@ impl<E: Engine> Built<E> {
                 transport: flow.transport,
                 session: plan.session_of(i).is_some(),
                 route: planted.routes.remove(&i).unwrap_or_else(|| built.routes(plan, &flow.path)),
+                hosts: [flow.path.from, flow.path.to],
                 routers: routers(plan, &flow.path),
                 line_rates: built.line_rates(plan, &flow.path),
                 data: flow.data,
@@ -268,8 +271,8 @@ impl<E: Engine> Built<E> {
         vacant: Option<FlowId>,
     ) -> FlowId {
         let transport = &plan.transports[ends.transport.0 as usize];
-        let key = (ends.transport, ends.receive_buffer, ends.send_buffer);
-        let config = || Arc::new(transport_config(transport, ends.receive_buffer, ends.send_buffer));
+        let key = (ends.transport, ends.receive_buffer, ends.send_buffer, ends.session);
+        let config = || Arc::new(transport_config(transport, &ends));
         // A stream of chance of its own for each sender.
         self.started += 1;
         let seed = plan.seed ^ self.started.wrapping_mul(0xd1b5_4a32_d192_ed03);
@@ -322,6 +325,7 @@ impl<E: Engine> Built<E> {
             encoding: transport.encoding,
             segment: u32::from(transport.packet_size),
             class: transport.first_class(),
+            hosts: ends.hosts.map(|node| node.0),
             session: ends.session,
             // Flows of workloads would fill the memory.
             retire: ends.name.is_err().then_some(transport.both_ways),
@@ -510,7 +514,7 @@ pub(super) fn link_law(plan: &Plan, index: usize) -> AnyLink {
     link.law.law.place(&plan.placement(link, &classes, port_seed(plan, index)))
 }
 
-fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffer: u32) -> Config {
+fn transport_config<R>(transport: &plan::Transport, ends: &FlowEnds<'_, R>) -> Config {
     let payload = u64::from(transport.packet_size.saturating_sub(transport.header).max(1));
     Config {
         segment: transport.packet_size,
@@ -518,8 +522,8 @@ fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffe
         ack_size: transport.ack_size,
         handshake: transport.handshake,
         initial_segment: 0,
-        send_buffer: send_buffer.clamp(1, 1 << 30),
-        receive_buffer: u64::from(receive_buffer.clamp(1, 1 << 30)) * payload,
+        send_buffer: ends.send_buffer.clamp(1, 1 << 30),
+        receive_buffer: u64::from(ends.receive_buffer.clamp(1, 1 << 30)) * payload,
         window_growth: transport.window_growth,
         reader: transport.reader,
         flow_control: transport.flow_control,
@@ -529,7 +533,7 @@ fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffe
         repair_copies: transport.repair_copies,
         limited_transmit: true,
         delayed_ack: transport.delayed_ack,
-        rto: transport.rto,
+        rto: Rto { widens: ends.session, ..transport.rto },
         ecn: transport.ecn,
         l4s: transport.l4s,
         echo: transport.law.descriptor().echo,

@@ -382,7 +382,10 @@ impl Engine for Live {
     fn add_source(&mut self, cbr: &Cbr, route: usize) -> Option<SourceId> {
         let source = proto::Cbr::new(cbr.rate, cbr.packet_size, cbr.start, cbr.stop, cbr.on_off);
         match self.network.add_source(source, cbr.packet_size, &self.routes[route].0) {
-            Ok(source) => Some(SourceId(source)),
+            Ok(source) => {
+                self.network.set_source_hosts(source, [cbr.from.0, cbr.to.0]);
+                Some(SourceId(source))
+            }
             Err(error) => {
                 self.failed.get_or_insert(error);
                 None
@@ -424,6 +427,7 @@ impl Engine for Live {
         match added {
             Ok(flow) => {
                 self.network.set_class(flow, start.class);
+                self.network.set_hosts(flow, start.hosts);
                 if start.session {
                     self.network.set_keyed(flow);
                 }
@@ -518,7 +522,7 @@ impl Engine for Live {
     fn read_source(&self, source: SourceId) -> SinkStats {
         let (sent_packets, arrived_packets, [arrived_bytes, in_profile_bytes]) =
             self.network.read_source(source.0);
-        SinkStats { sent_packets, arrived_packets, arrived_bytes, in_profile_bytes }
+        SinkStats { sent_packets, arrived_packets, arrived_bytes, in_profile_bytes, in_flight_packets: 0 }
     }
 }
 

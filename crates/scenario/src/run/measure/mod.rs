@@ -547,7 +547,9 @@ impl Meter {
                 delivered_bytes: stats.arrived_bytes,
                 goodput_mbps: rate_mbps,
                 rate_mbps,
-                lost_packets: Some(stats.sent_packets.saturating_sub(stats.arrived_packets)),
+                lost_packets: Some(
+                    stats.sent_packets.saturating_sub(stats.arrived_packets + stats.in_flight_packets),
+                ),
                 ..FlowSummary::default()
             })?;
         }
