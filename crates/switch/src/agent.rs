@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use tollway_net::random;
+pub use tollway_net::sys::signals::Signals;
 
 use crate::config::Config;
 use crate::engine::Engine;
@@ -199,7 +200,7 @@ pub fn ask(path: &Path, what: &str) -> io::Result<String> {
 
 /// The default control socket of this user.
 pub fn default_path() -> PathBuf {
-    tollway_net::shape::default_path().with_file_name("switch.sock")
+    tollway_net::sys::control::folder().join("switch.sock")
 }
 
 /// Timeout of a command to the event loop.

@@ -43,6 +43,7 @@ use std::sync::Arc;
 
 use tollway_law::sender::AnySender;
 use tollway_law::{Time, Toll};
+use tracing::debug;
 
 use crate::{Answer, Flags, Machine, Packet, SackRanges, Stamp};
 
@@ -118,14 +119,14 @@ impl Connection {
     pub fn server(config: &Arc<Config>, law: AnySender, flow: u32) -> Connection {
         let mut connection = Connection::client(config, law, flow);
         if !config.handshake {
-            connection.establish_unasked();
+            connection.establish_unasked(Time::ZERO);
         }
         connection
     }
 
     /// Opens the connection: a SYN waits to be sent, or without a handshake data may leave at once.
     /// No effect on an open connection, or on a server's.
-    pub fn open(&mut self, _now: Time) {
+    pub fn open(&mut self, now: Time) {
         self.forget();
         if self.state != State::Idle {
             return;
@@ -134,18 +135,19 @@ impl Connection {
             self.state = State::SynSent;
             self.send.source.queue_syn();
         } else {
-            self.establish_unasked();
+            self.establish_unasked(now);
         }
     }
 
-    fn establish_unasked(&mut self) {
+    fn establish_unasked(&mut self, now: Time) {
         self.send.set_window(self.config.first_window());
         self.send.source.open();
         self.receive.sync(self.config.initial_segment);
-        self.establish();
+        self.establish(now);
     }
 
-    fn establish(&mut self) {
+    fn establish(&mut self, now: Time) {
+        debug!(target: "transport", %now, flow = self.flow, "connection open");
         self.state = State::Established;
         self.tell(CONNECTED);
     }
@@ -244,7 +246,7 @@ impl Connection {
     fn handle_rare(&mut self, now: Time, packet: &Packet) -> bool {
         self.forget();
         if packet.flags.has(Flags::RST) {
-            self.handle_reset(packet);
+            self.handle_reset(now, packet);
             return false;
         }
         let syn = packet.flags.has(Flags::SYN);
@@ -261,12 +263,12 @@ impl Connection {
                 self.receive.sync(packet.seq.wrapping_add(1));
                 self.send.on_syn_acked(now, packet, &self.config);
                 self.receive.note(packet);
-                self.establish();
+                self.establish(now);
                 false
             }
             State::SynReceived if !syn && acks_syn => {
                 self.send.on_syn_acked(now, packet, &self.config);
-                self.establish();
+                self.establish(now);
                 // It may carry data as well.
                 true
             }
@@ -287,13 +289,14 @@ impl Connection {
 
     /// RFC 5961 § 3.2: only the number expected next resets at once; another is answered by an
     /// acknowledgement.
-    fn handle_reset(&mut self, packet: &Packet) {
+    fn handle_reset(&mut self, now: Time, packet: &Packet) {
         let ours = match self.state {
             State::Idle | State::Reset => return,
             State::SynSent => packet.flags.has(Flags::ACK) && packet.ack == self.send.board.next,
             State::SynReceived | State::Established => packet.seq == self.receive.next,
         };
         if ours {
+            debug!(target: "transport", %now, flow = self.flow, "connection reset");
             self.reset();
             self.tell(RESET);
         } else if self.state != State::SynSent {
@@ -311,7 +314,7 @@ impl Connection {
         if self.receive.reads && self.receive.has_news() {
             self.note_arrivals();
         }
-        self.send.on_timer(now, &self.config, &mut self.stats);
+        self.send.on_timer(now, self.flow, &self.config, &mut self.stats);
     }
 
     /// The time of the next [`Connection::handle_timeout`], followed by

@@ -1,5 +1,6 @@
 //! What an ideal allocation gives the flows of a plan.
 
+pub(crate) mod overlay;
 mod phases;
 
 use std::borrow::Borrow;
@@ -14,8 +15,6 @@ use tollway_proto::{Change, FlowChange};
 use tollway_scenario::plan::switch::Session;
 use tollway_scenario::plan::{self, Data, Event, Plan, Strategy, What};
 use tollway_theory::{Division, Flow, MaxMin, Network, Owner, session_fair};
-
-use crate::overlay;
 
 /// The weighted max–min fair rate of each flow of the file, Mb/s, as a mean over its life after the warm-up: flows that
 /// join and leave and links that change their rate make phases, each with an allocation of its own. Where switches merge
@@ -328,7 +327,7 @@ fn end(plan: &Plan, i: usize) -> Time {
 }
 
 /// The links that a blackout stops at `now`.
-pub(crate) fn dark(plan: &Plan, now: Time) -> Vec<usize> {
+fn dark(plan: &Plan, now: Time) -> Vec<usize> {
     let stopped = plan.events.iter().filter_map(|event| match event.what {
         What::Blackout(link, until) if event.at <= now && now < until => Some(link.0 as usize),
         _ => None,
@@ -337,7 +336,7 @@ pub(crate) fn dark(plan: &Plan, now: Time) -> Vec<usize> {
 }
 
 /// When something comes, goes or changes, after the warm-up and up to the end.
-pub(crate) fn instants(plan: &Plan) -> Vec<Time> {
+fn instants(plan: &Plan) -> Vec<Time> {
     let mut instants: Vec<Time> =
         (0..plan.flows.len()).flat_map(|i| [begin(plan, i), end(plan, i)]).collect();
     // What the file changes at the start or before the warm-up's end counts from the first phase on.
@@ -371,7 +370,7 @@ struct Way {
 }
 
 /// What the file's changes have made of links and buffers.
-pub(crate) struct State<'a> {
+struct State<'a> {
     rates_bps: Vec<f64>,
     delays: Vec<Time>,
     /// What the buffers of each flow hold, packets.

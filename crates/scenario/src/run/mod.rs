@@ -11,6 +11,8 @@ mod engine;
 mod hosts;
 mod live;
 mod measure;
+#[cfg(target_os = "linux")]
+pub mod mesh;
 mod watch;
 mod workload;
 
@@ -27,9 +29,10 @@ use engine::{Engine, FlowEvent, Totals};
 
 pub use capture::{Capture, CaptureError, variant_path};
 #[cfg(target_os = "linux")]
-pub(crate) use live::link_specs;
 pub use live::{LiveInfo, Unsupported, WireInfo};
 pub use tollway_net::secure::KeyFile;
+#[cfg(target_os = "linux")]
+pub use tollway_net::sys::{namespace::Privilege, signals::Signals};
 pub use watch::Watch;
 use workload::Whose;
 pub use workload::{Drawn, arrivals};

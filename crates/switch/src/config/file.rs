@@ -7,10 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Deserialize;
 use tollway_law::{Bytes, Time};
+use tollway_net::sys::prefix::Prefix;
 use tollway_proto::dispatch::{Answers, Rules};
 use tollway_proto::framing::{Framing, Key};
 use tollway_proto::route::{Hash, Policy};
-use tollway_scenario::shape::Network;
 use toml::Spanned;
 
 use super::error::Place;
@@ -199,7 +199,7 @@ fn clients(raw: &Raw, place: &Place<'_>) -> Result<Vec<ClientSpec>, ConfigError>
         let mut from = Vec::new();
         if let Some(given) = &client.from {
             for text in given.get_ref().all() {
-                from.extend(Network::parse(text).ok_or_else(|| {
+                from.extend(Prefix::parse(text).ok_or_else(|| {
                     let help = "write `from = \"10.1.0.0/16\"`";
                     place.mistake(given.span(), format!("`{text}` is no address or network"), Some(help))
                 })?);

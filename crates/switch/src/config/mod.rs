@@ -17,10 +17,10 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
 use tollway_law::Time;
+use tollway_net::sys::prefix::Prefix;
 use tollway_proto::dispatch::{Answers, Retry, Rules};
 use tollway_proto::framing::{Framing, Key};
 use tollway_proto::route::Policy;
-use tollway_scenario::shape::Network;
 
 /// The configuration of a switch, checked and resolved.
 #[derive(Clone, Debug)]
@@ -66,7 +66,7 @@ pub struct ClientSpec {
     /// Its name.
     pub name: String,
     /// Its addresses; empty if it is identified otherwise.
-    pub from: Vec<Network>,
+    pub from: Vec<Prefix>,
     /// The user that it authenticates as (RESP).
     pub user: Option<String>,
     /// A DNS name in its certificate.

@@ -477,7 +477,7 @@ impl Sender {
         let acked = || Acked { segments, cumulative: advance, rtt, echo, gap, recovering, marked };
         self.tell::<NewReno>(now, config, acked);
         if recovering {
-            self.leave_recovery(now, config, stats);
+            self.leave_recovery(now, packet.flow, config, stats);
             self.window = whole(self.law.window());
         }
         if self.rack.is_some() && advance > 0 {

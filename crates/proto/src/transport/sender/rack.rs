@@ -152,13 +152,19 @@ impl Sender {
     }
 
     /// Handles the reordering timer or the probe timer.
-    pub(in crate::transport) fn on_rack_timer(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    pub(in crate::transport) fn on_rack_timer(
+        &mut self,
+        now: Time,
+        flow: u32,
+        config: &Config,
+        stats: &mut Stats,
+    ) {
         let has_room = self.has_room(config);
         let Some(rack) = &mut self.rack else { return };
         if !std::mem::take(&mut rack.probe_armed) {
             self.detect_by_time(now, stats);
             if self.phase == Phase::Open && self.board.pending > 0 {
-                self.enter_recovery(now, config, stats);
+                self.enter_recovery(now, flow, config, stats);
             }
             return;
         }

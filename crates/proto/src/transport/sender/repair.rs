@@ -2,6 +2,7 @@
 
 use tollway_law::Time;
 use tollway_law::sender::SenderLaw;
+use tracing::debug;
 
 use crate::{Flags, Packet, SackRanges};
 
@@ -50,12 +51,20 @@ impl Sender {
             }
         }
         if self.phase == Phase::Open && self.board.pending > 0 {
-            self.enter_recovery(now, config, stats);
+            self.enter_recovery(now, packet.flow, config, stats);
         }
         news
     }
 
-    pub(in crate::transport) fn enter_recovery(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    pub(in crate::transport) fn enter_recovery(
+        &mut self,
+        now: Time,
+        flow: u32,
+        config: &Config,
+        stats: &mut Stats,
+    ) {
+        let (una, outstanding) = (self.board.una, self.board.outstanding());
+        debug!(target: "transport", %now, flow, una, outstanding, "recovery begins");
         self.phase = Phase::Recovery;
         self.recover = self.board.next;
         self.careful = false;
@@ -68,7 +77,13 @@ impl Sender {
     }
 
     #[inline]
-    pub(in crate::transport) fn leave_recovery(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    pub(in crate::transport) fn leave_recovery(
+        &mut self,
+        now: Time,
+        flow: u32,
+        config: &Config,
+        stats: &mut Stats,
+    ) {
         if before(self.board.una, self.recover) {
             return;
         }
@@ -80,7 +95,7 @@ impl Sender {
         self.timeout_stamp = None;
         if self.board.pending > 0 {
             // Lost after the recovery point: another episode.
-            self.enter_recovery(now, config, stats);
+            self.enter_recovery(now, flow, config, stats);
         }
     }
 
@@ -105,7 +120,7 @@ impl Sender {
                 let fresh = ahead > self.board.outstanding() || (ahead == 0 && !self.careful);
                 if self.board.sacked >= DUP_THRESH && fresh {
                     self.board.lose(una);
-                    self.enter_recovery(now, config, stats);
+                    self.enter_recovery(now, packet.flow, config, stats);
                 }
             }
             Phase::Recovery if duplicate => {
@@ -139,19 +154,25 @@ impl Sender {
     }
 
     /// Handles a due timer.
-    pub(in crate::transport) fn on_timer(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    pub(in crate::transport) fn on_timer(
+        &mut self,
+        now: Time,
+        flow: u32,
+        config: &Config,
+        stats: &mut Stats,
+    ) {
         if self.rack_at <= now {
             self.rack_at = Time::NEVER;
-            self.on_rack_timer(now, config, stats);
+            self.on_rack_timer(now, flow, config, stats);
         }
         if self.rto_at <= now {
-            self.on_rto(now, config, stats);
+            self.on_rto(now, flow, config, stats);
         }
         self.tell_losses(now, config);
     }
 
     /// RFC 6298 § 5.4–5.6, RFC 5681 § 3.1.
-    fn on_rto(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    fn on_rto(&mut self, now: Time, flow: u32, config: &Config, stats: &mut Stats) {
         self.rtt.back_off(&config.rto);
         self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
         if self.board.outstanding() == 0 {
@@ -164,6 +185,9 @@ impl Sender {
             return;
         }
         stats.timeouts += 1;
+        let (una, outstanding) = (self.board.una, self.board.outstanding());
+        let next = self.rto_at;
+        debug!(target: "transport", %now, flow, una, outstanding, %next, "retransmission timeout");
         let first = self.expiries == 0;
         let flight = self.flight(now, config);
         let opening = self.board.slot(self.board.una).has(Slot::SYN);
