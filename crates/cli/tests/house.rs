@@ -79,7 +79,7 @@ fn only_the_command_knows_products() {
     for of in fs::read_dir(crates).unwrap() {
         let name = of.unwrap().file_name().into_string().unwrap();
         let manifest = fs::read_to_string(crates.join(&name).join("Cargo.toml")).unwrap();
-        let knows = |product: &&str| {
+        let knows = |product: &&&str| {
             manifest.lines().any(|line| line.starts_with(&format!("tollway-{product}"))) && name != "cli"
         };
         known.extend(PRODUCTS.iter().filter(knows).map(|product| format!("{name} knows {product}")));
