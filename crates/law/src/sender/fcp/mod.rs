@@ -9,8 +9,8 @@
 //! packets of one round trip, the last one trimmed, so that the announcements add up exactly. What is given back is announced
 //! faster, in a quarter of a round trip where it is little: nobody has to make room for it, and somebody may wait.
 //!
-//! So that feedback never stops, a packet leaves each four round trips or quarters of a second (whichever is longer), however high the
-//! price. Where that is more than the flow's budget buys, it pays as much a byte as the budget makes of that rate.
+//! So that feedback never stops, a packet leaves each four round trips or quarters of a second ([`FcpConfig::max_pause`]; whichever is
+//! longer), however high the price. Where that is more than the flow's budget buys, it pays as much a byte as the budget makes of that rate.
 
 mod config;
 
@@ -184,7 +184,7 @@ impl Fcp {
     #[inline]
     fn rate(&self, price: Price, flight: &Flight) -> f64 {
         let srtt = flight.srtt.as_secs_f64();
-        let pause = least_pause(srtt);
+        let pause = at_least(4.0 * srtt, self.config.max_pause.as_secs_f64());
         // What is left of a flow that has taken all back need not wait for feedback.
         let pause = if self.ending { pause.min(srtt) } else { pause };
         let segment = f64::from(flight.segment);
@@ -558,8 +558,11 @@ impl Peak {
 /// The longest pause between packets of a sender that goes by a rate, in seconds: four of its round trips, or a quarter of a second.
 #[inline]
 pub(crate) fn least_pause(rtt: f64) -> f64 {
-    at_least(4.0 * rtt, 0.25)
+    at_least(4.0 * rtt, LONGEST_PAUSE.as_secs_f64())
 }
+
+/// The default of [`FcpConfig::max_pause`].
+const LONGEST_PAUSE: Time = Time::from_millis(250);
 
 /// Budgets nearer to each other than this part of them are the same.
 const SAME: f64 = 1e-6;
