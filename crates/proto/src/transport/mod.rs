@@ -47,6 +47,7 @@ use predict::Expected;
 use receiver::Receiver;
 use respond::Plain;
 use sender::{Scoreboard, Sender};
+use stats::Counters;
 
 /// One endpoint of a connection.
 ///
@@ -64,13 +65,14 @@ pub struct Connection {
     expected: Expected,
     receive: Receiver,
     send: Sender,
-    stats: Stats,
+    stats: Counters,
 }
 
 /// Cache lines begin with the numbers in flight and with the counters where an engine has [`HEAD`] bytes of its own before a connection.
 const _: () = {
     let una = offset_of!(Connection, send) + offset_of!(Sender, board) + offset_of!(Scoreboard, una);
     assert!((HEAD + una).is_multiple_of(64) && (HEAD + offset_of!(Connection, stats)).is_multiple_of(64));
+    assert!(HEAD + size_of::<Connection>() == 9 * 64);
 };
 
 /// What the simulator keeps of each end, bytes.
@@ -103,7 +105,7 @@ impl Connection {
             expected: Expected::Anything,
             send: Sender::new(config, law),
             receive: Receiver::new(config),
-            stats: Stats::default(),
+            stats: Counters::default(),
             config: Arc::clone(config),
         }
     }

@@ -13,7 +13,7 @@ use crate::{Flags, Packet, SackRanges, Stamp};
 use super::config::{Config, MAX_WINDOW, WindowGrowth};
 use super::early::{Early, EarlySlot};
 use super::serial::{before, later};
-use super::stats::{Event, Stats};
+use super::stats::{Counters, Event};
 use reading::Reading;
 
 /// The receiving half of a connection: first a line of what every packet needs.
@@ -174,17 +174,19 @@ impl Receiver {
 
     /// A segment or a FIN arrives.
     #[inline]
-    pub(super) fn on_segment(&mut self, now: Time, packet: &Packet, config: &Config, stats: &mut Stats) {
+    pub(super) fn on_segment(&mut self, now: Time, packet: &Packet, config: &Config, stats: &mut Counters) {
         stats.segments_received += 1;
         stats.bytes_received += u64::from(packet.size);
-        stats.echoing_segments += u64::from(packet.flags.has(Flags::ECHO));
+        if packet.flags.has(Flags::ECHO) {
+            stats.rare().echoing_segments += 1;
+        }
         if self.reads {
             return self.on_segment_to_buffer(now, packet, config, stats);
         }
         if packet.flags.has(Flags::TOLLED) {
             self.feedback.on_data(&packet.toll);
         } else if packet.in_profile() {
-            stats.in_profile_received += u64::from(packet.size);
+            stats.rare().in_profile_received += u64::from(packet.size);
         }
         let news = self.note_mark(packet);
         self.widen(packet, config);
@@ -272,7 +274,7 @@ impl Receiver {
 
     /// Hands a segment to the application: it is the next in order.
     #[inline]
-    pub(super) fn deliver(&mut self, slot: EarlySlot, stats: &mut Stats) {
+    pub(super) fn deliver(&mut self, slot: EarlySlot, stats: &mut Counters) {
         if slot.flags.has(Flags::FIN) {
             self.finished = true;
             return;
@@ -291,25 +293,25 @@ impl Receiver {
                 self.in_frame = false;
                 self.framed = true;
                 frames.push();
-                stats.frames_delivered += 1;
+                stats.rare().frames_delivered += 1;
             }
         }
     }
 
     /// Anything but the next segment of a whole sequence: always answered at once (RFC 5681 § 4.2).
     #[inline(never)]
-    pub(super) fn on_gap(&mut self, packet: &Packet, config: &Config, stats: &mut Stats) {
+    pub(super) fn on_gap(&mut self, packet: &Packet, config: &Config, stats: &mut Counters) {
         self.note(packet);
         let seq = packet.seq;
         if self.finished || seq.wrapping_sub(self.next) >= self.window() {
-            stats.duplicates += 1;
+            stats.rare().duplicates += 1;
             return;
         }
         let slot =
             EarlySlot { payload: packet.size.saturating_sub(config.header), flags: packet.flags.among(KEPT) };
         let early = self.early.get_or_insert_with(|| Box::new(Early::new()));
         if !early.insert(seq, slot, self.next) {
-            stats.duplicates += 1;
+            stats.rare().duplicates += 1;
             return;
         }
         if let Some(reading) = &mut self.reading {
@@ -322,7 +324,7 @@ impl Receiver {
 
     /// What has become the next in order goes to the application.
     #[inline]
-    fn deliver_early(&mut self, stats: &mut Stats) {
+    fn deliver_early(&mut self, stats: &mut Counters) {
         let Some(mut early) = self.early.take() else { return };
         if let Some(end) = early.take_first(self.next) {
             while before(self.next, end) && !self.finished {
@@ -365,7 +367,7 @@ impl Receiver {
     }
 
     /// The delayed acknowledgement is due, or what the application reads next.
-    pub(super) fn on_timer(&mut self, now: Time, stats: &mut Stats) {
+    pub(super) fn on_timer(&mut self, now: Time, stats: &mut Counters) {
         if self.ack_at <= now {
             if self.reads {
                 return self.on_reading_timer(now, stats);

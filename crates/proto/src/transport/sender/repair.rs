@@ -9,7 +9,7 @@ use super::scoreboard::{DUP_THRESH, Slot};
 use super::{Force, Phase, Sender, whole};
 use crate::transport::config::{Config, Detection};
 use crate::transport::serial::before;
-use crate::transport::stats::Stats;
+use crate::transport::stats::Counters;
 
 impl Sender {
     /// An acknowledgement while there is, or may be, something to repair; answers how many segments are news.
@@ -21,7 +21,7 @@ impl Sender {
         sack: &SackRanges,
         advance: u32,
         config: &Config,
-        stats: &mut Stats,
+        stats: &mut Counters,
     ) -> u32 {
         if self.board.clean() {
             self.board.refresh();
@@ -54,20 +54,20 @@ impl Sender {
         news
     }
 
-    pub(in crate::transport) fn enter_recovery(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    pub(in crate::transport) fn enter_recovery(&mut self, now: Time, config: &Config, stats: &mut Counters) {
         self.phase = Phase::Recovery;
         self.recover = self.board.next;
         self.careful = false;
         self.force = Force::Lost;
         self.board.begin_recovery();
-        stats.fast_recoveries += 1;
+        stats.rare().fast_recoveries += 1;
         let flight = self.flight(now, config);
         self.law.on_loss(&flight);
         self.window = whole(self.law.window());
     }
 
     #[inline]
-    pub(in crate::transport) fn leave_recovery(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    pub(in crate::transport) fn leave_recovery(&mut self, now: Time, config: &Config, stats: &mut Counters) {
         if before(self.board.una, self.recover) {
             return;
         }
@@ -90,7 +90,7 @@ impl Sender {
         packet: &Packet,
         advance: u32,
         config: &Config,
-        stats: &mut Stats,
+        stats: &mut Counters,
     ) {
         let duplicate = advance == 0 && self.is_duplicate(packet);
         match self.phase {
@@ -128,15 +128,15 @@ impl Sender {
     }
 
     /// Whether the acknowledgement after a timeout is of a packet sent before it (Eifel, RFC 3522).
-    fn judge_timeout(&mut self, packet: &Packet, stats: &mut Stats) {
+    fn judge_timeout(&mut self, packet: &Packet, stats: &mut Counters) {
         if let Some(stamp) = self.timeout_stamp.take() {
             let echoed = packet.flags.has(Flags::STAMP_ECHO);
-            stats.spurious_timeouts += u64::from(echoed && before(packet.sent_echo.0, stamp.0));
+            stats.rare().spurious_timeouts += u32::from(echoed && before(packet.sent_echo.0, stamp.0));
         }
     }
 
     /// A timer is due.
-    pub(in crate::transport) fn on_timer(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    pub(in crate::transport) fn on_timer(&mut self, now: Time, config: &Config, stats: &mut Counters) {
         if self.rack_at <= now {
             self.rack_at = Time::NEVER;
             self.on_rack_timer(now, config, stats);
@@ -148,7 +148,7 @@ impl Sender {
     }
 
     /// RFC 6298 § 5.4–5.6, RFC 5681 § 3.1.
-    fn on_rto(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    fn on_rto(&mut self, now: Time, config: &Config, stats: &mut Counters) {
         self.rtt.back_off(&config.rto);
         self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
         if self.board.outstanding() == 0 {
@@ -160,7 +160,7 @@ impl Sender {
             }
             return;
         }
-        stats.timeouts += 1;
+        stats.rare().timeouts += 1;
         let first = self.expiries == 0;
         let flight = self.flight(now, config);
         let opening = self.board.slot(self.board.una).has(Slot::SYN);
