@@ -3,7 +3,7 @@
 use tollway_law::sender::{SenderLaw as _, Spender};
 use tollway_law::{Price, Time};
 use tollway_proto::transport::Connection;
-use tollway_sim::FlowId;
+use tollway_sim::{End, FlowId};
 
 use super::{Meter, seen};
 use crate::plan::{Flow, Plan};
@@ -66,7 +66,8 @@ impl FlowMeter {
 
     #[inline]
     pub(super) fn ends<'a, E: Engine>(&self, built: &'a Built<E>) -> (&'a Connection, &'a Connection) {
-        let (client, server) = (built.network.client(self.sender), built.network.server(self.receiver));
+        let client = built.network.connection(self.sender, End::Client);
+        let server = built.network.connection(self.receiver, End::Server);
         if self.forward() { (client, server) } else { (server, client) }
     }
 
