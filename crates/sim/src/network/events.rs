@@ -14,14 +14,11 @@ impl<M: Machine> Network<M> {
         let shapers = sources + self.shapers as u32;
         let machines = shapers + self.machines.len() as u32;
         let bound = self.scheduler.bound(end);
-        // Links that no near cache holds are loaded while another event is handled. Smaller networks gain nothing by it.
         let far = self.links.len() > FAR;
         while let Some((at, id)) = self.scheduler.next_before(bound) {
             self.now = at;
             self.events += 1;
-            if far {
-                std::hint::black_box(self.links.get(self.scheduler.runner_up() as usize).map(Link::free_at));
-            }
+            self.load_ahead(far);
             if id < links {
                 self.arrive(id);
             } else if id >= machines {
@@ -577,9 +574,6 @@ impl<M: Machine> Network<M> {
         self.scheduler.set(event, self.mediums[medium].free_at());
     }
 }
-
-/// Links whose lines are more than a second-level cache holds.
-const FAR: usize = 1 << 15;
 
 /// What is lost of a packet's toll when its sender writes it as bytes.
 #[cold]

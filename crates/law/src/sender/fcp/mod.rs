@@ -564,11 +564,8 @@ impl Peak {
 /// Longest pause between packets of a rate-based sender, s: four round trips or 250 ms.
 #[inline]
 pub(crate) fn least_pause(rtt: f64) -> f64 {
-    at_least(4.0 * rtt, LONGEST_PAUSE.as_secs_f64())
+    at_least(4.0 * rtt, FcpConfig::LONGEST_PAUSE.as_secs_f64())
 }
-
-/// The default of [`FcpConfig::max_pause`].
-const LONGEST_PAUSE: Time = Time::from_millis(250);
 
 /// Budgets that differ by less than this fraction count as equal.
 const SAME: f64 = 1e-6;
