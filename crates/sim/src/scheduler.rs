@@ -122,12 +122,6 @@ impl Scheduler {
         Bound(if end.0 > self.latest { IDLE } else { end.0 << self.bits })
     }
 
-    /// The busy entity that is next in every other case: a guess of what the loop needs from memory soon.
-    #[inline]
-    pub fn runner_up(&self) -> u32 {
-        (self.links.tree.rival & self.ids) as u32
-    }
-
     /// The earliest event within `bound`, which is of this scheduler as it is now; it stays pending until it is set anew.
     #[inline]
     pub fn next_before(&mut self, bound: Bound) -> Option<(Time, u32)> {

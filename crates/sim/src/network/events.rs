@@ -14,11 +14,9 @@ impl<M: Machine> Network<M> {
         let shapers = sources + self.shapers as u32;
         let machines = shapers + self.machines.len() as u32;
         let bound = self.scheduler.bound(end);
-        let far = self.links.len() > FAR;
         while let Some((at, id)) = self.scheduler.next_before(bound) {
             self.now = at;
             self.events += 1;
-            self.load_ahead(far);
             if id < links {
                 self.arrive(id);
             } else if id >= machines {

@@ -77,9 +77,6 @@ pub struct Network<M> {
     begun: Vec<(FlowId, Time)>,
 }
 
-/// Links whose lines are more than a second-level cache holds.
-const FAR: usize = 1 << 15;
-
 /// What is at the end of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteEnd {
@@ -359,14 +356,6 @@ impl<M: Machine> Network<M> {
     pub fn has_vanished(&self, flow: FlowId) -> bool {
         let pair = &self.endpoints[flow.0 as usize * 2..flow.0 as usize * 2 + 2];
         !pair[0].live && pair[0].balance + pair[1].balance == self.slab.lost(flow.0)
-    }
-
-    /// Loads the link that probably comes next while the present event is handled, if links are `far`.
-    #[inline]
-    fn load_ahead(&self, far: bool) {
-        if far {
-            std::hint::black_box(self.links.get(self.scheduler.runner_up() as usize).map(Link::free_at));
-        }
     }
 
     fn endpoints_of(&self, spec: FlowSpec<M>) -> (Endpoint<M>, Endpoint<M>) {
