@@ -280,9 +280,16 @@ impl<E: Engine> Built<E> {
             Ok(name) => name.to_owned(),
             Err(number) => format!("{}.{}", ends.section, number + 1),
         };
-        // The caller is asked for senders that have something to send.
+        // The caller is asked for senders that have something to send, and an end that only acknowledges needs no state of a law.
         let own = transport.law.get::<plan::OwnSender>().is_some();
-        let asked = |backward: bool| !own || ends.start < Time::NEVER && (!backward || transport.both_ways);
+        let asked = |backward: bool| {
+            let sends = !backward || transport.both_ways;
+            if own {
+                sends && ends.start < Time::NEVER
+            } else {
+                sends || ends.data == Data::Messages || ends.session
+            }
+        };
         let law = |seed: u64, backward: bool| {
             let flow = if own { name() } else { String::new() };
             let sending = Sending {
