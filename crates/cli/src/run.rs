@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         && let Some(wants) = wants_namespaces(args, &scenario)
     {
         // Before the first thread is started.
-        tollway_scenario::exec::Privilege::acquire()
+        tollway_scenario::run::Privilege::acquire()
             .map_err(|error| Failure::with_code(miette::miette!("`{wants}`: {error}"), 1))?;
     }
     let hosting = hosting(args, &scenario)?;

@@ -8,21 +8,19 @@ use std::process::ExitCode;
 
 use miette::miette;
 use tollway_law::Time;
-use tollway_report::shape::Standing;
+use tollway_scenario::file::ScenarioError;
 #[cfg(feature = "metrics")]
-use tollway_report::shape::metrics;
-use tollway_scenario::shape::{
-    self, Agent, Control, FileSource, Guardian, Kernel, LookOnly, Needs, Policies, Reach, Regime, Signals,
-    SockDiag, Source, Then, Turn, bpf,
-};
+use tollway_shape::metrics;
+use tollway_shape::policies::{FileSource, Policies};
+use tollway_shape::service::{self, BackendError, Opened, Service};
+use tollway_shape::status::Standing;
+use tollway_shape::{self as shape, Control, Guardian, Kernel, Regime, Signals, bpf};
 
 use crate::args::{Backend, Shape, ShapeCommand, StoreAccess};
 use crate::audience::{Audience, say_status};
 use crate::fail::Failure;
 use crate::features;
-use crate::loader::{Fresh, Loader};
 use crate::outlet::Outlet;
-use crate::supervisor::Supervisor;
 use crate::terminal;
 #[cfg(feature = "metrics")]
 use crate::watch::say_served;
@@ -74,13 +72,51 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     let open = || open(&path, &args.store, &signals);
     let opened = if is_store(&path) { None } else { open()? };
     if args.dry_run {
-        let Some((source, policies)) = opened.map_or_else(open, |opened| Ok(Some(opened)))? else {
+        let Some(opened) = opened.map_or_else(open, |opened| Ok(Some(opened)))? else {
             return Ok(ExitCode::SUCCESS);
         };
-        return dry_run(args, with_tick(policies, tick), &*source, &signals);
+        return dry_run(args, opened, tick, &signals);
     }
     let socket = args.socket.clone().unwrap_or_else(shape::default_path);
-    let control = Control::open(&socket).map_err(|error| match error.kind() {
+    let control = Control::open(&socket).map_err(|error| not_opened(&socket, &error))?;
+    let kernel = kernel(args, &control)?;
+    // A store is watched by a thread, which is to have no more rights than this one has left.
+    let opened = opened.map_or_else(|| shape::unprivileged(open), |opened| Ok(Some(opened)))?;
+    let Some(opened) = opened else { return Ok(ExitCode::SUCCESS) };
+    let text = |error: ScenarioError| Failure::from(error).text();
+    let service = Service::start(kernel, control, opened, tick, text).map_err(refused)?;
+    let log = Log::open().map_err(refused)?;
+    let mut audience = Audience::open(args.json)?;
+    #[cfg(feature = "metrics")]
+    let _metrics = match args.metrics {
+        None => None,
+        Some(address) => {
+            let latest = metrics::Latest::default();
+            audience.keep_in(latest.clone());
+            Some(say_served(shape::unprivileged(|| metrics::serve(latest, address)))?)
+        }
+    };
+    #[cfg(feature = "watch")]
+    if args.watch {
+        audience.draw_with(shape::screen::draw)?;
+    }
+    say_if_empty(service.regime());
+    if !args.json && !args.watch {
+        log.tell(format!(
+            "policies {} of `{}` are in force; `tollway shape status` says how they stand, Ctrl-C ends them",
+            service.regime().version,
+            path.display()
+        ));
+    }
+    let freed = service.run(&signals, Readers { audience, log: &log }).map_err(refused)?;
+    if !args.json {
+        log.tell(format!("{freed} connections are free again"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn not_opened(socket: &Path, error: &io::Error) -> Failure {
+    match error.kind() {
         io::ErrorKind::AddrInUse => Failure::input(miette!(
             help = "end it, or give this one another `--socket`; two that pace the same connections undo each other's work",
             "an agent runs already: it answers at `{}`",
@@ -96,55 +132,25 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
             "cannot open `{}`: {error}",
             socket.display()
         )),
-    })?;
-    let (kernel, _guardian) = kernel(args, &control)?;
-    // A store is watched by a thread, which is to have no more rights than this one has left.
-    let opened = opened.map_or_else(|| shape::unprivileged(open), |opened| Ok(Some(opened)))?;
-    let Some((source, policies)) = opened else { return Ok(ExitCode::SUCCESS) };
-    let mut agent = Agent::new(Time::ZERO, kernel, with_tick(policies, tick));
-    let log = Log::open().map_err(refused)?;
-    let loader = shape::unprivileged(|| Loader::start(source)).map_err(refused)?;
-    let mut keeper = Keeper { loader, log: &log, tick, trouble: None, warned: false };
-    let mut audience = Audience::open(args.json)?;
-    #[cfg(feature = "metrics")]
-    let _metrics = match args.metrics {
-        None => None,
-        Some(address) => {
-            let latest = metrics::Latest::default();
-            audience.keep_in(latest.clone());
-            Some(say_served(shape::unprivileged(|| metrics::serve(latest, address)))?)
+    }
+}
+
+/// The agent's state for its readers, and lines while the terminal is free.
+struct Readers<'a> {
+    audience: Audience<Standing>,
+    log: &'a Log,
+}
+
+impl service::Audience for Readers<'_> {
+    fn show(&mut self, standing: impl FnOnce() -> Option<Standing>) -> bool {
+        self.audience.show(standing)
+    }
+
+    fn tell(&mut self, line: String) {
+        if !self.audience.has_terminal() {
+            self.log.tell(line);
         }
-    };
-    #[cfg(feature = "watch")]
-    if args.watch {
-        audience.draw_with(tollway_report::shape::screen::draw)?;
     }
-    say_if_empty(agent.regime());
-    if !args.json && !args.watch {
-        log.tell(format!(
-            "policies {} of `{}` are in force; `tollway shape status` says how they stand, Ctrl-C ends them",
-            agent.regime().version,
-            path.display()
-        ));
-    }
-    let mut supervisor = Supervisor::find();
-    // The terminal is as it was before more is said.
-    let freed = shape::run(&mut agent, &signals, move |agent, turn| {
-        supervisor.tell();
-        // Of what was divided at this tick: other policies are in force from the next one on, and so that is at once.
-        control.answer(|| serde_json::to_string(&keeper.standing(agent, turn)).unwrap_or_default());
-        let goes_on = audience.show(|| Some(keeper.standing(agent, turn)));
-        match (goes_on, keeper.keep(agent, turn, audience.has_terminal())) {
-            (false, _) => Then::Stop,
-            (true, false) => Then::Go,
-            (true, true) => Then::Hurry,
-        }
-    })
-    .map_err(refused)?;
-    if !args.json {
-        log.tell(format!("{freed} connections are free again"));
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Lines for standard error, written by a thread of their own: one that is not read holds no tick up.
@@ -167,54 +173,34 @@ impl Log {
 /// Lines that may wait; more are lost.
 const LINES: usize = 32;
 
-/// What sees and paces connections, and who frees them when we can't; all rights that neither needs are given up.
+/// Starts the back-end, and the process that frees connections when this one can't.
 fn kernel(args: &Shape, control: &Control) -> Result<(Box<dyn Kernel>, Option<Guardian>), Failure> {
-    let record = control.record();
-    let guard = |more: &[&str]| {
+    let guardian = |more: &[&str]| {
         let itself = std::env::current_exe()?;
         let words = ["shape", "guard"].iter().chain(more).map(Into::into);
-        let named = ["--record".into(), record.clone().into_os_string()];
-        let program: Vec<_> = std::iter::once(itself.into()).chain(words).chain(named).collect();
-        Guardian::start(&program, control.claim(), &record)
+        Ok(std::iter::once(itself.into()).chain(words).collect())
     };
-    // Both may have been killed: what was paced then is not what programs have set.
-    let (freed, left) = shape::replay(&record).map_err(refused)?;
-    if freed + left > 0 {
-        terminal::tell(format_args!(
-            "note: an agent before was killed, and left {freed} connections paced, which are free again"
-        ));
-    }
-    let config = bpf::Config { everywhere: args.everywhere, ..bpf::Config::default() };
-    match (args.backend != Backend::InetDiag).then(|| bpf::Bpf::start(&config)) {
-        Some(Ok(kernel)) => {
-            let everywhere = args.everywhere.then_some("--everywhere");
-            let guardian = guard(&["--bpf"].into_iter().chain(everywhere).collect::<Vec<_>>());
-            let guardian = guardian.map_err(refused)?;
-            shape::settle_in(Needs::Programs).map_err(refused)?;
-            return Ok((Box::new(kernel), Some(guardian)));
+    let backend = match args.backend {
+        Backend::InetDiag => service::Backend::InetDiag,
+        Backend::Bpf => service::Backend::Bpf,
+        Backend::Auto => service::Backend::Auto,
+    };
+    service::kernel(backend, args.everywhere, control, guardian, note).map_err(|error| match error {
+        BackendError::System(error) => refused(error),
+        BackendError::Bpf(error) => no_bpf(error),
+        BackendError::Everywhere => {
+            Failure::input(miette!(help = "choose `--backend bpf`, or leave out `--everywhere`", "{error}"))
         }
-        Some(Err(error)) if args.backend == Backend::Bpf => return Err(no_bpf(error)),
-        Some(Err(error)) => terminal::tell(format_args!("note: {error}; inet_diag is used instead")),
-        None => {}
-    }
-    if args.everywhere {
-        return Err(Failure::input(miette!(
-            help = "choose `--backend bpf`, or leave out `--everywhere`",
-            "inet_diag sees the connections of this network namespace only"
-        )));
-    }
-    let guardian = guard(&[]).map_err(refused)?;
-    say_reach(Reach::find());
-    shape::settle_in(Needs::Sockets).map_err(refused)?;
-    Ok((Box::new(SockDiag::new().map_err(refused)?.guarded(guardian)), None))
+    })
+}
+
+fn note(text: &str) {
+    terminal::tell(format_args!("note: {text}"));
 }
 
 fn is_store(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.starts_with("etcd://") || path.starts_with("etcds://"))
 }
-
-/// Policies, and where they come from.
-type Opened = (Box<dyn Source + Send>, Policies);
 
 /// Reads policies from a file, or from a store, and watches either. There are none if a signal ends the wait for a store.
 fn open(path: &Path, access: &StoreAccess, signals: &Signals) -> Result<Option<Opened>, Failure> {
@@ -257,8 +243,9 @@ fn open(path: &Path, access: &StoreAccess, signals: &Signals) -> Result<Option<O
     {
         let address = path.to_str().unwrap_or_default();
         let say = |why: &str| terminal::tell(why);
-        let opened =
-            shape::EtcdSource::open(address, read_access(access)?, say, || signals.has_come().is_some())?;
+        let opened = shape::policies::EtcdSource::open(address, read_access(access)?, say, || {
+            signals.has_come().is_some()
+        })?;
         Ok(opened.map(|(source, policies)| -> Opened { (Box::new(source), policies) }))
     }
     #[cfg(not(feature = "etcd"))]
@@ -272,7 +259,7 @@ fn open(path: &Path, access: &StoreAccess, signals: &Signals) -> Result<Option<O
 
 /// Reads the files that it takes to be let into a store.
 #[cfg(feature = "etcd")]
-fn read_access(access: &StoreAccess) -> Result<shape::Access, Failure> {
+fn read_access(access: &StoreAccess) -> Result<shape::etcd::Access, Failure> {
     let read = |file: &Option<PathBuf>| -> Result<Option<Vec<u8>>, Failure> {
         let Some(file) = file else { return Ok(None) };
         let read = std::fs::read(file).map_err(|error| {
@@ -283,86 +270,16 @@ fn read_access(access: &StoreAccess) -> Result<shape::Access, Failure> {
     };
     let password = read(&access.store_password)?
         .map(|password| String::from_utf8_lossy(&password).trim_end_matches(['\n', '\r']).to_owned());
-    Ok(shape::Access {
+    Ok(shape::etcd::Access {
         user: access.store_user.clone().zip(password),
         authorities: read(&access.store_ca)?,
         identity: read(&access.store_cert)?.zip(read(&access.store_key)?),
     })
 }
 
-/// Keeps an agent's policies what their source says.
-struct Keeper<'a> {
-    loader: Loader,
-    log: &'a Log,
-    tick: Option<Time>,
-    trouble: Option<String>,
-    /// The back-end's warning has been passed on.
-    warned: bool,
-}
-
-impl Keeper<'_> {
-    /// Answers whether there are others from now on.
-    fn keep(&mut self, agent: &mut Agent, turn: Turn, quiet: bool) -> bool {
-        let warning = agent.warning();
-        if let Some(warning) = warning.as_ref().filter(|_| !quiet && !self.warned) {
-            self.log.tell(format!("warning: {warning}"));
-        }
-        self.warned = warning.is_some();
-        match self.loader.poll() {
-            None => {}
-            Some(Fresh::Policies(policies)) => {
-                self.trouble = None;
-                let regime = with_tick(*policies, self.tick);
-                if !quiet {
-                    self.log.tell(format!(
-                        "policies {} are in force instead of {}",
-                        regime.version,
-                        agent.regime().version
-                    ));
-                }
-                agent.install(turn.now, regime);
-                return true;
-            }
-            Some(Fresh::Trouble { text, first }) => {
-                if !quiet {
-                    self.log.tell(format!("{text}\npolicies {} stay in force", agent.regime().version));
-                }
-                self.trouble = Some(first);
-            }
-        }
-        false
-    }
-
-    fn standing(&self, agent: &Agent, turn: Turn) -> Standing {
-        Standing {
-            status: agent.status(),
-            turn,
-            source: self.loader.name().to_owned(),
-            trouble: self.trouble.clone(),
-        }
-    }
-}
-
 /// Looks for a second and sets nothing.
-fn dry_run(
-    args: &Shape,
-    regime: Regime,
-    source: &dyn Source,
-    signals: &Signals,
-) -> Result<ExitCode, Failure> {
-    say_reach(Reach::find());
-    let kernel = LookOnly(SockDiag::new().map_err(refused)?);
-    let mut agent = Agent::new(Time::ZERO, Box::new(kernel), regime);
-    let mut last = None;
-    shape::run(&mut agent, signals, |agent, turn| {
-        if turn.now < Time::from_secs(1) {
-            return Then::Go;
-        }
-        last = Some(Standing { status: agent.status(), turn, source: source.describe(), trouble: None });
-        Then::Stop
-    })
-    .map_err(refused)?;
-    if let Some(standing) = last {
+fn dry_run(args: &Shape, opened: Opened, tick: Option<Time>, signals: &Signals) -> Result<ExitCode, Failure> {
+    if let Some(standing) = service::dry_run(opened, tick, signals, note).map_err(refused)? {
         match args.json {
             true => terminal::say_json(&standing),
             false => terminal::say(standing.to_text(terminal::width(), usize::MAX)),
@@ -385,7 +302,7 @@ fn status(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
             path.display()
         )),
     })?;
-    say_status(&text, json, "agent", |text| tollway_report::shape::told(text, terminal::width(), 40))
+    say_status(&text, json, "agent", |text| shape::status::told(text, terminal::width(), 40))
 }
 
 fn check(file: &Path) -> Result<ExitCode, Failure> {
@@ -406,26 +323,6 @@ fn say_if_empty(regime: &Regime) {
             regime.version
         ));
     }
-}
-
-fn say_reach(reach: Reach) {
-    match reach {
-        Reach::All => {}
-        Reach::User => terminal::tell(
-            "note: only connections of this user's processes can be paced; run as root, or give `tollway` CAP_SYS_PTRACE and \
-             CAP_DAC_READ_SEARCH, for everybody's",
-        ),
-        Reach::Children => terminal::tell(
-            "note: this system's Yama module lets no process reach another's sockets, so that nothing is paced; run as root, or \
-             give `tollway` CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, or set `sysctl kernel.yama.ptrace_scope=0`",
-        ),
-    }
-}
-
-fn with_tick(policies: Policies, tick: Option<Time>) -> Regime {
-    let mut regime = policies.into_regime();
-    regime.tick = tick.unwrap_or(regime.tick);
-    regime
 }
 
 fn tick(text: &str) -> Result<Time, Failure> {

@@ -217,6 +217,31 @@ fn json_is_one_object_with_everything() {
 }
 
 #[test]
+fn events_are_written_where_they_are_asked_for() {
+    let dir = small("log");
+    fs::write(dir.join("lost.toml"), format!("{SCENARIO}[[loss]]\nlink = \"wire\"\nprobability = 1.0\n"))
+        .unwrap();
+    let run = |filter: &str, file: &str| {
+        let mut command = tollway(&["run", file, "--quiet", "--out", "out"]);
+        command.current_dir(&dir).env("TOLLWAY_LOG", filter).output().expect("the command starts")
+    };
+    let said = text(&run("transport=debug", "s.toml").stderr);
+    assert!(said.lines().all(|line| line.starts_with("DEBUG transport: ")), "{said}");
+    assert!(said.contains("connection open now=") && said.contains("recovery begins now="), "{said}");
+    assert!(run("overlay=trace,transport=info", "s.toml").stderr.is_empty());
+    let lost = text(&run("debug", "lost.toml").stderr);
+    assert!(lost.contains("retransmission timeout now="), "{lost}");
+    for (filter, why) in
+        [("transprt=debug", "`transprt` is no part"), ("transport=much", "TOLLWAY_LOG=transport=much")]
+    {
+        let output = run(filter, "s.toml");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(why) && said.contains("transport=debug,hop=trace"), "{said}");
+    }
+}
+
+#[test]
 fn quiet_is_quiet() {
     let dir = small("quiet");
     let output = run_in(&dir, &["run", "s.toml", "--quiet", "--out", "out"]);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use tollway_scenario::exec::{PROFILES, two_nodes};
+use tollway_exec::{PROFILES, two_nodes};
 
 const EXEC_USAGE: &str = "\
 tollway exec [OPTIONS] --link <WORDS> -- <PROGRAM>...

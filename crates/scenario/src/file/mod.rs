@@ -36,8 +36,6 @@ pub mod fuzzing;
 mod generate;
 mod grid;
 mod keys;
-#[cfg(target_os = "linux")]
-mod policies;
 mod reader;
 mod reference;
 mod resolve;
@@ -54,18 +52,11 @@ use std::sync::Arc;
 use tollway_law::Time;
 
 pub use error::{Mistake, ScenarioError, suggestion};
-#[cfg(target_os = "linux")]
-pub(crate) use error::{closest, synonyms};
 pub use grid::Coordinate;
-pub(crate) use keys::LINK_LAWS;
-#[cfg(target_os = "linux")]
-pub use policies::Policies;
-pub use reference::{policy_reference_markdown, reference_markdown, schema};
-pub(crate) use resolve::matches;
+pub use reference::{reference_markdown, schema};
+pub use resolve::matches;
 #[cfg(target_os = "linux")]
 pub(crate) use route::Router;
-#[cfg(target_os = "linux")]
-pub(crate) use value::{percent, spelt};
 
 use error::{At, Mistakes, SET, Sources};
 use files::Files;
@@ -74,6 +65,16 @@ use reader::Reader;
 use tree::{Setter, Table, Value};
 
 use crate::plan::{Flow, NoPlace, OwnLink, OwnRoute, OwnSender, Plan};
+
+/// Files of other kinds, read with the same checks and messages: tables of keys by [`section!`](crate::section), and
+/// their reader.
+pub mod reading {
+    pub use super::error::{At, Found, Mistakes, closest, synonyms};
+    pub use super::keys::{Default, Key, Kind, LINK_LAWS, Section};
+    pub use super::reader::{Reader, read};
+    pub use super::reference::sections_markdown;
+    pub use super::value::{percent, spelt};
+}
 
 /// A scenario, checked and resolved.
 #[derive(Clone, Debug)]
