@@ -11,8 +11,6 @@ mod exec;
 mod fail;
 mod features;
 mod keys;
-#[cfg(target_os = "linux")]
-mod loader;
 mod mathematics;
 mod outlet;
 #[cfg(target_os = "linux")]

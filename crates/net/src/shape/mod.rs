@@ -12,6 +12,7 @@
 //! | [`Agent`], [`run()`] | a tick: look, divide, set; and tick after tick |
 //! | [`Regime`], [`Rules`] | what is to hold: the link, tenants, and who is whose |
 //! | [`Control`] | where the agent is asked how it stands |
+//! | [`Handover`] | what the agent hands to its worker, which has no rights |
 //! | [`Guardian`] | who makes sockets free again when the agent can't |
 
 mod agent;
@@ -22,6 +23,7 @@ pub(crate) mod diag;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 mod guardian;
+mod handover;
 mod rights;
 mod run;
 #[cfg(test)]
@@ -38,10 +40,11 @@ use tollway_law::shares::{Contract, Tenant};
 use tollway_law::{Rate, Time};
 
 pub use agent::{Agent, ConnectionStatus, Status, TenantStatus};
-pub use control::{Control, ask, default_path};
+pub use control::{Answers, Control, ask, connect, default_path, own_folder, read_answer};
 pub use diag::SockDiag;
 pub use guardian::{Guardian, clear, replay};
-pub use rights::{Needs, Reach, settle_in, unprivileged};
+pub use handover::{Handover, Item, Pending, hand_over, pending};
+pub use rights::{Needs, Reach, give_up_all, reading_files, settle_in, unprivileged};
 pub use run::{Then, Turn, run};
 
 /// A map by cookie or inode. The kernel gives these out, so that no user can make them collide.

@@ -1,6 +1,8 @@
 //! A file of policies for this machine's own connections: the same checks and messages as a scenario's.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +11,7 @@ use tollway_law::{Bytes, Time};
 use tollway_net::shape::{Party, Regime};
 
 use super::error::{At, Mistakes, ScenarioError, Sources};
-use super::files::read_text;
+use super::files::{read_text, text_of};
 use super::keys::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
 use super::reader::{Reader, check};
 use super::tree;
@@ -19,6 +21,7 @@ use crate::shape::{Filter, Filters, Network};
 #[derive(Clone, Debug)]
 pub struct Policies {
     regime: Regime,
+    filters: Arc<Filters>,
 }
 
 impl Policies {
@@ -27,8 +30,19 @@ impl Policies {
     /// # Errors
     /// There is no such text file, or it has mistakes.
     pub fn load(path: &Path) -> Result<Policies, ScenarioError> {
-        let text =
-            read_text(path).map_err(|error| ScenarioError::Unreadable { path: path.to_owned(), error })?;
+        Policies::of_text(path, read_text(path))
+    }
+
+    /// Reads a file that is open, which messages call `path`.
+    ///
+    /// # Errors
+    /// Those of [`Policies::load`].
+    pub fn read(path: &Path, file: &File) -> Result<Policies, ScenarioError> {
+        Policies::of_text(path, text_of(file))
+    }
+
+    fn of_text(path: &Path, text: io::Result<String>) -> Result<Policies, ScenarioError> {
+        let text = text.map_err(|error| ScenarioError::Unreadable { path: path.to_owned(), error })?;
         Policies::parse(&path.display().to_string(), &text)
     }
 
@@ -44,16 +58,26 @@ impl Policies {
             check(&tree, At::default(), &POLICIES, "a policy file", &mut mistakes);
         }
         let top = Reader::new(&POLICIES, Some(&tree), At::default());
-        let regime = resolve(&top, text, &mut mistakes);
+        let (regime, filters) = resolve(&top, text, &mut mistakes);
         if !mistakes.is_empty() {
             return Err(mistakes.into_error(&sources, 1).of("policies"));
         }
-        Ok(Policies { regime })
+        Ok(Policies { regime, filters })
     }
 
     /// What is to hold.
     pub fn regime(&self) -> &Regime {
         &self.regime
+    }
+
+    /// The filters of its rules.
+    pub(crate) fn filters(&self) -> &Filters {
+        &self.filters
+    }
+
+    /// Has the agent look this often.
+    pub fn set_tick(&mut self, tick: Time) {
+        self.regime.tick = tick;
     }
 
     /// The same, to be handed to an agent.
@@ -62,7 +86,7 @@ impl Policies {
     }
 }
 
-fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> Regime {
+fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> (Regime, Arc<Filters>) {
     let tick = top.span("tick");
     if !(Time::from_millis(1)..=Time::from_secs(10)).contains(&tick) {
         mistakes.add(top.at("tick"), "`tick` must be from 1 ms to 10 s", "out of range");
@@ -114,14 +138,16 @@ fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> Regime {
         });
         filters.tenants.push((own, classes));
     }
-    Regime {
+    let filters = Arc::new(filters);
+    let regime = Regime {
         version: top.text("version").unwrap_or_else(|| format!("{:08x}", fingerprint(text))),
         tick,
         overhead: uplink.bytes("overhead").unwrap_or_default() as u32,
         link,
         tenants,
-        rules: Arc::new(filters),
-    }
+        rules: Arc::clone(&filters) as _,
+    };
+    (regime, filters)
 }
 
 fn contract(name: &str, keys: &Reader<'_>, linked: bool, mistakes: &mut Mistakes) -> Contract {

@@ -2,12 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use serde::{Deserialize, Serialize};
 use tollway_net::shape::{Distinctions, Identity, Rules};
 
 use crate::file::matches;
 
 /// What a connection has to be; an empty list is anything.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Filter {
     /// Our end's address.
     pub from: Vec<Network>,
@@ -26,7 +28,8 @@ pub struct Filter {
 }
 
 /// Addresses that begin with the same bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "(IpAddr, u32)", try_from = "(IpAddr, u32)")]
 pub struct Network {
     bits: u128,
     /// Of 32 or 128.
@@ -129,6 +132,21 @@ impl Network {
             len if len == most => 2,
             _ => 1,
         })
+    }
+}
+
+impl From<Network> for (IpAddr, u32) {
+    fn from(network: Network) -> (IpAddr, u32) {
+        network.parts()
+    }
+}
+
+impl TryFrom<(IpAddr, u32)> for Network {
+    type Error = &'static str;
+
+    fn try_from((address, len): (IpAddr, u32)) -> Result<Network, &'static str> {
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        if len <= most { Ok(Network::new(address, len)) } else { Err("more bits than an address has") }
     }
 }
 

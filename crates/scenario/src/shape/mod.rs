@@ -19,22 +19,24 @@
 //! # Ok::<(), tollway_scenario::shape::ScenarioError>(())
 //! ```
 
+mod channel;
 #[cfg(feature = "etcd")]
 mod etcd;
 mod filter;
 mod source;
 
+pub use channel::{AgentEnd, Reply, Request, WorkerEnd};
 #[cfg(feature = "etcd")]
 pub use etcd::EtcdSource;
 pub use filter::{Filter, Filters, Network};
-pub use source::{FileSource, News, Source};
+pub use source::{FileSource, News, Opener, Source};
 pub use tollway_net::exec::Signals;
 #[cfg(feature = "etcd")]
 pub use tollway_net::shape::etcd::Access;
 pub use tollway_net::shape::{
-    Agent, ConnectionStatus, Control, Guardian, Identity, Kernel, LookOnly, Needs, Party, Reach, Regime,
-    SockDiag, Status, TenantStatus, Then, Turn, ask, bpf, clear, default_path, replay, run, settle_in,
-    unprivileged,
+    Agent, Answers, ConnectionStatus, Control, Guardian, Handover, Identity, Item, Kernel, LookOnly, Needs,
+    Party, Pending, Reach, Regime, SockDiag, Status, TenantStatus, Then, Turn, ask, bpf, clear, default_path,
+    give_up_all, hand_over, pending, reading_files, replay, run, settle_in, unprivileged,
 };
 
 pub use crate::file::{Policies, ScenarioError};
