@@ -1,7 +1,7 @@
 //! A switch as a process: the event loop's thread, and the socket where it is asked.
 
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -125,9 +125,7 @@ impl Teller {
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`]: another switch answers there. Or the folder cannot be made, or something else has the name.
     pub fn answer_at(&self, path: &Path) -> io::Result<Control> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        }
+        tollway_net::shape::own_folder(path)?;
         if let Ok(meta) = std::fs::symlink_metadata(path) {
             if !meta.file_type().is_socket() {
                 let text = format!("`{}` is there already, and is no socket", path.display());
@@ -182,15 +180,13 @@ impl Drop for Control {
 /// Asks the switch at `path`: `status`, `drain NAME` or `undrain NAME`.
 ///
 /// # Errors
-/// None answers there.
+/// None answers there, or [another user's](io::ErrorKind::PermissionDenied).
 pub fn ask(path: &Path, what: &str) -> io::Result<String> {
-    let mut stream = UnixStream::connect(path)?;
+    let mut stream = tollway_net::shape::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(what.as_bytes())?;
     stream.shutdown(std::net::Shutdown::Write)?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    tollway_net::shape::read_answer(stream)
 }
 
 /// Where a switch of this user is asked unless it is said otherwise.
