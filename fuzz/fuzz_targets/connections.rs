@@ -1,4 +1,4 @@
-//! See `tollway_net::fuzzing::connections`.
+//! See `tollway_shape::fuzzing::connections`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tollway_net::fuzzing::connections(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tollway_shape::fuzzing::connections(data));

@@ -1,4 +1,4 @@
-//! See `tollway_net::fuzzing::etcd`.
+//! See `tollway_shape::fuzzing::etcd`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tollway_net::fuzzing::etcd(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tollway_shape::fuzzing::etcd(data));

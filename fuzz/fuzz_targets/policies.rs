@@ -1,4 +1,4 @@
-//! See `scenarios::policies`.
+//! See `policies::policies`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tollway_fuzz::scenarios::policies(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tollway_fuzz::policies::policies(data));

@@ -1,4 +1,4 @@
-//! See `tollway_report::fuzzing::standing`.
+//! See `tollway_shape::fuzzing::standing`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tollway_report::fuzzing::standing(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tollway_shape::fuzzing::standing(data));

@@ -1,4 +1,4 @@
-//! See `tollway_net::fuzzing::types`.
+//! See `tollway_shape::fuzzing::types`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tollway_net::fuzzing::types(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tollway_shape::fuzzing::types(data));

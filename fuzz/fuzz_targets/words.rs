@@ -1,4 +1,4 @@
-//! See `scenarios::words`.
+//! See `words::words`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tollway_fuzz::scenarios::words(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tollway_fuzz::words::words(data));

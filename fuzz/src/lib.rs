@@ -4,5 +4,7 @@ pub mod codecs;
 pub mod inputs;
 pub mod overlay;
 pub mod packets;
+pub mod policies;
 pub mod hosts;
 pub mod scenarios;
+pub mod words;

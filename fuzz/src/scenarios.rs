@@ -1,4 +1,4 @@
-//! Scenario files, and policies: whatever is written is read or refused with a message, and what is small enough to be run, runs.
+//! Scenario files: whatever is written is read or refused with a message, and what is small enough to be run, runs.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -8,8 +8,6 @@ use arrow_array::{Array, Float64Array};
 use tollway_law::Time;
 use tollway_law::toll::Content;
 use tollway_proto::Change;
-#[cfg(target_os = "linux")]
-use tollway_scenario::exec;
 use tollway_scenario::file::{Scenario, fuzzing};
 use tollway_scenario::plan::{Arrivals, Flow, Plan, TransportId, What, Workload};
 use tollway_scenario::run::{DigestMode, Finished, Options, RunError, run};
@@ -31,56 +29,6 @@ pub fn scenario(data: &[u8]) {
             for mistake in error.mistakes() {
                 let end = mistake.span.offset() + mistake.span.len();
                 assert!(end <= text.len().max(1) + 1, "a place outside of the text");
-            }
-        }
-    }
-}
-
-/// A file of policies as bytes: what is right says of any connection whose it is.
-#[cfg(target_os = "linux")]
-pub fn policies(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    match tollway_scenario::shape::Policies::parse("fuzz.toml", text) {
-        Ok(policies) => {
-            let regime = policies.into_regime();
-            let classes = regime.tenants.iter().map(|tenant| tenant.classes.len() as u32).sum::<u32>();
-            for (remote, cgroup) in
-                [("192.0.2.1:443", Some("/a.slice/docker-1.scope")), ("[2001:db8::1]:1", None)]
-            {
-                let who = tollway_scenario::shape::Identity {
-                    local: "10.0.0.1:80".parse().expect("an address"),
-                    remote: remote.parse().expect("an address"),
-                    uid: 33,
-                    cgroup,
-                };
-                assert!(regime.rules.class_of(&who).is_none_or(|class| class < classes));
-            }
-        }
-        Err(error) => {
-            let end = |mistake: &tollway_scenario::file::Mistake| mistake.span.offset() + mistake.span.len();
-            assert!(error.mistakes().iter().all(|mistake| end(mistake) <= text.len().max(1) + 1));
-        }
-    }
-}
-
-/// What `exec` is told of its links: the words of `--link`, those of `--link-up` in a second line, and the same as `--mahimahi`. What is read is a file of one
-/// plan, or its mistakes lie in the words.
-#[cfg(target_os = "linux")]
-pub fn words(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    if huge_count(text) {
-        return;
-    }
-    let (down, up) = text.split_once('\n').map_or((text, None), |(down, up)| (down, Some(up)));
-    for file in [exec::two_nodes(down, up, 1), exec::chain(text, 1)].into_iter().flatten() {
-        match Scenario::parse("words", &file, NO_SETS) {
-            Ok(scenario) => {
-                let _ = exec::mesh(&scenario.variants()[0].plan);
-            }
-            Err(error) => {
-                let shown =
-                    error.in_words("words", &[("--link", down), ("--link-up", up.unwrap_or_default())]);
-                assert!(!shown.mistakes().is_empty());
             }
         }
     }

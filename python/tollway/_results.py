@@ -173,6 +173,9 @@ class Figure:
     def _repr_svg_(self) -> str | None:
         return _native.plot(self._title, self._runs, None)
 
+    def __repr__(self) -> str:
+        return f"<tollway.Figure of {self._title!r}>"
+
 
 #: The tables of a run.
 TABLES = ("flows", "links", "control", "hops", "summary", "link_summary")

@@ -2,16 +2,14 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use miette::miette;
-use tollway_law::Time;
 #[cfg(feature = "view")]
-use tollway_report::exec::view::View;
-use tollway_report::exec::{Account, TABLES};
+use tollway_exec::account::view::View;
+use tollway_exec::account::{Account, TABLES};
+use tollway_exec::options::{Options, RequestError};
+use tollway_exec::{self as exec, Ended, Error, Outcome, Privilege, Profile, Signals, Spec};
 use tollway_report::folder::Folder;
-use tollway_scenario::exec::{self, Ended, Error, Outcome, Privilege, Profile, Publish, Signals, Spec};
-use tollway_scenario::file::Scenario;
 use tollway_scenario::plan::Plan;
 
 use crate::args::Over;
@@ -20,19 +18,14 @@ use crate::features;
 use crate::terminal;
 
 pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failure> {
-    let scenario = network(over)?;
-    let variant = match &over.variant {
-        None => &scenario.variants()[0],
-        Some(name) => scenario.variant(name).ok_or_else(|| {
-            let known: Vec<&str> = scenario.variants().iter().map(|v| v.name.as_str()).collect();
-            Failure::input(miette!(
-                help = format!("it has {}", known.join(", ")),
-                "the file has no variant `{name}`"
-            ))
-        })?,
-    };
-    let plan = &variant.plan;
-    let spec = spec(over, plan, program)?;
+    let options = options(over);
+    if let Some(Profile { name, down, up, source }) = options.measured().filter(|_| !over.quiet && !over.json)
+    {
+        terminal::tell(format_args!("note: `{name}` is `{down}`, and `{up}` from the program: {source}"));
+    }
+    let scenario = options.network()?;
+    let plan = &options.variant(&scenario)?.plan;
+    let spec = options.spec(plan, program)?;
     // Those of a file are `tollway run`'s: its duration, for one, is not the program's.
     if over.file.is_none() && !over.quiet && !over.json {
         scenario.notes().iter().for_each(|note| terminal::tell(format_args!("note: {note}")));
@@ -118,153 +111,36 @@ pub(crate) fn clean() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The scenario: a file, or what a few words say.
-fn network(over: &Over) -> Result<Scenario, Failure> {
-    let mut sets = over.sets.clone();
-    sets.extend(over.seed.map(|seed| format!("seed={seed}")));
-    if let Some(file) = &over.file {
-        return Ok(Scenario::load(file, &sets)?);
-    }
-    if let Some(profile) = over.profile.as_deref().and_then(Profile::named) {
-        if !over.quiet && !over.json {
-            let exec::Profile { name, down, up, source } = profile;
-            terminal::tell(format_args!("note: `{name}` is `{down}`, and `{up}` from the program: {source}"));
-        }
-        let text = exec::two_nodes(profile.down, Some(profile.up), 1);
-        let text = text.map_err(|error| Failure::input(miette!("{error}")))?;
-        return Ok(Scenario::parse("--profile", &text, &sets)?);
-    }
-    let (link, up) = (over.link.as_deref().unwrap_or_default(), over.link_up.as_deref());
-    let (words, text) = match &over.mahimahi {
-        Some(shells) => (vec![("--mahimahi", shells.as_str())], exec::chain(shells, 1)),
-        None => {
-            let words = [("--link", link)].into_iter().chain(up.map(|up| ("--link-up", up)));
-            (words.collect(), exec::two_nodes(link, up, 1))
-        }
-    };
-    let text = text.map_err(|error| Failure::input(miette!(help = error.help(), "{error}")))?;
-    let (option, _) = words[0];
-    Ok(Scenario::parse(option, &text, &sets).map_err(|error| error.in_words(option, &words))?)
-}
-
-/// What to run over `plan`.
-fn spec(over: &Over, plan: &Plan, program: &[OsString]) -> Result<Spec, Failure> {
-    let mut mesh = exec::mesh(plan).map_err(|error| Failure::input(miette!("{error}")))?;
-    let find = |name: &str| {
-        let at = mesh.nodes.iter().position(|node| node == name).map(|at| at as u32);
-        let known = mesh.nodes.join(", ");
-        at.ok_or_else(|| {
-            Failure::input(miette!(help = format!("there are {known}"), "there is no node `{name}`"))
-        })
-    };
-    let node = over.node.as_deref().map_or(Ok(0), find)?;
-    let in_words = over.file.is_none();
-    // In words, the far end is the last node; a file says itself.
-    let other = if in_words { mesh.nodes.len() as u32 - 1 } else { u32::from(node == 0) };
-    let mut servers = Vec::new();
-    for text in &over.serve {
-        let named = text.split_once('=').and_then(|(name, command)| Some((find(name).ok()?, command)));
-        servers.push(match named {
-            Some((node, command)) => (node, command.to_owned()),
-            None if in_words || mesh.nodes.len() == 2 => (other, text.clone()),
-            None => {
-                let help = "write it like `--serve NODE='iperf3 -s'`";
-                return Err(Failure::input(miette!(
-                    help = help,
-                    "`--serve {text}` names no node of the file"
-                )));
-            }
-        });
-    }
-    let mut published = Vec::new();
-    let mut publish_all = over.publish.is_empty() && over.serve.is_empty();
-    for text in &over.publish {
-        match text.as_str() {
-            "none" => {}
-            "all" => publish_all = true,
-            text => published.push(publish(text, other, &find)?),
-        }
-    }
-    let outside = match over.outside.as_deref() {
-        None => None,
-        Some("") if in_words || mesh.nodes.len() == 2 => Some(other),
-        Some("") => {
-            return Err(Failure::input(miette!(
-                help = "write it like `--outside=NODE`",
-                "`--outside` does not say behind which node of the file the world is"
-            )));
-        }
-        Some(name) => Some(find(name)?),
-    };
-    if outside == Some(node) {
-        return Err(Failure::input(miette!(
-            help = "name another node; without a network between, `tollway` is not needed",
-            "`--outside` is at the program's own node"
-        )));
-    }
-    let sysctl = |text: &String| {
-        let (key, value) =
-            text.split_once('=').filter(|(key, _)| key.starts_with("net.")).ok_or_else(|| {
-                let help = "write it like `--sysctl net.ipv4.tcp_ecn=1`; only `net.` is a node's own";
-                Failure::input(miette!(help = help, "`--sysctl {text}` names no setting of a network"))
-            })?;
-        Ok((key.to_owned(), value.to_owned()))
-    };
-    let sysctls = over.sysctls.iter().map(sysctl).collect::<Result<_, Failure>>()?;
-    let timeout = over.timeout.as_deref().map(span).transpose()?;
-    let aliases =
-        if in_words { vec![("client".to_owned(), 0), ("host".to_owned(), other)] } else { Vec::new() };
-    mesh.outside = outside;
-    Ok(Spec {
-        mesh,
-        // Somebody may want to lose single packets, or slow a link down.
-        train: if over.view.is_some() { 0 } else { exec::longest_train(plan) },
-        aliases,
-        sysctls,
-        program: program.to_vec(),
-        node,
-        servers,
-        published,
-        publish_all,
-        timeout,
-        stdout_aside: over.json,
+/// The options as `tollway-exec` has them.
+fn options(over: &Over) -> Options {
+    Options {
+        file: over.file.clone(),
+        link: over.link.clone(),
+        link_up: over.link_up.clone(),
+        mahimahi: over.mahimahi.clone(),
+        profile: over.profile.clone(),
+        node: over.node.clone(),
+        variant: over.variant.clone(),
+        sets: over.sets.clone(),
+        seed: over.seed,
+        serve: over.serve.clone(),
+        publish: over.publish.clone(),
+        outside: over.outside.clone(),
+        sysctls: over.sysctls.clone(),
+        timeout: over.timeout.clone(),
+        aside: over.json,
         capture: over.pcap.clone(),
-    })
+        view: over.view.is_some(),
+    }
 }
 
-/// `[NODE:]PORT[:PORT HERE][/udp]`.
-fn publish(text: &str, other: u32, find: &dyn Fn(&str) -> Result<u32, Failure>) -> Result<Publish, Failure> {
-    let wrong = || {
-        let help = "write it like `--publish 80`, `--publish 80:8080`, `--publish hq:53:5353/udp`";
-        Failure::input(miette!(help = help, "`--publish {text}` names no port"))
-    };
-    let (ports, udp) = match text.rsplit_once('/') {
-        Some((ports, "udp")) => (ports, true),
-        Some((ports, "tcp")) => (ports, false),
-        Some(_) => return Err(wrong()),
-        None => (text, false),
-    };
-    let mut parts: Vec<&str> = ports.split(':').collect();
-    let node = match parts[0].parse::<u16>() {
-        Err(_) if parts.len() > 1 => find(parts.remove(0))?,
-        _ => other,
-    };
-    let number = |text: &str| text.parse::<u16>().ok().filter(|&port| port > 0).ok_or_else(wrong);
-    let (port, host) = match parts[..] {
-        [port] => (number(port)?, number(port)?),
-        [port, host] => (number(port)?, number(host)?),
-        _ => return Err(wrong()),
-    };
-    Ok(Publish { node, port, host, udp })
-}
-
-/// A time, or a number of seconds.
-fn span(text: &str) -> Result<Duration, Failure> {
-    let span = text.parse::<Time>().or_else(|error| match text.parse::<f64>() {
-        Ok(seconds) if (0.0..1e9).contains(&seconds) => Ok(Time::from_secs_f64(seconds)),
-        _ => Err(Failure::input(miette!("`--timeout`: {error}"))),
-    })?;
-    Ok(Duration::from_nanos(span.0))
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Failure {
+        match error {
+            RequestError::Option(error) => Failure::input(error),
+            RequestError::Scenario(error) => error.into(),
+        }
+    }
 }
 
 fn not_set_up(error: Error) -> Failure {

@@ -11,6 +11,7 @@ mod exec;
 mod fail;
 mod features;
 mod keys;
+mod log;
 mod mathematics;
 mod outlet;
 #[cfg(target_os = "linux")]
@@ -21,8 +22,6 @@ mod run;
 mod screen;
 #[cfg(target_os = "linux")]
 mod shape;
-#[cfg(target_os = "linux")]
-mod supervisor;
 mod sweep;
 #[cfg(target_os = "linux")]
 mod switch;
@@ -39,8 +38,20 @@ fn main() -> ExitCode {
     let args = Args::read();
     terminal::set_up_errors();
     #[cfg(target_os = "linux")]
-    tollway_scenario::exec::Signals::outlast_file_limit();
-    let done = match &args.command {
+    tollway_scenario::run::Signals::outlast_file_limit();
+    let done = log::set_up().and_then(|()| carry_out(&args.command));
+    let status = done.unwrap_or_else(|failure| failure.report());
+    match terminal::unsaid() {
+        Some(error) => {
+            terminal::tell(format_args!("error: cannot write to standard output: {error}"));
+            if status == ExitCode::SUCCESS { ExitCode::FAILURE } else { status }
+        }
+        None => status,
+    }
+}
+
+fn carry_out(command: &Command) -> Result<ExitCode, fail::Failure> {
+    match command {
         Command::Run(run) => run::run(run),
         Command::Reproduce(reproduce) => reproduce::reproduce(reproduce),
         Command::Sweep(sweep) => sweep::sweep(sweep),
@@ -63,13 +74,5 @@ fn main() -> ExitCode {
             terminal::say(format_args!("{:#}\n", tollway_scenario::file::schema()));
             Ok(ExitCode::SUCCESS)
         }
-    };
-    let status = done.unwrap_or_else(|failure| failure.report());
-    match terminal::unsaid() {
-        Some(error) => {
-            terminal::tell(format_args!("error: cannot write to standard output: {error}"));
-            if status == ExitCode::SUCCESS { ExitCode::FAILURE } else { status }
-        }
-        None => status,
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
     #[cfg(target_os = "linux")]
     if args.engine == Engine::Live {
         // Before any thread is started, and for those experiments that want the kernel's TCP; without it their claims are skipped.
-        let acquired = tollway_scenario::exec::Privilege::acquire();
+        let acquired = tollway_scenario::run::Privilege::acquire();
         if args.hosts == Hosts::Namespaces {
             acquired
                 .map_err(|error| Failure::with_code(miette::miette!("`--hosts namespaces`: {error}"), 1))?;

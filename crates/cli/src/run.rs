@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         && let Some(wants) = wants_namespaces(args, &scenario)
     {
         // Before the first thread is started.
-        tollway_scenario::exec::Privilege::acquire()
+        tollway_scenario::run::Privilege::acquire()
             .map_err(|error| Failure::with_code(miette::miette!("`{wants}`: {error}"), 1))?;
     }
     let hosting = hosting(args, &scenario)?;
@@ -240,7 +240,7 @@ fn hosting(args: &Run, scenario: &Scenario) -> Result<Hosting, Failure> {
         let missing = at.iter().zip(&plan.nodes).find(|(at, _)| at.is_none());
         let name = missing.map_or("", |(_, node)| node.name.as_str());
         let help = format!("add `--at {name}=HOST:PORT`, or `--ports 7000` for all of them on this machine");
-        return Err(input(help, format!("nobody says where node `{name}` is reached")));
+        return Err(input(help, format!("the address of node `{name}` is missing")));
     }
     let keys = args.key.as_deref().map(|path| keys(path, name)).transpose()?;
     if let Some(i) = placed.iter().position(|at| !at.ip().is_loopback()).filter(|_| keys.is_none()) {

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use miette::miette;
 use tollway_law::Bytes;
-use tollway_scenario::shape::Signals;
-use tollway_switch::agent::{self, Agent};
+use tollway_switch::agent::{self, Agent, Signals};
 use tollway_switch::config::{Config, ConfigError, Watched, Words};
 use tollway_switch::sites::{self, Sites};
 use tollway_switch::status;

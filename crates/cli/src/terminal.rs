@@ -151,7 +151,7 @@ pub(crate) fn interrupt_flag() -> Arc<AtomicBool> {
             })
         };
         #[cfg(target_os = "linux")]
-        let _ = tollway_scenario::exec::Signals::keep_ignored(handle);
+        let _ = tollway_scenario::run::Signals::keep_ignored(handle);
         #[cfg(not(target_os = "linux"))]
         let _ = handle();
         flag

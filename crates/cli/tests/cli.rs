@@ -85,6 +85,7 @@ fn exec_without_dashes_or_network_says_what_to_type() {
         &["office.toml", "--node", "hq", "curl"],
         &["--link", "20Mbps"],
         &["--lnk", "20Mbps", "--", "true"],
+        &["--profile", "5g", "--", "true"],
         &["--link", "20 Mbps 40", "--", "true"],
         &["--link", "latency=40ms", "--", "true"],
         &["--link", "5Mbps reno", "--", "true"],
@@ -216,6 +217,31 @@ fn json_is_one_object_with_everything() {
 }
 
 #[test]
+fn events_are_written_where_they_are_asked_for() {
+    let dir = small("log");
+    fs::write(dir.join("lost.toml"), format!("{SCENARIO}[[loss]]\nlink = \"wire\"\nprobability = 1.0\n"))
+        .unwrap();
+    let run = |filter: &str, file: &str| {
+        let mut command = tollway(&["run", file, "--quiet", "--out", "out"]);
+        command.current_dir(&dir).env("TOLLWAY_LOG", filter).output().expect("the command starts")
+    };
+    let said = text(&run("transport=debug", "s.toml").stderr);
+    assert!(said.lines().all(|line| line.starts_with("DEBUG transport: ")), "{said}");
+    assert!(said.contains("connection open now=") && said.contains("recovery begins now="), "{said}");
+    assert!(run("overlay=trace,transport=info", "s.toml").stderr.is_empty());
+    let lost = text(&run("debug", "lost.toml").stderr);
+    assert!(lost.contains("retransmission timeout now="), "{lost}");
+    for (filter, why) in
+        [("transprt=debug", "`transprt` is no part"), ("transport=much", "TOLLWAY_LOG=transport=much")]
+    {
+        let output = run(filter, "s.toml");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(why) && said.contains("transport=debug,hop=trace"), "{said}");
+    }
+}
+
+#[test]
 fn quiet_is_quiet() {
     let dir = small("quiet");
     let output = run_in(&dir, &["run", "s.toml", "--quiet", "--out", "out"]);
@@ -277,14 +303,32 @@ fn a_folder_that_cannot_be_written_is_named() {
     assert!(said.contains("cannot create") && said.contains("taken"), "{said}");
 }
 
-#[cfg(not(feature = "parquet"))]
 #[test]
-fn parquet_is_refused_before_the_run() {
+fn the_default_build_has_every_feature() {
+    let manifest =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).expect("it is there");
+    let features =
+        manifest.split_once("[features]").expect("features").1.split("\n[").next().expect("a section");
+    let names = features.lines().filter_map(|line| Some(line.split_once(" = [")?.0));
+    let default = features.lines().find(|line| line.starts_with("default = [")).expect("a default");
+    // `etcd-tls` has `etcd`.
+    for name in names.filter(|name| !["default", "etcd"].contains(name)) {
+        assert!(default.contains(&format!("\"{name}\"")), "{name} is not in `{default}`");
+    }
+}
+
+#[test]
+fn parquet_is_written_or_refused_before_the_run() {
     let dir = small("parquet");
     let output = run_in(&dir, &["run", "s.toml", "--out", "out", "--format", "parquet"]);
     let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("--features parquet") && !dir.join("out").exists(), "{said}");
+    if cfg!(feature = "parquet") {
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(fs::read(dir.join("out/flows.parquet")).expect("a table").starts_with(b"PAR1"));
+    } else {
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("--features parquet") && !dir.join("out").exists(), "{said}");
+    }
 }
 
 #[test]

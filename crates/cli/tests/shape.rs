@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tollway_law::Rate;
-use tollway_scenario::shape::{Kernel, Reach, SockDiag};
+use tollway_shape::{Kernel, Reach, SockDiag};
 
 mod common;
 #[path = "shape/faults.rs"]

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tollway_scenario::shape::Reach;
+use tollway_shape::Reach;
 
 mod common;
 #[path = "soak/etcd.rs"]
@@ -58,7 +58,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// As root in a network namespace of its own, where a program in the kernel limits no other's
+/// As root in another network namespace, where a program in the kernel limits no other's
 /// packets.
 #[test]
 fn an_agent_keeps_to_its_promises_whatever_befalls_it() {

@@ -1,4 +1,5 @@
-//! The commands of docs/src/ten-tasks.md and docs/src/datacentre.md, run as they stand there. Simulations print what the page shows.
+//! The commands of docs/src/ten-tasks.md and docs/src/datacentre.md, run as they stand there, and those of the first pages.
+//! Simulations print what the page shows.
 
 mod common;
 
@@ -41,18 +42,65 @@ fn tasks_with_programs_run() {
     assert_eq!(run_tasks("ten-tasks", "programs", &["exec", "user", "browser", "root"], false), 7);
 }
 
-/// Runs the blocks of these kinds on a page, in order and in one folder, and returns their number. With
-/// `compare` the commands must print each line of output that the page shows.
-fn run_tasks(page: &str, name: &str, kinds: &[&str], compare: bool) -> usize {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let root = fs::canonicalize(root).expect("the repository");
-    let page = fs::read_to_string(root.join(format!("docs/src/{page}.md"))).expect("the page");
+#[test]
+fn first_pages_show_what_the_command_prints() {
+    let dir = sources("first");
+    let tables = text(&shell(&dir, "tollway run scenarios/quickstart.toml").stdout);
+    let first = page(&dir, "docs/src/first-ten-minutes.md");
+    for (page, tables_shown) in [(&page(&dir, "README.md"), 1), (&first, 1)] {
+        let shown =
+            blocks(page).into_iter().filter(|(info, body)| *info == "text" && body.contains("bottleneck  "));
+        let bodies: Vec<&str> = shown.map(|(_, body)| body).collect();
+        assert_eq!(bodies.len(), tables_shown);
+        for body in bodies {
+            assert_printed(body, &tables);
+        }
+    }
+    let all = blocks(&first);
+    let block =
+        |info: &str, has: &str| all.iter().find(|block| block.0 == info && block.1.contains(has)).unwrap().1;
+    let mine = block("toml,scenario", "mine").replace("14 ms", "14 mss").replace("limit =", "limits =");
+    fs::write(dir.join("mine.toml"), mine).expect("written");
+    let refused = shell(&dir, "tollway run mine.toml");
+    assert_eq!(refused.status.code(), Some(2));
+    assert_printed(block("text", "2 mistakes"), &text(&refused.stderr));
+}
+
+/// A folder of the test's own with the sources that commands on pages name.
+fn sources(name: &str) -> PathBuf {
+    let root = fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).expect("the repository");
     let dir = common::folder("tasks", name);
     for name in ["README.md", "scenarios", "docs"] {
         std::os::unix::fs::symlink(root.join(name), dir.join(name)).expect("a link");
     }
-    let blocks: Vec<(&str, &str)> =
-        page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n')).collect();
+    dir
+}
+
+fn page(dir: &Path, path: &str) -> String {
+    fs::read_to_string(dir.join(path)).expect("the page")
+}
+
+/// The code blocks of a page, each with its info string.
+fn blocks(page: &str) -> Vec<(&str, &str)> {
+    page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n')).collect()
+}
+
+/// Each line that a page shows was printed. `…` stands for what was cut, `$ ` for a command.
+fn assert_printed(shown: &str, printed: &str) {
+    for line in shown.lines().map(str::trim_end) {
+        if !line.is_empty() && line != "…" && !line.starts_with("$ ") {
+            let found = printed.lines().any(|found| found.trim_end() == line);
+            assert!(found, "{line}\nis not in\n{printed}");
+        }
+    }
+}
+
+/// Runs the blocks of these kinds on a page, in order and in one folder, and returns their number. With
+/// `compare` the commands must print each line of output that the page shows.
+fn run_tasks(name: &str, folder: &str, kinds: &[&str], compare: bool) -> usize {
+    let dir = sources(folder);
+    let page = page(&dir, &format!("docs/src/{name}.md"));
+    let blocks = blocks(&page);
     let mut count = 0;
     for (at, (info, body)) in blocks.iter().enumerate() {
         if let Some(file) = info.strip_prefix("toml,file=") {
@@ -70,12 +118,7 @@ fn run_tasks(page: &str, name: &str, kinds: &[&str], compare: bool) -> usize {
         let printed = text(&output.stdout);
         assert!(!printed.is_empty(), "{body}");
         if let Some((_, shown)) = blocks.get(at + 1).filter(|(info, _)| compare && *info == "text") {
-            for line in shown.lines().map(str::trim_end).filter(|line| !line.is_empty() && *line != "…") {
-                assert!(
-                    printed.lines().any(|found| found.trim_end() == line),
-                    "{line}\nis not in\n{printed}"
-                );
-            }
+            assert_printed(shown, &printed);
         }
     }
     count

@@ -28,7 +28,7 @@ fn pass(law: &mut AnyLink, start: u64, tolls: &[Toll]) -> f64 {
     due
 }
 
-/// What packets of 64 XCP flows say.
+/// The tolls of 64 XCP flows.
 fn xcp_flows() -> Vec<Toll> {
     let toll = |k| Toll {
         due: 1e24,
@@ -39,7 +39,8 @@ fn xcp_flows() -> Vec<Toll> {
     (0..64).map(toll).collect()
 }
 
-/// What packets of 1000 FCP flows say that spend a dollar a second each: one in twenty gives back a tenth, or takes it again.
+/// The tolls of 1000 FCP flows that spend a dollar a second each; one in twenty announces a change
+/// by a tenth.
 fn fcp_flows() -> Vec<Toll> {
     let toll = |k| Toll {
         rtt: 0.02 + 8e-5 * k as f32,

@@ -1,4 +1,5 @@
-//! A million packets through one XCP router, to count instructions (and, without valgrind, nanoseconds):
+//! A million packets through one XCP router, to count instructions (and, without valgrind,
+//! nanoseconds):
 //!
 //! ```text
 //! cargo build --release -p tollway-law --example xcp_instructions

@@ -1,20 +1,21 @@
-//! A token bucket: how much traffic may pass, and when (the aggregates paper, § 3.2).
+//! A token bucket: the amount of traffic that may pass, and when (the aggregates paper, § 3.2).
 //!
-//! Tokens are counted in billionths of a byte, so that a rate of whole bytes a second brings a whole number of them in
-//! every nanosecond: a bucket never gains or loses by rounding, however often it is asked.
+//! Tokens are counted in billionths of a byte. So a rate of whole bytes a second adds a whole
+//! number of tokens in every nanosecond, and a bucket neither gains nor loses by rounding.
 
 use crate::{Bytes, Rate, Time};
 
-/// What traffic keeps to: the tuple ⟨B, r, p, L⟩ of the aggregates paper (§ 3.2, § 4).
+/// A traffic profile: the tuple ⟨B, r, p, L⟩ of the aggregates paper (§ 3.2, § 4).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
-    /// B, the depth of the bucket: the longest burst. At most [`Profile::MOST_DEPTH`]; more counts as that.
+    /// B, the depth of the bucket: the longest burst. Capped at [`Profile::MOST_DEPTH`].
     pub depth: Bytes,
-    /// r, at which tokens come in; counted in whole bytes a second, at least one.
+    /// r, the rate at which tokens arrive; whole bytes a second, at least 1.
     pub rate: Rate,
-    /// p: no packet leaves before the last one is over at this rate. `None` lets a burst leave at once.
+    /// p, the peak rate: packets are spaced at no more than this rate. `None` lets a burst leave at
+    /// once.
     pub peak: Option<Rate>,
-    /// L, the largest packet, bytes on the wire; `None` lets any pass that the bucket can hold.
+    /// L, the largest packet, bytes on the wire. `None` admits any packet that the bucket can hold.
     pub largest: Option<u32>,
 }
 
@@ -29,35 +30,36 @@ impl Profile {
     }
 }
 
-/// Why a packet may not pass now.
+/// The reason a packet may not pass now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It conforms at the earliest then, if no other packet passes before; [`Time::NEVER`] if it has to wait for others.
+    /// The earliest instant at which it conforms, if no other packet passes before; [`Time::NEVER`]
+    /// if that depends on other packets.
     #[error("the packet does not conform before {0}")]
     Until(Time),
-    /// It never conforms.
+    /// The packet can never conform.
     #[error(
         "a packet of {size} B is larger than the {largest} B that conform: send smaller ones, or allow larger"
     )]
     TooLarge {
-        /// The packet, bytes.
+        /// Size of the packet, bytes.
         size: u32,
-        /// The largest that the profile lets pass, bytes.
+        /// The largest packet that the profile admits, bytes.
         largest: u32,
     },
 }
 
-/// A token bucket on its own.
+/// A token bucket for one traffic stream.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     profile: Profile,
     pub(crate) depth: u64,
-    /// Bytes a second, and so tokens a nanosecond.
+    /// Bytes per second, which is also tokens per nanosecond.
     pub(crate) rate: u64,
     pub(crate) level: u64,
-    /// Until when tokens have been counted.
+    /// The instant up to which tokens have been counted.
     settled: Time,
-    /// When the last packet is over at the peak rate.
+    /// The end of the last packet at the peak rate.
     spaced: Time,
 }
 
@@ -69,20 +71,20 @@ impl Bucket {
         Bucket { profile, depth, rate, level: depth, settled: now, spaced: now }
     }
 
-    /// What it was made from.
+    /// The profile given at construction.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// Tokens in it, bytes.
+    /// Tokens in the bucket, in bytes.
     pub fn tokens(&self) -> f64 {
         in_bytes(self.level)
     }
 
-    /// Whether a packet of `size` bytes conforms, tokens having come in until `now`.
+    /// Checks that a packet of `size` bytes conforms, after the tokens that arrived until `now`.
     ///
     /// # Errors
-    /// [`Refusal`] says when it will.
+    /// [`Refusal`] holds the earliest instant at which it will.
     pub fn conforms(&mut self, now: Time, size: u32) -> Result<(), Refusal> {
         self.fill(now);
         let largest = self.profile.largest();
@@ -96,10 +98,10 @@ impl Bucket {
         Err(Refusal::Until(self.when(now, lack.div_ceil(self.rate))))
     }
 
-    /// Lets a packet of `size` bytes pass.
+    /// Takes the tokens of a packet of `size` bytes.
     ///
     /// # Errors
-    /// [`Refusal`]: it does not conform, and nothing was taken.
+    /// [`Refusal`]: the packet does not conform, and no tokens were taken.
     pub fn take(&mut self, now: Time, size: u32) -> Result<(), Refusal> {
         self.conforms(now, size)?;
         self.level -= u64::from(size) * TOKENS_PER_BYTE;
@@ -111,7 +113,7 @@ impl Bucket {
         Ok(())
     }
 
-    /// Lets in what came until `now`.
+    /// Adds the tokens that arrived until `now`.
     pub(crate) fn fill(&mut self, now: Time) {
         let span = now.saturating_sub(self.settled);
         self.settled = self.settled.max(now);
@@ -119,7 +121,7 @@ impl Bucket {
         self.level = u64::try_from(level).unwrap_or(u64::MAX).min(self.depth);
     }
 
-    /// `span` nanoseconds from now, or when the last packet is over.
+    /// The later of `span` nanoseconds from now and the end of the last packet.
     pub(crate) fn when(&self, now: Time, span: u64) -> Time {
         now.saturating_add(Time(span)).max(self.spaced)
     }
@@ -178,7 +180,8 @@ mod tests {
     }
 
     proptest! {
-        // Asked at any instants, it passes in any stretch of time no more than its burst and its rate allow.
+        // Asked at any instants, it passes in any stretch of time no more than its burst and its
+        // rate allow.
         #[test]
         fn bursts_and_rate_are_kept(
             steps in prop::collection::vec((0u64..300_000_000, 1u32..2000), 1..200),

@@ -1,9 +1,10 @@
-//! Which of two classes of traffic a sender is better off in, by what it makes of rate and delay (the FCP report, § 4.2,
-//! "Network and end-point evolution", after Paris Metro Pricing).
+//! The choice between two classes of traffic, by the utility of rate and delay (the FCP report, §
+//! 4.2, "Network and end-point evolution", after Paris Metro Pricing).
 //!
-//! A class that goes first and costs more is for those to whom the delay matters. Who that is depends on the load, which a
-//! sender learns by being there: a [`Chooser`] stays where it is, tries the other class for a few round trips now and then,
-//! and stays there if that was better. What is better is its [`Utility`]'s affair; one's own is a type with one method:
+//! A class with priority costs more, and pays for senders that are sensitive to delay. Whether it
+//! does depends on the load, which a sender can only measure inside the class. So a [`Chooser`]
+//! keeps its class, tries the other one for a few round trips now and then, and moves if the trial
+//! was better. A [`Utility`] makes the comparison; a new one is a type with one method:
 //!
 //! ```
 //! use tollway_law::choice::{Chooser, Utility};
@@ -33,14 +34,16 @@
 
 use crate::{Rate, Time};
 
-/// What a sender makes of what it gets: more is better.
+/// The utility of a rate and a delay to a sender; larger is better.
 pub trait Utility {
-    /// Of a `rate` at a queueing delay of `delay`.
+    /// The utility of `rate` at a queueing delay of `delay`.
     fn of(&self, rate: Rate, delay: Time) -> f64;
 }
 
-/// ln rate − delay/patience: waiting for so long is as bad as a rate e times smaller. At k times the price, a class in which
-/// nothing waits is better for whom a wait of D in the other one is more than patience · ln k.
+/// The utility ln rate − delay/patience: a delay of `patience` is as bad as a rate e times smaller.
+///
+/// Suppose a class without queueing costs k times the price. It is better wherever the wait in the
+/// other class exceeds patience · ln k.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Patience(pub Time);
 
@@ -51,41 +54,41 @@ impl Utility for Patience {
     }
 }
 
-/// Chooses between no class of its own and one, by trial.
+/// Chooses between the default class and one other class, by trial.
 #[derive(Clone, Debug)]
 pub struct Chooser<U> {
     utility: U,
     in_class: bool,
-    /// What was made of where it stays, while it tries the other.
+    /// The utility of its class, measured before a trial of the other one.
     here: Option<f64>,
-    /// Whether its round-trip time is known since a stay began.
+    /// True once a round-trip time is known in the present stay.
     begun: bool,
     next: Time,
 }
 
 impl<U: Utility> Chooser<U> {
-    /// It begins outside the class.
+    /// A chooser in the default class.
     pub fn new(utility: U) -> Chooser<U> {
         Chooser { utility, in_class: false, here: None, begun: false, next: Time::ZERO }
     }
 
-    /// Whether its packets are of the class.
+    /// True if its packets are in the other class now, trials included.
     pub fn in_class(&self) -> bool {
         self.in_class
     }
 
-    /// Whether the class is where it stays, trials left out.
+    /// True if the other class is its choice, trials not counted.
     pub fn settled_in_class(&self) -> bool {
         self.in_class != self.here.is_some()
     }
 
-    /// When to look next.
+    /// The next time to call [`look`](Chooser::look).
     pub fn poll_timeout(&self) -> Time {
         self.next
     }
 
-    /// It gets `rate` at a queueing delay of `delay` where it is now, the round trip being `rtt`, zero while nothing is known of
-    /// it. Answers whether it is in another class from now on.
+    /// Records a `rate` at a queueing delay of `delay` in the present class. `rtt` is the round
+    /// trip, zero while unknown. Returns true if the class changes now.
     pub fn look(&mut self, now: Time, rate: Rate, delay: Time, rtt: Time) -> bool {
         if now < self.next {
             return false;
@@ -95,7 +98,7 @@ impl<U: Utility> Chooser<U> {
             return false;
         }
         if !self.begun {
-            // What is new has not yet seen what it gets.
+            // A new stay has no measurements yet.
             self.begun = true;
             self.next = now.saturating_add(rtt * STAY);
             return false;
@@ -108,7 +111,7 @@ impl<U: Utility> Chooser<U> {
             }
             Some(here) => {
                 self.here = None;
-                // What is no number is not better.
+                // NaN is not better.
                 let better = worth > here + MARGIN;
                 (!better, STAY)
             }
@@ -119,20 +122,21 @@ impl<U: Utility> Chooser<U> {
     }
 }
 
-/// How long it stays, and how long a trial takes, in round trips. A flow that comes has its rate after four of them, and the
-/// queue that it makes by coming is gone after eight or so.
+/// Lengths of a stay and of a trial, in round trips. A new flow reaches its rate after four, and
+/// the queue from its start is gone after about eight.
 const STAY: u64 = 96;
 const TRIAL: u64 = 16;
-/// What is hardly better is not worth the move.
+/// A gain below this is not worth a move.
 const MARGIN: f64 = 0.05;
-/// When to look again at what has no round-trip time yet.
+/// Time until the next look while the round-trip time is unknown.
 const UNKNOWN: Time = Time::from_millis(50);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Where a sender is settled after 20 s, when the class costs `times` as much and standard traffic waits for `wait(t)` ms.
+    /// The class of a sender after 20 s, when the class costs `times` as much and standard traffic
+    /// waits for `wait(t)` ms.
     fn settled(patience_ms: f64, times: f64, until: f64, wait: impl Fn(f64) -> f64) -> bool {
         let mut chooser = Chooser::new(Patience(Time::from_secs_f64(patience_ms * 1e-3)));
         let mut now = Time::ZERO;

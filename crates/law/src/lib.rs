@@ -1,25 +1,27 @@
 //! The control laws of Tollway: pure arithmetic on explicit time.
 //!
-//! A **link** states a toll, a **packet** carries it, a **receiver** echoes it, a **sender** obeys it. Each of
-//! those has a trait here and a file a law beneath it. A law never knows a packet's bytes, a socket, a clock or
-//! an allocator: time is an argument ([`Time`]), and what a law sees of a packet is its size, its [`Kind`] and
-//! its [`Toll`]. The same laws run in the simulator and on real packets. A law of your own is a [`SenderLaw`](sender::SenderLaw) or a
-//! [`LinkLaw`](link::LinkLaw); the book's chapter of that name adds one of each.
+//! A **link** states a toll, a **packet** carries it, a **receiver** echoes it, and a **sender**
+//! obeys it. Each has a trait in this crate, and each law is one file.
 //!
-//! | module | question it answers |
+//! A law has no access to a packet's bytes, a socket, a clock or an allocator. Time is an argument
+//! ([`Time`]), and a law sees a packet's size, its [`Kind`] and its [`Toll`]. So the same laws run
+//! in the simulator and on real packets. A new law implements [`SenderLaw`](sender::SenderLaw) or
+//! [`LinkLaw`](link::LinkLaw); the book's chapter "A law of your own" adds one of each.
+//!
+//! | module | contents |
 //! |---|---|
-//! | [`link`] | what does this link say? |
-//! | [`receiver`] | what goes back? |
-//! | [`sender`] | how fast may I go? |
-//! | [`meter`] | does a sender do as it says, and as it is told? |
-//! | [`budget`] | who of an owner's flows gets how much of its budget? |
-//! | [`choice`] | which class of traffic is a sender better off in? |
-//! | [`shares`] | how fast may each of many connections be paced? |
-//! | [`session`] | what becomes of tolls where one connection splits over many ends? |
-//! | [`overlay`] | what does a message cost on the overlay, and who can pay for it? |
-//! | [`bucket`], [`aggregate`] | what may pass, and who of many connections may use it? |
-//! | [`param`] | which constants has a law, and in what ranges? |
-//! | [`units`], [`price`], [`time`] | in what units, and when? |
+//! | [`link`] | link laws: the toll or signal of an output port |
+//! | [`receiver`] | receiver laws: the echo to the sender |
+//! | [`sender`] | sender laws: window and pace |
+//! | [`meter`] | meters that check senders against their allotment |
+//! | [`budget`] | strategies that divide an owner's budget over its flows |
+//! | [`choice`] | the choice between two classes of traffic |
+//! | [`shares`] | paces of many connections from weights, guarantees and limits |
+//! | [`session`] | tolls where one connection splits over many members |
+//! | [`overlay`] | costs and salaries of messages on the overlay |
+//! | [`bucket`], [`aggregate`] | token buckets, for one connection and for many |
+//! | [`param`] | constants of laws, with ranges and sources |
+//! | [`units`], [`price`], [`time`] | units of quantities, prices and instants |
 //!
 //! ```
 //! use tollway_law::sender::{Acked, Flight, NewRenoConfig, SenderLaw};

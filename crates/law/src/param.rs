@@ -1,7 +1,9 @@
-//! Parameters of laws: each law's config is the only list of them, from which files are read and manuals written.
+//! Parameters of laws. Each law's config is the only list of them; files are read by it, and the
+//! reference is generated from it.
 //!
-//! [`config!`](crate::config) declares a config: for each parameter the field, the meaning, the default, the range with
-//! its unit, and the section it comes from. The word in a file is the field's name with hyphens.
+//! [`config!`](crate::config) declares a config. For each parameter it holds the field, its
+//! meaning, the default, the range with its unit, and the section of the source. The key in a file
+//! is the field's name with hyphens.
 //!
 //! ```
 //! use tollway_law::Time;
@@ -37,17 +39,18 @@ use crate::{Budget, Bytes, Rate, Time};
 /// A parameter of a law.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
-    /// The config's field.
+    /// The field of the config.
     pub field: &'static str,
     /// Its unit and its range.
     pub kind: Kind,
-    /// What holds where nothing is given; `None` for what `otherwise` says, and where that is empty it must be given.
+    /// The default. `None` if it depends on other values, as `otherwise` describes; if `otherwise`
+    /// is empty too, the parameter is required.
     pub default: Option<Value>,
     /// The default in words, where it depends on something else.
     pub otherwise: &'static str,
     /// Its meaning, in Markdown.
     pub says: &'static str,
-    /// The section of a paper or RFC that has it; empty if none does.
+    /// The section of a paper or RFC that defines it; empty if there is none.
     pub source: &'static str,
 }
 
@@ -56,7 +59,7 @@ pub struct Param {
 pub enum Kind {
     /// True or false.
     Truth,
-    /// One of these.
+    /// One of the given words.
     Word(&'static [&'static str]),
     /// A whole number.
     Count {
@@ -72,7 +75,7 @@ pub enum Kind {
         /// Upper bound.
         most: f64,
     },
-    /// A number over a bound.
+    /// A number above a bound.
     Over {
         /// Excluded lower bound.
         over: f64,
@@ -95,25 +98,25 @@ pub enum Kind {
     Rate,
     /// A rate, or `all` for no bound.
     RateOrAll,
-    /// A part of the queue's limit, packets or bytes.
+    /// A fraction of the queue's limit, packets or bytes.
     Threshold,
 }
 
-/// Any time.
+/// Any time, zero included.
 pub const TIME: Kind = Kind::Time { least: 0 };
-/// A time over zero.
+/// A time above zero.
 pub const SPAN: Kind = Kind::Time { least: 1 };
-/// From 0 to 1.
+/// A number from 0 to 1.
 pub const PROBABILITY: Kind = Kind::Number { least: 0.0, most: 1.0 };
-/// Framing of a packet.
+/// Framing of a packet, bytes.
 pub const OVERHEAD: Kind = Kind::Bytes { least: 0, most: 65_535 };
 
-/// A parameter's value. It is printed as files have it.
+/// A parameter's value. It prints in the notation of scenario files.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
     /// True or false.
     Truth(bool),
-    /// One of the kind's words.
+    /// One of the words of the kind.
     Word(&'static str),
     /// A whole number.
     Count(u64),
@@ -151,7 +154,7 @@ impl fmt::Display for Value {
 /// An amount of queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Threshold {
-    /// A part of the queue's limit.
+    /// A fraction of the queue's limit.
     Part(f64),
     /// Packets.
     Packets(f64),
@@ -159,13 +162,13 @@ pub enum Threshold {
     Bytes(f64),
 }
 
-/// What the source of a config, a table of a file say, gives for its fields.
+/// The values that a source, such as a table of a file, gives for the fields of a config.
 pub trait Values {
-    /// The value of a field; `None` if none is given. It is of the field's kind and in its range.
+    /// The value of a field, of the field's kind and in its range; `None` if the source has none.
     fn value(&self, field: &str) -> Option<Value>;
 }
 
-/// Nothing is given: all defaults.
+/// A source without values: all defaults.
 impl Values for () {
     fn value(&self, _: &str) -> Option<Value> {
         None
@@ -175,40 +178,40 @@ impl Values for () {
 /// A table of parameters.
 #[derive(Debug)]
 pub struct Table {
-    /// The key that it stands under: `outer.inner` inside another table, and empty for keys beside the law's.
+    /// The table's key: `outer.inner` inside another table, empty for keys beside the law's.
     pub word: &'static str,
-    /// What it is about: a sentence or two of Markdown.
+    /// Its description: a sentence or two of Markdown.
     pub says: &'static str,
-    /// The parameters.
+    /// Lists the parameters.
     pub params: fn() -> Vec<Param>,
 }
 
-/// Tables by their words, those of a link of a file say.
+/// Tables by their words, such as those of one link of a file.
 pub trait Tables {
     /// The values in the table under `word`.
     fn table(&self, word: &str) -> &dyn Values;
 
-    /// The word of a link law and the weight of each class of traffic, in order.
+    /// The word of the link law and the weight of each class of traffic, in order.
     fn classes(&self) -> Vec<(&'static str, f64)> {
         Vec::new()
     }
 }
 
-/// No tables: all defaults.
+/// A source without tables: all defaults.
 impl Tables for () {
     fn table(&self, _: &str) -> &dyn Values {
         self
     }
 }
 
-/// An entry of a registry: a word for scenario files, and the config that is read under it.
+/// An entry of a registry: a word for scenario files, and the config that it selects.
 #[derive(Debug)]
 pub struct Entry<C: ?Sized> {
-    /// The word.
+    /// The word in scenario files.
     pub word: &'static str,
     /// The tables with its parameters; several entries may share one.
     pub tables: &'static [&'static Table],
-    /// Reads the config.
+    /// Reads the config from the tables.
     pub read: fn(&dyn Tables) -> Arc<C>,
 }
 
@@ -225,7 +228,7 @@ pub const fn words_of<C: ?Sized, const N: usize>(entries: &[Entry<C>]) -> [&'sta
 
 /// Equality of configs of any type.
 pub trait Same: Any {
-    /// Whether the other is of the same type and equal.
+    /// True if the other config has the same type and is equal.
     fn same(&self, other: &dyn Any) -> bool;
 }
 
@@ -244,24 +247,24 @@ pub trait Config: Default {
     fn read(values: &dyn Values) -> Self;
 }
 
-/// A config that has a table of its own in files: `struct MineConfig in "mine", "About it." { … }`.
+/// A config with a separate table in files: `struct MineConfig in "mine", "About it." { … }`.
 pub trait Tabled: Config {
-    /// Its table.
+    /// The table of its parameters.
     const TABLE: &'static Table;
-    /// The same in a list.
+    /// A list of that table alone.
     const TABLES: &'static [&'static Table] = &[Self::TABLE];
 }
 
-/// The type of a parameter's field.
+/// A type that config fields can have, with its conversions to and from [`Value`].
 pub trait Field: Sized {
-    /// The value it is printed as.
+    /// The value that represents the field; `None` for an absent optional field.
     fn value(self) -> Option<Value>;
 
-    /// The field of a value; `None` if the value is of another kind.
+    /// The field from a value; `None` if the value is of another kind.
     fn of(value: Value) -> Option<Self>;
 }
 
-/// Fields that are a variant of [`Value`]: how one becomes the other, and back.
+/// Implements [`Field`] for types that are a variant of [`Value`].
 macro_rules! fields {
     ($($type:ty => $variant:ident, $to:expr, $of:expr;)*) => {
         $(impl $crate::param::Field for $type {
@@ -307,8 +310,8 @@ impl<F: Field> Field for Option<F> {
     }
 }
 
-/// Declares a config with its parameters: see [`param`](crate::param). Constants that are no parameters stand under
-/// `fixed`.
+/// Declares a config with its parameters: see [`param`](crate::param). Constants that are not
+/// parameters stand under `fixed`.
 #[macro_export]
 macro_rules! config {
     (
@@ -395,10 +398,10 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Every variant's word.
+            /// The words of all variants.
             pub const WORDS: &'static [&'static str] = &[$($word),*];
 
-            /// Its word.
+            /// The variant's word.
             pub const fn word(self) -> &'static str {
                 match self { $($name::$variant => $word,)* }
             }

@@ -1,36 +1,38 @@
-//! FCP's two quantities: what a byte costs, and what may be spent a second (the FCP report, § 4, § 5).
+//! FCP's two quantities: the price of a byte, and the budget per second (the FCP report, § 4, § 5).
 //!
-//! The money is none: its unit, written $, is whatever the owner of the budgets takes it to be. Only ratios matter.
+//! The currency is abstract. Its unit, written $, is chosen by the owner of the budgets; only
+//! ratios matter.
 
 use std::fmt;
 
-/// What a link or a path asks for a byte, in $/byte: never below [`Price::MIN`].
+/// The price of a byte on a link or a path, in $/byte; at least [`Price::MIN`].
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 pub struct Price(f64);
 
 impl Price {
-    /// The price of what is not scarce, 1e-18 $/byte (§ 5). It stands for zero: sums leave it out.
+    /// The price of a resource without scarcity, 1e-18 $/byte (§ 5). It stands for zero: sums leave
+    /// it out.
     pub const MIN: Price = Price(MIN);
 
-    /// `p` $/byte; anything below the least price, and what is no number, counts as the least, and what is beyond all
-    /// budgets as 1e30.
+    /// A price of `p` $/byte, clamped to between [`Price::MIN`] and 1e30; NaN counts as the
+    /// minimum.
     #[inline]
     pub fn per_byte(p: f64) -> Price {
         Price(if p > MIN { at_most(p, MAX) } else { MIN })
     }
 
-    /// In $/byte.
+    /// The price in $/byte.
     #[inline]
     pub const fn get(self) -> f64 {
         self.0
     }
 
-    /// In $/MB, which has readable digits on most links.
+    /// The price in $/MB, which has readable digits on most links.
     pub fn per_megabyte(self) -> f64 {
         self.0 * 1e6
     }
 
-    /// The price of two links one after the other: `P = P + MIN` for any `P` (§ 5).
+    /// The price of two links in series: `P = P + MIN` for any `P` (§ 5).
     #[inline]
     pub fn plus(self, next: Price) -> Price {
         if self.0 <= MIN {
@@ -49,21 +51,21 @@ impl fmt::Debug for Price {
     }
 }
 
-/// What may be spent, in $/s: positive or zero and finite.
+/// A rate of spending, in $/s: finite, and at least zero.
 #[derive(Clone, Copy, Default, PartialEq, PartialOrd)]
 pub struct Budget(f64);
 
 impl Budget {
-    /// Nothing.
+    /// A budget of zero.
     pub const ZERO: Budget = Budget(0.0);
 
-    /// `b` $/s; negative, infinite and NaN count as zero.
+    /// A budget of `b` $/s; negative, infinite and NaN count as zero.
     #[inline]
     pub fn per_sec(b: f64) -> Budget {
         Budget(if b > 0.0 && b < f64::INFINITY { b } else { 0.0 })
     }
 
-    /// In $/s.
+    /// The budget in $/s.
     #[inline]
     pub const fn get(self) -> f64 {
         self.0
@@ -76,20 +78,20 @@ impl fmt::Debug for Budget {
     }
 }
 
-/// The greater of `x` and `least`, which is a number: `f64::max` asks that of both.
+/// The greater of `x` and `least`, which is not NaN; `f64::max` would check both.
 #[inline]
 pub(crate) fn at_least(x: f64, least: f64) -> f64 {
     if x > least { x } else { least }
 }
 
-/// The lesser of `x` and `most`, which is a number.
+/// The lesser of `x` and `most`, which is not NaN.
 #[inline]
 pub(crate) fn at_most(x: f64, most: f64) -> f64 {
     if x < most { x } else { most }
 }
 
 const MIN: f64 = 1e-18;
-/// Sums of a few thousand such prices times sizes are finite floats still.
+/// The highest price: sums of some thousand such prices times sizes stay finite.
 const MAX: f64 = 1e30;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Time in integer nanoseconds, as an instant since a run's start and as a span: one type, no clock.
+//! Time in integer nanoseconds: one type for an instant since a run's start and for a span, without
+//! a clock.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};
@@ -6,17 +7,17 @@ use std::str::FromStr;
 
 use crate::units::{UnitError, split_quantity};
 
-/// A point in time, or a span of it, in whole nanoseconds since the run's start (584 years fit).
+/// An instant or a span, in whole nanoseconds since the run's start (584 years fit).
 ///
-/// Integer time makes simulations exact and repeatable: two sums in different orders are the same instant.
+/// Integer time makes simulations exact and repeatable: sums do not depend on the order of terms.
 /// Parses and prints with a unit: `"250 ms"`, `"1.5 s"`, `"20us"`.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// The run's start, and the empty span.
+    /// The run's start, or the empty span.
     pub const ZERO: Time = Time(0);
-    /// Later than anything that happens; what a machine with no timer answers.
+    /// Later than any event; the timeout of a machine without a timer.
     pub const NEVER: Time = Time(u64::MAX);
 
     /// `ns` nanoseconds.
@@ -39,39 +40,41 @@ impl Time {
         Time(s * 1_000_000_000)
     }
 
-    /// `s` seconds to the nearest nanosecond; negative and NaN give zero, too large gives [`Time::NEVER`].
+    /// `s` seconds to the nearest nanosecond; negative and NaN give zero, too large gives
+    /// [`Time::NEVER`].
     pub fn from_secs_f64(s: f64) -> Time {
         // `as` saturates, and takes NaN to zero: both are what is wanted here.
         Time((s * 1e9 + 0.5) as u64)
     }
 
-    /// In seconds, for reckoning: one multiplication, which may be off by the last bit (60 s gives 60.00000000000001). What is written, or
-    /// compared to what was, is [`Time::nearest_secs`].
+    /// The time in seconds, for computation: one multiplication, which may err in the last bit (60
+    /// s gives 60.00000000000001). For output and comparisons use [`Time::nearest_secs`].
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 * 1e-9
     }
 
-    /// In seconds, for tables and readers: the nearest number there is, so that a tenth of a second prints as 0.1.
+    /// The time in seconds, for tables and messages: the nearest double, so that a tenth of a
+    /// second prints as 0.1.
     pub fn nearest_secs(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// In milliseconds, which are for readers only: the nearest number there is.
+    /// The time in milliseconds, for tables and messages: the nearest double.
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// In nanoseconds.
+    /// The time in nanoseconds.
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The span from `earlier` to here, zero if `earlier` is later.
+    /// The span from `earlier` to this instant; zero if `earlier` is later.
     pub const fn saturating_sub(self, earlier: Time) -> Time {
         Time(self.0.saturating_sub(earlier.0))
     }
 
-    /// The sum, held at [`Time::NEVER`].
+    /// The sum, saturating at [`Time::NEVER`].
     pub const fn saturating_add(self, span: Time) -> Time {
         Time(self.0.saturating_add(span.0))
     }
@@ -128,7 +131,8 @@ impl fmt::Display for Time {
             n if n >= 1_000 => (1_000, "us"),
             _ => (1, "ns"),
         };
-        // Exact: whole part and the remaining digits, trailing zeros cut, so that what is printed parses back.
+        // Exact: whole part and the remaining digits, trailing zeros cut, so that what is printed
+        // parses back.
         let (whole, rest) = (self.0 / scale, self.0 % scale);
         let mut text = whole.to_string();
         if rest > 0 {
@@ -163,7 +167,7 @@ mod tests {
         for tenths in 1..=2000 {
             assert_eq!(Time::from_micros(100 * tenths).as_millis_f64(), tenths as f64 / 10.0);
         }
-        // Which is what sets them apart.
+        // `as_secs_f64` errs in the last bit here.
         assert_ne!(Time::from_secs(60).as_secs_f64(), 60.0);
     }
 }

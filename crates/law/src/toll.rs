@@ -1,54 +1,59 @@
 //! The toll: the 24 bytes of a packet that links write and senders obey.
 
-/// What a packet carries of the control law, in law units. An encoding (in `tollway-proto`) writes it as bytes.
+/// The control fields of a packet, in the units of laws. An encoding (in `tollway-proto`) writes
+/// them as bytes.
 ///
 /// | field | XCP | FCP |
 /// |---|---|---|
-/// | `due` | throughput change asked for, then granted, per packet, bytes/s | price of the path so far, $/byte |
+/// | `due` | requested, then granted rate change, bytes/s | price of the path so far, $/byte |
 /// | `rtt` | sender's smoothed round-trip time, s; 0 unknown | the same |
 /// | `offer` | X, s between this sender's packets; 0 unknown | preload |
-/// | `stake` | packets it speaks for, itself included; 0 is one; and [routers](Toll::pass_router), in 256ths | balance, $/byte |
-/// | `echo` | sum of `due` received since the last packet back, bytes/s | last `due` received, $/byte |
+/// | `stake` | packets it speaks for, 0 is one; [routers](Toll::pass_router) | balance, $/byte |
+/// | `echo` | sum of `due` received since the last packet back, bytes/s | last `due` received |
 ///
-/// `due` is a double because what links write is summed; the sender's own words need no more than a float.
+/// `due` is a double, because links add to it; the sender's own fields need only a float.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct Toll {
-    /// What links write.
+    /// The field that links write.
     pub due: f64,
-    /// The sender's smoothed round-trip time in seconds, 0 while it is unknown.
+    /// The sender's smoothed round-trip time in seconds; 0 while unknown.
     pub rtt: f32,
-    /// What the sender says of its rate.
+    /// The sender's statement on its rate.
     pub offer: f32,
-    /// What the sender says it pays.
+    /// The sender's statement on its payment.
     pub stake: f32,
-    /// What the far end heard, on its way back; it means something only in a packet that says it carries an echo.
+    /// The value that the far end received, on its way back; valid only in a packet flagged to
+    /// carry an echo.
     pub echo: f32,
 }
 
 const _: () = assert!(size_of::<Toll>() == 24);
 
-/// What links write into [`Toll::due`] and senders go by.
+/// The content of [`Toll::due`], which links write and senders obey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// A change of throughput (XCP).
     Feedback,
     /// The path's price (FCP).
     Price,
-    /// The rate that each flow is given (RCP).
+    /// The rate of each flow (RCP).
     Rate,
 }
 
-/// XCP's count of routers: what the draft has no field for, and a sender needs to know whether all on its way speak XCP. It lives in the
-/// fraction of `stake`, in steps of 1/256: one step asks for the count, each router adds one.
+/// XCP's count of routers, which the draft has no field for. It tells a sender whether all routers
+/// of its path speak XCP.
+///
+/// The count is in the fraction of `stake`, in steps of 1/256: one step enables it, each router
+/// adds one.
 impl Toll {
-    /// XCP's sender: from here on routers are counted.
+    /// Enables the count of routers, at XCP's sender.
     #[inline]
     pub fn count_routers(&mut self) {
         self.stake = self.stake.trunc().max(1.0) + ROUTER;
     }
 
-    /// XCP's router: one more, if they are counted; over 254 it stays there.
+    /// Adds one, at XCP's router, if the count is enabled; it saturates at 254.
     #[inline]
     pub fn pass_router(&mut self) {
         if self.stake == 0.0 {
@@ -60,7 +65,7 @@ impl Toll {
         }
     }
 
-    /// How many XCP routers the packet met; `None` if they were not counted.
+    /// Number of XCP routers that the packet passed; `None` if they were not counted.
     #[inline]
     pub fn routers(&self) -> Option<u8> {
         // Whatever a packet says fits: the fraction is under one, and the cast saturates.
@@ -69,22 +74,24 @@ impl Toll {
     }
 }
 
-/// The part of `value` after the point, zero for what is no number: `f32::fract` would be a call for each packet.
+/// The fractional part of `value`, zero for NaN; `f32::fract` would be a call per packet.
 #[inline]
 fn fraction(value: f32) -> f32 {
-    // Over 2^24 a float has none.
+    // From 2^24 on a float has no fraction.
     if value.abs() < 16_777_216.0 { value - (value as i32) as f32 } else { 0.0 }
 }
 
-/// A router, in [`Toll::stake`]: the packets spoken for, 65 536 at most, and this together fit a float's 24 bits.
+/// One router in [`Toll::stake`]: together with at most 65 536 spoken-for packets it fits a float's
+/// 24 bits.
 const ROUTER: f32 = 1.0 / 256.0;
 
-/// How a link's law has to take a packet.
+/// The treatment of a packet by a link's law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Bytes and nothing more: plain traffic, and acknowledgements without data (XCP's minimal header).
+    /// Bytes without a toll: plain traffic, and acknowledgements without data (XCP's minimal
+    /// header).
     Plain,
-    /// The toll's forward part is meant for the links on the way.
+    /// The toll's forward part is for the links on the path.
     Tolled,
 }
 

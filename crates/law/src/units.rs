@@ -1,33 +1,33 @@
-//! Quantities with units: [`Rate`], [`Bytes`], and how they are read and written.
+//! Quantities with units: [`Rate`], [`Bytes`], and their text forms.
 //!
-//! Arithmetic inside the laws is in SI bytes and seconds; people write `10 Mbps` and read `9.73 Mbps`.
+//! Laws compute in SI bytes and seconds; files and tables use units such as `10 Mbps`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Time;
 
-/// Why a text is no quantity.
+/// The reason a text is not a quantity.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum UnitError {
     /// There is no number at the start.
     #[error("`{text}` is not {what}: it starts with no number (write it like `{example}`)")]
     NoNumber {
-        /// What was read.
+        /// The text read.
         text: String,
-        /// What was wanted, with its article.
+        /// The quantity expected, with its article.
         what: &'static str,
-        /// A right one.
+        /// A correct example.
         example: &'static str,
     },
     /// A number without a unit.
     #[error("`{text}` has no unit: {what} needs one of {units} (write it like `{example}`)")]
     NoUnit {
-        /// What was read.
+        /// The text read.
         text: String,
-        /// What was wanted.
+        /// The quantity expected.
         what: &'static str,
-        /// A right one.
+        /// A correct example.
         example: &'static str,
         /// The known units.
         units: String,
@@ -37,9 +37,9 @@ pub enum UnitError {
     UnknownUnit {
         /// The unit read.
         unit: String,
-        /// What was wanted.
+        /// The quantity expected.
         what: &'static str,
-        /// A right one.
+        /// A correct example.
         example: &'static str,
         /// The known units.
         units: String,
@@ -49,34 +49,38 @@ pub enum UnitError {
     OutOfRange {
         /// The text read.
         text: String,
-        /// The quantity wanted, with its article.
+        /// The quantity expected, with its article.
         what: &'static str,
         /// The quantity's smallest unit.
         unit: String,
     },
 }
 
-/// A data rate in bytes a second, positive or zero and finite. Prints and parses in bits a second: `"10 Mbps"`.
+/// A data rate in bytes per second, finite and at least zero. Prints and parses in bits per second:
+/// `"10 Mbps"`.
 #[derive(Clone, Copy, Default, PartialEq, PartialOrd)]
 pub struct Rate(f64);
 
 impl Rate {
-    /// Nothing moves.
+    /// The rate zero.
     pub const ZERO: Rate = Rate(0.0);
 
-    /// The slowest that a wire can be, 1 kbit/s: the largest packet with the most framing then takes as many of
-    /// [`ns_per_byte_fixed`](Rate::ns_per_byte_fixed)'s units as 64 bits hold.
+    /// The slowest wire, 1 kbit/s. The time of the largest packet with the most framing then fits
+    /// 64 bits in the units of [`ns_per_byte_fixed`](Rate::ns_per_byte_fixed).
     pub const SLOWEST_WIRE: Rate = Rate(125.0);
 
-    /// The fastest that a wire can be, 100 Tbit/s: a byte takes over a thousand of
-    /// [`ns_per_byte_fixed`](Rate::ns_per_byte_fixed)'s units.
+    /// The fastest wire, 100 Tbit/s. A byte then takes over a thousand units of
+    /// [`ns_per_byte_fixed`](Rate::ns_per_byte_fixed).
     pub const FASTEST_WIRE: Rate = Rate(1.25e13);
 
-    /// Bits after the point of [`ns_per_byte_fixed`](Rate::ns_per_byte_fixed).
+    /// Fractional bits of [`ns_per_byte_fixed`](Rate::ns_per_byte_fixed).
     pub const FRACTION_BITS: u32 = 24;
 
-    /// Nanoseconds that a byte takes on a wire of this rate, in units of 2^-24 ns, so that both engines reckon the same
-    /// instants. Never zero; less than [`SLOWEST_WIRE`](Rate::SLOWEST_WIRE) counts as that, so that time can't overflow.
+    /// Nanoseconds per byte on a wire of this rate, in units of 2^-24 ns, so that both engines
+    /// compute the same instants.
+    ///
+    /// Never zero. Rates below [`SLOWEST_WIRE`](Rate::SLOWEST_WIRE) count as that, so that time
+    /// cannot overflow.
     pub fn ns_per_byte_fixed(self) -> u64 {
         let rate = self.bytes_per_sec().max(Rate::SLOWEST_WIRE.bytes_per_sec());
         ((1e9 / rate * (1u64 << Rate::FRACTION_BITS) as f64 + 0.5) as u64).max(1)
@@ -112,12 +116,13 @@ impl Rate {
         self.0 * 8e-6
     }
 
-    /// How long `bytes` take at this rate, to the nearest nanosecond; [`Time::NEVER`] at rate zero.
+    /// Transmission time of `bytes` at this rate, to the nearest nanosecond; [`Time::NEVER`] at
+    /// rate zero.
     pub fn time_for(self, bytes: u64) -> Time {
         if self.0 > 0.0 { Time::from_secs_f64(bytes as f64 / self.0) } else { Time::NEVER }
     }
 
-    /// What this rate moves in `span`, in bytes: a bandwidth–delay product.
+    /// Bytes that this rate carries in `span`: a bandwidth–delay product.
     pub fn bytes_in(self, span: Time) -> f64 {
         self.0 * span.as_secs_f64()
     }
@@ -146,8 +151,9 @@ impl fmt::Display for Rate {
 impl FromStr for Rate {
     type Err = UnitError;
 
-    /// `"10 Mbps"`: a number and one of `bps`, `kbps`, `Mbps`, `Gbps`, `Tbps` (also `Mbit/s`, `Mb/s`, `Mbit`), or
-    /// bytes a second as `B/s`, `kB/s`, `MB/s`, `GB/s` (also `MBps`). Prefixes are decimal.
+    /// `"10 Mbps"`: a number and one of `bps`, `kbps`, `Mbps`, `Gbps`, `Tbps` (also `Mbit/s`,
+    /// `Mb/s`, `Mbit`), or bytes a second as `B/s`, `kB/s`, `MB/s`, `GB/s` (also `MBps`). Prefixes
+    /// are decimal.
     fn from_str(text: &str) -> Result<Rate, UnitError> {
         const UNITS: &[(&str, f64)] = &[
             ("bps", 1.0),
@@ -171,7 +177,7 @@ impl FromStr for Rate {
             ("Mbit", 1e6),
             ("Gbit", 1e9),
         ];
-        // Who writes one capital B means bytes, though case is else overlooked.
+        // A capital B alone means bytes, although case is otherwise ignored.
         let bytes = text.trim_end().strip_suffix("Bps").map(|rest| format!("{rest}B/s"));
         split_quantity(bytes.as_deref().unwrap_or(text), "a rate", "10 Mbps", UNITS).map(Rate::from_bps)
     }
@@ -210,7 +216,8 @@ impl fmt::Display for Bytes {
 impl FromStr for Bytes {
     type Err = UnitError;
 
-    /// `"64 KiB"`: a number and one of `B`, `kB`, `MB`, `GB` (decimal), `KiB`, `MiB`, `GiB` (binary).
+    /// `"64 KiB"`: a number and one of `B`, `kB`, `MB`, `GB` (decimal), `KiB`, `MiB`, `GiB`
+    /// (binary).
     fn from_str(text: &str) -> Result<Bytes, UnitError> {
         const UNITS: &[(&str, f64)] = &[
             ("B", 1.0),
@@ -226,13 +233,13 @@ impl FromStr for Bytes {
     }
 }
 
-/// Reads `text` as a number and one of `units`, and answers the number times the unit's scale.
+/// Reads `text` as a number and one of `units`, and returns the number times the unit's scale.
 ///
-/// White space between them is optional. Units are matched as written first, then ignoring case where that is not
-/// ambiguous (`mbps` is taken for `Mbps`).
+/// White space between them is optional. Units are matched as written first, then without regard to
+/// case where that is unambiguous (`mbps` is taken for `Mbps`).
 ///
 /// # Errors
-/// [`UnitError`] says what is wrong and how to write it.
+/// [`UnitError`] names the fault and the correct form.
 pub fn split_quantity(
     text: &str,
     what: &'static str,
@@ -284,7 +291,7 @@ pub fn split_quantity(
     Ok(value)
 }
 
-/// A number with `precision` digits, or else with as many as it takes to read it back exactly.
+/// A number with `precision` digits, or with as many as are needed to read it back exactly.
 fn short(value: f64, precision: Option<usize>) -> String {
     match precision {
         Some(p) => format!("{value:.p$}"),

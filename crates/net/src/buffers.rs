@@ -1,6 +1,7 @@
 //! Where packets and their bytes live: pooled buffers that stay where they were received.
 
 use tollway_proto::link::Store;
+use tollway_proto::port::HostTable;
 use tollway_proto::{Encoding, Flags, Packet, Pool};
 
 use crate::label::{CARRIED, CROSS, TREE};
@@ -23,6 +24,8 @@ pub(crate) struct Buffers {
     encodings: Vec<Encoding>,
     /// By flow, its class of traffic; empty while none has one.
     classes: Vec<u8>,
+    /// The hosts by label.
+    hosts: HostTable,
     /// By number of a way out of a middle, a label of the flow whose packets they are.
     stretches: Vec<u32>,
     /// A packet may be a train of segments, as many as its number says.
@@ -193,6 +196,11 @@ impl Buffers {
         }
     }
 
+    /// Notes the hosts that packets with a label come from and go to.
+    pub(crate) fn set_hosts(&mut self, label: u32, hosts: [u32; 2]) {
+        self.hosts.set(label & !CROSS, label & CROSS != 0, hosts);
+    }
+
     /// Buffers of packets that may be trains of segments, as many as a packet's number says.
     #[cfg(target_os = "linux")]
     pub(crate) fn of_trains() -> Buffers {
@@ -278,6 +286,11 @@ impl Pool for Buffers {
         // The numbers of sources are far beyond those of flows.
         let flow = (self.own_label(handle) & !CARRIED) >> 1;
         self.classes.get(flow as usize).copied().unwrap_or(0)
+    }
+
+    fn hosts(&self, handle: u32) -> [u32; 2] {
+        let label = self.own_label(handle) & !CARRIED;
+        self.hosts.get(label & !CROSS, label & CROSS != 0)
     }
 }
 

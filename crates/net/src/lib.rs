@@ -10,8 +10,7 @@
 //! | [`Network`] | nodes, links and flows; runs in real time |
 //! | [`LinkSpec`] | an emulated link direction |
 //! | [`Network::in_namespaces`] | the same between network namespaces, over veth pairs |
-//! | [`exec`] | unmodified programs in network namespaces, their IP packets over emulated links |
-//! | [`shape`] | this machine's own TCP connections, paced to their shares |
+//! | [`mesh`] | IP packets of unmodified programs and of the kernel's TCP in network namespaces, over emulated links |
 //! | [`KernelSpec`] | the kernel's own TCP on the same links |
 //! | [`tunnel`] | encrypted tunnels that links may speak to |
 //! | [`host::Host`] | ACP between processes, without emulation |
@@ -60,8 +59,6 @@ pub mod cookie;
 mod driver;
 mod emulator;
 mod error;
-#[cfg(target_os = "linux")]
-pub mod exec;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 #[path = "tests/fuzzing.rs"]
@@ -73,13 +70,13 @@ mod hosts;
 #[cfg(target_os = "linux")]
 mod kernel_tcp;
 mod label;
+#[cfg(target_os = "linux")]
+pub mod mesh;
 pub mod network;
 #[cfg(target_os = "linux")]
 pub mod outqueue;
 mod punctual;
 pub mod secure;
-#[cfg(target_os = "linux")]
-pub mod shape;
 mod socket;
 #[cfg(target_os = "linux")]
 pub mod sys;

@@ -13,6 +13,7 @@ use tollway_net::{Fate, FlowSpec, LinkSpec, Network};
 use tollway_proto::Change;
 use tollway_proto::Encoding;
 use tollway_proto::faults::{Loss, Only, Place};
+use tollway_proto::link::Link;
 use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
 
@@ -125,7 +126,9 @@ fn losses_are_repaired_and_counted() {
     network.change(1, Change::Losses(vec![loss]));
     run(&mut network);
     assert_eq!(network.server(flow).stats().bytes_delivered, 300_000);
-    assert!(network.read_link(1).drops.after > 0 && network.client(flow).stats().retransmissions > 0);
+    assert!(
+        network.with_link(1, Link::read).drops.after > 0 && network.client(flow).stats().retransmissions > 0
+    );
     accounted(&mut network);
 }
 
@@ -144,7 +147,7 @@ fn a_blackout_ends_and_the_flow_goes_on() {
         network.run_until(Time::from_millis(50 * step)).unwrap();
     }
     assert_eq!(network.server(flow).stats().bytes_delivered, 400_000);
-    assert!(network.read_link(1).drops.before > 0);
+    assert!(network.with_link(1, Link::read).drops.before > 0);
 }
 
 #[test]

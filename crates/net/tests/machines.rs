@@ -138,11 +138,12 @@ fn a_middle_rewrites_what_passes_and_holds_some_of_it_back() {
         network.run_until(Time::from_millis(50 * (step + 1))).unwrap();
         assert_eq!(network.server(flow).stats().bytes_delivered, 300_000);
         let machine = |at| network.machine(at).unwrap();
-        let (narrow, end) = (machine(narrow).get::<Narrow>().unwrap(), machine(end).get::<Look>().unwrap());
+        let (narrow, end) =
+            (machine(narrow).downcast_ref::<Narrow>().unwrap(), machine(end).downcast_ref::<Look>().unwrap());
         assert!(narrow.seen > 200 && narrow.ranges > 0, "{narrow:?}");
         assert_eq!((end.wide, end.ranges, end.marked), (0, 0, narrow.sent), "{narrow:?}");
         assert_eq!(narrow.sent, narrow.seen / 3);
         // Packets that left by a gate did not come to the machine behind.
-        assert_eq!(machine(behind).get::<Look>().unwrap().marked, 0);
+        assert_eq!(machine(behind).downcast_ref::<Look>().unwrap().marked, 0);
     }
 }

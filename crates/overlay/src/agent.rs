@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tollway_law::Time;
-pub use tollway_net::exec::Signals;
-use tollway_net::shape::Control;
-pub use tollway_net::shape::ask;
+pub use tollway_net::sys::control::ask;
+use tollway_net::sys::control::{self, Control};
+pub use tollway_net::sys::signals::Signals;
 
 use crate::config::{ConfigError, Site, Watch};
 use crate::server::Server;
@@ -53,7 +53,7 @@ pub enum AgentError {
 
 /// The default control socket of a site.
 pub fn default_socket(site: &str) -> PathBuf {
-    tollway_net::shape::default_path().with_file_name(format!("overlay-{site}.sock"))
+    control::folder().join(format!("overlay-{site}.sock"))
 }
 
 /// Runs the site of the file at `path` until a signal ends it. `tell` receives log lines.

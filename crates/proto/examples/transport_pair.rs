@@ -1,9 +1,11 @@
-//! What the transport costs: nanoseconds for a data packet and its acknowledgement through both machines.
+//! The cost of the transport: nanoseconds for a data packet and its acknowledgement through both
+//! machines.
 //!
-//!     cargo run --release -p tollway-proto --example transport_pair [pairs] [connections] [loss in packets]
+//!     cargo run --release -p tollway-proto --example transport_pair [pairs] [connections] [loss]
 //!
-//! A steady flow of full segments, a window of 64, over a wire that is a queue in memory: each round hands one
-//! data packet to the receiver, its acknowledgement to the sender, and takes what the sender sends next.
+//! A steady flow of full segments with a window of 64, over a wire that is a queue in memory. Each
+//! round passes one data packet to the receiver, its acknowledgement to the sender, and takes the
+//! sender's next packet.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

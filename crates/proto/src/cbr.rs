@@ -1,13 +1,13 @@
-//! Cross-traffic of constant rate: when its packets leave, and what they look like.
+//! Cross-traffic of constant rate: its departures and its packets.
 
 use tollway_law::{Rate, Time};
 
 use crate::Flags;
 
-/// A packet of cross-traffic: nobody answers it, and no machine sets this combination.
+/// Flags of a cross-traffic packet, which has no answer; no machine sets this combination.
 pub const PLAIN: Flags = Flags(Flags::SYN.0 | Flags::RST.0 | Flags::FIN.0);
 
-/// Packets at a constant rate, all the time or in turns.
+/// Packets at a constant rate, always or in on-periods.
 #[derive(Clone, Copy, Debug)]
 pub struct Cbr {
     rate: Rate,
@@ -15,24 +15,24 @@ pub struct Cbr {
     start: Time,
     stop: Time,
     on_off: Option<(Time, Time)>,
-    /// Packets that left in the present on-period (or since the start), whose start is `period`.
+    /// Packets sent in the present on-period (or since the start), which begins at `period`.
     in_period: u64,
     period: Time,
 }
 
 impl Cbr {
-    /// Packets of `size` bytes at `rate` from `start` on and before `stop`; on for the first span of `on_off`, silent for the
-    /// second, and so on.
+    /// Packets of `size` bytes at `rate` from `start` until before `stop`; sending for the first
+    /// span of `on_off`, silent for the second, and so on.
     pub fn new(rate: Rate, size: u16, start: Time, stop: Time, on_off: Option<(Time, Time)>) -> Cbr {
         Cbr { rate, size, start, stop, on_off, in_period: 0, period: start }
     }
 
-    /// When the first packet leaves; [`Time::NEVER`] if none does.
+    /// Departure of the first packet; [`Time::NEVER`] if there is none.
     pub fn first(&self) -> Time {
         if self.start < self.stop { self.start } else { Time::NEVER }
     }
 
-    /// Packets that leave from `from` on and before `until`, to within one.
+    /// Packets that leave from `from` until before `until`, to within one.
     pub fn packets_in(&self, from: Time, until: Time) -> u64 {
         self.packets_before(until).saturating_sub(self.packets_before(from))
     }
@@ -49,7 +49,8 @@ impl Cbr {
         elapsed / period * each + last
     }
 
-    /// A packet left: when the next one does. Counted from the period's start, so that rounding doesn't add up.
+    /// Advances by one packet, and returns the departure of the next. Counted from the period's
+    /// start, so that rounding errors do not add up.
     pub fn advance(&mut self) -> Time {
         self.in_period += 1;
         let since = self.rate.time_for(self.in_period * u64::from(self.size));
@@ -57,7 +58,8 @@ impl Cbr {
         if let Some((on, off)) = self.on_off
             && since >= on
         {
-            // A packet that takes longer than a turn takes the next ones, too: one in each would be more than the rate.
+            // A packet that takes longer than a turn takes the next ones, too: one in each would be
+            // more than the rate.
             let turn = on.saturating_add(off);
             let turns = since.0.div_ceil(turn.0.max(1));
             self.period = self.period.saturating_add(Time(turn.0.saturating_mul(turns)));

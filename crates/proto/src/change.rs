@@ -1,27 +1,64 @@
-//! Changes of a link while a run is on: one vocabulary for scenario files and both engines.
+//! Changes of links and flows during a run: one vocabulary for scenario files and both engines.
 
-use tollway_law::{Rate, Time};
+use tollway_law::sender::SenderLaw as _;
+use tollway_law::{Budget, Rate, Time};
 
 use crate::faults::{Impairments, Loss};
 use crate::port::Limit;
+use crate::transport::{Connection, Reader};
 
 /// A change of one link direction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Another rate, also for the packet in transmission.
+    /// A new rate, also for the packet in transmission.
     Rate(Rate),
-    /// Another one-way delay, for packets that depart from now on.
+    /// A new one-way delay, for packets that depart from now on.
     Delay(Time),
-    /// Another capacity, as configured for the law.
+    /// A new capacity, as configured for the law.
     Capacity(Rate),
-    /// Another limit of the queue.
+    /// A new limit of the queue.
     Limit(Limit),
-    /// Random losses, in place of those in effect.
+    /// Random losses, replacing those in effect.
     Losses(Vec<Loss>),
-    /// Impairments of the wire, in place of those in effect.
+    /// Impairments of the wire, replacing those in effect.
     Wire(Impairments),
-    /// Whether every packet is lost before the queue.
+    /// True to lose every packet before the queue.
     Blackout(bool),
-    /// A relative error of what the law states ([`LinkLaw::set_error`](tollway_law::link::LinkLaw::set_error)).
+    /// A relative error of what the law states
+    /// ([`LinkLaw::set_error`](tollway_law::link::LinkLaw::set_error)).
     LawError(f64),
+}
+
+/// A change of a flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FlowChange {
+    /// Another budget of its senders, if their law spends one.
+    Budget(Budget),
+    /// Another class of its packets, also of those on their way.
+    Class(u8),
+    /// Another receive buffer of both ends, packets.
+    ReceiveBuffer(u32),
+    /// Another pace of the applications at both ends.
+    Reader(Reader),
+}
+
+impl FlowChange {
+    /// Applies the change to the ends of a flow at `now`. The class of packets is the engine's to set.
+    pub fn apply(self, now: Time, client: &mut Connection, server: &mut Connection) {
+        if let FlowChange::Class(_) = self {
+            let rtt = client.srtt();
+            client.law_mut().spender_mut().into_iter().for_each(|law| law.change_class(now, rtt));
+            return;
+        }
+        for end in [client, server] {
+            match self {
+                FlowChange::Budget(budget) => {
+                    end.law_mut().spender_mut().into_iter().for_each(|law| law.set_budget(budget));
+                }
+                FlowChange::ReceiveBuffer(packets) => end.set_receive_buffer(packets),
+                FlowChange::Reader(reader) => end.set_reader(reader),
+                FlowChange::Class(_) => {}
+            }
+        }
+    }
 }

@@ -52,13 +52,14 @@ pub struct Impairments {
     pub jitter: Time,
     /// A packet whose extra delay is short overtakes those ahead of it; else it waits for them.
     pub overtakes: bool,
-    /// Probability that a packet is held back, so that later ones overtake it.
+    /// Probability that a packet is delayed so that later ones overtake it.
     pub reorder: f64,
     /// The extra delay of a packet that is held back.
     pub reorder_delay: Time,
     /// Probability that a packet arrives twice.
     pub duplicate: f64,
-    /// Probability that a packet is damaged. The far end finds that by its checksum, and drops it.
+    /// Probability that a packet is damaged. The far end detects that by its checksum, and drops
+    /// the packet.
     pub corrupt: f64,
     /// Loss in bursts.
     pub bursts: Option<Bursts>,
@@ -77,7 +78,7 @@ impl Impairments {
 }
 
 /// Loss in bursts by the Gilbert–Elliott model (E. O. Elliott, *Estimates of Error Rates for Codes
-/// on Burst-Noise Channels*, 1963): a wire is good or bad, and each packet may turn it.
+/// on Burst-Noise Channels*, 1963): a wire is good or bad, and may change at each packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bursts {
     /// Probability that a packet finds a good wire turned bad.
@@ -91,19 +92,19 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// The share of packets that is lost in the long run.
+    /// The fraction of packets lost in the long run.
     pub fn mean(&self) -> f64 {
         let bad = self.to_bad / (self.to_bad + self.to_good);
         if bad.is_finite() { bad * self.in_bad + (1.0 - bad) * self.in_good } else { self.in_good }
     }
 }
 
-/// How a packet crosses a wire.
+/// A packet's crossing of a wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Crossing {
-    /// Beyond the propagation delay.
+    /// Delay in addition to the propagation delay.
     pub(crate) extra: Time,
-    /// It waits for the packets ahead of it, and those behind it wait for it.
+    /// True if it keeps its place among the packets before and after it.
     pub(crate) in_order: bool,
     pub(crate) twice: bool,
 }
@@ -116,16 +117,17 @@ pub struct Faults {
     departures: Pcg64Mcg,
     /// Impairments beside losses.
     pub impairments: Impairments,
-    /// The wire is bad ([`Bursts`]).
+    /// True while the wire is bad ([`Bursts`]).
     bad: bool,
     /// Losses in effect.
     pub losses: Vec<Loss>,
-    /// Every packet is lost before the queue.
+    /// True to lose every packet before the queue.
     pub blackout: bool,
 }
 
 impl Faults {
-    /// No faults yet, on link number `link` of a network with this seed. Losses here do not depend on traffic elsewhere.
+    /// No faults yet, on link number `link` of a network with this seed. Losses here do not depend
+    /// on traffic elsewhere.
     pub fn new(seed: u64, link: u32) -> Faults {
         let seed = seed ^ (u64::from(link) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Faults {
@@ -138,7 +140,7 @@ impl Faults {
         }
     }
 
-    /// Draws how the next packet to depart crosses the wire.
+    /// Draws the crossing of the next packet to depart.
     pub(crate) fn crossing(&mut self) -> Crossing {
         let Impairments { jitter, overtakes, reorder, reorder_delay, duplicate, .. } = self.impairments;
         let rng = &mut self.departures;
@@ -153,19 +155,19 @@ impl Faults {
         Crossing { extra, in_order: !(held || overtakes && jitter > Time::ZERO), twice }
     }
 
-    /// Draws whether a packet that has crossed the wire is damaged.
+    /// Draws damage to a packet that has crossed the wire.
     pub(crate) fn damages(&mut self) -> bool {
         self.impairments.corrupt > 0.0 && self.rng.random::<f64>() < self.impairments.corrupt
     }
 
-    /// Draws whether a packet is lost in a burst.
+    /// Draws a loss in a burst.
     fn burst(&mut self, bursts: Bursts) -> bool {
         let turns = if self.bad { bursts.to_good } else { bursts.to_bad };
         self.bad ^= self.rng.random::<f64>() < turns;
         self.rng.random::<f64>() < if self.bad { bursts.in_bad } else { bursts.in_good }
     }
 
-    /// Whether `packet` is lost at `place`.
+    /// Draws a loss of `packet` at `place`.
     pub fn strike(&mut self, place: Place, packet: &Packet) -> bool {
         if place == Place::Before && self.blackout {
             return true;

@@ -1,6 +1,6 @@
-//! A queue for handles: what `VecDeque` does, in 24 bytes and without its general cases.
+//! A queue for handles: the function of `VecDeque` in 24 bytes and without its general cases.
 
-/// First in, first out, in a ring that doubles when it is full. Empty from the start, it owns no memory.
+/// First in, first out, in a ring that doubles when full. An empty new queue owns no memory.
 #[derive(Clone, Debug)]
 pub struct Fifo<T> {
     slots: Box<[T]>,
@@ -14,31 +14,31 @@ impl<T: Copy + Default> Fifo<T> {
         Fifo { slots: Box::default(), head: 0, len: 0 }
     }
 
-    /// How many wait.
+    /// Number of elements.
     #[inline]
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// Whether none waits.
+    /// True if the queue is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The first, if there is one.
+    /// The first element.
     #[inline]
     pub fn front(&self) -> Option<T> {
         (self.len > 0).then(|| self.slots[self.index(0)])
     }
 
-    /// The last, if there is one.
+    /// The last element.
     #[inline]
     pub fn back(&self) -> Option<T> {
         (self.len > 0).then(|| self.slots[self.index(self.len - 1)])
     }
 
-    /// Adds one at the end.
+    /// Appends an element.
     #[inline]
     pub fn push_back(&mut self, value: T) {
         if self.len as usize == self.slots.len() {
@@ -49,7 +49,7 @@ impl<T: Copy + Default> Fifo<T> {
         self.len += 1;
     }
 
-    /// Takes the first, if there is one.
+    /// Removes the first element.
     #[inline]
     pub fn pop_front(&mut self) -> Option<T> {
         let first = self.front()?;
@@ -58,19 +58,20 @@ impl<T: Copy + Default> Fifo<T> {
         Some(first)
     }
 
-    /// Takes the last, if there is one.
+    /// Removes the last element.
     pub fn pop_back(&mut self) -> Option<T> {
         let last = self.back()?;
         self.len -= 1;
         Some(last)
     }
 
-    /// All of them, the first first.
+    /// Iterates from first to last.
     pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
         (0..self.len).map(|i| self.slots[self.index(i)])
     }
 
-    /// Where the `i`-th is: the ring's size is a power of two, so that a masked index needs no check.
+    /// The place of the `i`-th element. The ring's size is a power of two, so a masked index needs
+    /// no bounds check.
     #[inline]
     fn index(&self, i: u32) -> usize {
         self.head.wrapping_add(i) as usize & self.slots.len().wrapping_sub(1)
@@ -93,7 +94,7 @@ impl<T: Copy + Default> Default for Fifo<T> {
     }
 }
 
-/// The first allocation.
+/// Capacity of the first allocation.
 const LEAST: usize = 2;
 
 #[cfg(test)]

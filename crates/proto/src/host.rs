@@ -1,22 +1,27 @@
-//! The owner of a budget beside its connections: who may spend what, and from when on.
+//! The owner of a budget: divides it over the host's connections, with the right timing.
 
 use tollway_law::budget::{Share, Strategy};
 use tollway_law::{Budget, Bytes, Price, Rate, Time};
 
-/// A host's budget and the flows it is divided over (the FCP report, § 4 and § 4.2), sans I/O: the engine says which
-/// flows come and go, calls [`handle_timeout`](BudgetHost::handle_timeout) when [`poll_timeout`](BudgetHost::poll_timeout) says, shows
-/// it the connections and hands its answers to their laws.
+/// A host's budget and the flows that share it (the FCP report, § 4 and § 4.2), sans I/O.
 ///
-/// A change of budget takes a round trip to be announced and one to be made. So that the sum stays what it is while
-/// budgets move from flow to flow, one that gets more of it waits for those with longer round trips that get less. What is
-/// meant for a newcomer stays with the others until it knows a price to spend it at, but for what its first packet announces:
-/// that is spent from its first acknowledgement on.
+/// The engine reports flows that start and end, and calls
+/// [`handle_timeout`](BudgetHost::handle_timeout) at the time of
+/// [`poll_timeout`](BudgetHost::poll_timeout). That call reads the connections and gives the new
+/// budgets to their laws.
+///
+/// A change of budget takes a round trip to announce and one to take effect. So that the sum stays
+/// constant while budgets move between flows, a flow that gets more waits for flows with longer
+/// round trips that get less. The part of a new flow stays with the others until it knows a price.
+/// The exception is the amount that its first packet announces, which it spends from its first
+/// acknowledgement on.
 #[derive(Debug)]
 pub struct BudgetHost {
     budget: Budget,
     strategy: Box<dyn Strategy + Send>,
     members: Vec<HostFlow>,
-    /// When the strategy is next asked, when the flows are next looked at, and when the strategy was last asked.
+    /// The next call of the strategy, the next look at the flows, and the last call of the
+    /// strategy.
     ask_at: Time,
     look_at: Time,
     asked: Time,
@@ -26,18 +31,18 @@ pub struct BudgetHost {
 #[derive(Clone, Copy, Debug)]
 struct HostFlow {
     share: Share,
-    /// What its law was told.
+    /// The budget last given to its law.
     given: Budget,
-    /// When it may be told what it was granted beyond that; [`Time::NEVER`] if it has been.
+    /// The time at which its law may get the rest of its grant; [`Time::NEVER`] if it has it.
     ready: Time,
-    /// Bytes sent when the strategy was last asked, `None` for one that came since.
+    /// Bytes sent at the last call of the strategy; `None` for a flow that started since.
     sent: Option<u64>,
     ending: bool,
     /// Bytes that its first packet announces for the next round trip.
     first: f64,
 }
 
-/// What the engine sees of a connection.
+/// The state of a connection, as the engine reports it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     /// The price of its path, once known.
@@ -46,7 +51,8 @@ pub struct Seen {
     pub rtt: Time,
     /// Bytes it has sent since its start.
     pub sent: u64,
-    /// It sends its last packets and has announced that it leaves: what it had is the others'.
+    /// True while it sends its last packets, after announcing its end: its budget goes to the
+    /// others.
     pub ending: bool,
 }
 
@@ -64,13 +70,13 @@ impl BudgetHost {
         }
     }
 
-    /// What there is to spend.
+    /// The budget to divide.
     pub fn budget(&self) -> Budget {
         self.budget
     }
 
-    /// A flow is about to start, its first packet announcing `first` for the next round trip; what counts of `share` is
-    /// who it is and what it wants.
+    /// Adds a flow that is about to start. Its first packet announces `first` for the next round
+    /// trip; `share` gives its identifier, weight and wanted rate.
     pub fn join(&mut self, now: Time, share: Share, first: Bytes) {
         self.members.push(HostFlow {
             share: Share { budget: Budget::ZERO, price: None, ..share },
@@ -83,7 +89,7 @@ impl BudgetHost {
         self.ask_at = now;
     }
 
-    /// A flow is gone.
+    /// Removes a flow that ended.
     pub fn leave(&mut self, now: Time, flow: u64) {
         let before = self.members.len();
         self.members.retain(|member| member.share.flow != flow);
@@ -92,26 +98,27 @@ impl BudgetHost {
         }
     }
 
-    /// There is another amount to spend from now on.
+    /// Sets the budget from now on.
     pub fn set_budget(&mut self, now: Time, budget: Budget) {
         self.budget = budget;
         self.ask_at = now;
     }
 
-    /// It is divided otherwise from now on.
+    /// Sets the strategy from now on.
     pub fn set_strategy(&mut self, now: Time, strategy: Box<dyn Strategy + Send>) {
         self.strategy = strategy;
         self.ask_at = now;
     }
 
-    /// When to be called next; [`Time::NEVER`] if nothing is to be done before a flow comes or goes.
+    /// The time of the next call; [`Time::NEVER`] if there is nothing to do before a flow starts or
+    /// ends.
     pub fn poll_timeout(&self) -> Time {
         let ready = self.members.iter().map(|member| member.ready).min().unwrap_or(Time::NEVER);
         self.ask_at.min(self.look_at).min(ready)
     }
 
-    /// The time that [`poll_timeout`](BudgetHost::poll_timeout) answered has come: `see` shows a flow, `give` hands a budget to
-    /// its law.
+    /// Handles the time that [`poll_timeout`](BudgetHost::poll_timeout) returned: `see` reads a
+    /// flow's state, `give` sets the budget of its law.
     pub fn handle_timeout(
         &mut self,
         now: Time,
@@ -152,18 +159,18 @@ impl BudgetHost {
         self.look_at = self.next_look(now);
     }
 
-    /// Asks the strategy, and works out who has to wait.
+    /// Calls the strategy, and determines which flows must wait.
     fn divide(&mut self, now: Time) {
         self.asked = now;
         self.shares.clear();
         self.shares.extend(self.members.iter().filter(|m| !m.ending).map(|m| m.share));
         self.strategy.divide(now, self.budget, &mut self.shares);
         self.ask_at = now.saturating_add(self.strategy.interval(&self.shares));
-        // A strategy of somebody's own is held to the budget as any other.
+        // A strategy from outside is held to the budget like any other.
         let sum: f64 = self.shares.iter().map(|share| share.budget.get()).sum();
         let scale = if sum > self.budget.get() { self.budget.get() / sum } else { 1.0 };
-        // What newcomers may spend they cannot before they know a price: until then the others keep what they have of it.
-        // What a first round trip of theirs costs is reckoned from the prices the others pay.
+        // New flows cannot spend their part before they know a price; until then the others keep
+        // it. The cost of their first round trip is estimated from the prices of the others.
         let (mut spendable, mut cost, mut priced) = (0.0, 0.0, 0.0);
         for share in self.shares.iter().filter(|share| share.rtt > Time::ZERO) {
             if let Some(price) = share.price {
@@ -177,7 +184,7 @@ impl BudgetHost {
             .filter(|(_, share)| share.price.is_none() && priced > 0.0)
             .map(|(member, share)| (share.budget.get() * scale).min(member.first * cost / priced))
             .sum();
-        // Of what a strategy leaves unspent nobody keeps anything.
+        // The part that a strategy leaves unspent is given to no flow.
         let kept = (self.budget.get().min(sum) - reserved).max(0.0);
         let spread = if spendable > 0.0 { (kept / spendable).max(1.0) } else { 1.0 };
         for (member, share) in self.members.iter_mut().filter(|m| !m.ending).zip(&self.shares) {
@@ -203,7 +210,8 @@ impl BudgetHost {
         }
     }
 
-    /// Several flows are looked at a few times a round trip, so that what one leaves is soon another's.
+    /// The interval between looks. Several flows are checked a few times per round trip, so that a
+    /// part that one leaves soon goes to another.
     fn next_look(&self, now: Time) -> Time {
         if self.members.len() < 2 {
             return Time::NEVER;
@@ -214,7 +222,7 @@ impl BudgetHost {
     }
 }
 
-/// No more often than this are flows looked at.
+/// Shortest interval between looks at the flows.
 const LOOK_LEAST: Time = Time::from_millis(1);
 
 #[cfg(test)]
@@ -267,7 +275,8 @@ mod tests {
         host.join(Time::ZERO, Share::new(2), Bytes(0));
         budgets(&mut host, Time::ZERO, &see, &mut given);
         assert_eq!((given[&1], given[&2]), (0.75, 0.25));
-        // Weights turn round: the slow flow's change shows 2·(200 − 50) ms after the fast one's would.
+        // Weights turn round: the slow flow's change shows 2·(200 − 50) ms after the fast one's
+        // would.
         host.leave(Time::from_secs(1), 1);
         host.join(Time::from_secs(1), Share::new(1), Bytes(0));
         host.members
@@ -366,7 +375,8 @@ mod tests {
     fn what_a_newcomer_s_first_round_trip_costs_is_kept_back_and_no_more() {
         let price = Price::per_byte(1e-6);
         let see = |flow| if flow == 1 { Seen { price: Some(price), ..rtt(100) } } else { rtt(0) };
-        // 20 kB a round trip at 1e-6 $/B: 0.2 $/s of the half that will be its own. 80 kB cost more than that.
+        // 20 kB a round trip at 1e-6 $/B: 0.2 $/s of the half that will be its own. 80 kB cost more
+        // than that.
         for (first, kept) in [(20_000, 0.8), (80_000, 0.5), (0, 1.0)] {
             let mut host = BudgetHost::new(Budget::per_sec(1.0), Box::new(EqualBudget));
             let mut given = BTreeMap::new();

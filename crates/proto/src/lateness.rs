@@ -1,4 +1,4 @@
-//! How late things happened: a histogram of fixed size, precise to a sixteenth.
+//! A histogram of delays of fixed size, with a precision of 1/16.
 
 use tollway_law::Time;
 
@@ -27,7 +27,7 @@ impl Lateness {
         self.max = self.max.max(span);
     }
 
-    /// Takes in what another histogram counted.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Lateness) {
         self.buckets.iter_mut().zip(other.buckets.iter()).for_each(|(to, from)| *to += from);
         self.count += other.count;
@@ -35,27 +35,28 @@ impl Lateness {
         self.max = self.max.max(other.max);
     }
 
-    /// How many spans were counted.
+    /// Number of spans counted.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// All of them together.
+    /// The sum of all spans.
     pub fn total(&self) -> Time {
         Time(self.sum)
     }
 
-    /// Their mean; zero if there is none.
+    /// The mean span; zero without spans.
     pub fn mean(&self) -> Time {
         Time(self.sum / self.count.max(1))
     }
 
-    /// The longest.
+    /// The longest span.
     pub fn max(&self) -> Time {
         self.max
     }
 
-    /// The span that a share `p` (0 to 1) of all do not exceed, rounded up to its bucket's end; zero if there is none.
+    /// The span that a fraction `p` (0 to 1) of all do not exceed, rounded up to the end of its
+    /// bucket; zero without spans.
     pub fn percentile(&self, p: f64) -> Time {
         let wanted = (p * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -68,14 +69,15 @@ impl Lateness {
         Time::ZERO
     }
 
-    /// The share of spans longer than `limit`, 0 to 1, to the precision of a bucket.
+    /// The fraction of spans longer than `limit`, 0 to 1, with the precision of a bucket.
     pub fn share_over(&self, limit: Time) -> f64 {
         let over: u64 = self.buckets[bucket(limit.0) + 1..].iter().sum();
         over as f64 / self.count.max(1) as f64
     }
 }
 
-/// Spans under 16 ns have a bucket each; from there on each power of two has sixteen.
+/// Index of a span's bucket. Spans below 16 ns have a bucket each; above, each power of two has
+/// sixteen.
 fn bucket(ns: u64) -> usize {
     if ns < 16 {
         return ns as usize;
@@ -94,7 +96,8 @@ fn bucket_end(bucket: usize) -> u64 {
     ((16 + within + 1) << (power - 4)) - 1
 }
 
-/// Up to 2^44 ns, almost five hours; what is longer counts as that. One more stays empty.
+/// Number of buckets: up to 2^44 ns, almost five hours; longer spans count as that. One more stays
+/// empty.
 const BUCKETS: usize = 42 * 16 + 1;
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! The sans-I/O machines of Tollway: packet, encodings, transport, output port, shaper.
 //!
-//! A machine here never opens a socket, spawns, sleeps or reads a clock: time is an argument, randomness is handed
-//! in, and what it wants to send is asked for. One machine behaves the same in the simulator and on real packets,
-//! and a test drives it by hand.
+//! A machine opens no socket, spawns no task, and reads no clock. Time is an argument, randomness
+//! is passed in, and the caller polls the packets to send. A machine behaves the same in the
+//! simulator and on real packets, and a test can drive it directly.
+//!
 //!
 //! ```
 //! use std::sync::Arc;
@@ -61,7 +62,7 @@ pub mod transport;
 
 pub use app::{App, MessagePort};
 pub use cbr::Cbr;
-pub use change::Change;
+pub use change::{Change, FlowChange};
 pub use encoding::Encoding;
 pub use faults::Faults;
 pub use fifo::Fifo;

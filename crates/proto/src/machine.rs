@@ -1,4 +1,4 @@
-//! What every protocol machine answers, whichever engine drives it.
+//! The interface of every protocol machine to both engines.
 
 use std::any::Any;
 
@@ -7,12 +7,13 @@ use tollway_law::Time;
 use crate::transport::Connection;
 use crate::{App, Middle, Packet, SackRanges};
 
-/// A machine at a node, by value, as an engine adds it. Endpoints, the third kind, come in pairs.
+/// A machine at a node, by value, as an engine adds it. Endpoints, the third kind, are added in
+/// pairs.
 #[derive(Debug)]
 pub enum NodeMachine {
-    /// On the way of packets.
+    /// A machine on the path of packets.
     Middle(Box<dyn Middle>),
-    /// On top of connections that end there.
+    /// A machine on top of connections that end at the node.
     App(Box<dyn App>),
 }
 
@@ -27,22 +28,20 @@ impl NodeMachine {
         NodeMachine::App(Box::new(machine))
     }
 
-    /// The machine, if it is of type `T`.
-    pub fn get<T: Any>(&self) -> Option<&T> {
-        let machine: &dyn Any = match self {
+    /// The machine, to be downcast to its type.
+    pub fn as_any(&self) -> &dyn Any {
+        match self {
             NodeMachine::Middle(machine) => &**machine,
             NodeMachine::App(machine) => &**machine,
-        };
-        machine.downcast_ref()
+        }
     }
 
-    /// The machine, to be changed, if it is of type `T`.
-    pub fn get_mut<T: Any>(&mut self) -> Option<&mut T> {
-        let machine: &mut dyn Any = match self {
+    /// The machine, to be downcast to its type and changed.
+    pub fn as_any_mut(&mut self) -> &mut dyn Any {
+        match self {
             NodeMachine::Middle(machine) => &mut **machine,
             NodeMachine::App(machine) => &mut **machine,
-        };
-        machine.downcast_mut()
+        }
     }
 
     /// The machine as a middle; `None` if it is another kind.
@@ -53,7 +52,7 @@ impl NodeMachine {
         }
     }
 
-    /// When the machine next wants to be called; [`Time::NEVER`] if it waits.
+    /// The time of the next call; [`Time::NEVER`] if the machine has no timer.
     pub fn poll_timeout(&self) -> Time {
         match self {
             NodeMachine::Middle(machine) => machine.poll_timeout(),
@@ -62,41 +61,49 @@ impl NodeMachine {
     }
 }
 
-/// A sans-I/O machine at the end of a path: fed packets and instants, asked for packets and its next timer.
+/// A sans-I/O machine at the end of a path. The engine passes it packets and instants, and polls
+/// packets to send and the next timer.
 ///
-/// The engine calls [`handle_packet`](Machine::handle_packet) or [`handle_timeout`](Machine::handle_timeout), then
-/// [`poll_transmit`](Machine::poll_transmit) until it answers false, then looks at
-/// [`poll_timeout`](Machine::poll_timeout). Timers are lazy: an engine may call `handle_timeout` early, at an instant
-/// that the machine had once named and has since put off; the machine then does nothing.
+/// The engine calls [`handle_packet`](Machine::handle_packet) or
+/// [`handle_timeout`](Machine::handle_timeout), then [`poll_transmit`](Machine::poll_transmit)
+/// until it returns false, then [`poll_timeout`](Machine::poll_timeout). Timers are lazy: an engine
+/// may call `handle_timeout` at an instant that the machine had returned and has since postponed;
+/// the machine then does nothing.
 pub trait Machine {
-    /// The machine's start time has come.
+    /// Handles the machine's start time.
     fn open(&mut self, now: Time);
 
-    /// The machine's stop time has come: send nothing new.
+    /// Handles the machine's stop time: no new data are sent.
     fn stop(&mut self, now: Time);
 
-    /// A packet arrived, with its SACK ranges (empty unless [`Flags::SACK`](crate::Flags::SACK)).
+    /// Handles a packet with its SACK ranges (empty unless [`Flags::SACK`](crate::Flags::SACK)).
     fn handle_packet(&mut self, now: Time, packet: &Packet, sack: &SackRanges);
 
-    /// A packet without SACK ranges arrived in a slot of its own, and may be answered there: what
-    /// [`handle_packet`](Machine::handle_packet) and a first [`poll_transmit`](Machine::poll_transmit) would do, for machines that
-    /// have a shorter way for what nearly always comes.
+    /// Handles a packet without SACK ranges, and may replace it by its answer in the same slot.
+    ///
+    /// Equals [`handle_packet`](Machine::handle_packet) and a first
+    /// [`poll_transmit`](Machine::poll_transmit), for machines with a fast path for common packets.
     #[inline]
     fn answer(&mut self, _now: Time, _packet: &mut Packet) -> Answer {
         Answer::Unanswered
     }
 
-    /// The instant that `poll_timeout` named has come, or one before it. Where it is a packet's turn and nothing else is due, the packet
-    /// is built in `out`: what [`handle_timeout`](Machine::handle_timeout) and a first [`poll_transmit`](Machine::poll_transmit) would do,
-    /// for machines that have a shorter way for it. It answers [`Answer::Packet`], [`Answer::More`] or [`Answer::Unanswered`].
+    /// Handles a timer, and may build a packet in `out` if sending it is the only work due. `now`
+    /// may be before the instant of `poll_timeout`.
+    ///
+    /// Equals [`handle_timeout`](Machine::handle_timeout) and a first
+    /// [`poll_transmit`](Machine::poll_transmit), for machines with a fast path. Returns
+    /// [`Answer::Packet`], [`Answer::More`] or [`Answer::Unanswered`].
     #[inline]
     fn take_turn(&mut self, _now: Time, _out: &mut Packet) -> Answer {
         Answer::Unanswered
     }
 
-    /// Any packet arrived in a slot of its own, and may be answered there: [`handle_packet`](Machine::handle_packet) and a first
-    /// [`poll_transmit`](Machine::poll_transmit) in one, which is never left [unanswered](Answer::Unanswered). `sack` are the
-    /// packet's ranges; those of what stands in its place afterwards are in `out`, which comes empty.
+    /// Handles any packet, and may replace it by its answer in the same slot.
+    ///
+    /// Equals [`handle_packet`](Machine::handle_packet) and a first
+    /// [`poll_transmit`](Machine::poll_transmit), and never returns [`Answer::Unanswered`]. `sack`
+    /// holds the packet's ranges; those of the answer go to `out`, which is empty on entry.
     #[inline]
     fn respond(
         &mut self,
@@ -109,28 +116,32 @@ pub trait Machine {
         Answer::Taken
     }
 
-    /// The instant that `poll_timeout` named has come.
+    /// Handles the instant that `poll_timeout` returned.
     fn handle_timeout(&mut self, now: Time);
 
-    /// When the machine next wants to be called; [`Time::NEVER`] if it waits for packets only.
+    /// The time of the next call; [`Time::NEVER`] if the machine waits for packets only.
     fn poll_timeout(&self) -> Time;
 
-    /// Whether all that the machine had to send has been sent and acknowledged, for good.
+    /// True if all data of the machine are sent and acknowledged, finally.
     fn is_done(&self) -> bool {
         false
     }
 
-    /// Builds the next packet to send into `out`, a recycled slot of which the machine writes every field of its
-    /// own, and its SACK ranges into `sack`, which comes empty. Answers false, `out` untouched, if there is none.
+    /// Builds the next packet to send into `out`, and its SACK ranges into `sack`, which is empty
+    /// on entry. Returns false, with `out` unchanged, if there is none.
+    ///
+    /// `out` is a recycled slot, of which the machine writes every field that is not the engine's.
     fn poll_transmit(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool;
 
-    /// Bytes on the wire of the data packet that [`poll_transmit`](Machine::poll_transmit) would build now; `None` if it would
-    /// build none, or one without data. What a [shaper](crate::shaper) asks for before it lets the packet leave.
+    /// Size on the wire of the data packet that [`poll_transmit`](Machine::poll_transmit) would
+    /// build now, in bytes; `None` if it would build none, or one without data. A
+    /// [shaper](crate::shaper) calls this before it releases the packet.
     fn poll_size(&mut self, _now: Time) -> Option<u16> {
         None
     }
 
-    /// [`poll_transmit`](Machine::poll_transmit) while a shaper holds data back: only what carries none.
+    /// [`poll_transmit`](Machine::poll_transmit) for packets without data only, while a shaper
+    /// holds data back.
     fn poll_control(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
         self.poll_transmit(now, out, sack)
     }
@@ -140,34 +151,34 @@ pub trait Machine {
         None
     }
 
-    /// The least and the smoothed round trip, zero while they are unknown.
+    /// The least and the smoothed round trip; zero while unknown.
     fn round_trips(&self) -> (Time, Time) {
         (Time::ZERO, Time::ZERO)
     }
 
-    /// The window is to grow by so many segments a round trip ([`NewReno::set_increase`]); of no effect on laws that have no such
-    /// thing.
+    /// Sets the growth of the window in segments per round trip ([`NewReno::set_increase`]); no
+    /// effect on laws without such a parameter.
     ///
     /// [`NewReno::set_increase`]: tollway_law::sender::NewReno::set_increase
     fn set_increase(&mut self, _segments: f64) {}
 }
 
-/// What became of a packet that [`Machine::answer`] or [`Machine::respond`] was shown, or of a turn that [`Machine::take_turn`] was
-/// offered.
+/// The result of [`Machine::answer`], [`Machine::respond`] or [`Machine::take_turn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing: it is untouched, and [`Machine::handle_packet`] has to be called.
+    /// The packet is untouched; the caller must call [`Machine::handle_packet`].
     Unanswered,
-    /// It was taken in; [`Machine::poll_transmit`] says what there is to send.
+    /// The packet was handled; [`Machine::poll_transmit`] returns the packets to send.
     Taken,
-    /// It was taken in, there is nothing to send, and nothing [is done](Machine::is_done) that was not done before.
+    /// The packet was handled, there is nothing to send, and this call did not
+    /// [complete](Machine::is_done) the machine's data.
     Nothing,
-    /// The same, and the machine's timer has not come nearer.
+    /// As [`Nothing`](Answer::Nothing), and the machine's timer is not earlier than before.
     Still,
-    /// In its place stands a packet to be sent, and there is no other.
+    /// The slot holds a packet to send, and there is no other.
     Packet,
-    /// The same, and the machine's timer has not come nearer.
+    /// As [`Packet`](Answer::Packet), and the machine's timer is not earlier than before.
     Only,
-    /// In its place stands a packet to be sent, and [`Machine::poll_transmit`] may have more.
+    /// The slot holds a packet to send, and [`Machine::poll_transmit`] may return more.
     More,
 }

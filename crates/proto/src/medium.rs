@@ -2,8 +2,10 @@
 
 use tollway_law::Time;
 
-/// One transmitter for several link directions, the *stations*, of which one sends at a time. They take turns packet by packet,
-/// round robin, as contention among stations that always have something to send comes out on average.
+/// One transmitter for several link directions, the *stations*, of which one sends at a time.
+///
+/// They take turns packet by packet, round robin: the average result of contention among stations
+/// with a constant backlog.
 #[derive(Clone, Debug)]
 pub struct Medium {
     stations: Vec<u32>,
@@ -12,23 +14,23 @@ pub struct Medium {
 }
 
 impl Medium {
-    /// A medium for these stations, by the engine's numbers.
+    /// A medium for these stations, in the engine's numbering.
     pub fn new(stations: Vec<u32>) -> Medium {
         Medium { stations, turn: 0, free_at: Time::ZERO }
     }
 
-    /// When nobody sends any more.
+    /// The end of the present transmission.
     pub fn free_at(&self) -> Time {
         self.free_at
     }
 
-    /// The packet that is being sent takes until `then`.
+    /// Sets the end of the present transmission.
     pub fn set_free_at(&mut self, then: Time) {
         self.free_at = then;
     }
 
-    /// The medium is free: asks the stations in turn to `send` a packet, which answers until when that takes, or `None` if there is
-    /// none. Answers who sends; `None` if nobody had one.
+    /// Polls the stations in turn, when the medium is free. `send` transmits a packet and returns
+    /// the end of transmission, or `None` without a packet. Returns the station that sends.
     pub fn take_turn(&mut self, mut send: impl FnMut(u32) -> Option<Time>) -> Option<u32> {
         for _ in 0..self.stations.len() {
             let station = self.stations[self.turn];

@@ -1,39 +1,40 @@
-//! Links whose rate is a recording: opportunities to deliver, as the link emulator Mahimahi replays them (Netravali
-//! and others, USENIX ATC 2015, § 4).
+//! Links whose rate is a recording: delivery opportunities, as replayed by the link emulator
+//! Mahimahi (Netravali and others, USENIX ATC 2015, § 4).
 //!
-//! A trace is a list of milliseconds, each an opportunity to deliver 1500 bytes, over and over: the last one is
-//! also the period. A packet leaves with the opportunity that carries its last byte. Several small packets share an
-//! opportunity, a large one takes several, and what nobody waits for is lost: a packet that comes at the very instant
-//! of an opportunity comes too late for it.
+//! A trace is a list of milliseconds, each an opportunity to deliver 1500 bytes, repeated with the
+//! last one as period. A packet leaves with the opportunity that carries its last byte. Several
+//! small packets share an opportunity, and a large one takes several. An opportunity without
+//! waiting packets is lost; a packet that arrives at the very instant of an opportunity is too late
+//! for it.
 
 use std::sync::Arc;
 
 use tollway_law::{Rate, Time};
 
-/// When a link may deliver. Cheap to clone.
+/// The delivery opportunities of a link. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// Milliseconds within the period, in order; not empty, the last one not zero.
+    /// Milliseconds within the period, in order; not empty, and the last is above zero.
     opportunities: Arc<[u32]>,
 }
 
-/// Why a list of milliseconds is no trace.
+/// The reason a list of milliseconds is not a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
-    /// There is no opportunity at all.
+    /// There are no opportunities.
     #[error("it has no opportunities")]
     Empty,
-    /// An opportunity lies before the one in front of it.
+    /// An opportunity is before its predecessor.
     #[error("opportunity {index} is at {at} ms, after one at {before} ms")]
     Backwards {
-        /// Which, counted from 0.
+        /// Its index, from 0.
         index: usize,
-        /// When.
+        /// Its time, ms.
         at: u32,
-        /// When the one in front of it is.
+        /// The time of its predecessor, ms.
         before: u32,
     },
-    /// It would repeat infinitely often within no time.
+    /// The period is zero.
     #[error("it takes no time: its last opportunity is at 0 ms")]
     NoTime,
 }
@@ -59,28 +60,28 @@ impl Trace {
         }
     }
 
-    /// How long it takes until it repeats.
+    /// Length of the period.
     pub fn period(&self) -> Time {
         Time::from_millis(self.last().into())
     }
 
-    /// Opportunities in a period.
+    /// Number of opportunities in a period.
     pub fn len(&self) -> usize {
         self.opportunities.len()
     }
 
-    /// Never: a trace has an opportunity at least.
+    /// Always false: a trace has at least one opportunity.
     pub fn is_empty(&self) -> bool {
         self.opportunities.is_empty()
     }
 
-    /// Bytes it can deliver in a period, over the period.
+    /// The mean rate: bytes per period.
     pub fn mean_rate(&self) -> Rate {
         Rate::from_bytes_per_sec((self.len() as u64 * Self::OPPORTUNITY) as f64 / self.period().as_secs_f64())
     }
 
-    /// The most bytes it can deliver in any `window` that begins with an opportunity, over that window: what a
-    /// subscriber would be sold.
+    /// The highest rate over any `window` that begins with an opportunity: the rate that a provider
+    /// would advertise.
     pub fn peak_rate(&self, window: Time) -> Rate {
         let (millis, period) = (u64::from(self.last()), self.len());
         let window_ms = (window.0 / 1_000_000).max(1);
@@ -104,7 +105,7 @@ impl Trace {
         self.count(to).saturating_sub(self.count(from)) * Self::OPPORTUNITY
     }
 
-    /// Opportunities up to and including `to`.
+    /// Number of opportunities up to and including `to`.
     fn count(&self, to: Time) -> u64 {
         let period = self.period().0;
         let (whole, rest) = (to.0 / period, to.0 % period);
@@ -117,25 +118,25 @@ impl Trace {
     }
 }
 
-/// Where a link is in its trace.
+/// A link's position in its trace.
 #[derive(Clone, Debug)]
 pub struct Cursor {
     trace: Trace,
     /// The next opportunity: index, and the start of the period it is in.
     next: usize,
     period_began: u64,
-    /// The latest opportunity used, and what is left of it.
+    /// The last opportunity used, and its remaining bytes.
     used_at: u64,
     left: u64,
 }
 
 impl Cursor {
-    /// At the beginning of `trace`.
+    /// The beginning of `trace`.
     pub fn new(trace: Trace) -> Cursor {
         Cursor { trace, next: 0, period_began: 0, used_at: 0, left: 0 }
     }
 
-    /// Nothing waited up to and including `now`: the opportunities until then are lost.
+    /// Drops the opportunities up to and including `now`, at which nothing waited.
     pub fn forgo(&mut self, now: Time) {
         self.left = 0;
         if self.at() > now.0 {
@@ -148,7 +149,8 @@ impl Cursor {
         self.wrap();
     }
 
-    /// Delivers `bytes` that have waited since before the next opportunity; answers when the last of them leaves.
+    /// Delivers `bytes` that have waited since before the next opportunity. Returns the instant at
+    /// which the last of them leaves.
     pub fn deliver(&mut self, mut bytes: u64) -> Time {
         while bytes > self.left {
             bytes -= self.left;
@@ -173,7 +175,7 @@ impl Cursor {
     }
 }
 
-/// Nanoseconds of a millisecond.
+/// Nanoseconds per millisecond.
 const NANOS: u64 = 1_000_000;
 
 #[cfg(test)]
@@ -196,7 +198,8 @@ mod tests {
         let trace = Trace::new(&[0, 0, 5, 10]).unwrap();
         assert_eq!((trace.period(), trace.len()), (millis(10), 4));
         assert_eq!(trace.mean_rate(), Rate::from_bytes_per_sec(600_000.0));
-        // From 0 ms on three opportunities within 6 ms; from 10 ms on as well: 10, 10 (= 0 of the next), 10, 15.
+        // From 0 ms on three opportunities within 6 ms; from 10 ms on as well: 10, 10 (= 0 of the
+        // next), 10, 15.
         assert_eq!(trace.peak_rate(millis(6)), Rate::from_bytes_per_sec(4.0 * 1500.0 / 6e-3));
         assert_eq!(trace.peak_rate(millis(10)), trace.mean_rate());
         assert_eq!(trace.bytes_between(Time::ZERO, millis(10)), 4 * 1500);
@@ -210,7 +213,8 @@ mod tests {
         cursor.forgo(Time::ZERO);
         let left = |cursor: &mut Cursor, bytes| cursor.deliver(bytes).0 / NANOS;
         assert_eq!([700, 700, 700].map(|b| left(&mut cursor, b)), [2, 2, 4]);
-        // 900 bytes of the first at 4 ms, 600 of the second; then 900, then 600 of the one at 10 ms.
+        // 900 bytes of the first at 4 ms, 600 of the second; then 900, then 600 of the one at 10
+        // ms.
         assert_eq!([1500, 1500].map(|b| left(&mut cursor, b)), [4, 10]);
         // The period ends with the opportunity at 10 ms; the next one is at 10 + 2.
         assert_eq!([900, 3000].map(|b| left(&mut cursor, b)), [10, 14]);
@@ -226,7 +230,7 @@ mod tests {
             let leaves = if now < 2 { 4 } else { leaves };
             assert_eq!(cursor.deliver(100), millis(leaves), "{now}");
         }
-        // At 0 ms nobody can have waited.
+        // At 0 ms no packet can have waited.
         let mut cursor = Cursor::new(Trace::new(&[0, 5]).unwrap());
         cursor.forgo(Time::ZERO);
         assert_eq!(cursor.deliver(1), millis(5));

@@ -1,4 +1,5 @@
-//! Replays the checked-in fuzz corpus (`fuzz/corpus`) through the functions that the fuzz targets run.
+//! Replays the checked-in fuzz corpus (`fuzz/corpus`) through the functions that the fuzz targets
+//! run.
 
 use std::fs;
 use std::path::Path;

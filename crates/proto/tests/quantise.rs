@@ -1,4 +1,4 @@
-//! What a simulation loses is what the bytes lose: `quantise_*` against headers written and read.
+//! The simulation loses as much as the bytes: `quantise_*` against headers written and read.
 
 use proptest::prelude::*;
 use tollway_law::Toll;
@@ -6,7 +6,7 @@ use tollway_proto::Encoding;
 use tollway_proto::encoding::draft20::{self, Header};
 use tollway_proto::encoding::tcp_option::{self, Builder, Forward};
 
-/// Tolls as senders write them, and stranger ones: unknown, tiny, beyond every field.
+/// Tolls as senders write them, and unusual ones: unknown, tiny, or beyond every field.
 fn toll() -> impl Strategy<Value = Toll> {
     let due = prop_oneof![
         -1e9..1e9f64,
@@ -36,7 +36,8 @@ fn size() -> impl Strategy<Value = u32> {
     prop_oneof![Just(1500u32), 40..=9000u32, Just(0)]
 }
 
-/// Through bytes as a sender writes them and a link reads them; `None` where nothing is lost by construction.
+/// Through bytes as a sender writes them and a link reads them; `None` where nothing is lost by
+/// construction.
 fn sent(encoding: Encoding, toll: &Toll, size: u32) -> Option<Toll> {
     match encoding {
         Encoding::Acp => None,

@@ -24,7 +24,7 @@ use tollway_law::sender::{AnySender, FcpConfig, XcpConfig};
 use tollway_law::toll::Content;
 use tollway_proto::route::Policy;
 use tollway_proto::switch::{self, FlowControl};
-use tollway_proto::transport::{Config, Detection, Event, Reader, State};
+use tollway_proto::transport::{Config, Detection, Event, Reader, Rto, State};
 
 /// The failures of a round, beside its channels' faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,6 +222,7 @@ fn transport(rng: &mut Pcg64Mcg, calm: bool, echo: Echo) -> Config {
         handshake: !calm || rng.random_bool(0.7),
         delayed_ack: rng.random_bool(0.5).then_some(Time::from_millis(40)),
         echo,
+        rto: Rto { widens: true, ..Rto::default() },
         ..Config::default()
     }
 }
@@ -241,13 +242,19 @@ fn soak(kind: Kind) {
         return Round::new(seed, kind).all();
     }
     let (begun, span) = (Instant::now(), number("TOLLWAY_SOAK_SECONDS").map(Duration::from_secs));
-    let mut seed = 0;
-    while span.map_or(seed < ROUNDS, |span| begun.elapsed() < span) {
-        seed += 1;
+    let mut rounds = 0;
+    // Packets that were rerouted lie beyond a window full of lost ones: one, many, and of a sender
+    // that spaces its packets.
+    let first = if kind == Kind::Members { [17701, 11747, 12134].as_slice() } else { &[] };
+    for seed in first.iter().copied().chain(1..) {
+        if span.map_or(rounds >= ROUNDS, |span| begun.elapsed() >= span) {
+            break;
+        }
+        rounds += 1;
         let done = std::panic::catch_unwind(|| Round::new(seed, kind).all());
         assert!(done.is_ok(), "to see it again: TOLLWAY_SOAK_SEED={seed}, {kind:?}");
     }
-    eprintln!("{kind:?}: {seed} rounds");
+    eprintln!("{kind:?}: {rounds} rounds");
 }
 
 #[test]

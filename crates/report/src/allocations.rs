@@ -5,9 +5,14 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 use tollway_scenario::file::Variant;
-use tollway_theory::{Aim, Network, Solver, max_min, proportional_rates, session_fair, xcp_equilibrium};
+use tollway_scenario::plan::overlay::Overlay;
+use tollway_theory::{
+    Aim, Network, NetworkError, Solver, max_min, max_throughput, proportional_rates, session_fair,
+    xcp_equilibrium,
+};
 
 use crate::deviation::{NoDeviation, aim, links_of, seconds, xcp_gains};
+use crate::ideal::overlay::Stretch;
 use crate::ideal::steady;
 use crate::text::{Align, TextTable};
 
@@ -59,11 +64,10 @@ impl Allocations {
     pub fn of(variant: &Variant) -> Result<Allocations, NoDeviation> {
         let plan = &variant.plan;
         if let Some(overlay) = &plan.overlay {
-            return crate::overlay::allocations(variant, overlay);
+            return of_senders(variant, overlay);
         }
         let steady = steady(plan)?;
         let network = &steady.network;
-        let undefined = |e: tollway_theory::NetworkError| NoDeviation::Network(e.to_string());
         let fair = max_min(network).map_err(undefined)?;
         let mut solver = Solver::Prices;
         let (_, proportional) = steady
@@ -201,8 +205,48 @@ impl Allocations {
     }
 }
 
+/// All allocations of a variant's senders.
+fn of_senders(variant: &Variant, overlay: &Overlay) -> Result<Allocations, NoDeviation> {
+    let plan = &variant.plan;
+    let Stretch { from, until, senders, network } = Stretch::of(plan, overlay)?;
+    let most = max_throughput(&network).map_err(|error| NoDeviation::Network(error.to_string()))?;
+    let (proportional, solver) = proportional_rates(&network).map_err(undefined)?;
+    let fair = max_min(&network).map_err(undefined)?;
+    let mut sessions: HashMap<&str, usize> = HashMap::new();
+    let session = senders.iter().map(|&s| {
+        let next = sessions.len();
+        *sessions.entry(&overlay.senders[s].section).or_insert(next)
+    });
+    let session: Vec<usize> = session.collect();
+    let by_session = session_fair(&network, &session).map_err(undefined)?.rates;
+    let held = bottlenecks(&network, &fair);
+    let flows = senders.iter().enumerate().map(|(f, &s)| FlowShares {
+        flow: overlay.senders[s].name.clone(),
+        session: overlay.senders[s].section.to_string(),
+        max_min: fair[f] * 1e-6,
+        proportional: proportional[f] * 1e-6,
+        max_throughput: Some(most[f] * 1e-6),
+        session_fair: by_session[f] * 1e-6,
+        xcp: None,
+        aimed: None,
+        bottleneck: held[f].map(|link| plan.links[link].name.clone()),
+    });
+    Ok(Allocations {
+        variant: variant.name.clone(),
+        from_s: from.nearest_secs(),
+        until_s: until.nearest_secs(),
+        aim: None,
+        solver: solver.name(),
+        flows: flows.collect(),
+    })
+}
+
+fn undefined(error: NetworkError) -> NoDeviation {
+    NoDeviation::Network(error.to_string())
+}
+
 /// Where each flow's max–min rate is the largest by weight on a full link.
-pub(crate) fn bottlenecks(network: &Network, rates: &[f64]) -> Vec<Option<usize>> {
+fn bottlenecks(network: &Network, rates: &[f64]) -> Vec<Option<usize>> {
     let loads = network.loads(rates);
     let mut top = vec![0.0_f64; loads.len()];
     for (flow, rate) in network.flows.iter().zip(rates) {

@@ -9,14 +9,16 @@ use arrow_array::{Array, RecordBatch};
 use serde_json::{Value, json};
 use tollway_law::Time;
 use tollway_law::link::Gains;
+use tollway_scenario::plan::overlay::Overlay;
 use tollway_scenario::plan::{Flow, Link, Plan};
 use tollway_scenario::tables::RunResult;
 use tollway_theory::{
-    Aim, Allocation, Network, XcpGains, common_aim, session_fair, spend, xcp_equilibrium,
-    xcp_session_equilibrium,
+    Aim, Allocation, Network, NetworkError, XcpGains, common_aim, max_throughput, proportional_rates,
+    session_fair, spend, xcp_equilibrium, xcp_session_equilibrium,
 };
 
 use crate::data;
+use crate::ideal::overlay::Stretch;
 use crate::ideal::{Steady, Undefined, sessions, steady};
 
 /// A run's steady state against theory.
@@ -116,7 +118,7 @@ impl Deviation {
     /// There is nothing to compare, see [`NoDeviation`].
     pub fn of(plan: &Plan, result: &RunResult) -> Result<Deviation, NoDeviation> {
         if let Some(overlay) = &plan.overlay {
-            return crate::overlay::deviation(plan, overlay, result);
+            return of_senders(plan, overlay, result);
         }
         let steady = steady(plan)?;
         let (from, until) = (steady.from.nearest_secs(), steady.until.nearest_secs());
@@ -345,9 +347,46 @@ fn first_start(plan: &Plan) -> Time {
     plan.flows.iter().map(|flow| flow.start).min().unwrap_or_default()
 }
 
+/// The rates of a run's senders in the second half of its longest stretch, beside the ideal ones.
+fn of_senders(plan: &Plan, overlay: &Overlay, result: &RunResult) -> Result<Deviation, NoDeviation> {
+    let Stretch { from, until, senders, network } = Stretch::of(plan, overlay)?;
+    let (from, until) = (from.nearest_secs(), until.nearest_secs());
+    let window = (0.5 * (from + until), until);
+    let interval = plan.measure.interval.map_or(0.0, |interval| interval.nearest_secs());
+    let rates = mean_rates(&result.flows, interval, window);
+    let most = max_throughput(&network).map_err(|error| NoDeviation::Network(error.to_string()))?;
+    let (fair, _) = proportional_rates(&network).map_err(undefined)?;
+    let mut flows = Vec::new();
+    for (&s, fair) in senders.iter().zip(fair) {
+        let sender = &overlay.senders[s].name;
+        let Some(&rate_mbps) = rates.get(sender) else { continue };
+        let ideal_mbps = fair * 1e-6;
+        let deviation = rate_mbps / ideal_mbps - 1.0;
+        flows.push(FlowDeviation { flow: sender.clone(), rate_mbps, ideal_mbps, deviation });
+    }
+    if flows.is_empty() {
+        return Err(NoDeviation::NoRates);
+    }
+    let total_mbps = flows.iter().map(|flow| flow.rate_mbps).sum();
+    let most_mbps = most.iter().sum::<f64>() * 1e-6;
+    Ok(Deviation {
+        aim: Aim::Proportional,
+        aimed: false,
+        from_s: window.0,
+        until_s: window.1,
+        flows,
+        slow: Vec::new(),
+        throughput: Some(Throughput { total_mbps, most_mbps }),
+    })
+}
+
+fn undefined(error: NetworkError) -> NoDeviation {
+    NoDeviation::Network(error.to_string())
+}
+
 /// The mean over `window` of each flow's rate in the interval table, without making series of it: there may be millions of
 /// rows.
-pub(crate) fn mean_rates(batches: &[RecordBatch], interval: f64, window: (f64, f64)) -> HashMap<String, f64> {
+fn mean_rates(batches: &[RecordBatch], interval: f64, window: (f64, f64)) -> HashMap<String, f64> {
     let mut sums: HashMap<String, (f64, f64)> = HashMap::new();
     for batch in batches {
         let number = |name: &str| batch.column_by_name(name)?.as_primitive_opt::<Float64Type>();

@@ -293,13 +293,14 @@ fn measurement(table: &Table, id: &str) -> Result<Measurement, Complaint> {
 fn unknown(message: &str) -> (String, String, Option<String>) {
     // It names the culprit first, in backquotes.
     let word = message.split('`').nth(1).unwrap_or("").to_string();
-    match message.split_once(", expected ") {
+    let (message, word, help) = match message.split_once(", expected ") {
         Some((what, known)) => {
             let help = suggestion(&word, known.split('`').skip(1).step_by(2));
             (what.to_string(), word, help)
         }
         None => (message.to_string(), word, None),
-    }
+    };
+    (message.replacen(" field `", " key `", 1), word, help)
 }
 
 fn bound(key: &str, value: Value, base: &Table, id: &str) -> Result<Bound, Complaint> {
@@ -409,7 +410,7 @@ mod tests {
     fn a_mistyped_key_is_shown_with_what_was_meant() {
         let text = "duration = \"1 s\"\n\n[[claim]]\nid = \"a.b\"\nmetric = \"utilisation\"\nlnk = \"x\"\nequals = 1\n";
         let e = parse(text).unwrap_err().0;
-        assert_eq!(e.message, "claim `a.b`: unknown field `lnk`");
+        assert_eq!(e.message, "claim `a.b`: unknown key `lnk`");
         assert!(e.help.as_deref().unwrap_or("").starts_with("did you mean `link`?"), "{:?}", e.help);
         let at = e.at.unwrap();
         assert_eq!(&text[at.offset()..at.offset() + at.len()], "lnk");

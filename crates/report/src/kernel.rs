@@ -8,8 +8,8 @@
 use std::sync::Mutex;
 
 use tollway_law::Time;
-use tollway_scenario::exec::{self, KernelOutcome, Sample};
 use tollway_scenario::file::{Scenario, Variant};
+use tollway_scenario::run::mesh::{self, KernelOutcome, Sample};
 
 use crate::agreement::Outcome;
 use crate::claim::{Report, Status, Verdict};
@@ -126,12 +126,12 @@ fn run(
                 }
                 String::new()
             };
-            let mesh = exec::mesh(plan).map_err(|error| fail(error.to_string()))?;
-            let flows = exec::kernel_flows(plan).map_err(|error| fail(error.to_string()))?;
+            let mesh = mesh::mesh(plan).map_err(|error| fail(error.to_string()))?;
+            let flows = mesh::kernel_flows(plan).map_err(|error| fail(error.to_string()))?;
             let go_on = |at: Time| {
                 progress.is_none_or(|progress| progress(i, at.as_secs_f64() / plan.duration.as_secs_f64()))
             };
-            exec::run_kernel(&mesh, &flows, plan.duration, plan.measure.interval.unwrap_or(LOOK), &go_on)
+            mesh::run_kernel(&mesh, &flows, plan.duration, plan.measure.interval.unwrap_or(LOOK), &go_on)
                 .map_err(|error| error.to_string())
         };
         let ran: Vec<_> = std::thread::scope(|scope| {

@@ -39,8 +39,6 @@ pub mod claim;
 pub mod compare;
 mod data;
 mod deviation;
-#[cfg(target_os = "linux")]
-pub mod exec;
 mod experiment;
 pub mod folder;
 #[cfg(any(test, fuzzing))]
@@ -57,7 +55,6 @@ mod ideal;
 pub mod kernel;
 pub mod live;
 pub mod neighbourhood;
-mod overlay;
 mod overview;
 pub mod papers;
 pub mod plot;
@@ -65,8 +62,6 @@ mod reference;
 pub mod reproduce;
 pub mod seeds;
 pub mod session;
-#[cfg(target_os = "linux")]
-pub mod shape;
 mod sizes;
 mod slowdown;
 pub mod sweep;

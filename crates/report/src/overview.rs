@@ -147,7 +147,7 @@ fn flow_sheet(runs: &[RunResult]) -> Sheet {
     notes.push("resent: packets");
     if any("lost_packets") {
         columns.push(("lost", "lost_packets", whole));
-        notes.push("lost: packets of constant-rate sources, never sent again");
+        notes.push("lost: dropped packets of constant-rate sources, never sent again");
     }
     if labels.iter().any(|label| matches!(label, Label::Of(..))) {
         notes.push("least, median, greatest: of each column by itself");

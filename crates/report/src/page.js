@@ -188,7 +188,9 @@ class Plot {
   legend() {
     const list = document.createElement("div");
     list.className = "legend";
-    if (this.row.legend.length < 2) return list;
+    // A median over faint curves is named, too.
+    const crowd = this.row.panels.some((panel) => panel.curves.some((curve) => curve.faint));
+    if (this.row.legend.length < 2 && !crowd) return list;
     for (const [name, colour] of this.row.legend) {
       const button = document.createElement("button");
       const mark = document.createElement("i");

@@ -83,6 +83,7 @@ fn many_flows_are_a_median_over_faint_lines() {
     // The pale colour of the first curve, and its band.
     assert!(svg.contains("stroke=\"#c7dded\" stroke-width=\"0.75\""));
     assert!(svg.contains("<polygon fill=\"#1f77b4\" fill-opacity=\"0.2\""));
+    assert!(svg.contains(">median of 12, with 10 to 90 %<"));
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! The scenario file, what it resolves to, running it, and the result tables.
 //!
 //! What a user writes ([`mod@file`]) is checked and resolved into a [`plan::Plan`], from which the engine is built and run
-//! ([`run`]); what is measured goes into [`tables`]. Programs run over the network of a
-//! plan by `exec`, and policies for this machine's own connections are read by `shape`, both on Linux.
+//! ([`run`]); what is measured goes into [`tables`].
 //!
 //! ```
 //! use tollway_scenario::file::Scenario;
@@ -21,14 +20,10 @@
 //! assert!(finished.run.packet_hops > 1000 && finished.run.census.is_conserved());
 //! ```
 
-#[cfg(target_os = "linux")]
-pub mod exec;
 pub mod file;
 pub mod import;
 pub mod plan;
 pub mod run;
-#[cfg(target_os = "linux")]
-pub mod shape;
 pub mod tables;
 
 #[cfg(test)]

@@ -82,6 +82,13 @@ fn the_users_book_is_short() {
 }
 
 #[test]
+fn an_unreleased_version_has_a_page_in_the_changelog() {
+    let page = std::fs::read_to_string(repository().join("CHANGELOG.md")).expect("a page");
+    let (lines, words) = (page.lines().count(), page.split_whitespace().count());
+    assert!(!page.contains("unreleased") || lines <= 70 && words <= 1000, "{lines} lines, {words} words");
+}
+
+#[test]
 fn links_lead_somewhere() {
     let mut missing = Vec::new();
     for (path, page) in &pages() {

@@ -51,7 +51,7 @@ impl Dumbbell {
                 segment: u32::from(config.segment),
             });
         }
-        network.measure_link(bottleneck, true);
+        network.with_link(bottleneck, |link, now| link.measure(now, true));
         Dumbbell { network, bottleneck }
     }
 
@@ -101,8 +101,10 @@ fn table() -> String {
         text += &format!(
             "{name:8}  {link:9}  {used:5.1} % used  {queue:5.1} queued  {drops:3} drops  {marks:4} marks"
         );
-        if let Some(avq) = dumbbell.network.law(dumbbell.bottleneck).as_custom::<Avq>() {
-            let mbps = avq.virtual_capacity().mbps();
+        let avq = dumbbell.network.with_link(dumbbell.bottleneck, |link, _| {
+            Some(link.port.law.as_custom::<Avq>()?.virtual_capacity().mbps())
+        });
+        if let Some(mbps) = avq {
             text += &format!("  virtual capacity {mbps:.1} Mb/s");
         }
         text.push('\n');

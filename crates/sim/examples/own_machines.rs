@@ -78,8 +78,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     network.attach(flow, End::Server, echo);
 
     network.run_until(Time::from_secs(20));
-    let caller = network.machine(caller).get::<Caller>().ok_or("another machine")?;
-    let thin = network.machine(thin).get::<Thin>().ok_or("another machine")?;
+    let caller = network.machine(caller).downcast_ref::<Caller>().ok_or("another machine")?;
+    let thin = network.machine(thin).downcast_ref::<Thin>().ok_or("another machine")?;
     println!("{} messages came back as they were, {} did not", caller.answered, caller.wrong);
     println!("{} of {} acknowledgements went no further than the middle", thin.absorbed, thin.acks);
     assert_eq!((caller.answered, caller.wrong), (200, 0));

@@ -67,7 +67,7 @@ mod source;
 mod tap;
 
 pub use names::{End, FlowId, LinkId, MachineId, RouteId, SourceId};
-pub use network::{Census, FlowSpec, Network, RouteEnd, ShaperId};
+pub use network::{Census, FlowSpec, Network, RouteEnd};
 pub use scheduler::Scheduler;
 pub use source::{SinkStats, SourceSpec};
 pub use tap::{Fate, Origin, Sighting};

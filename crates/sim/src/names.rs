@@ -8,7 +8,7 @@ pub struct FlowId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteId(pub(crate) u32);
 
-/// Names a machine at a node.
+/// Names a machine at a node, or a host's shaper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MachineId(pub u32);
 

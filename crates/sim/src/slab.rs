@@ -2,6 +2,7 @@
 
 use tollway_proto::cbr::PLAIN;
 use tollway_proto::link::Store;
+use tollway_proto::port::HostTable;
 use tollway_proto::{Encoding, Flags, Packet, Pool, SackRanges};
 
 /// All packets of a run, and the SACK ranges that hang on some of them.
@@ -17,11 +18,15 @@ pub(crate) struct Slab {
     /// By flow, packets that were lost after a queue had taken them in, less those that a wire
     /// made; empty while there are none.
     lost: Vec<i64>,
+    /// The same by source of cross-traffic.
+    lost_plain: Vec<i64>,
     /// By flow, how its packets would be written as bytes; empty while every flow's encoding is lossless.
     /// With each, a full segment of the flow in bytes.
     encodings: Vec<(Encoding, u32)>,
     /// By flow, its class of traffic; empty while none has one.
     classes: Vec<u8>,
+    /// The hosts of flows and sources.
+    pub(crate) hosts: HostTable,
 }
 
 impl Slab {
@@ -119,12 +124,18 @@ impl Slab {
         self.free.push(slot);
     }
 
-    fn lost_of(&mut self, flow: u32) -> &mut i64 {
+    fn lost_of(&mut self, flow: u32, plain: bool) -> &mut i64 {
+        let lost = if plain { &mut self.lost_plain } else { &mut self.lost };
         let flow = flow as usize;
-        if self.lost.len() <= flow {
-            self.lost.resize(flow + 1, 0);
+        if lost.len() <= flow {
+            lost.resize(flow + 1, 0);
         }
-        &mut self.lost[flow]
+        &mut lost[flow]
+    }
+
+    /// Packets of a source of cross-traffic lost so far, less those that a wire made.
+    pub(crate) fn lost_plain(&self, source: u32) -> i64 {
+        self.lost_plain.get(source as usize).copied().unwrap_or(0)
     }
 
     /// Packets of `flow` lost so far, less those that a wire made, after a queue had taken them in.
@@ -214,8 +225,10 @@ impl Default for Slab {
             free_sacks: Vec::new(),
             created: 0,
             lost: Vec::new(),
+            lost_plain: Vec::new(),
             encodings: Vec::new(),
             classes: Vec::new(),
+            hosts: HostTable::default(),
         }
     }
 }
@@ -225,9 +238,7 @@ impl Store for Slab {
     fn lose(&mut self, slot: u32) {
         let packet = &self.packets[slot as usize];
         let (flow, plain) = (packet.flow, packet.flags.has(PLAIN));
-        if !plain {
-            *self.lost_of(flow) += 1;
-        }
+        *self.lost_of(flow, plain) += 1;
         self.free(slot);
     }
 
@@ -240,9 +251,7 @@ impl Store for Slab {
         if packet.flags.has(Flags::SACK) {
             self.attach(copy, sack);
         }
-        if !packet.flags.has(PLAIN) {
-            *self.lost_of(packet.flow) -= 1;
-        }
+        *self.lost_of(packet.flow, packet.flags.has(PLAIN)) -= 1;
         copy
     }
 
@@ -270,5 +279,10 @@ impl Pool for Slab {
         let packet = &self.packets[slot as usize];
         let classed = !packet.flags.has(PLAIN);
         if classed { self.classes.get(packet.flow as usize).copied().unwrap_or(0) } else { 0 }
+    }
+
+    fn hosts(&self, slot: u32) -> [u32; 2] {
+        let packet = &self.packets[slot as usize];
+        self.hosts.get(packet.flow, packet.flags.has(PLAIN))
     }
 }

@@ -34,6 +34,8 @@ pub struct SinkStats {
     pub arrived_bytes: u64,
     /// Of these, what came marked as in profile.
     pub in_profile_bytes: u64,
+    /// Packets on links or in their queues.
+    pub in_flight_packets: u64,
 }
 
 #[derive(Debug)]
@@ -42,6 +44,8 @@ pub(crate) struct Source {
     pub(crate) stats: SinkStats,
     /// Where it asks before it sends.
     pub(crate) gate: u32,
+    /// Packets that have passed the gate.
+    pub(crate) launched: u64,
     cbr: Cbr,
 }
 
@@ -49,7 +53,7 @@ impl Source {
     pub(crate) fn new(spec: SourceSpec) -> Source {
         let SourceSpec { rate, size, start, stop, on_off, .. } = spec;
         let cbr = Cbr::new(rate, size, start, stop, on_off);
-        Source { spec, stats: SinkStats::default(), gate: OPEN, cbr }
+        Source { spec, stats: SinkStats::default(), gate: OPEN, launched: 0, cbr }
     }
 
     /// When the first packet leaves.

@@ -1,4 +1,4 @@
-//! A switch as a process: the event loop's thread, and the socket where it is asked.
+//! A switch as a process: the thread of the event loop, and the control socket.
 
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use tollway_net::random;
+pub use tollway_net::sys::signals::Signals;
 
 use crate::config::Config;
 use crate::engine::Engine;
@@ -27,10 +28,11 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Listens, and starts the event loop; `source` is what its configuration comes from.
+    /// Opens the listeners, and starts the event loop; `source` names the origin of the
+    /// configuration.
     ///
     /// # Errors
-    /// An address is taken, or not this machine's; there is no thread to be had.
+    /// An address is in use or not local, or the thread cannot be created.
     pub fn start(config: Config, source: String, key: [u8; 16]) -> io::Result<Agent> {
         let mailbox = Arc::new(Mailbox::default());
         let mut engine = Engine::open(Arc::new(config), Arc::clone(&mailbox), key)?;
@@ -43,7 +45,7 @@ impl Agent {
     /// Opens the sockets of a part between sites, and starts its event loop.
     ///
     /// # Errors
-    /// An address is taken, or not this machine's; there is no thread to be had.
+    /// An address is in use or not local, or the thread cannot be created.
     pub fn start_site(config: Sites, source: String) -> io::Result<Agent> {
         let mailbox = Arc::new(Mailbox::default());
         let (listen, run) = sites::start(config, Arc::clone(&mailbox))?;
@@ -52,12 +54,12 @@ impl Agent {
         Ok(Agent { mailbox, thread: Some(thread), listen, told })
     }
 
-    /// The addresses for clients; of a part without, the one for its neighbours.
+    /// The addresses for clients; for a part without clients, the address for its neighbours.
     pub fn listen(&self) -> &[std::net::SocketAddr] {
         &self.listen
     }
 
-    /// What answers at a control socket.
+    /// A handle for status queries and drain commands.
     pub fn teller(&self) -> Teller {
         Teller { mailbox: Arc::clone(&self.mailbox), told: Arc::clone(&self.told) }
     }
@@ -65,27 +67,28 @@ impl Agent {
     /// Puts another configuration in force.
     ///
     /// # Errors
-    /// Why it cannot be: what was in force stays.
+    /// The reason it cannot be; the previous one stays in force.
     pub fn install(&self, config: Config) -> Result<(), String> {
         let (reply, answer) = channel();
         self.mailbox.put(Command::Install(Arc::new(config), reply));
         answer.recv_timeout(PATIENCE).map_err(|_| "the event loop does not answer".to_owned())?
     }
 
-    /// Records why what is newer is not in force.
+    /// Records the reason a newer configuration is not in force; `None` clears it.
     pub fn set_trouble(&self, trouble: Option<String>) {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).1 = trouble;
     }
 
-    /// Whether the event loop has ended by itself.
+    /// True if the event loop has ended without a command.
     pub fn is_over(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Takes no more frames, and waits until those under way are done, or the grace of the configuration is over.
+    /// Accepts no more frames, and waits until those under way are done, or the configured grace is
+    /// over.
     ///
     /// # Errors
-    /// Why the event loop ended before.
+    /// The error that ended the event loop before.
     pub fn end(mut self) -> io::Result<()> {
         self.mailbox.put(Command::End);
         let Some(thread) = self.thread.take() else { return Ok(()) };
@@ -93,7 +96,7 @@ impl Agent {
     }
 }
 
-/// Tells how a switch stands, from any thread.
+/// A handle to a switch for status and drain commands, for any thread.
 #[derive(Clone, Debug)]
 pub struct Teller {
     mailbox: Arc<Mailbox>,
@@ -101,7 +104,7 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// How it stands now; `None` if the event loop does not answer.
+    /// The present status; `None` if the event loop does not answer.
     pub fn status(&self) -> Option<Status> {
         let (reply, answer) = channel();
         self.mailbox.put(Command::Status(reply));
@@ -110,22 +113,24 @@ impl Teller {
         Some(status)
     }
 
-    /// Has a member get no new frames, or some again.
+    /// Drains a member, so that it gets no new frames, or ends the drain.
     ///
     /// # Errors
-    /// There is no such member; those that there are.
+    /// There is no such member; the error lists the members.
     pub fn drain(&self, member: &str, drain: bool) -> Result<(), Vec<String>> {
         let (reply, answer) = channel();
         self.mailbox.put(Command::Drain(member.to_owned(), drain, reply));
         answer.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(Vec::new()))
     }
 
-    /// Answers at the socket `path`, which only this user may open, until the answer is dropped.
+    /// Serves the control socket `path`, with access for this user only, until the result is
+    /// dropped.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`]: another switch answers there. Or the folder cannot be made, or something else has the name.
+    /// [`io::ErrorKind::AddrInUse`] if another switch answers there. Otherwise the folder cannot be
+    /// created, or the path is not a socket.
     pub fn answer_at(&self, path: &Path) -> io::Result<Control> {
-        tollway_net::shape::own_folder(path)?;
+        tollway_net::sys::control::own_folder(path)?;
         if let Ok(meta) = std::fs::symlink_metadata(path) {
             if !meta.file_type().is_socket() {
                 let text = format!("`{}` is there already, and is no socket", path.display());
@@ -134,7 +139,7 @@ impl Teller {
             if UnixStream::connect(path).is_ok() {
                 return Err(io::ErrorKind::AddrInUse.into());
             }
-            // What a switch that was killed has left.
+            // The socket file of a switch that was killed.
             let _ = std::fs::remove_file(path);
         }
         let listener = UnixListener::bind(path)?;
@@ -142,7 +147,7 @@ impl Teller {
         let teller = self.clone();
         std::thread::Builder::new().name("control".into()).spawn(move || {
             for stream in listener.incoming().flatten() {
-                // Who asks for nothing is not waited for long; who reads nothing, neither.
+                // Time limits on both directions, so that a silent client does not hold the socket.
                 let _ = teller.answer(stream);
             }
         })?;
@@ -167,7 +172,7 @@ impl Teller {
     }
 }
 
-/// A socket that answers; removed when dropped.
+/// A control socket; the file is removed on drop.
 #[derive(Debug)]
 pub struct Control(PathBuf);
 
@@ -177,24 +182,24 @@ impl Drop for Control {
     }
 }
 
-/// Asks the switch at `path`: `status`, `drain NAME` or `undrain NAME`.
+/// Sends a command to the switch at `path`: `status`, `drain NAME` or `undrain NAME`.
 ///
 /// # Errors
-/// None answers there, or [another user's](io::ErrorKind::PermissionDenied).
+/// No switch answers there, or [another user's](io::ErrorKind::PermissionDenied) does.
 pub fn ask(path: &Path, what: &str) -> io::Result<String> {
-    let mut stream = tollway_net::shape::connect(path)?;
+    let mut stream = tollway_net::sys::control::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(what.as_bytes())?;
     stream.shutdown(std::net::Shutdown::Write)?;
-    tollway_net::shape::read_answer(stream)
+    tollway_net::sys::control::read_answer(stream)
 }
 
-/// Where a switch of this user is asked unless it is said otherwise.
+/// The default control socket of this user.
 pub fn default_path() -> PathBuf {
-    tollway_net::shape::default_path().with_file_name("switch.sock")
+    tollway_net::sys::control::folder().join("switch.sock")
 }
 
-/// How long an event loop is waited for.
+/// Timeout of a command to the event loop.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest question, bytes.
+/// The longest command, bytes.
 const LONGEST: u64 = 4096;

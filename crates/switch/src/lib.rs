@@ -1,17 +1,18 @@
 //! `tollway switch`: one connection's messages, spread over many servers.
 //!
-//! A process stands before unmodified servers, cuts each client's connection into frames, sends each frame to a member of the
-//! cluster, and merges the answers. Which member, in which order, how much at a time and what becomes of a frame whose member fails is decided by the
-//! machines of [`tollway_proto::dispatch`], [`tollway_proto::framing`] and [`tollway_proto::route`]; here are sockets, TLS, Redis' commands, the
-//! configuration, and what people and programs see of it.
+//! A process in front of unmodified servers splits each client's connection into frames, sends each
+//! frame to a member of the cluster, and merges the answers. The machines of
+//! [`tollway_proto::dispatch`], [`tollway_proto::framing`] and [`tollway_proto::route`] decide on
+//! the member, the order, the amount in flight, and the treatment of frames whose member fails.
+//! This crate adds sockets, TLS, Redis' commands, the configuration and the status.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | [`config`] | the file, its checks, watching it |
+//! | [`config`] | the file, its checks, its reload |
 //! | [`engine`] | the event loop: one thread, all sockets |
 //! | [`sites`] | sessions between sites, by ACP instead of TCP |
 //! | [`agent`] | a switch as a process: the engine's thread, its control socket |
-//! | [`status`] | how it stands: for people, for programs |
+//! | [`status`] | the status, as text and as JSON |
 //!
 //! Lines from one connection, one to each of two servers:
 //!

@@ -6,20 +6,20 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use crate::config::Config;
 use crate::status::Status;
 
-/// What other threads have an engine do.
+/// A command to an engine.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Another configuration is to be in force.
+    /// Put another configuration in force.
     Install(Arc<Config>, Sender<Result<(), String>>),
-    /// A member is to get no new frames, or some again; unknown names are answered with those that are known.
+    /// Drain a member, or end its drain; an unknown name is answered with the known ones.
     Drain(String, bool, Sender<Result<(), Vec<String>>>),
-    /// How does it stand?
+    /// Report the status.
     Status(Sender<Status>),
-    /// No more connections and frames; end once what is under way is done.
+    /// Accept no more connections and frames; end once the work under way is done.
     End,
 }
 
-/// Where an engine finds what it is to do.
+/// The queue of commands to an engine.
 #[derive(Debug, Default)]
 pub struct Mailbox {
     commands: Mutex<Vec<Command>>,

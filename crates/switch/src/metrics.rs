@@ -1,4 +1,4 @@
-//! A switch for Prometheus.
+//! Metrics of a switch for Prometheus.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,11 +14,11 @@ use tollway_report::watch::metrics::{Metrics, ServeError};
 use crate::agent::Teller;
 use crate::status::{MemberStatus, Status};
 
-/// Serves metrics from a thread of its own until the answer is dropped. Members have labels; clients have none, since they come and go by
-/// the thousand.
+/// Serves metrics from a separate thread until the result is dropped. Members have labels; clients
+/// have none, since there may be thousands.
 ///
 /// # Errors
-/// The address is taken, or not this machine's.
+/// The address is in use or not local.
 pub fn serve(teller: Teller, address: SocketAddr) -> Result<Metrics, ServeError> {
     Metrics::of(Box::new(Gathered(teller)), address)
 }
@@ -67,7 +67,7 @@ fn write(status: &Status, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt:
     ConstCounter::new(status.cpu_s).encode(metric)
 }
 
-/// Name, help, unit, and where it is.
+/// Name, help text, unit and source of a metric.
 type Metric<T, N> = (&'static str, &'static str, Option<Unit>, fn(&T) -> N);
 
 const MEMBER_GAUGES: [Metric<MemberStatus, f64>; 6] = [

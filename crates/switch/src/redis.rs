@@ -1,20 +1,20 @@
-//! Redis' commands: which key they have, which set the connection up, and which cannot be spread.
+//! Redis' commands: their keys, the set-up commands, and those that cannot be spread.
 
 use redis_protocol::resp2::decode::decode_range;
 use redis_protocol::resp2::types::RangeFrame;
 
-/// What a command is to the switch.
+/// The treatment of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command<'f> {
-    /// It goes to the member that has this key.
+    /// Send it to the member with this key.
     Keyed(&'f [u8]),
-    /// Any member answers as well.
+    /// Send it to any member.
     Anywhere,
-    /// It sets the connection up, and every member has to see it; of several of one kind the last holds.
+    /// It sets the connection up, and goes to every member; the last one of each kind is in force.
     Setup(Setup),
-    /// It cannot be spread: the error that the client gets.
+    /// It cannot be spread: the error for the client.
     Refused(String),
-    /// The client says goodbye.
+    /// The client ends the session.
     Quit,
 }
 
@@ -27,20 +27,21 @@ pub(crate) enum Setup {
     Name,
 }
 
-/// Where a command's keys are: words counted from 0, the command's name first.
+/// The places of a command's keys: words counted from 0, the command's name first.
 #[derive(Clone, Copy)]
 enum Keys {
-    /// The word at this place.
+    /// The word at this index.
     One(usize),
-    /// From this place on, one in so many words.
+    /// From the first index on, with the second number as step.
     All(usize, usize),
     /// The first two words after the name.
     Two,
-    /// A count at this place, and so many keys after it.
+    /// A count at this index, and that many keys after it.
     Counted(usize),
 }
 
-/// Reads a command, which is a whole frame. `place` says where a key lives: keys of several places cannot be spread.
+/// Reads a command, which is a whole frame. `place` returns the member of a key; a command with
+/// keys at several members is refused.
 pub(crate) fn read<'f>(frame: &'f [u8], place: impl Fn(&[u8]) -> Option<usize>) -> Command<'f> {
     let Ok(Some((RangeFrame::Array(words), _))) = decode_range(frame) else {
         return Command::Refused("a command is an array of bulk strings".into());
@@ -154,7 +155,7 @@ fn classify(name: &[u8], sub: &[u8]) -> Class {
             Class::Refused("names keys in two places: tollway switch does not spread it")
         }
         b"OBJECT" | b"MEMORY" | b"XINFO" | b"XGROUP" => Class::Keys(Keys::One(2)),
-        // What remains has one key, right after its name; so do commands that are not known yet.
+        // All others, unknown commands included, have one key right after the name.
         _ => Class::Keys(Keys::One(1)),
     }
 }
@@ -165,7 +166,7 @@ pub(crate) fn error(message: &str) -> Vec<u8> {
     format!("-ERR {line}\r\n").into_bytes()
 }
 
-/// The user that a command of set-up names: `AUTH user password`, `HELLO 3 AUTH user password`.
+/// The user of a set-up command: `AUTH user password`, `HELLO 3 AUTH user password`.
 pub(crate) fn user(frame: &[u8]) -> Option<String> {
     let Ok(Some((RangeFrame::Array(words), _))) = decode_range(frame) else { return None };
     let words: Vec<&[u8]> = words

@@ -1,4 +1,4 @@
-//! A switch on a terminal.
+//! The terminal view of a switch.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
@@ -8,7 +8,7 @@ use ratatui::widgets::Paragraph;
 
 use crate::status::Status;
 
-/// Draws how it stands; `scroll` lines are above the screen's edge.
+/// Draws the status; `scroll` lines are above the screen's edge.
 pub fn draw(frame: &mut Frame<'_>, status: &Status, scroll: u16) {
     let [above, foot] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
     let text = status.to_text(usize::from(frame.area().width.max(20)), MOST);
@@ -16,7 +16,7 @@ pub fn draw(frame: &mut Frame<'_>, status: &Status, scroll: u16) {
     frame.render_widget(Line::from(" q end the switch   ↑ ↓ scroll ").dim(), foot);
 }
 
-/// Clients that can be scrolled to.
+/// Upper bound on clients shown.
 const MOST: usize = 500;
 
 #[cfg(test)]

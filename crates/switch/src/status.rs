@@ -1,36 +1,36 @@
-//! How a switch stands: for people, for programs.
+//! The status of a switch, as text and as JSON.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tollway_report::text::{Align, TextTable};
 
-/// A switch at one instant. Counters are since it began.
+/// The status of a switch at one instant. Counters are since its start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Status {
-    /// Seconds since it began.
+    /// Seconds since its start.
     pub time_s: f64,
     /// The version of the configuration in force.
     pub version: String,
-    /// Where the configuration comes from.
+    /// The origin of the configuration.
     pub source: String,
-    /// Why a newer one is not in force.
+    /// The reason a newer configuration is not in force.
     pub trouble: Option<String>,
-    /// Where clients connect.
+    /// The addresses that clients connect to.
     pub listen: Vec<String>,
     /// The framing.
     pub frames_are: String,
     /// The routing module.
     pub policy: &'static str,
-    /// Sessions that are open.
+    /// Open sessions.
     pub sessions: usize,
     /// Bytes that sessions hold.
     pub memory: u64,
     /// Processor time of the event loop, seconds.
     pub cpu_s: f64,
-    /// Connections that came.
+    /// Connections accepted.
     pub accepted: u64,
-    /// Of them closed at once, since there were too many.
+    /// Connections closed at once, above the limit.
     pub refused: u64,
     /// Frames from clients.
     pub frames: u64,
@@ -40,11 +40,11 @@ pub struct Status {
     pub answers: u64,
     /// Their bytes.
     pub answer_bytes: u64,
-    /// Frames that the switch answered by itself.
+    /// Frames that the switch answered itself.
     pub answered_here: u64,
-    /// Frames of which only the beginning came.
+    /// Frames received only in part.
     pub torn: u64,
-    /// Frames that were taken and not done when their session broke.
+    /// Frames accepted and not done when their session broke.
     pub abandoned: u64,
     /// Sessions that ended, by reason.
     pub ends: BTreeMap<&'static str, u64>,
@@ -52,7 +52,7 @@ pub struct Status {
     pub members: Vec<MemberStatus>,
     /// Clients that have sessions, those with the most bytes first.
     pub clients: Vec<ClientStatus>,
-    /// Of a part between sites: its hops.
+    /// The hops, for a part between sites.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sites: Option<SitesStatus>,
 }
@@ -68,35 +68,35 @@ pub struct SitesStatus {
     pub neighbours: Vec<NeighbourStatus>,
     /// Datagrams received.
     pub received: u64,
-    /// Datagrams handed to the kernel.
+    /// Datagrams passed to the kernel.
     pub sent: u64,
-    /// Datagrams that the kernel did not take.
+    /// Datagrams that the kernel refused.
     pub unsent: u64,
-    /// Packets that the queue of a link had no room for.
+    /// Packets dropped because the queue of a link was full.
     pub dropped: u64,
-    /// Datagrams from addresses of no neighbour.
+    /// Datagrams from unknown addresses.
     pub strangers: u64,
-    /// Handshakes of others, or from before.
+    /// Handshakes of unknown origin, or repeated ones.
     pub handshakes: u64,
-    /// Datagrams that came before.
+    /// Repeated datagrams.
     pub replayed: u64,
-    /// Datagrams that no neighbour sealed, or with keys that are forgotten.
+    /// Datagrams with a wrong or an expired key.
     pub forged: u64,
-    /// Datagrams that are not sealed.
+    /// Datagrams without encryption.
     pub plain: u64,
-    /// Packets that met no keys and had no room to wait for them.
+    /// Packets dropped because no keys were agreed and the waiting room was full.
     pub unsealed: u64,
-    /// Sealed datagrams that are no packets.
+    /// Encrypted datagrams whose content is not a packet.
     pub senseless: u64,
-    /// Of a switch: packets that were passed on and not acknowledged.
+    /// For a switch: packets forwarded and not acknowledged.
     pub outstanding: u64,
-    /// Packets that came again although their receiver had them.
+    /// Packets repeated although their receiver had them.
     pub duplicates: u64,
     /// Packets outside the ring or the receiver's window, or without a member to go to.
     pub out_of_window: u64,
-    /// Acknowledgements of what never left it.
+    /// Acknowledgements of packets that were not sent.
     pub forged_acks: u64,
-    /// Packets of a failed member that went to another.
+    /// Packets of a failed member that were sent to another.
     pub rerouted: u64,
     /// Packets lost with a failed member.
     pub lost: u64,
@@ -111,7 +111,7 @@ pub struct NeighbourStatus {
     pub name: String,
     /// Its address.
     pub address: String,
-    /// `up`, `silent`, `no keys`, `wrong key` or `not sealed`.
+    /// State of the hop: `up`, `silent`, `no keys`, `wrong key` or `not sealed`.
     pub state: &'static str,
 }
 
@@ -130,34 +130,36 @@ pub struct MemberStatus {
     pub bytes: u64,
     /// Answers from it.
     pub answers: u64,
-    /// Bytes of frames that it has and has not answered.
+    /// Bytes of frames sent to it and not answered.
     pub outstanding: u64,
-    /// The most that it may have, bytes.
+    /// Upper bound on outstanding bytes.
     pub window: u64,
     /// Its mean response time.
     pub response_ms: Option<f64>,
     /// Sessions that wait for room in its window.
     pub waiting: usize,
-    /// How often it could not be connected to, or hung.
+    /// Connection failures and hangs.
     pub failures: u64,
-    /// Frames that were sent to others in its place.
+    /// Frames of this member that were sent to another.
     pub retried: u64,
-    /// Frames that it was sent and did not answer, and that were sent to no other: their clients were told.
+    /// Frames that it did not answer, and that were sent to no other member: their clients got an
+    /// error.
     pub unanswered: u64,
-    /// One-way frames that it had acknowledged and may not have carried out when it failed: an upper bound.
+    /// One-way frames that it had acknowledged and may not have executed when it failed: an upper
+    /// bound.
     pub perhaps_lost: u64,
-    /// Answers to no frame.
+    /// Answers without a request.
     pub unrequested: u64,
-    /// Why it failed last.
+    /// The reason of its last failure.
     pub last_failure: Option<String>,
 }
 
 /// A client and its sessions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientStatus {
-    /// Its name in the configuration, or how it is known otherwise.
+    /// Its name in the configuration, or its address, user or certificate.
     pub name: String,
-    /// What it counts for.
+    /// Its weight.
     pub weight: f64,
     /// Its sessions.
     pub sessions: usize,
@@ -176,7 +178,7 @@ impl Status {
     }
 }
 
-/// The tables of what another process has written as JSON; `None` if that is something else.
+/// The tables from the JSON of another process; `None` if it is not such JSON.
 pub fn told(json: &str, width: usize, most: usize) -> Option<String> {
     text(&serde_json::from_str(json).ok()?, width, most)
 }
@@ -277,7 +279,7 @@ fn text(status: &serde_json::Value, width: usize, most: usize) -> Option<String>
     Some(text)
 }
 
-/// The hops of a part between sites, in a line each.
+/// The hops of a part between sites, one line each.
 fn site(sites: &serde_json::Value) -> Option<String> {
     let mut text = format!("ACP at {}, {}.\n", sites["bind"].as_str()?, sites["part"].as_str()?);
     for neighbour in sites["neighbours"].as_array()? {

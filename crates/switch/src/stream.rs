@@ -1,4 +1,4 @@
-//! A connection's bytes, in the clear or over TLS, without waiting.
+//! The bytes of a connection, in the clear or over TLS, without blocking.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::Shutdown;
@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use mio::net::TcpStream;
 
-/// A connection that never waits.
+/// A connection that never blocks.
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<Tls>),
@@ -17,12 +17,12 @@ pub(crate) struct Tls {
     socket: TcpStream,
 }
 
-/// What a read came to.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Got {
-    /// So many bytes. `drained`: there were no more.
+    /// This number of bytes. `drained`: there were no more.
     Bytes { len: usize, drained: bool },
-    /// Nothing now.
+    /// Nothing at present.
     Nothing,
     /// The other end sends no more.
     End,
@@ -53,7 +53,7 @@ impl Stream {
         certificate.valid_dns_names().next().map(str::to_owned)
     }
 
-    /// Whether TLS is still being agreed on.
+    /// True during the TLS handshake.
     pub(crate) fn is_handshaking(&self) -> bool {
         matches!(self, Stream::Tls(tls) if tls.connection.is_handshaking())
     }
@@ -73,7 +73,7 @@ impl Stream {
         }
     }
 
-    /// Writes what can be written now; fewer bytes than there are means that it is full.
+    /// Writes as much as possible; fewer bytes than given means that the connection is full.
     pub(crate) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         loop {
             let done = match self {
@@ -88,7 +88,7 @@ impl Stream {
         }
     }
 
-    /// Writes what TLS still holds. Returns whether that is all.
+    /// Writes the bytes that TLS holds. Returns true if none are left.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         match self {
             Stream::Plain(_) => Ok(true),
@@ -96,7 +96,7 @@ impl Stream {
         }
     }
 
-    /// Says that no more will be sent.
+    /// Closes the direction for writing.
     pub(crate) fn finish(&mut self) {
         if let Stream::Tls(tls) = self {
             tls.connection.send_close_notify();
@@ -106,12 +106,12 @@ impl Stream {
         let _ = self.socket().shutdown(Shutdown::Write);
     }
 
-    /// Has the connection broken off when it is closed, so that the other end cannot take it for a regular end.
+    /// Makes the connection end by a reset, so that the other end cannot take it for a regular end.
     pub(crate) fn break_off(&mut self) {
         let _ = socket2::SockRef::from(&*self.socket()).set_linger(Some(std::time::Duration::ZERO));
     }
 
-    /// Bytes that were written and that the other end's kernel has not acknowledged; over TLS at least as many.
+    /// Bytes written that the other end's kernel has not acknowledged; over TLS at least that many.
     pub(crate) fn unacknowledged(&self) -> u64 {
         let held = match self {
             Stream::Plain(_) => 0,
@@ -180,5 +180,5 @@ impl Tls {
     }
 }
 
-/// Bytes that TLS may hold of what was written.
+/// Bytes that TLS may buffer.
 const TLS_BUFFER: usize = 256 << 10;

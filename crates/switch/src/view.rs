@@ -1,4 +1,4 @@
-//! A switch in the browser: members' rates, windows and what they have outstanding, as they are. It changes nothing.
+//! The browser view of a switch: members' rates, windows and outstanding bytes. Read-only.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,32 +7,32 @@ use tollway_report::http::{Answer, Request, Server};
 
 use crate::agent::Teller;
 
-/// Serves the page from a thread of its own until it is dropped.
+/// A page served from a separate thread until this is dropped.
 pub struct View {
     server: Server,
 }
 
-/// Why nothing can be seen.
+/// The reason the page cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
-    /// Clients' names are not for everyone.
+    /// The address is not a loopback address: clients' names are private.
     #[error("{0} is no loopback address, and the view is for this machine only")]
     NotLoopback(SocketAddr),
-    /// The address is taken.
+    /// The address is in use.
     #[error("cannot serve the view at {address}: {error}")]
     Serve {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
 }
 
 impl View {
-    /// Starts at `address`, of a loopback interface; port 0 is any free one.
+    /// Starts at `address`, of a loopback interface; port 0 selects a free one.
     ///
     /// # Errors
-    /// The address is another machine's to see, or taken.
+    /// The address is not a loopback address, or is in use.
     pub fn serve(teller: Teller, address: SocketAddr) -> Result<View, ViewError> {
         if !address.ip().is_loopback() {
             return Err(ViewError::NotLoopback(address));
@@ -42,7 +42,7 @@ impl View {
         Ok(View { server })
     }
 
-    /// Where the page is.
+    /// The address of the page.
     pub fn url(&self) -> String {
         format!("http://{}/", self.server.address())
     }
@@ -55,7 +55,7 @@ impl fmt::Debug for View {
 }
 
 fn answer(teller: &Teller, request: &Request) -> Answer {
-    // A page from elsewhere may have a name of its own lead here (DNS rebinding).
+    // A foreign page may resolve its own name to this address (DNS rebinding).
     let host = request.host.as_deref().unwrap_or_default();
     let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
     if !matches!(host, "localhost" | "127.0.0.1" | "[::1]") {

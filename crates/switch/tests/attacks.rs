@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::*;
 
-/// Whether the other end has ended the connection, without an answer.
+/// True if the other end has ended the connection, without an answer.
 fn is_cut_off(stream: &mut TcpStream) -> bool {
     stream.read(&mut [0; 64]).map_or(true, |len| len == 0)
 }
@@ -130,7 +130,7 @@ fn an_answer_that_was_not_asked_ends_the_connection_to_its_member() {
     let mut client = connect(&agent);
     for number in 0..200u8 {
         client.write_all(&framed(&[number])).unwrap();
-        // Never somebody else's, never twice.
+        // Never another client's answer, never the same twice.
         assert_eq!(read_framed(&mut client).unwrap(), [number]);
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -158,7 +158,8 @@ fn five_hundred_sessions_of_one_client_have_one_share() {
                 .map(|_| {
                     let socket =
                         socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-                    // Unbounded, they take all the memory that the kernel has for TCP, and every connection stalls.
+                    // Unbounded, they take all the memory that the kernel has for TCP, and every
+                    // connection stalls.
                     socket.set_send_buffer_size(64 << 10).unwrap();
                     socket.bind(&std::net::SocketAddr::from((address, 0)).into()).unwrap();
                     socket.connect(&at.into()).unwrap();
@@ -166,7 +167,8 @@ fn five_hundred_sessions_of_one_client_have_one_share() {
                     socket.into()
                 })
                 .collect();
-            // As much as each takes, and all answers; bytes of the session that is under way wrap around whole frames.
+            // As much as each takes, and all answers; bytes of the session that is under way wrap
+            // around whole frames.
             let frame = framed(&[1; 1022]).repeat(64);
             let mut offsets = vec![0; all.len()];
             while !over.load(Ordering::SeqCst) {

@@ -27,7 +27,7 @@ impl Seeded {
     }
 }
 
-/// How long the soak is, and from which seed: `TOLLWAY_SOAK_SECONDS`, `TOLLWAY_SOAK_SEED`.
+/// Length and seed of the soak: `TOLLWAY_SOAK_SECONDS`, `TOLLWAY_SOAK_SEED`.
 fn soak() -> (Duration, u64) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     (
@@ -39,7 +39,7 @@ fn soak() -> (Duration, u64) {
 /// Clients of a soak.
 const CLIENTS: u64 = 6;
 
-/// What a client saw of its frames.
+/// A client's view of its frames.
 #[derive(Default)]
 struct Seen {
     sent: u64,
@@ -229,8 +229,8 @@ impl Cluster {
     }
 }
 
-/// Disturbs the cluster while `work` runs for each client. Returns their results and the most memory
-/// that sessions held.
+/// Disturbs the cluster while `work` runs for each client. Returns their results and the most
+/// memory that sessions held.
 fn soak_with<T: Send + 'static>(
     cluster: &mut Cluster,
     agent: &Agent,

@@ -1,4 +1,5 @@
-//! Redis, rsyslog and logger as Debian has them, through the switch. What is not installed is said, and left out.
+//! Redis, rsyslog and logger from Debian, through the switch. Programs that are not installed are
+//! reported and skipped.
 
 mod common;
 
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use common::*;
 
-/// Whether all of these programs are there; says loudly which are not.
+/// True if all of these programs are installed; reports those that are not.
 fn have(programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -118,7 +119,7 @@ fn redis_cli_and_redis_benchmark_use_three_servers_as_one() {
     write.join().unwrap();
     assert_eq!(String::from_utf8(got).unwrap(), answers);
 
-    // What cannot be spread says so, and the connection goes on.
+    // A command that cannot be spread gets an error, and the connection continues.
     let said = piped(
         port,
         "MGET key:1 key:2 key:3 key:4 key:5\nMULTI\nSUBSCRIBE news\nBLPOP key:1 0\nGET key:2\nPING\n",
@@ -424,8 +425,8 @@ fn rsyslog_reaches_three_collectors_of_which_one_is_killed_and_comes_back() {
     agent.end().unwrap();
 }
 
-/// An authorization host as there are many: ISO 8583 messages behind a length of two bytes and a header (TPDU) of five, answered by the
-/// same trace number and in any order.
+/// An authorization host as there are many: ISO 8583 messages behind a length of two bytes and a
+/// header (TPDU) of five, answered by the same trace number and in any order.
 fn iso_host(listener: &TcpListener, name: u8) {
     for stream in listener.incoming().flatten() {
         std::thread::spawn(move || {

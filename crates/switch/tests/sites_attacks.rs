@@ -1,4 +1,4 @@
-//! Attacks on parts between sites: strangers, repeated or forged datagrams, hostile members.
+//! Attacks on parts between sites: unknown senders, repeated or forged datagrams, hostile members.
 
 mod common;
 

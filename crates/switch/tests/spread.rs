@@ -230,7 +230,7 @@ fn frames_that_waited_while_answers_were_left_unread_go_on() {
     let limits = "[limits]\nmember-buffer = \"32 KiB\"\nframe = \"16 KiB\"\nsession-buffer = \"16 KiB\"";
     let agent = switch("u16", limits, &[("a", server.address)]);
     let mut client = connect(&agent);
-    // What the kernel holds on the way is less than what is sent.
+    // The kernel's buffers hold less than the amount sent.
     socket2::SockRef::from(&client).set_recv_buffer_size(256 << 10).unwrap();
     let frame = framed(&[1; 1022]);
     let count = 20 << 10;
@@ -240,7 +240,8 @@ fn frames_that_waited_while_answers_were_left_unread_go_on() {
             writer.write_all(&frame).unwrap();
         }
     });
-    // Stops until nothing moves, and goes on with all that there is, so that nothing waits for the client then.
+    // Stops until nothing moves, and goes on with all that there is, so that nothing waits for the
+    // client then.
     client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut left = count << 10;
     for turn in 0.. {

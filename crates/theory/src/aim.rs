@@ -1,34 +1,36 @@
-//! Which allocation a law aims at.
+//! The ideal allocation that each law aims at.
 
 use tollway_law::Aim;
 use tollway_law::sender::LAWS;
 
 use crate::{Network, NetworkError, max_min, proportional_rates, session_fair, xcp_equilibrium};
 
-/// The sender laws whose allocation runs are held against, by their words in scenario files. Laws that go by losses or
-/// marks alone aim at none, their shares depending on round trips and queues.
+/// The sender laws with an aim, by their words in scenario files.
+///
+/// Laws that react to losses or marks alone have no aim: their shares depend on round trips and
+/// queues.
 pub fn aims() -> impl Iterator<Item = (&'static str, Aim)> {
     LAWS.iter().filter_map(|law| Some((law.word, (law.read)(&()).descriptor().aim?)))
 }
 
-/// What all flows together aim at, given each one's aim; `None` if any has none, if two have different ones, or for no
-/// flow at all.
+/// The common aim of all flows, given the aim of each. `None` if a flow has no aim, if two flows
+/// have different aims, or if there is no flow.
 pub fn common_aim(aims: impl IntoIterator<Item = Option<Aim>>) -> Option<Aim> {
     let mut aims = aims.into_iter();
     let first = aims.next()??;
     aims.all(|aim| aim == Some(first)).then_some(first)
 }
 
-/// The rates that an aim gives.
+/// The rates that an aim gives, in the network's unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allocation {
-    /// One a flow.
+    /// One rate per flow.
     pub rates: Vec<f64>,
 }
 
 impl Allocation {
-    /// What `aim` gives each flow of `network`; XCP's routers have its own constants, and each flow is
-    /// a session.
+    /// The allocation that `aim` gives the flows of `network`. XCP's routers have the constants of
+    /// the law, and each flow is its own session.
     ///
     /// # Errors
     /// As [`Network::check`].
@@ -45,8 +47,8 @@ impl Allocation {
         .map(|rates| Allocation { rates })
     }
 
-    /// How far `rate` lies from what flow `f` should have, as a part of that: 0.1 is 10 % too much, −0.1 too little. NaN
-    /// where it should have nothing.
+    /// Relative deviation of `rate` from the ideal rate of flow `f`: 0.1 is 10 % too much, −0.1 is
+    /// 10 % too little. NaN where the ideal rate is 0.
     pub fn deviation(&self, f: usize, rate: f64) -> f64 {
         let ideal = self.rates[f];
         if ideal > 0.0 { rate / ideal - 1.0 } else { f64::NAN }

@@ -1,43 +1,50 @@
-//! What FCP's owners spend on each flow where they come to rest, by their strategies.
+//! The equilibrium of FCP's strategies: the amount each owner spends on each flow.
 
 use crate::{Flow, Network, NetworkError, proportional_with};
 
-/// Somebody with a budget, and flows to spend it on (the FCP report, CMU-CS-12-125, § 4.2).
+/// An owner of a budget and of the flows that share it (the FCP report, CMU-CS-12-125, § 4.2).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Owner {
-    /// What there is to spend; the unit is any, the same for all owners.
+    /// The budget, in any unit that all owners share.
     pub budget: f64,
-    /// How it is divided.
+    /// The strategy that divides the budget.
     pub division: Division,
-    /// The owner's flows, as indices into [`Network::flows`]; their weights there are what each counts for among them.
+    /// The owner's flows, as indices into [`Network::flows`]. The weight of a flow there is its
+    /// weight among the flows of this owner.
     pub flows: Vec<usize>,
 }
 
-/// How a budget is divided over flows.
+/// A strategy that divides a budget over flows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Division {
     /// In proportion to the flows' weights.
     ByWeight,
-    /// Each its weight's part; weights that sum to more than one are scaled to one.
+    /// Each flow gets its weight as a fraction of the budget. Weights that sum to more than 1 are
+    /// scaled to 1.
     Fixed,
-    /// This part of it, by weight.
+    /// The given fraction of the budget, divided by weight.
     Part(f64),
-    /// So that rates are in proportion to weights.
+    /// Rates in proportion to weights.
     EqualThroughput,
-    /// So that all rates together are the most, the other owners' budgets being what they are.
+    /// The largest sum of rates, given the budgets of the other owners.
     MaxThroughput,
-    /// Flows that want a rate (a number a flow of the owner, 0 for none) spend what that costs, the others divide the rest.
+    /// Flows with a target rate spend what that rate costs; the other flows share the rest. One
+    /// target per flow of the owner, 0 for none.
     Stable(Vec<f64>),
 }
 
-/// `network` with each flow's weight set to what its owner spends on it, which is what FCP's allocation goes by: the weighted
-/// proportionally fair one of the result. Flows that nobody owns keep their weights.
+/// `network` with the weight of each flow set to the amount that its owner spends on it.
 ///
-/// Where a strategy looks at prices or rates it is a fixed point of the strategies of all owners; of `MaxThroughput` a
-/// local optimum, as an owner that tries its way up finds it, too.
+/// FCP's allocation is the weighted proportionally fair one of the result. Flows without an owner
+/// keep their weights.
+///
+/// Strategies that depend on prices or rates are solved for a fixed point of all owners together.
+/// For `MaxThroughput` the result is a local optimum, as an owner that adapts step by step would
+/// also find.
 ///
 /// # Errors
-/// As [`Network::check`], or an owner's budget gives a flow nothing that is positive and finite.
+/// As [`Network::check`]; also if an owner's budget gives a flow an amount that is not positive and
+/// finite.
 pub fn spend(network: &Network, owners: &[Owner]) -> Result<Network, NetworkError> {
     network.check()?;
     let mut spending = network.clone();
@@ -62,7 +69,7 @@ pub fn spend(network: &Network, owners: &[Owner]) -> Result<Network, NetworkErro
 }
 
 impl Owner {
-    /// The division before anything is known of the network.
+    /// The first division, before rates and prices are known.
     fn start(&self, network: &Network, spending: &mut Network) {
         let weight = |f: usize| network.flows[f].weight;
         let sum: f64 = self.flows.iter().map(|&f| weight(f)).sum();
@@ -76,7 +83,8 @@ impl Owner {
         }
     }
 
-    /// One step of the strategy, the others standing still; answers by what part of the budget it moved.
+    /// One step of the strategy while the other owners stay fixed. Returns the fraction of the
+    /// budget that moved.
     fn turn(&self, network: &Network, spending: &mut Network) -> Result<f64, NetworkError> {
         let before: Vec<f64> = self.flows.iter().map(|&f| spending.flows[f].weight).collect();
         let wanted = match &self.division {
@@ -101,7 +109,8 @@ impl Owner {
                         true => cost * part,
                         false => rest * free(who) / others,
                     };
-                    // Nothing at all cannot be weighed, nor spent: a flow keeps sending a packet now and then.
+                    // Nothing at all cannot be weighed, nor spent: a flow keeps sending a packet
+                    // now and then.
                     ((target + now) / 2.0).max(LEAST_PART * self.budget)
                 })
                 .collect()
@@ -116,8 +125,9 @@ impl Owner {
         Ok(moved / self.budget)
     }
 
-    /// The division of the largest sum of rates near the present one: a flow gets a little more or less at the cost of the
-    /// others in proportion, and less each time that nothing gains.
+    /// The division with the largest sum of rates near the present one. A flow gets a little more
+    /// or less at the cost of the others, in proportion; the step shrinks each time that nothing
+    /// gains.
     fn climb(&self, spending: &Network) -> Result<Vec<f64>, NetworkError> {
         let mut network = spending.clone();
         let mut weights: Vec<f64> = self.flows.iter().map(|&f| network.flows[f].weight).collect();
@@ -152,7 +162,7 @@ impl Owner {
     }
 }
 
-/// What a unit of rate costs each flow.
+/// The price of one unit of rate for each flow.
 fn path_prices(network: &Network) -> Result<Vec<f64>, NetworkError> {
     let prices = proportional_with(network, RESIDUAL, MOST_ROUNDS)?.prices;
     let of = |flow: &Flow| flow.links.iter().map(|&l| prices[l]).sum();
@@ -163,15 +173,15 @@ fn rates(network: &Network) -> Result<Vec<f64>, NetworkError> {
     Ok(proportional_with(network, RESIDUAL, MOST_ROUNDS)?.rates)
 }
 
-/// Owners stand still when none moves by more than this part of its budget.
+/// An owner has settled when it moves no more than this fraction of its budget.
 const STILL: f64 = 1e-6;
-/// Turns of all owners after which they are taken as they stand.
+/// Upper bound on turns of all owners; after these the result is taken as it stands.
 const MOST_TURNS: usize = 200;
-/// No flow is left with less than this part of the budget, as with the strategies themselves.
+/// The least fraction of the budget that a flow keeps, as with the strategies themselves.
 const LEAST_PART: f64 = 1e-4;
 const LEAST_GAIN: f64 = 1e-9;
 const FINEST_STEP: f64 = 1e-4;
-/// How near the optimum prices are worked out, and in how many rounds at most.
+/// Residual and rounds of the price iteration.
 const RESIDUAL: f64 = 1e-8;
 const MOST_ROUNDS: u32 = 20_000;
 
@@ -210,7 +220,8 @@ mod tests {
 
     #[test]
     fn a_part_and_a_steady_rate() {
-        // Figure 12 with a background flow on the second link, and one of its owner's flows wanting 10.
+        // Figure 12 with a background flow on the second link, and one of its owner's flows
+        // wanting 10.
         let mut n = Network::new();
         let (a, b) = (n.link(50.0), n.link(100.0));
         for links in [vec![a, b], vec![a], vec![b], vec![a]] {

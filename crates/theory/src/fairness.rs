@@ -1,7 +1,9 @@
-//! How even an allocation is.
+//! Measures of the evenness of an allocation.
 
-/// Jain's fairness index, (Σx)² ∕ (n·Σx²): 1 when all are equal, 1/n when one has everything (Jain, Chiu, Hawe, *A
-/// Quantitative Measure of Fairness*, DEC-TR-301, 1984). NaN for no flows or all zero: evenness of nothing is no number.
+/// Jain's fairness index, (Σx)² ∕ (n·Σx²): 1 when all rates are equal, 1/n when one flow has all
+/// (Jain, Chiu, Hawe, *A Quantitative Measure of Fairness*, DEC-TR-301, 1984).
+///
+/// NaN for no flows, and where all rates are zero.
 pub fn jain(rates: &[f64]) -> f64 {
     let (sum, squares) = rates.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
     if squares > 0.0 { sum * sum / (rates.len() as f64 * squares) } else { f64::NAN }

@@ -1,27 +1,31 @@
-//! Flows that come, send what they have and go, under a fluid model.
+//! Completion times of flows that arrive, send a given amount and leave, in a fluid model.
 
 use crate::{Flow, MaxMin, NetworkError};
 
-/// A flow with something to send.
+/// A flow with an amount of data to send.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// When it comes, in seconds.
+    /// Arrival, in seconds.
     pub at: f64,
-    /// How much it has to send, in the unit of capacities times seconds; infinite if it never ends.
+    /// Data to send, in the unit of capacities times seconds; infinite for a flow that never ends.
     pub amount: f64,
-    /// The links it crosses.
+    /// The links it crosses, by index.
     pub links: Vec<usize>,
 }
 
-/// When each job would be done if the jobs present had their max–min fair rates at every moment, in seconds; infinite for one that
-/// never ends, or whose links carry nothing. In the same unit of time as [`Job::at`].
+/// The completion time of each job, in seconds on the clock of [`Job::at`], if all present jobs
+/// have their max–min fair rates at every moment.
 ///
-/// Between two arrivals or departures all rates stand still (processor sharing over a network: Massoulié & Roberts, *Bandwidth
-/// sharing and admission control for elastic traffic*, 2000); at each of them [`max_min()`](crate::max_min()) is worked out anew. The time is that of as many
-/// allocations as there are arrivals and departures, each among the jobs present.
+/// Infinite for a job that never ends, and for one whose links have no capacity.
+///
+/// Rates are constant between two arrivals or departures, and computed anew by
+/// [`max_min()`](crate::max_min()) at each of them (processor sharing over a network: Massoulié &
+/// Roberts, *Bandwidth sharing and admission control for elastic traffic*, 2000). The cost is one
+/// allocation among the present jobs for each arrival and each departure.
 ///
 /// # Errors
-/// As [`Network::check`](crate::Network::check); a job without links is one of its flows without bound.
+/// As [`Network::check`](crate::Network::check). A job without links counts as a flow without
+/// bound.
 pub fn completions(capacities: &[f64], jobs: &[Job]) -> Result<Vec<f64>, NetworkError> {
     let mut order: Vec<usize> = (0..jobs.len()).collect();
     order.sort_by(|&a, &b| jobs[a].at.total_cmp(&jobs[b].at));
@@ -46,7 +50,8 @@ pub fn completions(capacities: &[f64], jobs: &[Job]) -> Result<Vec<f64>, Network
         for i in (0..present.len()).rev() {
             let (job, left) = &mut present[i];
             *left -= rates[i] * span;
-            // What rounding leaves of a job that is done would take its rate less than a nanosecond, or, late, than the last bit of the time.
+            // Data left only by rounding: less than a nanosecond's worth, or, late in a run, less
+            // than the last bit of the time.
             let done_now = *left <= rates[i] * 1e-9 || rates[i] > 0.0 && now + *left / rates[i] <= now;
             if done_now && *left < f64::INFINITY {
                 done[*job] = now;
@@ -84,7 +89,8 @@ mod tests {
 
     #[test]
     fn a_link_is_shared_while_there_are_two() {
-        // Alone for a second at 10, then two share; the second has 5 to go at 5, then the first 5 more at 10.
+        // Alone for a second at 10, then two share; the second has 5 to go at 5, then the first 5
+        // more at 10.
         let done = completions(&[10.0], &[job(1.0, 20.0, &[0]), job(2.0, 5.0, &[0])]).unwrap();
         assert!((done[1] - 3.0).abs() < 1e-9 && (done[0] - 3.5).abs() < 1e-9, "{done:?}");
     }
@@ -106,7 +112,8 @@ mod tests {
     }
 
     proptest! {
-        /// On one link nobody is done sooner than alone, and the last one when all work is done without a pause.
+        /// On one link no job ends sooner than alone, and the last one ends when all work is done
+        /// without a pause.
         #[test]
         fn a_link_works_without_pause(sizes in prop::collection::vec(0.1f64..10.0, 1..30)) {
             let jobs: Vec<Job> = sizes.iter().map(|&size| job(0.0, size, &[0])).collect();

@@ -1,21 +1,25 @@
-//! Ideal allocations and equilibria: what a network *should* do, as pure functions.
+//! Ideal allocations and equilibria: the rates that a network *should* give, as pure functions.
 //!
-//! A [`Network`] is link capacities and flows over them, in one unit of rate throughout (Mb/s, bytes a second: as you
-//! like, but capacities must count the same bytes as rates do, framing included or not). Given one,
+//! A [`Network`] holds link capacities and the flows over them, in one unit of rate throughout
+//! (Mb/s or bytes per second). Capacities must count the same bytes as rates do, with or without
+//! framing.
 //!
-//! - [`max_min()`] is the weighted max–min fair allocation, which RCP aims at, and XCP on a single bottleneck;
-//! - [`proportional()`] the weighted proportionally fair one, which FCP aims at;
-//! - [`max_throughput`] the allocation of the largest sum, which the overlay's prices aim at;
-//! - [`spend`] what FCP's owners spend on each flow by their strategies, the weights of its allocation;
-//! - [`xcp_equilibrium`] where XCP itself comes to rest, which with several bottlenecks is neither;
-//! - [`xcp_session_equilibrium`] the same where a switch merges the flows of a session;
-//! - [`xcp_standing_queue`] the queue that XCP keeps on a link slower than its router believes;
-//! - [`session_fair`] max–min fairness among sessions, and within each among its flows;
-//! - [`completions`] when flows that come and go would be done if they had their fair rates at every moment;
-//! - [`jain`] how even rates are.
+//! | function | result |
+//! |---|---|
+//! | [`max_min()`] | weighted max–min fair rates: the aim of RCP, and of XCP on one bottleneck |
+//! | [`proportional()`] | weighted proportionally fair rates: the aim of FCP |
+//! | [`max_throughput`] | the largest sum of rates: the aim of the overlay's prices |
+//! | [`session_fair`] | max–min fairness among sessions, and among the flows of each session |
+//! | [`spend`] | the amount that each FCP owner spends on each flow, as weights |
+//! | [`xcp_equilibrium`] | XCP's equilibrium, which on several bottlenecks is neither fair share |
+//! | [`xcp_session_equilibrium`] | the same where a switch merges the flows of a session |
+//! | [`xcp_standing_queue`] | XCP's queue on a link slower than its router's configuration |
+//! | [`completions`] | completion times of flows that arrive and leave, at max–min fair rates |
+//! | [`jain`] | the evenness of rates |
 //!
-//! [`Aim`] says which of them a law steers to. [`proportional_by_solver`] is the proportionally fair allocation once more, by
-//! a convex solver, and [`proportional_by_newton`] by Newton's method, for large networks.
+//! [`Aim`] names the allocation that a law steers to. The proportionally fair allocation has two
+//! more solvers: [`proportional_by_solver`], a convex solver, and [`proportional_by_newton`],
+//! Newton's method for large networks. [`proportional_rates`] takes the fastest.
 //!
 //! ```
 //! use tollway_theory::{Network, max_min};

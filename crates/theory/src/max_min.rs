@@ -7,12 +7,15 @@ use std::ops::Range;
 
 use crate::{Flow, Network, NetworkError, network};
 
-/// The weighted max–min fair rates, one a flow, by water-filling (Bertsekas & Gallager, *Data Networks*, § 6.5.2): all
-/// rates rise together in proportion to their weights; a flow stops when it has its demand or a link of its route is full.
+/// The weighted max–min fair rates, one per flow, by water-filling (Bertsekas & Gallager, *Data
+/// Networks*, § 6.5.2).
 ///
-/// Exact up to rounding. The level at which a link fills only rises as flows stop below it, so the links wait in a heap
-/// under levels that may be out of date on the low side, and each is brought up to date when it comes up: with routes of
-/// bounded length the time is that of sorting links and flows.
+/// All rates rise together in proportion to their weights. A flow stops when it has its demand, or
+/// when a link of its route is full. The result is exact up to rounding.
+///
+/// The level at which a link fills only rises as flows stop below it. So the links wait in a heap
+/// under levels that may be too low, and a level is brought up to date when its link comes first.
+/// With routes of bounded length the cost is that of sorting links and flows.
 ///
 /// # Errors
 /// As [`Network::check`].
@@ -23,19 +26,20 @@ pub fn max_min(network: &Network) -> Result<Vec<f64>, NetworkError> {
     Ok(filling.rates)
 }
 
-/// [`max_min()`] of one network after another, such as those that flows make as they come and go: memory that one needed
-/// serves the next, and a link that no flow crosses costs no more than a look at its capacity.
+/// A solver for [`max_min()`] on many networks in turn, such as those of flows that come and go.
+///
+/// Memory is reused, and a link that no flow crosses costs one look at its capacity.
 #[derive(Debug, Default)]
 pub struct MaxMin {
     links: Vec<Filling>,
-    /// Which of them flows cross.
+    /// The links that flows cross.
     crossed: Vec<usize>,
-    /// The flows over each of those, one link after the other.
+    /// The flows over each of those links, link after link.
     flows: Vec<usize>,
     events: BinaryHeap<Reverse<(Level, Event)>>,
-    /// By flow, not a number while it rises.
+    /// One rate per flow, NaN while it rises.
     rates: Vec<f64>,
-    /// How many events were looked at.
+    /// Number of events processed.
     #[cfg(test)]
     steps: usize,
 }
@@ -44,10 +48,10 @@ pub struct MaxMin {
 #[derive(Clone, Debug, Default)]
 struct Filling {
     free: f64,
-    /// The weight of the flows over it that rise, and how many they are.
+    /// The weight of the rising flows over it, and their number.
     weight: f64,
     rising: usize,
-    /// Where all flows over it stand in [`MaxMin::flows`].
+    /// The range of [`MaxMin::flows`] that holds all flows over it.
     flows: Range<usize>,
 }
 
@@ -55,7 +59,7 @@ impl MaxMin {
     /// The rates of `flows`, one each, over links of `capacities`.
     ///
     /// # Errors
-    /// As [`Network::check`], of the flows and of the links that they cross.
+    /// As [`Network::check`], for the flows and the links that they cross.
     pub fn rates(&mut self, capacities: &[f64], flows: &[impl Borrow<Flow>]) -> Result<&[f64], NetworkError> {
         self.lay_out(capacities, flows)?;
         let MaxMin { links, rates, .. } = self;
@@ -74,7 +78,8 @@ impl MaxMin {
             }
             left > 0
         };
-        // `lay_out` saw to it that each flow has a link or a demand, and each of those has its event.
+        // `lay_out` saw to it that each flow has a link or a demand, and each of those has its
+        // event.
         while let Some(Reverse((level, event))) = self.events.pop() {
             #[cfg(test)]
             (self.steps += 1);
@@ -100,7 +105,7 @@ impl MaxMin {
         Ok(&self.rates)
     }
 
-    /// All flows rise, from nothing.
+    /// Starts all flows at rate 0, and enqueues the first event of each link and demand.
     fn lay_out(&mut self, capacities: &[f64], flows: &[impl Borrow<Flow>]) -> Result<(), NetworkError> {
         let MaxMin { links, crossed, .. } = self;
         crossed.drain(..).for_each(|l| links[l] = Filling::default());
@@ -163,7 +168,7 @@ impl PartialOrd for Level {
     }
 }
 
-/// What stops flows as the level rises.
+/// An event that stops flows as the level rises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// A flow has its demand.
@@ -227,7 +232,7 @@ mod tests {
     }
 
     proptest! {
-        /// What one network left behind is nothing to the next.
+        /// State of one network does not affect the next.
         #[test]
         fn one_after_another_is_as_each_alone(networks in prop::collection::vec(networks(), 2..5)) {
             let mut filling = MaxMin::default();
@@ -240,8 +245,8 @@ mod tests {
             }
         }
 
-        /// Feasible, and every flow either has its demand or crosses a full link on which no rate per weight is larger:
-        /// the bottleneck condition, which characterises max–min fairness.
+        /// Feasible, and every flow either has its demand or crosses a full link on which no rate
+        /// per weight is larger: the bottleneck condition, which characterises max–min fairness.
         #[test]
         fn every_flow_has_its_demand_or_a_bottleneck(n in networks()) {
             let rates = max_min(&n).unwrap();

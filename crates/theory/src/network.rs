@@ -1,16 +1,16 @@
-//! The common input: capacities and routes.
+//! The input of every allocation: link capacities and routes.
 
 /// Links and the flows over them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Network {
     /// Capacity of each link, in the unit of all rates.
     pub capacities: Vec<f64>,
-    /// The flows.
+    /// The flows, each with a route, a weight and a demand.
     pub flows: Vec<Flow>,
 }
 
 impl Network {
-    /// No link, no flow.
+    /// A network without links and flows.
     pub fn new() -> Network {
         Network::default()
     }
@@ -27,7 +27,7 @@ impl Network {
         self.flows.len() - 1
     }
 
-    /// What `rates`, one a flow, put on each link. Rates beyond the last flow are ignored.
+    /// The load of each link under `rates`, one per flow. Rates beyond the last flow are ignored.
     pub fn loads(&self, rates: &[f64]) -> Vec<f64> {
         let mut loads = vec![0.0; self.capacities.len()];
         for (flow, rate) in self.flows.iter().zip(rates) {
@@ -38,11 +38,14 @@ impl Network {
         loads
     }
 
-    /// Whether the allocations are defined here.
+    /// Checks that the allocations are defined for this network.
     ///
     /// # Errors
-    /// A capacity is negative or not finite, a weight not positive and finite, a demand negative or NaN, a route names a
-    /// link that is not there, or a flow has neither a link nor a demand to bound it.
+    /// - A capacity is negative or not finite.
+    /// - A weight is not positive and finite.
+    /// - A demand is negative or NaN.
+    /// - A route names a link that does not exist.
+    /// - A flow has neither a link nor a finite demand.
     pub fn check(&self) -> Result<(), NetworkError> {
         (0..self.capacities.len()).try_for_each(|link| check_link(&self.capacities, link))?;
         self.flows.iter().enumerate().try_for_each(|(flow, f)| check_flow(&self.capacities, flow, f))
@@ -75,14 +78,15 @@ pub(crate) fn check_flow(capacities: &[f64], flow: usize, f: &Flow) -> Result<()
     Ok(())
 }
 
-/// A flow's route and what it asks for.
+/// A flow's route, weight and demand.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
-    /// The links it crosses, by index; a link named twice carries it twice.
+    /// The links it crosses, by index; a link named twice carries its traffic twice.
     pub links: Vec<usize>,
-    /// Its weight, positive: flows that share a bottleneck get rates in proportion to it.
+    /// Its weight, positive. Flows that share a bottleneck get rates in proportion to their
+    /// weights.
     pub weight: f64,
-    /// The most it can use, infinite if it always has something to send.
+    /// The largest rate it can use; infinite for a flow that always has data to send.
     pub demand: f64,
 }
 
@@ -92,44 +96,44 @@ impl Default for Flow {
     }
 }
 
-/// Why a network has no ideal allocation.
+/// The reason a network has no ideal allocation.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NetworkError {
-    /// A capacity that is none.
+    /// A capacity is negative or not finite.
     #[error("link {link} has capacity {capacity}; it must be finite and not negative")]
     Capacity {
         /// Index of the link.
         link: usize,
-        /// What was given.
+        /// The capacity given.
         capacity: f64,
     },
-    /// A route over a link that is not there.
+    /// A route names a link that does not exist.
     #[error("flow {flow} crosses link {link}, but there are {links} links, counted from 0")]
     NoSuchLink {
         /// Index of the flow.
         flow: usize,
-        /// What its route names.
+        /// The link that its route names.
         link: usize,
-        /// How many there are.
+        /// Number of links in the network.
         links: usize,
     },
-    /// A weight that is none.
+    /// A weight is not positive and finite.
     #[error("flow {flow} has weight {weight}; it must be positive and finite")]
     Weight {
         /// Index of the flow.
         flow: usize,
-        /// What was given.
+        /// The weight given.
         weight: f64,
     },
-    /// A demand that is none.
+    /// A demand is negative or NaN.
     #[error("flow {flow} has demand {demand}; it must not be negative")]
     Demand {
         /// Index of the flow.
         flow: usize,
-        /// What was given.
+        /// The demand given.
         demand: f64,
     },
-    /// Nothing limits a flow.
+    /// A flow has no links and no finite demand.
     #[error("flow {flow} crosses no link and has no demand: nothing bounds its rate")]
     Unbounded {
         /// Index of the flow.

@@ -3,21 +3,28 @@
 use crate::proportional::{classes, kkt_residual};
 use crate::{Flow, Network, NetworkError, Proportional};
 
-/// The rates that [`proportional()`](crate::proportional()) finds, to a residual of 1e-10, along the central path of the dual
-/// (Boyd & Vandenberghe, *Convex Optimization*, Cambridge 2004, § 11.3): for ever smaller μ, the prices p that minimise
+/// The rates of [`proportional()`](crate::proportional()) by Newton's method, to a residual of
+/// 1e-10.
+///
+/// The method follows the central path of the dual (Boyd & Vandenberghe, *Convex Optimization*,
+/// Cambridge 2004, § 11.3): for ever smaller μ it finds the prices p that minimise
 ///
 /// Σ c·p − Σ w·log q − μ Σ log p,
 ///
-/// q being what the links of a flow's route cost together. There every flow takes w ∕ q, and a link of price p keeps μ ∕ p of its
-/// capacity c. A flow with a demand d takes the x between 0 and d where w ∕ x = q + μ ∕ (d − x).
+/// where q is the sum of prices over a flow's route. At that point every flow takes w ∕ q, and a
+/// link of price p leaves μ ∕ p of its capacity c unused. A flow with a demand d takes the x
+/// between 0 and d where w ∕ x = q + μ ∕ (d − x).
 ///
-/// A step solves a system of as many equations as there are links, in time that grows with their cube, whatever the number of
-/// flows: 500 links and 100 000 flows take a second or two where the iteration of prices takes minutes.
+/// A step solves one equation per link, in time that grows with the cube of the number of links and
+/// hardly with the number of flows. 500 links and 100 000 flows take a second or two; the price
+/// iteration takes minutes.
 ///
-/// A rate is within √(2e-10 · Σ w ∕ w) of itself: where a flow demands just what it would be given, or a link without a price is
-/// just full, the path comes to its end as a root does; elsewhere a rate is as near as the residual is small.
+/// The relative error of a rate is at most √(2e-10 · Σ w ∕ w). That bound is reached where a flow
+/// demands exactly its share, or where a link without a price is exactly full. Elsewhere the error
+/// is as small as the residual.
 ///
-/// `None` if a flow can have nothing (its demand or a link's capacity is 0), or rounding keeps it from an end.
+/// `None` if a flow can have no rate (its demand or a link's capacity is 0), or if rounding stops
+/// the method.
 ///
 /// # Errors
 /// As [`Network::check`].
@@ -38,16 +45,17 @@ pub fn proportional_by_newton(network: &Network) -> Result<Option<Proportional>,
     Ok(Some(Proportional { rates, prices, residual, rounds }))
 }
 
-/// The problem, and how far it has come.
+/// The dual problem, and the state of its solution.
 struct Dual<'a> {
     flows: &'a [Flow],
-    /// The links that flows cross, as the network counts them; below they are counted by this.
+    /// The links that flows cross, by their index in the network. The other fields use positions in
+    /// this list.
     links: Vec<usize>,
     capacities: Vec<f64>,
     /// Each flow's route.
     routes: Vec<Vec<usize>>,
     prices: Vec<f64>,
-    /// At these prices.
+    /// The rates at the present prices.
     rates: Vec<f64>,
     mu: f64,
 }
@@ -68,7 +76,7 @@ impl<'a> Dual<'a> {
         let capacities: Vec<f64> = links.iter().map(|&l| network.capacities[l]).collect();
         Some(Dual {
             flows,
-            // What each would cost if it were its flows' only one.
+            // The price of each link if it were the only one of its flows.
             prices: links.iter().map(|&l| weights[l] / network.capacities[l]).collect(),
             routes: flows.iter().map(|flow| flow.links.iter().map(|&l| place[l]).collect()).collect(),
             rates: vec![0.0; flows.len()],
@@ -78,7 +86,7 @@ impl<'a> Dual<'a> {
         })
     }
 
-    /// Follows the path to its end; answers in how many steps.
+    /// Follows the path to its end, and returns the number of steps.
     fn descend(&mut self) -> Option<u32> {
         let weights: f64 = self.flows.iter().map(|flow| flow.weight).sum();
         let bounds = self.links.len() + self.flows.iter().filter(|flow| flow.demand.is_finite()).count();
@@ -107,7 +115,7 @@ impl<'a> Dual<'a> {
         }
     }
 
-    /// Goes against `step` as far as is worth it.
+    /// Goes against `step` as far as the value falls.
     fn walk(&mut self, step: &[f64], decrement: f64) -> Option<()> {
         let before = self.value();
         let from = self.prices.clone();
@@ -127,7 +135,7 @@ impl<'a> Dual<'a> {
         None
     }
 
-    /// What is minimised; leaves the rates at these prices behind.
+    /// The function to minimise. Sets `rates` to those of the present prices.
     fn value(&mut self) -> f64 {
         let mut value: f64 = self.capacities.iter().zip(&self.prices).map(|(c, p)| c * p).sum();
         value -= self.mu * self.prices.iter().map(|&p| libm::log(p)).sum::<f64>();
@@ -142,7 +150,7 @@ impl<'a> Dual<'a> {
         value
     }
 
-    /// The slope, and the lower half of the matrix of second derivatives, row by row.
+    /// The gradient, and the lower half of the Hessian, row by row.
     fn derivatives(&self) -> (Vec<f64>, Vec<f64>) {
         let n = self.prices.len();
         let mut slope: Vec<f64> =
@@ -165,7 +173,7 @@ impl<'a> Dual<'a> {
     }
 }
 
-/// What a flow takes whose route costs `price`: all that its weight buys, or nearly its demand.
+/// The rate of a flow whose route costs `price`: all that its weight buys, or nearly its demand.
 fn taken(flow: &Flow, price: f64, mu: f64) -> f64 {
     if flow.demand.is_infinite() {
         return flow.weight / price;
@@ -176,8 +184,8 @@ fn taken(flow: &Flow, price: f64, mu: f64) -> f64 {
     2.0 * flow.weight * flow.demand / (middle + root)
 }
 
-/// Solves a symmetric, positive definite system, given by the lower half of its matrix, by Cholesky's method; `None` if
-/// rounding has made it another.
+/// Solves a symmetric, positive definite system, given the lower half of its matrix, by Cholesky's
+/// method. `None` if rounding has made the matrix indefinite.
 fn solve(mut matrix: Vec<f64>, right: &[f64]) -> Option<Vec<f64>> {
     let n = right.len();
     let mut x = right.to_vec();
@@ -202,7 +210,7 @@ fn solve(mut matrix: Vec<f64>, right: &[f64]) -> Option<Vec<f64>> {
     Some(x)
 }
 
-/// In eight sums side by side, which a processor takes at once.
+/// The dot product, in eight partial sums that a processor computes at once.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; 8];
     let ((a8, a1), (b8, b1)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
@@ -214,15 +222,15 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + a1.iter().zip(b1).map(|(a, b)| a * b).sum::<f64>()
 }
 
-/// Where the path ends: the part of all weights that goes unearned.
+/// The path ends where this fraction of all weights is unearned.
 const END: f64 = 1e-10;
-/// How much nearer its end each stretch of the path begins.
+/// The factor by which μ shrinks from one stretch of the path to the next.
 const SHRINK: f64 = 0.1;
-/// The square of Newton's decrement, in μ, at which a stretch is done.
+/// The square of Newton's decrement, in units of μ, at which a stretch ends.
 const NEAR: f64 = 0.1;
-/// Steps in a stretch: with as short ones as it may take some tens.
+/// Upper bound on steps in a stretch; some tens are usual.
 const MOST_TURNS: u32 = 200;
-/// Halvings of a step, down to a billionth of it.
+/// Upper bound on halvings of a step, down to a billionth of it.
 const MOST_HALVINGS: u32 = 30;
 
 #[cfg(test)]
@@ -258,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Where the path's end is a root's: the demand is what the flow would be given without one.
+    /// The path ends with a square root if the demand equals the rate without one.
     #[test]
     fn a_demand_just_met_is_missed_by_no_more_than_the_root_of_what_goes_unearned() {
         let mut n = Network::new();

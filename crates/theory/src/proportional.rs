@@ -4,23 +4,27 @@ use std::collections::HashMap;
 
 use crate::{Flow, Network, NetworkError, proportional_by_newton, proportional_by_solver};
 
-/// The weighted proportionally fair allocation of a network, and how far it is from the optimum.
+/// A weighted proportionally fair allocation, and its distance from the optimum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proportional {
-    /// A rate a flow.
+    /// One rate per flow.
     pub rates: Vec<f64>,
-    /// A price a link, in weight per rate: 0 (nearly) where the link is not full.
+    /// One price per link, in weight per rate; near 0 where the link is not full.
     pub prices: Vec<f64>,
-    /// How far from optimal, as the larger of two relative violations of the Karush–Kuhn–Tucker conditions: the worst
-    /// overload of a link, max(load ∕ capacity − 1, 0), and the unearned price, Σ p·|C − y| ∕ Σ w. 0 is exact.
+    /// Distance from the optimum; 0 is exact.
+    ///
+    /// The larger of two relative violations of the Karush–Kuhn–Tucker conditions: the worst
+    /// overload of a link, max(load ∕ capacity − 1, 0), and the unearned price, Σ p·|C − y| ∕ Σ w.
     pub residual: f64,
-    /// How many rounds it took.
+    /// Number of rounds.
     pub rounds: u32,
 }
 
-/// The rates that maximise Σ w·log x within the capacities and demands (Kelly, Maulloo & Tan, *Rate control for
-/// communication networks*, J. Oper. Res. Soc. 49, 1998), to a residual of 1e-9 or as near as 200 000 rounds come; look at
-/// [`Proportional::residual`]. See [`proportional_with`].
+/// The rates that maximise Σ w·log x within the capacities and demands (Kelly, Maulloo & Tan, *Rate
+/// control for communication networks*, J. Oper. Res. Soc. 49, 1998).
+///
+/// Stops at a residual of 1e-9 or after 200 000 rounds, so check [`Proportional::residual`]. The
+/// method is that of [`proportional_with`].
 ///
 /// # Errors
 /// As [`Network::check`].
@@ -28,7 +32,7 @@ pub fn proportional(network: &Network) -> Result<Proportional, NetworkError> {
     proportional_with(network, 1e-9, 200_000)
 }
 
-/// How proportionally fair rates were found.
+/// The solver that found proportionally fair rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Solver {
     /// [`proportional_by_solver`].
@@ -40,7 +44,7 @@ pub enum Solver {
 }
 
 impl Solver {
-    /// `clarabel`, `newton` or `prices`.
+    /// The solver's name: `clarabel`, `newton` or `prices`.
     pub const fn name(self) -> &'static str {
         match self {
             Solver::Clarabel => "clarabel",
@@ -50,9 +54,11 @@ impl Solver {
     }
 }
 
-/// The weighted proportionally fair rates the quickest way: by the convex solver where flows are few, by Newton's method where
-/// they are many, by the iteration of prices where links are, too, or where a flow can have nothing; that to a residual of 1e-9,
-/// or as near as a minute's work comes.
+/// The weighted proportionally fair rates, by the fastest solver for the network's size.
+///
+/// The convex solver serves few flows, and Newton's method many flows on few links. The price
+/// iteration serves many flows on many links, and networks where a flow can have no rate. It stops
+/// at a residual of 1e-9, or after about a minute.
 ///
 /// # Errors
 /// As [`Network::check`].
@@ -72,11 +78,11 @@ pub fn proportional_rates(network: &Network) -> Result<(Vec<f64>, Solver), Netwo
     Ok((proportional_with(network, 1e-9, rounds as u32)?.rates, Solver::Prices))
 }
 
-/// As [`proportional()`], stopping at `residual` or after `rounds`.
+/// The price iteration, which stops at `residual` or after `rounds`.
 ///
-/// Each flow takes x = min(demand, w ∕ Σ prices of its route); each link multiplies its price by load ∕ capacity. The fixed
-/// points are exactly the KKT points: a price stays put only where the link is full, or vanishes. On one link without
-/// demands the first round is exact.
+/// Each flow takes x = min(demand, w ∕ Σ prices of its route); each link multiplies its price by
+/// load ∕ capacity. The fixed points are exactly the KKT points: a price is constant only where the
+/// link is full, and vanishes elsewhere. On one link without demands the first round is exact.
 ///
 /// # Errors
 /// As [`Network::check`].
@@ -113,8 +119,8 @@ pub fn proportional_with(
     }
 }
 
-/// Flows without a demand that take the same way are as one with all their weights: the flows to reckon with, and which of
-/// them each flow belongs to.
+/// The flows after merging those of one route without a demand, whose weights add up; and the index
+/// of the merged flow for each flow.
 pub(crate) fn classes(network: &Network) -> (Vec<Flow>, Vec<usize>) {
     let mut classes: Vec<Flow> = Vec::new();
     let mut by_route: HashMap<&[usize], usize> = HashMap::new();
@@ -148,17 +154,17 @@ pub(crate) fn kkt_residual(network: &Network, loads: &[f64], prices: &[f64]) -> 
     if budget > 0.0 { overload.max(unearned / budget) } else { overload }
 }
 
-/// Flows up to which the solver is the quicker way.
+/// The solver is faster up to this number of flows.
 const MOST_SOLVED: usize = 500;
-/// Links up to which Newton's method takes less than a minute.
+/// Newton's method takes less than a minute up to this number of links.
 const MOST_LINKS: usize = 1500;
-/// Links looked up in all rounds: half a minute.
+/// Upper bound on link visits over all rounds: about half a minute.
 const MOST_WORK: u64 = 10_000_000_000;
-/// A price must stay positive to rise again.
+/// A price must stay positive, or it could not rise again.
 const MIN_PRICE: f64 = 1e-18;
-/// And finite, on a link of capacity 0.
+/// A price must stay finite on a link of capacity 0.
 const MAX_PRICE: f64 = 1e18;
-/// The largest rise in a round.
+/// The largest factor by which a price rises in one round.
 const MAX_STEP: f64 = 1e6;
 
 #[cfg(test)]
@@ -201,8 +207,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(500))]
 
-        /// The KKT conditions, checked on their own: nobody over capacity, prices only where a link is full, and each
-        /// flow at w ∕ price or at its demand.
+        /// The KKT conditions: no link over capacity, prices only on full links, and each flow at w
+        /// ∕ price or at its demand.
         #[test]
         fn satisfies_the_kkt_conditions(n in networks()) {
             let p = proportional_with(&n, 1e-6, 200_000).unwrap();

@@ -1,36 +1,41 @@
-//! Fairness among sessions first, among each one's flows then.
+//! Fairness among sessions first, then among the flows of each session.
 
 use std::collections::HashMap;
 
 use crate::{Network, NetworkError};
 
-/// The allocation that is fair among sessions, and how far it is from settled.
+/// The session-fair allocation, and the last change of its iteration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionFair {
-    /// A rate a flow.
+    /// One rate per flow.
     pub rates: Vec<f64>,
-    /// The largest relative change of an offer in the last round; 0 (nearly) where the search ended by itself.
+    /// The largest relative change of an offer in the last round; near 0 if the iteration
+    /// converged.
     pub residual: f64,
 }
 
-/// The rates at which sessions share links as single flows do, and the flows of a session share what it gets there by
-/// their weights: max–min fairness in two levels. `session[f]` is the session of flow f, any number will do.
+/// Max–min fairness in two levels: sessions share links as single flows do, and the flows of a
+/// session share its part by their weights.
 ///
-/// It is what a transport aims at that splits one session over many members (the Anypoint-XCP paper's section on the
-/// fairness of Anypoint connections): how many members a session has does not change what it gets of a link on which all
-/// of them are held. On each link, what a session's flows leave of its part because they are held
-/// elsewhere goes to its other flows, and what whole sessions leave goes to other sessions. With a session a flow this is
-/// [`max_min`](crate::max_min()) of weight 1.
+/// `session[f]` is the session of flow f; any numbers will do.
 ///
-/// No order of links settles it one after the other, since what a session leaves on one link may depend on links with
-/// larger parts. So each link's offers are worked out from what its flows are offered on their other links, over and over
-/// until nothing changes, in about as many rounds as there are levels of rates.
+/// It is the aim of a transport that splits one session over many members (the Anypoint-XCP paper,
+/// on the fairness of Anypoint connections): the number of members does not change the share of a
+/// session on a link that holds all of them. On each link, capacity that a flow cannot use goes to
+/// the other flows of its session. Capacity that a whole session cannot use goes to the other
+/// sessions. With one flow per session the result is [`max_min`](crate::max_min()) with weights
+/// of 1.
+///
+/// Links cannot be settled one after the other: the rest that a session leaves on one link may
+/// depend on links with larger shares. So each link's offers are computed from the offers of the
+/// flows' other links, until nothing changes. That takes about as many rounds as there are levels
+/// of rates.
 ///
 /// # Errors
 /// As [`Network::check`].
 ///
 /// # Panics
-/// `session` has not one entry a flow.
+/// `session` has not exactly one entry per flow.
 pub fn session_fair(network: &Network, session: &[usize]) -> Result<SessionFair, NetworkError> {
     network.check()?;
     assert_eq!(session.len(), network.flows.len(), "a session for each flow");
@@ -46,7 +51,7 @@ pub fn session_fair(network: &Network, session: &[usize]) -> Result<SessionFair,
     }
     let mut residual = f64::INFINITY;
     for _ in 0..MOST_ROUNDS {
-        // What each link may count on: the least offer of all the others, or the demand.
+        // The rate that each link may count on: the least offer of the other links, or the demand.
         for (flow, crossings) in network.flows.iter().zip(&crossings) {
             for &here in crossings {
                 let others = crossings.iter().filter(|&&other| other != here);
@@ -63,7 +68,8 @@ pub fn session_fair(network: &Network, session: &[usize]) -> Result<SessionFair,
                 let each = level(share, part.iter().map(|m| (m.weight, m.times * m.elsewhere)));
                 for member in part {
                     let offer = each * member.weight / member.times;
-                    // Half way: a link that gives more where others take less would swing between the two for ever.
+                    // Half way: a link that gives more where others take less would swing between
+                    // the two for ever.
                     let offer = if member.offer.is_finite() { 0.5 * (offer + member.offer) } else { offer };
                     let change = (offer - member.offer).abs() / offer.max(f64::MIN_POSITIVE);
                     residual = f64::max(residual, if member.offer == offer { 0.0 } else { change });
@@ -84,16 +90,16 @@ pub fn session_fair(network: &Network, session: &[usize]) -> Result<SessionFair,
 /// A flow of a session, on one link.
 struct Member {
     flow: usize,
-    /// How often it crosses the link, and what it weighs there.
+    /// How often it crosses the link, and its weight there.
     times: f64,
     weight: f64,
-    /// What it can use of this link, going by its demand and the offers of its other links.
+    /// The rate it can use of this link, from its demand and the offers of its other links.
     elsewhere: f64,
-    /// What this link offers it.
+    /// The offer of this link.
     offer: f64,
 }
 
-/// For each link, each session on it, with its flows.
+/// For each link, the sessions on it, each with its flows.
 fn links(network: &Network, session: &[usize]) -> Vec<Vec<Vec<Member>>> {
     let mut links: Vec<Vec<Vec<Member>>> = network.capacities.iter().map(|_| Vec::new()).collect();
     let mut known: HashMap<(usize, usize), usize> = HashMap::new();
@@ -126,8 +132,8 @@ fn total(part: &[Member]) -> f64 {
     part.iter().map(|m| m.times * m.elsewhere).sum()
 }
 
-/// The level per weight at which takers of (weight, want) fill `capacity`; where they want less in all, the level that is
-/// left to the one that wants most for its weight.
+/// The level per weight at which takers of (weight, wanted rate) fill `capacity`. Where they want
+/// less in total, the level left to the taker with the largest want per weight.
 fn level(capacity: f64, takers: impl Iterator<Item = (f64, f64)>) -> f64 {
     let mut takers: Vec<(f64, f64)> = takers.collect();
     takers.sort_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
@@ -144,9 +150,9 @@ fn level(capacity: f64, takers: impl Iterator<Item = (f64, f64)>) -> f64 {
     capacity
 }
 
-/// Change of an offer that is rounding.
+/// A relative change of an offer below this is rounding.
 const SETTLED: f64 = 1e-12;
-/// Levels of rates are few; this bounds what never settles.
+/// Upper bound on rounds. Rates have few levels; this ends an iteration that never settles.
 const MOST_ROUNDS: usize = 10_000;
 
 #[cfg(test)]
@@ -200,7 +206,8 @@ mod tests {
         n.flows[0].links.pop();
         n.flows[0].weight = 2.0;
         check(&n, [20.0, 10.0, 30.0]);
-        // What a session's only flow cannot use is left even though the others' rates are lower than its own.
+        // A part that a session's only flow cannot use is left over even if the others' rates are
+        // lower.
         n.flows[2].demand = 24.0;
         check(&n, [24.0, 12.0, 24.0]);
     }
@@ -215,8 +222,8 @@ mod tests {
             }
         }
 
-        /// Feasible; and each flow has its demand, or a full link on which no flow of its session has more by weight and
-        /// no session more.
+        /// Feasible; and each flow has its demand, or a full link on which no flow of its session
+        /// has more by weight and no session more.
         #[test]
         fn every_flow_has_its_demand_or_a_bottleneck(n in networks(), of in prop::collection::vec(0..4_usize, 12)) {
             let session = &of[..n.flows.len()];

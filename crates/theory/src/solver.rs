@@ -6,32 +6,35 @@ use clarabel::solver::{DefaultSettings, DefaultSolver, IPSolver, SolverStatus};
 
 use crate::{Network, NetworkError};
 
-/// Why the solver found nothing.
+/// The reason the solver found no allocation.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SolverError {
     /// The allocation is not defined.
     #[error(transparent)]
     Network(#[from] NetworkError),
-    /// Logarithms of nothing: a flow crosses a link of capacity 0, or has no demand at all.
+    /// A flow can have no rate, and the logarithm of 0 is undefined: it crosses a link of capacity
+    /// 0, or its demand is 0.
     #[error("flow {flow} can have no rate at all, and the solver none of its logarithm")]
     Zero {
         /// Index of the flow.
         flow: usize,
     },
-    /// It stopped short.
+    /// The solver stopped before the optimum.
     #[error("the solver stopped before the optimum: {status}")]
     Unsolved {
-        /// What it said.
+        /// The solver's own status.
         status: String,
     },
 }
 
-/// The rates that maximise Σ w·log x within the capacities and demands, by Clarabel (Goulart & Chen, *Clarabel: an
-/// interior-point solver for conic programs*, 2024): maximise Σ w·t with (t, 1, x) in the exponential cone. The right
-/// choice for up to some thousands of flows; beyond, [`proportional()`](crate::proportional()) is.
+/// The rates that maximise Σ w·log x within the capacities and demands, by Clarabel (Goulart &
+/// Chen, *Clarabel: an interior-point solver for conic programs*, 2024).
+///
+/// The program is: maximise Σ w·t with (t, 1, x) in the exponential cone. It is the best choice up
+/// to some thousand flows; beyond, [`proportional()`](crate::proportional()) is.
 ///
 /// # Errors
-/// The network has no allocation, a flow can have no rate, or the solver does not come to an end.
+/// The network has no allocation, a flow can have no rate, or the solver does not converge.
 pub fn proportional_by_solver(network: &Network) -> Result<Vec<f64>, SolverError> {
     network.check()?;
     let flows = &network.flows;
@@ -39,8 +42,8 @@ pub fn proportional_by_solver(network: &Network) -> Result<Vec<f64>, SolverError
     if n == 0 {
         return Ok(Vec::new());
     }
-    // Rates are counted in units of what the tightest link or the demand would let through alone, so that all are of the
-    // order of 1 and less.
+    // Rates are scaled by what the tightest link or the demand alone would admit, so that all are
+    // of the order of 1 or less.
     let most =
         |f: usize| flows[f].links.iter().map(|&l| network.capacities[l]).fold(flows[f].demand, f64::min);
     let scale: Vec<f64> = (0..n).map(most).collect();
@@ -49,7 +52,8 @@ pub fn proportional_by_solver(network: &Network) -> Result<Vec<f64>, SolverError
     }
     let weights: f64 = flows.iter().map(|f| f.weight).sum::<f64>() / n as f64;
 
-    // Variables: x (n), then t (n). Rows: links, demands, then three a flow for its cone, in which (t, 1, x) stands.
+    // Variables: x (n), then t (n). Rows: links, demands, then three a flow for its cone, in which
+    // (t, 1, x) stands.
     let (mut entries, mut right) = limits(network, &scale);
     let (limit_entries, limit_right) = (entries.clone(), right.clone());
     let mut cones = vec![NonnegativeConeT(right.len())];
@@ -66,8 +70,9 @@ pub fn proportional_by_solver(network: &Network) -> Result<Vec<f64>, SolverError
     let solution = solve(&none, &cost, &matrix(&entries, right.len(), 2 * n), &right, &cones, ROUGH)?;
     let mut x: Vec<f64> = solution[..n].to_vec();
 
-    // The cone's own arithmetic ends some six digits in. Newton's method on the sum of logarithms within the same limits, a
-    // quadratic program a step, doubles that each time. In units of where it stands, log z ≈ 2z − z² ∕ 2 + a constant.
+    // The cone's own arithmetic ends some six digits in. Newton's method on the sum of logarithms
+    // within the same limits, a quadratic program a step, doubles that each time. In units of where
+    // it stands, log z ≈ 2z − z² ∕ 2 + a constant.
     let squares: Entries = (0..n).map(|f| (f, f, weight[f])).collect();
     let slope: Vec<f64> = weight.iter().map(|w| -2.0 * w).collect();
     let cones = [NonnegativeConeT(limit_right.len())];
@@ -80,10 +85,10 @@ pub fn proportional_by_solver(network: &Network) -> Result<Vec<f64>, SolverError
     Ok(x.iter().zip(&scale).map(|(x, scale)| x * scale).collect())
 }
 
-/// (row, column, value) of a matrix.
+/// Entries of a matrix, as (row, column, value).
 pub(crate) type Entries = Vec<(usize, usize, f64)>;
 
-/// What bounds rates in units of `scale`: a row a link, then one a demand.
+/// The upper bounds of rates in units of `scale`: one row per link, then one per demand.
 pub(crate) fn limits(network: &Network, scale: &[f64]) -> (Entries, Vec<f64>) {
     let (mut entries, mut right) = (Entries::new(), vec![1.0; network.capacities.len()]);
     for (f, flow) in network.flows.iter().enumerate() {
@@ -105,7 +110,8 @@ pub(crate) fn matrix(entries: &Entries, rows: usize, columns: usize) -> CscMatri
     CscMatrix::new_from_triplets(rows, columns, i, j, entries.iter().map(|e| e.2).collect())
 }
 
-/// Minimises ½xᵀPx + qᵀx where b − Ax lies in the cones, to the first of `tolerances` that can be reached.
+/// Minimises ½xᵀPx + qᵀx where b − Ax lies in the cones, to the first of `tolerances` that the
+/// solver can reach.
 pub(crate) fn solve(
     p: &CscMatrix<f64>,
     q: &[f64],
@@ -136,12 +142,12 @@ pub(crate) fn solve(
     Err(SolverError::Unsolved { status })
 }
 
-/// Duality gap and infeasibility at which the solver stops on the cone; the next one is tried where one is more than doubles
-/// can give.
+/// Duality gap and infeasibility at which the solver stops on the cone. The next one is tried where
+/// double precision does not reach the one before.
 const ROUGH: &[f64] = &[1e-8, 1e-6, 1e-5];
-/// The same on each quadratic program.
+/// The same for each quadratic program.
 pub(crate) const FINE: &[f64] = &[1e-12, 1e-11, 1e-10, 1e-9];
-/// How many of these there are.
+/// Number of quadratic programs.
 const POLISH: usize = 3;
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use crate::proportional::classes;
 use crate::solver::{Entries, FINE, limits, matrix, solve};
 use crate::{Network, SolverError};
 
-/// The rates of the largest sum within the capacities and demands, by Clarabel.
+/// The rates with the largest sum within the capacities and demands, by Clarabel.
 ///
-/// Where several allocations have that sum, these rates lie in the middle of them. Flows of one
+/// Where several allocations have that sum, these rates lie in the middle of them. Flows on one
 /// route without a demand have rates in proportion to their weights.
 ///
 /// # Errors
@@ -70,8 +70,8 @@ mod tests {
         near(&max_throughput(&n).unwrap(), &[0.0, 2.0, 2.0, 2.0, 2.0, 2.0]);
     }
 
-    /// The overlay paper's scenario 1 (1.977 and 0.992 Mb/s measured), and § VII with 85 % of each link
-    /// for user data (1.495, 0.626 and 0.630 in its simulation).
+    /// The overlay paper's scenario 1 (1.977 and 0.992 Mb/s measured), and § VII with 85 % of each
+    /// link for user data (1.495, 0.626 and 0.630 in its simulation).
     #[test]
     fn the_optimum_lies_over_the_papers_results() {
         let mut n = Network::new();

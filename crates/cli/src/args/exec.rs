@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use tollway_scenario::exec::{PROFILES, two_nodes};
+use tollway_exec::{PROFILES, two_nodes};
 
 const EXEC_USAGE: &str = "\
 tollway exec [OPTIONS] --link <WORDS> -- <PROGRAM>...
@@ -110,7 +110,7 @@ pub(crate) struct Over {
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
     /// Serve a page that shows rates, queues and round trips as they are, with sliders for rate, delay and loss of each link, at a
-    /// port of this machine that is free, or at ADDR; needs a build with the feature `view`.
+    /// port of this machine that is free, or at ADDR.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:0", value_parser = super::address)]
     pub(crate) view: Option<SocketAddr>,
     /// Print no report, only warnings.

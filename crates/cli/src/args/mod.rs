@@ -178,10 +178,10 @@ pub(crate) struct Run {
     /// Capture this link only (`*` stands for any characters). May be given several times.
     #[arg(long, value_name = "LINK", requires = "pcap")]
     pub(crate) pcap_link: Vec<String>,
-    /// Show rates, queues and prices in the terminal while it runs; needs a build with the feature `watch`.
+    /// Show rates, queues and prices in the terminal while it runs.
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Serve the same to Prometheus while it runs, at http://ADDR/metrics; needs a build with the feature `metrics`.
+    /// Serve the same to Prometheus while it runs, at http://ADDR/metrics.
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
     /// Print one JSON object instead of tables.
@@ -242,7 +242,7 @@ pub(crate) enum Format {
     Arrow,
     /// Comma-separated values.
     Csv,
-    /// Parquet; needs a build with the feature `parquet`.
+    /// Parquet.
     Parquet,
 }
 

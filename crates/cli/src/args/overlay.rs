@@ -44,12 +44,10 @@ pub(crate) struct Overlay {
     /// The site's file; it is watched.
     #[arg(long, value_name = "FILE", required = true)]
     pub(crate) config: Option<PathBuf>,
-    /// Show sites, links, prices and tenants in the browser, at http://ADDR/; needs a build with
-    /// the feature `view`.
+    /// Show sites, links, prices and tenants in the browser, at http://ADDR/.
     #[arg(long, value_name = "ADDR", value_parser = super::address)]
     pub(crate) view: Option<SocketAddr>,
-    /// Serve the same to Prometheus, at http://ADDR/metrics; needs a build with the feature
-    /// `metrics`.
+    /// Serve the same to Prometheus, at http://ADDR/metrics.
     #[arg(long, value_name = "ADDR", value_parser = super::address)]
     pub(crate) metrics: Option<SocketAddr>,
     /// The control socket, instead of one in the user's runtime folder.

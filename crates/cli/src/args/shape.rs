@@ -25,8 +25,7 @@ Examples:
   tollway shape --policy policies.toml --json | jq '.tenants[].sends_mbps'
       An object a second, each on a line.
   tollway shape --policy etcd://10.0.0.1:2379/tollway
-      Policies of a store that all hosts read, each what is meant for it; needs a build with the
-      feature `etcd`.
+      Policies of a store that all hosts read, each what is meant for it.
   tollway shape --policy policies.toml --backend bpf --everywhere
       By programs in the kernel, containers' connections too.
   tollway shape status
@@ -70,10 +69,10 @@ pub(crate) struct Shape {
     /// Print a JSON object a second, each on a line.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show tenants and connections in the terminal; needs a build with the feature `watch`.
+    /// Show tenants and connections in the terminal.
     #[arg(long, conflicts_with_all = ["json", "dry_run"])]
     pub(crate) watch: bool,
-    /// Serve the same to Prometheus, at http://ADDR/metrics; needs a build with the feature `metrics`.
+    /// Serve the same to Prometheus, at http://ADDR/metrics.
     #[arg(long, value_name = "ADDR", value_parser = super::address)]
     pub(crate) metrics: Option<SocketAddr>,
     /// Where the agent can be asked how it stands, instead of in the user's runtime folder.

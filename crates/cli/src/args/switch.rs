@@ -102,13 +102,13 @@ pub(crate) struct Switch {
     /// Print a JSON object a second, each on a line.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show members and clients in the terminal; needs a build with the feature `watch`.
+    /// Show members and clients in the terminal.
     #[arg(long, conflicts_with = "json")]
     pub(crate) watch: bool,
-    /// Serve the same to Prometheus, at http://ADDR/metrics; needs a build with the feature `metrics`.
+    /// Serve the same to Prometheus, at http://ADDR/metrics.
     #[arg(long, value_name = "ADDR", value_parser = super::address)]
     pub(crate) metrics: Option<SocketAddr>,
-    /// Show the same in the browser, on this machine only; needs a build with the feature `view`.
+    /// Show the same in the browser, on this machine only.
     #[arg(long, value_name = "ADDR", value_parser = super::address)]
     pub(crate) view: Option<SocketAddr>,
     /// Where the switch can be asked how it stands, instead of in the user's runtime folder.

@@ -4,26 +4,21 @@ mod worker;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode};
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
 
 use miette::miette;
 use tollway_law::Time;
-use tollway_report::shape::Standing;
-use tollway_scenario::shape::{
-    self, Agent, AgentEnd, Control, Guardian, Item, Kernel, Needs, Pending, Policies, Reach, Reply, Request,
-    Signals, SockDiag, Then, Turn, bpf,
-};
+use tollway_shape::policies::Policies;
+use tollway_shape::service::{self, BackendError, Service, WorkerProcess};
+use tollway_shape::{self as shape, Control, Guardian, Kernel, Signals, bpf};
 
 use crate::args::{Backend, Shape, ShapeCommand};
 use crate::audience::say_status;
 use crate::fail::Failure;
 use crate::features;
 use crate::outlet::Outlet;
-use crate::supervisor::Supervisor;
 use crate::terminal;
 
 pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
@@ -73,50 +68,44 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     // Before any thread is started, as is what follows.
     let signals = Signals::hold();
     if args.dry_run {
-        reach_note().into_iter().for_each(terminal::tell);
-        return WorkerProcess::start(args, None).map_err(unable)?.end(&signals);
+        service::say_reach(note);
+        return start_worker(args, None)?.end(&signals).map(ExitCode::from).map_err(unable);
     }
-    let control = control(args)?;
-    let mut worker = WorkerProcess::start(args, Some(&control)).map_err(unable)?;
+    let socket = args.socket.clone().unwrap_or_else(shape::default_path);
+    let control = Control::open(&socket).map_err(|error| not_opened(&socket, &error))?;
+    let mut worker = start_worker(args, Some(&control))?;
     if !worker.await_policies(&signals) {
-        return worker.end(&signals);
+        return worker.end(&signals).map(ExitCode::from).map_err(unable);
     }
     let log = shape::unprivileged(Log::open).map_err(unable)?;
-    let (kernel, _guardian) = kernel(args, &control, &log)?;
-    // Nothing that it sends is read before this.
-    let Some(mut link) = worker.channel.take().map(Link::start).transpose().map_err(unable)? else {
-        return worker.end(&signals);
+    let kernel = kernel(args, &control, &log)?;
+    let Some(service) = Service::start(kernel, &mut worker).map_err(unable)? else {
+        return worker.end(&signals).map(ExitCode::from).map_err(unable);
     };
-    let regime = match link.end.wait() {
-        Ok(Request::Policies(regime)) => *regime,
-        Ok(Request::State) => return Err(unable(io::ErrorKind::InvalidData.into())),
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(unable(error)),
-        Err(_) => return worker.end(&signals),
-    };
-    let mut agent = Agent::new(Time::ZERO, kernel, regime);
-    let mut supervisor = Supervisor::find();
-    let freed = shape::run(&mut agent, &signals, |agent, turn| {
-        supervisor.tell();
-        link.turn(agent, turn)
-    })
-    .map_err(refused)?;
-    let broken = link.broken.take();
+    let freed = service.run(&signals).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => unable(error),
+        _ => refused(error),
+    })?;
     // The worker gives the terminal back first.
-    drop(link);
-    let status = worker.end(&signals)?;
-    if let Some(error) = broken {
-        return Err(unable(error));
-    }
+    let status = worker.end(&signals).map_err(unable)?;
     if !args.json {
         log.tell(format!("{freed} connections are free again"));
     }
-    Ok(status)
+    Ok(ExitCode::from(status))
 }
 
-/// Takes the agent's place.
-fn control(args: &Shape) -> Result<Control, Failure> {
-    let socket = args.socket.clone().unwrap_or_else(shape::default_path);
-    Control::open(&socket).map_err(|error| match error.kind() {
+/// Starts the process that reads policies and serves readers: see [`worker`].
+fn start_worker(args: &Shape, control: Option<&Control>) -> Result<WorkerProcess, Failure> {
+    let store = &args.store;
+    let files = [&args.policy, &store.store_password, &store.store_ca, &store.store_cert, &store.store_key];
+    let itself = std::env::current_exe().map_err(unable)?.into_os_string();
+    let words = std::iter::once(itself).chain(std::env::args_os().skip(1)).chain(["--worker".into()]);
+    let words: Vec<_> = words.collect();
+    WorkerProcess::start(&words, control, files.map(Clone::clone)).map_err(unable)
+}
+
+fn not_opened(socket: &Path, error: &io::Error) -> Failure {
+    match error.kind() {
         io::ErrorKind::AddrInUse => Failure::input(miette!(
             help = "end it, or give this one another `--socket`; two that pace the same connections undo each other's work",
             "an agent runs already: it answers at `{}`",
@@ -132,150 +121,10 @@ fn control(args: &Shape) -> Result<Control, Failure> {
             "cannot open `{}`: {error}",
             socket.display()
         )),
-    })
-}
-
-/// The channel to the worker, from tick to tick.
-struct Link {
-    end: AgentEnd,
-    /// The worker's knowledge of a warning; none before it knows that the agent works.
-    warned: Option<bool>,
-    /// The worker waits for the agent's state.
-    wanted: bool,
-    /// It has sent what is no request.
-    broken: Option<io::Error>,
-}
-
-impl Link {
-    fn start(channel: UnixStream) -> io::Result<Link> {
-        Ok(Link { end: AgentEnd::start(channel)?, warned: None, wanted: false, broken: None })
-    }
-
-    /// Does what the worker requests.
-    fn turn(&mut self, agent: &mut Agent, turn: Turn) -> Then {
-        let warning = agent.warning();
-        let is = Some(warning.is_some());
-        if self.warned != is && self.end.send(Reply::Warning(warning)) {
-            self.warned = is;
-        }
-        let mut newest = None;
-        loop {
-            match self.end.poll() {
-                Ok(None) => break,
-                Ok(Some(Request::State)) => self.wanted = true,
-                Ok(Some(Request::Policies(regime))) => newest = Some(regime),
-                Err(error) => {
-                    self.broken = Some(error).filter(|error| error.kind() == io::ErrorKind::InvalidData);
-                    return Then::Stop;
-                }
-            }
-        }
-        // Of what was divided at this tick: other policies are in force from the next one on, and
-        // so that is at once.
-        if self.wanted {
-            self.wanted = !self.end.send(Reply::State(standing(agent, turn, String::new()).to_json()));
-        }
-        let Some(regime) = newest else { return Then::Go };
-        agent.install(turn.now, *regime);
-        Then::Hurry
     }
 }
 
-fn standing(agent: &Agent, turn: Turn, source: String) -> Standing {
-    Standing { status: agent.status(), turn, source, trouble: None }
-}
-
-/// The process without rights that reads policies, speaks to stores and serves readers: see
-/// [`worker`].
-struct WorkerProcess {
-    child: Child,
-    /// The agent's end of the channel, until it is used.
-    channel: Option<UnixStream>,
-}
-
-/// The number of an item that is handed to the worker.
-#[derive(Clone, Copy)]
-enum Number {
-    Channel,
-    Status,
-    Policy,
-    #[cfg(feature = "etcd")]
-    Password,
-    #[cfg(feature = "etcd")]
-    Authority,
-    #[cfg(feature = "etcd")]
-    Certificate,
-    #[cfg(feature = "etcd")]
-    Key,
-}
-
-impl WorkerProcess {
-    /// To be started while this process has all its rights, which the worker needs in order to give
-    /// them up.
-    fn start(args: &Shape, control: Option<&Control>) -> io::Result<WorkerProcess> {
-        let (requests, theirs) = UnixStream::pair()?;
-        let (channel, far) = UnixStream::pair()?;
-        let status = control.map(Control::listener).transpose()?;
-        let file = |path: &Option<PathBuf>| path.clone().map(Item::File);
-        // In the order of `Number`.
-        let items = [
-            Some(Item::Open(far.into())),
-            status.map(|listener| Item::Open(listener.into())),
-            file(&args.policy),
-            file(&args.store.store_password),
-            file(&args.store.store_ca),
-            file(&args.store.store_cert),
-            file(&args.store.store_key),
-        ];
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(std::env::args_os().skip(1)).arg("--worker").stdin(OwnedFd::from(theirs));
-        let child = command.spawn()?;
-        let serve = move || shape::hand_over(requests, &items);
-        shape::reading_files(|| std::thread::Builder::new().name("handover".into()).spawn(serve))?;
-        Ok(WorkerProcess { child, channel: Some(channel) })
-    }
-
-    /// Waits until there are policies to be read; false if the worker ends before that, or is to.
-    fn await_policies(&mut self, signals: &Signals) -> bool {
-        loop {
-            match self.channel.as_ref().map_or(Pending::End, shape::pending) {
-                Pending::Nothing => {}
-                pending => return pending == Pending::Data,
-            }
-            if signals.sleep(LOOK) {
-                self.channel = None;
-                return false;
-            }
-        }
-    }
-
-    /// Waits for its end, and answers its exit status. It is to end once the channel is closed,
-    /// which a signal does; one that does not is left.
-    ///
-    /// # Errors
-    /// A signal has ended it.
-    fn end(mut self, signals: &Signals) -> Result<ExitCode, Failure> {
-        let patience = || Instant::now() + PATIENCE;
-        let mut until = self.channel.is_none().then(patience);
-        loop {
-            if let Some(status) = self.child.try_wait().map_err(unable)? {
-                let code = status.code().and_then(|code| u8::try_from(code).ok());
-                let killed = || Failure::run(miette!("the agent's worker has ended: {status}"));
-                return code.map(ExitCode::from).ok_or_else(killed);
-            }
-            if until.is_some_and(|until| Instant::now() >= until) {
-                return Ok(ExitCode::SUCCESS);
-            }
-            if signals.sleep(LOOK) && until.is_none() {
-                self.channel = None;
-                until = Some(patience());
-            }
-        }
-    }
-}
-
-/// Lines for standard error, written by a thread of their own: one that is not read holds nothing
-/// up.
+/// Lines for standard error, written by a thread of their own: one that is not read holds no tick up.
 struct Log(Outlet<String>);
 
 impl Log {
@@ -290,66 +139,39 @@ impl Log {
     fn tell(&self, line: String) {
         self.0.show(line);
     }
-
-    fn say(&self, quiet: bool, line: impl FnOnce() -> String) {
-        if !quiet {
-            self.tell(line());
-        }
-    }
 }
 
 /// Lines that may wait; more are lost.
 const LINES: usize = 32;
-/// Between two looks at the worker.
-const LOOK: Duration = Duration::from_millis(5);
-/// The longest wait for the worker's end.
-const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What sees and paces connections, and who frees them when we can't; all rights that neither needs
-/// are given up.
+/// Starts the back-end, and the process that frees connections when this one can't.
 fn kernel(
     args: &Shape,
     control: &Control,
     log: &Log,
 ) -> Result<(Box<dyn Kernel>, Option<Guardian>), Failure> {
-    let record = control.record();
-    let guard = |more: &[&str]| {
+    let guardian = |more: &[&str]| {
         let itself = std::env::current_exe()?;
         let words = ["shape", "guard"].iter().chain(more).map(Into::into);
-        let named = ["--record".into(), record.clone().into_os_string()];
-        let program: Vec<_> = std::iter::once(itself.into()).chain(words).chain(named).collect();
-        Guardian::start(&program, control.claim(), &record)
+        Ok(std::iter::once(itself.into()).chain(words).collect())
     };
-    // Both may have been killed: what was paced then is not what programs have set.
-    let (freed, left) = shape::replay(&record).map_err(refused)?;
-    if freed + left > 0 {
-        log.tell(format!(
-            "note: an agent before was killed, and left {freed} connections paced, which are free again"
-        ));
-    }
-    let config = bpf::Config { everywhere: args.everywhere, ..bpf::Config::default() };
-    match (args.backend != Backend::InetDiag).then(|| bpf::Bpf::start(&config)) {
-        Some(Ok(kernel)) => {
-            let everywhere = args.everywhere.then_some("--everywhere");
-            let guardian = guard(&["--bpf"].into_iter().chain(everywhere).collect::<Vec<_>>());
-            let guardian = guardian.map_err(refused)?;
-            shape::settle_in(Needs::Programs).map_err(refused)?;
-            return Ok((Box::new(kernel), Some(guardian)));
+    let backend = match args.backend {
+        Backend::InetDiag => service::Backend::InetDiag,
+        Backend::Bpf => service::Backend::Bpf,
+        Backend::Auto => service::Backend::Auto,
+    };
+    let note = |text: &str| log.tell(format!("note: {text}"));
+    service::kernel(backend, args.everywhere, control, guardian, note).map_err(|error| match error {
+        BackendError::System(error) => refused(error),
+        BackendError::Bpf(error) => no_bpf(error),
+        BackendError::Everywhere => {
+            Failure::input(miette!(help = "choose `--backend bpf`, or leave out `--everywhere`", "{error}"))
         }
-        Some(Err(error)) if args.backend == Backend::Bpf => return Err(no_bpf(error)),
-        Some(Err(error)) => log.tell(format!("note: {error}; inet_diag is used instead")),
-        None => {}
-    }
-    if args.everywhere {
-        return Err(Failure::input(miette!(
-            help = "choose `--backend bpf`, or leave out `--everywhere`",
-            "inet_diag sees the connections of this network namespace only"
-        )));
-    }
-    let guardian = guard(&[]).map_err(refused)?;
-    reach_note().into_iter().for_each(|note| log.tell(note.to_owned()));
-    shape::settle_in(Needs::Sockets).map_err(refused)?;
-    Ok((Box::new(SockDiag::new().map_err(refused)?.guarded(guardian)), None))
+    })
+}
+
+fn note(text: &str) {
+    terminal::tell(format_args!("note: {text}"));
 }
 
 fn is_store(path: &Path) -> bool {
@@ -370,7 +192,7 @@ fn status(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
             path.display()
         )),
     })?;
-    say_status(&text, json, "agent", |text| tollway_report::shape::told(text, terminal::width(), 40))
+    say_status(&text, json, "agent", |text| shape::status::told(text, terminal::width(), 40))
 }
 
 fn check(file: &Path) -> Result<ExitCode, Failure> {
@@ -390,21 +212,6 @@ fn paces_nothing(version: &str) -> String {
     format!(
         "note: policies {version} have no `[aggregate.NAME]`, so that nothing is paced; an empty one means every connection"
     )
-}
-
-/// A note on the connections that are out of reach, and the remedy.
-fn reach_note() -> Option<&'static str> {
-    match Reach::find() {
-        Reach::All => None,
-        Reach::User => Some(
-            "note: only connections of this user's processes can be paced; run as root, or give `tollway` CAP_SYS_PTRACE and \
-             CAP_DAC_READ_SEARCH, for everybody's",
-        ),
-        Reach::Children => Some(
-            "note: this system's Yama module lets no process reach another's sockets, so that nothing is paced; run as root, or \
-             give `tollway` CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, or set `sysctl kernel.yama.ptrace_scope=0`",
-        ),
-    }
 }
 
 fn tick(text: &str) -> Result<Time, Failure> {

@@ -1,23 +1,20 @@
-//! The agent's worker: a process without rights that reads policies, speaks to stores and serves
-//! readers.
+//! The agent's worker: its readers, and where its policies come from.
 
-use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use miette::miette;
 use serde_json::Value;
 use tollway_law::Time;
+use tollway_scenario::file::ScenarioError;
 #[cfg(feature = "metrics")]
-use tollway_report::shape::metrics;
-use tollway_scenario::shape::{
-    self, Agent, Answers, FileSource, Handover, LookOnly, News, Pending, Policies, Reply, Signals, SockDiag,
-    Source, Then, WorkerEnd,
-};
+use tollway_shape::metrics;
+use tollway_shape::policies::FileSource;
+use tollway_shape::worker::{self, Opened};
+use tollway_shape::{self as shape, Handover, Number, Signals, service};
 
-use super::{Log, Number, refused, standing, unable};
+use super::{Log, paces_nothing, refused, unable};
 use crate::args::{Shape, StoreAccess};
 use crate::audience::Audience;
 use crate::fail::Failure;
@@ -25,18 +22,15 @@ use crate::terminal;
 #[cfg(feature = "metrics")]
 use crate::watch::say_served;
 
-/// Policies, and where they come from.
-type Opened = (Box<dyn Source>, Policies);
-
 /// Works until the agent ends, or a reader means the end.
 pub(super) fn run(args: &Shape, tick: Option<Time>) -> Result<ExitCode, Failure> {
     // Before any thread is started, as is what follows.
     let signals = Signals::hold();
     shape::give_up_all().map_err(unable)?;
     let handover = Handover::of_stdin().map_err(unable)?;
-    let channel = UnixStream::from(handover.request(Number::Channel as u8).map_err(unable)?);
+    let channel = UnixStream::from(handover.request(Number::Channel).map_err(unable)?);
     let path = args.policy.clone().unwrap_or_default();
-    let ends = || signals.has_come().is_some() || shape::pending(&channel) == Pending::End;
+    let ends = || signals.has_come().is_some() || worker::has_ended(&channel);
     let Some((source, mut policies)) = open(&path, &args.store, handover, ends)? else {
         return Ok(ExitCode::SUCCESS);
     };
@@ -44,12 +38,21 @@ pub(super) fn run(args: &Shape, tick: Option<Time>) -> Result<ExitCode, Failure>
         policies.set_tick(tick);
     }
     if args.dry_run {
-        return dry_run(args, policies, &*source, &signals, &channel);
+        let ends = || worker::has_ended(&channel);
+        let standing = service::dry_run(policies, source.describe(), &signals, ends).map_err(refused)?;
+        match standing {
+            Some(standing) if args.json => terminal::say_json(&standing),
+            Some(standing) => terminal::say(standing.to_text(terminal::width(), usize::MAX)),
+            None => {}
+        }
+        return Ok(ExitCode::SUCCESS);
     }
     let handover = Handover::of_stdin().map_err(unable)?;
-    let listener = UnixListener::from(handover.request(Number::Status as u8).map_err(unable)?);
-    let mut channel = WorkerEnd::start(channel).map_err(unable)?;
-    #[cfg_attr(not(feature = "metrics"), expect(unused_mut, reason = "metrics keep the latest state"))]
+    let listener = UnixListener::from(handover.request(Number::Status).map_err(unable)?);
+    #[cfg_attr(
+        not(any(feature = "metrics", feature = "watch")),
+        expect(unused_mut, reason = "both keep the latest state")
+    )]
     let mut audience = Audience::open(args.json)?;
     #[cfg(feature = "metrics")]
     let _metrics = match args.metrics {
@@ -60,146 +63,49 @@ pub(super) fn run(args: &Shape, tick: Option<Time>) -> Result<ExitCode, Failure>
             Some(say_served(metrics::serve(latest, address))?)
         }
     };
-    channel.send(&policies).map_err(unable)?;
-    let mut worker = Worker {
-        channel,
-        answers: Answers::new(listener),
-        audience,
-        log: Log::open().map_err(unable)?,
-        quiet: args.json || args.watch,
-        version: policies.regime().version.clone(),
-        source,
-        tick,
-        trouble: None,
-        requested: false,
-    };
-    let Some(warning) = worker.begin(&signals) else { return Ok(ExitCode::SUCCESS) };
+    let regime = policies.regime();
+    let (version, is_empty) = (regime.version.clone(), regime.tenants.is_empty());
+    let text = |error: ScenarioError| Failure::from(error).text();
+    let started = worker::Worker::start(channel, listener, (source, policies), tick, text);
+    let mut worker = started.map_err(unable)?;
+    if !worker.await_agent(&signals) {
+        return Ok(ExitCode::SUCCESS);
+    }
     #[cfg(feature = "watch")]
     if args.watch {
-        worker.audience.draw_with(tollway_report::shape::screen::draw)?;
+        audience.draw_with(shape::screen::draw)?;
     }
-    if policies.regime().tenants.is_empty() {
-        worker.log.tell(super::paces_nothing(&worker.version));
+    let log = Log::open().map_err(unable)?;
+    if is_empty {
+        log.tell(paces_nothing(&version));
     }
-    worker.log.say(worker.quiet, || {
-        format!(
-            "policies {} of `{}` are in force; `tollway shape status` says how they stand, Ctrl-C ends them",
-            worker.version,
+    if !args.json && !args.watch {
+        log.tell(format!(
+            "policies {version} of `{}` are in force; `tollway shape status` says how they stand, Ctrl-C ends them",
             path.display()
-        )
-    });
-    worker.warn(warning);
-    while worker.turn() && !signals.sleep(PAUSE) {}
+        ));
+    }
+    worker.run(&signals, Readers { audience, log });
     Ok(ExitCode::SUCCESS)
 }
 
-struct Worker {
-    channel: WorkerEnd,
-    answers: Answers,
+/// The agent's state for its readers, and lines while the terminal is free.
+struct Readers {
     audience: Audience<Value>,
     log: Log,
-    /// Standard error is for a screen, or standard output for a program.
-    quiet: bool,
-    /// The policies that were sent last.
-    version: String,
-    source: Box<dyn Source>,
-    tick: Option<Time>,
-    trouble: Option<String>,
-    /// The agent's state is on its way.
-    requested: bool,
 }
 
-impl Worker {
-    /// Waits until the agent works; answers its warning. There is none if it ends before that.
-    fn begin(&mut self, signals: &Signals) -> Option<Option<String>> {
-        loop {
-            if let Some(Reply::Warning(warning)) = self.channel.poll().ok()? {
-                return Some(warning);
-            }
-            if signals.sleep(PAUSE) {
-                return None;
-            }
-        }
+impl worker::Audience for Readers {
+    fn show(&mut self, state: impl FnOnce() -> Option<Value>) -> bool {
+        self.audience.show(state)
     }
 
-    /// Does what is due; returns whether to go on.
-    fn turn(&mut self) -> bool {
-        let mut shown = None;
-        loop {
-            match self.channel.poll() {
-                Ok(None) => break,
-                Ok(Some(Reply::Warning(warning))) => self.warn(warning),
-                Ok(Some(Reply::State(mut state))) => {
-                    state["source"] = self.source.describe().into();
-                    state["trouble"] = self.trouble.clone().into();
-                    self.answers.answer(|| state.to_string());
-                    (shown, self.requested) = (Some(state), false);
-                }
-                Err(_) => return false,
-            }
-        }
-        let mut wanted = self.answers.accept();
-        let goes_on = self.audience.show(|| {
-            wanted |= shown.is_none();
-            shown
-        });
-        if wanted && !self.requested {
-            self.answers.request();
-            self.requested = true;
-            if self.channel.request_state().is_err() {
-                return false;
-            }
-        }
-        goes_on && self.keep()
-    }
-
-    /// Keeps the agent's policies what their source says.
-    fn keep(&mut self) -> bool {
-        let (text, first) = match self.source.poll() {
-            News::None => return true,
-            News::Policies(mut policies) => {
-                if let Some(tick) = self.tick {
-                    policies.set_tick(tick);
-                }
-                match self.channel.send(&policies) {
-                    Ok(()) => {
-                        let new = policies.regime().version.clone();
-                        let old = std::mem::replace(&mut self.version, new);
-                        self.trouble = None;
-                        let quiet = self.audience.has_terminal();
-                        self.log.say(quiet, || {
-                            format!("policies {} are in force instead of {old}", self.version)
-                        });
-                        return true;
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                        (error.to_string(), error.to_string())
-                    }
-                    Err(_) => return false,
-                }
-            }
-            News::Away(why) => (why.clone(), why),
-            News::Wrong(error) => {
-                let first = error.mistakes().first();
-                let first = first.map_or_else(|| error.to_string(), |one| one.message.clone());
-                (Failure::from(*error).text(), first)
-            }
-        };
-        let quiet = self.audience.has_terminal();
-        self.log.say(quiet, || format!("{text}\npolicies {} stay in force", self.version));
-        self.trouble = Some(first);
-        true
-    }
-
-    fn warn(&self, warning: Option<String>) {
-        if let Some(warning) = warning {
-            self.log.say(self.audience.has_terminal(), || format!("warning: {warning}"));
+    fn tell(&mut self, line: String) {
+        if !self.audience.has_terminal() {
+            self.log.tell(line);
         }
     }
 }
-
-/// Between two turns.
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// Reads policies from a file, or from a store, and watches either. There are none if `ends` ends
 /// the wait for a store.
@@ -227,7 +133,7 @@ fn open(
                 path.display()
             )));
         }
-        let opener = Box::new(move || handover.file(Number::Policy as u8));
+        let opener = Box::new(move || handover.file(Number::Policy));
         let (source, policies) = FileSource::open(path, opener)?;
         return Ok(Some((Box::new(source), policies)));
     }
@@ -250,7 +156,7 @@ fn open(
         let address = path.to_str().unwrap_or_default();
         let say = |why: &str| terminal::tell(why);
         let access = read_access(access, &handover)?;
-        let opened = shape::EtcdSource::open(address, access, say, ends)?;
+        let opened = shape::policies::EtcdSource::open(address, access, say, ends)?;
         Ok(opened.map(|(source, policies)| -> Opened { (Box::new(source), policies) }))
     }
     #[cfg(not(feature = "etcd"))]
@@ -263,12 +169,14 @@ fn open(
 }
 
 #[cfg(feature = "etcd")]
-fn read_access(access: &StoreAccess, handover: &Handover) -> Result<shape::Access, Failure> {
+fn read_access(access: &StoreAccess, handover: &Handover) -> Result<shape::etcd::Access, Failure> {
+    use std::io::Read;
+
     let read = |file: &Option<std::path::PathBuf>, number: Number| -> Result<Option<Vec<u8>>, Failure> {
         let Some(path) = file else { return Ok(None) };
         let mut bytes = Vec::new();
-        let file = handover.file(number as u8);
-        let read = file.and_then(|file| io::Read::read_to_end(&mut io::Read::take(file, MOST), &mut bytes));
+        let file = handover.file(number);
+        let read = file.and_then(|file| file.take(MOST).read_to_end(&mut bytes));
         read.map_err(|error| {
             let help = "give a file that this user may read, and others had better not";
             Failure::input(miette!(help = help, "cannot read `{}`: {error}", path.display()))
@@ -277,7 +185,7 @@ fn read_access(access: &StoreAccess, handover: &Handover) -> Result<shape::Acces
     };
     let password = read(&access.store_password, Number::Password)?
         .map(|password| String::from_utf8_lossy(&password).trim_end_matches(['\n', '\r']).to_owned());
-    Ok(shape::Access {
+    Ok(shape::etcd::Access {
         user: access.store_user.clone().zip(password),
         authorities: read(&access.store_ca, Number::Authority)?,
         identity: read(&access.store_cert, Number::Certificate)?.zip(read(&access.store_key, Number::Key)?),
@@ -287,34 +195,3 @@ fn read_access(access: &StoreAccess, handover: &Handover) -> Result<shape::Acces
 /// Bytes of a certificate's file.
 #[cfg(feature = "etcd")]
 const MOST: u64 = 1 << 24;
-
-/// Looks for a second and sets nothing.
-fn dry_run(
-    args: &Shape,
-    policies: Policies,
-    source: &dyn Source,
-    signals: &Signals,
-    channel: &UnixStream,
-) -> Result<ExitCode, Failure> {
-    let kernel = LookOnly(SockDiag::new().map_err(refused)?);
-    let mut agent = Agent::new(Time::ZERO, Box::new(kernel), policies.into_regime());
-    let mut last = None;
-    shape::run(&mut agent, signals, |agent, turn| {
-        if shape::pending(channel) == Pending::End {
-            return Then::Stop;
-        }
-        if turn.now < Time::from_secs(1) {
-            return Then::Go;
-        }
-        last = Some(standing(agent, turn, source.describe()));
-        Then::Stop
-    })
-    .map_err(refused)?;
-    if let Some(standing) = last {
-        match args.json {
-            true => terminal::say_json(&standing),
-            false => terminal::say(standing.to_text(terminal::width(), usize::MAX)),
-        }
-    }
-    Ok(ExitCode::SUCCESS)
-}

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::process::Stdio;
 use std::time::Instant;
 
-use tollway_scenario::shape::{Kernel, Reach, SockDiag};
+use tollway_shape::{Kernel, Reach, SockDiag};
 
 use super::*;
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tollway_scenario::shape::{Kernel, SockDiag};
+use tollway_shape::{Kernel, SockDiag};
 
 use super::common::tollway;
 

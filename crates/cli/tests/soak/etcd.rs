@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Debian's `etcd`, with a folder of its own.
+/// Debian's `etcd`, with its own folder.
 pub(super) struct Etcd {
     folder: std::path::PathBuf,
     port: u16,

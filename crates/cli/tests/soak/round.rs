@@ -16,7 +16,7 @@ pub(super) struct Round {
     version: u64,
     mbps: u64,
     agent: Option<Running>,
-    /// What has befallen it, for the message of a failure.
+    /// The faults so far, for the message of a failure.
     past: Vec<&'static str>,
 }
 
@@ -162,7 +162,8 @@ impl Round {
 
     /// Ends the agent by a signal, with its worker.
     fn end(&mut self, name: &str) {
-        let (mut agent, worker) = (self.agent.take().unwrap(), self.worker());
+        let worker = self.worker();
+        let mut agent = self.agent.take().unwrap();
         signal(agent.0.id(), name);
         agent.0.wait().unwrap();
         wait("the worker's end", || is_gone(worker).then_some(()));

@@ -1,34 +1,35 @@
-//! One token bucket for many connections: who of them may use which of its tokens (the aggregates paper, § 4).
+//! One token bucket for many connections, and the rule that shares its tokens (the aggregates
+//! paper, § 4).
 //!
 //! | scheme | tokens |
 //! |---|---|
-//! | [`Scheme::Partitioned`] | each connection has a bucket ⟨r/n, b⟩ of its own and nothing of the others' |
-//! | [`Scheme::Common`] | whoever comes takes them |
-//! | [`Scheme::Logical`] | each has a bucket of its own, and what runs over of a full one goes in equal parts to those not full |
+//! | [`Scheme::Partitioned`] | a separate bucket ⟨r/n, b⟩ for each connection |
+//! | [`Scheme::Common`] | one bucket, first come, first served |
+//! | [`Scheme::Logical`] | a bucket each; overflow goes in equal parts to those not full |
 //!
-//! A connection's part b of the depth B is equal, or in proportion to its round trip: with b ≥ r/n · rtt it loses no
-//! tokens while it waits for acknowledgements (§ 4.2.1).
+//! Each connection has a part b of the depth B, equal or in proportion to its round trip. With b ≥
+//! r/n · rtt it loses no tokens while it waits for acknowledgements (§ 4.2.1).
 
 use crate::Time;
 use crate::bucket::{Bucket, Profile, Refusal, TOKENS_PER_BYTE, in_bytes};
 
-/// How tokens are shared.
+/// The rule that shares the tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// In buckets that share nothing.
+    /// Separate buckets, one per connection.
     Partitioned(Depths),
-    /// In one bucket for all.
+    /// One bucket for all connections.
     Common,
-    /// In one bucket with logical partitions.
+    /// One bucket with logical partitions.
     Logical(Depths),
 }
 
-/// How the depth is divided.
+/// The rule that divides the depth B over n connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depths {
     /// B/n each.
     Equal,
-    /// B·rtt/Σrtt; a connection whose round trip is unknown counts as the mean of those that are known.
+    /// B·rtt/Σrtt. A connection whose round trip is unknown counts with the mean of the known ones.
     ByRtt,
 }
 
@@ -38,43 +39,45 @@ pub struct Seat(u32);
 
 /// One token bucket and the connections that share it.
 ///
-/// A packet conforms if the bucket has the tokens, and with partitions if its connection's part of them does, too. A partition
-/// holds two packets at least, or few would ever pass: where B is less than that for each connection, it is the bucket that
-/// they wait for. Connections come and go and their round trips change; none of that makes a token, so that in
-/// any span t no more than B + r·t passes.
+/// A packet conforms if the bucket holds the tokens and, with partitions, if the partition of its
+/// connection does, too. A partition holds at least two packets, since with less hardly any packet
+/// would pass. Where B is too small for that, connections wait for the bucket instead.
+///
+/// Connections may join and leave, and their round trips may change. Neither creates tokens: in any
+/// span t at most B + r·t passes.
 #[derive(Clone, Debug)]
 pub struct Aggregate {
-    /// All tokens there are.
+    /// The bucket that holds all tokens.
     bucket: Bucket,
     scheme: Scheme,
-    /// By seat.
+    /// One entry per seat.
     members: Vec<AggregateFlow>,
     free: Vec<u32>,
-    /// Connections there are.
+    /// Number of connections present.
     count: u64,
-    /// Connections whose round trips are known, and these added up.
+    /// Number of connections whose round trips are known, and the sum of those round trips.
     known: u64,
     sum: RoundTrips,
-    /// Until when members have had their parts.
+    /// The instant up to which arrivals have been divided.
     shared: Time,
     /// Arrivals too few to be divided.
     rest: u64,
-    /// When depths next follow round trips.
+    /// The next recomputation of depths.
     weigh_at: Time,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct AggregateFlow {
     present: bool,
-    /// Its part of the bucket's tokens.
+    /// The tokens in its partition.
     level: u64,
     depth: u64,
     rtt: RoundTrips,
-    /// Largest packet asked for, in tokens.
+    /// The largest packet offered so far, in tokens.
     packet: u64,
 }
 
-/// Round trips of a connection, or of several together, nanoseconds; 0 while they are unknown.
+/// Round trips of a connection, or their sum over several, in nanoseconds; 0 while unknown.
 #[derive(Clone, Copy, Debug, Default)]
 struct RoundTrips {
     least: u64,
@@ -98,22 +101,22 @@ impl Aggregate {
         }
     }
 
-    /// What it was made from.
+    /// The profile given at construction.
     pub fn profile(&self) -> &Profile {
         self.bucket.profile()
     }
 
-    /// Whether there is one bucket for all.
+    /// True if all connections share one bucket without partitions.
     pub fn is_common(&self) -> bool {
         self.scheme == Scheme::Common
     }
 
-    /// Connections that share it.
+    /// Number of connections that share it.
     pub fn members(&self) -> u64 {
         self.count
     }
 
-    /// A connection comes. It brings no tokens: what is nobody's may become its own.
+    /// Adds a connection. It brings no tokens; it may receive tokens that are in no partition.
     pub fn join(&mut self, now: Time) -> Seat {
         self.advance(now);
         let seat = self.free.pop().unwrap_or_else(|| {
@@ -129,7 +132,7 @@ impl Aggregate {
         Seat(seat)
     }
 
-    /// A connection goes. Its tokens are nobody's.
+    /// Removes a connection. Its tokens stay in the bucket, in no partition.
     pub fn leave(&mut self, now: Time, seat: Seat) {
         self.advance(now);
         let member = std::mem::take(&mut self.members[seat.0 as usize]);
@@ -144,8 +147,10 @@ impl Aggregate {
         self.weigh(now);
     }
 
-    /// The connection's `least` and `smoothed` round trips; zero is unknown. The one sizes its partition: what it waits in queues,
-    /// maybe in its own, must not bring it tokens. By the other its window grows.
+    /// Sets the connection's `least` and `smoothed` round trips; zero means unknown.
+    ///
+    /// The least one sizes its partition, so that a queue of its own making brings it no tokens.
+    /// The smoothed one sets its [`growth`](Aggregate::growth).
     pub fn set_rtt(&mut self, seat: Seat, least: Time, smoothed: Time) {
         // 73 minutes and more are no round trip, and their sum could overflow.
         let known = least > Time::ZERO && smoothed > Time::ZERO;
@@ -157,7 +162,9 @@ impl Aggregate {
         self.sum.smoothed = self.sum.smoothed - old.smoothed + rtt.smoothed;
     }
 
-    /// Segments by which the connection's window may grow a round trip for the aggregate to be fair to other connections:
+    /// Segments per round trip by which the connection's window may grow, so that the aggregate is
+    /// fair to other connections.
+    ///
     /// g = rtt²/rtt_av² (§ 5), so that Σ g/rtt² = n/rtt_av². 1 while the round trip is unknown.
     pub fn growth(&self, seat: Seat) -> f64 {
         let rtt = self.members[seat.0 as usize].rtt.smoothed as f64;
@@ -170,7 +177,7 @@ impl Aggregate {
         self.bucket.tokens()
     }
 
-    /// Tokens in a connection's partition, bytes; of a common bucket all.
+    /// Tokens in a connection's partition, bytes; all tokens where the bucket is common.
     pub fn tokens_of(&self, seat: Seat) -> f64 {
         match self.scheme {
             Scheme::Common => self.bucket.tokens(),
@@ -178,10 +185,11 @@ impl Aggregate {
         }
     }
 
-    /// Whether a packet of the connection, of `size` bytes, conforms.
+    /// Checks that a packet of `size` bytes of the connection conforms; takes no tokens.
     ///
     /// # Errors
-    /// [`Refusal`] says when it will at the latest, if no other packet passes before and nobody comes.
+    /// [`Refusal`] holds the latest instant at which it will conform, provided that no other packet
+    /// passes and no connection joins before.
     pub fn conforms(&mut self, now: Time, seat: Seat, size: u32) -> Result<(), Refusal> {
         let need = u64::from(size) * TOKENS_PER_BYTE;
         let member = &mut self.members[seat.0 as usize];
@@ -196,7 +204,8 @@ impl Aggregate {
             Ok(()) if lack == 0 => Ok(()),
             Err(Refusal::TooLarge { .. }) => bucket,
             _ => {
-                // Its own part of the arrivals brings it there; what runs over from others only sooner.
+                // Its own part of the arrivals brings it there; what runs over from others only
+                // sooner.
                 let (lack, n) = (u128::from(lack), u128::from(self.count));
                 let span = if lack > 0 { (lack + 1) * n / u128::from(self.bucket.rate) + 1 } else { 0 };
                 let own = self.bucket.when(now, u64::try_from(span).unwrap_or(u64::MAX));
@@ -208,10 +217,10 @@ impl Aggregate {
         }
     }
 
-    /// Lets a packet of the connection, of `size` bytes, pass.
+    /// Takes the tokens of a packet of `size` bytes of the connection.
     ///
     /// # Errors
-    /// [`Refusal`]: it does not conform, and nothing was taken.
+    /// [`Refusal`]: the packet does not conform, and no tokens were taken.
     pub fn take(&mut self, now: Time, seat: Seat, size: u32) -> Result<(), Refusal> {
         self.conforms(now, seat, size)?;
         self.bucket.take(now, size)?;
@@ -226,7 +235,7 @@ impl Aggregate {
         self.bucket.level.saturating_sub(held)
     }
 
-    /// Divides what came in until `now`.
+    /// Divides the arrivals up to `now`.
     fn advance(&mut self, now: Time) {
         if now <= self.shared || self.scheme == Scheme::Common {
             return;
@@ -249,7 +258,7 @@ impl Aggregate {
         }
     }
 
-    /// To each its part; what a full partition can't hold nobody may use.
+    /// Gives each partition its part; the overflow of a full one is lost.
     fn fill_each(&mut self, arrived: u128) {
         let arrived = arrived + u128::from(self.rest);
         self.rest = (arrived % u128::from(self.count)) as u64;
@@ -259,8 +268,8 @@ impl Aggregate {
         }
     }
 
-    /// In equal parts to those that are not full, over and over until all is given or all are full (§ 4.2.3); what is
-    /// nobody's with it.
+    /// Gives arrivals and tokens in no partition to the partitions that are not full, in equal
+    /// parts, until all is given or all are full (§ 4.2.3).
     fn fill_all(&mut self, arrived: u64) {
         let mut spare = self.nobodys().max(arrived);
         loop {
@@ -277,7 +286,7 @@ impl Aggregate {
         }
     }
 
-    /// Works out depths anew. What a partition then has too much is nobody's.
+    /// Recomputes depths. Tokens above a partition's new depth belong to no partition.
     fn weigh(&mut self, now: Time) {
         self.weigh_at = now.saturating_add(WEIGH_INTERVAL);
         let depths = match self.scheme {
@@ -299,13 +308,15 @@ impl Aggregate {
 }
 
 impl AggregateFlow {
-    /// What its partition holds: two packets at least, so that tokens still come in while one waits for the host's timer.
+    /// Capacity of its partition: at least two packets, so that tokens still arrive while a packet
+    /// waits for the host's timer.
     fn room(&self) -> u64 {
         if self.present { self.depth.max(2 * self.packet) } else { 0 }
     }
 }
 
-/// How often depths follow round trips: these change over round trips, and working out depths is the dearest part.
+/// Interval between recomputations of depths. Depths change over round trips, and computing them is
+/// the most expensive part.
 const WEIGH_INTERVAL: Time = Time::from_millis(100);
 
 #[cfg(test)]

@@ -124,8 +124,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    // agg.conservation: connections come, go and change; in any stretch of time no more passes than B + r·t, and there
-    // are never more tokens than B.
+    // agg.conservation: connections come, go and change; in any stretch of time no more passes than
+    // B + r·t, and there are never more tokens than B.
     #[test]
     fn tokens_are_never_made(
         scheme in prop_oneof![
@@ -179,7 +179,8 @@ proptest! {
         }
     }
 
-    // Where there is room for two packets for each, partitions together never have more than the bucket: it is enough to ask them.
+    // Only valid if there is room for two packets for each connection: then partitions together
+    // never hold more than the bucket, and checking the partitions suffices.
     #[test]
     fn partitions_never_hold_more_than_the_bucket(
         scheme in prop_oneof![
@@ -204,7 +205,7 @@ proptest! {
         }
     }
 
-    // Where a refusal names an instant, the packet conforms then.
+    // If a refusal names an instant, the packet conforms then.
     #[test]
     fn a_refusal_keeps_its_word(
         scheme in prop_oneof![
@@ -248,7 +249,7 @@ fn who_is_unknown_or_gone_is_not_in_the_mean_of_round_trips() {
 fn who_goes_leaves_its_tokens_to_nobody_and_its_seat_to_the_next() {
     let mut aggregate = aggregate(Scheme::Logical(Depths::ByRtt), 12_000, 1000.0);
     let seats: Vec<Seat> = (0..3).map(|_| aggregate.join(Time::ZERO)).collect();
-    // What is known of it last counts.
+    // The last value set is in effect.
     for (&seat, ms) in seats.iter().zip([100, 200, 300]) {
         aggregate.set_rtt(seat, Time::from_secs(9), Time::from_secs(9));
         aggregate.set_rtt(seat, Time::from_millis(ms), Time::from_millis(2 * ms));
@@ -342,7 +343,7 @@ fn a_refusal_is_to_the_nanosecond_what_a_partition_waits_for() {
         assert_eq!(aggregate.is_common(), scheme == Scheme::Common);
         let tokens = if aggregate.is_common() { aggregate.tokens() } else { 1000.0 };
         assert!((aggregate.tokens_of(seats[0]) - tokens).abs() < 1e-6);
-        // What never conforms has no time at which it does.
+        // A packet that never conforms has no instant.
         assert!(matches!(
             aggregate.conforms(then, seats[0], 12_001),
             Err(Refusal::TooLarge { size: 12_001, .. })

@@ -1,8 +1,9 @@
-//! How an owner's budget is divided: who of its flows gets how much of it (the FCP report, § 4.2 "End-point evolution").
+//! Strategies that divide an owner's budget over its flows (the FCP report, § 4.2 "End-point
+//! evolution").
 //!
-//! The network holds a host to its budget as a whole (equation 1); how it is divided is the host's affair. A [`Strategy`]
-//! is that affair: it is shown the flows, and says what each may spend. The ones of the report are here; one's own is
-//! a type with two methods:
+//! The network holds a host to its whole budget (equation 1); the host decides how to divide it. A
+//! [`Strategy`] is that decision: it reads the state of the flows and sets the budget of each. The
+//! strategies of the report are in this module. A new one is a type with two methods:
 //!
 //! ```
 //! use tollway_law::budget::{Share, Strategy};
@@ -46,27 +47,27 @@ use std::fmt;
 
 use crate::{Budget, Price, Rate, Time};
 
-/// One of the flows a budget is divided over, as a strategy sees it.
+/// One of the flows that share a budget, as a strategy sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
-    /// Names the flow to its owner; strategies compare, and nothing more.
+    /// The owner's identifier of the flow; strategies only compare it.
     pub flow: u64,
-    /// What it may spend: at a call as it was left, at its end as it shall be.
+    /// Its budget: the last value on entry to [`Strategy::divide`], the new value on return.
     pub budget: Budget,
-    /// The price of its path, once known.
+    /// The price of its path; `None` until it is known.
     pub price: Option<Price>,
     /// Its mean rate since the last call.
     pub rate: Rate,
     /// Its smoothed round-trip time, zero while it is unknown.
     pub rtt: Time,
-    /// What the scenario says the flow counts for among its host's.
+    /// The flow's weight among those of its host, from the scenario.
     pub weight: f64,
-    /// The rate it wants to keep, for [`Stable`]; zero is none.
+    /// The rate it is to keep, for [`Stable`]; zero for none.
     pub wants: Rate,
 }
 
 impl Share {
-    /// A flow of which nothing is known.
+    /// A flow of weight 1 without measurements.
     pub fn new(flow: u64) -> Share {
         Share {
             flow,
@@ -80,26 +81,29 @@ impl Share {
     }
 }
 
-/// How an owner divides its budget.
+/// A rule that divides an owner's budget over its flows.
 pub trait Strategy: fmt::Debug {
-    /// Says what each flow may spend, all together no more than `budget`. Called when a flow comes or goes, when the budget
-    /// changes, and every [`interval`](Strategy::interval).
+    /// Sets the budget of each flow; their sum must not exceed `budget`.
+    ///
+    /// Called when a flow starts or ends, when the budget changes, and every
+    /// [`interval`](Strategy::interval).
     fn divide(&mut self, now: Time, budget: Budget, flows: &mut [Share]);
 
-    /// When to be asked again though nothing has come or gone; [`Time::NEVER`] for a strategy that needs not look.
+    /// Time until the next call without a change of flows or budget. [`Time::NEVER`], the default,
+    /// if the strategy needs none.
     fn interval(&self, _flows: &[Share]) -> Time {
         Time::NEVER
     }
 }
 
-/// The mean round-trip time of those that have one; 100 ms if none has.
+/// The mean of the known round-trip times; 100 ms if none is known.
 fn mean_rtt(flows: &[Share]) -> Time {
     let known = flows.iter().filter(|flow| flow.rtt > Time::ZERO);
     let (sum, n) = known.fold((0, 0), |(sum, n), flow| (sum + flow.rtt.0, n + 1));
     u64::checked_div(sum, n).map_or(Time::from_millis(100), Time)
 }
 
-/// Divides `budget` in proportion to `part` of each.
+/// Divides `budget` in proportion to `part` of each flow.
 fn divide_by(budget: Budget, flows: &mut [Share], part: impl Fn(&Share) -> f64) {
     let positive = |flow: &Share| part(flow).clamp(0.0, f64::MAX);
     let sum: f64 = flows.iter().map(positive).sum();

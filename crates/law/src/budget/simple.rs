@@ -1,9 +1,10 @@
-//! Strategies that need not look at the network.
+//! Strategies that need no measurements of the network.
 
 use super::{Share, Strategy, divide_by};
 use crate::{Budget, Time};
 
-/// The same for every flow, or by their weights: how fast each goes is then the path's affair alone.
+/// The same budget for every flow, or budgets by weight. A flow's rate then depends on the price of
+/// its path alone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EqualBudget;
 
@@ -13,8 +14,8 @@ impl Strategy for EqualBudget {
     }
 }
 
-/// Each flow has the part of the budget that its weight says, whoever else is there; what is not taken up stays unspent.
-/// Weights that sum to more than one are scaled to one.
+/// A fixed part of the budget for each flow, its weight. Unused parts stay unspent; weights that
+/// sum to more than 1 are scaled to 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Fixed;
 
@@ -27,10 +28,11 @@ impl Strategy for Fixed {
     }
 }
 
-/// A marginal part of the budget: such flows fill what is spare and yield to all else (§ 6.2, after TCP Nice).
+/// A marginal part of the budget: such flows use spare capacity and yield to all others (§ 6.2,
+/// after TCP Nice).
 #[derive(Clone, Copy, Debug)]
 pub struct Background {
-    /// What all of them together may spend, as a part of the budget. 1/10 000 (§ 6.2).
+    /// The part of the budget for all of them together. 1/10 000 (§ 6.2).
     pub part: f64,
 }
 
@@ -66,7 +68,7 @@ mod tests {
         assert_eq!(budgets(&mut Fixed, &[1.0, 1.0]), [1.0, 1.0]);
         assert_eq!(budgets(&mut Background::default(), &[1.0]), [2e-4]);
         assert_eq!(budgets(&mut EqualBudget, &[0.0, 0.0]), [1.0, 1.0]);
-        // More than the budget is nobody's to spend.
+        // More than the whole budget is not available.
         assert_eq!(budgets(&mut Background { part: 1.2 }, &[1.0]), [2.0]);
         assert!(budgets(&mut EqualBudget, &[]).is_empty());
     }

@@ -1,11 +1,12 @@
-//! Statistical stability: a steady rate, paid for by the other flows (§ 4.2).
+//! Statistical stability: a steady rate at the cost of the host's other flows (§ 4.2).
 
 use super::{Share, Strategy, mean_rtt};
 use crate::{Budget, Time};
 
-/// Flows that want a rate spend what it costs, as the price goes up and down, taking from the other flows of the host
-/// while there is something to take. If all together want more than there is, each gets the same part of it. The
-/// others divide the rest by their weights.
+/// Flows with a target rate spend what that rate costs as the price varies; the other flows divide
+/// the rest by their weights.
+///
+/// If the targets together cost more than the budget, each gets the same fraction of its target.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stable;
 
@@ -26,7 +27,7 @@ impl Strategy for Stable {
         }
     }
 
-    /// Twice a round trip: a price is followed as fast as it can be known.
+    /// Two round trips: a flow cannot learn a new price faster.
     fn interval(&self, flows: &[Share]) -> Time {
         Time((mean_rtt(flows).0 / 2).max(1))
     }
@@ -63,13 +64,13 @@ mod tests {
         for (flows, budgets) in [
             // 1 and 3 $/s wanted of 2.
             (vec![flow(1e6, Some(1e-6), 1.0), flow(1e6, Some(3e-6), 1.0)], vec![0.5, 1.5]),
-            // Of 2 $/s a quarter is wanted, and nobody takes the rest.
+            // Targets cost a quarter of 2 $/s, and no flow takes the rest.
             (vec![flow(1e6, Some(0.5e-6), 1.0)], vec![0.5]),
             (
                 vec![flow(1e6, Some(0.5e-6), 5.0), flow(0.0, Some(1e-6), 1.0), flow(0.0, None, 2.0)],
                 vec![0.5, 0.5, 1.0],
             ),
-            // What a rate costs is not known yet: it begins like the others.
+            // The cost of the rate is not known yet: the flow starts like the others.
             (vec![flow(1e6, None, 1.0), flow(0.0, Some(1e-6), 3.0)], vec![0.5, 1.5]),
         ] {
             let mut flows = flows;

@@ -1,15 +1,16 @@
-//! Strategies that go by the rates that budgets buy.
+//! Strategies that measure the rates that budgets buy.
 
 use super::{Share, Strategy, divide_by, mean_rtt};
 use crate::{Budget, Time};
 
-/// The same rate for every flow, or rates by their weights: each two round trips a flow under the mean gets more (§ 6.2).
+/// The same rate for every flow, or rates by weight: every two round trips a flow below the mean
+/// gets more (§ 6.2).
 ///
-/// With rates r the budgets move from x towards those in proportion to the prices, x·r̄/r; prices follow budgets, so they
-/// go part of the way at a time.
+/// With rates r and budgets x, the budgets move towards x·r̄/r, which is proportional to the
+/// prices. Prices follow budgets, so each step covers only a part of the distance.
 #[derive(Clone, Copy, Debug)]
 pub struct EqualThroughput {
-    /// Part of the way gone at a time. 0.5.
+    /// The part of the distance per step. 0.5.
     pub gain: f64,
 }
 
@@ -42,42 +43,43 @@ impl Strategy for EqualThroughput {
     }
 }
 
-/// The most in all: gradient ascent by trials (§ 6.2).
+/// The largest sum of rates: gradient ascent by trials (§ 6.2).
 ///
-/// In turn one flow gets a tenth more and the others, in proportion, that much less; two round trips for it to take
-/// effect, one to see what the rates came to. What was gained is kept, what was lost is turned the other way. When a turn
-/// of all flows moves the total by less than half a per cent it rests, until a price moves or a flow comes or goes.
+/// In each trial one flow gets a tenth more, and the others that much less in proportion. After two
+/// round trips for it to take effect, one more measures the rates. A gain is kept, a loss reverses
+/// the direction. When trials of all flows change the total by less than half a per cent, the
+/// strategy settles until a price moves, or a flow starts or ends.
 #[derive(Clone, Debug)]
 pub struct MaxThroughput {
-    /// The part of its budget that a flow gets more in a trial. 0.1 (§ 6.2).
+    /// Relative increase of a flow's budget in a trial. 0.1 (§ 6.2).
     pub step: f64,
-    /// The relative gain under which it rests. 0.005 (§ 6.2).
+    /// The strategy settles when the relative gain is below this. 0.005 (§ 6.2).
     pub enough: f64,
-    /// The relative change of a price that wakes it. 0.02.
+    /// A relative price change above this starts trials again. 0.02.
     pub wakes: f64,
     phase: Phase,
-    /// Whose turn it is.
+    /// The flow of the next trial.
     turn: usize,
     /// Trials in a row without a gain.
     idle: usize,
-    /// The total before the trial, bytes/s, and each flow's budget then.
+    /// The total rate before the trial, bytes/s, and the budgets at that time.
     total: f64,
     before: Vec<(u64, Budget)>,
-    /// Each flow's price when it came to rest.
+    /// Each flow's price when trials stopped.
     prices: Vec<f64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Flows have come or gone: let them settle.
+    /// Flows have started or ended: wait until they settle.
     Fresh,
-    /// What the present budgets bring is being seen.
+    /// Measures the rates of the present budgets.
     Measure,
     /// A trial is taking effect; `up` or down.
     Settle {
         up: bool,
     },
-    /// What it brings is being seen.
+    /// Measures the effect of the trial.
     Judge {
         up: bool,
     },
@@ -101,7 +103,7 @@ impl Default for MaxThroughput {
 }
 
 impl MaxThroughput {
-    /// The flow whose turn it is gets more, or less, at the others' cost.
+    /// Starts the next flow's trial: it gets more, or less, at the others' cost.
     fn try_one(&mut self, budget: Budget, flows: &mut [Share], up: bool) {
         self.before = flows.iter().map(|flow| (flow.flow, flow.budget)).collect();
         let one = self.turn % flows.len();
@@ -189,7 +191,7 @@ impl Strategy for MaxThroughput {
         }
     }
 
-    /// Two round trips for budgets to take effect, one to see what they bring.
+    /// Two round trips for budgets to take effect, and one to measure.
     fn interval(&self, flows: &[Share]) -> Time {
         let rtt = mean_rtt(flows);
         match self.phase {
@@ -201,9 +203,10 @@ impl Strategy for MaxThroughput {
     }
 }
 
-/// No flow is left with less than this part of the budget, or its rate could not be seen to grow.
+/// The least part of the budget of a flow; with less, a rise of its rate would not be visible.
 const LEAST_PART: f64 = 1e-4;
-/// A trial of a tenth near the optimum gains less than where it pays to go on: it counts from this part of `enough`.
+/// Near the optimum a trial of a tenth gains less than the threshold. A gain counts from this part
+/// of `enough`.
 const GAIN_SHARE: f64 = 0.2;
 
 #[cfg(test)]
@@ -274,7 +277,8 @@ mod tests {
         assert!((flows[2].budget.get() - 2.0 / 3.0).abs() < 1e-9, "{:?}", flows[2].budget);
     }
 
-    /// What [`MaxThroughput`] makes of three flows and 3 $/s, 50 ms away, told what rates its budgets bring.
+    /// The result of [`MaxThroughput`] for three flows and 3 $/s, 50 ms away, given the rates that
+    /// budgets buy.
     struct Climb {
         strategy: MaxThroughput,
         flows: Vec<Share>,
@@ -292,7 +296,8 @@ mod tests {
             climb
         }
 
-        /// The total rate was so much, bytes/s; then the budgets are those, and the next look is so many ms away.
+        /// The total rate was so much, bytes/s; then the budgets are those, and the next look is so
+        /// many ms away.
         fn step(&mut self, total: f64, budgets: [f64; 3], ms: u64) {
             self.flows[0].rate = Rate::from_bytes_per_sec(total);
             self.strategy.divide(Time::ZERO, Budget::per_sec(3.0), &mut self.flows);
@@ -315,7 +320,8 @@ mod tests {
         // Lost: undone, and the other way.
         climb.step(1001.0, [1.0, 1.0, 1.0], 200);
         climb.step(1001.0, [1.0, 1.0, 1.0], 100);
-        // That does not pay either, not by a thousandth: it stays, and the next one's turn begins with seeing anew.
+        // That does not pay either, not by a thousandth: it stays, and the next one's turn begins
+        // with seeing anew.
         climb.step(1002.1, [1.1, 0.95, 0.95], 200);
         climb.step(1001.0, [1.1, 0.95, 0.95], 100);
         let second = [1.1 * 1.955 / 2.05, 1.045, 0.95 * 1.955 / 2.05];
@@ -403,7 +409,8 @@ mod tests {
         let first = (0.5 + 1.0 / 7.0) / 2.0;
         assert!((flows[0].budget.get() - first).abs() < 1e-12, "{flows:?}");
         assert_eq!(strategy.interval(&flows), Time::from_millis(100));
-        // One without a price gets an equal part, whatever it had; so do all if none costs anything.
+        // One without a price gets an equal part, whatever it had; so do all if none costs
+        // anything.
         flows[1].price = None;
         strategy.divide(Time::ZERO, Budget::per_sec(1.0), &mut flows);
         assert_eq!(flows[1].budget, Budget::per_sec(0.5));

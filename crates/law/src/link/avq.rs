@@ -1,5 +1,5 @@
-//! AVQ: the adaptive virtual queue (Kunniyur and Srikant, *Analysis and design of an adaptive virtual queue (AVQ)
-//! algorithm for active queue management*, SIGCOMM 2001).
+//! AVQ: the adaptive virtual queue (Kunniyur and Srikant, *Analysis and design of an adaptive
+//! virtual queue (AVQ) algorithm for active queue management*, SIGCOMM 2001).
 
 use super::{AnyLink, Limit, LinkConfig, LinkLaw, Misfit, Passing, Placement, ThresholdUnit, Verdict};
 use crate::param::{Kind, Tabled, Threshold};
@@ -7,19 +7,20 @@ use crate::{Bytes, Rate, Time, Toll, config};
 
 /// Signals arriving packets that would not fit a virtual queue.
 ///
-/// The virtual queue is filled by what arrives and emptied at a virtual capacity, which follows the load so that a share
-/// γ of the link is used. The real queue stays short: its packets see no more than the arrivals of a moment.
+/// The virtual queue fills with arrivals and drains at a virtual capacity. That capacity adapts to
+/// the load so that a share γ of the link is used. The real queue stays short: it holds only
+/// momentary bursts.
 #[derive(Clone, Debug)]
 pub struct Avq {
     gamma: f64,
     alpha: f64,
-    /// Bytes/s.
+    /// Link capacity, bytes/s.
     capacity: f64,
     virtual_capacity: f64,
-    /// The virtual queue and its bound, bytes.
+    /// The virtual queue and its limit, bytes.
     queued: f64,
     buffer: f64,
-    /// When the last packet arrived.
+    /// Arrival of the last packet.
     last: Time,
 }
 
@@ -27,21 +28,22 @@ config! {
     /// The constants of [`Avq`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct AvqConfig in "avq", "The constants of the adaptive virtual queue (Kunniyur and Srikant, 2001)." {
-        /// γ: share of the capacity to be used.
+        /// γ: fraction of the capacity to use.
         gamma: f64 = 0.98, Kind::Over { over: 0.0, most: 1.0 }, from "§ 4";
-        /// α: gain of the virtual capacity, 1/s. Larger than the bound of the paper's theorem 1, the loop is unstable.
+        /// α: gain of the virtual capacity, 1/s. Above the bound of the paper's theorem 1 the loop
+        /// is unstable.
         alpha: f64 = 0.15, Kind::Over { over: 0.0, most: 10.0 }, from "§ 4";
-        /// Bound of the virtual queue: a part of the limit, or packets of 1500 B or bytes.
+        /// Limit of the virtual queue: a fraction of the port's limit, packets of 1500 B, or bytes.
         buffer: Threshold = Threshold::Part(1.0), Kind::Threshold, from "§ 2: that of the real one";
         fixed {
-            /// The size of a packet, by which a bound in packets is turned into bytes.
+            /// Packet size that converts a limit in packets to bytes.
             packet_size: Bytes = Bytes(1500);
         }
     }
 }
 
 impl AvqConfig {
-    /// The law, for a link of `capacity` whose queue holds `limit`.
+    /// Builds the law for a link of `capacity` whose queue holds `limit`.
     pub fn build(&self, capacity: Rate, limit: Limit) -> Avq {
         let buffer = match self.buffer.under(limit) {
             (packets, ThresholdUnit::Packets) => packets * self.packet_size.0 as f64,
@@ -82,7 +84,7 @@ impl Avq {
 }
 
 impl LinkLaw for Avq {
-    /// § 2, the pseudo-code.
+    /// The pseudo-code of § 2.
     fn on_arrival(&mut self, now: Time, packet: Passing, _: &Toll) -> Verdict {
         let elapsed = now.saturating_sub(self.last).as_secs_f64();
         let size = f64::from(packet.size);
@@ -166,7 +168,8 @@ mod tests {
     fn a_full_link_is_signalled_though_it_keeps_up() {
         let mut law = avq();
         let gap = Time::from_millis(1);
-        // The virtual capacity falls by α·(1 − γ) of C a second: twenty packets are too many after 3.7 s.
+        // The virtual capacity falls by α·(1 − γ) of C a second: twenty packets are too many after
+        // 3.7 s.
         assert_eq!(signals(&mut law, Time::ZERO, gap, 2_000), 0);
         assert!(signals(&mut law, Time::from_secs(2), gap, 100_000) > 1_000);
         assert!(law.virtual_capacity() < Rate::from_mbps(8.0));
@@ -189,7 +192,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, the virtual capacity is between nothing and the link's, and the virtual queue within its bound.
+        /// Whatever comes, the virtual capacity is between nothing and the link's, and the virtual
+        /// queue within its bound.
         #[test]
         fn the_virtual_queue_stays_in_bounds(
             steps in proptest::collection::vec((0_u64..50_000_000, 40_u32..9000), 1..300),

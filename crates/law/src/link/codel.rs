@@ -5,26 +5,30 @@ use crate::config;
 use crate::param::{SPAN, Tabled};
 use crate::{Time, Toll};
 
-/// Signals from the head of the queue, ever faster, while no packet of an interval waited less than the target.
+/// Signals packets at the head of the queue, at a rising rate, while every packet of an interval
+/// waited at least the target.
 ///
-/// What counts is the least sojourn time, not the mean: a queue that empties now and then is a good one. The
-/// published loop takes packets until one may leave; here the port does the taking, and the law is asked of each.
+/// The least sojourn time counts, not the mean: a queue that empties now and then is good. The
+/// published loop dequeues until a packet may leave. Here the port dequeues, and calls the law for
+/// each packet.
 #[derive(Clone, Debug)]
 pub struct Codel {
     target: Time,
     interval: Time,
-    /// The largest packet seen: a queue of no more is left alone.
+    /// The largest packet seen, bytes; a queue of no more is never signalled.
     largest: u32,
-    /// When the sojourn time will have been over the target for an interval; `None` while it is under it.
+    /// The end of the interval that started when the sojourn time exceeded the target; `None` while
+    /// it is below.
     first_above: Option<Time>,
-    /// When the next packet is to be signalled, while dropping; what it last was, while not.
+    /// The next signal while dropping; the last one otherwise.
     drop_next: Time,
-    /// Signals since dropping began, carried over if it began again soon.
+    /// Signals since dropping began; carried over if it begins again soon.
     count: u32,
-    /// `count` at the last beginning.
+    /// The value of `count` when dropping began last.
     last_count: u32,
     dropping: bool,
-    /// A packet was dropped for `drop_next`, which moves on only if the one behind it is late as well.
+    /// A packet was dropped for `drop_next`, which advances only if the next packet is late as
+    /// well.
     due: bool,
 }
 
@@ -32,9 +36,9 @@ config! {
     /// The constants of [`Codel`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct CodelConfig in "codel", "The constants of CoDel (RFC 8289), alone or in each queue of `fq-codel`." {
-        /// Waiting time that a standing queue may have.
+        /// Target waiting time of a standing queue.
         target: Time = Time::from_millis(5), SPAN, from "§ 4.4: 5 to 10 % of the interval";
-        /// How long it may have more; a round trip of slow flows.
+        /// Time for which it may wait longer: a round trip of slow flows.
         interval: Time = Time::from_millis(100), SPAN, from "§ 4.3";
     }
 }
@@ -50,7 +54,7 @@ impl LinkConfig for CodelConfig {
 }
 
 impl CodelConfig {
-    /// A law with these constants; an interval of zero counts as a nanosecond.
+    /// Builds the law; an interval of zero counts as a nanosecond.
     pub fn build(&self) -> Codel {
         Codel {
             target: self.target,
@@ -67,12 +71,12 @@ impl CodelConfig {
 }
 
 impl Codel {
-    /// Whether it is in the dropping state.
+    /// True in the dropping state.
     pub fn dropping(&self) -> bool {
         self.dropping
     }
 
-    /// § 5.6, `dodequeue`: whether the sojourn time has been over the target for an interval.
+    /// § 5.6, `dodequeue`: true if the sojourn time has exceeded the target for an interval.
     #[inline]
     fn late(&mut self, now: Time, packet: Passing) -> bool {
         self.largest = self.largest.max(packet.size);
@@ -90,14 +94,14 @@ impl Codel {
         }
     }
 
-    /// § 5.6, `control_law`, by which the signals' rate grows with the square root of their number.
+    /// § 5.6, `control_law`: the rate of signals grows with the square root of their number.
     #[inline]
     fn after(&self, t: Time) -> Time {
         let span = self.interval.0 as f64 / f64::from(self.count.max(1)).sqrt();
         t.saturating_add(Time(span as u64))
     }
 
-    /// § 5.5: starts at the rate that was right a little while ago.
+    /// § 5.5: starts near the rate of the last dropping state, if that ended recently.
     fn begin(&mut self, now: Time) {
         let delta = self.count - self.last_count;
         let recent = now.0.saturating_sub(self.drop_next.0) < self.interval.0.saturating_mul(MEMORY);
@@ -147,7 +151,7 @@ impl LinkLaw for Codel {
     }
 }
 
-/// How many intervals ago dropping may have ended for its rate to be taken up again (§ 5.5).
+/// The number of intervals for which the rate of the last dropping state is remembered (§ 5.5).
 const MEMORY: u64 = 16;
 
 #[cfg(test)]
@@ -157,7 +161,7 @@ mod tests {
     use super::*;
     use crate::Kind;
 
-    /// A packet that waited so many milliseconds and has `behind` others behind it.
+    /// A packet that waited `waited_ms`, with `behind` others after it.
     fn packet(waited_ms: u64, behind: u64, ect: bool) -> Passing {
         Passing {
             ect,
@@ -166,7 +170,8 @@ mod tests {
         }
     }
 
-    /// When, in ms, signals fall on a queue that stands at `waited` ms, looked at every millisecond up to `until`.
+    /// When, in ms, signals fall on a queue that stands at `waited` ms, looked at every millisecond
+    /// up to `until`.
     fn signals(law: &mut Codel, from: u64, until: u64, waited: u64, ect: bool) -> Vec<u64> {
         let mut found = Vec::new();
         for ms in from..until {
@@ -187,7 +192,8 @@ mod tests {
     fn signals_after_an_interval_and_then_by_the_inverse_root() {
         for ect in [false, true] {
             let mut law = CodelConfig::default().build();
-            // Over the target at 0; signals at 100, + 100/√1 → 200, + 100/√2 → 270.7, + 100/√3 → 328.4, + 50 → 378.4,
+            // Over the target at 0; signals at 100, + 100/√1 → 200, + 100/√2 → 270.7, + 100/√3 →
+            // 328.4, + 50 → 378.4,
             // + 44.7 → 423.2, + 40.8 → 464.0, seen at the next whole millisecond.
             assert_eq!(signals(&mut law, 0, 470, 20, ect), [100, 200, 271, 329, 379, 424, 464]);
         }
@@ -231,7 +237,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens, the law only ever signals packets that waited for the target, and never the last one.
+        /// Whatever happens, the law only ever signals packets that waited for the target, and
+        /// never the last one.
         #[test]
         fn only_late_packets_are_signalled(
             steps in prop::collection::vec((0u64..40, 0u64..30, 0u64..5, any::<bool>()), 0..400),
@@ -248,7 +255,8 @@ mod tests {
             }
         }
 
-        /// The reference loop of § 5, written over a list of packets, and the law driven by a port agree.
+        /// The reference loop of § 5, written over a list of packets, and the law driven by a port
+        /// agree.
         #[test]
         fn agrees_with_a_loop_that_takes_packets_itself(
             gaps in prop::collection::vec((0u64..30, 0u64..60), 1..300),
@@ -256,7 +264,7 @@ mod tests {
             let mut law = CodelConfig::default().build();
             let mut reference = Loop::default();
             let mut now = 0;
-            // An endless queue whose head waited as long as is said.
+            // An endless queue whose head waited for the given time.
             for (gap, waited) in gaps {
                 now += gap;
                 let t = Time::from_millis(now);

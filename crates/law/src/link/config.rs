@@ -1,4 +1,4 @@
-//! What has to be known of link laws beside their arithmetic, and how they are placed at ports.
+//! Configs of link laws and their placement at ports.
 
 use std::any::Any;
 use std::error::Error;
@@ -10,39 +10,41 @@ use crate::param::{Entry, Same, Tabled, Threshold};
 use crate::toll::Content;
 use crate::{Aim, Bytes, Rate, Time};
 
-/// A law with its constants, not yet on a link: what a plan holds, and the factory of what a port holds.
+/// A link law's constants before it is placed on a link: a plan holds the config, and the config
+/// builds the law of each port.
 pub trait LinkConfig: Same + fmt::Debug + Send + Sync {
     /// Its word in scenario files and tables.
     fn word(&self) -> &str;
 
-    /// What it needs, gives and aims at. Default nothing.
+    /// The law's needs, its toll and its aim. Default: none.
     fn descriptor(&self) -> Descriptor {
         Descriptor::default()
     }
 
-    /// Whether its constants fit each other and a link.
+    /// Checks that the constants fit each other and the link.
     ///
     /// # Errors
-    /// What does not fit.
+    /// The field that does not fit, and the reason.
     fn check(&self, _at: &Placement<'_>) -> Result<(), Misfit> {
         Ok(())
     }
 
-    /// The law, for a link.
+    /// Builds the law for a port.
     fn place(&self, at: &Placement<'_>) -> AnyLink;
 
-    /// The law of a class of traffic, where classes have laws of their own.
+    /// The law of a class of traffic, where classes have separate laws.
     fn of_class(&self, _class: u8) -> Option<&dyn LinkConfig> {
         None
     }
 
-    /// What has gone wrong in a law that it made, if anything has: the run ends with it. Asked every 100 ms of the run's time.
+    /// An error of a law that this config built; it ends the run. Polled every 100 ms of the run's
+    /// time.
     fn failure(&self) -> Option<Failure> {
         None
     }
 }
 
-/// The registry's entry of a law that has its constants in a table of its own.
+/// The registry entry of a law whose constants have a table of their own.
 pub const fn entry<C: Tabled + LinkConfig>() -> Entry<dyn LinkConfig> {
     Entry {
         word: C::TABLE.word,
@@ -51,7 +53,7 @@ pub const fn entry<C: Tabled + LinkConfig>() -> Entry<dyn LinkConfig> {
     }
 }
 
-/// What went wrong in a law.
+/// An error inside a law.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 impl PartialEq for dyn LinkConfig {
@@ -72,26 +74,27 @@ impl dyn LinkConfig {
 pub struct Placement<'a> {
     /// The link's direction, as result tables call it.
     pub link: &'a str,
-    /// The capacity that the law is to believe in.
+    /// The capacity configured for the law.
     pub capacity: Rate,
-    /// What the queue holds.
+    /// The limit of the queue.
     pub limit: Limit,
-    /// Framing that each packet takes on the wire beyond its own size.
+    /// Framing that each packet takes on the wire in addition to its size.
     pub overhead: Bytes,
-    /// What is asked of each class of traffic; first of what is of none. Empty where no class is told apart.
+    /// Pricing of each class of traffic, first of traffic without a class. Empty where classes are
+    /// not distinguished.
     pub classes: &'a [Pricing],
-    /// For what it draws: another one for each port and each seed of the run.
+    /// Seed of the law's random numbers, different for each port and each seed of the run.
     pub seed: u64,
 }
 
 impl Placement<'_> {
-    /// A port before a link of `capacity`, without limit, framing and classes.
+    /// A port of a link of `capacity`, without limit, framing and classes.
     pub fn of(capacity: Rate) -> Placement<'static> {
         Placement { link: "", capacity, limit: Limit::NONE, overhead: Bytes(0), classes: &[], seed: 1 }
     }
 }
 
-/// How much a port's queue holds: both bounds apply.
+/// The size of a port's queue; both bounds apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Packets, the one in transmission not counted.
@@ -101,25 +104,25 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// As good as none.
+    /// No practical limit.
     pub const NONE: Limit = Limit { packets: u32::MAX, bytes: u64::MAX };
 }
 
-/// What a law needs, gives and aims at, beside its arithmetic. The default is a law that needs nothing, says nothing
-/// and aims at nothing.
+/// The needs, toll and aim of a law. The default needs nothing, states no toll and has no aim.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Descriptor {
-    /// What it writes into tolls.
+    /// The content it writes into tolls.
     pub gives: Option<Content>,
     /// The allocation that it steers to.
     pub aim: Option<Aim>,
-    /// The part of the capacity that it gives out.
+    /// The fraction of the capacity that it gives out.
     pub share: f64,
-    /// By how many round trips' worth of the queue it aims lower; 0 for a law that does not.
+    /// Weight of the queue: the target rate falls by this times queue ∕ round trip. 0 for laws that
+    /// ignore the queue.
     pub queue_weight: f64,
     /// The constants of XCP's equilibrium.
     pub gains: Option<Gains>,
-    /// Needs a queue before the others for classes of the pricing [`Pricing::Priority`].
+    /// True if it needs a queue with priority, for classes of the pricing [`Pricing::Priority`].
     pub priority: bool,
 }
 
@@ -129,33 +132,33 @@ impl Default for Descriptor {
     }
 }
 
-/// The constants by which XCP's equilibrium is reckoned.
+/// The constants of XCP's equilibrium.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gains {
-    /// The share of the spare capacity given out in an interval.
+    /// α, the fraction of the spare capacity given out per interval.
     pub alpha: f64,
-    /// The share of the traffic that is shuffled in an interval.
+    /// γ, the fraction of the traffic shuffled per interval.
     pub gamma: f64,
-    /// Shortest interval.
+    /// Shortest control interval.
     pub min_interval: Time,
     /// Longest round trip that counts.
     pub max_interval: Time,
 }
 
-/// Why constants don't fit.
+/// The reason constants do not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {
-    /// The field that does not.
+    /// The field at fault.
     pub field: &'static str,
-    /// What is wrong.
+    /// The fault.
     pub message: String,
-    /// The same at the place itself, in a word or two.
+    /// The same in a word or two, as a label at the place in the file.
     pub label: &'static str,
-    /// What to do instead; empty where the message says it.
+    /// The remedy; empty where the message contains it.
     pub help: &'static str,
 }
 
-/// What an amount of queue counts.
+/// The unit of an amount of queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThresholdUnit {
     /// Packets queued.
@@ -165,7 +168,7 @@ pub enum ThresholdUnit {
 }
 
 impl Threshold {
-    /// The amount and its unit, where the queue holds `limit`; a part of no limit is infinite.
+    /// The amount and its unit, where the queue holds `limit`; a fraction of no limit is infinite.
     pub fn under(self, limit: Limit) -> (f64, ThresholdUnit) {
         match self {
             Threshold::Packets(n) => (n, ThresholdUnit::Packets),
@@ -180,8 +183,10 @@ impl Threshold {
         }
     }
 
+    /// Checks that this is not a fraction of an unlimited queue.
+    ///
     /// # Errors
-    /// It is a part of no limit; `field` has it.
+    /// It is; the misfit names `field`.
     pub(super) fn check(self, field: &'static str, limit: Limit) -> Result<(), Misfit> {
         if !matches!(self, Threshold::Part(_)) || limit != Limit::NONE {
             return Ok(());

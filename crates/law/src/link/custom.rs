@@ -72,7 +72,7 @@ impl LinkLaw for CustomLink {
     }
 }
 
-/// A law that can be copied without its type being known.
+/// A law that can be cloned without knowledge of its type.
 trait Boxed: LinkLaw + Any + Send {
     fn copy(&self) -> Box<dyn Boxed>;
 }

@@ -5,27 +5,31 @@ use super::{Passing, Verdict};
 use crate::param::{Kind, PROBABILITY, SPAN, TIME};
 use crate::{Time, config};
 
-/// One controller for two queues: every `update` its base probability p′ follows the longer of their delays and its
-/// trend towards the target. Classic packets are signalled with p′², those of L4S marked with k·p′ or because they
-/// waited longer than the step, whichever is more. A scalable sender's rate goes by 1/p and a classic one's by 1/√p:
-/// the square makes them even.
+/// One controller for two queues.
 ///
-/// The dual queue of `tollway-proto` owns the controller and the two queues. It [catches up](DualPi2::catch_up) on updates, each as
-/// of its own instant, and asks for a [verdict](DualPi2::on_departure) on each departing packet.
+/// Every `update`, its base probability p′ follows the longer of the two delays and its trend
+/// towards the target. Classic packets are signalled with p′². L4S packets are marked with the
+/// larger of k·p′ and the marking of a step in their waiting time. A scalable sender's rate is
+/// proportional to 1/p and a classic one's to 1/√p, so the square makes them equal.
+///
+/// The dual queue of `tollway-proto` owns the controller and the two queues. It [catches
+/// up](DualPi2::catch_up) on updates, each at its own instant, and requests a
+/// [verdict](DualPi2::on_departure) on each departing packet.
 #[derive(Clone, Debug)]
 pub struct DualPi2 {
     config: DualPi2Config,
-    /// Seconds.
+    /// Target delay, s.
     target: f64,
     /// p′, 0 to 1.
     base: f64,
-    /// The longer delay at the last update, s.
+    /// The longer of the two delays at the last update, s.
     delay_before: f64,
     next_update: Time,
-    /// What probabilities add up to since the last signal (appendix A, `recur`): signals come as evenly as can be.
+    /// Sum of probabilities since the last signal (appendix A, `recur`), which spaces signals
+    /// evenly.
     classic_sum: f64,
     l4s_sum: f64,
-    /// Of drops in the L4S queue under overload.
+    /// The same for drops in the L4S queue under overload.
     overload_sum: f64,
 }
 
@@ -34,7 +38,7 @@ config! {
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct DualPi2Config in "dualpi2", "The constants of DualPI2 (RFC 9332), with a queue for L4S (packets with ECT(1) or CE) and one for all others; \
                `limit` is of both together." {
-        /// Delay of the classic queue aimed at.
+        /// Target delay of the classic queue.
         target: Time = Time::from_millis(15), SPAN, from "appendix A.1";
         /// Time between updates of the base probability p′.
         update: Time = Time::from_millis(16), SPAN, from "appendix A.1, T_update";
@@ -44,9 +48,10 @@ config! {
         beta: f64 = 3.2, GAIN, from "appendix A.1";
         /// k: L4S is marked with probability k p′, classic traffic signalled with p′².
         coupling: f64 = 2.0, GAIN, from "§ 2.1, appendix C";
-        /// Waiting time over which every packet of L4S is marked, unless it is alone in its queue.
+        /// Waiting time above which every packet of L4S is marked, unless it is alone in its queue.
         step: Time = Time::from_millis(1), TIME, from "Linux; the middle of the ramp in appendix A.1";
-        /// Share of the capacity that the classic queue has for certain while both are busy; L4S goes first with the rest.
+        /// Guaranteed fraction of the capacity for the classic queue while both are busy; L4S goes
+        /// first with the rest.
         classic_share: f64 = 0.1, PROBABILITY;
     }
 }
@@ -54,8 +59,8 @@ config! {
 const GAIN: Kind = Kind::Number { least: 0.0, most: 1000.0 };
 
 impl DualPi2Config {
-    /// The law. Out-of-range values are pulled into range: weights that are no numbers count as zero, time between updates
-    /// is at least a microsecond.
+    /// Builds the law. Values out of range are clamped: weights that are NaN count as zero, the
+    /// time between updates is at least a microsecond.
     pub fn build(&self) -> DualPi2 {
         let weight = |w: f64| if w > 0.0 { w.min(1e6) } else { 0.0 };
         let config = DualPi2Config {
@@ -89,13 +94,14 @@ impl DualPi2 {
         self.base * self.base
     }
 
-    /// p_CL, what the controller wants marked of L4S; from 1 on it is overload.
+    /// p_CL, the probability of a mark on an L4S packet; 1 and more is overload.
     pub fn coupled_probability(&self) -> f64 {
         self.config.coupling * self.base
     }
 
-    /// Runs the updates up to `now`, the queues not having changed since the last call: the packet at the head of either has
-    /// waited since `oldest`, [`Time::NEVER`] if both are empty.
+    /// Runs the updates up to `now`. The queues must not have changed since the last call. `oldest`
+    /// is the enqueue time of the packet at the head of either queue, [`Time::NEVER`] if both are
+    /// empty.
     #[inline]
     pub fn catch_up(&mut self, now: Time, oldest: Time) {
         while self.next_update <= now && self.next_update != Time::NEVER {
@@ -117,8 +123,8 @@ impl DualPi2 {
         self.delay_before = delay;
     }
 
-    /// The verdict on a packet that leaves its queue, updates being caught up on. [`Passing::l4s`] names the queue, and the backlog is
-    /// that queue's.
+    /// The verdict on a departing packet, after all updates are caught up. [`Passing::l4s`] names
+    /// the queue, whose backlog the packet carries.
     #[inline]
     pub fn on_departure(&mut self, packet: Passing) -> Verdict {
         if packet.l4s { self.l4s(packet) } else { self.classic() }
@@ -150,7 +156,7 @@ impl DualPi2 {
     }
 }
 
-/// Whether it is this one's turn, if a share `likelihood` of all has it.
+/// True for a fraction `likelihood` of the calls, evenly spaced.
 fn recur(sum: &mut f64, likelihood: f64) -> bool {
     *sum += likelihood;
     let turn = *sum >= 1.0;

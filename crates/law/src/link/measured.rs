@@ -1,41 +1,42 @@
-//! A router that measures its capacity instead of being told: for links whose rate nobody knows beforehand, a radio
+//! An XCP router that measures its capacity, for links whose rate is not known in advance: a radio
 //! link or a shared medium.
 //!
-//! Neither the draft nor the study says where an XCP router has its capacity from. What a router can see by itself is
-//! how fast packets leave while others wait behind them; when nothing waits it sees only what was offered.
+//! Neither the draft nor the study defines the source of an XCP router's capacity. A router can
+//! measure the rate of departures while other packets wait behind them. While nothing waits it only
+//! sees the offered load.
 
 use super::{AnyLink, Control, Deviation, LinkLaw, Passing, Verdict};
 use crate::{Bytes, Rate, Time, Toll};
 
-/// A law with control intervals ([`Xcp`](super::Xcp) in any arithmetic) that is told, before each interval ends, the
-/// capacity that this router has measured up to there.
+/// A law with control intervals ([`Xcp`](super::Xcp) in any arithmetic) whose capacity is set from
+/// measurements just before each interval ends.
 #[derive(Clone, Debug)]
 pub struct Measured {
     law: AnyLink,
     meter: CapacityMeter,
     overhead: u64,
-    /// When the law's control interval ends; the meter's ends with it.
+    /// The end of the control interval of the law and of the meter.
     ends: Time,
 }
 
 impl Measured {
-    /// Lets `law` believe `start` first, then what is measured; `overhead` is the framing of each packet.
+    /// Starts `law` with the capacity `start`; `overhead` is the framing of each packet.
     pub(super) fn new(law: AnyLink, start: Rate, overhead: Bytes) -> Measured {
         let ends = law.control().map_or(Time::NEVER, |control| control.ends);
         Measured { law, meter: CapacityMeter::new(start), overhead: overhead.0, ends }
     }
 
-    /// The law that is told.
+    /// The law inside.
     pub fn law(&self) -> &AnyLink {
         &self.law
     }
 
-    /// What it was told last.
+    /// The last capacity set.
     pub fn capacity(&self) -> Rate {
         Rate::from_bytes_per_sec(self.meter.estimate as f64)
     }
 
-    /// If the law's interval has ended by `now`: tells it the capacity, an instant before that end.
+    /// If the law's interval has ended by `now`: sets the capacity as of just before that end.
     #[inline]
     fn tell(&mut self, now: Time) {
         if now >= self.ends {
@@ -50,7 +51,7 @@ impl Measured {
         self.law.set_capacity(Time(self.ends.0.saturating_sub(1)), self.capacity());
     }
 
-    /// The law has seen a packet at `now`: its next interval may have begun.
+    /// Follows the law after a packet at `now`, since its next interval may have begun.
     #[inline]
     fn follow(&mut self, now: Time) {
         if now >= self.ends {
@@ -76,7 +77,7 @@ impl LinkLaw for Measured {
         verdict
     }
 
-    /// The measurement starts anew from `capacity`.
+    /// Restarts the measurement at `capacity`.
     fn set_capacity(&mut self, now: Time, capacity: Rate) {
         self.tell(now);
         self.meter = CapacityMeter { since: now, ..CapacityMeter::new(capacity) };
@@ -97,29 +98,32 @@ impl LinkLaw for Measured {
     }
 }
 
-/// Capacity from departures: bytes that left while others waited behind them, over the time that took.
+/// Capacity from departures: bytes that left while others waited behind them, over the time they
+/// took.
 ///
-/// - A packet's time is counted if another waits when it goes to the transmitter: the next departure is then the
-///   instant at which the transmitter was done with it. Time without a departure counts too, so that a link that has
-///   stopped is known to have.
-/// - At an interval's end the sample is averaged in, with the time it covers as its weight against a quarter of an
-///   interval: four fifths, if there was a backlog all the time; nothing, if there was none.
-/// - Without a backlog a capacity that is believed in and used (half of it or more) may be too small, and nothing would
-///   ever show it. It is raised by up to a quarter an interval, as far as the interval was without backlog.
-/// - It never falls under a hundredth of where it started.
+/// - The time of a packet counts if another one waits when it goes to the transmitter. The next
+///   departure is then the end of its transmission. Time without a departure counts too, so a
+///   stopped link is noticed.
+/// - At the end of an interval the sample is averaged in. Its weight is the time it covers against
+///   a quarter of an interval: four fifths with a constant backlog, zero without any.
+/// - Without a backlog, a capacity estimate that is used by half or more may be too small, and
+///   nothing would show it. It rises by up to a quarter per interval, for the part of the interval
+///   without backlog.
+/// - The estimate never falls below a hundredth of its initial value.
 ///
-/// Integers throughout: bytes, nanoseconds, bytes a second.
+/// All arithmetic is in integers: bytes, nanoseconds, bytes per second.
 #[derive(Clone, Debug)]
 struct CapacityMeter {
     estimate: u64,
     least: u64,
-    /// When the interval under way began.
+    /// Start of the present interval.
     since: Time,
-    /// In this interval: bytes that left, those of them that count, and the nanoseconds they took.
+    /// Bytes that left in this interval, those of them that count, and the nanoseconds they took.
     sent: u64,
     bytes: u64,
     nanos: u64,
-    /// The packet in the transmitter, if others wait: since when its time is not counted yet, and its bytes.
+    /// The packet in the transmitter, if others wait: the instant from which its time is not
+    /// counted yet, and its bytes.
     under_way: Option<(Time, u64)>,
 }
 
@@ -143,7 +147,7 @@ impl CapacityMeter {
         }
     }
 
-    /// An interval ends at `end`; `span` is how long one lasts.
+    /// Ends an interval of length `span` at `end`.
     fn end_interval(&mut self, end: Time, span: Time) {
         if let Some((since, _)) = &mut self.under_way {
             self.nanos += end.saturating_sub(*since).0;
@@ -218,7 +222,8 @@ mod tests {
         assert!((found / 3.0 - 1.0).abs() < 0.05, "{found}");
     }
 
-    /// A link that has stopped with packets waiting has no departures to go by; arrivals bring the time.
+    /// A link that has stopped with packets waiting has no departures to go by; arrivals bring the
+    /// time.
     #[test]
     fn a_link_that_stops_is_noticed() {
         let mut router = router(Rate::from_mbps(12.0));
@@ -231,7 +236,7 @@ mod tests {
         assert!((0.119..1.0).contains(&found), "{found}");
     }
 
-    /// What is used without a queue is raised, step by step; what is not used is left alone.
+    /// A capacity in use without a queue is raised step by step; an unused one is not.
     #[test]
     fn without_a_queue_it_rises_only_as_it_is_used() {
         let mut used = router(Rate::from_mbps(10.0));
@@ -248,7 +253,8 @@ mod tests {
         let mut measured = router(Rate::from_mbps(1.0));
         drain(&mut measured, Time::ZERO, Time::from_secs(2), Time::from_millis(1), 2);
         let before = measured.law().control().expect("a router").feedback;
-        // α · (C − y) − β · queue / d with C = y = 1.5 MB/s, a queue of one packet or two and d = 50 ms.
+        // α · (C − y) − β · queue / d with C = y = 1.5 MB/s, a queue of one packet or two and d =
+        // 50 ms.
         assert!((-20_000.0..=0.0).contains(&before), "{before}");
     }
 

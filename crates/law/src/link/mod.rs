@@ -1,10 +1,10 @@
-//! Link laws: what an output port says to the packets that pass it.
+//! Link laws: the toll or signal of an output port to the packets that pass it.
 //!
-//! A port (in `tollway-proto`) offers each packet to its law on arrival, before it decides whether there is room,
-//! and again on departure, when the packet leaves the queue for the transmitter. Between the two calls for
-//! different packets the backlog does not change, so a law that works in control intervals catches up on the
-//! intervals that ended since it was last called, each at its exact instant, and needs no timer of its own
-//! (the "delayed computation" of the XCP study, exact instead of late).
+//! A port (in `tollway-proto`) offers each packet to its law twice: on arrival, before the check
+//! for room, and on departure from the queue to the transmitter. The backlog does not change
+//! between calls for different packets. So a law with control intervals catches up on those that
+//! ended since the last call, each at its exact instant, and needs no timer. (The XCP study calls
+//! this "delayed computation"; here it is exact.)
 
 mod avq;
 mod codel;
@@ -44,7 +44,7 @@ use crate::param::{Entry, Tables, words_of};
 use crate::{Kind, Price, Rate, Time, Toll};
 use xcp::{Fixed128, Shift32};
 
-/// Every law that a scenario file may name. To add one: its file, and a line here.
+/// Every law that a scenario file may name. A new law is a file, and a line here.
 pub const LAWS: &[Entry<dyn LinkConfig>] = &[
     DropTail::ENTRY,
     entry::<RedConfig>(),
@@ -62,35 +62,36 @@ pub fn read(word: &str, tables: &dyn Tables) -> Arc<dyn LinkConfig> {
     (LAWS.iter().find(|law| law.word == word).unwrap_or(&LAWS[0]).read)(tables)
 }
 
-/// Their words.
+/// The words of all laws.
 pub const WORDS: &[&str] = &words_of::<_, { LAWS.len() }>(LAWS);
 
-/// What a law sees of a packet and of the queue around it.
+/// A packet and the queue around it, as a law sees them.
 #[derive(Clone, Copy, Debug)]
 pub struct Passing {
     /// Bytes on the wire without the link's framing.
     pub size: u32,
-    /// Whether the packet's toll is meant for this link.
+    /// The kind of toll that the packet carries, if any.
     pub kind: Kind,
-    /// The class of traffic it belongs to, for laws that tell classes apart; 0 is what belongs to none.
+    /// Class of traffic, for laws with classes; 0 is traffic without a class.
     pub class: u8,
-    /// Whether the packet may be marked instead of dropped (ECN-capable, RFC 3168).
+    /// True if the packet may be marked instead of dropped (ECN-capable, RFC 3168).
     pub ect: bool,
-    /// Whether it is to be taken for one of a scalable sender (ECT(1) or CE, RFC 9331 § 5.1).
+    /// True if the packet belongs to a scalable sender (ECT(1) or CE, RFC 9331 § 5.1).
     pub l4s: bool,
-    /// Whether its sender has marked it as in profile (ERED lets more of those pass).
+    /// True if its host marked it as in profile (ERED drops those less).
     pub in_profile: bool,
-    /// Packets in the queue: without the one in transmission, without an arriving one, with a departing one.
+    /// Packets in the queue: without the one in transmission, without an arriving one, with a
+    /// departing one.
     pub backlog_packets: u32,
     /// The same in bytes.
     pub backlog_bytes: u64,
-    /// How long the packet was queued, zero on arrival.
+    /// Queueing time of the packet, zero on arrival.
     pub waited: Time,
 }
 
 impl Passing {
-    /// A packet of `size` bytes, with so many packets and bytes queued, of which there is no more to say: it is of no class, may not be
-    /// marked, and hasn't waited.
+    /// A packet of `size` bytes that finds the given packets and bytes queued. It has no class, may
+    /// not be marked, and has not waited.
     #[inline]
     pub fn of(kind: Kind, size: u32, backlog_packets: u32, backlog_bytes: u64) -> Passing {
         Passing {
@@ -107,46 +108,49 @@ impl Passing {
     }
 }
 
-/// What the law wants done with a packet.
+/// A law's decision on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Let it pass.
+    /// The packet passes.
     Pass,
-    /// Tell its sender of congestion: marked if it may be, dropped if not.
+    /// The sender is to be signalled: mark the packet if possible, otherwise drop it.
     Signal,
-    /// Drop it.
+    /// The packet is dropped.
     Drop,
 }
 
-/// What a law with control intervals knows of the one under way.
+/// The state of a law's present control interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Control {
-    /// The aggregate feedback of the interval before, bytes/s.
+    /// The aggregate feedback of the previous interval, bytes/s.
     pub feedback: f64,
     /// The mean round-trip time, s.
     pub avg_rtt: f64,
     /// The persistent queue, bytes.
     pub persistent_queue: u64,
-    /// When the interval began.
+    /// Start of the interval.
     pub begins: Time,
-    /// When it ends.
+    /// End of the interval.
     pub ends: Time,
 }
 
 /// A link's law. Every method is on the path of every packet: no allocation, no hashing.
 ///
-/// Two methods have to be there; a law that goes by the link's capacity is told of another one by
+/// Two methods are required. A law that depends on the link's capacity also implements
 /// [`set_capacity`](LinkLaw::set_capacity). [`AnyLink::custom`] puts any law on a link.
 pub trait LinkLaw {
-    /// A packet comes to the port; the law sees it also if the queue then has no room.
+    /// Handles the arrival of a packet at the port, including one that then finds no room.
     fn on_arrival(&mut self, now: Time, packet: Passing, toll: &Toll) -> Verdict;
 
-    /// A packet leaves the queue for the transmitter; the law writes into its toll.
+    /// Handles the departure of a packet from the queue to the transmitter, and writes into its
+    /// toll.
     fn on_departure(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict;
 
-    /// A packet comes to the port and leaves it at once, the queue being empty and the transmitter free: what
-    /// [`on_arrival`](LinkLaw::on_arrival) and [`on_departure`](LinkLaw::on_departure) say together. A packet that may not be marked is
-    /// dropped instead.
+    /// Handles a packet that passes at once, since the queue is empty and the transmitter free.
+    ///
+    /// Equals [`on_arrival`](LinkLaw::on_arrival) followed by
+    /// [`on_departure`](LinkLaw::on_departure). A packet that is signalled but may not be marked is
+    /// dropped.
     #[inline]
     fn on_passage(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict {
         let refused = |verdict| verdict == Verdict::Drop || verdict == Verdict::Signal && !packet.ect;
@@ -162,47 +166,48 @@ pub trait LinkLaw {
         if departure == Verdict::Signal { departure } else { arrival }
     }
 
-    /// The link's capacity, as configured for the law, changes.
+    /// Changes the link's capacity, as configured for the law.
     fn set_capacity(&mut self, _now: Time, _capacity: Rate) {}
 
-    /// From now on what the law states is wrong by `part` of it, for experiments; of no effect on laws that state nothing.
+    /// Sets a relative error of the stated toll, for experiments. No effect on laws without tolls.
     fn set_error(&mut self, _part: f64) {}
 
-    /// The control interval under way as of the last packet; `None` for a law that works packet by packet.
+    /// The present control interval as of the last packet; `None` for a law without intervals.
     fn control(&self) -> Option<Control> {
         None
     }
 
-    /// How many control intervals have ended as of the last packet.
+    /// Number of control intervals that ended up to the last packet.
     fn control_intervals(&self) -> u64 {
         0
     }
 
-    /// The price that the law states, if it states one.
+    /// The price that the law states, if it states prices.
     fn stated_price(&self) -> Option<Price> {
         None
     }
 
-    /// How far a second arithmetic deviates, if there are two.
+    /// The deviation of a second arithmetic, if one runs beside the first.
     fn deviation(&self) -> Option<Deviation> {
         None
     }
 
-    /// Whether the law lets every packet pass as it is and learns nothing from it, so that it needs not be asked.
+    /// True if the law lets every packet pass unchanged and keeps no state, so calls may be left
+    /// out.
     #[inline]
     fn is_silent(&self) -> bool {
         false
     }
 
-    /// Whether the law lets every packet pass, and looks at nothing of it but its size, kind, class and toll, and of the queue at
-    /// nothing but what it holds.
+    /// True if the law never signals or drops, and reads only a packet's size, kind, class and
+    /// toll, and the content of the queue.
     #[inline]
     fn is_gentle(&self) -> bool {
         false
     }
 }
 
-/// No law: what does not fit is dropped by the port.
+/// No law: the port drops packets that do not fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DropTail;
 
@@ -239,10 +244,11 @@ impl LinkLaw for DropTail {
     }
 }
 
-/// Every link law: dispatch is one predictable branch.
+/// Any link law; dispatch is one predictable branch.
 ///
-/// Laws with state stand in a box: a port with nothing but drop-tail, of which a large network has hundreds of
-/// thousands, then carries 16 bytes for its law, and a law that works finds its state in one piece of memory.
+/// Laws with state are boxed. A large network has hundreds of thousands of ports with drop-tail;
+/// each of them then carries 16 bytes for its law. A law with state has that state in one piece of
+/// memory.
 #[derive(Clone, Debug)]
 pub enum AnyLink {
     /// [`DropTail`].
@@ -269,23 +275,23 @@ pub enum AnyLink {
     Shadow32(Box<Shadow<Shift32>>),
     /// [`Xcp`] in floats, compared with 128-bit fixed point.
     Shadow128(Box<Shadow<Fixed128>>),
-    /// One of the five before, with a capacity that it measures.
+    /// One of the five variants before, with a measured capacity.
     Measured(Box<Measured>),
-    /// One of these for each class of traffic.
+    /// Several laws, one per class of traffic.
     Shared(Box<Shared>),
-    /// A law from outside this crate, at the price of a call through two pointers.
+    /// A law from outside this crate, at the cost of a call through two pointers.
     Custom(Box<CustomLink>),
 }
 
 const _: () = assert!(size_of::<AnyLink>() == 16);
 
 impl AnyLink {
-    /// A law from outside this crate, or one that no variant is worth while for. Queues by flow have a clone of it each.
+    /// Puts a law from outside this crate on a link. Queues by flow get a clone each.
     pub fn custom(law: impl LinkLaw + Clone + Send + 'static) -> AnyLink {
         AnyLink::Custom(Box::new(CustomLink::new(law)))
     }
 
-    /// The law from outside this crate, if it is one and of this type.
+    /// The law from outside this crate, if it is of this type.
     pub fn as_custom<L: 'static>(&self) -> Option<&L> {
         match self {
             AnyLink::Custom(law) => law.get(),
@@ -294,7 +300,7 @@ impl AnyLink {
     }
 }
 
-/// The same expression for the law in whichever variant.
+/// Evaluates one expression for the law of any variant.
 macro_rules! each {
     ($any:expr, $law:ident => $then:expr) => {
         match $any {
@@ -318,8 +324,8 @@ macro_rules! each {
 }
 
 impl LinkLaw for AnyLink {
-    // Most links of a network are drop-tail, and explicit laws are what simulations are about: that much is inlined, with what of
-    // `packet` they look at. What the others do is a call away.
+    // Most links of a network are drop-tail, and explicit laws are what simulations are about: that
+    // much is inlined, with what of `packet` they look at. What the others do is a call away.
     #[inline(always)]
     fn on_arrival(&mut self, now: Time, packet: Passing, toll: &Toll) -> Verdict {
         match self {

@@ -6,25 +6,26 @@ use crate::config;
 use crate::param::{Kind, PROBABILITY, SPAN, TIME, Tabled};
 use crate::{Bytes, Time, Toll};
 
-/// Signals arriving packets at random, with a probability that every `update` follows the queueing delay and its
-/// trend towards the target.
+/// Signals arriving packets at random. The probability is updated every `update` from the queueing
+/// delay and its trend towards the target.
 ///
-/// The delay is measured by time stamps (§ 4.3 allows it): it is how long the packet waited that left last, zero once
-/// the queue is empty. Updates are caught up when a packet passes, each as of its own instant.
+/// The delay is measured by time stamps (§ 4.3 allows it): it is the wait of the last departed
+/// packet, zero once the queue is empty. Updates are caught up when a packet passes, each at its
+/// own instant.
 #[derive(Clone, Debug)]
 pub struct Pie {
     config: PieConfig,
-    /// Seconds.
+    /// Target delay, s.
     target: f64,
     /// Probability of a signal, 0 to 1.
     probability: f64,
-    /// What the last packets' probabilities add up to since a signal (§ 5.4).
+    /// Sum of the probabilities of packets since the last signal (§ 5.4).
     accumulated: f64,
     /// The delay now, s.
     delay: f64,
     /// The delay at the last update, s.
     delay_before: f64,
-    /// For how long yet nothing is signalled.
+    /// Remaining time without signals.
     burst_left: Time,
     next_update: Time,
     random: Pcg32,
@@ -34,22 +35,22 @@ config! {
     /// The constants of [`Pie`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct PieConfig in "pie", "The constants of PIE (RFC 8033)." {
-        /// Queueing delay aimed at.
+        /// Target queueing delay.
         target: Time = Time::from_millis(15), SPAN, from "§ 4.2, QDELAY_REF";
         /// Time between updates of the probability.
         update: Time = Time::from_millis(15), SPAN, from "§ 4.2, T_UPDATE";
-        /// Length of a burst that passes unharmed after a calm time.
+        /// Length of a burst without signals after a calm time.
         burst: Time = Time::from_millis(150), TIME, from "§ 4.4, MAX_BURST";
         /// α: weight of the deviation from the target, 1/s.
         alpha: f64 = 0.125, GAIN, from "§ 4.2";
         /// β: weight of the trend, 1/s.
         beta: f64 = 1.25, GAIN, from "§ 4.2";
-        /// Probability over which packets are dropped even if they can be marked.
+        /// Probability above which packets are dropped even if they can be marked.
         mark_limit: f64 = 0.1, PROBABILITY, from "§ 5.1";
         fixed {
-            /// MEAN_PKTSIZE: twice as much queued is too little to signal for.
+            /// MEAN_PKTSIZE: a queue of twice this is too short to signal.
             packet_size: Bytes = Bytes(1500);
-            /// Of the private random generator.
+            /// Seed of the private random generator.
             seed: u64 = 1;
         }
     }
@@ -68,8 +69,8 @@ impl LinkConfig for PieConfig {
 }
 
 impl PieConfig {
-    /// The law. Out-of-range values are pulled into range: weights that are no numbers count as zero, and time between
-    /// updates is at least a microsecond.
+    /// Builds the law. Values out of range are clamped: weights that are NaN count as zero, and the
+    /// time between updates is at least a microsecond.
     pub fn build(&self) -> Pie {
         let weight = |w: f64| if w > 0.0 { w.min(1e6) } else { 0.0 };
         let config = PieConfig {
@@ -99,7 +100,7 @@ impl Pie {
         self.probability
     }
 
-    /// The updates up to `now`.
+    /// Runs the updates up to `now`.
     #[inline]
     fn catch_up(&mut self, now: Time) {
         while self.next_update <= now && self.next_update != Time::NEVER {
@@ -113,7 +114,7 @@ impl Pie {
         }
     }
 
-    /// No congestion, and none lately.
+    /// True without recent congestion.
     fn at_rest(&self) -> bool {
         self.probability == 0.0
             && self.delay == 0.0
@@ -121,7 +122,7 @@ impl Pie {
             && (self.burst_left == self.config.burst || self.target == 0.0)
     }
 
-    /// Whether delay was, twice in a row, under half the target.
+    /// True if the delay was below half the target in two updates in a row.
     #[inline]
     fn calm(&self) -> bool {
         self.delay < self.target / 2.0 && self.delay_before < self.target / 2.0
@@ -131,7 +132,8 @@ impl Pie {
     fn update(&mut self) {
         let mut step = self.config.alpha * (self.delay - self.target)
             + self.config.beta * (self.delay - self.delay_before);
-        // Small probabilities move by small steps, so that the loop stays stable from few flows to many.
+        // Small probabilities move by small steps, so that the loop stays stable from few flows to
+        // many.
         step /= match self.probability {
             p if p < 1e-6 => 2048.0,
             p if p < 1e-5 => 512.0,
@@ -156,7 +158,7 @@ impl Pie {
         self.delay_before = self.delay;
     }
 
-    /// §§ 4.1 and 5.4: the coin, with what makes its results less clustered.
+    /// §§ 4.1 and 5.4: draws a signal at random, with spacing that avoids clusters.
     #[inline]
     fn strikes(&mut self) -> bool {
         if self.probability == 0.0 {

@@ -1,7 +1,7 @@
-//! Chance for laws that do something at random: a generator of their own.
+//! A random generator for laws.
 
-/// PCG-XSH-RR 64/32 (O'Neill 2014): 64 bits of state, stepped by a linear congruence, 32 bits of it put out after a
-/// rotation that the top bits choose. Good for much more than coins, and the same on every machine.
+/// PCG-XSH-RR 64/32 (O'Neill 2014): a linear congruential generator with 64 bits of state, whose
+/// output is 32 of them, rotated by the top bits. It gives the same numbers on every machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Pcg32(u64);
 
@@ -25,7 +25,7 @@ impl Pcg32 {
 const PCG_MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 const PCG_INCREMENT: u64 = 1_442_695_040_888_963_407;
 
-/// In 0 … 1, NaN as 0 (which `clamp` would keep).
+/// `p` clamped to 0 … 1, NaN as 0 (which `clamp` would keep).
 pub(super) fn share(p: f64) -> f64 {
     if p > 0.0 { p.min(1.0) } else { 0.0 }
 }

@@ -1,5 +1,6 @@
-//! RCP's link law (Dukkipati, Kobayashi, Zhang-Shen & McKeown, *Processor sharing flows in the Internet*, IWQoS 2005,
-//! § III; details after the authors' ns-2 code, which differs in its gains and in how it averages round-trip times).
+//! RCP's link law (Dukkipati, Kobayashi, Zhang-Shen & McKeown, *Processor sharing flows in the
+//! Internet*, IWQoS 2005, § III; details after the authors' ns-2 code, which differs in its gains
+//! and in how it averages round-trip times).
 
 use super::{AnyLink, Descriptor, LinkConfig, LinkLaw, Passing, Placement, Verdict};
 use crate::param::{self, SPAN, Tabled};
@@ -10,16 +11,17 @@ config! {
     /// The parameters of [`Rcp`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct RcpConfig in "rcp", "The constants of RCP's router (IWQoS 2005; the defaults are those of its authors' ns-2 code)." {
-        /// α: share of the spare capacity given out a round trip; 0.1 in the authors' later experiments.
+        /// α: fraction of the spare capacity given out per round trip; 0.1 in the authors' later
+        /// experiments.
         alpha: f64 = 0.4, param::Kind::Over { over: 0.0, most: 10.0 }, from "IWQoS 2005, and the code";
-        /// β: share of the queue taken back; 0.226 in the paper, 1 in later experiments.
+        /// β: fraction of the queue taken back; 0.226 in the paper, 1 in later experiments.
         beta: f64 = 0.4, param::Kind::Number { least: 0.0, most: 10.0 }, from "the code";
-        /// γ: part of the capacity aimed at.
+        /// γ: fraction of the capacity to use.
         gamma: f64 = 1.0, param::Kind::Over { over: 0.0, most: 1.0 };
-        /// Longest time between updates of the rate; less than 1 us counts as that.
+        /// Longest time between updates of the rate; at least 1 us.
         max_interval: Time = Time::from_millis(10), SPAN, from "the code";
         fixed {
-            /// The rate at the start, as a part of the capacity (the code).
+            /// The initial rate, as a fraction of the capacity (the code).
             initial_rate: f64 = 0.05;
             /// The mean round-trip time until packets tell one (the code).
             initial_rtt: Time = Time::from_millis(200);
@@ -53,7 +55,7 @@ impl RcpConfig {
         RcpConfig { alpha: 0.1, beta: 1.0, ..RcpConfig::default() }
     }
 
-    /// A law for a link of `capacity`.
+    /// Builds the law for a link of `capacity`.
     pub fn build(&self, capacity: Rate) -> Rcp {
         let capacity = capacity.bytes_per_sec();
         let mut law = Rcp {
@@ -73,22 +75,22 @@ impl RcpConfig {
     }
 }
 
-/// RCP's router: one rate for every flow, revised each 10 ms.
+/// RCP's router: one rate for every flow, updated every 10 ms.
 #[derive(Clone, Debug)]
 pub struct Rcp {
     config: RcpConfig,
-    /// Bytes/s.
+    /// Link capacity, bytes/s.
     capacity: f64,
-    /// R, what each flow is given, bytes/s.
+    /// R, the rate of each flow, bytes/s.
     rate: f64,
     /// Mean round-trip time, s.
     avg_rtt: f64,
-    /// T, the length of the interval under way, s, and its end.
+    /// T, the length of the present interval, s, and its end.
     interval: f64,
     ends: Time,
     /// Bytes that arrived in it.
     bytes: u64,
-    /// Of tolled packets that state a round-trip time: bytes times that, and bytes.
+    /// Over tolled packets that state a round-trip time: bytes times that time, and bytes.
     rtt_bytes: f64,
     timed_bytes: f64,
     /// The queue as the last call left it, bytes.
@@ -96,12 +98,12 @@ pub struct Rcp {
 }
 
 impl Rcp {
-    /// What each flow is given, bytes/s.
+    /// The rate of each flow, bytes/s.
     pub fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// The mean round-trip time it reckons with, s.
+    /// The mean round-trip time in use, s.
     pub fn avg_rtt(&self) -> f64 {
         self.avg_rtt
     }
@@ -114,7 +116,8 @@ impl Rcp {
         self.timed_bytes = 0.0;
     }
 
-    /// Ends the intervals that are over; between two calls nothing arrived, and the queue was what the last one left.
+    /// Ends the intervals that are over. Between two calls nothing arrived, and the queue was as
+    /// the last call left it.
     #[inline]
     fn catch_up(&mut self, now: Time) {
         while now >= self.ends {
@@ -173,7 +176,7 @@ impl LinkLaw for Rcp {
     fn on_departure(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict {
         self.catch_up(now);
         self.backlog = packet.backlog_bytes.saturating_sub(u64::from(packet.size));
-        // What is no number asks for nothing in particular.
+        // NaN requests no rate in particular.
         if packet.kind == Kind::Tolled && (toll.due.is_nan() || toll.due > self.rate) {
             toll.due = self.rate;
         }
@@ -187,10 +190,11 @@ impl LinkLaw for Rcp {
     }
 }
 
-/// Of an interval, too: all are gone through, one by one, where a queue stands.
+/// The shortest round-trip time, and the shortest interval: while a queue stands, intervals are
+/// ended one by one.
 const MIN_RTT: f64 = 1e-6;
 const MAX_RTT: f64 = 10.0;
-/// The least rate, in bytes a round trip: a hundredth of a packet of 1000 bytes (the code).
+/// The least rate, in bytes per round trip: a hundredth of a packet of 1000 bytes (the code).
 const LEAST_BYTES: f64 = 10.0;
 
 #[cfg(test)]
@@ -259,7 +263,7 @@ mod tests {
         let mut toll = Toll { due: f64::INFINITY, ..Toll::default() };
         law.on_departure(Time::from_secs(1 << 30), passing(0, 0), &mut toll);
         assert_eq!(toll.due, 1e6);
-        // Who asks for less gets what was asked for.
+        // A lower request is granted as it is.
         toll.due = 5.0;
         law.on_departure(Time::from_secs(1 << 30), passing(0, 0), &mut toll);
         assert_eq!(toll.due, 5.0);

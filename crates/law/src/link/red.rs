@@ -1,22 +1,24 @@
-//! RED: random early detection, after Floyd and Jacobson, "Random Early Detection Gateways for Congestion
-//! Avoidance", IEEE/ACM ToN 1(4), 1993.
+//! RED: random early detection, after Floyd and Jacobson, "Random Early Detection Gateways for
+//! Congestion Avoidance", IEEE/ACM ToN 1(4), 1993.
 
 use super::random::{Pcg32, share};
 use super::{AnyLink, Limit, LinkConfig, LinkLaw, Misfit, Passing, Placement, ThresholdUnit, Verdict};
 use crate::param::{Kind, Tabled, Threshold};
 use crate::{Bytes, Rate, Time, Toll, config, words};
 
-/// Signals congestion at random, ever more often as the average queue grows from one threshold to the other.
+/// Signals congestion at random, with a probability that grows with the average queue between two
+/// thresholds.
 ///
-/// The average is an EWMA over arrivals of the backlog without the packet in transmission; time in which the link
-/// was idle counts as so many arrivals of a typical packet at an empty queue. Between the thresholds the gaps
-/// between signals are as [`Spacing`] says; at and over the upper one every packet is dropped, marked or not (RFC 3168 § 7).
+/// The average is an EWMA of the backlog at arrivals, without the packet in transmission. Idle time
+/// of the link counts as a number of arrivals of a typical packet at an empty queue. Between the
+/// thresholds the gaps between signals follow [`Spacing`]. At and above the upper one every packet
+/// is dropped, even if it could be marked (RFC 3168 § 7).
 #[derive(Clone, Debug)]
 pub struct Red {
     average: f64,
-    /// Arrivals since the last signal, or since the average came over the lower threshold.
+    /// Arrivals since the last signal, or since the average exceeded the lower threshold.
     count: u64,
-    /// When the link fell idle, in nanoseconds; `None` while it is busy.
+    /// Start of the link's idle time, in nanoseconds; `None` while it is busy.
     idle_since: Option<u64>,
     random: Pcg32,
     weight: f64,
@@ -36,40 +38,46 @@ config! {
     /// The constants of a RED queue, and the factory of one.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct RedConfig in "red", "The constants of RED (Floyd and Jacobson, 1993)." {
-        /// Mean queue under which nothing is signalled: a part of the limit, or packets or bytes.
+        /// Mean queue below which nothing is signalled: a fraction of the limit, or packets or
+        /// bytes.
         min_threshold: Threshold = Threshold::Part(0.25), Kind::Threshold;
         /// Mean queue at which `max-probability` is reached.
         max_threshold: Threshold = Threshold::Part(0.75), Kind::Threshold,
             from "§ VI: at least twice the lower one; three times in practice";
-        /// Signal probability there.
+        /// Signal probability at `max-threshold`.
         max_probability: f64 = 0.1, Kind::Over { over: 0.0, most: 1.0 },
             from "the XCP study; the simulations of 1993 have 0.02";
         /// Weight of a new sample in the mean queue.
         weight: f64 = 0.002, Kind::Over { over: 0.0, most: 1.0 }, from "§ VI, w_q";
         /// Lets the probability climb to 1 at twice the upper threshold instead of jumping there.
         gentle: bool = false, Kind::Truth, from "Floyd, 2000";
-        /// A packet that its host has marked as in profile (`[aggregate.NAME]`) is dropped with the probability over this: ERED has 1.5.
+        /// Factor by which the drop probability is lower for packets that their host marked as in
+        /// profile (`[aggregate.NAME]`): ERED has 1.5.
         in_profile: f64 = 1.0, Kind::Number { least: 1.0, most: 1e6 }, from "the aggregates paper, § 4.1";
-        /// How the gaps between signals are distributed.
+        /// The distribution of gaps between signals.
         spacing: Spacing = Spacing::Uniform, Kind::Word(Spacing::WORDS),
             from "§ VII, method 2; ns-2's default is `wait`";
-        /// Packets that must be queued, without the one in transmission, for an arrival to be signalled or dropped, whatever the mean queue. ns-2 has 2 (`qlen > 1` in its `red.cc`).
+        /// Packets that must be queued, without the one in transmission, before an arrival is
+        /// signalled or dropped, at any mean queue. ns-2 has 2 (`qlen > 1` in its `red.cc`).
         least_queue: u32 = 0, Kind::Count { least: 0, most: 1_000_000 }, from "the paper of 1993 has no such rule";
         fixed {
-            /// The size of a typical packet, by which idle time is counted.
+            /// The size of a typical packet, which converts idle time to arrivals.
             packet_size: Bytes = Bytes(1000);
-            /// Of the private random generator.
+            /// Seed of the private random generator.
             seed: u64 = 1;
         }
     }
 }
 
 words! {
-    /// The gaps between two signals, in arrivals, p_b being the probability before they are made even.
+    /// The distribution of gaps between two signals, in arrivals. p_b is the probability before
+    /// spacing.
     pub enum Spacing {
-        /// Uniform on 1 … 1/p_b: a signal every (1/p_b + 1)/2 arrivals in the mean (Floyd and Jacobson, § VII, method 2).
+        /// Uniform on 1 … 1/p_b: a signal every (1/p_b + 1)/2 arrivals in the mean (Floyd and
+        /// Jacobson, § VII, method 2).
         Uniform = "uniform",
-        /// Uniform on 1/p_b … 2/p_b: a signal every 3/(2·p_b) arrivals in the mean (`wait_` in ns-2's `red.cc`, true by default there).
+        /// Uniform on 1/p_b … 2/p_b: a signal every 3/(2·p_b) arrivals in the mean (`wait_` in
+        /// ns-2's `red.cc`, true by default there).
         Wait = "wait",
     }
 }
@@ -98,10 +106,10 @@ impl LinkConfig for RedConfig {
 }
 
 impl RedConfig {
-    /// The law, for a link of `capacity` whose queue holds `limit`.
+    /// Builds the law for a link of `capacity` whose queue holds `limit`.
     ///
-    /// Out-of-range values are pulled into range: probabilities and the weight to 0 … 1, thresholds to 0 and more, the
-    /// upper one to no less than the lower.
+    /// Values out of range are clamped: probabilities and the weight to 0 … 1, thresholds to at
+    /// least 0, and the upper threshold to at least the lower one.
     pub fn build(&self, capacity: Rate, limit: Limit) -> Red {
         // `max` answers the other operand for NaN.
         let (min, unit) = self.min_threshold.under(limit);
@@ -127,12 +135,12 @@ impl RedConfig {
 }
 
 impl Red {
-    /// The average queue, in packets or bytes as the thresholds are.
+    /// The average queue, in the unit of the thresholds.
     pub fn average(&self) -> f64 {
         self.average
     }
 
-    /// The average takes an arrival in.
+    /// Adds an arrival to the average.
     #[inline]
     fn follow(&mut self, now: Time, packet: Passing) {
         if let Some(since) = self.idle_since.take() {
@@ -150,21 +158,24 @@ impl Red {
         self.average += self.weight * (backlog - self.average);
     }
 
-    /// A packet that is dropped ends no idle time: or the average would stand still above the upper threshold, where
-    /// every packet is dropped, and no departure would ever start the clock again.
+    /// Restores the idle time after a drop: a dropped packet does not end it. Otherwise the average
+    /// would stay above the upper threshold, where every packet is dropped, since no departure
+    /// would restart it.
     #[inline]
     fn stay_idle(&mut self, idle_since: Option<u64>, now: Time) {
         self.idle_since = idle_since.map(|since| since.max(now.0));
     }
 
-    /// Draws whether the arrival is signalled: with p_a of p_b = `p`.
+    /// Draws a signal for the arrival: with p_a, where p_b = `p`.
     #[inline]
     fn signals(&mut self, p: f64) -> bool {
         let drawn = self.random.unit();
         match self.spacing {
-            // p_a = p_b / (1 − count · p_b), as a comparison without the division and certain where that is ≤ 0.
+            // p_a = p_b / (1 − count · p_b), as a comparison without the division and certain where
+            // that is ≤ 0.
             Spacing::Uniform => drawn * (1.0 - self.count as f64 * p) < p,
-            // p_a = p_b / (2 − count · p_b) from count · p_b = 1 on, where ns-2's count includes the arrival.
+            // p_a = p_b / (2 − count · p_b) from count · p_b = 1 on, where ns-2's count includes
+            // the arrival.
             Spacing::Wait => {
                 let waited = (self.count + 1) as f64 * p;
                 waited >= 1.0 && drawn * (2.0 - waited) < p
@@ -280,7 +291,8 @@ mod tests {
         }
     }
 
-    /// The gaps between signals at a mean queue halfway between the thresholds, where p_b = 0.05: how often each is seen, as a part.
+    /// The gaps between signals at a mean queue halfway between the thresholds, where p_b = 0.05:
+    /// how often each is seen, as a part.
     #[test]
     fn with_wait_gaps_are_uniform_from_one_over_p_to_two_over_p() {
         let config = RedConfig { spacing: Spacing::Wait, ..RedConfig::default() };
@@ -304,7 +316,8 @@ mod tests {
         assert!((mean - 1.5 / 0.05).abs() < 1.0, "{mean}");
     }
 
-    /// ns-2's rule: with a long mean queue and at most one packet in the queue nothing is dropped, and the count begins anew.
+    /// ns-2's rule: with a long mean queue and at most one packet in the queue nothing is dropped,
+    /// and the count begins anew.
     #[test]
     fn arrivals_at_a_nearly_empty_queue_can_be_spared() {
         let at = |least_queue, backlog, average| {
@@ -371,7 +384,8 @@ mod tests {
         red.on_departure(Time::ZERO, Passing { ect: false, ..passing(1) }, &mut Toll::default());
         let at = |red: &mut Red, ms| red.on_arrival(Time::from_millis(ms), passing(0), &Toll::default());
         assert_eq!(at(&mut red, 2), Verdict::Drop);
-        // A thousand packets' worth of idle time, though nothing has departed since the drop: 20 · 0.998^1000 = 2.7.
+        // A thousand packets' worth of idle time, though nothing has departed since the drop: 20 ·
+        // 0.998^1000 = 2.7.
         assert_eq!(at(&mut red, 1002), Verdict::Pass);
     }
 

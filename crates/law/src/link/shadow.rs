@@ -1,16 +1,18 @@
-//! Two arithmetics on the same packets: how far does a router without floats deviate from one with?
+//! Two arithmetics on the same packets: the deviation of a router without floats from one with
+//! floats.
 
 use super::xcp::{Grant, Number, Xcp, XcpConfig};
 use super::{Control, LinkLaw, Passing, Verdict};
 use crate::{Rate, Time, Toll};
 
-/// A float XCP router with one in `N` beside it. The float router writes the tolls; both see every packet as it came,
-/// and each keeps its own sums, pools and estimates.
+/// A float XCP router with a second one in `N` beside it. The float router writes the tolls. Both
+/// see every packet as it arrived, and each keeps its own sums, pools and estimates.
 ///
-/// What they share is when intervals end. An interval is as long as the mean round-trip time, rounded to a
-/// nanosecond: left to themselves, two arithmetics would now and then put a packet on different sides of an end, and
-/// the comparison would be of two traces. Otherwise the feedback is a continuous function of what is calculated:
-/// where `due` crosses the fair share and where a pool runs dry, both branches agree.
+/// The ends of intervals are shared. An interval is as long as the mean round-trip time, rounded to
+/// a nanosecond. Two independent arithmetics would sometimes put a packet on different sides of an
+/// end, and the comparison would be of two different traces. Apart from that the feedback is a
+/// continuous function of its inputs: at the fair share and at the end of a pool both branches
+/// agree.
 #[derive(Clone, Debug)]
 pub struct Shadow<N: Number> {
     float: Xcp<f64>,
@@ -18,18 +20,20 @@ pub struct Shadow<N: Number> {
     deviation: Deviation,
 }
 
-/// How far one router's feedback lies from another's.
+/// The deviation of one router's feedback from another's.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Deviation {
-    /// The worst of |f₂ − f₁| / max(positive part, negative part) over packets. The parts are the float router's
-    /// nominal ones, Cp·X and Cn·s. Where both are zero, any difference counts as 1.
+    /// The maximum over packets of |f₂ − f₁| / max(positive part, negative part).
+    ///
+    /// The parts are the float router's nominal ones, Cp·X and Cn·s. Where both are zero, any
+    /// difference counts as 1.
     pub worst: f64,
     /// Packets compared.
     pub packets: u64,
 }
 
 impl<N: Number> Shadow<N> {
-    /// Both routers, set up alike.
+    /// Both routers, with the same configuration.
     pub fn new(config: &XcpConfig, capacity: Rate) -> Shadow<N> {
         Shadow {
             float: Xcp::new(config, capacity),
@@ -38,7 +42,7 @@ impl<N: Number> Shadow<N> {
         }
     }
 
-    /// The float router, whose feedback counts.
+    /// The float router, whose feedback is in effect.
     pub fn float(&self) -> &Xcp<f64> {
         &self.float
     }
@@ -67,7 +71,7 @@ impl Deviation {
         self.packets += 1;
     }
 
-    /// The worse of two, over the packets of both.
+    /// The larger of two deviations, over the packets of both.
     pub fn join(self, other: Deviation) -> Deviation {
         Deviation { worst: self.worst.max(other.worst), packets: self.packets + other.packets }
     }

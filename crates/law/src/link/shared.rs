@@ -1,4 +1,4 @@
-//! Several laws on one link, each for a class of traffic with a queue of its own.
+//! Several laws on one link, one per class of traffic, each with a separate queue.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub struct SharedConfig {
 }
 
 impl SharedConfig {
-    /// The entry of the port's law under queues by class. Traffic without a class is under drop-tail, with weight 1.
+    /// The registry entry of this law. Traffic without a class is under drop-tail, with weight 1.
     pub const ENTRY: Entry<dyn LinkConfig> = Entry {
         word: "by-class",
         tables: &[],
@@ -40,17 +40,17 @@ impl LinkConfig for SharedConfig {
     }
 }
 
-/// Laws by class of traffic, in front of a port whose queues share the link by weight.
+/// Laws by class of traffic, for a port whose queues share the link by weight.
 ///
-/// A law believes in the larger of two capacities: its weight's share of the link among the classes that sent anything in the last
-/// 100 ms, and what the departures of the others have left of it in that time. So it uses what others don't, and gives it back
-/// as they come.
+/// A law's capacity is the larger of two: its weight's share of the link among the classes that
+/// sent in the last 100 ms, and the rest that the other classes' departures left in that time. So a
+/// class uses what the others leave, and returns it when they come back.
 #[derive(Clone, Debug)]
 pub struct Shared {
     lanes: Vec<ClassLaw>,
-    /// Bytes/s.
+    /// Link capacity, bytes/s.
     capacity: f64,
-    /// When the part of the window under way ends.
+    /// The end of the present part of the window.
     turns: Time,
 }
 
@@ -58,9 +58,9 @@ pub struct Shared {
 struct ClassLaw {
     law: AnyLink,
     weight: f64,
-    /// What the law believes in.
+    /// The capacity set in the law.
     capacity: Rate,
-    /// Bytes that left, by part of the window, and in all of it; the part under way is not among them.
+    /// Bytes that left, per part of the window, and in total; the present part is not included.
     parts: [u64; PARTS],
     at: usize,
     sent: u64,
@@ -68,8 +68,8 @@ struct ClassLaw {
 }
 
 impl Shared {
-    /// Laws and their weights, over zero, on a link of `capacity`: what is of class i is under the law i, and what is
-    /// of a class beyond them under the first.
+    /// Laws and their weights, above zero, on a link of `capacity`. Law i serves class i; classes
+    /// beyond the last law use the first.
     pub fn new(laws: Vec<(AnyLink, f64)>, capacity: Rate) -> Shared {
         let lane = |(law, weight): (AnyLink, f64)| ClassLaw {
             law,
@@ -92,7 +92,7 @@ impl Shared {
         self.lanes.get(usize::from(class)).or(self.lanes.first()).map(|lane| &lane.law)
     }
 
-    /// The capacity that the law of a class believes in.
+    /// The capacity set in the law of a class.
     pub fn capacity(&self, class: u8) -> Option<Rate> {
         self.lanes.get(usize::from(class)).map(|lane| lane.capacity)
     }
@@ -109,7 +109,7 @@ impl Shared {
         }
     }
 
-    /// A part of the window is over, or several.
+    /// Ends one or more parts of the window.
     #[cold]
     fn turn_slowly(&mut self, now: Time) {
         let parts = (now.0 - self.turns.0) / PART_NS + 1;

@@ -5,11 +5,11 @@ use crate::config;
 use crate::param::{Kind, Tabled, Threshold};
 use crate::{Time, Toll};
 
-/// Marks every packet that finds more than the threshold queued. It looks at the queue of this instant, not at a
-/// mean: the sender does the averaging.
+/// Marks every packet that finds more than the threshold queued. It uses the present queue, not an
+/// average: the sender averages.
 ///
-/// Packets that can't be marked pass; what they do to the queue is the limit's business. (A switch that makes the
-/// step out of RED drops them there, handshakes included: RFC 8257 § 5.1 says what comes of that.)
+/// Packets that cannot be marked pass, up to the limit of the queue. (A switch that configures RED
+/// as a step drops them there, handshakes included: RFC 8257 § 5.1 describes the effect.)
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     threshold: f64,
@@ -20,14 +20,15 @@ config! {
     /// The constant of [`Step`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct StepConfig in "step", "The constant of step marking, the switch's side of DCTCP (RFC 8257 § 3.1). Packets that can't be marked pass." {
-        /// K: packets that find more than this queued are marked. A part of the limit, or packets or bytes.
+        /// K: packets that find more than this queued are marked. A fraction of the limit, or
+        /// packets or bytes.
         threshold: Threshold = Threshold::Packets(20.0), Kind::Threshold,
             from "§ 3.1: their choice at 1 Gb/s; 65 at 10";
     }
 }
 
 impl StepConfig {
-    /// The law, for a queue that holds `limit`.
+    /// Builds the law for a queue that holds `limit`.
     pub fn build(&self, limit: Limit) -> Step {
         let (threshold, unit) = self.threshold.under(limit);
         Step { threshold, unit }

@@ -1,21 +1,23 @@
-//! Meters: what a network can check of senders that it does not trust, where their packets enter.
+//! Meters: checks on untrusted senders at the point where their packets enter the network.
 //!
-//! XCP believes its senders. One that takes back nothing keeps what it has; one that says its packets are further apart
-//! than they are gets more than its share (the XCP study, § "Security considerations"; draft-falk-xcp-spec-03 § 7). A
-//! [`FlowMeter`] stands where a flow enters, sees its data go in and its acknowledgements come out, and needs nobody's
-//! word for these:
+//! XCP trusts its senders. A sender that ignores negative feedback keeps its window. One that
+//! overstates the time between its packets gets more than its share (the XCP study, § "Security
+//! considerations"; draft-falk-xcp-spec-03 § 7). A [`FlowMeter`] at the entry of a flow sees its
+//! data and its acknowledgements, and measures without trust in the sender:
 //!
-//! - **the round trip**, from a data packet's passing to the return of its timestamp;
-//! - **the allotment**, the window that all feedback returned so far makes of the window that the flow began with;
-//! - **what is used of it**, packets and bytes a round trip.
+//! - **the round trip**, from a data packet to the return of its timestamp;
+//! - **the allotment**, the flow's initial window plus all feedback returned so far;
+//! - **the use of the allotment**, in packets and bytes per round trip.
 //!
-//! With these it checks what a sender says and does, each thing for itself ([`Offence`]). What it holds against a flow it
-//! counts in round trips, with room for a window sent at once, for estimates that lag, for lost acknowledgements: an honest
-//! sender that is limited, delayed, lossy or cut off for a while is not to be accused, a liar is within some ten round
-//! trips. A flow once accused is **held**: its tolls are rewritten with what was measured, and what exceeds its allotment is
-//! dropped. Neither costs an honest flow anything, so that there is no parole.
+//! Each statement and action of a sender is checked separately ([`Offence`]). Evidence against a
+//! flow is counted in round trips, with allowance for a window sent at once, for estimates that
+//! lag, and for lost acknowledgements. The aim: an honest sender that is limited, delayed, lossy or
+//! cut off for a while is never accused, and a cheating one is within about ten round trips.
 //!
-//! Nothing is allocated; a packet costs a few operations.
+//! An accused flow is **held**: its tolls are rewritten with the measured values, and packets above
+//! its allotment are dropped. Neither harms a flow that then behaves, so a hold never ends.
+//!
+//! No allocation; a packet costs a few operations.
 
 mod budget;
 mod probes;
@@ -26,16 +28,18 @@ use crate::{Budget, Time, Toll};
 pub use budget::{BalanceMeter, BudgetAccusation, BudgetMeter};
 use probes::{Answer, Probes};
 
-/// How a meter judges.
+/// The tolerances of a meter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeterConfig {
-    /// How far what is said may be from what is measured, as a part of it. Default 0.2.
+    /// Relative tolerance between stated and measured values. Default 0.2.
     pub tolerance: f64,
-    /// How many round trips too many may add up before a flow is accused; no round trip counts for more than 0.6. Default 2.
+    /// Excess round trips that may add up before an accusation; one round trip counts for at most
+    /// 0.6. Default 2.
     pub burst: f64,
-    /// How long a round trip outside what was measured must be stated without a break, round trips. Default 4.
+    /// Time for which a round trip outside the measured range must be stated without a break, in
+    /// round trips. Default 4.
     pub patience: f64,
-    /// Whether accused flows are held, or only reported. Default: they are held.
+    /// True to hold accused flows, false to report them only. Default true.
     pub enforce: bool,
 }
 
@@ -45,24 +49,24 @@ impl Default for MeterConfig {
     }
 }
 
-/// What a flow is accused of.
+/// The offence that a flow or host is accused of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Offence {
-    /// It sends more packets a round trip than the window that it states.
+    /// The flow sends more packets per round trip than its stated window.
     WindowUnderstated,
-    /// It states a longer round trip than it has.
+    /// The flow states a longer round trip than the measured one.
     RttOverstated,
-    /// It states a shorter one.
+    /// The flow states a shorter round trip than the measured one.
     RttUnderstated,
-    /// It sends more than all its feedback allows: it does not take back what it is told to.
+    /// The flow sends more than all its feedback allows: it ignores negative feedback.
     Overdrawn,
-    /// A host spends more than its budget.
+    /// The host spends more than its budget.
     Overspent,
-    /// It announces what it does not spend.
+    /// The host announces spending that does not follow.
     Overpromised,
-    /// It takes back what it goes on spending.
+    /// The host takes back spending and continues to spend it.
     TakenBack,
-    /// A flow states that it pays less than it is asked.
+    /// The flow states a payment below the price of its path.
     Underpaid,
 }
 
@@ -82,27 +86,28 @@ impl Offence {
     }
 }
 
-/// What a meter looks after.
+/// The duty of a meter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Duty {
-    /// What XCP's senders say and do: a [`FlowMeter`] each.
+    /// Windows and round trips of XCP's senders: one [`FlowMeter`] per flow.
     Windows,
-    /// What a host spends and announces, that may spend so much: a [`BudgetMeter`] for all that enters there.
+    /// Spending and announcements of a host with this budget: one [`BudgetMeter`] for all traffic
+    /// that enters there.
     Budget(Budget),
-    /// What FCP's flows pay, where they leave the network: a [`BalanceMeter`] each.
+    /// Payments of FCP's flows where they leave the network: one [`BalanceMeter`] per flow.
     Balance,
 }
 
-/// An offence, when it was found, and on what evidence.
+/// An offence, the time it was found, and the evidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Accusation {
-    /// When.
+    /// Time of the accusation.
     pub at: Time,
-    /// What.
+    /// The offence.
     pub offence: Offence,
-    /// What was stated or allotted: a window in packets, or a round trip in s.
+    /// The stated or allotted value: a window in packets, or a round trip in s.
     pub stated: f64,
-    /// What was measured: packets in a round trip, or its length in s.
+    /// The measured value: packets per round trip, or a round trip in s.
     pub measured: f64,
 }
 
@@ -111,59 +116,63 @@ pub struct Accusation {
 pub struct Data {
     /// Bytes on the wire.
     pub size: u32,
-    /// Its number among the flow's (serial arithmetic).
+    /// Its sequence number in the flow (serial arithmetic).
     pub seq: u32,
-    /// Its timestamp, which comes back; any clock.
+    /// Its timestamp, which acknowledgements return; any clock.
     pub stamp: u32,
-    /// The latest that its sender can have sent it, were there no queue before the meter.
+    /// The latest time its sender can have sent it, without a queue before the meter.
     pub sent: Time,
-    /// How long it can have queued before the meter at most: as long as the wire has been busy without a break.
+    /// Upper bound on its queueing time before the meter: the time for which the wire has been busy
+    /// without a break.
     pub waited: Time,
 }
 
 /// An acknowledgement on its way back to the sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack {
-    /// The timestamp that it returns.
+    /// The returned timestamp.
     pub stamp: Option<u32>,
-    /// The feedback that it returns, bytes/s.
+    /// The returned feedback, bytes/s.
     pub echo: Option<f32>,
 }
 
-/// What becomes of a data packet.
+/// A meter's decision on a data packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
-    /// It passes as it is.
+    /// The packet passes unchanged.
     Untouched,
-    /// It passes with a toll that was put right.
+    /// The packet passes with a corrected toll.
     Rewritten,
-    /// It is over its flow's allotment, and dropped.
+    /// The packet exceeds its flow's allotment and is dropped.
     Dropped,
 }
 
-/// What a meter knows about one flow.
+/// A meter for one flow.
 #[derive(Clone, Debug)]
 pub struct FlowMeter {
     config: MeterConfig,
     probes: Probes,
-    /// The least and the longest round trip of late, and their mean, s; 0 until there is a sample. Extremes go back to
-    /// newer samples at half the pace of a sender's smoothed estimate, so that an honest one lies between them.
+    /// The least and the greatest recent round trip, and the mean, s; 0 before the first sample.
+    ///
+    /// The extremes return to newer samples at half the pace of a sender's smoothed estimate, so
+    /// that an honest estimate lies between them.
     least: f64,
     longest: f64,
     mean: f64,
-    /// The round trip last stated, s.
+    /// The last stated round trip, s.
     stated: f64,
-    /// The allotment: packets a round trip.
+    /// The allotment, packets per round trip.
     window: f64,
     opening: Opening,
-    /// A full packet of the flow, bytes: what a packet of window is worth in feedback.
+    /// A full packet of the flow, bytes: the feedback that one packet of window is worth.
     segment: f64,
-    /// The largest number that passed.
+    /// The highest sequence number seen.
     highest: Option<u32>,
-    /// Round trips claimed, and allotments used, beyond the round trips that went by: sums over rounds.
+    /// Round trips claimed, and allotments used, in excess of the round trips elapsed: sums over
+    /// rounds.
     claimed: f64,
     used: f64,
-    /// Of a flow that is held: what it has spent of its allotment beyond the time gone by until then, round trips.
+    /// For a held flow: the allotment spent ahead of the time elapsed, in round trips.
     spent: f64,
     settled: Time,
     doubt: Option<Doubt>,
@@ -172,44 +181,44 @@ pub struct FlowMeter {
     dropped: u64,
 }
 
-/// What passes before the first answer is the initial window.
+/// The state of the initial window: data before the first answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opening {
     /// No data yet.
     Closed,
-    /// Since the packet with this timestamp.
+    /// Open since the packet with this timestamp.
     Since(u32),
-    /// Data were answered.
+    /// Data were acknowledged.
     Over,
 }
 
-/// What passed in a round trip.
+/// The traffic of one round trip.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     begins: Time,
     ends: Time,
     packets: f64,
     last_packets: f64,
-    /// Round trips claimed: Σ 1/window over its packets, as they state it.
+    /// Round trips claimed: Σ 1/window over its packets, by the stated window.
     claimed: f64,
-    /// The same by the allotment: by the largest in this round and the one before, since feedback that passes here is
-    /// heard and answered later.
+    /// The same by the allotment, the largest of this round and the previous one, since the sender
+    /// reacts to feedback later than it passes here.
     used: f64,
     peak: f64,
     last_peak: f64,
 }
 
-/// A round trip that can't be right.
+/// A stated round trip outside the measured range.
 #[derive(Clone, Copy, Debug)]
 struct Doubt {
     offence: Offence,
     since: Time,
-    /// Answers seen since, which its sender should have learnt from.
+    /// Acknowledgements since then, from which its sender should have corrected it.
     answers: u32,
 }
 
 impl FlowMeter {
-    /// A meter for a flow that begins, whose full packets have `segment` bytes on the wire, as it announced.
+    /// A meter for a new flow whose full packets have `segment` bytes on the wire, as it announced.
     pub fn new(config: MeterConfig, segment: u32) -> FlowMeter {
         FlowMeter {
             config,
@@ -233,12 +242,12 @@ impl FlowMeter {
         }
     }
 
-    /// What the flow is accused of, if it is: the first offence found.
+    /// The first offence found, if any.
     pub fn accusation(&self) -> Option<Accusation> {
         self.accusation
     }
 
-    /// The allotment, packets a round trip.
+    /// The allotment, packets per round trip.
     pub fn allotment(&self) -> f64 {
         self.window
     }
@@ -248,19 +257,21 @@ impl FlowMeter {
         self.mean
     }
 
-    /// Packets dropped since the flow is held.
+    /// Packets dropped since the flow was held.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// A packet passes that carries no data but whose round trip its sender measures: a SYN.
+    /// Handles a packet without data whose round trip its sender measures: a SYN.
     pub fn on_opening(&mut self, data: &Data) {
         self.probes.offer(data, 0.0);
     }
 
-    /// A data packet passes, with its toll if it has one for links to read; of a flow that is held the toll is put right.
+    /// Handles a data packet, with its toll if links read one. The toll of a held flow is
+    /// corrected.
     pub fn on_data(&mut self, now: Time, data: &Data, toll: Option<&mut Toll>) -> Passage {
-        // A packet counts as one, whatever its size: so do senders count. What is larger than announced counts for more.
+        // A packet counts as one, whatever its size: so do senders count. What is larger than
+        // announced counts for more.
         let packets = (f64::from(data.size) / self.segment).max(1.0);
         if self.opening != Opening::Over {
             self.window = (self.window + packets).min(INITIAL_WINDOW_MOST);
@@ -291,7 +302,7 @@ impl FlowMeter {
         Passage::Untouched
     }
 
-    /// A data packet of a flow that is held.
+    /// Handles a data packet of a held flow.
     fn hold(&mut self, now: Time, packets: f64, toll: Option<&mut Toll>) -> Passage {
         let gone = now.saturating_sub(self.settled).as_secs_f64() / self.mean;
         self.settled = now;
@@ -308,7 +319,7 @@ impl FlowMeter {
         toll.map_or(Passage::Untouched, |toll| self.rewrite(toll))
     }
 
-    /// An acknowledgement goes back to the sender.
+    /// Handles an acknowledgement on its way to the sender.
     pub fn on_ack(&mut self, now: Time, ack: &Ack) {
         match ack.stamp.and_then(|stamp| self.probes.answer(now, stamp)) {
             Some(Answer::Probe { rtt, waited }) => {
@@ -329,7 +340,8 @@ impl FlowMeter {
             self.opening = Opening::Over;
         }
         let Some(echo) = ack.echo.filter(|echo| echo.is_finite()) else { return };
-        // As the sender reckons: with the round trip that it states, unless that is out of the question.
+        // As the sender reckons: with the round trip that it states, unless that is out of the
+        // question.
         let rtt = if self.accusation.is_some() {
             self.mean
         } else {
@@ -339,7 +351,7 @@ impl FlowMeter {
         self.round.peak = self.round.peak.max(self.window);
     }
 
-    /// A round trip of `rtt` was measured, which may be longer by `waited` at its sender.
+    /// Records a measured round trip, to which the sender may add up to `waited`.
     fn sample(&mut self, now: Time, rtt: Time, waited: Time) {
         let least = rtt.as_secs_f64();
         let longest = least + waited.as_secs_f64();
@@ -355,13 +367,14 @@ impl FlowMeter {
         self.mean += (longest - self.mean) * MEAN_GAIN;
     }
 
-    /// Once a round trip: sums up what was claimed and used in it, and lets the allotment follow what is used of it.
+    /// Ends a round: sums up its claims and use, and moves the allotment towards its use.
     fn end_round(&mut self, now: Time) {
         let Round { begins, packets, last_packets, claimed, used, peak, .. } = self.round;
         if self.accusation.is_none() {
-            // In doubt for the flow: by the shortest round trip, and a tolerance more. And no single round proves anything:
-            // after a timeout an honest sender states a window of one, and for a round trip or two sends what duplicates
-            // and late answers release; feedback that passed here may not have reached it. A cheat goes on.
+            // In doubt for the flow: by the shortest round trip, and a tolerance more. And no
+            // single round proves anything: after a timeout an honest sender states a window of
+            // one, and for a round trip or two sends what duplicates and late answers release;
+            // feedback that passed here may not have reached it. A cheat goes on.
             let gone = now.saturating_sub(begins).as_secs_f64() / self.least * (1.0 + self.config.tolerance);
             self.claimed = (self.claimed + (claimed - gone).min(ROUND_MOST)).max(0.0);
             self.used = (self.used + (used - gone).min(ROUND_MOST)).max(0.0);
@@ -388,15 +401,16 @@ impl FlowMeter {
         };
     }
 
-    /// Checks what a packet states.
+    /// Checks the statements of a packet.
     fn check_words(&mut self, now: Time, toll: &Toll, fresh: bool) {
         let (rtt, spacing) = (f64::from(toll.rtt), f64::from(toll.offer));
         if !(rtt > 0.0 && rtt.is_finite() && spacing >= 0.0 && spacing.is_finite()) {
             return;
         }
         self.stated = rtt;
-        // A packet stands for 1/window of a round trip, whatever the sender takes a round trip for. Retransmissions don't:
-        // after a timeout they leave as fast as acknowledgements come, whatever the window is.
+        // A packet stands for 1/window of a round trip, whatever the sender takes a round trip for.
+        // Retransmissions don't: after a timeout they leave as fast as acknowledgements come,
+        // whatever the window is.
         if fresh {
             self.round.claimed += 1.0 / (rtt / spacing + 1.0);
         }
@@ -427,7 +441,8 @@ impl FlowMeter {
         }
     }
 
-    /// Puts right what the sender states: the round trip, and the spacing of packets that use the allotment.
+    /// Corrects the sender's statements: the round trip, and the packet spacing that uses the
+    /// allotment.
     fn rewrite(&self, toll: &mut Toll) -> Passage {
         if toll.rtt == 0.0 {
             return Passage::Untouched;
@@ -438,23 +453,27 @@ impl FlowMeter {
     }
 }
 
-/// More than this no sender begins with, packets (RFC 6928).
+/// The largest initial window, packets (RFC 6928).
 const INITIAL_WINDOW_MOST: f64 = 10.0;
-/// What a sender may send beyond its window now and then, packets: limited transmit (RFC 3042) has two, rounding one.
+/// Packets that a sender may occasionally send beyond its window: two by limited transmit (RFC
+/// 3042), one by rounding.
 const DOUBT_PACKETS: f64 = 3.0;
-/// What one round can add to the round trips claimed too much.
+/// Upper bound on the excess that one round can add.
 const ROUND_MOST: f64 = 0.6;
-/// So many answers a sender must have had before a wrong round trip is its own fault: one or two may be lost on their way.
+/// Acknowledgements after which a wrong round trip is the sender's fault: one or two may be lost on
+/// their way.
 const ANSWERS: u32 = 4;
-/// Pace at which extremes of the round trip go back to newer samples: half a sender's (RFC 6298 has 1/8).
+/// Gain with which extremes of the round trip return to newer samples: half a sender's 1/8 (RFC
+/// 6298).
 const EXTREMES_GAIN: f64 = 1.0 / 16.0;
 const MEAN_GAIN: f64 = 1.0 / 8.0;
-/// Part of the allotment that an unaccused flow may use more of in each round trip without being told.
+/// Excess use per round trip that is forgiven, as a fraction of the allotment.
 const FORGIVEN: f64 = 0.01;
-/// What a stated round trip counts for at most against the measured ones when feedback becomes window.
+/// Lower bound on a stated round trip, relative to the measured ones, when feedback is converted to
+/// window.
 const UNDER: f64 = 0.8;
 const OVER: f64 = 1.25;
-/// Headers that count milliseconds are off by one, s.
+/// Rounding error of headers that count milliseconds, s.
 const RESOLUTION: f64 = 1e-3;
-/// Beyond any network, packets.
+/// A window beyond any network, packets.
 const WINDOW_MOST: f64 = 1e12;

@@ -1,4 +1,4 @@
-//! Round trips measured from outside: which timestamp passed when.
+//! Round trips measured at a point of the path, from timestamps that pass in both directions.
 
 use super::Data;
 use crate::Time;
@@ -9,7 +9,7 @@ pub(super) struct Probes {
     ring: [Probe; LEN],
     first: u8,
     len: u8,
-    /// So many packets are not taken next.
+    /// The number of packets to skip before the next probe.
     skip: u32,
 }
 
@@ -21,13 +21,14 @@ struct Probe {
     waited: Time,
 }
 
-/// What a timestamp that came back says of the round trip.
+/// The meaning of a returned timestamp for the round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It is a probe's: so long it was, and for the sender it may have been longer by `waited`.
+    /// It belongs to a probe: its round trip, and the time `waited` by which the sender's may be
+    /// longer.
     Probe { rtt: Time, waited: Time },
-    /// It is of a packet after one probe and before the next, if there is one: its round trip lies between theirs. Where many packets are
-    /// lost it may be the only one that the sender measures.
+    /// It belongs to a packet between two probes, or after the last one; its round trip lies
+    /// between theirs. With many losses it may be the only sample of the sender.
     Between { least: Time, most: Time },
 }
 
@@ -38,7 +39,8 @@ impl Default for Probes {
 }
 
 impl Probes {
-    /// A packet passes, of a window of so many: perhaps it becomes a probe. All of a small window do.
+    /// Offers a packet as a probe; `window` is the sender's window in packets. All packets of a
+    /// small window become probes.
     pub(super) fn offer(&mut self, data: &Data, window: f64) {
         while self.at(0).is_some_and(|oldest| data.sent.saturating_sub(oldest.sent) > WRAPS) {
             self.pop();
@@ -66,13 +68,14 @@ impl Probes {
         self.skip = (window * 2.0 / LEN as f64) as u32;
     }
 
-    /// A timestamp comes back.
+    /// Handles a returned timestamp.
     pub(super) fn answer(&mut self, now: Time, stamp: u32) -> Option<Answer> {
         let back = |probe: &Probe| stamp.wrapping_sub(probe.stamp) as i32;
         while let Some(probe) = self.at(0).filter(|probe| back(probe) >= 0) {
             let elapsed = now.saturating_sub(probe.sent);
             if stamp == probe.stamp {
-                // It stays: another packet of its instant may be answered later, which its sender measures too.
+                // It stays: another packet of its instant may be answered later, which its sender
+                // measures too.
                 return Some(Answer::Probe { rtt: elapsed, waited: probe.waited });
             }
             let next = self.at(1);
@@ -99,9 +102,10 @@ impl Probes {
 
 /// Probes under way at once.
 const LEN: usize = 16;
-/// After this a timestamp is not waited for.
+/// Time after which a probe is given up.
 const GIVEN_UP: Time = Time::from_secs(4);
-/// What is older than this may come back as something new: timestamps of 64 ns come round after 275 s, and half of that is behind.
+/// Age at which a timestamp is ambiguous: those of 64 ns wrap after 275 s, and half of that counts
+/// as past.
 const WRAPS: Time = Time::from_secs(64);
 
 #[cfg(test)]

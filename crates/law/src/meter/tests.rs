@@ -1,4 +1,5 @@
-//! Meters driven by hand: a sender of one window a round trip, evenly spaced, whose packets come back 100 ms later.
+//! Meters driven by hand: a sender of one window a round trip, evenly spaced, whose packets come
+//! back 100 ms later.
 
 use std::collections::VecDeque;
 
@@ -6,7 +7,7 @@ use super::*;
 
 const RTT: Time = Time::from_millis(100);
 
-/// What a sender does and says; the truth is a round trip of 100 ms.
+/// The behaviour and the statements of a sender; the true round trip is 100 ms.
 #[derive(Clone, Copy)]
 struct Habit {
     /// Packets a round trip.
@@ -62,7 +63,8 @@ impl Bench {
         }
     }
 
-    /// A flow with a window of 20 packets that nothing is wrong with: ten at first, ten by feedback.
+    /// A flow with a window of 20 packets that nothing is wrong with: ten at first, ten by
+    /// feedback.
     fn settled(config: MeterConfig) -> Bench {
         let mut bench = Bench::new(config);
         bench.run(Habit { window: 10, stated_window: 10.0, ..HONEST }, 2);
@@ -84,7 +86,8 @@ impl Bench {
     }
 }
 
-/// Of a window's answers one comes back, three seconds late: its sender's smoothed round trip jumps, and takes some thirty samples to come back.
+/// Of a window's answers one comes back, three seconds late: its sender's smoothed round trip
+/// jumps, and takes some thirty samples to come back.
 #[test]
 fn who_learns_from_a_packet_between_two_probes_says_no_lie() {
     for survivor in 0..16 {
@@ -178,10 +181,11 @@ fn who_is_held_gets_its_allotment_and_true_words() {
     let share = bench.passed as f64 / (50.0 * 20.0);
     // A packet more, and what it was forgiven before it was accused.
     assert!((0.9..1.15).contains(&share), "{share} of the allotment passed");
-    // What leaves is what it is: 20 packets in 100 ms.
+    // The corrected toll is right: 20 packets in 100 ms.
     assert!((bench.last.rtt - 0.1).abs() < 1e-3);
     assert!((bench.last.rtt / bench.last.offer - 20.0).abs() < 2.0, "{:?}", bench.last);
-    // Held to less once feedback says so: some 20 packets · 300 B/s · 0.1 s are 0.4 packets a round trip.
+    // Held to less once feedback says so: some 20 packets · 300 B/s · 0.1 s are 0.4 packets a round
+    // trip.
     bench.run(Habit { echo: -300.0, ..greedy }, 10);
     assert!(bench.meter.allotment() < 19.0 && bench.meter.dropped() > 500);
 }
@@ -296,7 +300,8 @@ fn a_wrong_word_now_and_then_is_forgiven() {
     assert_eq!(bench.meter.accusation(), None);
 }
 
-/// A meter for which a round trip takes an eighth of a second, and which allots `window` packets; a round has begun at 0.
+/// A meter for which a round trip takes an eighth of a second, and which allots `window` packets; a
+/// round has begun at 0.
 fn seasoned(window: f64) -> FlowMeter {
     let mut meter = FlowMeter::new(MeterConfig::default(), 1500);
     (meter.least, meter.longest, meter.mean, meter.stated) = (0.125, 0.125, 0.125, 0.125);
@@ -315,7 +320,8 @@ fn words(rtt: f32) -> Toll {
 
 #[test]
 fn feedback_counts_by_the_round_trip_stated_unless_that_is_out_of_the_question() {
-    // 12 000 B/s over an eighth of a second are a packet of 1500 B. Between 0.8 and 1.25 of what was measured a word is taken.
+    // 12 000 B/s over an eighth of a second are a packet of 1500 B. Between 0.8 and 1.25 of what
+    // was measured a word is taken.
     for (stated, accused, more) in
         [(0.125, false, 1.0), (0.14, false, 1.12), (0.3, false, 1.25), (0.01, false, 0.8), (0.3, true, 1.0)]
     {
@@ -331,7 +337,7 @@ fn feedback_counts_by_the_round_trip_stated_unless_that_is_out_of_the_question()
     for (echo, window) in [(12_000.0, 21.0), (-60_000.0, 16.0), (-f32::MAX, 1.0), (f32::MAX, 1e12)] {
         meter.on_ack(Time::ZERO, &Ack { stamp: None, echo: Some(echo) });
         assert_eq!(meter.allotment(), window);
-        // What may be used in a round trip is the most that was allotted in it.
+        // The use allowed in a round trip is the largest allotment in it.
         assert_eq!(meter.round.peak, window.max(21.0));
     }
 }
@@ -351,7 +357,8 @@ fn a_packet_uses_its_part_of_the_allotment_and_three_more() {
 
 #[test]
 fn a_packet_that_is_sent_for_the_first_time_claims_its_part_of_a_round_trip() {
-    // Packets of an eighth's sixteenth apart: with the one that leaves, 17 in a round trip. Numbers come round.
+    // Packets of an eighth's sixteenth apart: with the one that leaves, 17 in a round trip. Numbers
+    // come round.
     let mut meter = seasoned(20.0);
     for (seq, claims) in
         [(u32::MAX - 1, 1.0), (u32::MAX - 1, 1.0), (u32::MAX, 2.0), (1, 3.0), (0, 3.0), (1, 3.0), (2, 4.0)]
@@ -363,7 +370,8 @@ fn a_packet_that_is_sent_for_the_first_time_claims_its_part_of_a_round_trip() {
 
 #[test]
 fn a_round_trip_that_can_not_be_is_an_offence_after_four_more_and_four_answers() {
-    // A fifth more, or as much less, than was measured is no lie, and a millisecond, in which headers count.
+    // A fifth more, or as much less, than was measured is no lie, and a millisecond, in which
+    // headers count.
     for (stated, doubt) in [
         (0.1509, None),
         (0.1511, Some(Offence::RttOverstated)),
@@ -417,7 +425,7 @@ fn a_round_proves_little_and_four_prove_enough() {
             let sums = [claimed, used].map(|said| if said > 0.0 { 0.6 * f64::from(round) } else { 0.0 });
             assert!((meter.claimed - sums[0]).abs() < 1e-9 && (meter.used - sums[1]).abs() < 1e-9);
         }
-        // The first offence is the one that is told.
+        // The first offence is the one reported.
         meter.accuse(Time::from_secs(9), Offence::RttOverstated, 0.0, 0.0);
         let found = meter.accusation().unwrap();
         assert_eq!((found.offence, found.measured), (offence, 20.0));
@@ -434,7 +442,7 @@ fn a_round_proves_little_and_four_prove_enough() {
 
 #[test]
 fn the_allotment_follows_what_is_used_of_it() {
-    // Who is not accused may use a hundredth more in each round trip than it was told.
+    // A flow that is not accused may use a hundredth more per round trip than its allotment.
     for (packets, window) in [(30.0, 20.2), (20.125, 20.125), (5.0, 20.0)] {
         let mut meter = seasoned(20.0);
         meter.round.packets = packets;
@@ -447,7 +455,8 @@ fn the_allotment_follows_what_is_used_of_it() {
         );
         assert_eq!((round.begins, round.ends), (Time::from_millis(125), Time::from_millis(250)));
     }
-    // Who is keeps half of what it leaves, by the better of two rounds; and a packet.
+    // An accused flow keeps half of its unused allotment, by the better of two rounds, and one
+    // packet.
     for (window, last, packets, left) in
         [(21.0, 11.0, 5.0, 16.0), (21.0, 5.0, 11.0, 16.0), (1.5, 0.0, 0.0, 1.0), (5.0, 9.0, 0.0, 5.0)]
     {
@@ -476,7 +485,7 @@ fn who_is_held_may_send_a_window_and_a_packet_at_once() {
     assert_eq!(send(33.0).0, Passage::Rewritten);
     assert_eq!(send(33.0).0, Passage::Dropped);
     assert_eq!(meter.dropped(), 2);
-    // What states no round trip has nothing to be put right.
+    // A toll without a round trip needs no correction.
     let mut toll = words(0.0);
     assert_eq!(meter.on_data(Time::from_millis(90), &data(0), Some(&mut toll)), Passage::Untouched);
     assert_eq!((toll.rtt, toll.offer), (0.0, 0.0));

@@ -1,4 +1,4 @@
-//! When a daemon announces its links' costs (§ V).
+//! The times at which a daemon announces the costs of its links (§ V).
 
 use serde::{Deserialize, Serialize};
 
@@ -10,11 +10,12 @@ config! {
     #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
     pub struct AnnounceConfig in "update", "When daemons announce the prices of their hops." {
-        /// T_min: never more often.
+        /// T_min: the least interval between announcements.
         least: Time = Time::from_millis(50), UPDATE, from "§ V";
-        /// T_max: never less often while a hop has a price.
+        /// T_max: the greatest interval between announcements while a hop has a price.
         most: Time = Time::from_millis(2500), UPDATE, from "§ V";
-        /// The change of a price that is announced at once, as a part of 1 + price; 0 for any. The paper leaves it open.
+        /// The change of a price that is announced at once, relative to 1 + price; 0 for any
+        /// change. The paper leaves it open.
         change: f64 = 0.3, Kind::Number { least: 0.0, most: 1000.0 };
     }
 }
@@ -52,7 +53,7 @@ impl Announcer {
         (significant && waited >= self.config.least) || (costly && waited >= self.config.most)
     }
 
-    /// An announcement is made at `now`.
+    /// Records an announcement at `now`.
     pub fn announced(&mut self, now: Time) {
         self.last = Some(now);
     }

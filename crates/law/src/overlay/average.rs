@@ -20,20 +20,20 @@ pub struct Backlog {
 
 impl Backlog {
     /// An empty queue. `window` is in samples: 0 takes the level at the sample, 1 the mean since
-    /// the last one.
+    /// the last sample.
     pub fn new(window: f64, now: Time) -> Backlog {
         let weight = (window > 0.0).then(|| 1.0 / window.max(1.0));
         Backlog { weight, level: 0.0, area: 0.0, since: now, started: now, mean: 0.0 }
     }
 
-    /// The queue holds `bytes` from `now` on.
+    /// Sets the queue to `bytes` from `now` on.
     pub fn set(&mut self, now: Time, bytes: u64) {
         self.area += self.level * now.saturating_sub(self.since).as_secs_f64();
         self.since = now;
         self.level = bytes as f64;
     }
 
-    /// Ends an interval, and answers the smoothed mean in bytes.
+    /// Ends an interval, and returns the smoothed mean in bytes.
     pub fn sample(&mut self, now: Time) -> f64 {
         self.area += self.level * now.saturating_sub(self.since).as_secs_f64();
         let span = now.saturating_sub(self.started).as_secs_f64();
@@ -58,10 +58,10 @@ impl Backlog {
     }
 }
 
-/// The rate at which a link takes what is queued for it.
+/// The rate at which a link takes data from its queue.
 ///
-/// An interval in which the queue never ran empty moves the estimate an eighth of the way. One that
-/// ended sooner shows a lower bound only, and raises the estimate if it took more.
+/// An interval in which the queue never ran empty moves the estimate an eighth of the way. An
+/// interval in which it did gives a lower bound only, and raises the estimate if it took more.
 #[derive(Clone, Copy, Debug)]
 pub struct Drain {
     rate: f64,
@@ -72,18 +72,18 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// A link whose rate is taken for `rate` before it is measured.
+    /// A link whose rate counts as `rate` before it is measured.
     pub fn new(rate: Rate, now: Time) -> Drain {
         Drain { rate: rate.bytes_per_sec(), taken: 0, started: now, busy: false }
     }
 
-    /// The link took `bytes`; the queue then held `left`.
+    /// Records that the link took `bytes`, after which the queue held `left`.
     pub fn take(&mut self, bytes: u64, left: u64) {
         self.taken += bytes;
         self.busy &= left > 0;
     }
 
-    /// Ends an interval of at least a millisecond; `queued` bytes wait now.
+    /// Ends an interval of at least a millisecond; `queued` bytes are waiting now.
     pub fn sample(&mut self, now: Time, queued: u64) -> Rate {
         let span = now.saturating_sub(self.started);
         if span >= Time::from_millis(1) {

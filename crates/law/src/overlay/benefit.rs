@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::{Time, words};
 
 words! {
-    /// The benefit of a message. A sender pays a message's cost divided by its benefit, as one with
-    /// so much more salary would.
+    /// The benefit of a message. A sender pays the message's cost divided by its benefit, so a
+    /// benefit acts like a higher salary.
     #[derive(Default, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Benefit {
@@ -49,12 +49,12 @@ impl Pace {
         Pace { rate: 0.0, since: now }
     }
 
-    /// In bytes/s.
+    /// The rate at `now`, bytes/s.
     pub fn at(&self, now: Time) -> f64 {
         self.rate * libm::exp(-now.saturating_sub(self.since).as_secs_f64())
     }
 
-    /// The sender sends `bytes`.
+    /// Records that the sender sends `bytes`.
     pub fn add(&mut self, now: Time, bytes: f64) {
         self.rate = self.at(now) + bytes;
         self.since = now;

@@ -10,20 +10,21 @@ config! {
     #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
     pub struct CostConfig {
-        /// M: the queue of a hop at which its price is `prohibitive`, as the time that the hop takes for it; 100 messages
-        /// at 2 Mb/s.
+        /// M: the queue of a hop at which its price is `prohibitive`, as the time that the hop
+        /// needs for it; 100 messages at 2 Mb/s.
         soft_limit: Time = Time::from_millis(400), SPAN, from "§ VI";
         /// S: the price at the soft limit, dollars.
         prohibitive: f64 = 20.0, Kind::Over { over: 0.0, most: 1e6 }, from "§ VI";
         /// Base of the price's exponent; e.
         base: f64 = std::f64::consts::E, Kind::Over { over: 1.0, most: 1e6 }, from "§ IV-B.1";
-        /// Updates over which the queue is averaged; 0 takes it as it is at the update. The paper leaves it open.
+        /// Updates over which the queue is averaged; 0 takes the queue at the update. The paper
+        /// leaves it open.
         window: f64 = 0.0, Kind::Number { least: 0.0, most: 1e6 };
     }
 }
 
 impl CostConfig {
-    /// The time that a link takes for a lot, M / 100, in seconds.
+    /// The time that a link needs for a lot, M / 100, in seconds.
     pub fn lot_interval(&self) -> f64 {
         LOT * self.soft_limit.as_secs_f64()
     }

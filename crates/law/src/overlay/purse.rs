@@ -14,13 +14,14 @@ config! {
         salary: f64 = 10.0, DOLLARS, from "§ VI";
         /// Upper bound of its savings, dollars.
         cap: f64 = 20.0, DOLLARS, from "§ VI";
-        /// p: the price of every message beside that of its hops, dollars.
+        /// p: the price of every message in addition to that of its hops, dollars.
         fee: f64 = 1.0, DOLLARS, from "§ IV-B.3";
-        /// H: a blocked sender whose dearest message cost less has its period shortened.
+        /// H: a blocked sender whose most expensive message cost less has its period shortened.
         threshold: f64 = 2.0, DOLLARS, from "§ IV-B.3";
-        /// An affordable message of cost C is bought with probability 1/C only.
+        /// Buys an affordable message of cost C only with probability 1/C.
         draw: bool = true, Kind::Truth, from "§ IV-B.3";
-        /// Mean time to the next draw after one that failed, for each dollar of the cost. The paper leaves it open.
+        /// Mean time to the next draw after a failed one, for each dollar of the cost. The paper
+        /// leaves it open.
         retry: Time = Time::from_millis(5), SPAN;
         fixed {
             /// The time between two salaries.
@@ -40,17 +41,17 @@ config! {
         least: Time = Time::from_millis(4), PERIOD;
         /// Upper bound.
         most: Time = Time::from_millis(200), PERIOD;
-        /// Random part of each, to both sides.
+        /// Random part of each period, in both directions.
         jitter: f64 = 0.1, PROBABILITY;
     }
 }
 
 const DOLLARS: Kind = Kind::Number { least: 0.0, most: 1e6 };
-/// Timers go by it: a shorter one would keep a run from going on.
+/// The range of a period. Timers use it, and a shorter one would stall a run.
 const PERIOD: Kind = Kind::Time { least: 1000 };
 
 impl PurseConfig {
-    /// When to draw again after a failed draw at `price`; `unit` is uniform on [0, 1).
+    /// The delay before the next draw after a failed draw at `price`; `unit` is uniform on [0, 1).
     pub fn redraw(&self, price: f64, unit: f64) -> Time {
         Time::from_secs_f64(self.retry.as_secs_f64() * price * (0.5 + unit))
     }
@@ -59,11 +60,11 @@ impl PurseConfig {
 /// The result of an attempt to buy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// Paid.
+    /// The message is paid for.
     Bought,
-    /// The savings do not reach: again at the next salary or when the price falls.
+    /// The savings are too low: retry at the next salary or when the price falls.
     Blocked,
-    /// Affordable, but the draw said no: again after [`PurseConfig::redraw`], or at a salary or an
+    /// Affordable, but the draw failed: retry after [`PurseConfig::redraw`], or at a salary or an
     /// update.
     Unlucky,
 }
@@ -75,16 +76,16 @@ pub enum Attempt {
 #[derive(Clone, Copy, Debug)]
 pub struct Purse {
     config: PurseConfig,
-    /// Salary and savings are multiples of the configured ones.
+    /// Factor on the configured salary and savings.
     weight: f64,
-    /// T_min.
+    /// T_min, the least interval between updates.
     update: Time,
     balance: f64,
     /// The salary period T.
     period: Time,
     due: Time,
     blocked: bool,
-    /// The dearest price paid in this period; zero if nothing was bought.
+    /// The highest price paid in this period; zero without a purchase.
     dearest: f64,
     spent: f64,
 }
@@ -110,12 +111,12 @@ impl Purse {
         purse
     }
 
-    /// Changes the weight of the salary, pulled to 0.001 … 1000.
+    /// Changes the weight of the salary, clamped to 0.001 … 1000.
     pub fn set_weight(&mut self, weight: f64) {
         self.weight = if weight > 0.001 { weight.min(1000.0) } else { 0.001 };
     }
 
-    /// When the next salary is due.
+    /// The time of the next salary.
     pub fn due(&self) -> Time {
         self.due
     }
@@ -166,8 +167,8 @@ impl Purse {
         }
     }
 
-    /// Tries to buy `lots` at `price` dollars each. `drawn` tells that no draw is needed; `unit` is
-    /// uniform on [0, 1).
+    /// Tries to buy `lots` at `price` dollars each. No draw is needed if `drawn`; `unit` is uniform
+    /// on [0, 1).
     pub fn buy(&mut self, price: f64, lots: f64, drawn: bool, unit: impl FnOnce() -> f64) -> Attempt {
         // Not `>=`: a price that is no number blocks.
         let affordable = price <= self.config.cap && price * lots.min(1.0) <= self.balance;

@@ -1,43 +1,45 @@
-//! Receiver laws: what of the tolls that arrived goes back to the sender, and how fast its buffer drains ([`soft`]).
+//! Receiver laws: the echo of received tolls to the sender, and the drain rate of the receive
+//! buffer ([`soft`]).
 
 pub mod soft;
 
 use crate::Toll;
 
-/// Which of what arrived since the last packet back is echoed.
+/// The rule that reduces all tolls since the last returned packet to one echo.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Echo {
-    /// The sum, so that a delayed acknowledgement loses none: XCP's changes (draft-falk-xcp-spec-03 § 4.2).
+    /// The sum, so that a delayed acknowledgement loses none: XCP's changes (draft-falk-xcp-spec-03
+    /// § 4.2).
     #[default]
     Sum,
-    /// The latest: FCP's price, RCP's rate.
+    /// The latest value: FCP's price, RCP's rate.
     Latest,
 }
 
-/// A receiver's law: keeps what has to be echoed until a packet goes back.
+/// A receiver's law: holds the echo until a packet returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Feedback {
     echo: Echo,
     pending: bool,
-    /// Routers that the other side's packets pass, as the time-to-live in IP's header tells.
+    /// Number of routers on the way from the other side, from the time-to-live in IP's header.
     passed: u8,
-    /// Of those that the last toll passed, some did not speak XCP.
+    /// True if some routers that the last toll passed did not speak XCP.
     gap: bool,
     value: f64,
 }
 
 impl Feedback {
-    /// A law that echoes so.
+    /// A law with this echo rule.
     pub fn new(echo: Echo) -> Feedback {
         Feedback { echo, ..Feedback::default() }
     }
 
-    /// Each packet that comes has passed so many routers.
+    /// Sets the number of routers that each received packet has passed.
     pub fn set_passed(&mut self, routers: u8) {
         self.passed = routers;
     }
 
-    /// A tolled packet arrived.
+    /// Records a received tolled packet.
     #[inline]
     pub fn on_data(&mut self, toll: &Toll) {
         self.gap = toll.routers().is_some_and(|spoke| spoke < self.passed);
@@ -48,19 +50,20 @@ impl Feedback {
         self.pending = true;
     }
 
-    /// What the next packet back carries, and nothing if no tolled packet has arrived since the last one.
+    /// The echo of the next returned packet; `None` if no tolled packet has arrived since the last
+    /// one.
     #[inline]
     pub fn take(&mut self) -> Option<f32> {
         let value = std::mem::take(&mut self.value);
         std::mem::take(&mut self.pending).then_some(value as f32)
     }
 
-    /// Whether a tolled packet has arrived since the last packet back.
+    /// True if a tolled packet has arrived since the last returned packet.
     pub fn is_pending(&self) -> bool {
         self.pending
     }
 
-    /// Whether the last toll, if it counted them, met fewer XCP routers than there are routers on the way.
+    /// True if the last toll counted routers, and fewer of them spoke XCP than are on the way.
     #[inline]
     pub fn gap(&self) -> bool {
         self.gap

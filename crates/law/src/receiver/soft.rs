@@ -1,9 +1,12 @@
-//! Soft flow control: a receiver states the rate at which its buffer drains (the Anypoint paper, § IV-A).
+//! Soft flow control: a receiver states the rate at which its buffer drains (the Anypoint paper, §
+//! IV-A).
 //!
-//! A credit promises buffer space to one sender. A soft rate promises nothing: an XCP controller stands where a router's
-//! would, its queue is the receive buffer, and its capacity is λ_target, which an AIMD rule with five cases finds.
-//! [`Soft`] is that controller, an epoch at a time. [`SoftWindow`] applies it from afar, to a server that only answers:
-//! the queue is then inferred from what is outstanding.
+//! A credit promises buffer space to one sender; a soft rate promises nothing. The receiver runs an
+//! XCP controller, as a router would. The controller's queue is the receive buffer. Its capacity is
+//! λ_target, which an AIMD rule with five cases finds.
+//!
+//! [`Soft`] is that controller, stepped once per epoch. [`SoftWindow`] applies it remotely, to a
+//! server that only answers: the queue is then inferred from the outstanding data.
 
 use crate::Time;
 use crate::link::XcpConfig;
@@ -52,14 +55,14 @@ pub struct Epoch {
     pub queue: f64,
     /// The longest queue, bytes.
     pub peak: f64,
-    /// Whether the receiver dropped a packet.
+    /// True if the receiver dropped a packet.
     pub dropped: bool,
 }
 
 /// The controller at the receive buffer.
 ///
-/// The paper's rule leaves two gaps, closed here. Growth on strictly λ_app > λ_in stalls at equality, so that ≥ is used.
-/// No case bounds the rate by the buffer, so that λ_target ≤ B/d.
+/// The paper's rule leaves two gaps, closed here. Growth on strictly λ_app > λ_in stalls at
+/// equality, so that ≥ is used. No case bounds the rate by the buffer, so that λ_target ≤ B/d.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Soft {
     config: SoftConfig,
@@ -68,7 +71,7 @@ pub struct Soft {
 }
 
 impl Soft {
-    /// Starts at the most that the buffer allows over an epoch of `span` seconds.
+    /// Starts at the highest rate that the buffer allows over an epoch of `span` seconds.
     pub fn new(config: SoftConfig, span: f64) -> Soft {
         Soft { config, target: config.buffer / span }
     }
@@ -78,7 +81,7 @@ impl Soft {
         Soft { config, target: config.segment / span }
     }
 
-    /// The buffer has `bytes` from now on.
+    /// Sets the size of the buffer, bytes.
     pub fn set_buffer(&mut self, bytes: f64) {
         self.config.buffer = bytes;
     }
@@ -88,7 +91,8 @@ impl Soft {
         self.target
     }
 
-    /// Ends an epoch. Returns the feedback F·d, bytes: the change of the senders' windows for the next one.
+    /// Ends an epoch. Returns the feedback F·d, bytes: the change of the senders' windows for the
+    /// next one.
     pub fn on_epoch(&mut self, epoch: &Epoch) -> f64 {
         let Soft { config, target } = self;
         let (least, most) = (config.segment / epoch.span, config.buffer / epoch.span);
@@ -112,10 +116,11 @@ impl Soft {
     }
 }
 
-/// The window of a sender whose receiver is an unmodified server: it is known by its answers only.
+/// The window of a sender whose receiver is an unmodified server, observed only by its answers.
 ///
-/// Its queue is what is outstanding beyond what the server has in hand, λ_app · d₀ with d₀ the least response time (Little's law).
-/// An epoch is a mean response time, 1 ms at least. An epoch in which nothing is outstanding does not end.
+/// The queue is the outstanding data beyond those in service, λ_app · d₀, with d₀ the least
+/// response time (Little's law). An epoch is a mean response time, at least 1 ms. An epoch without
+/// outstanding data does not end.
 #[derive(Clone, Copy, Debug)]
 pub struct SoftWindow {
     config: SoftConfig,
@@ -129,7 +134,7 @@ pub struct SoftWindow {
     begun: Time,
     arrived: f64,
     drained: f64,
-    /// Outstanding bytes times seconds since the epoch began, the most, and when it changed last.
+    /// Outstanding bytes times seconds since the epoch began, their maximum, and the last change.
     area: f64,
     peak: f64,
     changed: Time,
@@ -186,7 +191,8 @@ impl SoftWindow {
         self.peak = self.peak.max(self.outstanding);
     }
 
-    /// Records that the server has answered `bytes` of them; `response` is the time of one, where it was measured.
+    /// Records that the server has answered `bytes`; `response` is the response time of one, if
+    /// measured.
     pub fn on_drained(&mut self, now: Time, bytes: u64, response: Option<Time>) {
         self.integrate(now);
         self.outstanding = (self.outstanding - bytes as f64).max(0.0);
@@ -201,7 +207,7 @@ impl SoftWindow {
         }
     }
 
-    /// Removes `bytes` that will not be answered, such as those of a connection that broke.
+    /// Removes `bytes` that will not be answered, such as those of a broken connection.
     pub fn on_lost(&mut self, now: Time, bytes: u64) {
         self.integrate(now);
         self.outstanding = (self.outstanding - bytes as f64).max(0.0);
@@ -214,7 +220,7 @@ impl SoftWindow {
             return false;
         }
         self.integrate(now);
-        // What the server has in hand is no queue.
+        // Data in service are not a queue.
         let in_hand = self.drained / span * self.least[0].min(self.least[1]);
         let epoch = Epoch {
             span,
@@ -239,9 +245,9 @@ impl SoftWindow {
     }
 }
 
-/// The shortest epoch, seconds: below it a handful of answers would be a rate.
+/// The shortest epoch, seconds: in a shorter one, a few answers would set the rate.
 const SHORTEST: f64 = 1e-3;
-/// A least response time is forgotten after one to two of these.
+/// The least response time is forgotten after one to two of these.
 const FORGET: Time = Time::from_secs(10);
 
 #[cfg(test)]
@@ -274,7 +280,8 @@ mod tests {
         }
     }
 
-    /// Drives a server that serves `rate` bytes a second in order, `work` seconds each, by a sender that always has more.
+    /// Drives a server that serves `rate` bytes a second in order, `work` seconds each, by a sender
+    /// that always has more.
     fn drive(window: &mut SoftWindow, from: Time, seconds: f64, rate: f64) -> (Time, f64) {
         let (frame, step) = (1000u64, Time::from_micros(20));
         let mut queue: std::collections::VecDeque<Time> =
@@ -312,7 +319,8 @@ mod tests {
         assert!(rate > 0.95 * 5e6, "{rate}");
         let excess = window.outstanding() as f64;
         assert!(excess < 0.6 * config.buffer, "{excess} outstanding");
-        // A server that has stopped is left at one segment or little more, and found again when it goes on.
+        // A server that has stopped is left at one segment or little more, and found again when it
+        // goes on.
         let (now, _) = drive(&mut window, now, 3.0, 0.0);
         assert!(window.window() < 20_000, "{}", window.window());
         let (_, rate) = drive(&mut window, now, 4.0, 50e6);

@@ -1,4 +1,4 @@
-//! Senders that lie or do not obey: what a [meter](crate::meter) is there to find.
+//! Senders that cheat, as test cases for [meters](crate::meter).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::link::Misfit;
 use crate::param::{Config, Entry, Kind, TIME, Tabled};
 use crate::{Rate, Time, Toll, config, words};
 
-/// A sender that cheats: another law, but for one thing.
+/// A sender that cheats: another law with one deviation.
 #[derive(Clone, Debug)]
 pub struct Cheat<L> {
     law: L,
@@ -20,11 +20,11 @@ config! {
     /// The trick of a [`Cheat`], and its times.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct CheatConfig in "xcp.cheat", "A sender that cheats, for meters to find." {
-        /// Gives back nothing of its window; or states a window or a round trip that is not its own.
+        /// Ignores negative feedback; or states a false window or round trip.
         trick: Option<Trick> = None, Kind::Word(Trick::WORDS);
-        /// How many times too small or too large what it states is.
+        /// Factor by which the stated value is too small or too large.
         factor: f64 = 2.0, Kind::Over { over: 1.0, most: 1e6 };
-        /// Since when.
+        /// The time at which it begins.
         from: Time = Time::ZERO, TIME;
     }
 }
@@ -32,23 +32,24 @@ config! {
 words! {
     /// Tricks of XCP senders.
     pub enum Trick {
-        /// Takes what it is given, and gives back nothing.
+        /// Applies positive feedback, and ignores negative feedback.
         IgnoreNegative = "ignore-negative",
-        /// States a window so many times smaller than it is, and so gets so many times the feedback.
+        /// States a window smaller by the factor, which multiplies its feedback by the same factor.
         UnderstateWindow = "understate-window",
-        /// States a round trip so many times longer.
+        /// States a round trip longer by the factor.
         OverstateRtt = "overstate-rtt",
-        /// States a round trip so many times shorter, and so makes routers act faster than feedback takes.
+        /// States a round trip shorter by the factor, so that routers act faster than feedback
+        /// returns.
         UnderstateRtt = "understate-rtt",
     }
 }
 
-/// The config of XCP's sender, honest or not.
+/// The config of XCP's sender, honest or cheating.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct XcpSender {
-    /// The law.
+    /// The config of the law.
     pub law: XcpConfig,
-    /// Its cheating; without a trick, none.
+    /// The trick; none by default.
     pub cheat: CheatConfig,
 }
 
@@ -84,7 +85,7 @@ impl SenderConfig for XcpSender {
 }
 
 impl<L: SenderLaw> Cheat<L> {
-    /// `law`, which cheats as `config` says.
+    /// `law` with the trick of `config`.
     pub fn new(law: L, config: CheatConfig) -> Cheat<L> {
         Cheat { law, config }
     }

@@ -12,12 +12,13 @@ use crate::receiver::Echo;
 use crate::toll::Content;
 use crate::{Aim, Budget, Rate, Time};
 
-/// A law with its constants: held by plans, it makes the laws that connections hold.
+/// A law with its constants: a plan holds the config, and the config builds the law of each
+/// connection.
 pub trait SenderConfig: Same + fmt::Debug + Send + Sync {
     /// Its word in scenario files and tables.
     fn word(&self) -> &str;
 
-    /// Its needs and its aim. Default none.
+    /// Its needs and its aim. Default: none.
     fn descriptor(&self) -> Descriptor {
         Descriptor::default()
     }
@@ -30,10 +31,11 @@ pub trait SenderConfig: Same + fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// The law, for a sender.
+    /// Builds the law for a sender.
     fn make(&self, of: &Sending<'_>) -> AnySender;
 
-    /// A fault in a law that it made, which ends the run. Asked every 100 ms of the run's time.
+    /// An error of a law that this config built; it ends the run. Polled every 100 ms of the run's
+    /// time.
     fn failure(&self) -> Option<Failure> {
         None
     }
@@ -71,27 +73,28 @@ impl dyn SenderConfig {
 pub struct Sending<'a> {
     /// The flow, as result tables call it.
     pub flow: &'a str,
-    /// The section of the file it comes from: `flow.NAME` or `workload.NAME` without the first word.
+    /// The section of the file that defines it: `flow.NAME` or `workload.NAME` without the first
+    /// word.
     pub section: &'a str,
-    /// The flow's far end, which sends where data go both ways.
+    /// True for the flow's far end, which sends where data go both ways.
     pub backward: bool,
     /// Size of a full packet on the wire, headers included, bytes.
     pub segment: u16,
     /// Window at the start, segments.
     pub initial_window: f64,
-    /// Rate of its interface.
+    /// Rate of the sender's interface.
     pub line_rate: Rate,
-    /// Packets have room for every field of a toll. XCP's headers have none for
+    /// True if packets have room for every field of a toll. XCP's headers have none for
     /// [`stake`](crate::Toll::stake).
     pub whole_toll: bool,
     /// The pricing of its class of traffic.
     pub pricing: Pricing,
-    /// Seed of its random generator: another for each sender and each seed of the run.
+    /// Seed of the law's random numbers, different for each sender and each seed of the run.
     pub seed: u64,
 }
 
 impl Sending<'_> {
-    /// A sender of packets of 1500 B, in no class, by an interface of 1 Tb/s.
+    /// A sender of packets of 1500 B without a class, on an interface of 1 Tb/s.
     pub fn of(initial_window: f64) -> Sending<'static> {
         Sending {
             flow: "",
@@ -107,17 +110,17 @@ impl Sending<'_> {
     }
 }
 
-/// A law's needs and aim, beside its arithmetic. The default goes by acknowledgements and losses,
-/// may have its packets marked, and aims at nothing.
+/// The needs and the aim of a law. The default reacts to acknowledgements and losses, allows marks,
+/// and has no aim.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Descriptor {
     /// Content of the tolls it reads; `None` for a law without tolls.
     pub reads: Option<Content>,
-    /// Its behaviour where no link on its way writes that.
+    /// Its behaviour where no link of its path writes that content.
     pub unanswered: Unanswered,
     /// The receiver's law.
     pub echo: Echo,
-    /// The allocation that it steers to, where links aim at the same.
+    /// The allocation that it steers to, where links have the same aim.
     pub aim: Option<Aim>,
     /// Window at the start where a file gives none, segments; `None` is 10 (RFC 6928).
     pub initial_window: Option<u32>,
@@ -125,7 +128,7 @@ pub struct Descriptor {
     pub ecn: Ecn,
     /// It may set ECT(1): its answer to a mark is scalable (RFC 9331, § 4.3).
     pub l4s: bool,
-    /// By default losses are found by time (RFC 8985).
+    /// True if losses are detected by time by default (RFC 8985).
     pub rack: bool,
     /// Name of the law in Linux, if Linux has it.
     pub kernel: Option<&'static str>,
@@ -139,14 +142,14 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// A law that has no rate unless a link on its way writes `content`.
+    /// A law that has no rate unless a link of its path writes `content`.
     pub fn needing(content: Content) -> Descriptor {
         let echo = if content == Content::Feedback { Echo::Sum } else { Echo::Latest };
         Descriptor { reads: Some(content), unanswered: Unanswered::Mute, echo, ..Descriptor::default() }
     }
 }
 
-/// Behaviour of a sender where no link on its way writes the toll it reads.
+/// Behaviour of a sender where no link of its path writes the toll that it reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unanswered {
     /// It sends without tolls.
@@ -161,12 +164,12 @@ pub enum Unanswered {
 /// Explicit congestion notification (RFC 3168).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ecn {
-    /// As a file says, by default not.
+    /// Off unless a file enables it.
     #[default]
     Free,
-    /// The law goes by marks.
+    /// The law requires marks.
     Needs,
-    /// The law does not answer marks.
+    /// The law does not react to marks.
     Refuses,
 }
 
@@ -177,11 +180,11 @@ pub struct Spending {
     pub budget: Budget,
     /// Packets that its first packet announces for the next round trip.
     pub initial_packets: f64,
-    /// The rate to be kept by a host's strategy for stable rates.
+    /// The rate that a host's strategy for stable rates is to keep.
     pub wants: Option<Rate>,
-    /// The rate that it asks for at the least price to meet a deadline.
+    /// The rate it requests at the least price to meet a deadline.
     pub deadline: Option<Rate>,
-    /// Queueing delay that is as bad as a rate e times smaller: it is in its class only while that is
-    /// better than none.
+    /// Queueing delay as bad as a rate e times smaller: the flow is in its class only while that is
+    /// better than no class.
     pub patience: Option<Time>,
 }

@@ -8,26 +8,28 @@ use super::{
 use crate::Time;
 use crate::param::Entry;
 
-/// CUBIC's window, with the Reno-friendly region and fast convergence; slow start as in RFC 5681 (no HyStart++).
+/// CUBIC's window, with the Reno-friendly region and fast convergence; slow start as in RFC 5681
+/// (no HyStart++).
 #[derive(Clone, Debug)]
 pub struct Cubic {
     window: f64,
     ssthresh: f64,
-    /// The plateau: where the last loss happened (§ 4.6), or where avoidance began after a timeout (§ 4.8).
+    /// The plateau: where the last loss happened (§ 4.6), or where avoidance began after a timeout
+    /// (§ 4.8).
     w_max: f64,
     /// Window before the last reduction (§ 4.3).
     prior: f64,
-    /// What Reno would have by now (equation 4).
+    /// The window that Reno would have now (equation 4).
     w_est: f64,
     /// Seconds from the start of the epoch to the plateau (equation 2).
     k: f64,
     /// Start of this congestion-avoidance epoch, [`Time::NEVER`] before its first acknowledgement.
     epoch: Time,
-    /// Last acknowledgement, so that idle time does not count.
+    /// The last acknowledgement, so that idle time does not count.
     last: Time,
-    /// Marks until then belong to the window already reduced (RFC 3168 § 6.1.2).
+    /// Marks up to this instant belong to the window already reduced (RFC 3168 § 6.1.2).
     reduced_until: Time,
-    /// Losses until then belong to the window already reduced for marks.
+    /// Losses up to this instant belong to the window already reduced for marks.
     eased_until: Time,
     resting: bool,
     after_timeout: bool,
@@ -41,7 +43,7 @@ pub struct CubicConfig {
     pub initial_window: f64,
     /// Slow-start threshold at the start, segments. Default none (infinite).
     pub initial_ssthresh: f64,
-    /// Whether a flow that lost before it reached its last plateau makes room (§ 4.7). Default yes.
+    /// True if a flow that loses below its last plateau releases bandwidth (§ 4.7). Default true.
     pub fast_convergence: bool,
 }
 
@@ -70,7 +72,7 @@ impl SenderConfig for CubicConfig {
 }
 
 impl CubicConfig {
-    /// A law with these parameters.
+    /// Builds the law.
     pub fn build(&self) -> Cubic {
         Cubic {
             window: self.initial_window.max(1.0),
@@ -96,7 +98,7 @@ impl Cubic {
         self.ssthresh
     }
 
-    /// §§ 4.6 and 4.7: remembers where it happened and sets the threshold.
+    /// §§ 4.6 and 4.7: records the plateau and sets the threshold.
     fn reduce(&mut self, flight: &Flight) {
         self.prior = self.window;
         let early = self.fast_convergence && self.window < self.w_max;
@@ -204,11 +206,11 @@ impl SenderLaw for Cubic {
     }
 }
 
-/// How steep the curve is, segments/s³ (§ 4.1.2).
+/// The steepness of the curve, segments/s³ (§ 4.1.2).
 const C: f64 = 0.4;
-/// What a loss leaves of the window (§ 4.6).
+/// The factor on the window at a loss (§ 4.6).
 const BETA: f64 = 0.7;
-/// Reno's additive increase that has Reno's average with this β (§ 4.3).
+/// The additive increase with which this β has Reno's average window (§ 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 #[cfg(test)]
@@ -283,7 +285,8 @@ mod tests {
         let now = Time::from_secs(1);
         law.on_loss(&flight(now, 20));
         law.on_recovered(&flight(now, 14));
-        // Back to 20 at 0.529 a round trip: 11.3 round trips, where the curve alone needs K = 2.5 s.
+        // Back to 20 at 0.529 a round trip: 11.3 round trips, where the curve alone needs K = 2.5
+        // s.
         run(&mut law, now, 12);
         assert!((19.5..21.0).contains(&law.window()), "{}", law.window());
     }

@@ -1,4 +1,4 @@
-//! DCTCP (RFC 8257; Alizadeh et al., SIGCOMM 2010): as much less as was marked.
+//! DCTCP (RFC 8257; Alizadeh et al., SIGCOMM 2010): a reduction in proportion to marks.
 
 use super::config::fixed;
 use super::{
@@ -7,21 +7,22 @@ use super::{
 };
 use crate::param::Entry;
 
-/// NewReno's window, but a mark takes α/2 of it instead of a half, α being the share of segments marked, averaged
-/// over windows of data.
+/// NewReno's window, but a mark reduces it by α/2 instead of a half. α is the fraction of marked
+/// segments, averaged over windows of data.
 ///
-/// It relies on an exact echo: each acknowledgement says whether what it covers was marked (§ 3.2).
+/// It relies on an exact echo: each acknowledgement says whether the segments it covers were marked
+/// (§ 3.2).
 #[derive(Clone, Debug)]
 pub struct Dctcp {
     reno: NewReno,
-    /// α.
+    /// α, 0 to 1.
     alpha: f64,
     gain: f64,
     /// Segments acknowledged cumulatively since the start.
     acked: u64,
-    /// The observation window ends when `acked` gets here.
+    /// The value of `acked` at which the observation window ends.
     window_end: u64,
-    /// No second reduction before `acked` gets here.
+    /// The value of `acked` before which there is no second reduction.
     reduced_end: u64,
     /// Segments acknowledged in this observation window, and those of them that were marked.
     seen: u64,
@@ -64,7 +65,7 @@ impl SenderConfig for DctcpConfig {
 }
 
 impl DctcpConfig {
-    /// A law with these parameters; `gain` and `initial_alpha` are held in 0 to 1.
+    /// Builds the law; `gain` and `initial_alpha` are clamped to 0 … 1.
     pub fn build(&self) -> Dctcp {
         let share = |x: f64| if x > 0.0 { x.min(1.0) } else { 0.0 };
         Dctcp {
@@ -81,7 +82,7 @@ impl DctcpConfig {
 }
 
 impl Dctcp {
-    /// α, the averaged share of marks.
+    /// α, the averaged fraction of marked segments.
     pub fn alpha(&self) -> f64 {
         self.alpha
     }
@@ -91,7 +92,7 @@ impl Dctcp {
         self.reno.ssthresh()
     }
 
-    /// § 3.3, steps 1 to 8: counts, and averages once a window of data.
+    /// § 3.3, steps 1 to 8: counts, and averages once per window of data.
     #[inline]
     fn observe(&mut self, flight: &Flight, acked: &Acked) {
         self.acked += u64::from(acked.cumulative);
@@ -120,7 +121,8 @@ impl SenderLaw for Dctcp {
     fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
         self.observe(flight, acked);
         if acked.marked && !self.reno.resting() && self.acked >= self.reduced_end {
-            // § 3.3, step 9. Of the window and not of what is in flight: α/2 of it is often less than a segment.
+            // § 3.3, step 9. Of the window and not of what is in flight: α/2 of it is often less
+            // than a segment.
             let window = (self.reno.window() * (1.0 - self.alpha / 2.0)).max(MIN_SSTHRESH);
             self.reno.settle(window);
             self.reduced_end = self.acked + u64::from(flight.outstanding).max(1);
@@ -129,7 +131,7 @@ impl SenderLaw for Dctcp {
         self.reno.on_ack(flight, &Acked { marked: false, ..*acked });
     }
 
-    /// § 3.4: a loss means what it means to others.
+    /// § 3.4: the same reaction to a loss as NewReno.
     fn on_loss(&mut self, flight: &Flight) {
         self.reno.on_loss(flight);
     }
@@ -153,7 +155,8 @@ mod tests {
 
     const NOW: Time = Time::from_secs(1);
 
-    /// `n` windows of data, each of which acknowledges `of` segments, the first `marks` of them marked.
+    /// `n` windows of data, each of which acknowledges `of` segments, the first `marks` of them
+    /// marked.
     fn windows(law: &mut Dctcp, n: u32, of: u32, marks: u32) {
         for _ in 0..n {
             for k in 0..of {
@@ -192,7 +195,8 @@ mod tests {
     #[test]
     fn a_single_window_moves_alpha_by_the_gain() {
         let mut law = DctcpConfig { initial_alpha: 0.0, ..Default::default() }.build();
-        // The first acknowledgement ends the window of nothing; the next ten are one window, four of them marked.
+        // The first acknowledgement ends the window of nothing; the next ten are one window, four
+        // of them marked.
         law.on_ack(&flight(NOW, 10), &acked(1));
         windows(&mut law, 1, 10, 4);
         assert!((law.alpha() - 0.4 / 16.0).abs() < 1e-12, "{}", law.alpha());

@@ -1,18 +1,18 @@
-//! FCP senders that lie or do not obey (the FCP report, CMU-CS-12-125, § 5, § 6.1.3): what meters are there to find.
+//! FCP senders that cheat (the FCP report, CMU-CS-12-125, § 5, § 6.1.3), as test cases for meters.
 
 use super::{Acked, Fcp, Flight, SenderLaw, Spender};
 use crate::link::Misfit;
 use crate::param::{Kind, SPAN, TIME};
 use crate::{Budget, Rate, Time, Toll, config, words};
 
-/// An FCP sender that cheats: FCP's, but for one thing.
+/// An FCP sender that cheats: FCP's law with one deviation.
 #[derive(Clone, Debug)]
 pub struct FcpCheat {
     law: Fcp,
     config: FcpCheatConfig,
-    /// What it may spend by right.
+    /// The budget that it is entitled to.
     budget: Budget,
-    /// It has announced all it could and says nothing more.
+    /// True if it has announced its whole budget and sends no more.
     silent: bool,
 }
 
@@ -22,17 +22,18 @@ config! {
     pub struct FcpCheatConfig in "fcp.cheat",
         "A sender that cheats, for meters to find. It is no host's: it has its own budget."
     {
-        /// States that it pays less than it does; spends more than its budget; announces with each packet what it never
-        /// spends; takes back what it goes on spending; or announces its whole budget and falls silent.
+        /// States less than it pays; spends more than its budget; announces spending with each
+        /// packet that does not follow; takes back spending and continues it; or announces its
+        /// whole budget and falls silent.
         trick: Option<FcpTrick> = None, Kind::Word(FcpTrick::WORDS);
-        /// How many times too little it states, or too much it spends; it announces `factor` − 1 times what it pays, or takes
-        /// back 1 − 1/`factor` times that.
+        /// Factor of the understatement or overspending. It announces `factor` − 1 times its
+        /// payments, or takes back 1 − 1/`factor` times them.
         factor: f64 = 2.0, Kind::Over { over: 1.0, most: 1e6 };
-        /// Since when.
+        /// The time at which it begins.
         from: Time = Time::ZERO, TIME;
-        /// For how long it cheats before it is honest for a while.
+        /// Length of a cheating period, followed by an honest one.
         on: Option<Time> = None, SPAN, else "always";
-        /// For how long it is honest then, before it cheats again.
+        /// Length of an honest period, followed by a cheating one.
         off: Option<Time> = None, SPAN, else "never";
     }
 }
@@ -40,13 +41,13 @@ config! {
 words! {
     /// Tricks of FCP senders.
     pub enum FcpTrick {
-        /// States a balance so many times smaller than it pays by.
+        /// States a balance smaller than its payments by the factor.
         UnderstateBalance = "understate-balance",
-        /// Spends so many times its budget, as if it had it.
+        /// Spends its budget times the factor.
         Overspend = "overspend",
-        /// Announces with each packet this many times, less one, what it pays, and never spends it.
+        /// Announces (factor − 1) times its payments with each packet, and never spends it.
         OverPreload = "over-preload",
-        /// Takes back with each packet what it pays, less so many times less, and goes on paying.
+        /// Takes back (1 − 1/factor) times its payments with each packet, and continues to pay.
         FalseLeave = "false-leave",
         /// Announces its whole budget and falls silent (figure 13).
         Vanish = "vanish",
@@ -54,8 +55,10 @@ words! {
 }
 
 impl FcpCheatConfig {
+    /// Checks the config.
+    ///
     /// # Errors
-    /// It has one of two spans.
+    /// Only one of the two spans is given.
     pub(super) fn check(&self) -> Result<(), Misfit> {
         let (field, have, lack, label) = match (self.on, self.off) {
             (Some(_), None) => ("cheat.on", "on", "off", "without `off`"),
@@ -77,7 +80,7 @@ impl FcpCheatConfig {
 }
 
 impl FcpCheat {
-    /// `law`, which cheats as `config` says.
+    /// `law` with the trick of `config`.
     pub fn new(law: Fcp, config: FcpCheatConfig) -> FcpCheat {
         FcpCheat { budget: law.budget(), law, config, silent: false }
     }
@@ -113,7 +116,7 @@ impl SenderLaw for FcpCheat {
         match trick {
             FcpTrick::UnderstateBalance => {
                 toll.stake = (f64::from(toll.stake) / factor) as f32;
-                // What it announces is to be believed.
+                // The announcement is to be plausible.
                 toll.offer = (f64::from(toll.offer) * factor) as f32;
             }
             FcpTrick::Overspend => {}
@@ -138,7 +141,7 @@ impl SenderLaw for FcpCheat {
     }
 }
 
-/// What counts as the whole budget.
+/// The fraction that counts as the whole budget.
 const NEARLY: f64 = 0.999;
 
 #[cfg(test)]
@@ -149,7 +152,7 @@ mod tests {
 
     const RTT: Time = Time::from_millis(100);
 
-    /// What the first packet of data says at `now`, of a flow that has all of its budget.
+    /// The toll of the first data packet at `now`, of a flow that has its whole budget.
     fn says(trick: FcpTrick, factor: f64, now: Time, on_off: Option<(Time, Time)>) -> Toll {
         let mut law = FcpConfig::default().build();
         law.write_toll(&Flight { srtt: Time::ZERO, size: 40, ..flight(Time::ZERO, 0) }, &mut Toll::default());

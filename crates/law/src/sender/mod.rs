@@ -1,8 +1,9 @@
-//! Sender laws: how fast a sender may go.
+//! Sender laws: the window and pace of a sender.
 //!
-//! The transport (in `tollway-proto`) tells a law what happens, in verbs, and asks it three things: how many
-//! segments may be in flight, how fast they may leave, and what to write into the next packet's toll. Loss
-//! detection and recovery belong to the transport; a law only decides what a loss means for its window.
+//! The transport (in `tollway-proto`) reports events to a law, and reads three values from it: the
+//! number of segments that may be in flight, their rate, and the toll of the next packet. Loss
+//! detection and recovery belong to the transport; a law only decides the effect of a loss on its
+//! window.
 
 mod bbr;
 mod cheat;
@@ -37,7 +38,7 @@ use std::fmt;
 use crate::param::{Entry, words_of};
 use crate::{Budget, Price, Rate, Time, Toll};
 
-/// Every law that a scenario file may name. To add one: its file, and a line here.
+/// Every law that a scenario file may name. A new law is a file, and a line here.
 pub const LAWS: &[Entry<dyn SenderConfig>] = &[
     NewRenoConfig::ENTRY,
     CubicConfig::ENTRY,
@@ -49,10 +50,10 @@ pub const LAWS: &[Entry<dyn SenderConfig>] = &[
     entry::<ScalableConfig>(),
 ];
 
-/// Their words.
+/// The words of all laws.
 pub const WORDS: &[&str] = &words_of::<_, { LAWS.len() }>(LAWS);
 
-/// What the transport knows when it talks to its law.
+/// The transport's state at a call of its law.
 #[derive(Clone, Copy, Debug)]
 pub struct Flight {
     /// The present.
@@ -63,24 +64,27 @@ pub struct Flight {
     pub min_rtt: Time,
     /// A full segment on the wire, bytes.
     pub segment: u32,
-    /// Segments sent and neither acknowledged, selectively acknowledged nor taken for lost.
+    /// Segments sent that are neither acknowledged, selectively acknowledged nor declared lost.
     pub in_flight: u32,
     /// Segments sent and not yet acknowledged cumulatively: RFC 5681's FlightSize.
     pub outstanding: u32,
-    /// Segments that everything but the law allows in flight: receive window and send buffer.
+    /// Segments that the receive window and the send buffer allow in flight.
     pub limit: u32,
-    /// Whether the application, not the law nor `limit`, is what holds the sender back.
+    /// True if the application limits the sender, not the law or `limit`.
     pub app_limited: bool,
-    /// In [`SenderLaw::write_toll`], the packet about to leave, bytes on the wire; elsewhere a full segment.
+    /// In [`SenderLaw::write_toll`], the size of the packet about to leave, bytes on the wire;
+    /// elsewhere a full segment.
     pub size: u32,
-    /// In [`SenderLaw::write_toll`], what will be left to be sent, for the first time or again, bytes on the wire; [`u64::MAX`]
-    /// while the application has not said that it will end, and elsewhere.
+    /// In [`SenderLaw::write_toll`], data still to send after this packet, retransmissions
+    /// included, bytes on the wire.
+    ///
+    /// [`u64::MAX`] in other calls, and while the application has not announced its end.
     pub unsent: u64,
 }
 
 impl Flight {
-    /// What a law that is driven by hand may be shown: `in_flight` full segments of 1500 bytes, and nothing but the law
-    /// in their way. All round trips so far took `rtt`.
+    /// A state for tests of a law: `in_flight` full segments of 1500 bytes, no limit but the law's,
+    /// and a constant round trip of `rtt`.
     pub fn of(now: Time, rtt: Time, in_flight: u32) -> Flight {
         Flight {
             now,
@@ -97,27 +101,28 @@ impl Flight {
     }
 }
 
-/// One acknowledgement, also a duplicate one.
+/// One acknowledgement, including duplicates.
 #[derive(Clone, Copy, Debug)]
 pub struct Acked {
     /// Segments that this acknowledgement newly covers, cumulatively or selectively.
     pub segments: u32,
-    /// Of these, how many the cumulative acknowledgement covers newly.
+    /// The part of those that the cumulative acknowledgement newly covers.
     pub cumulative: u32,
     /// A round-trip sample, if the acknowledgement gives one.
     pub rtt: Option<Time>,
     /// The toll echoed by the receiver, if the packet carries one.
     pub echo: Option<f32>,
-    /// Beside an echo: whether routers were counted, and one on the way did not speak the law.
+    /// With an echo: true if routers were counted, and one of them did not speak the law.
     pub gap: bool,
-    /// Whether the transport is repairing a loss (fast recovery, or after a timeout up to its recovery point).
+    /// True while the transport repairs a loss (fast recovery, or up to the recovery point of a
+    /// timeout).
     pub recovering: bool,
-    /// Whether an ECN mark was echoed.
+    /// True if an ECN mark was echoed.
     pub marked: bool,
 }
 
 impl Acked {
-    /// An acknowledgement of `segments` in order, of which there is no more to say.
+    /// An acknowledgement of `segments` in order, without further content.
     pub fn of(segments: u32) -> Acked {
         Acked {
             segments,
@@ -131,34 +136,38 @@ impl Acked {
     }
 }
 
-/// A sender's law. Windows are in segments, as the papers' are, and fractional.
+/// A sender's law. Windows are in segments, as in the papers, and fractional.
 ///
-/// Four methods have to be there; the others are for laws that space their packets, carry a toll or measure what is delivered.
+/// Four methods are required. The others serve laws that pace, carry a toll or measure delivery.
 /// [`AnySender::custom`] makes a sender of any law.
 pub trait SenderLaw {
-    /// Segments that may be in flight: whole ones count, and one at least. Asked after what is told, not as time passes.
+    /// Segments that may be in flight, rounded down, at least one. It changes with events, not with
+    /// time.
     fn window(&self) -> f64;
 
-    /// The rate at which packets may leave; `None` leaves it to the acknowledgements' clock. A change of less than 1/32 counts from
-    /// the next packet's departure on.
+    /// The rate at which packets may leave; `None` leaves it to the acknowledgements' clock. A
+    /// change of less than 1/32 takes effect with the next packet's departure.
     fn pacing_rate(&self, _flight: &Flight) -> Option<Rate> {
         None
     }
 
-    /// Whether data packets of this sender are [`Kind::Tolled`](crate::Kind::Tolled).
+    /// True if this sender's data packets are [`Kind::Tolled`](crate::Kind::Tolled).
     fn tolled(&self) -> bool {
         false
     }
 
-    /// Whether the data packet about to leave goes without a toll, an earlier or later one speaking for it. Asked once for each
-    /// packet of a sender that is [`tolled`](SenderLaw::tolled), before [`write_toll`](SenderLaw::write_toll).
+    /// True if the data packet about to leave carries no toll, because an earlier or later one
+    /// speaks for it.
+    ///
+    /// Called once per packet of a [`tolled`](SenderLaw::tolled) sender, before
+    /// [`write_toll`](SenderLaw::write_toll).
     #[inline]
     fn spares_toll(&mut self) -> bool {
         false
     }
 
-    /// Whether the packet that opens a connection is tolled, too, if data will follow it; the acknowledgement of it is then
-    /// told by [`on_ack`](SenderLaw::on_ack), with no segment acknowledged.
+    /// True if the packet that opens a connection is tolled, too, provided that data follow. Its
+    /// acknowledgement is reported by [`on_ack`](SenderLaw::on_ack) with no segment acknowledged.
     fn tolls_first(&self) -> bool {
         false
     }
@@ -166,44 +175,48 @@ pub trait SenderLaw {
     /// Writes the forward part of the toll of the data packet about to leave.
     fn write_toll(&mut self, _flight: &Flight, _toll: &mut Toll) {}
 
-    /// Whether the transport is to measure delivery for this law: [`on_delivery`](SenderLaw::on_delivery),
-    /// [`on_lost`](SenderLaw::on_lost) and [`on_restart`](SenderLaw::on_restart) are called for laws that say so. Asked once.
+    /// True if the transport is to measure delivery for this law. It then calls
+    /// [`on_delivery`](SenderLaw::on_delivery), [`on_lost`](SenderLaw::on_lost) and
+    /// [`on_restart`](SenderLaw::on_restart). Read once.
     fn samples_delivery(&self) -> bool {
         false
     }
 
-    /// Whether the law now sends less than the path could carry, so that what is delivered says nothing of the path.
+    /// True while the law sends less than the path could carry, so that samples do not measure the
+    /// path.
     fn holds_back(&self) -> bool {
         false
     }
 
-    /// An acknowledgement covered segments newly; `on_ack` follows.
+    /// Handles an acknowledgement that newly covers segments; `on_ack` follows.
     fn on_delivery(&mut self, _flight: &Flight, _delivery: &Delivery) {}
 
-    /// A segment is taken for lost.
+    /// Handles a segment declared lost.
     fn on_lost(&mut self, _flight: &Flight, _lost: &Lost) {}
 
-    /// With nothing in flight, because the application had nothing to send, a segment is about to leave.
+    /// Handles the end of an idle time: a segment is about to leave, with nothing in flight because
+    /// the application had no data.
     fn on_restart(&mut self, _flight: &Flight) {}
 
-    /// An acknowledgement came (also while recovering, also a duplicate).
+    /// Handles an acknowledgement, including duplicates and those during recovery.
     fn on_ack(&mut self, flight: &Flight, acked: &Acked);
 
-    /// A loss was detected by acknowledgements: once an episode, as fast recovery is entered.
+    /// Handles a loss detected by acknowledgements: once per episode, on entry to fast recovery.
     fn on_loss(&mut self, flight: &Flight);
 
-    /// Fast recovery is over.
+    /// Handles the end of fast recovery.
     fn on_recovered(&mut self, _flight: &Flight) {}
 
-    /// The retransmission timer expired; `first` unless it had expired already without progress since.
+    /// Handles an expiry of the retransmission timer. `first` is false if it expired before,
+    /// without progress since.
     fn on_timeout(&mut self, flight: &Flight, first: bool);
 
-    /// The law as one that a budget limits; `None` if its descriptor does not say that it [spends](Descriptor::spends).
+    /// The law's budget interface; `None` unless its descriptor [spends](Descriptor::spends).
     fn spender(&self) -> Option<&dyn Spender> {
         None
     }
 
-    /// [`spender`](SenderLaw::spender), to be changed.
+    /// [`spender`](SenderLaw::spender), mutable.
     fn spender_mut(&mut self) -> Option<&mut dyn Spender> {
         None
     }
@@ -211,10 +224,10 @@ pub trait SenderLaw {
 
 /// A sender's law that a budget limits.
 pub trait Spender {
-    /// Its budget.
+    /// The budget, $/s.
     fn budget(&self) -> Budget;
 
-    /// Lets it spend `budget` from now on; the next packets announce it.
+    /// Sets the budget; the next packets announce the change.
     fn set_budget(&mut self, budget: Budget);
 
     /// w, its spending, $/s.
@@ -226,18 +239,20 @@ pub trait Spender {
     /// The price of the path, once it is known.
     fn price(&self) -> Option<Price>;
 
-    /// Whether it sends its last packets and has announced to links that nothing will follow.
+    /// True while it sends its last packets and has announced the end to links.
     fn is_ending(&self) -> bool;
 
-    /// The instant since which it lacks the rate that its deadline needs, because links had no room for it.
+    /// The instant since which its deadline lacks the rate, because links have no room.
     fn refused(&self) -> Option<Time>;
 
-    /// Puts its packets in another class of traffic from `now` on, which may have another price; the round trip is `rtt`. Where
-    /// the price is lower, its rate stays, and it announces what it spends beyond that like any other change.
+    /// Moves its packets to another class of traffic at `now`, whose price may differ; `rtt` is the
+    /// round trip. At a lower price its rate stays, and spending beyond that is announced like any
+    /// other change.
     fn change_class(&mut self, now: Time, rtt: Time);
 }
 
-/// Every sender law by value: dispatch is one predictable branch, and a connection stays in one piece of memory.
+/// Any sender law by value. Dispatch is one predictable branch, and a connection stays in one piece
+/// of memory.
 #[derive(Debug)]
 pub enum AnySender {
     /// [`NewReno`].
@@ -254,14 +269,14 @@ pub enum AnySender {
     Fcp(Box<Fcp>),
     /// [`Rcp`].
     Rcp(Rcp),
-    /// A law from outside this crate, at the price of a call through a pointer.
+    /// A law from outside this crate, at the cost of a call through a pointer.
     Custom(CustomSender),
 }
 
 /// A boxed [`SenderLaw`], made by [`AnySender::custom`].
 pub struct CustomSender(Box<dyn Boxed>);
 
-/// A law whose type can be found out again.
+/// A law whose type can be recovered.
 trait Boxed: SenderLaw + Any + Send {}
 
 impl<L: SenderLaw + Send + 'static> Boxed for L {}
@@ -273,12 +288,12 @@ impl fmt::Debug for CustomSender {
 }
 
 impl AnySender {
-    /// A law from outside this crate, or one that no variant is worth while for.
+    /// Makes a sender of a law from outside this crate.
     pub fn custom(law: impl SenderLaw + Send + 'static) -> AnySender {
         AnySender::Custom(CustomSender(Box::new(law)))
     }
 
-    /// The law from outside this crate, if it is one and of this type.
+    /// The law from outside this crate, if it is of this type.
     pub fn as_custom<L: 'static>(&self) -> Option<&L> {
         match self {
             AnySender::Custom(CustomSender(law)) => (&**law as &dyn Any).downcast_ref(),
@@ -286,7 +301,8 @@ impl AnySender {
         }
     }
 
-    /// Whether [`SenderLaw::pacing_rate`] never answers a rate, so that it needs not be asked for each packet.
+    /// True if [`SenderLaw::pacing_rate`] never returns a rate, so that it need not be called per
+    /// packet.
     #[inline]
     pub fn ack_clocked(&self) -> bool {
         match self {
@@ -296,7 +312,7 @@ impl AnySender {
         }
     }
 
-    /// [`SenderLaw::pacing_rate`], of a flight that is looked at only by laws which don't have the answer at hand.
+    /// [`SenderLaw::pacing_rate`]; the flight is built only for laws that need it.
     #[inline(always)]
     pub fn pace(&self, flight: impl FnOnce() -> Flight) -> Option<Rate> {
         match self {
@@ -305,7 +321,7 @@ impl AnySender {
         }
     }
 
-    /// Whether [`SenderLaw::pacing_rate`] answers the same from one call of another method to the next, whatever the time.
+    /// True if [`SenderLaw::pacing_rate`] is constant between calls of other methods.
     #[inline]
     pub fn keeps_pace(&self) -> bool {
         match self {
@@ -320,7 +336,7 @@ impl AnySender {
     }
 }
 
-/// Laws that have a variant.
+/// Conversions for laws that have a variant.
 macro_rules! from {
     ($($law:ident $(in $boxed:ident)?),*) => {$(
         impl From<$law> for AnySender {
@@ -333,7 +349,7 @@ macro_rules! from {
 
 from!(NewReno, Cubic, Dctcp, Bbr in Box, Xcp, Fcp in Box, Rcp);
 
-/// Calls the same method of whichever law it is.
+/// Calls the same method of the law in any variant.
 macro_rules! each {
     ($self:ident, $law:ident => $call:expr) => {
         match $self {
@@ -455,31 +471,32 @@ impl AnySender {
     }
 }
 
-/// The window pacing spreads over a round trip: the least RTT, since a window over the smoothed one would feed on
-/// the queue it builds. `None` before the first sample.
+/// The pace that spreads a window over a round trip. It uses the least RTT, since the smoothed one
+/// would feed on the queue that it builds. `None` before the first sample.
 fn window_over_min_rtt(window: f64, flight: &Flight) -> Option<Rate> {
     let known = flight.min_rtt != Time::NEVER && flight.min_rtt > Time::ZERO;
     known.then(|| Rate::from_bytes_per_sec(window * f64::from(flight.segment) / flight.min_rtt.as_secs_f64()))
 }
 
-/// Whether the law's window is what holds the sender back. A window that is not used must not grow (RFC 7661): a law that goes by
-/// acknowledgements asks this in [`SenderLaw::on_ack`].
+/// True if the law's window limits the sender. A window that is not used must not grow (RFC 7661):
+/// an acknowledgement-based law checks this in [`SenderLaw::on_ack`].
 #[inline]
 pub fn window_limited(window: f64, flight: &Flight) -> bool {
     !flight.app_limited && window < f64::from(flight.limit)
 }
 
-/// What a window halved on loss is a half of: RFC 5681's FlightSize, without what limited transmit added.
+/// The volume that a reduction applies to: RFC 5681's FlightSize, without the segments of limited
+/// transmit.
 fn flight_size(window: f64, flight: &Flight) -> f64 {
     window.min(f64::from(flight.outstanding))
 }
 
-/// No window after a loss is under two segments (RFC 5681, equation 4).
+/// The least window after a loss, segments (RFC 5681, equation 4).
 const MIN_SSTHRESH: f64 = 2.0;
 
 #[cfg(test)]
 mod testing {
-    //! A bench for laws: a flight and acknowledgements with the usual values.
+    //! Test fixtures for laws: a flight and acknowledgements with usual values.
 
     use super::{Acked, Flight};
     use crate::Time;

@@ -9,20 +9,21 @@ use super::{
 use crate::param::{Config, Entry, Kind, Tabled};
 use crate::{Time, config};
 
-/// TCP NewReno's window. The transport does the recovery of RFC 6582 or RFC 6675; this is what a loss means.
+/// TCP NewReno's window. The transport implements the recovery of RFC 6582 or RFC 6675; this law
+/// sets the window after a loss.
 #[derive(Clone, Debug)]
 pub struct NewReno {
     window: f64,
     ssthresh: f64,
-    /// In fast recovery: the window rests until it is over.
+    /// True in fast recovery, during which the window is constant.
     resting: bool,
-    /// Marks until then belong to the window already reduced for them (RFC 3168 § 6.1.2).
+    /// Marks up to this instant belong to the window already reduced (RFC 3168 § 6.1.2).
     reduced_until: Time,
-    /// Losses until then belong to the window already reduced for marks.
+    /// Losses up to this instant belong to the window already reduced for marks.
     eased_until: Time,
-    /// Segments that the window grows by in a round trip of congestion avoidance.
+    /// Growth in congestion avoidance, segments per round trip.
     increase: f64,
-    /// Segments that one acknowledgement counts for at most.
+    /// Upper bound on the segments that one acknowledgement counts for.
     counted: u32,
 }
 
@@ -30,8 +31,9 @@ config! {
     /// The constants of [`NewReno`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct NewRenoConfig in "", "" {
-        /// With the law `newreno`: segments that one acknowledgement grows the window for at most. 1 is RFC 5681's, 2 RFC
-        /// 3465's: with delayed acknowledgements windows then grow more slowly.
+        /// With the law `newreno`: upper bound on the segments by which one acknowledgement grows
+        /// the window. RFC 5681 has 1, RFC 3465 has 2: with delayed acknowledgements windows then
+        /// grow more slowly.
         growth_per_ack: Option<u32> = None, Kind::Count { least: 1, most: 1_000_000 },
             else "all that it acknowledges, as in Linux";
         fixed {
@@ -66,7 +68,7 @@ impl SenderConfig for NewRenoConfig {
 }
 
 impl NewRenoConfig {
-    /// A law with these parameters.
+    /// Builds the law.
     pub fn build(&self) -> NewReno {
         NewReno {
             window: self.initial_window.max(1.0),
@@ -81,8 +83,8 @@ impl NewRenoConfig {
 }
 
 impl NewReno {
-    /// From now on the window grows by `segments` a round trip in congestion avoidance, instead of 1: g(rtt) of the aggregates
-    /// paper, § 5.
+    /// Sets the growth in congestion avoidance, in segments per round trip, instead of 1: g(rtt) of
+    /// the aggregates paper, § 5.
     pub fn set_increase(&mut self, segments: f64) {
         self.increase = segments.max(0.0);
     }
@@ -92,12 +94,12 @@ impl NewReno {
         self.ssthresh
     }
 
-    /// In fast recovery.
+    /// True in fast recovery.
     pub(super) fn resting(&self) -> bool {
         self.resting
     }
 
-    /// A mark leaves this window; growth goes on from there.
+    /// Sets the window after a mark; growth continues from there.
     pub(super) fn settle(&mut self, window: f64) {
         self.window = window;
         self.ssthresh = window;
@@ -123,19 +125,20 @@ impl SenderLaw for NewReno {
             self.eased_until = self.reduced_until;
             return;
         }
-        // What comes behind a hole grows nothing (RFC 5681 § 3.1): after a timeout whose retransmission is lost, too, the window would
-        // grow on and on, and nothing of it be of use.
+        // Segments after a hole do not grow the window (RFC 5681 § 3.1). Otherwise it would grow
+        // without use after a timeout whose retransmission is lost as well.
         if self.resting || acked.cumulative == 0 || !window_limited(self.window, flight) {
             return;
         }
         let segments = f64::from(acked.segments.min(self.counted));
         if self.window < self.ssthresh {
-            // After a timeout one acknowledgement may cover much that was received long ago: it counts for one
-            // segment (RFC 3465 § 2.3).
+            // After a timeout one acknowledgement may cover much that was received long ago: it
+            // counts for one segment (RFC 3465 § 2.3).
             let grown = if acked.recovering { 1.0 } else { segments };
             self.window = (self.window + grown).min(self.ssthresh.max(self.window));
         } else {
-            // By no more than in slow start: an aggressive increase must not burst (the aggregates paper, § 5).
+            // By no more than in slow start: an aggressive increase must not burst (the aggregates
+            // paper, § 5).
             self.window += (self.increase * segments / self.window).min(segments);
         }
     }

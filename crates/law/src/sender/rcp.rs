@@ -1,4 +1,5 @@
-//! RCP's sender (IWQoS 2005; after the authors' ns-2 code): it sends at the rate that the path was told.
+//! RCP's sender (IWQoS 2005; after the authors' ns-2 code): it sends at the rate that the path
+//! states.
 
 use super::config::fixed;
 use super::fcp::{Peak, least_pause};
@@ -7,10 +8,11 @@ use crate::param::Entry;
 use crate::toll::Content;
 use crate::{Aim, Rate, Toll};
 
-/// RCP's sender: what the routers give is the rate, from the handshake on, evenly spaced.
+/// RCP's sender: sends at the routers' rate from the handshake on, evenly spaced.
 ///
-/// The authors' code sends probes of 40 bytes where packets are more than a round trip apart, to hear of new rates; here
-/// a full packet leaves after four round trips or a quarter of a second at the latest.
+/// Where packets are more than a round trip apart, the authors' code sends probes of 40 bytes to
+/// learn new rates. Here a full packet leaves at least every four round trips or quarter of a
+/// second.
 #[derive(Clone, Debug, Default)]
 pub struct Rcp {
     rate: Option<f64>,
@@ -40,7 +42,7 @@ impl SenderConfig for RcpConfig {
 }
 
 impl Rcp {
-    /// A law that knows no rate yet.
+    /// A law without a rate yet.
     pub fn new() -> Rcp {
         Rcp::default()
     }
@@ -52,7 +54,8 @@ impl Rcp {
 }
 
 impl SenderLaw for Rcp {
-    /// Twice what the highest rate of late puts in flight: it counts only when acknowledgements fail to come.
+    /// Twice the volume in flight at the highest recent rate: a limit only if acknowledgements
+    /// stop.
     #[inline]
     fn window(&self) -> f64 {
         if self.rate.is_some() { self.window.segments } else { 1.0 }
@@ -83,7 +86,8 @@ impl SenderLaw for Rcp {
 
     #[inline]
     fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
-        // A path without a router that knows RCP leaves the question unanswered, infinite: one packet a round trip, then.
+        // A path without a router that knows RCP leaves the question unanswered, infinite: one
+        // packet a round trip, then.
         if let Some(echo) = acked.echo.filter(|echo| *echo >= 0.0 && echo.is_finite()) {
             self.rate = Some(f64::from(echo).min(MOST));
         }
@@ -92,16 +96,16 @@ impl SenderLaw for Rcp {
         }
     }
 
-    /// Routers know of congestion.
+    /// No effect: routers signal congestion.
     fn on_loss(&mut self, _: &Flight) {}
 
-    /// Nothing is heard of the path any more: half the rate, until something is.
+    /// Halves the rate, since feedback has stopped.
     fn on_timeout(&mut self, _: &Flight, _: bool) {
         self.rate = self.rate.map(|rate| rate / 2.0);
     }
 }
 
-/// Over any link there is, 1 Tb/s, in bytes/s.
+/// 1 Tb/s in bytes/s, above any link.
 const MOST: f64 = 1.25e11;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Scalable TCP (Kelly, *Scalable TCP: improving performance in highspeed wide area networks*, Computer Communication
-//! Review 33(2), 2003).
+//! Scalable TCP (Kelly, *Scalable TCP: improving performance in highspeed wide area networks*,
+//! Computer Communication Review 33(2), 2003).
 
 use super::{
     Acked, AnySender, Descriptor, Flight, MIN_SSTHRESH, SenderConfig, SenderLaw, Sending, window_limited,
@@ -7,16 +7,16 @@ use super::{
 use crate::param::{Kind, Tabled};
 use crate::{Time, config};
 
-/// Scalable TCP's window: slow start, then a share of a segment for each that is acknowledged. The number of round trips
-/// that a loss costs does not depend on the window.
+/// Scalable TCP's window: slow start, then a fraction of a segment per acknowledged segment. The
+/// number of round trips that a loss costs does not depend on the window.
 #[derive(Clone, Debug)]
 pub struct Scalable {
     config: ScalableConfig,
     window: f64,
     ssthresh: f64,
-    /// In fast recovery, during which the window stays.
+    /// True in fast recovery, during which the window is constant.
     recovering: bool,
-    /// Signals until then belong to the congestion that the window was reduced for (RFC 3168 § 6.1.2).
+    /// Signals up to this instant belong to the congestion already handled (RFC 3168 § 6.1.2).
     reduced_until: Time,
 }
 
@@ -24,10 +24,10 @@ config! {
     /// The constants of [`Scalable`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct ScalableConfig in "scalable", "The constants of Scalable TCP (Kelly, 2003)." {
-        /// a: segments that the window grows by for each that is acknowledged. Windows under 1/a grow by a segment a round
-        /// trip, as in Linux.
+        /// a: segments by which the window grows per acknowledged segment. Windows below 1/a grow
+        /// by a segment per round trip, as in Linux.
         increase: f64 = 0.01, Kind::Over { over: 0.0, most: 1.0 }, from "§ 3";
-        /// b: part of the window that a loss or a mark takes.
+        /// b: fraction of the window that a loss or a mark takes.
         decrease: f64 = 0.125, Kind::Over { over: 0.0, most: 1.0 }, from "§ 3";
         fixed {
             /// Window at the start, segments (RFC 6928).
@@ -37,7 +37,7 @@ config! {
 }
 
 impl ScalableConfig {
-    /// A law with these constants.
+    /// Builds the law.
     pub fn build(&self) -> Scalable {
         Scalable {
             config: *self,

@@ -1,4 +1,4 @@
-//! FCP's transforms: one session, one budget. They follow the Anypoint paper's § III-C.
+//! FCP's transforms, so that one session has one budget (the Anypoint paper, § III-C).
 
 use super::{ReceiveRatio, seconds, sends};
 use crate::link::turn;
@@ -6,9 +6,9 @@ use crate::{Price, Time, Toll};
 
 /// One FCP flow split over members.
 ///
-/// The session's price is Σ β_k·P_k: what a byte of its mixture costs. A packet to member k pays
-/// P_k/Σβ·P of what its sender put on it, so that each member's links are paid their price, and all
-/// together what the sender spends.
+/// The session's price is Σ β_k·P_k, the cost of a byte of its mixture. A packet to member k pays
+/// P_k/Σβ·P of the sender's payment. So the links to each member get their price, and the sum is
+/// the sender's spending.
 #[derive(Clone, Debug)]
 pub struct FcpSplit {
     members: Vec<Known>,
@@ -81,7 +81,7 @@ struct Payer {
     heard: Time,
     /// The price up to the switch, of the last packet received, in the member's dollars.
     carried: f64,
-    /// An echo has come since the last was passed on.
+    /// True if an echo has arrived since the last one was passed on.
     pending: bool,
 }
 
@@ -130,7 +130,7 @@ impl FcpMerge {
     }
 }
 
-/// A stated price; the least one for what is none.
+/// A stated price, or the least price if it is not valid.
 fn sane(price: f64) -> f64 {
     Price::per_byte(price).get()
 }

@@ -3,16 +3,16 @@
 //!
 //! | | data | acknowledgements |
 //! |---|---|---|
-//! | **split**: one sender, many receivers (inbound) | [`Split::on_data`] | [`Split::on_echo`], [`Split::echo`] |
-//! | **merge**: many senders, one receiver (outbound) | [`Merge::on_data`] | [`Merge::on_echo`], [`Merge::echo`] |
+//! | **split**: 1 sender, N receivers | [`Split::on_data`] | [`Split::on_echo`], [`Split::echo`] |
+//! | **merge**: N senders, 1 receiver | [`Merge::on_data`] | [`Merge::on_echo`], [`Merge::echo`] |
 //!
 //! Both keep *totals*. A toll speaks for a packet, and a member's packets are a part of the
-//! session's: a member's feedback summed over a round trip can be compared with the session's, that
-//! of single packets cannot. The paper's formulas, read literally, apply to single packets
+//! session's. So feedback of a member can be compared with the session's only as sums over a round
+//! trip, not packet by packet. The paper's formulas, read literally, apply to single packets
 //! ([`Reading::Literal`]).
 //!
-//! An echo is not trusted. It is bounded by the tolls that its packets carried at the switch, which
-//! the caller reports packet by packet ([`Split::on_acked`], [`Merge::on_acked`]).
+//! An echo is not trusted. Its bound is the tolls that its packets carried at the switch, which the
+//! caller reports packet by packet ([`Split::on_acked`], [`Merge::on_acked`]).
 
 mod fcp;
 mod ratio;
@@ -43,9 +43,9 @@ pub enum Reading {
 pub enum Split {
     /// Tolls pass unchanged, and no echo goes back.
     Plain,
-    /// XCP's.
+    /// XCP's transform.
     Xcp(XcpSplit),
-    /// FCP's.
+    /// FCP's transform.
     Fcp(FcpSplit),
 }
 

@@ -16,7 +16,7 @@ pub struct ReceiveRatio {
 }
 
 impl ReceiveRatio {
-    /// Frames of the window, unless others are chosen.
+    /// Default length of the window, in frames.
     pub const WINDOW: usize = 64;
 
     /// Ratios of `members`, equal until the first frame, over the last `window` frames, at least
@@ -33,7 +33,7 @@ impl ReceiveRatio {
         }
     }
 
-    /// A frame, or a packet of one, of `bytes` goes to `member`.
+    /// Records a frame, or a packet of one, of `bytes` to `member`.
     #[inline]
     pub fn on_frame(&mut self, member: usize, bytes: u32) {
         let frame = (member as u32, bytes);

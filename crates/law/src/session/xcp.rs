@@ -8,28 +8,28 @@ use crate::{Time, Toll};
 /// | | the paper | here |
 /// |---|---|---|
 /// | data | cwnd·β, fdbk·β, rtt | X/β, `due` and rtt unchanged: the same per packet |
-/// | acknowledgements | min fdbk_k/β_k | D = min A_k/β_k, A_k being member k's feedback not used yet |
+/// | acknowledgements | min fdbk_k/β_k | D = min A_k/β_k, A_k: unused feedback of member k |
 ///
-/// A_k is bounded by what member k granted within a round trip, so that room which others left
-/// unused long ago grants nothing now.
+/// A_k is bounded by the grants of member k within a round trip, so that old unused room of other
+/// members grants nothing now.
 ///
-/// **Floor.** A member's link that sees less than a packet a control interval grants nothing, so
-/// that a session under one segment a member would stay there. The sender's window is therefore
-/// kept at one segment for each member in use; with one it is not touched. A member with much less
-/// than an even share of the frames sees less than a packet a round trip even so: until it sees
-/// one, what it grants is not waited for.
+/// **Floor.** A member's link that sees less than a packet per control interval grants nothing. A
+/// session with less than one segment per member would stay there. So the sender's window is kept
+/// at one segment for each member in use; with one member it is unchanged. A member with much less
+/// than an even share of the frames still sees less than a packet per round trip: until it sees
+/// one, its grant is not required.
 #[derive(Clone, Debug)]
 pub struct XcpSplit {
     reading: Reading,
     members: Vec<Receiver>,
-    /// As the sender states them: round trip, s; window, segments; a packet, bytes.
+    /// The sender's statements: round trip, s; window, segments; a packet, bytes.
     rtt: f64,
     window: f64,
     size: f64,
-    /// When the round trip under way ends.
+    /// End of the present round trip.
     until: Time,
-    /// Reductions, and raises to the floor, that went to the sender in this round trip and the one
-    /// before: the window it states may not show them yet. Segments.
+    /// Reductions, and raises to the floor, sent to the sender in this round trip and the previous
+    /// one, which its stated window may not show yet. Segments.
     cut: [f64; 2],
     lifted: [f64; 2],
 }
@@ -37,7 +37,7 @@ pub struct XcpSplit {
 /// The state of a member that receives: feedback in bytes/s.
 #[derive(Clone, Copy, Debug, Default)]
 struct Receiver {
-    /// A_k.
+    /// A_k, feedback not used yet.
     pending: f64,
     /// Positive feedback of this round trip.
     granted: f64,
@@ -122,7 +122,7 @@ impl XcpSplit {
         }
     }
 
-    /// The change, but for as much as would take the window under `floor` segments, or leave it
+    /// The change, less the part that would take the window below `floor` segments, or leave it
     /// there.
     fn raise_to_floor(&mut self, change: f64, floor: u32) -> f64 {
         if floor <= 1 || self.window <= 0.0 {
@@ -140,17 +140,17 @@ impl XcpSplit {
     }
 }
 
-/// The part of an even share from which on a member counts whatever the window: at the floor it sees
-/// nearly a packet a round trip.
+/// The fraction of an even share above which a member counts at any window: at the floor it sees
+/// nearly a packet per round trip.
 const SEEN: f64 = 0.75;
 
 /// XCP flows of members merged into one.
 ///
 /// | | the paper | here, w_i = r_i/Σr |
 /// |---|---|---|
-/// | data | Σcwnd, Σfdbk, rtt = Σcwnd/Σ(cwnd/rtt) | X·w_i, Σw·`due`, Σw·rtt: the same per packet |
-/// | acknowledgements, + | fdbk/N·rtt_i/rtt, at most fdbk_src | D/N credited to all that send, at most what their packets carried |
-/// | acknowledgements, − | fdbk·cwnd_i/cwnd | D·w_i credited to all that send |
+/// | data | Σcwnd, Σfdbk, rtt = Σcwnd/Σ(cwnd/rtt) | X·w_i, Σw·`due`, Σw·rtt: same per packet |
+/// | acknowledgements, + | fdbk/N·rtt_i/rtt, at most fdbk_src | D/N each, within their tolls |
+/// | acknowledgements, − | fdbk·cwnd_i/cwnd | D·w_i each |
 ///
 /// N counts the members that have sent within two of their round trips.
 #[derive(Clone, Debug)]
@@ -175,7 +175,7 @@ struct Source {
     owed: f64,
     /// Carried by packets whose echo has not come, bytes/s.
     carried: f64,
-    /// An echo has come since the last was paid.
+    /// True if an echo has arrived since the last one was passed on.
     pending: bool,
 }
 
@@ -231,8 +231,8 @@ impl XcpMerge {
         }
     }
 
-    /// Members that send, their rates' sum, and whether these are all that ever sent, since all are
-    /// silent.
+    /// The number of sending members, the sum of their rates, and whether all members are silent,
+    /// in which case all that ever sent count.
     fn sending(&self, now: Time) -> (u32, f64, bool) {
         let sum = |all: bool| {
             let known = self.members.iter().filter(|source| source.sends(now) || all && source.rate > 0.0);
@@ -269,10 +269,10 @@ fn share(change: f64, rate: f64, count: u32, all: f64) -> f64 {
     if change > 0.0 { change / f64::from(count.max(1)) } else { change * (rate / all) }
 }
 
-/// A stated change, bytes/s; none for what is no number.
+/// A stated change, bytes/s; 0 if it is not a number.
 fn amount(due: f64) -> f64 {
     if due.is_nan() { 0.0 } else { due.clamp(-MOST, MOST) }
 }
 
-/// More than any link carries, and little enough that sums of it fit a float.
+/// Upper bound on a change, above any link, whose sums fit a float.
 const MOST: f64 = 1e30;

@@ -1,48 +1,48 @@
-//! What a connection wants, by what it did.
+//! The demand of a connection, estimated from its traffic.
 
 use crate::{Rate, Time};
 
-/// What a connection did since it was looked at last, and how it stands.
+/// The traffic of a connection since the last sample, and its state.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// How long that is; zero at the first look.
+    /// The time covered; zero at the first sample.
     pub span: Time,
-    /// Bytes on the wire sent in it.
+    /// Bytes sent in that time, on the wire.
     pub sent: u64,
-    /// For how much of it the receiver's window held the connection.
+    /// The part of that time in which the receiver's window limited the connection.
     pub by_receiver: Time,
-    /// Whether there are data it has not sent yet.
+    /// True if unsent data are waiting.
     pub backlog: bool,
-    /// Whether its congestion window has room for more.
+    /// True if its congestion window has room.
     pub window_open: bool,
-    /// What it would do at most by its own reckoning, on the wire: what its window, or its law, paces it to.
+    /// The rate by its own control, on the wire: that of its window, or the pace of its law.
     pub own: Rate,
-    /// The rate that it was let have.
+    /// The rate limit that was in force.
     pub limit: Rate,
     /// Its smoothed round trip, zero while unknown.
     pub rtt: Time,
-    /// After so long a limit that was raised shows in `own`: with the next acknowledgement.
+    /// The time after which a raised limit shows in `own`: with the next acknowledgement.
     pub echo: Time,
 }
 
-/// What holds a connection back.
+/// The cause that limits a connection's rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LimitedBy {
-    /// It has nothing to send.
+    /// It has no data to send.
     #[default]
     Nothing,
-    /// The program writes less than it could.
+    /// The program writes less than the connection could send.
     Application,
-    /// The receiver reads less.
+    /// The receiver reads slowly.
     Receiver,
-    /// Its congestion window: the path, or that it has only begun.
+    /// Its congestion window: the path, or slow start.
     Window,
-    /// The rate we let it have.
+    /// Its share: the rate limit set here.
     Share,
 }
 
 impl LimitedBy {
-    /// A word for it.
+    /// The cause's word in status output.
     pub fn word(self) -> &'static str {
         match self {
             LimitedBy::Nothing => "idle",
@@ -54,19 +54,19 @@ impl LimitedBy {
     }
 }
 
-/// What is to be kept for a connection.
+/// The demand of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Wants {
-    /// As much as it uses, on the wire.
+    /// The rate to reserve: its use, on the wire.
     pub keep: Rate,
-    /// It wants all it can get.
+    /// True if it can use any rate.
     pub hungry: bool,
-    /// It did, and its window has come between: what it can't use for a while is kept for it.
+    /// True if it could, but its window limits it now: the unused part is reserved for it.
     pub waits: bool,
 }
 
 impl Wants {
-    /// Bytes a second, infinite where `hungry` says so.
+    /// Demand in bytes/s, infinite where `hungry` is true.
     pub(super) fn wants(&self, hungry: fn(&Wants) -> bool) -> f64 {
         if hungry(self) { f64::INFINITY } else { self.keep.bytes_per_sec() }
     }
@@ -75,55 +75,61 @@ impl Wants {
         self.hungry
     }
 
-    /// It hungers, or would if its window let it.
+    /// True if it can use any rate, now or once its window allows.
     pub(super) fn persists(&self) -> bool {
         self.hungry || self.waits
     }
 }
 
-/// The estimate of what a connection wants: it hungers while its share is all that holds it.
+/// An estimator of a connection's demand. A connection is *hungry* while its share is its only
+/// limit.
 ///
-/// What it uses is averaged over 100 ms, so that of what it leaves all but a hundredth is lent within half a second and a round trip. One that has run dry within the last second, or waited for its receiver, is not taken at its word: it has to
-/// want all it can get for a round trip, or 100 ms, before the others lose that. Its own limit is the same all the while.
-/// One that its window holds uses no more than that lets through, or its law paces it to: that is known at once. If it hungered before, it *waits*.
-/// One that is met with data waiting is believed to use what its window lets it, until the next look.
+/// Its use is averaged over 100 ms, so that 99 % of an unused share is lent within half a second
+/// and a round trip.
+///
+/// A connection that ran out of data within the last second, or waited for its receiver, is not
+/// hungry at once. Its share must limit it for a round trip, or 100 ms, before other connections
+/// give up theirs. Its limit is the same throughout. A connection limited by its window uses only
+/// what that allows, or its law's pace, which is known at once. If it was hungry before, it
+/// *waits*. A connection with data waiting counts with the use that its window allows, until the
+/// next sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Demand {
-    /// Bytes a second.
+    /// Average use, bytes/s.
     uses: f64,
     by: LimitedBy,
-    /// Follows the limit down at once and up as it can show: what it can be measured by.
+    /// Follows the limit down at once and up as it can show in `own`: the measure of use.
     yardstick: f64,
-    /// Time that its share, and nothing else, has held it.
+    /// The time for which only its share has limited it.
     pressed: Time,
-    /// Time since something else did.
+    /// The time since another cause limited it.
     calm: Time,
-    /// It hungers until its share has not held it for so long.
+    /// It is hungry until its share has not limited it for this time.
     patience: Time,
-    /// Time that it has hungered, but for waits.
+    /// The time for which it has been hungry, without waits.
     hungered: Time,
-    /// How long its present wait is.
+    /// The length of its present wait.
     waited: Time,
     seen: bool,
 }
 
 impl Demand {
-    /// What is known before anything is.
+    /// An estimator without samples.
     pub fn new() -> Demand {
         Demand::default()
     }
 
-    /// What holds it back.
+    /// The cause that limits it.
     pub fn limited_by(&self) -> LimitedBy {
         self.by
     }
 
-    /// What it uses, on the wire.
+    /// Its average use, on the wire.
     pub fn uses(&self) -> Rate {
         Rate::from_bytes_per_sec(self.uses)
     }
 
-    /// Takes in what it did, and answers what to keep for it.
+    /// Adds a sample, and returns the demand.
     pub fn observe(&mut self, sample: &Sample) -> Wants {
         let span = sample.span.as_secs_f64();
         if span > 0.0 {
@@ -193,16 +199,18 @@ impl Demand {
     }
 }
 
-/// Who would send so much of its limit by itself, or more, is held by that: paces are set to within a part in 250.
+/// A connection whose own rate is at least this fraction of its limit is limited by it: paces are
+/// set to within a part in 250.
 const NEARLY: f64 = 0.97;
-/// Over what use is averaged.
+/// Averaging time of the use.
 const AVERAGE: Time = Time::from_millis(100);
-/// A look or two at which its share does not seem to hold it say nothing yet, or one where looks are seldom: BBR goes a quarter slower now
-/// and then.
+/// The time for which samples without pressure from its share are ignored, or one sample where they
+/// are rare: BBR goes a quarter slower now and then.
 const HOLD: Time = Time::from_millis(60);
-/// For no longer has anybody to insist.
+/// Upper bound on the time for which its share must limit it.
 const LONGEST: Time = Time::from_millis(500);
-/// Who has not run dry for so long is believed at once; whose share has held it for so long is kept its part when its window does.
+/// A connection that has had data for this time is believed at once. One that was hungry for this
+/// time has its part reserved while its window limits it.
 const TRUST: Time = Time::from_secs(1);
-/// For so long; by then it is its path that holds it.
+/// The longest wait; after that its path limits it.
 const LONGEST_WAIT: Time = Time::from_secs(3);

@@ -2,31 +2,35 @@
 
 use super::LEAST_WEIGHT;
 
-/// What somebody wants of a capacity.
+/// A claim on a part of a capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Claim {
-    /// What it counts for.
+    /// Its weight.
     pub weight: f64,
-    /// What it wants at most, in the capacity's unit; infinity is all there is.
+    /// The largest useful part, in the capacity's unit; infinity for any.
     pub wants: f64,
-    /// Answered by [`divide`].
+    /// The part granted, set by [`divide`].
     pub gets: f64,
 }
 
 impl Claim {
-    /// A claim not answered yet.
+    /// A claim before its division.
     pub fn new(weight: f64, wants: f64) -> Claim {
         Claim { weight, wants, gets: 0.0 }
     }
 }
 
-/// Divides `capacity` so that who gets less than it wants gets, by its weight, no less than anybody else: s = min(λ·w, wants), Σ s =
-/// min(capacity, Σ wants). O(n log n) in those whose wants are finite; `order` is room to work in.
+/// Divides `capacity` in a weighted max–min fair way: a claim below its want gets at least as much
+/// by weight as any other claim.
+///
+/// s = min(λ·w, wants), Σ s = min(capacity, Σ wants). Costs O(n log n) in the claims with finite
+/// wants; `order` is scratch memory.
 ///
 /// ```
 /// use tollway_law::shares::{Claim, divide};
 ///
-/// let mut claims = [Claim::new(1.0, 5.0), Claim::new(1.0, f64::INFINITY), Claim::new(3.0, f64::INFINITY)];
+/// let any = f64::INFINITY;
+/// let mut claims = [Claim::new(1.0, 5.0), Claim::new(1.0, any), Claim::new(3.0, any)];
 /// divide(85.0, &mut claims, &mut Vec::new());
 /// assert_eq!(claims.map(|claim| claim.gets), [5.0, 20.0, 60.0]);
 /// ```
@@ -38,7 +42,8 @@ pub fn divide(capacity: f64, claims: &mut [Claim], order: &mut Vec<u32>) {
     // By the level at which each is satisfied.
     let level = |at: &u32| claims[*at as usize].wants.max(0.0) / weight(&claims[*at as usize]);
     order.sort_unstable_by(|a, b| level(a).total_cmp(&level(b)).then(a.cmp(b)));
-    // Weights from each on, added up from the end: of a sum from which large ones are taken away, small ones would not be left.
+    // Weights from each on, added up from the end: of a sum from which large ones are taken away,
+    // small ones would not be left.
     let mut weights: f64 = claims.iter().filter(|claim| !claim.wants.is_finite()).map(weight).sum();
     let endless = weights;
     for &at in order.iter().rev() {

@@ -1,19 +1,25 @@
-//! Shares of a rate: how fast each of many connections may send, when what holds them is pacing and not a queue.
+//! Shares of a rate: the pace of each of many connections, where pacing limits them instead of a
+//! queue.
 //!
-//! The logical partitions of [`aggregate`](crate::aggregate) say it with tokens, packet by packet. Where packets are the
-//! kernel's, all that can be set is each connection's rate, now and then: on a **tick**. A tick divides the link over
-//! tenants, a tenant's part over its classes, and that over connections, each time weighted max–min ([`divide()`]): what one does
-//! not use goes to the others ([`Demand`] says who uses what).
+//! The logical partitions of [`aggregate`](crate::aggregate) do the same with tokens, packet by
+//! packet. Where the kernel owns the packets, only the rate of each connection can be set, once per
+//! **tick**. A tick divides the link over tenants, a tenant's part over its classes, and that over
+//! connections, each time weighted max–min ([`divide()`]). Unused parts go to the others;
+//! [`Demand`] estimates the use.
 //!
-//! - Who wants all it can get has its part of what is there, no more: together they are never let above the rate.
-//! - Who wants less has that much kept for it, and may still go as fast as if it wanted all. What it then takes beyond what
-//!   is kept comes out of the bucket B of its tenant and of the link, which is counted from what was sent: so nobody waits
-//!   for a tick to begin, and no span t carries more than B + r·t but for what is sent in one tick.
-//! - Who would want all, but its window holds it for a moment, has its part kept in tokens ([`Partition`]), and gets it from the others in the seconds
-//!   after: in the long run those who want all have equal parts, by weight, whatever their round trips.
+//! - A hungry connection has its part of the present rate, and no more: together they stay within
+//!   the rate.
+//! - A connection that uses less has its use reserved, and may still send as fast as a hungry one.
+//!   The excess comes out of the bucket B of its tenant and of the link, which counts bytes sent.
+//!   So no connection waits for a tick to begin, and any span t carries at most B + r·t and the
+//!   data sent in one tick.
+//! - A connection that is hungry but limited by its window has its part reserved in tokens
+//!   ([`Partition`]), which the others repay in the following seconds. So hungry connections have
+//!   equal parts in the long run, by weight, at any round trip.
 //!
-//! A bucket in debt pays it back: the rate divided is less until it has. What connections send at a time (the kernel two
-//! segments) is no debt: of ten thousand slow ones, many are always ahead of their paces by as much.
+//! A bucket in debt lowers the rate to divide until the debt is paid. Data that connections send at
+//! a time (two segments in the kernel) are no debt: of ten thousand slow connections, many are
+//! always that far ahead of their paces.
 
 mod demand;
 mod divide;
@@ -31,14 +37,15 @@ use crate::{Bytes, Rate, Time};
 use pool::Pool;
 use tree::{Branch, Class, Given, Open, raised};
 
-/// What a tenant, or the link, keeps to: ⟨B, r, p⟩ of a policy (the aggregates paper, § 4), and its weight.
+/// The contract of a tenant or of the link: ⟨B, r, p⟩ of a policy (the aggregates paper, § 4), and
+/// its weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contract {
-    /// What it counts for among its like, where they compete. Zero counts as next to nothing.
+    /// Its weight among its siblings, where they compete. Zero counts as a minimal weight.
     pub weight: f64,
-    /// r, the average rate, bytes a second on the wire. `None` is whatever the link has.
+    /// r, the average rate, bytes/s on the wire. `None` is the link's rate.
     pub rate: Option<Rate>,
-    /// p, at which it may go while its bucket has tokens; `None` is the average rate.
+    /// p, the peak rate while its bucket has tokens; `None` is the average rate.
     pub peak: Option<Rate>,
     /// B, bytes; `None` is 100 ms of the rate.
     pub depth: Option<Bytes>,
@@ -50,40 +57,40 @@ impl Default for Contract {
     }
 }
 
-/// A connection at a tick.
+/// A connection at a tick: inputs, and the two results `share` and `limit`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Member {
-    /// Its class, as [`Shares::new`] counts them.
+    /// Its class, in the numbering of [`Shares::new`].
     pub class: u32,
-    /// What it counts for in its class.
+    /// Its weight in its class.
     pub weight: f64,
-    /// What it has sent since the last tick, bytes on the wire.
+    /// Bytes sent since the last tick, on the wire.
     pub sent: u64,
-    /// What it sends at a time, and so may be ahead of its pace, bytes on the wire: that much is no debt.
+    /// Bytes sent at a time, by which it may be ahead of its pace without debt, on the wire.
     pub burst: u32,
-    /// What it is to have.
+    /// Its demand.
     pub wants: Wants,
-    /// What is kept for it, from tick to tick.
+    /// Its reserve, which the caller keeps from tick to tick.
     pub partition: Partition,
-    /// Answered: what of the rate is its own.
+    /// Result: its part of the rate.
     pub share: Rate,
-    /// Answered: the rate it may have, on the wire. More than its share while others' tokens allow.
+    /// Result: its rate limit, on the wire. Above its share while others' tokens allow.
     pub limit: Rate,
 }
 
 impl Member {
-    /// Its weight with what is given back.
+    /// Its weight, raised or lowered to repay reserves.
     fn pull(&self) -> f64 {
         raised(self.weight, self.partition.raised())
     }
 }
 
-/// A tenant: its contract and the weights of its classes, of which there is one at least.
+/// A tenant: its contract and the weights of its classes, at least one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tenant {
-    /// What it keeps to.
+    /// The contract.
     pub contract: Contract,
-    /// Its classes' weights.
+    /// The weights of its classes.
     pub classes: Vec<f64>,
 }
 
@@ -92,14 +99,14 @@ pub struct Tenant {
 pub struct Shares {
     link: Pool,
     tenants: Vec<Branch>,
-    /// By class.
+    /// One entry per class.
     classes: Vec<Class>,
     settled: Time,
     scratch: Scratch,
 }
 
 impl Shares {
-    /// Full buckets, before the first tick. Classes are counted through, tenant by tenant.
+    /// Full buckets, before the first tick. Classes are numbered consecutively, tenant by tenant.
     pub fn new(now: Time, link: Contract, tenants: &[Tenant]) -> Shares {
         let mut classes = Vec::new();
         let mut branches = Vec::new();
@@ -127,11 +134,11 @@ impl Shares {
         }
     }
 
-    /// Says what each of `members` may have until the next tick, `tick` from now; `members` are all there are, in any
-    /// order.
+    /// Sets the share and limit of each of `members` until the next tick, `tick` from now.
+    /// `members` must hold all connections, in any order.
     pub fn divide(&mut self, now: Time, tick: Time, members: &mut [Member]) {
         self.settle(now, members);
-        // What is lent is taken back at the next tick, and shows in what is sent at the one after.
+        // A loan ends at the next tick, and shows in the traffic of the one after.
         let horizon = (tick * 2).max(Time::from_millis(1)).as_secs_f64();
         let even = members.iter().all(|member| member.partition.is_even() && !member.wants.waits);
         if !even {
@@ -148,8 +155,9 @@ impl Shares {
         self.lend(horizon, members);
     }
 
-    /// What would be everybody's, did nobody's window come between; and by how much weights are raised so that all have it in the long run:
-    /// connections', and as much their classes' and tenants'.
+    /// Computes the parts that all connections would have without window limits, and the raises of
+    /// weights that repay reserves: those of connections, and by the same amount those of their
+    /// classes and tenants.
     fn dues(&mut self, horizon: f64, members: &mut [Member]) {
         self.over_all(horizon, members, Wants::persists);
         for member in members.iter_mut().filter(|member| member.wants.persists()) {
@@ -167,7 +175,8 @@ impl Shares {
         }
     }
 
-    /// Down the tree, with weights as they are raised now, to all connections of which `hungry` says so as much as there is.
+    /// Divides the rate down the tree, with the present raises, over all connections; those for
+    /// which `hungry` is true count without bound.
     fn over_all(&mut self, horizon: f64, members: &mut [Member], hungry: fn(&Wants) -> bool) {
         self.demands(members, hungry);
         self.over_tenants(horizon);
@@ -177,27 +186,29 @@ impl Shares {
         self.over_members(members, hungry);
     }
 
-    /// What a tenant has of the link.
+    /// The tenant's part of the link.
     pub fn share_of(&self, tenant: usize) -> Rate {
         Rate::from_bytes_per_sec(self.tenants.get(tenant).map_or(0.0, |branch| branch.given.gets))
     }
 
-    /// The rate that all of a tenant together may have until the next tick: its share, or what that would be if it wanted more.
+    /// The rate limit of all of a tenant together until the next tick: its share, or the share it
+    /// would have with a higher demand.
     pub fn most_of(&self, tenant: usize) -> Rate {
         Rate::from_bytes_per_sec(self.tenants.get(tenant).map_or(0.0, |branch| branch.given.most()))
     }
 
-    /// Tokens in a tenant's bucket, as part of its depth: 1 is full, below 0 in debt. 1 for a tenant without a rate.
+    /// Fill level of a tenant's bucket: 1 is full, below 0 in debt. 1 for a tenant without a rate.
     pub fn level_of(&self, tenant: usize) -> f64 {
         self.tenants.get(tenant).map_or(1.0, |branch| branch.pool.part())
     }
 
-    /// The same of the link's.
+    /// The same for the link's bucket.
     pub fn level(&self) -> f64 {
         self.link.part()
     }
 
-    /// Takes buckets over from what was in force before: `from` says which tenant was this one. A new policy brings no tokens.
+    /// Takes over the buckets of the policy `before`; `from` maps a tenant to its number there. A
+    /// new policy creates no tokens.
     pub fn inherit(&mut self, before: &Shares, from: impl Fn(usize) -> Option<usize>) {
         self.settled = before.settled;
         self.link.level = before.link.level.min(self.link.depth);
@@ -208,7 +219,7 @@ impl Shares {
         }
     }
 
-    /// Counts tokens until `now`.
+    /// Counts tokens up to `now`.
     fn settle(&mut self, now: Time, members: &mut [Member]) {
         let span = now.saturating_sub(self.settled).as_secs_f64();
         self.settled = self.settled.max(now);
@@ -234,7 +245,7 @@ impl Shares {
         self.link.advance(span, all, ahead);
     }
 
-    /// What each class and tenant wants.
+    /// Sums the demands of classes and tenants.
     fn demands(&mut self, members: &[Member], hungry: fn(&Wants) -> bool) {
         for class in &mut self.classes {
             (class.given, class.weights, class.members) = (Given::default(), 0.0, 0);
@@ -301,7 +312,7 @@ impl Shares {
         }
     }
 
-    /// Of every class at once: members come in any order.
+    /// Divides over the members of all classes at once, since members come in any order.
     fn over_members(&mut self, members: &mut [Member], hungry: fn(&Wants) -> bool) {
         let Scratch { claims, order, places, .. } = &mut self.scratch;
         let mut next = 0;
@@ -334,13 +345,14 @@ impl Shares {
         }
     }
 
-    /// Limits: to those that hunger their share, to the others what they could have, as far as there are tokens.
+    /// Sets limits: hungry connections get their share, the others the share they could have, as
+    /// far as tokens allow.
     fn lend(&mut self, horizon: f64, members: &mut [Member]) {
         let beyond = |member: &Member, class: &Class| {
             let gets = member.share.bytes_per_sec();
             let given = Given { gets, hungry: member.wants.hungry, ..Given::default() };
             let could = class.open.could(class.given.most(), member.pull(), given);
-            // Nobody is let down to less than it has if all wake at once.
+            // A connection never falls below its part of a division in which all are hungry.
             let floor = class.given.even * member.weight.max(LEAST_WEIGHT) / class.weights;
             (gets.max(floor), (could - gets.max(floor)).max(0.0))
         };
@@ -376,17 +388,17 @@ impl Shares {
     }
 }
 
-/// `of` as part of `whole`, where there is any.
+/// `of` divided by `whole`; 0 if `whole` is 0.
 fn ratio(of: f64, whole: f64) -> f64 {
     if whole > 0.0 { of / whole } else { 0.0 }
 }
 
-/// The part of `wanted` that `there_is` makes up.
+/// The fraction of `wanted` that `there_is` covers.
 fn part(there_is: f64, wanted: f64) -> f64 {
     if wanted > there_is { there_is / wanted } else { 1.0 }
 }
 
-/// What is allocated once and used at every tick.
+/// Memory that is allocated once and used at every tick.
 #[derive(Clone, Debug, Default)]
 struct Scratch {
     claims: Vec<Claim>,
@@ -395,5 +407,5 @@ struct Scratch {
     lent: Vec<f64>,
 }
 
-/// A weight has to be more than nothing.
+/// The least weight that counts.
 pub(crate) const LEAST_WEIGHT: f64 = 1e-9;

@@ -3,15 +3,15 @@
 use super::Contract;
 use crate::Rate;
 
-/// A bucket filled by a clock and emptied by what was sent, which may have been too much.
+/// A bucket filled by a clock and emptied by bytes sent; it may be in debt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pool {
-    /// Bytes a second.
+    /// Fill rate, bytes/s.
     pub(super) rate: Option<f64>,
     peak: f64,
     pub(super) depth: f64,
     pub(super) level: f64,
-    /// What those who pay from it may have sent ahead of their paces.
+    /// Bytes that its connections may have sent ahead of their paces.
     ahead: f64,
 }
 
@@ -36,7 +36,7 @@ impl Pool {
         }
     }
 
-    /// The rate that may be divided now.
+    /// The rate to divide now.
     pub(super) fn ceiling(&self, horizon: f64) -> f64 {
         match self.rate {
             None => self.peak,
@@ -48,7 +48,7 @@ impl Pool {
         }
     }
 
-    /// The rate that may be lent beyond that.
+    /// The rate that may be lent in addition.
     pub(super) fn spare(&self, horizon: f64) -> f64 {
         if self.rate.is_some() { self.level.max(0.0) / horizon } else { f64::INFINITY }
     }
@@ -58,7 +58,7 @@ impl Pool {
     }
 }
 
-/// Seconds of the rate in a bucket of which nothing was said.
+/// Depth of a bucket without a configured one, in seconds of its rate.
 const DEFAULT_DEPTH: f64 = 0.1;
 /// Seconds in which a debt is paid.
 const DEBT_TIME: f64 = 1.0;

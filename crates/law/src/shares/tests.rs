@@ -16,8 +16,8 @@ fn divided(capacity: f64, mut claims: Vec<Claim>) -> Vec<Claim> {
 }
 
 proptest! {
-    /// All that there is goes to those who want it, nobody gets more than it wants, and who lacks something has, by weight, no
-    /// less than anybody.
+    /// The whole capacity goes to claims, no claim gets more than it wants, and a claim that lacks
+    /// something has, by weight, at least as much as any other.
     #[test]
     fn a_division_is_max_min(capacity in 0.0f64..1e8, claims in claims()) {
         let wanted: f64 = claims.iter().map(|claim| claim.wants).sum();
@@ -32,7 +32,8 @@ proptest! {
         }
     }
 
-    /// Who wants just what it got gets it again; more capacity is nobody's loss; what one wants more is nobody's gain.
+    /// A claim that wants its present part gets it again. More capacity lowers no part, and a
+    /// higher want raises no other part.
     #[test]
     fn a_division_is_idempotent_and_monotone(
         capacity in 0.0f64..1e8, more in 0.0f64..1e7, claims in claims(), who in any::<prop::sample::Index>(),
@@ -54,8 +55,8 @@ proptest! {
         }
     }
 
-    /// Whatever connections do: their shares are never more than the rate, nor a tenant's more than its own; what is lent
-    /// beyond them is in the buckets, or what each would have if all woke.
+    /// Whatever connections do: their shares are never more than the rate, nor a tenant's more than
+    /// its own; what is lent beyond them is in the buckets, or what each would have if all woke.
     #[test]
     fn nothing_is_given_that_is_not_there(
         link in prop::option::of(1e5f64..1e8),
@@ -101,7 +102,7 @@ proptest! {
                 prop_assert!(own <= tenant.1 * (1.0 + 1e-9));
                 prop_assert!(own <= shares.share_of(at).bytes_per_sec().max(shares.tenants[at].given.most()) * (1.0 + 1e-9));
             }
-            // Nothing is left over while somebody hungers who may have more.
+            // Nothing is left over while a hungry tenant may have more.
             let hungry = |at: usize| shares.tenants[at].given.hungry;
             if let (Some(link), true) = (link, (0..specs.len()).all(hungry)) {
                 let ceilings: f64 = shares.tenants.iter().map(|t| t.pool.ceiling(0.03)).sum();
@@ -169,7 +170,8 @@ fn magnitude(powers: std::ops::Range<f64>) -> impl Strategy<Value = f64> {
     powers.prop_map(|power| libm::pow(10.0, power))
 }
 
-/// Of weights that are added up and taken away again, a small one would be nothing, and its part of what is left without end.
+/// Of weights that are added up and taken away again, a small one would be nothing, and its part of
+/// what is left without end.
 #[test]
 fn a_small_weight_among_large_ones_gets_what_is_left() {
     let mut claims: Vec<Claim> = (0..20).map(|_| Claim::new(1e6, 1.0)).collect();
@@ -181,7 +183,8 @@ fn a_small_weight_among_large_ones_gets_what_is_left() {
 /// A sender whose window lets nothing through for now, though data wait.
 const STOPPED: f64 = -1.0;
 
-/// A sender that would send `wants` bytes a second and has `limit`: what it sends in a tick, and how that looks.
+/// A sender that would send `wants` bytes a second and has `limit`: what it sends in a tick, and
+/// how that looks.
 fn acts(demand: &mut Demand, wants: f64, by_receiver: bool, member: &mut Member) {
     let stopped = wants == STOPPED;
     let wants = wants.max(0.0);
@@ -266,7 +269,8 @@ fn what_one_leaves_is_lent_within_a_second_and_its_own_again_at_once() {
     assert!(world.mbps(3) > 24.0, "its limit is what it could have: {}", world.mbps(3));
     world.run(Time::from_secs(5), slow, |i| i == 3);
     (0..3).for_each(|i| assert!((world.mbps(i) - 95.0 / 3.0).abs() < 0.2, "{}", world.mbps(i)));
-    // It wants all again: it has 25 Mb/s from the first tick on, the others no more than that a second later.
+    // It wants all again: it has 25 Mb/s from the first tick on, the others no more than that a
+    // second later.
     world.run(TICK, |_| ALL, |_| false);
     assert!(world.members[3].sent as f64 * 8e-6 / TICK.as_secs_f64() > 24.0);
     world.run(Time::from_millis(500), |_| ALL, |_| false);
@@ -299,7 +303,8 @@ fn a_peak_lasts_as_long_as_the_bucket() {
     assert!((world.mbps(0) - 8.0).abs() < 0.5, "{}", world.mbps(0));
 }
 
-/// As with BBR: one is silent to see the round trip, and the others are slow to take what it leaves.
+/// As with BBR: one is silent to see the round trip, and the others are slow to take what it
+/// leaves.
 #[test]
 fn a_peak_of_the_link_makes_up_for_what_nobody_used() {
     let sent_with = |peak: Option<f64>| {
@@ -322,7 +327,8 @@ fn a_peak_of_the_link_makes_up_for_what_nobody_used() {
     assert!(plain < all - 0.3e6 && peak > all - 0.1e6 && peak < all + 1.3e6, "{plain} and {peak} of {all}");
 }
 
-/// As BBR does to see the round trip: each stops for its own while every ten seconds. Answers each one's mean rate over a minute, Mb/s.
+/// As BBR does to see the round trip: each stops for its own while every ten seconds. Answers each
+/// one's mean rate over a minute, Mb/s.
 fn means_of_those_who_stop(shares: Shares, classes: &[u32], stops: &[u64]) -> Vec<f64> {
     let mut world = World::new(shares, classes);
     let mut sent = vec![0; classes.len()];
@@ -369,7 +375,8 @@ fn what_one_leaves_that_stops_is_lent_at_once_and_given_back_over_some_seconds()
     (0..4).for_each(|i| assert!((world.mbps(i) - 25.0).abs() < 0.5, "{}", world.mbps(i)));
 }
 
-/// BBR between its probes: what it can't use yet of what is given back is the others', and its limit leaves it room.
+/// BBR between its probes: what it can't use yet of what is given back is the others', and its
+/// limit leaves it room.
 #[test]
 fn who_is_slow_to_take_what_is_given_back_holds_nothing_in_reserve() {
     let mut world = World::new(of_rate(100.0, &[1.0]), &[0; 4]);
@@ -453,7 +460,8 @@ fn a_connection_waits_only_after_it_has_hungered_and_only_for_so_long() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
-    /// Connections that begin and end as they like: no span carries more than B + r·t and what two ticks let.
+    /// Connections that begin and end as they like: no span carries more than B + r·t and what two
+    /// ticks let.
     #[test]
     fn no_span_carries_more_than_the_bucket_and_the_rate(
         seed in prop::collection::vec(prop::collection::vec(prop_oneof![Just(ALL), Just(0.0), 0.0f64..4e6], 8), 1..12),
@@ -488,7 +496,8 @@ fn a_policy_brings_no_tokens() {
     assert!((after.level() - level).abs() < 1e-9);
 }
 
-/// Two thousand that send 3000 bytes at a time, all in the same tick: they keep the rate all the same.
+/// Two thousand that send 3000 bytes at a time, all in the same tick: they keep the rate all the
+/// same.
 #[test]
 fn who_sends_in_bursts_is_not_in_debt() {
     let mut world = World::new(of_rate(100.0, &[1.0]), &[0; 2000]);

@@ -1,4 +1,4 @@
-//! Who divides among whom: tenants, their classes, and what each wants and gets.
+//! The tree of the division: tenants and their classes, with their demands and parts.
 
 use super::LEAST_WEIGHT;
 use super::pool::Pool;
@@ -7,15 +7,15 @@ use super::pool::Pool;
 pub(super) struct Branch {
     pub(super) pool: Pool,
     pub(super) weight: f64,
-    /// First, and one past the last.
+    /// The range of its classes: first, and one past the last.
     pub(super) classes: (usize, usize),
     pub(super) given: Given,
-    /// The part of itself by which its weight is raised, to give back what was kept for those below.
+    /// The relative raise of its weight that repays the reserves of its connections.
     pub(super) raise: f64,
 }
 
 impl Branch {
-    /// Its weight with what is given back.
+    /// Its weight with the raise.
     pub(super) fn pull(&self) -> f64 {
         raised(self.weight, self.raise)
     }
@@ -30,46 +30,46 @@ pub(super) struct Class {
     pub(super) tenant: u32,
     pub(super) weight: f64,
     pub(super) given: Given,
-    /// What of what was kept is to be given back to its members, bytes a second.
+    /// The rate at which reserves of its members are to be repaid, bytes/s.
     pub(super) back: f64,
-    /// The part of itself by which its weight is raised for that.
+    /// The relative raise of its weight for that.
     pub(super) raise: f64,
     pub(super) sent: u64,
-    /// What its members may be ahead of their paces.
+    /// Bytes that its members may be ahead of their paces.
     pub(super) ahead: u64,
     pub(super) members: usize,
     pub(super) weights: f64,
-    /// Its members' first place.
+    /// The place of its first member.
     pub(super) first: usize,
     pub(super) open: Open,
 }
 
 impl Class {
-    /// Its weight with what is given back.
+    /// Its weight with the raise.
     pub(super) fn pull(&self) -> f64 {
         raised(self.weight, self.raise)
     }
 
-    /// As it was before the first tick.
+    /// Its state before the first tick.
     pub(super) fn cleared(self) -> Class {
         Class { tenant: self.tenant, weight: self.weight, ..Class::default() }
     }
 }
 
-/// A weight, so that what was kept is given back: `raise` is a part of it.
+/// A weight with the relative raise `raise`.
 pub(super) fn raised(weight: f64, raise: f64) -> f64 {
     weight * (1.0 + raise)
 }
 
-/// What a node of the tree wants and gets, bytes a second.
+/// The demand and the parts of a node of the tree, bytes/s.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Given {
     pub(super) keep: f64,
     pub(super) hungry: bool,
     pub(super) gets: f64,
-    /// What it would get if it hungered.
+    /// Its part if it were hungry.
     pub(super) could: f64,
-    /// What it would get if all did.
+    /// Its part if all were hungry.
     pub(super) even: f64,
 }
 
@@ -78,7 +78,7 @@ impl Given {
         if self.hungry { f64::INFINITY } else { self.keep }
     }
 
-    /// What those below divide: their part, or what it would be if they wanted it.
+    /// The rate that its children divide: its part, or the part it would have with a higher demand.
     pub(super) fn most(self) -> f64 {
         self.gets.max(self.could)
     }
@@ -92,7 +92,7 @@ impl Given {
     }
 }
 
-/// What siblings get, and what those of them that hunger do.
+/// The sums over siblings, and over the hungry ones of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Open {
     pub(super) gets: f64,
@@ -101,7 +101,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// What one of them could have of `capacity`: its part of what the hungry divide, were it one of them.
+    /// The part of `capacity` that a sibling would have if it were hungry.
     pub(super) fn could(self, capacity: f64, weight: f64, own: Given) -> f64 {
         let weight = weight.max(LEAST_WEIGHT);
         let (mine, weights) =

@@ -5,6 +5,7 @@ use tollway_proto::encoding::acp;
 use tollway_proto::shaper::OPEN;
 use tollway_proto::transport::State;
 use tollway_proto::{Encoding, Flags, Machine, Packet, Stamp};
+use tracing::debug;
 
 use super::{Driver, Endpoint, Fate};
 use crate::error::Error;
@@ -90,6 +91,7 @@ impl Driver {
             !packet.flags.has(Flags::DATA) || machine.fits(packet)
         };
         if !sound {
+            debug!(target: "driver", %now, flow = packet.flow, seq = packet.seq, "packet refused");
             self.counters.senseless += 1;
         } else if refused {
             end.fate = Some(Fate::Mistaken);

@@ -1,5 +1,7 @@
 //! Machines at nodes: middles that datagrams pass, apps on top of connections.
 
+use std::any::Any;
+
 use tollway_law::Time;
 use tollway_proto::app::{self, Connections, MessagePort};
 use tollway_proto::encoding::acp;
@@ -98,15 +100,14 @@ impl Driver {
     }
 
     /// Works on a machine, then sends what it has to send.
-    pub(crate) fn with_machine<R>(
+    pub(crate) fn with_machine(
         &mut self,
         at: u32,
         now: Time,
-        work: impl FnOnce(&mut NodeMachine) -> R,
-    ) -> Result<R, Error> {
-        let answer = work(&mut self.residents[at as usize].machine);
-        self.send_resident(at as usize, now, &[])?;
-        Ok(answer)
+        work: impl FnOnce(&mut dyn Any),
+    ) -> Result<(), Error> {
+        work(self.residents[at as usize].machine.as_any_mut());
+        self.send_resident(at as usize, now, &[])
     }
 
     fn arm_resident(&mut self, at: usize) {

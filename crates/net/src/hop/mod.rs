@@ -30,6 +30,7 @@ use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
 use tollway_proto::encoding::acp;
 use tollway_proto::{Packet, SackRanges};
+use tracing::debug;
 
 use crate::secure::{self, Heard, KeyFile, Secure, SecureError, SecureStats, Trouble};
 use crate::socket::{Inbox, Socket, is_of_trains};
@@ -261,12 +262,14 @@ impl Hops {
         let neighbour = &mut self.neighbours[at];
         neighbour.heard = Some(now);
         if !std::mem::replace(&mut neighbour.up, true) {
+            debug!(target: "hop", %now, neighbour = at, "neighbour up");
             self.events.push_back(HopEvent::Up(at));
             self.due = now;
         }
         let opened = datagram.get(secure::FRONT..end)?;
         if let &[BEAT, VERSION, a, b, c, d] = opened {
             if neighbour.instance.replace([a, b, c, d]).is_some_and(|old| old != [a, b, c, d]) {
+                debug!(target: "hop", %now, neighbour = at, "neighbour is another process");
                 self.events.push_back(HopEvent::Replaced(at));
             }
             return None;
@@ -387,6 +390,7 @@ impl Hops {
         if let Some(heard) = neighbour.heard.filter(|_| neighbour.up) {
             let silent_at = heard.saturating_add(SILENCE);
             if now >= silent_at {
+                debug!(target: "hop", %now, neighbour = at, "neighbour silent");
                 neighbour.up = false;
                 self.events.push_back(HopEvent::Down(at));
             } else {

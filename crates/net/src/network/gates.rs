@@ -1,9 +1,10 @@
 //! Shapers of a network: hosts that hold their connections to a profile.
 
+use std::any::Any;
+
 use tollway_proto::shaper::{ClassId, Shaper};
 
 use super::{Network, Place};
-use crate::error::Error;
 
 impl Network {
     /// Adds the shaper of the host at `node`; answers its number.
@@ -11,35 +12,29 @@ impl Network {
         let driver = self.nodes[node as usize].driver;
         let at = self.drivers[driver].add_shaper(shaper);
         self.shapers.push(Place { driver, at });
-        self.shapers.len() as u32 - 1
+        SHAPERS | (self.shapers.len() as u32 - 1)
     }
 
     /// Has the client of a flow that has not opened yet ask `shaper`, its host's, before it sends data.
     pub fn gate_flow(&mut self, flow: u32, shaper: u32, class: ClassId) {
-        let (client, shaper) = (self.flows[flow as usize][0], self.shapers[shaper as usize]);
+        let (client, shaper) = (self.flows[flow as usize][0], self.shapers[(shaper - SHAPERS) as usize]);
         assert!(client.driver == shaper.driver, "a host's shaper is for flows that begin there");
         self.drivers[client.driver].gate_end(client.at, shaper.at, class);
     }
 
     /// Has cross-traffic ask `shaper`, its host's, where at most `room` packets of it wait.
     pub fn gate_source(&mut self, source: u32, shaper: u32, class: ClassId, room: u32) {
-        let (from, shaper) = (self.sources[source as usize][0], self.shapers[shaper as usize]);
+        let (from, shaper) = (self.sources[source as usize][0], self.shapers[(shaper - SHAPERS) as usize]);
         assert!(from.driver == shaper.driver, "a host's shaper is for traffic that begins there");
         self.drivers[from.driver].gate_source(from.at, shaper.at, class, room);
     }
 
-    /// A shaper; `None` if its host is another process's.
-    pub fn shaper(&self, shaper: u32) -> Option<&Shaper> {
+    /// A shaper, by its place among them.
+    pub(super) fn shaper(&self, shaper: u32) -> Option<&dyn Any> {
         let Place { driver, at } = self.shapers[shaper as usize];
-        self.is_here(Place { driver, at }).then(|| self.drivers[driver].gates.shaper(at))
-    }
-
-    /// Works on a shaper at the present instant; what it lets go leaves with the next run.
-    ///
-    /// # Errors
-    /// As [`run_until`](Network::run_until).
-    pub fn with_shaper(&mut self, shaper: u32, work: impl FnOnce(&mut Shaper)) -> Result<(), Error> {
-        let Place { driver, at } = self.shapers[shaper as usize];
-        self.drivers[driver].with_shaper(self.now, at, work)
+        self.is_here(Place { driver, at }).then(|| self.drivers[driver].gates.shaper(at) as _)
     }
 }
+
+/// Numbers of shapers begin here.
+pub(super) const SHAPERS: u32 = 1 << 31;

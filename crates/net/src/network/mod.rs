@@ -19,10 +19,8 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use tollway_law::Time;
-use tollway_law::link::AnyLink;
 use tollway_proto::Lateness;
-use tollway_proto::link::{Link, LinkStats};
-use tollway_proto::port::{ControlInterval, Waits};
+use tollway_proto::link::Link;
 use tollway_proto::shaper::OPEN;
 use tollway_proto::transport::Connection;
 use tollway_proto::{Cbr, Change, Encoding, Faults, Gate};
@@ -360,12 +358,16 @@ impl Network {
         self.drivers.iter_mut().for_each(|driver| driver.buffers.set_class(flow, class));
     }
 
-    /// How long packets have waited so far in each queue of a link with queues by class; nothing for others.
-    pub fn queue_waits(&mut self, link: u32) -> Vec<Waits> {
-        self.touch(link, |link, now, buffers| {
-            link.catch_up(now, buffers);
-            link.port.waits().to_vec()
-        })
+    /// Notes the hosts that a flow comes from and goes to.
+    pub fn set_hosts(&mut self, flow: u32, hosts: [u32; 2]) {
+        for label in [flow << 1, flow << 1 | 1] {
+            self.drivers.iter_mut().for_each(|driver| driver.buffers.set_hosts(label, hosts));
+        }
+    }
+
+    /// Notes the hosts that a source's packets come from and go to.
+    pub fn set_source_hosts(&mut self, source: u32, hosts: [u32; 2]) {
+        self.drivers.iter_mut().for_each(|driver| driver.buffers.set_hosts(CROSS | source, hosts));
     }
 
     /// Has a flow retired once its client, or each of its ends if `both`, is done: the machines hear no more.
@@ -522,28 +524,11 @@ impl Network {
         self.drivers.iter_mut().flat_map(|driver| driver.done.drain(..)).collect()
     }
 
-    /// The figures of a link direction; those of its queue start anew.
-    pub fn read_link(&mut self, link: u32) -> LinkStats {
-        self.touch(link, |link, now, driver| link.read_stats(now, driver))
-    }
-
-    /// The law of a link direction, caught up to the present.
-    pub fn law(&mut self, link: u32) -> &AnyLink {
-        self.touch(link, |link, now, buffers| link.catch_up(now, buffers));
-        let place = self.links[link as usize];
-        &self.drivers[place.driver].links[place.at as usize].link.port.law
-    }
-
-    /// Keeps from now on what a link's law says in each control interval.
-    pub fn log_control(&mut self, link: u32) {
-        self.touch(link, |link, _, _| link.log_control());
-    }
-
-    /// The control intervals of a link that ended since this was last called.
-    pub fn take_control(&mut self, link: u32) -> Vec<ControlInterval> {
+    /// Reads a link direction, caught up to the present, or sets what is measured of it.
+    pub fn with_link<R>(&mut self, link: u32, work: impl FnOnce(&mut Link, Time) -> R) -> R {
         self.touch(link, |link, now, buffers| {
             link.catch_up(now, buffers);
-            link.take_control()
+            work(link, now)
         })
     }
 

@@ -1,8 +1,11 @@
 //! Machines at a network's nodes: middles and apps.
 
+use std::any::Any;
+
 use tollway_proto::app::MessagePort;
 use tollway_proto::{Gate, NodeMachine};
 
+use super::gates::SHAPERS;
 use super::part::Watched;
 use super::{Network, Place};
 use crate::driver::{Entry, Next, Outlet};
@@ -105,21 +108,26 @@ impl Network {
         self.drivers[end.driver].attach(end.at, machine.at)
     }
 
-    /// A machine; `None` if its node is another process's.
-    pub fn machine(&self, machine: u32) -> Option<&NodeMachine> {
+    /// A machine or a shaper, to be downcast to its type; `None` if its node is another process's.
+    pub fn machine(&self, machine: u32) -> Option<&dyn Any> {
+        if let Some(shaper) = machine.checked_sub(SHAPERS) {
+            return self.shaper(shaper);
+        }
         let place = self.machines[machine as usize];
-        self.is_here(place).then(|| &self.drivers[place.driver].residents[place.at as usize].machine)
+        let machine = || self.drivers[place.driver].residents[place.at as usize].machine.as_any();
+        self.is_here(place).then(machine)
     }
 
-    /// Works on a machine at the present instant; what it has to send leaves with the next run.
+    /// Works on a machine or a shaper at the present instant; what it has to send or lets go leaves
+    /// with the next run.
     ///
     /// # Errors
     /// As [`run_until`](Network::run_until).
-    pub fn with_machine<R>(
-        &mut self,
-        machine: u32,
-        work: impl FnOnce(&mut NodeMachine) -> R,
-    ) -> Result<R, Error> {
+    pub fn with_machine(&mut self, machine: u32, work: impl FnOnce(&mut dyn Any)) -> Result<(), Error> {
+        if let Some(shaper) = machine.checked_sub(SHAPERS) {
+            let Place { driver, at } = self.shapers[shaper as usize];
+            return self.drivers[driver].with_shaper(self.now, at, |shaper| work(shaper));
+        }
         let Place { driver, at } = self.machines[machine as usize];
         self.drivers[driver].with_machine(at, self.now, work)
     }

@@ -16,13 +16,13 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use super::namespace::{self, Namespace};
 
 /// The mark that programs of this process's runs carry: who it is, for as long as anybody may ask.
-pub(crate) fn mark() -> String {
+pub fn mark() -> String {
     let me = std::process::id();
     format!("{me}.{}", started(me).unwrap_or(0))
 }
 
 /// A path for a file of this process's runs, which nothing has yet; `what` is for people.
-pub(crate) fn file(what: &str) -> PathBuf {
+pub fn file(what: &str) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     std::env::temp_dir().join(format!("{FILES}{}-{what}-{number}", std::process::id()))
@@ -32,7 +32,7 @@ pub(crate) fn file(what: &str) -> PathBuf {
 ///
 /// # Errors
 /// The path exists already.
-pub(crate) fn folder(what: &str) -> io::Result<PathBuf> {
+pub fn folder(what: &str) -> io::Result<PathBuf> {
     let path = file(what);
     fs::DirBuilder::new().mode(0o700).create(&path)?;
     Ok(path)
@@ -70,7 +70,7 @@ pub fn clean() -> Vec<(u32, String)> {
 
 /// Ends whoever is still in one of these namespaces, where a run is over: what a server or the program has left running, which may have a process
 /// group of its own. What is about to end by itself is left the time.
-pub(crate) fn empty(namespaces: &[Namespace]) {
+pub fn empty(namespaces: &[Namespace]) {
     let homes: Vec<_> = namespaces.iter().filter_map(|namespace| namespace.identity().ok()).collect();
     for (signal, millis) in [(None, 200), (Some(Signal::TERM), 300), (Some(Signal::KILL), 1000)] {
         let (mut told, until) = (false, Instant::now() + Duration::from_millis(millis));
@@ -116,7 +116,7 @@ fn mark_in(environment: &[u8]) -> Option<&str> {
 }
 
 /// Whether nobody is there any more whose mark this is.
-pub(crate) fn is_over(mark: &str) -> bool {
+pub fn is_over(mark: &str) -> bool {
     let parts = mark.split_once('.').and_then(|(pid, at)| Some((pid.parse().ok()?, at.parse().ok()?)));
     // What is no mark of ours is nobody's to end.
     parts.is_some_and(|(pid, at): (u32, u64)| started(pid) != Some(at))
@@ -130,7 +130,7 @@ fn started(pid: u32) -> Option<u64> {
 }
 
 /// The variable with the mark.
-pub(crate) const MARK: &str = "TOLLWAY_RUN";
+pub const MARK: &str = "TOLLWAY_RUN";
 /// How the names of a run's files begin; the process's number follows.
 const FILES: &str = "tollway-run-";
 

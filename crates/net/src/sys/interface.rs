@@ -7,13 +7,15 @@ use std::os::fd::AsRawFd;
 
 /// Whether an interface asks others for their hardware addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arp {
+pub enum Arp {
+    /// It does.
     Yes,
+    /// It does not.
     No,
 }
 
 /// Gives the interface `name` its address and brings it up.
-pub(crate) fn bring_up(name: &str, address: Ipv4Addr, mask: Ipv4Addr, mtu: u16, arp: Arp) -> io::Result<()> {
+pub fn bring_up(name: &str, address: Ipv4Addr, mask: Ipv4Addr, mtu: u16, arp: Arp) -> io::Result<()> {
     let socket = any_socket()?;
     let ask = |address, what| {
         let mut request = Request::new(name);
@@ -26,7 +28,7 @@ pub(crate) fn bring_up(name: &str, address: Ipv4Addr, mask: Ipv4Addr, mtu: u16, 
 }
 
 /// Brings the interface `name` up, for packets of up to `mtu` bytes.
-pub(crate) fn up(name: &str, mtu: u16, arp: Arp) -> io::Result<()> {
+pub fn up(name: &str, mtu: u16, arp: Arp) -> io::Result<()> {
     let socket = any_socket()?;
     let mut request = Request::new(name);
     request.set_int(c_int::from(mtu));
@@ -37,21 +39,21 @@ pub(crate) fn up(name: &str, mtu: u16, arp: Arp) -> io::Result<()> {
 }
 
 /// Brings the loopback interface up, which has its address from the kernel.
-pub(crate) fn bring_up_loopback() -> io::Result<()> {
+pub fn bring_up_loopback() -> io::Result<()> {
     let mut loopback = Request::new("lo");
     loopback.set_short(UP);
     loopback.ask(&any_socket()?, libc::SIOCSIFFLAGS)
 }
 
 /// The number of the interface `name`.
-pub(crate) fn index(name: &str) -> io::Result<u32> {
+pub fn index(name: &str) -> io::Result<u32> {
     let mut request = Request::new(name);
     request.ask(&any_socket()?, libc::SIOCGIFINDEX)?;
     Ok(request.int() as u32)
 }
 
 /// The hardware address of the interface `name`.
-pub(crate) fn hardware_address(name: &str) -> io::Result<[u8; 6]> {
+pub fn hardware_address(name: &str) -> io::Result<[u8; 6]> {
     let mut request = Request::new(name);
     request.ask(&any_socket()?, libc::SIOCGIFHWADDR)?;
     let [_, _, a, b, c, d, e, f, ..] = request.value;
@@ -65,19 +67,21 @@ fn any_socket() -> io::Result<socket2::Socket> {
 
 /// `struct ifreq`, filled by hand: a name and what is asked for.
 #[repr(C, align(8))]
-pub(crate) struct Request {
+pub struct Request {
     name: [u8; libc::IFNAMSIZ],
     value: [u8; 24],
 }
 
 impl Request {
-    pub(crate) fn new(name: &str) -> Request {
+    /// A request for the interface `name`.
+    pub fn new(name: &str) -> Request {
         let mut request = Request { name: [0; libc::IFNAMSIZ], value: [0; 24] };
         request.name[..name.len()].copy_from_slice(name.as_bytes());
         request
     }
 
-    pub(crate) fn set_short(&mut self, value: i16) {
+    /// Sets the value of a request whose value is a 16-bit number.
+    pub fn set_short(&mut self, value: i16) {
         self.value[..2].copy_from_slice(&value.to_ne_bytes());
     }
 
@@ -96,9 +100,11 @@ impl Request {
         self.value[4..8].copy_from_slice(&address.octets());
     }
 
+    /// Makes the request.
+    ///
     /// Unsafe, since none of the crates here wraps these requests.
     #[expect(unsafe_code, reason = "no safe wrapper of these ioctl(2) requests among our dependencies")]
-    pub(crate) fn ask(&mut self, of: &impl AsRawFd, what: libc::Ioctl) -> io::Result<()> {
+    pub fn ask(&mut self, of: &impl AsRawFd, what: libc::Ioctl) -> io::Result<()> {
         // SAFETY: each of the requests used reads and writes one `struct ifreq` of 40 bytes, which `self` is, and keeps nothing.
         let done = unsafe { libc::ioctl(of.as_raw_fd(), what, std::ptr::from_mut(self)) };
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -191,7 +191,7 @@ pub fn store_feedback(bytes: &mut [u8], at: usize, feedback: u16, unfinished: bo
 
 /// Puts a datagram's checksum right, as which [`parse`] has read the packet, once the first bytes of its payload are `after` where they were
 /// `before`; both are whole words.
-pub(crate) fn rewritten(bytes: &mut [u8], header: &Header, before: &[u8], after: &[u8]) {
+pub fn rewritten(bytes: &mut [u8], header: &Header, before: &[u8], after: &[u8]) {
     let at = usize::from(header.header_len) - UDP_HEADER + UDP_CHECKSUM;
     let Some(place) = bytes.get_mut(at..at + 2) else { return };
     let sum = u16::from_be_bytes([place[0], place[1]]);
@@ -214,8 +214,10 @@ fn adjusted(sum: u16, before: u16, after: u16) -> u16 {
 }
 
 const ICMP: u8 = 1;
-pub(crate) const TCP: u8 = 6;
-pub(crate) const UDP: u8 = 17;
+/// IP's number of TCP.
+pub const TCP: u8 = 6;
+/// IP's number of UDP.
+pub const UDP: u8 = 17;
 /// A header without options.
 const MIN_HEADER: usize = 20;
 const TCP_HEADER: usize = 20;

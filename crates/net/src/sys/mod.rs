@@ -1,20 +1,24 @@
 //! Linux plumbing: namespaces, netlink, TUN interfaces, packets of IP, socket options.
 
-pub(crate) mod clean;
-pub(crate) mod interface;
+pub mod child;
+pub mod clean;
+pub mod control;
+pub mod interface;
 pub mod ip;
-pub(crate) mod namespace;
-pub(crate) mod netlink;
-pub(crate) mod seccomp;
-pub(crate) mod signals;
-pub(crate) mod sockopt;
-pub(crate) mod tcp_info;
-pub(crate) mod tun;
+pub mod namespace;
+pub mod netlink;
+pub mod prefix;
+pub mod seccomp;
+pub mod signals;
+pub mod sockopt;
+pub mod tcp_info;
+pub mod tun;
 
 use std::io;
 use std::net::Ipv4Addr;
 
 use crate::error::Error;
+pub use crate::punctual::set_policy;
 
 /// The address of a node in every network that programs run over: 10.77.0.1 is the first.
 pub fn address(node: u32) -> Ipv4Addr {
@@ -23,6 +27,6 @@ pub fn address(node: u32) -> Ipv4Addr {
 }
 
 /// The error of an action that failed in a namespace.
-pub(crate) fn problem(action: &'static str) -> impl Fn(io::Error) -> Error {
+pub fn problem(action: &'static str) -> impl Fn(io::Error) -> Error {
     move |source| Error::Namespace { action, source }
 }

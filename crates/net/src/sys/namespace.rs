@@ -46,18 +46,18 @@ impl Privilege {
 
 /// A node's network namespace.
 #[derive(Debug)]
-pub(crate) struct Namespace {
+pub struct Namespace {
     file: File,
 }
 
 impl Namespace {
     /// A new namespace, with one interface besides loopback.
-    pub(crate) fn new(spec: TunSpec) -> io::Result<(Namespace, Tun)> {
+    pub fn new(spec: TunSpec) -> io::Result<(Namespace, Tun)> {
         Namespace::with(|| Tun::open(spec))
     }
 
     /// A new namespace, and what `work` makes there.
-    pub(crate) fn with<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<(Namespace, T)> {
+    pub fn with<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<(Namespace, T)> {
         apart(|| {
             unshare(UnshareFlags::NEWNET)?;
             let file = File::open("/proc/thread-self/ns/net")?;
@@ -77,28 +77,28 @@ impl Namespace {
     }
 
     /// The same namespace, to be held by somebody else too.
-    pub(crate) fn again(&self) -> io::Result<Namespace> {
+    pub fn again(&self) -> io::Result<Namespace> {
         Ok(Namespace { file: self.file.try_clone()? })
     }
 
     /// What stands for it, to the kernel.
-    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
     /// What distinguishes it from others.
-    pub(crate) fn identity(&self) -> io::Result<(u64, u64)> {
+    pub fn identity(&self) -> io::Result<(u64, u64)> {
         self.file.metadata().map(|file| identity(&file))
     }
 
     /// Moves the calling thread there.
-    pub(crate) fn enter(&self) -> io::Result<()> {
+    pub fn enter(&self) -> io::Result<()> {
         let kind = Some(LinkNameSpaceType::Network);
         Ok(rustix::thread::move_into_link_name_space(self.file.as_fd(), kind)?)
     }
 
     /// Works there, on a thread of its own.
-    pub(crate) fn within<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         apart(|| {
             self.enter()?;
             work()
@@ -106,7 +106,7 @@ impl Namespace {
     }
 
     /// Sets a setting of the kernel's network there, by its name for sysctl(8).
-    pub(crate) fn set(&self, key: &str, value: &str) -> io::Result<()> {
+    pub fn set(&self, key: &str, value: &str) -> io::Result<()> {
         let path = PathBuf::from("/proc/sys").join(key.replace('.', "/"));
         // Everything else would be the whole machine's.
         if !key.starts_with("net.") || key.contains("..") || key.contains('/') {
@@ -116,12 +116,12 @@ impl Namespace {
     }
 
     /// What the kernel says of interfaces there, as `/proc/net/dev` has it.
-    pub(crate) fn interfaces(&self) -> io::Result<String> {
+    pub fn interfaces(&self) -> io::Result<String> {
         self.within(|| fs::read_to_string("/proc/thread-self/net/dev"))
     }
 
     /// TCP ports with a listening socket there.
-    pub(crate) fn listening(&self) -> io::Result<Vec<u16>> {
+    pub fn listening(&self) -> io::Result<Vec<u16>> {
         let table = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
         self.within(|| {
             Ok(["tcp", "tcp6"]
@@ -133,13 +133,13 @@ impl Namespace {
     }
 
     /// How many ports serve there: TCP's on which somebody listens, and UDP's that somebody has bound.
-    pub(crate) fn serving(&self) -> io::Result<(usize, usize)> {
+    pub fn serving(&self) -> io::Result<(usize, usize)> {
         self.within(serving)
     }
 
     /// Waits until more ports serve there than `before`, at most for as long as `process` could run for `most`: what waits for a processor on a
     /// busy machine can't begin to listen. Answers whether they do.
-    pub(crate) fn await_server(
+    pub fn await_server(
         &self,
         before: (usize, usize),
         process: rustix::process::Pid,
@@ -172,7 +172,7 @@ pub(super) fn identity(file: &fs::Metadata) -> (u64, u64) {
 
 /// Gives the calling thread, and what it starts, a view of the file system in which `names` resolve, and others if a `resolver`
 /// is there to ask.
-pub(crate) fn resolve_names(names: &[(String, Ipv4Addr)], resolver: Option<Ipv4Addr>) -> io::Result<()> {
+pub fn resolve_names(names: &[(String, Ipv4Addr)], resolver: Option<Ipv4Addr>) -> io::Result<()> {
     unshare(UnshareFlags::NEWNS | UnshareFlags::FS)?;
     rustix::mount::mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
     let mut text = String::from("127.0.0.1 localhost\n");
@@ -204,7 +204,7 @@ fn lay_over(place: &Path, target: &str, text: &str) -> io::Result<()> {
 }
 
 /// Ports on which somebody listens for TCP connections, by `/proc/net/tcp` or `tcp6`: those on any address or on loopback.
-pub(crate) fn listening(table: &str) -> Vec<u16> {
+pub fn listening(table: &str) -> Vec<u16> {
     let mut ports: Vec<u16> = table
         .lines()
         .filter_map(|line| {

@@ -9,9 +9,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// A property of an interface, by its number in `linux/if_link.h`.
 #[derive(Clone, Copy, Debug)]
 #[repr(u16)]
-pub(crate) enum Property {
+pub enum Property {
     /// Bytes of the largest packet.
-    #[cfg(test)]
     LargestPacket = 4,
     /// Packets that wait in it at most.
     QueueLength = 13,
@@ -22,30 +21,30 @@ pub(crate) enum Property {
 }
 
 /// Sets properties of the interface `name` of this thread's network namespace.
-pub(crate) fn set(name: &str, properties: &[(Property, u32)]) -> io::Result<()> {
+pub fn set(name: &str, properties: &[(Property, u32)]) -> io::Result<()> {
     ask(&property_request(name, properties))
 }
 
 /// A pair of interfaces that are each other's far end (veth(4)).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Veth<'a> {
+pub struct Veth<'a> {
     /// The one in this thread's namespace.
-    pub(crate) name: &'a str,
+    pub name: &'a str,
     /// Its hardware address, if it matters.
-    pub(crate) address: Option<[u8; 6]>,
+    pub address: Option<[u8; 6]>,
     /// The other one.
-    pub(crate) peer: &'a str,
+    pub peer: &'a str,
     /// The namespace where that is, if another.
-    pub(crate) peer_in: Option<BorrowedFd<'a>>,
+    pub peer_in: Option<BorrowedFd<'a>>,
 }
 
 /// Makes such a pair.
-pub(crate) fn add_veth(veth: &Veth<'_>) -> io::Result<()> {
+pub fn add_veth(veth: &Veth<'_>) -> io::Result<()> {
     ask(&veth_request(veth))
 }
 
 /// Sends what no other route leads to through the interface with this number: to a router there, or to whoever has the address.
-pub(crate) fn route_everything(interface: u32, router: Option<Ipv4Addr>) -> io::Result<()> {
+pub fn route_everything(interface: u32, router: Option<Ipv4Addr>) -> io::Result<()> {
     ask(&route_request(interface, router))
 }
 

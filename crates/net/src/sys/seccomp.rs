@@ -11,7 +11,7 @@ use libc::{BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, so
 ///
 /// # Errors
 /// The kernel refuses the filter.
-pub(crate) fn deny(calls: &[c_long]) -> io::Result<()> {
+pub fn deny(calls: &[c_long]) -> io::Result<()> {
     let Some(machine) = MACHINE else { return Ok(()) };
     // `struct seccomp_data`: the call's number, the machine.
     let load = |at| instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, at);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, getpgrp};
 
 /// Signals that would end this process wait here instead, as long as this lives, to be handed on to the program of a
-/// [run](crate::exec::run). To be held before any thread is started: others would still be ended.
+/// run. To be held before any thread is started: others would still be ended.
 pub struct Signals {
     set: libc::sigset_t,
     before: libc::sigset_t,
@@ -66,13 +66,13 @@ impl Signals {
     }
 
     /// The signals that were held before, for programs.
-    pub(crate) fn before(&self) -> libc::sigset_t {
+    pub fn before(&self) -> libc::sigset_t {
         self.before
     }
 
     /// Waits for a signal for `program` for at most `most`. One that the terminal sent has reached a program in its foreground by itself, as which
     /// we are of its process group: such a one is not answered.
-    pub(crate) fn wait(&self, program: Pid, most: Duration) -> Option<Signal> {
+    pub fn wait(&self, program: Pid, most: Duration) -> Option<Signal> {
         let (number, code) = self.take(most)?;
         let with_us = || rustix::process::getpgid(Some(program)).is_ok_and(|group| group == getpgrp());
         if number == libc::SIGCHLD || (code == libc::SI_KERNEL && with_us()) {

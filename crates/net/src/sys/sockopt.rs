@@ -3,13 +3,14 @@
 
 use std::ffi::c_int;
 use std::io;
+use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Reads an option into `value`, and returns how many bytes of it the kernel has written.
 ///
 /// # Errors
 /// The socket has no such option.
-pub(crate) fn get(socket: impl AsFd, level: c_int, name: c_int, value: &mut [u8]) -> io::Result<usize> {
+pub fn get(socket: impl AsFd, level: c_int, name: c_int, value: &mut [u8]) -> io::Result<usize> {
     let socket = socket.as_fd().as_raw_fd();
     let mut len = value.len() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to `value`, which has so many, and the length to `len`.
@@ -21,7 +22,7 @@ pub(crate) fn get(socket: impl AsFd, level: c_int, name: c_int, value: &mut [u8]
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`]; or the socket is not connected.
-pub(crate) fn require_own_peer(socket: impl AsFd) -> io::Result<()> {
+pub fn require_own_peer(socket: impl AsFd) -> io::Result<()> {
     // `struct ucred`: process, user, group.
     let mut peer = [0; 12];
     get(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut peer)?;
@@ -37,7 +38,7 @@ pub(crate) fn require_own_peer(socket: impl AsFd) -> io::Result<()> {
 ///
 /// # Errors
 /// The socket has no such option, or refuses the value.
-pub(crate) fn set(socket: impl AsFd, level: c_int, name: c_int, value: &[u8]) -> io::Result<()> {
+pub fn set(socket: impl AsFd, level: c_int, name: c_int, value: &[u8]) -> io::Result<()> {
     let socket = socket.as_fd().as_raw_fd();
     // SAFETY: the kernel reads `value`, whose length it is given, and keeps nothing.
     let done = unsafe {
@@ -50,6 +51,31 @@ pub(crate) fn set(socket: impl AsFd, level: c_int, name: c_int, value: &[u8]) ->
 ///
 /// # Errors
 /// As those of [`set`].
-pub(crate) fn set_number(socket: impl AsFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+pub fn set_number(socket: impl AsFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     set(socket, level, name, &value.to_ne_bytes())
 }
+
+/// Bytes that were written and that the other end has not acknowledged (tcp(7), `SIOCOUTQ`).
+///
+/// # Errors
+/// The socket is not connected.
+pub fn unsent(stream: &TcpStream) -> io::Result<i32> {
+    let mut bytes: c_int = 0;
+    // SAFETY: the kernel writes a number to `bytes`, and keeps nothing.
+    let done = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(bytes) }
+}
+
+/// True if the next byte of a stream is urgent (tcp(7), `SIOCATMARK`).
+///
+/// # Errors
+/// The socket is not connected.
+pub fn at_urgent(stream: &TcpStream) -> io::Result<bool> {
+    let mut at: c_int = 0;
+    // SAFETY: the kernel writes a number to `at`, and keeps nothing.
+    let done = unsafe { libc::ioctl(stream.as_raw_fd(), SIOCATMARK, &raw mut at) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(at != 0) }
+}
+
+/// `linux/sockios.h` has it, for most architectures.
+const SIOCATMARK: libc::Ioctl = 0x8905;

@@ -10,19 +10,19 @@ use super::sockopt;
 
 /// The sending half of a connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TcpInfo {
+pub struct TcpInfo {
     /// Segments sent again.
-    pub(crate) retransmissions: u64,
+    pub retransmissions: u64,
     /// Packets.
-    pub(crate) cwnd: u32,
+    pub cwnd: u32,
     /// The smoothed round-trip time.
-    pub(crate) srtt: Time,
+    pub srtt: Time,
     /// Packets sent and not acknowledged.
-    pub(crate) in_flight: u32,
+    pub in_flight: u32,
 }
 
 /// Reads the record of a connection.
-pub(crate) fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
+pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     let mut info = [0; size_of::<libc::tcp_info>()];
     sockopt::get(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
     let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| info[at + i]));

@@ -16,22 +16,24 @@ use super::netlink::{self, Property};
 
 /// An interface that lives as long as this does.
 #[derive(Debug)]
-pub(crate) struct Tun {
+pub struct Tun {
     file: File,
 }
 
 /// How an interface is to be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TunSpec {
-    pub(crate) address: Ipv4Addr,
-    pub(crate) mask: Ipv4Addr,
+pub struct TunSpec {
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// The mask of its network.
+    pub mask: Ipv4Addr,
     /// Bytes of the longest train of segments that may pass as one; under two packets none does.
-    pub(crate) train: u32,
+    pub train: u32,
 }
 
 impl Tun {
     /// Makes the interface and brings it up, and the loopback interface with it.
-    pub(crate) fn open(spec: TunSpec) -> io::Result<Tun> {
+    pub fn open(spec: TunSpec) -> io::Result<Tun> {
         let file = device(libc::O_NONBLOCK)?;
         let mut request = Request::new(NAME);
         let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
@@ -49,7 +51,7 @@ impl Tun {
     }
 
     /// Reads one packet with its header; `None` if there is none.
-    pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
+    pub fn read(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match rustix::io::read(&self.file, &mut *into) {
                 Ok(len) => return Ok(Some(len)),
@@ -61,7 +63,7 @@ impl Tun {
     }
 
     /// Writes one packet with its header.
-    pub(crate) fn write(&self, frame: &[u8]) -> io::Result<()> {
+    pub fn write(&self, frame: &[u8]) -> io::Result<()> {
         loop {
             match rustix::io::write(&self.file, frame) {
                 Ok(_) => return Ok(()),
@@ -79,7 +81,7 @@ impl AsFd for Tun {
 }
 
 /// Where interfaces come from.
-pub(crate) fn device(flags: libc::c_int) -> io::Result<File> {
+pub fn device(flags: libc::c_int) -> io::Result<File> {
     let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(DEVICE);
     opened.map_err(|error| {
         let remedy = match error.kind() {
@@ -91,7 +93,7 @@ pub(crate) fn device(flags: libc::c_int) -> io::Result<File> {
 }
 
 /// The payload of each segment of the train that `frame` is; zero if it is a single packet.
-pub(crate) fn segment_of(frame: &[u8]) -> u16 {
+pub fn segment_of(frame: &[u8]) -> u16 {
     match frame.first_chunk::<VNET_LEN>() {
         Some(header) if header[1] != GSO_NONE => u16::from_ne_bytes([header[4], header[5]]),
         _ => 0,
@@ -99,13 +101,13 @@ pub(crate) fn segment_of(frame: &[u8]) -> u16 {
 }
 
 /// Whether the checksum of the packet that `frame` is is left to whoever receives it.
-pub(crate) fn is_unfinished(frame: &[u8]) -> bool {
+pub fn is_unfinished(frame: &[u8]) -> bool {
     frame.first().is_some_and(|flags| flags & NEEDS_CSUM != 0)
 }
 
 /// What the counters of the interface `name` say of packets that it had no room for: those sent by programs and never read here, and those written
 /// here and never received. From `/proc/net/dev`, as text.
-pub(crate) fn drops(table: &str, name: &str) -> Option<(u64, u64)> {
+pub fn drops(table: &str, name: &str) -> Option<(u64, u64)> {
     let row = table.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
     let mut fields = row.split_whitespace().map(str::parse::<u64>);
     let received = fields.nth(3)?.ok()?;
@@ -115,7 +117,7 @@ pub(crate) fn drops(table: &str, name: &str) -> Option<(u64, u64)> {
 }
 
 /// What the counters of the interface `name` say of packets that programs sent, and that they received. From `/proc/net/dev`, as text.
-pub(crate) fn packets(table: &str, name: &str) -> Option<(u64, u64)> {
+pub fn packets(table: &str, name: &str) -> Option<(u64, u64)> {
     let row = table.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
     let mut fields = row.split_whitespace().map(str::parse::<u64>);
     let received = fields.nth(1)?.ok()?;
@@ -133,11 +135,11 @@ fn set_offload(file: &File, what: libc::c_uint) -> io::Result<()> {
 
 const DEVICE: &str = "/dev/net/tun";
 /// The interface's name in every namespace.
-pub(crate) const NAME: &str = "tollway";
+pub const NAME: &str = "tollway";
 /// Bytes of `struct virtio_net_hdr`.
-pub(crate) const VNET_LEN: usize = 10;
+pub const VNET_LEN: usize = 10;
 /// The longest packet on it, bytes.
-pub(crate) const MTU: u16 = 1500;
+pub const MTU: u16 = 1500;
 /// Packets that wait in it at most for the emulator to read them: more than a burst that any sender is allowed.
 const QUEUE: u32 = 10_000;
 /// `VIRTIO_NET_HDR_GSO_NONE` and `VIRTIO_NET_HDR_F_NEEDS_CSUM`.

@@ -2,7 +2,7 @@
 
 use tollway_law::Time;
 
-use super::order::Kind;
+use super::kind::Kind;
 use super::route::Interest;
 use super::session::{Block, Subscription};
 use super::{Broker, Received, Then};

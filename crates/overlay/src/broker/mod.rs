@@ -3,12 +3,14 @@
 mod client;
 mod deliver;
 mod envelope;
+mod kind;
 mod order;
 mod out;
 mod route;
 mod session;
 mod sites;
 mod spool;
+mod spooled;
 mod stand;
 #[cfg(test)]
 mod tests;

@@ -11,44 +11,11 @@ use tollway_proto::overlay::{DaemonId, Place};
 
 use super::Broker;
 use super::envelope::Envelope;
+use super::kind::{LOST, ORDER, VIEW};
 use super::route::Route;
 use super::session::{Block, Session};
 use super::sites::{Content, group, parts};
 use crate::nats::parse::Publish;
-use crate::nats::subject::is_literal;
-
-/// Subjects with an order.
-pub(super) const ORDER: &[u8] = b"$TOLL.order.";
-/// The views of such subjects, as JSON.
-pub(super) const VIEW: &[u8] = b"$TOLL.view.";
-/// Messages to such subjects that came back without a place.
-pub(super) const LOST: &[u8] = b"$TOLL.lost.";
-
-/// The treatment of a pattern.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Any other.
-    Plain,
-    /// All sites have its messages in one order.
-    Ordered,
-    /// Its messages come from this site only.
-    Local,
-}
-
-impl Kind {
-    pub(super) fn of(pattern: &[u8]) -> Kind {
-        match pattern {
-            _ if pattern.starts_with(ORDER) => Kind::Ordered,
-            _ if pattern.starts_with(VIEW) || pattern.starts_with(LOST) => Kind::Local,
-            _ => Kind::Plain,
-        }
-    }
-
-    /// True if there can be such a subscription.
-    pub(super) fn allows(self, pattern: &[u8], queue: Option<&[u8]>) -> bool {
-        self == Kind::Plain || (queue.is_none() && is_literal(pattern))
-    }
-}
 
 impl Broker {
     /// Publishes a message to a subject with an order; answers whether that is done. If not, the

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use foldhash::fast::RandomState;
 
-use super::order::ORDER;
+use super::kind::ORDER;
 use crate::nats::subject::{is_literal, matches};
 use crate::nats::trie::Trie;
 

@@ -9,7 +9,7 @@ use tollway_proto::overlay::ClientId;
 
 use super::out::Outgoing;
 use super::route::{Interest, Route};
-use super::spool::Spooled;
+use super::spooled::Spooled;
 use crate::rules::Slow;
 
 /// A client's connection.

@@ -14,7 +14,7 @@ use tollway_proto::overlay::{
 
 use super::Broker;
 use super::envelope::Envelope;
-use super::order::Kind;
+use super::kind::Kind;
 use super::route::{Interest, Route};
 use super::session::Block;
 use crate::nats::parse::Publish;

@@ -1,11 +1,10 @@
 //! Messages that wait on disk for slow receivers.
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
 use tollway_law::Time;
 
 use super::session::Session;
+use super::spooled::Chunk;
 use super::{Broker, mark};
 
 /// A command to the disk, executed in order.
@@ -30,31 +29,6 @@ pub enum SpoolAnswer {
     Loaded(u64, Bytes),
     /// They are lost, and why.
     Lost(u64, String),
-}
-
-/// One client's spooled operations, in order.
-#[derive(Debug, Default)]
-pub(super) struct Spooled {
-    chunks: VecDeque<Chunk>,
-    /// Operations behind the chunks, until they fill one.
-    tail: Vec<u8>,
-    bytes: u64,
-    /// The first chunk has been asked for.
-    loading: bool,
-}
-
-#[derive(Debug)]
-enum Chunk {
-    OnDisk(u64),
-    /// The disk would not have it.
-    Here(Bytes),
-}
-
-impl Spooled {
-    /// True if nothing waits.
-    pub(super) fn is_empty(&self) -> bool {
-        self.bytes == 0
-    }
 }
 
 impl Broker {

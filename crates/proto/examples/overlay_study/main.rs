@@ -2,7 +2,8 @@
 //! paper's scenarios, under each setting of what the paper leaves open.
 //!
 //! ```text
-//! cargo run --release -p tollway-proto --example overlay_study -- [--seeds 1,2,3] [--settings a,b] [--scenarios c,d] [FILE]
+//! cargo run --release -p tollway-proto --example overlay_study -- \
+//!     [--seeds 1,2,3] [--settings a,b] [--scenarios c,d] [FILE]
 //! ```
 //!
 //! Prints a table in Markdown: for each scenario and setting the worst seed of every goal, and how

@@ -5,7 +5,8 @@ use tollway_law::Time;
 
 use super::{App, MessagePort};
 
-/// Sends messages on each of its ports, checks that each comes back unchanged, then closes the port.
+/// Sends messages on each of its ports, checks that each comes back unchanged, then closes the
+/// port.
 #[derive(Clone, Debug, Default)]
 pub struct Caller {
     messages: u64,

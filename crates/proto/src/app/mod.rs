@@ -33,7 +33,7 @@ pub trait App: Any + Debug + Send {
     /// right length, and no meaning.
     fn handle_message(&mut self, now: Time, port: MessagePort, message: Bytes);
 
-    /// The connection at `port` reports anything but a frame.
+    /// Handles an event of the connection at `port` other than a frame.
     fn handle_event(&mut self, _now: Time, _port: MessagePort, _event: Event) {}
 
     /// The next message to send at `port`, whose connection holds `unsent` bytes that have not left
@@ -41,8 +41,8 @@ pub trait App: Any + Debug + Send {
     /// next message, on its own side.
     fn poll_message(&mut self, now: Time, port: MessagePort, unsent: u64) -> Option<Bytes>;
 
-    /// A port with a message that the engine does not expect: the last call was for another port, or
-    /// for a timer. The engine then calls [`poll_message`](App::poll_message).
+    /// A port with a message that the engine does not expect: the last call was for another port,
+    /// or for a timer. The engine then calls [`poll_message`](App::poll_message).
     fn poll_port(&mut self) -> Option<MessagePort> {
         None
     }
@@ -52,11 +52,11 @@ pub trait App: Any + Debug + Send {
         false
     }
 
-    /// The instant `poll_timeout` returned has come. `connections` lends the app's connections: their
-    /// round trips, laws and counters.
+    /// Handles the instant that `poll_timeout` returned. `connections` gives access to the app's
+    /// connections: round trips, laws and counters.
     fn handle_timeout(&mut self, _now: Time, _connections: &mut dyn Connections) {}
 
-    /// When `handle_timeout` is due; [`Time::NEVER`] if the app waits for messages only.
+    /// The time of the next `handle_timeout`; [`Time::NEVER`] if the app waits for messages only.
     fn poll_timeout(&self) -> Time {
         Time::NEVER
     }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use crate::transport::Config;
 
-    /// Has a message for whoever asks while little waits.
+    /// An app with a message at each call, while few bytes wait.
     #[derive(Debug, Default)]
     struct Endless(u64);
 
@@ -148,7 +148,7 @@ mod tests {
         assert!(refill(&mut app, &mut connection));
         assert_eq!((connection.unsent(), app.0), (3000, 3000));
         assert!(!refill(&mut app, &mut connection), "nothing has left");
-        // After its end nothing is asked for.
+        // After its end there are no more calls.
         connection.stop();
         assert!(!refill(&mut app, &mut connection));
         assert_eq!((bytes, connection.unsent()), (3000, 0));

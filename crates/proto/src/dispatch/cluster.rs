@@ -1,4 +1,4 @@
-//! What all sessions share: members' windows, and clients' parts of them.
+//! State shared by all sessions: members' windows, and clients' parts of them.
 
 use std::collections::VecDeque;
 
@@ -6,20 +6,21 @@ use tollway_law::Time;
 use tollway_law::receiver::soft::{SoftConfig, SoftWindow};
 use tollway_law::shares::{Claim, divide};
 
-/// What is known of a member beforehand.
+/// The static properties of a member.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MemberConfig {
-    /// B, the most that may be outstanding at it, bytes.
+    /// B, the upper bound on outstanding bytes.
     pub buffer: u64,
     /// The largest frame, bytes: the least window.
     pub segment: u64,
 }
 
-/// Members by number, and what each client has outstanding at each.
+/// Members by number, and the bytes that each client has outstanding at each.
 ///
-/// While a member's window has room, whoever comes first has it. Once a session had to wait, the window is divided among the clients
-/// that have or want some of it, weighted max–min ([`divide`]), until none waits any more. What a client has is its sessions' together:
-/// a hundred of them have no more than one.
+/// While a member's window has room, it is first come, first served. Once a session waits, the
+/// window is divided among the clients that use or want a part of it, weighted max–min
+/// ([`divide`]), until none waits. A client's part covers all its sessions: a hundred sessions have
+/// no more than one.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
     members: Vec<Member>,
@@ -32,7 +33,7 @@ pub struct Cluster {
 #[derive(Clone, Debug)]
 struct Member {
     window: SoftWindow,
-    /// Clients whose sessions wait, in turn.
+    /// Clients with waiting sessions, in round-robin order.
     ring: VecDeque<u32>,
     divided: Option<Time>,
 }
@@ -93,7 +94,7 @@ impl Cluster {
         self.free.push(client);
     }
 
-    /// Sets what a client counts for.
+    /// Sets the weight of a client.
     pub fn set_weight(&mut self, client: u32, weight: f64) {
         self.clients[client as usize].weight = weight;
     }
@@ -114,7 +115,8 @@ impl Cluster {
         ring.iter().map(|&client| self.clients[client as usize].at[member].sessions.len()).sum()
     }
 
-    /// Bytes that `client` may send to `member` now. A frame may be sent while that is above zero, whatever its size.
+    /// Bytes that `client` may send to `member` now. While this is above zero, a frame of any size
+    /// may be sent.
     pub fn room(&mut self, now: Time, member: usize, client: u32) -> u64 {
         let window = &self.members[member].window;
         let room = window.window().saturating_sub(window.outstanding());
@@ -123,7 +125,8 @@ impl Cluster {
         }
         self.divide(now, member);
         let part = &self.clients[client as usize].at[member];
-        // Others may have more than their parts still: they give way as they are answered, and it need not wait for that.
+        // Others may have more than their parts still: they give way as they are answered, and it
+        // need not wait for that.
         (part.gets - part.outstanding as f64).max(0.0).ceil() as u64
     }
 
@@ -133,7 +136,7 @@ impl Cluster {
         self.clients[client as usize].at[member].outstanding += bytes;
     }
 
-    /// Records `bytes` answered; `response` is the time of one, where it was measured.
+    /// Records `bytes` answered; `response` is the response time of one of them, if measured.
     pub fn on_drained(&mut self, now: Time, member: usize, client: u32, bytes: u64, response: Option<Time>) {
         let window = &mut self.members[member].window;
         window.on_drained(now, bytes, response);
@@ -153,25 +156,26 @@ impl Cluster {
         part.outstanding = part.outstanding.saturating_sub(bytes);
     }
 
-    /// Moves what a session has outstanding from one client to another.
+    /// Moves a session's outstanding bytes from one client to another.
     pub fn transfer(&mut self, member: usize, from: u32, to: u32, bytes: u64) {
         self.less(member, from, bytes);
         self.clients[to as usize].at[member].outstanding += bytes;
     }
 
-    /// Has `session` of `client` wait for room at `member`, with so many bytes. It must not wait there already.
+    /// Makes `session` of `client` wait for room at `member`, with `bytes` to send. It must not be
+    /// waiting there already.
     pub fn wait(&mut self, member: usize, client: u32, session: u64, bytes: u64) {
         let part = &mut self.clients[client as usize].at[member];
         part.sessions.push_back((session, bytes));
         part.waiting += bytes;
         if part.sessions.len() == 1 {
             self.members[member].ring.push_back(client);
-            // Who comes new has a part at once.
+            // A new client gets a part at once.
             self.members[member].divided = None;
         }
     }
 
-    /// Removes a session that waits, such as one that ends.
+    /// Removes a waiting session, such as one that ends.
     pub fn forget(&mut self, member: usize, client: u32, session: u64) {
         let part = &mut self.clients[client as usize].at[member];
         let before = part.sessions.len();
@@ -182,7 +186,8 @@ impl Cluster {
         }
     }
 
-    /// Ends the member's epoch if it is over, and returns the next session that may send to it; it waits no longer.
+    /// Ends the member's epoch if it is over. Returns the next session that may send to it, which
+    /// no longer waits.
     pub fn wake(&mut self, now: Time, member: usize) -> Option<u64> {
         self.members[member].window.poll(now);
         for _ in 0..self.members[member].ring.len() {
@@ -207,7 +212,7 @@ impl Cluster {
         None
     }
 
-    /// Divides a window that is contended, once a millisecond.
+    /// Divides a contended window, at most once a millisecond.
     fn divide(&mut self, now: Time, member: usize) {
         let at = &mut self.members[member];
         if at.divided.is_some_and(|before| now < before + DIVIDE_EVERY) {
@@ -228,5 +233,5 @@ impl Cluster {
     }
 }
 
-/// How often a contended window is divided anew.
+/// Interval between divisions of a contended window.
 const DIVIDE_EVERY: Time = Time::from_millis(1);

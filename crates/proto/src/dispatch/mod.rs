@@ -1,11 +1,13 @@
-//! Dispatch: the frames of one session spread over the members of a cluster, and their answers merged.
+//! Dispatch: the frames of one session spread over the members of a cluster, and their answers
+//! merged.
 //!
-//! [`Session`] is what one client's connection has under way: which frame went to which member, which were answered, what is to
-//! be sent again when a member fails. [`Cluster`] is what all sessions share: each member's window by its drain rate, and the parts of it that
-//! clients have. Neither knows a socket: bytes come in as slices and go out as slices, and what was written is said back.
+//! [`Session`] tracks the frames of one client's connection: the member of each, the answers, and
+//! the frames to send again when a member fails. [`Cluster`] is the state that all sessions share:
+//! each member's window by its drain rate, and the clients' parts of it. Neither has access to a
+//! socket. Bytes enter and leave as slices, and the caller reports how many were written.
 //!
-//! Bytes are copied only where they have to wait: a frame that its caller has written already, and that needs no second sending, is
-//! counted and forgotten.
+//! Bytes are copied only if they have to wait. A frame that the caller has written already, and
+//! that needs no second transmission, is only counted.
 
 mod cluster;
 mod queue;

@@ -1,6 +1,7 @@
-//! Bytes in the order in which they came.
+//! A contiguous queue of bytes.
 
-/// A queue of bytes that lie side by side. An empty one keeps its memory until it is [released](Queue::release).
+/// A queue of contiguous bytes. An empty one keeps its memory until it is
+/// [released](Queue::release).
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
     bytes: Vec<u8>,
@@ -13,12 +14,12 @@ impl Queue {
         &self.bytes[self.head..]
     }
 
-    /// How many there are.
+    /// Number of bytes queued.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.head
     }
 
-    /// Whether there are none.
+    /// True if no bytes are queued.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -42,12 +43,12 @@ impl Queue {
         }
     }
 
-    /// Makes room for `len` bytes more, at once instead of by doubling.
+    /// Reserves memory for `len` more bytes at once, instead of by doubling.
     pub fn reserve(&mut self, len: usize) {
         self.bytes.reserve(len);
     }
 
-    /// Gives memory back, if the queue is empty.
+    /// Frees the memory, if the queue is empty.
     pub fn release(&mut self) {
         if self.is_empty() {
             self.bytes = Vec::new();
@@ -55,5 +56,5 @@ impl Queue {
     }
 }
 
-/// Fewer bytes are left where they are.
+/// With fewer bytes consumed, the rest is not moved to the front.
 const WORTH_MOVING: usize = 4096;

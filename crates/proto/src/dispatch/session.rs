@@ -1,44 +1,45 @@
-//! One session's frames.
+//! The frames of one session.
 
 use std::collections::VecDeque;
 
 use super::{Queue, Tail};
 
-/// How a protocol answers.
+/// The answering scheme of a protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
-    /// One answer a frame, and the client tells them apart: they are merged as they come.
+    /// One answer per frame in any order, since the client can match them: merged as they arrive.
     Any,
-    /// One answer a frame, in the order of the frames.
+    /// One answer per frame, in the order of the frames.
     InOrder,
-    /// None. A frame is done once the member's kernel has acknowledged it.
+    /// No answers. A frame is done once the member's kernel has acknowledged it.
     None,
 }
 
-/// What becomes of frames that a failed member has not answered.
+/// The treatment of frames that a failed member has not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// They may have been carried out, and are not sent again.
+    /// They may have been executed, and are not sent again.
     Never,
-    /// To carry them out twice does no harm: they are sent to another member.
+    /// Executing them twice does no harm: they are sent to another member.
     Idempotent,
 }
 
-/// What holds for all frames of a session.
+/// The rules for all frames of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// How the protocol answers.
+    /// The answering scheme.
     pub answers: Answers,
-    /// What becomes of unanswered frames.
+    /// The treatment of unanswered frames.
     pub retry: Retry,
 }
 
-/// What a frame is to its sender.
+/// The origin and purpose of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tag {
-    /// A client's frame: its answer is the client's.
+    /// A client's frame: its answer goes to the client.
     Client,
-    /// A client's frame that sets its connection up: the caller looks at the answer before the client has it.
+    /// A client's frame that sets up its connection: the caller inspects the answer before it goes
+    /// to the client.
     Setup,
     /// A frame of the switch: its answer is dropped, and it is never sent to another member.
     Own,
@@ -49,9 +50,9 @@ pub enum Tag {
 pub struct Answer {
     /// Its number in the session.
     pub seq: u64,
-    /// What it was.
+    /// Its origin and purpose.
     pub tag: Tag,
-    /// Its bytes.
+    /// Its length in bytes.
     pub len: u32,
 }
 
@@ -60,18 +61,20 @@ pub struct Answer {
 pub struct Orphan {
     /// Its number in the session.
     pub seq: u64,
-    /// What it was.
+    /// Its origin and purpose.
     pub tag: Tag,
-    /// The frame, to be [carried](Session::carry) by another member; `None` if it may have been carried out and [`Retry`] forbids it.
+    /// The frame, to [carry](Session::carry) to another member. `None` if it may have been executed
+    /// and [`Retry`] forbids a second execution.
     pub frame: Option<Vec<u8>>,
 }
 
-/// A member answered something that was not asked.
+/// The error of a member that answers without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an answer to no frame")]
 pub struct Unrequested;
 
-/// The frames of one session: numbers, members, answers. `A` says where the caller has an answer's bytes.
+/// The frames of one session: numbers, members, answers. `A` locates an answer's bytes at the
+/// caller.
 #[derive(Clone, Debug)]
 pub struct Session<A> {
     rules: Rules,
@@ -80,7 +83,7 @@ pub struct Session<A> {
     /// Answers in the order of their frames, from `first` on; [`Answers::InOrder`] only.
     slots: VecDeque<Option<A>>,
     first: u64,
-    /// Client's frames under way.
+    /// Number of client frames under way.
     open: u64,
     bytes: usize,
 }
@@ -88,17 +91,19 @@ pub struct Session<A> {
 /// A session's frames at one member.
 #[derive(Clone, Debug, Default)]
 struct Lane {
-    /// From the oldest that is not done to the newest.
+    /// Its frames, from the oldest that is not done to the newest.
     entries: VecDeque<Entry>,
-    /// How many of them were written whole.
+    /// Number of frames written completely.
     sent: usize,
-    /// Bytes written of the next.
+    /// Bytes written of the next frame.
     torn: usize,
-    /// Whole frames that may be needed: those not written whole, and before them, if they are kept, those that were.
+    /// Complete frames that may be needed: those not written completely and, if they are kept,
+    /// those before them.
     queue: Queue,
-    /// Bytes of `queue` that are of frames written whole.
+    /// Bytes of `queue` that belong to frames written completely.
     kept: usize,
-    /// Bytes written to the present connection; of them acknowledged by the member's kernel; of them of frames that are done.
+    /// Bytes written to the present connection; the part acknowledged by the member's kernel; the
+    /// part of frames that are done.
     written: u64,
     acked: u64,
     done: u64,
@@ -118,20 +123,23 @@ impl<A: Copy> Session<A> {
         Session { rules, lanes: Vec::new(), next: 0, slots: VecDeque::new(), first: 0, open: 0, bytes: 0 }
     }
 
-    /// Whether frames may be written to `lane` from the caller's buffer: none waits before them.
+    /// True if frames may be written to `lane` from the caller's buffer, since no frame waits
+    /// before them.
     pub fn is_clear(&self, lane: usize) -> bool {
         self.lanes.get(lane).is_none_or(|lane| lane.sent == lane.entries.len())
     }
 
-    /// Takes a frame for the member `lane`, of which the caller has written the first `written` bytes; those may only be above zero
-    /// while the lane [is clear](Session::is_clear). Returns its number.
+    /// Assigns a frame to the member `lane`. Returns its number.
+    ///
+    /// The caller has written the first `written` bytes; that may be above zero only while the lane
+    /// [is clear](Session::is_clear).
     pub fn submit(&mut self, lane: usize, tag: Tag, frame: &[u8], written: usize) -> u64 {
         let seq = self.number(tag);
         self.carry(lane, seq, tag, frame, written);
         seq
     }
 
-    /// Numbers a frame that no member can take yet; it is then [carried](Session::carry).
+    /// Numbers a frame that no member can take yet, to [carry](Session::carry) later.
     pub fn number(&mut self, tag: Tag) -> u64 {
         let seq = self.next;
         if tag != Tag::Own {
@@ -144,7 +152,8 @@ impl<A: Copy> Session<A> {
         seq
     }
 
-    /// Gives a frame that has a number and no member to the member `lane`; `written` as of [`submit`](Session::submit).
+    /// Assigns a frame with a number and without a member to the member `lane`; `written` as in
+    /// [`submit`](Session::submit).
     pub fn carry(&mut self, lane: usize, seq: u64, tag: Tag, frame: &[u8], written: usize) {
         self.enqueue(lane, Entry { seq, len: frame.len() as u32, tag }, frame, written);
     }
@@ -155,12 +164,14 @@ impl<A: Copy> Session<A> {
         self::lane(&mut self.lanes, lane).queue.reserve(bytes);
     }
 
-    /// Gives up a frame that has a number and no member: the caller answers it, or tells the client.
+    /// Gives up a frame with a number and without a member: the caller answers it, or reports to
+    /// the client.
     pub fn give_up(&mut self) {
         self.open -= 1;
     }
 
-    /// Takes a frame that the caller answers by itself. Returns its number, for [`place`](Session::place).
+    /// Numbers a frame that the caller answers itself. Returns its number, for
+    /// [`place`](Session::place).
     pub fn submit_answered(&mut self) -> u64 {
         let seq = self.next;
         self.next += 1;
@@ -196,13 +207,13 @@ impl<A: Copy> Session<A> {
         }
     }
 
-    /// Whether written frames are kept until they are done.
+    /// True if written frames are kept until they are done.
     fn retains(&self) -> bool {
         self.rules.answers == Answers::None || self.rules.retry == Retry::Idempotent
     }
 
-    /// Returns the next bytes to write to `lane`: the rest of a frame that was begun, and whole frames while they begin within
-    /// `room` bytes.
+    /// The next bytes to write to `lane`: the rest of a frame under way, and whole frames that
+    /// begin within `room` bytes.
     pub fn sendable(&self, lane: usize, room: u64) -> &[u8] {
         let Some(lane) = self.lanes.get(lane) else { return &[] };
         let bytes = &lane.queue.as_slice()[lane.kept + lane.torn..];
@@ -247,13 +258,14 @@ impl<A: Copy> Session<A> {
         self.lanes.get(lane).map_or(0, |lane| lane.written)
     }
 
-    /// Bytes written of frames that are not done: what is outstanding at the member.
+    /// Bytes written of frames that are not done, that is, outstanding at the member.
     pub fn outstanding(&self, lane: usize) -> u64 {
         self.lanes.get(lane).map_or(0, |lane| lane.written - lane.done)
     }
 
-    /// Records that the kernel of the member has acknowledged the first `offset` bytes of what was written, or of what is about to be
-    /// [submitted](Session::submit) as written. Returns the bytes of frames that are done by that.
+    /// Records that the member's kernel has acknowledged the first `offset` bytes written, or about
+    /// to be [submitted](Session::submit) as written. Returns the bytes of frames that are done by
+    /// that.
     pub fn acknowledged(&mut self, lane: usize, offset: u64) -> u64 {
         let lane = self::lane(&mut self.lanes, lane);
         lane.acked = lane.acked.max(offset);
@@ -271,10 +283,10 @@ impl<A: Copy> Session<A> {
         lane.done - before
     }
 
-    /// Takes an answer of the member `lane`, which is to its oldest frame.
+    /// Records an answer of the member `lane` to its oldest frame.
     ///
     /// # Errors
-    /// No frame that was written whole is unanswered.
+    /// Every completely written frame is answered already.
     pub fn answer(&mut self, lane: usize) -> Result<Answer, Unrequested> {
         let retains = self.retains();
         let lane = self.lanes.get_mut(lane).ok_or(Unrequested)?;
@@ -289,7 +301,7 @@ impl<A: Copy> Session<A> {
         Ok(Answer { seq: entry.seq, tag: entry.tag, len: entry.len })
     }
 
-    /// Records where the answer to the frame `seq` is, in [`Answers::InOrder`].
+    /// Records the location of the answer to the frame `seq`, with [`Answers::InOrder`].
     pub fn place(&mut self, seq: u64, answer: A) {
         let slot = seq.checked_sub(self.first).and_then(|at| self.slots.get_mut(at as usize));
         if let Some(slot) = slot {
@@ -297,12 +309,12 @@ impl<A: Copy> Session<A> {
         }
     }
 
-    /// Whether the answer to `seq` is the next that the client is to have.
+    /// True if the answer to `seq` is the next one due to the client.
     pub fn is_next(&self, seq: u64) -> bool {
         seq == self.first
     }
 
-    /// Returns the next answer in the order of the frames, if it has come.
+    /// Returns the next answer in the order of the frames, if it has arrived.
     pub fn deliver(&mut self) -> Option<A> {
         let answer = (*self.slots.front()?)?;
         self.slots.pop_front();
@@ -319,38 +331,39 @@ impl<A: Copy> Session<A> {
             .position(|lane| lane.entries.iter().any(|entry| entry.seq == first && entry.tag != Tag::Own))
     }
 
-    /// Gives back the memory of queues that are empty.
+    /// Frees the memory of empty queues.
     pub fn release(&mut self) {
         self.lanes.iter_mut().for_each(|lane| lane.queue.release());
     }
 
-    /// The client's frames that are not done.
+    /// Number of the client's frames that are not done.
     pub fn open(&self) -> u64 {
         self.open
     }
 
-    /// Frames at `lane` that are not done, the switch's own among them.
+    /// Number of frames at `lane` that are not done, the switch's own included.
     pub fn at(&self, lane: usize) -> usize {
         self.lanes.get(lane).map_or(0, |lane| lane.entries.len())
     }
 
-    /// Frames written whole to `lane`, and not done.
+    /// Number of frames written completely to `lane` and not done.
     pub fn sent(&self, lane: usize) -> usize {
         self.lanes.get(lane).map_or(0, |lane| lane.sent)
     }
 
-    /// Bytes that are kept.
+    /// Bytes kept in memory.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Frames in the last `bytes` that the kernel of the member had acknowledged on the present connection, at most: what may have been
-    /// lost with a member that died.
+    /// Upper bound on the frames in the last `bytes` that the member's kernel acknowledged on the
+    /// present connection: those that may be lost with a failed member.
     pub fn perhaps_lost(&self, lane: usize, bytes: u64) -> u64 {
         self.lanes.get(lane).map_or(0, |lane| lane.tail.within(bytes))
     }
 
-    /// Takes all frames from the member `lane`, whose connection has ended, and returns them, oldest first. The switch's own are dropped.
+    /// Removes all frames from the member `lane`, whose connection has ended. Returns them, oldest
+    /// first, without the switch's own.
     pub fn fail(&mut self, lane: usize) -> Vec<Orphan> {
         let retains = self.retains();
         let mut orphans = Vec::new();
@@ -374,7 +387,7 @@ impl<A: Copy> Session<A> {
 }
 
 impl Lane {
-    /// Ends the oldest frame, which was written whole. Returns the bytes that were kept for it.
+    /// Ends the oldest frame, which was written completely. Returns the bytes kept for it.
     fn finish(&mut self, len: u32, kept: bool) -> usize {
         self.sent -= 1;
         self.done += u64::from(len);

@@ -1,8 +1,9 @@
-//! How many frames the last bytes of a stream held.
+//! An upper bound on the number of frames in the last bytes of a stream.
 
 use std::collections::VecDeque;
 
-/// Counts frames by their place in a stream, coarsely: enough to bound from above how many lay in its last bytes.
+/// Counts frames by their position in a stream, coarsely, to bound the number in its last bytes
+/// from above.
 #[derive(Clone, Debug, Default)]
 pub struct Tail {
     bytes: u64,
@@ -12,7 +13,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Records `frames` more, of `bytes` in all.
+    /// Records `frames` more, of `bytes` in total.
     pub fn push(&mut self, frames: u64, bytes: u64) {
         let apart = self.marks.back().map_or(0, |mark| mark.0) + APART;
         if self.marks.is_empty() || self.bytes >= apart {
@@ -38,6 +39,7 @@ impl Tail {
     }
 }
 
-/// Marks are at least so many bytes apart, and there are so many: the last 16 MiB, beyond any window of Linux's defaults.
+/// Least distance between two marks, bytes. The marks cover the last 16 MiB, more than any default
+/// window of Linux.
 const APART: u64 = 1 << 16;
 const MARKS: usize = 256;

@@ -1,5 +1,5 @@
-//! A client, a switch and members that answer, stop, die and come back, drawn from a seed: every frame once and in order per member while
-//! none dies, accounted for when one does.
+//! A client, a switch and members that answer, stop, die and come back, drawn from a seed: every
+//! frame once and in order per member while none dies, accounted for when one does.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    /// Ends a member's connection; what it had is carried out up to a point that nobody learns.
+    /// Ends a member's connection; its frames are executed up to an unknown point.
     fn kill(&mut self, lane: usize) {
         self.deaths += 1;
         let some = self.below(10);
@@ -220,7 +220,7 @@ proptest! {
         for name in 0..300 {
             let times = times.get(&name).copied().unwrap_or(0);
             match rules {
-                // Never twice; not at all only if the client is told.
+                // Never twice; and if not at all, the client is informed.
                 Rules { answers: Answers::Any | Answers::InOrder, retry: Retry::Never } => {
                     prop_assert!(times <= 1, "{} was carried out {} times", name, times);
                     prop_assert!(times == 1 || world.told.contains(&name));
@@ -230,7 +230,7 @@ proptest! {
                     prop_assert!(times >= 1);
                     prop_assert_eq!(world.delivered.iter().filter(|&&other| other == name).count(), 1);
                 }
-                // What was acknowledged may be lost with a member; nothing else.
+                // Acknowledged frames may be lost with a member; no others.
                 Rules { answers: Answers::None, .. } => prop_assert!(times >= 1 || world.deaths > 0),
             }
         }

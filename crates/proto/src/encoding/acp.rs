@@ -9,29 +9,31 @@
 //! 52  start, end of each SACK range, then the payload
 //! ```
 //!
-//! The toll is carried bit for bit, in 24 bytes that lie together: a router loads them with [`load`], runs the same law
-//! as in the simulator, and stores them back in place with [`store`]. The packet's size is not written: it is the
-//! datagram's, and [`OVERHEAD`].
+//!
+//! The toll is carried exactly, in 24 contiguous bytes. A router loads them with [`load`], runs the
+//! same law as in the simulator, and stores them in place with [`store`]. The packet's size is not
+//! a field: it is the datagram's size plus [`OVERHEAD`].
 
 use tollway_law::Toll;
 
 use crate::{Flags, Packet, SackRanges, Stamp};
 
-/// What [`decode`] reads out of a datagram.
+/// The content of a datagram, as [`decode`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decoded {
-    /// The packet; `sack`, `cursor` and `entered` are zero, being the engine's own.
+    /// The packet; `sack`, `cursor` and `entered` are zero, since they belong to the engine.
     pub packet: Packet,
     /// The SACK ranges, empty unless [`Flags::SACK`].
     pub sack: SackRanges,
-    /// Where the payload starts in the datagram.
+    /// Offset of the payload in the datagram.
     pub payload: usize,
 }
 
-/// Writes the header of `packet` to the start of `out`, and answers its length: the payload goes behind it.
+/// Writes the header of `packet` to the start of `out`, and returns its length. The payload follows
+/// it.
 ///
-/// [`Flags::SACK`] is written if there are ranges and only then, whatever the packet says; the engine's own fields
-/// and `size` are not written.
+/// [`Flags::SACK`] is written if and only if there are ranges, whatever the packet's flag. The
+/// engine's fields and `size` are not written.
 ///
 /// # Errors
 /// [`AcpError::TooShort`] if `out` has no room.
@@ -64,8 +66,8 @@ pub fn encode(packet: &Packet, sack: &SackRanges, out: &mut [u8]) -> Result<usiz
 /// Reads a whole datagram.
 ///
 /// # Errors
-/// [`AcpError`] names what is wrong. The toll's floats have to be numbers, and all but `due` finite (an infinite `due`
-/// asks for as much as there is), so that no law meets a NaN from outside.
+/// [`AcpError`] names the fault. The toll's floats must be numbers, and all but `due` finite (an
+/// infinite `due` requests everything available), so that no law receives a NaN from outside.
 pub fn decode(datagram: &[u8]) -> Result<Decoded, AcpError> {
     let fixed = fixed(datagram)?;
     let toll = checked_toll(fixed)?;
@@ -83,7 +85,8 @@ pub fn decode(datagram: &[u8]) -> Result<Decoded, AcpError> {
     for bytes in tail.chunks_exact(8) {
         let start = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         let end = u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-        // Serial arithmetic (RFC 1982): the end comes after the start, by less than half the circle.
+        // Serial arithmetic (RFC 1982): the end comes after the start, by less than half the
+        // circle.
         if !(1..1 << 31).contains(&end.wrapping_sub(start)) {
             return Err(AcpError::SackRange { start, end });
         }
@@ -105,24 +108,25 @@ pub fn decode(datagram: &[u8]) -> Result<Decoded, AcpError> {
     Ok(Decoded { packet, sack, payload: len })
 }
 
-/// Whether bytes begin as an ACP header does, in this version of it.
+/// True if the bytes begin as an ACP header of this version.
 pub fn is_header(datagram: &[u8]) -> bool {
     fixed(datagram).is_ok()
 }
 
-/// What a router reads: the flags, for [`Flags::TOLLED`] and [`Flags::ecn_capable`], and the toll.
+/// The fields that a router reads: the flags, for [`Flags::TOLLED`] and [`Flags::ecn_capable`], and
+/// the toll.
 ///
 /// # Errors
-/// [`AcpError`] if this is no ACP header or its toll is not in order; a router then passes the datagram on as it is. Fields
-/// that are the ends' own are not looked at.
+/// [`AcpError`] if this is not an ACP header or its toll is not valid; a router then forwards the
+/// datagram unchanged. Fields of the ends are not checked.
 #[inline]
 pub fn load(datagram: &[u8]) -> Result<(Flags, Toll), AcpError> {
     let fixed = fixed(datagram)?;
     Ok((flags_of(fixed), checked_toll(fixed)?))
 }
 
-/// What a router's port goes by: flow, size, flags and toll, as the packet that moves through it; the fields that are
-/// the ends' own are left at zero.
+/// The fields that a router's port reads, as a packet: flow, size, flags and toll. Fields of the
+/// ends are zero.
 ///
 /// # Errors
 /// As [`load`], and [`AcpError::TooLong`].
@@ -140,10 +144,10 @@ pub fn load_packet(datagram: &[u8]) -> Result<Packet, AcpError> {
     })
 }
 
-/// Writes the toll over that of the header, in place: 24 bytes and no others.
+/// Writes the toll over that of the header, in place: exactly 24 bytes.
 ///
 /// # Errors
-/// [`AcpError`] if this is no ACP header; nothing is then written.
+/// [`AcpError`] if this is not an ACP header; nothing is written then.
 #[inline]
 pub fn store(datagram: &mut [u8], toll: &Toll) -> Result<(), AcpError> {
     fixed(datagram)?;
@@ -151,11 +155,11 @@ pub fn store(datagram: &mut [u8], toll: &Toll) -> Result<(), AcpError> {
     Ok(())
 }
 
-/// Writes a header over that of a datagram, in place: the payload stays. There is `room` for so many
-/// ranges; the oldest of more are left out.
+/// Writes a header over that of a datagram, in place; the payload stays. `room` is the number of
+/// SACK ranges that fit; the oldest beyond that are left out.
 ///
 /// # Errors
-/// [`AcpError`] if this is no ACP header; nothing is then written.
+/// [`AcpError`] if this is not an ACP header; nothing is written then.
 pub fn rewrite(datagram: &mut [u8], packet: &Packet, sack: &SackRanges, room: usize) -> Result<(), AcpError> {
     let came = header_len(usize::from(fixed(datagram)?[1] & 0xf)).min(datagram.len());
     let room = room.min((datagram.len() - LEN) / 8);
@@ -170,10 +174,10 @@ pub fn rewrite(datagram: &mut [u8], packet: &Packet, sack: &SackRanges, room: us
     Ok(())
 }
 
-/// Sets [`Flags::CE`] in place: the port marked the packet.
+/// Sets [`Flags::CE`] in place, for a port that marks the packet.
 ///
 /// # Errors
-/// [`AcpError`] if this is no ACP header; nothing is then written.
+/// [`AcpError`] if this is not an ACP header; nothing is written then.
 #[inline]
 pub fn mark(datagram: &mut [u8]) -> Result<(), AcpError> {
     let flags = flags_of(fixed(datagram)?).with(Flags::CE);
@@ -181,7 +185,7 @@ pub fn mark(datagram: &mut [u8]) -> Result<(), AcpError> {
     Ok(())
 }
 
-/// Bytes of header with `ranges` SACK ranges.
+/// Length of a header with `ranges` SACK ranges, bytes.
 pub const fn header_len(ranges: usize) -> usize {
     LEN + 8 * ranges
 }
@@ -237,42 +241,42 @@ fn checked_toll(fixed: &[u8; LEN]) -> Result<Toll, AcpError> {
     }
 }
 
-/// Why bytes are no ACP datagram.
+/// The reason bytes are not an ACP datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AcpError {
     /// Too few bytes.
     #[error("an ACP header of {need} bytes in {have}")]
     TooShort {
-        /// Bytes there are.
+        /// Bytes present.
         have: usize,
-        /// Bytes the header takes.
+        /// Bytes required by the header.
         need: usize,
     },
-    /// Longer than a packet's size can say.
+    /// Longer than the largest packet size.
     #[error("a datagram of {have} bytes: a packet has at most 65535 with {OVERHEAD} of IP and UDP")]
     TooLong {
-        /// Bytes there are.
+        /// Bytes present.
         have: usize,
     },
-    /// Not this protocol.
+    /// Another protocol.
     #[error("byte 0: ACP starts with {MAGIC:#04x}, here is {magic:#04x}")]
     Magic {
-        /// The byte there is.
+        /// The byte found.
         magic: u8,
     },
-    /// Not this version.
+    /// Another version.
     #[error("byte 1: ACP version {version}, known is {VERSION}")]
     Version {
-        /// The version it gives.
+        /// The version found.
         version: u8,
     },
-    /// More ranges than there may be, or a number that contradicts the SACK flag.
+    /// Too many ranges, or a number that contradicts the SACK flag.
     #[error("byte 1: {count} SACK ranges: 1 to 4 with the SACK flag, 0 without it")]
     SackCount {
-        /// The number it gives.
+        /// The number found.
         count: u8,
     },
-    /// A range that ends where it starts, or before.
+    /// A range whose end is not after its start.
     #[error("SACK range from {start} to {end} is empty")]
     SackRange {
         /// First segment.
@@ -280,7 +284,7 @@ pub enum AcpError {
         /// The segment after the last.
         end: u32,
     },
-    /// A field of the toll that no law could work with.
+    /// A toll field that no law can use, such as NaN.
     #[error("the toll's `{field}` is not a finite number")]
     NotANumber {
         /// The field's name.
@@ -290,11 +294,11 @@ pub enum AcpError {
 
 /// The header's length without SACK ranges, bytes.
 pub const LEN: usize = 52;
-/// Bytes of IPv4 and UDP in front of the datagram's payload: a packet's size has them in it.
+/// Bytes of IPv4 and UDP headers before the datagram's payload, which a packet's size includes.
 pub const OVERHEAD: usize = 28;
 /// The first byte of each header.
 pub const MAGIC: u8 = 0xa5;
-/// The version written, and the only one read.
+/// The version written, and the only version read.
 pub const VERSION: u8 = 1;
 
 const FLAGS_AT: usize = 2;

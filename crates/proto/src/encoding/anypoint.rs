@@ -1,11 +1,14 @@
-//! The Anypoint paper's congestion words: five of 32 bits that follow TCP's 20 bytes of header, in network byte order.
+//! The Anypoint paper's congestion words: five 32-bit words after TCP's 20 bytes of header, in
+//! network byte order.
 //!
 //! ```text
 //! | cwnd | src_fdbk | rflct_fdbk | rtt | rpatch |
 //! ```
 //!
-//! Windows and feedback are in bytes, the round-trip time in 1/1024 s. A router rewrites `src_fdbk`; the TCP checksum over
-//! it is the caller's.
+//! Windows and feedback are in bytes, the round-trip time in 1/1024 s. A router rewrites
+//!
+//! Windows and feedback are in bytes, the round-trip time in 1/1024 s. A router rewrites
+//! `src_fdbk`; the caller updates the TCP checksum.
 
 use tollway_law::Toll;
 
@@ -14,19 +17,21 @@ use tollway_law::Toll;
 pub struct Words {
     /// The sender's congestion window, bytes; 0 on acknowledgements without data.
     pub cwnd: u32,
-    /// Change of window asked for, then granted, bytes a packet.
+    /// Change of window, first requested, then granted, bytes per packet.
     pub src_fdbk: i32,
-    /// What the receiver returns, bytes.
+    /// The feedback that the receiver returns, bytes.
     pub rflct_fdbk: i32,
     /// The sender's smoothed round-trip time, 1/1024 s; 0 unknown.
     pub rtt: u32,
-    /// The redirect patch: all segments numbered below it may be delivered (Anypoint, holes in the member's numbers).
+    /// The redirect patch: all segments numbered below it may be delivered (Anypoint, holes in the
+    /// member's numbers).
     pub rpatch: u32,
 }
 
 impl Words {
-    /// What `toll` is in these words, on a packet of `size` bytes: `cwnd = size · rtt / offer`, feedback times the coded
-    /// round-trip time. The echo is converted with the same, as both flow on one connection.
+    /// The words for `toll` on a packet of `size` bytes: `cwnd = size · rtt / offer`, and feedback
+    /// times the coded round-trip time. The echo is converted with the same time, since both belong
+    /// to one connection.
     pub fn from_toll(toll: &Toll, size: u32, rpatch: u32) -> Words {
         let known = toll.rtt > 0.0;
         // `as` saturates, and takes NaN to zero.
@@ -41,8 +46,8 @@ impl Words {
         Words { cwnd, src_fdbk: bytes(toll.due), rflct_fdbk: bytes(f64::from(toll.echo)), rtt, rpatch }
     }
 
-    /// The toll that a router reads on a packet of `size` bytes; `stake` is zero, and so is all feedback without a
-    /// round-trip time.
+    /// The toll that a router reads on a packet of `size` bytes. `stake` is zero, and without a
+    /// round-trip time so is all feedback.
     pub fn toll(&self, size: u32) -> Toll {
         if self.rtt == 0 {
             return Toll::default();
@@ -62,7 +67,7 @@ impl Words {
     /// Reads the words at the start of `bytes`.
     ///
     /// # Errors
-    /// [`TooShort`] if there are fewer than 20 bytes; any 20 are five words.
+    /// [`TooShort`] if there are fewer than 20 bytes; any 20 bytes are valid.
     pub fn parse(bytes: &[u8]) -> Result<Words, TooShort> {
         let bytes = bytes.first_chunk::<LEN>().ok_or(TooShort { have: bytes.len() })?;
         let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
@@ -75,7 +80,7 @@ impl Words {
         })
     }
 
-    /// As they stand on the wire.
+    /// The words in wire format.
     pub fn to_bytes(&self) -> [u8; LEN] {
         let words = [self.cwnd, self.src_fdbk as u32, self.rflct_fdbk as u32, self.rtt, self.rpatch];
         let mut bytes = [0; LEN];
@@ -86,11 +91,11 @@ impl Words {
     }
 }
 
-/// Writes `feedback`, bytes a packet, over the `src_fdbk` of the words at the start of `bytes`: what a router does.
-/// Touches four bytes.
+/// Writes `feedback`, bytes per packet, over the `src_fdbk` of the words at the start of `bytes`,
+/// as a router does. Changes four bytes.
 ///
 /// # Errors
-/// [`TooShort`] if there are fewer than 20 bytes; nothing is then written.
+/// [`TooShort`] if there are fewer than 20 bytes; nothing is written then.
 pub fn store_feedback(bytes: &mut [u8], feedback: i32) -> Result<(), TooShort> {
     let have = bytes.len();
     let words = bytes.first_chunk_mut::<LEN>().ok_or(TooShort { have })?;
@@ -102,15 +107,15 @@ pub fn store_feedback(bytes: &mut [u8], feedback: i32) -> Result<(), TooShort> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Anypoint's congestion words take {LEN} bytes, here are {have}")]
 pub struct TooShort {
-    /// Bytes there are.
+    /// Bytes present.
     pub have: usize,
 }
 
-/// The words' length, bytes.
+/// Length of the words, bytes.
 pub const LEN: usize = 20;
 
 const SRC_FDBK_AT: usize = 4;
-/// Ticks of `rtt` in a second.
+/// Ticks of `rtt` per second.
 const TICKS: f64 = 1024.0;
 
 #[cfg(test)]

@@ -1,31 +1,32 @@
-//! A self-check of the codecs that the claim `xcp.headers` is judged by.
+//! A self-check of the codecs, on which the claim `xcp.headers` is based.
 
 use super::draft20::{Format, Header, Version};
 use super::split::Split;
 use super::tcp_option::{Builder, Forward, SPACE, parse};
 
-/// What [`self_check`] counted.
+/// The counts of [`self_check`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SelfCheck {
     /// 16-bit patterns decoded: all 65 536.
     pub values: u32,
-    /// Patterns that do not decode to `m · 16^(e − 3)`, or whose value does not survive being coded again.
+    /// Patterns that do not decode to `m · 16^(e − 3)`, or whose value changes when encoded again.
     pub failures: u32,
     /// Least mantissa seen; −4096.
     pub least_mantissa: i16,
     /// Greatest mantissa seen; 4095.
     pub greatest_mantissa: i16,
-    /// Worst relative error of coding a value from 1 packet up, at the midpoints of neighbours, where it is worst; at most
-    /// 1/512.
+    /// Largest relative error of coding a value of at least 1 packet, measured at the midpoints of
+    /// neighbours, where it is largest; at most 1/512.
     pub worst_relative: f64,
-    /// Worst absolute error of coding a value under 1 packet, packets; at most 2^-13.
+    /// Largest absolute error of coding a value below 1 packet, packets; at most 2^-13.
     pub worst_absolute: f64,
-    /// Neighbours whose midpoint is coded as neither of them; 0 if coding is monotone and to the nearest.
+    /// Neighbours whose midpoint is coded as neither of them; 0 if coding is monotone and to the
+    /// nearest.
     pub misrounded: u32,
-    /// TCP options 14 and 15 through a list of options.
+    /// TCP options 14 and 15, written to and read from a list of options.
     pub options: RoundTrips,
-    /// SACK blocks that found room in a list of options beside timestamps: with neither XCP option, with the forward one,
-    /// with the return one, with both. TCP has 40 bytes.
+    /// SACK blocks that fit into TCP's 40 bytes of options beside timestamps: with neither XCP
+    /// option, with the forward one, with the return one, with both.
     pub sack_blocks: [usize; 4],
     /// Draft headers in version 2's order.
     pub draft2: RoundTrips,
@@ -36,9 +37,9 @@ pub struct SelfCheck {
 /// Headers written, read back and compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoundTrips {
-    /// How many.
+    /// Number of headers checked.
     pub checked: u32,
-    /// How many came back different, or not where the format has them.
+    /// Number of headers that differ after the round trip, or have fields at the wrong place.
     pub failures: u32,
 }
 
@@ -49,7 +50,8 @@ impl RoundTrips {
     }
 }
 
-/// Checks every 16-bit value, and headers over corner cases and a fixed sample; takes some milliseconds.
+/// Checks every 16-bit value, and headers over corner cases and a fixed sample; takes some
+/// milliseconds.
 pub fn self_check() -> SelfCheck {
     let mut check = SelfCheck {
         values: 0,
@@ -69,7 +71,8 @@ pub fn self_check() -> SelfCheck {
     for bits in 0..=u16::MAX {
         let split = Split(bits);
         let value = split.decode();
-        // The definition once more, read off the bits without the codec's own helpers; every step is exact.
+        // The definition once more, read off the bits without the codec's own helpers; every step
+        // is exact.
         let upper = f64::from(bits / 8);
         let mantissa = if upper < 4096.0 { upper } else { upper - 8192.0 };
         let defined = (0..bits % 8).fold(mantissa / 4096.0, |v, _| v * 16.0);
@@ -103,7 +106,8 @@ pub fn self_check() -> SelfCheck {
     check
 }
 
-/// How many of four blocks a list with these options takes; none if what it then holds is not read back.
+/// The number of SACK blocks, of four, that fit a list with these options; 0 if the list does not
+/// read back.
 fn sack_blocks_that_fit(forward: bool, back: bool) -> usize {
     let mut list = Builder::new();
     let begun = list.timestamps(1, 2).is_ok()
@@ -139,7 +143,7 @@ fn draft_survives(words: &mut Words, i: u32, version: Version) -> bool {
     placed && Header::parse(&bytes) == Ok(header)
 }
 
-/// A fixed sequence of words (SplitMix64), so that the check is the same everywhere.
+/// A fixed sequence of words (SplitMix64), so that the check is the same on every machine.
 struct Words(u64);
 
 impl Words {
@@ -150,7 +154,8 @@ impl Words {
         ((b ^ (b >> 31)) >> 32) as u32
     }
 
-    /// Four fields: while `i` counts through them, each combination of corner cases, then words of the sequence.
+    /// Four fields: while `i` counts through them, each combination of corner cases, then words of
+    /// the sequence.
     fn corner_or_any(&mut self, i: u32) -> [u32; 4] {
         const CORNERS: [u32; 6] = [0, 1, 0x0001_0000, 0x7fff_ffff, 0x8000_0000, u32::MAX];
         let base = CORNERS.len() as u32;

@@ -1,18 +1,19 @@
-//! The 20-byte congestion header of draft-falk-xcp-spec, between IP and the transport, in network byte order.
+//! The 20-byte congestion header of draft-falk-xcp-spec, between IP and the transport, in network
+//! byte order.
 //!
 //! ```text
-//! byte    0            1           2                    3        4     8     12         16
-//! v2 (-02)| next proto | length 20 | version 2 | format | unused | RTT | X   | Delta    | Reverse |
-//! v3 (-03)| next proto | length 20 | version 3 | format | unused | X   | RTT | Reverse  | Delta   |
+//! byte    0            1         2         3      4      5     8     12        16
+//! v2 (-02)| next proto | len 20  | version | format | unused | RTT | X   | Delta   | Reverse |
+//! v3 (-03)| next proto | len 20  | version | format | unused | X   | RTT | Reverse | Delta   |
 //! ```
 //!
-//! `RTT` and `X` (time between this sender's packets) are unsigned fixed-point seconds with 4 bits before the point
-//! and 28 behind; `Delta_Throughput` and `Reverse_Feedback` are signed bytes a second. The two drafts differ in the order
-//! of the fields, so the order is chosen by the version on the wire.
+//! `RTT` and `X` (time between this sender's packets) are unsigned fixed-point seconds with 4
+//! integer and 28 fractional bits; `Delta_Throughput` and `Reverse_Feedback` are signed bytes per
+//! second. The two drafts differ in the order of the fields; the version on the wire selects it.
 
 use tollway_law::Toll;
 
-/// Which draft's order the fields stand in.
+/// The draft that defines the order of the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Version {
     /// draft-falk-xcp-spec-02: RTT, X, Delta, Reverse.
@@ -31,7 +32,7 @@ impl Version {
         }
     }
 
-    /// Where X, RTT, Delta and Reverse start.
+    /// Offsets of X, RTT, Delta and Reverse.
     const fn places(self) -> Places {
         match self {
             Version::V2 => Places { rtt: 4, x: 8, delta: 12, reverse: 16 },
@@ -40,20 +41,20 @@ impl Version {
     }
 }
 
-/// Whether links write the header.
+/// The header's format, which tells links whether to write it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// Format 1: on data; all fields mean something.
+    /// Format 1, on data: all fields are valid.
     #[default]
     Standard,
-    /// Format 2: on acknowledgements; only the reverse feedback means anything, and routers leave it alone.
+    /// Format 2, on acknowledgements: only the reverse feedback is valid, and routers do not write.
     Minimal,
 }
 
 /// The header's fields, as they are on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// IP protocol number of what follows.
+    /// IP protocol number of the next header.
     pub next: u8,
     /// Order of the fields.
     pub version: Version,
@@ -63,14 +64,14 @@ pub struct Header {
     pub x: u32,
     /// Sender's smoothed round-trip time, 2^-28 s; 0 unknown.
     pub rtt: u32,
-    /// Change of throughput asked for, then granted, bytes/s.
+    /// Change of throughput, first requested, then granted, bytes/s.
     pub delta: i32,
-    /// What the receiver returns, bytes/s.
+    /// The feedback that the receiver returns, bytes/s.
     pub reverse: i32,
 }
 
 impl Header {
-    /// The header that carries `toll`: a standard one. `stake` is not carried.
+    /// The standard header that carries `toll`, without `stake`.
     pub fn from_toll(toll: &Toll, version: Version, next: u8) -> Header {
         Header {
             next,
@@ -83,7 +84,7 @@ impl Header {
         }
     }
 
-    /// The header of an acknowledgement without data: only the echo.
+    /// The header of an acknowledgement without data, which holds only the echo.
     pub fn minimal(echo: f32, version: Version, next: u8) -> Header {
         Header {
             next,
@@ -94,7 +95,7 @@ impl Header {
         }
     }
 
-    /// The toll that is read out of it. A minimal header has an echo only, whatever its other fields hold.
+    /// The toll of this header. A minimal header has an echo only, whatever its other fields hold.
     #[inline]
     pub fn toll(&self) -> Toll {
         let echo = self.reverse as f32;
@@ -110,10 +111,11 @@ impl Header {
         }
     }
 
-    /// Reads the header at the start of `bytes`; what follows it is not looked at, nor is the unused byte.
+    /// Reads the header at the start of `bytes`. Bytes after it, and the unused byte, are not
+    /// checked.
     ///
     /// # Errors
-    /// [`DraftError`] if there are too few bytes, or the length, version or format is not one known.
+    /// [`DraftError`] if there are too few bytes, or the length, version or format is unknown.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Header, DraftError> {
         let Some(bytes) = bytes.first_chunk::<LEN>() else {
@@ -146,7 +148,7 @@ impl Header {
         })
     }
 
-    /// As it stands on the wire.
+    /// The header in wire format.
     pub fn to_bytes(&self) -> [u8; LEN] {
         let format = match self.format {
             Format::Standard => 1,
@@ -163,11 +165,12 @@ impl Header {
     }
 }
 
-/// Writes `delta` (bytes/s, see [`encode_change`]) over the `Delta_Throughput` of the header at the start of `bytes`: what
-/// a router does. Touches four bytes.
+/// Writes `delta` (bytes/s, see [`encode_change`]) over the `Delta_Throughput` of the header at the
+/// start of `bytes`, as a router does. Changes four bytes.
 ///
 /// # Errors
-/// As [`Header::parse`], and [`DraftError::Untouchable`] for a minimal header; nothing is then written.
+/// As [`Header::parse`], and [`DraftError::Untouchable`] for a minimal header; nothing is written
+/// then.
 #[inline]
 pub fn store_delta(bytes: &mut [u8], delta: i32) -> Result<(), DraftError> {
     let header = Header::parse(bytes)?;
@@ -178,55 +181,56 @@ pub fn store_delta(bytes: &mut [u8], delta: i32) -> Result<(), DraftError> {
     Ok(())
 }
 
-/// `seconds` in 2^-28 s, to the nearest; at least one unit unless it is unknown (zero, negative or NaN), since 0 says
-/// unknown; at most 15.9999999963 s.
+/// `seconds` in units of 2^-28 s, to the nearest, at most 15.9999999963 s. At least one unit for
+/// any positive time; zero, negative and NaN give 0, "unknown".
 #[inline]
 pub fn encode_seconds(seconds: f32) -> u32 {
     // `as` saturates.
     if seconds > 0.0 { ((f64::from(seconds) * UNITS_PER_SECOND).round() as u32).max(1) } else { 0 }
 }
 
-/// In seconds. The longest times lose what a float of 24 bits cannot hold; coded again they give the same.
+/// The time in seconds. The longest times lose the bits beyond a float's 24; encoded again they
+/// give the same float.
 #[inline]
 pub fn decode_seconds(units: u32) -> f32 {
     (f64::from(units) / UNITS_PER_SECOND) as f32
 }
 
-/// A change of throughput in whole bytes/s, to the nearest: under half a byte a second is lost. Saturates at ±2^31
-/// bytes/s (17.18 Gbit/s); NaN gives zero.
+/// A change of throughput in whole bytes/s, to the nearest. Saturates at ±2^31 bytes/s (17.18
+/// Gbit/s); NaN gives zero.
 #[inline]
 pub fn encode_change(change: f64) -> i32 {
     change.round() as i32
 }
 
-/// Why bytes are no congestion header.
+/// The reason bytes are not a congestion header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DraftError {
     /// Too few bytes.
     #[error("an XCP header has {LEN} bytes, here are {have}")]
     TooShort {
-        /// Bytes there are.
+        /// Bytes present.
         have: usize,
     },
     /// The length byte is wrong.
     #[error("byte 1: an XCP header has length {LEN}, this one says {length}")]
     Length {
-        /// The length it gives.
+        /// The length found.
         length: u8,
     },
     /// Neither version 2 nor 3.
     #[error("byte 2: XCP header version {version}, known are 2 and 3")]
     Version {
-        /// The version it gives.
+        /// The version found.
         version: u8,
     },
     /// Neither standard nor minimal.
     #[error("byte 2: XCP header format {format}, known are 1 (standard) and 2 (minimal)")]
     Format {
-        /// The format it gives.
+        /// The format found.
         format: u8,
     },
-    /// A minimal header is not for routers to write.
+    /// A minimal header, which routers must not write.
     #[error("a minimal XCP header has no throughput change to write")]
     Untouchable,
 }
@@ -238,10 +242,10 @@ struct Places {
     reverse: usize,
 }
 
-/// The header's length, bytes.
+/// Length of the header, bytes.
 pub const LEN: usize = 20;
 
-/// 28 bits behind the point.
+/// Units per second, with 28 fractional bits.
 const UNITS_PER_SECOND: f64 = (1u32 << 28) as f64;
 
 #[cfg(test)]

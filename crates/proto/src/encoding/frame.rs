@@ -1,12 +1,13 @@
-//! A packet of the machines as bytes of IPv4: what a capture of a simulated link shows.
+//! A packet of the machines as IPv4 bytes, for captures of a simulated link.
 //!
 //! | encoding | IPv4, then |
 //! |---|---|
 //! | [`Encoding::Acp`] | UDP, the ACP header |
 //! | [`Encoding::TcpOption`] | TCP with timestamps, the XCP options and SACK |
-//! | [`Encoding::Draft20`] | the draft's header (protocol 253, RFC 3692), TCP with timestamps and SACK |
+//! | [`Encoding::Draft20`] | the draft's header (protocol 253), TCP with timestamps and SACK |
 //!
-//! The payload is zeros. TCP counts bytes where the machines count segments: [`ByteNumbers`] makes the one of the other.
+//! The payload is zeros. TCP numbers bytes where the machines number segments; [`ByteNumbers`]
+//! converts.
 
 use super::{Encoding, acp, draft20, tcp_option};
 use crate::{Flags, Packet, SackRanges};
@@ -20,33 +21,34 @@ pub struct Address {
     pub port: u16,
 }
 
-/// A packet and what its bytes depend on besides.
+/// A packet, and the state of its flow that its bytes depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// The packet.
     pub packet: &'a Packet,
     /// Its SACK ranges.
     pub sack: &'a SackRanges,
-    /// How its flow's tolls are written.
+    /// The encoding of its flow's tolls.
     pub encoding: Encoding,
     /// A full segment of its flow on the wire, bytes.
     pub segment: u32,
-    /// The round-trip time, s, of the last tolled packet its sender had: [`Encoding::quantise_echo`] says why.
+    /// The round-trip time, s, of the last tolled packet that its sender received; see
+    /// [`Encoding::quantise_echo`].
     pub heard_rtt: f32,
-    /// Who sent it.
+    /// The sender's address.
     pub source: Address,
-    /// Whom it is for.
+    /// The receiver's address.
     pub destination: Address,
-    /// TCP's numbers of the segments.
+    /// The byte numbers of its segments.
     pub numbers: ByteNumbers,
 }
 
-/// Where segments begin in TCP's byte numbers.
+/// The byte numbers of segments in TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteNumbers {
     /// Payload of a full segment, bytes.
     pub payload: u32,
-    /// Whether number 0 is a SYN, which counts for one byte.
+    /// True if number 0 is a SYN, which counts for one byte.
     pub handshake: bool,
 }
 
@@ -62,7 +64,7 @@ impl ByteNumbers {
 }
 
 impl Frame<'_> {
-    /// Bytes of payload: what headers leave of the packet's size.
+    /// Bytes of payload: the packet's size without headers.
     pub fn payload(&self) -> u32 {
         let mut bytes = Vec::new();
         let whole = self.write(usize::MAX, &mut bytes);
@@ -77,8 +79,11 @@ impl Frame<'_> {
         }
     }
 
-    /// Writes the packet, or its first `most` bytes, behind what is in `out`; answers how long the whole is. That is the
-    /// packet's size, or its headers' if those are longer (a flow may have been given smaller ones than it needs).
+    /// Appends the packet, or its first `most` bytes, to `out`. Returns the length of the whole
+    /// packet.
+    ///
+    /// That length is the packet's size, or that of its headers if those are longer (a flow may be
+    /// configured with packets smaller than its headers).
     pub fn write(&self, most: usize, out: &mut Vec<u8>) -> usize {
         let start = out.len();
         let headers = self.headers();
@@ -117,7 +122,8 @@ impl Frame<'_> {
     fn options(&self) -> tcp_option::Builder {
         let mut options = tcp_option::Builder::new();
         let packet = self.packet;
-        // A millisecond a tick, or nearly: 2^14 stamps of 64 ns. What does not fit is left out, as a sender would.
+        // A millisecond a tick, or nearly: 2^14 stamps of 64 ns. What does not fit is left out, as
+        // a sender would.
         let _ = options.timestamps(packet.sent.0 >> 14, packet.sent_echo.0 >> 14);
         if let Encoding::TcpOption { feedback } = self.encoding {
             if packet.flags.has(Flags::TOLLED) {
@@ -165,7 +171,8 @@ impl Frame<'_> {
         self.checksum(PROTOCOL_TCP, at, 16, len, out);
     }
 
-    /// Fills in the checksum of the UDP or TCP header at `at`; payload of zeros adds nothing to it.
+    /// Fills in the checksum of the UDP or TCP header at `at`; a payload of zeros adds nothing to
+    /// it.
     fn checksum(&self, protocol: u8, at: usize, field: usize, len: usize, out: &mut [u8]) {
         let mut pseudo = [0; 12];
         pseudo[..4].copy_from_slice(&self.source.address);
@@ -180,7 +187,8 @@ impl Frame<'_> {
     }
 }
 
-/// A packet of cross-traffic, `size` bytes of UDP to the discard port; otherwise as [`Frame::write`].
+/// Appends a packet of cross-traffic, `size` bytes of UDP to the discard port; otherwise as
+/// [`Frame::write`].
 pub fn write_plain(
     packet: &Packet,
     source: Address,
@@ -190,7 +198,7 @@ pub fn write_plain(
 ) -> usize {
     let start = out.len();
     let whole = usize::from(packet.size).max(IPV4 + UDP);
-    // What the flags say is the engine's way to tell it from others.
+    // The flags only mark it as cross-traffic inside the engine.
     ipv4(Flags::NONE, PROTOCOL_UDP, whole, source.address, destination, out);
     udp(source.port, 9, whole - IPV4, out);
     out.resize((start + whole).min(start.saturating_add(most)), 0);
@@ -221,7 +229,7 @@ fn udp(source: u16, destination: u16, len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&[0, 0]);
 }
 
-/// The sum of 16-bit words, an odd byte at the end as the upper half of one (RFC 1071).
+/// The sum of 16-bit words; an odd byte at the end is the upper half of a word (RFC 1071).
 fn add(bytes: &[u8]) -> u64 {
     bytes.chunks(2).map(|pair| u64::from(pair[0]) << 8 | u64::from(pair.get(1).copied().unwrap_or(0))).sum()
 }
@@ -238,7 +246,7 @@ const UDP: usize = 8;
 const TCP: usize = tcp_option::TCP_HEADER;
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
-/// For experiments (RFC 3692 § 2.1): the draft's header has no number of its own.
+/// The number for experiments (RFC 3692 § 2.1), since the draft's header has no assigned one.
 const PROTOCOL_XCP: u8 = 253;
 
 #[cfg(test)]

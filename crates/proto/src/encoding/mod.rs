@@ -1,22 +1,23 @@
-//! The congestion-header encodings: how a toll is written as bytes, and what is lost on the way.
+//! The congestion-header encodings: the bytes of a toll, and the precision that they lose.
 //!
-//! | encoding | where it stands | carries | loses |
+//! | encoding | place | carries | precision |
 //! |---|---|---|---|
-//! | [`acp`] | in front of a segment, over UDP | the whole toll | nothing |
-//! | [`tcp_option`] | options 14 and 15 of a TCP header (the XCP study) | XCP's toll | whole ms of RTT, packets of cwnd, 13+3-bit feedback |
-//! | [`draft20`] | 20 bytes between IP and TCP (draft-falk-xcp-spec) | XCP's toll | whole bytes/s, 2^-28 s |
-//! | [`anypoint`] | five words behind TCP's header (the Anypoint paper) | XCP's toll | bytes of window, 2^-10 s; live only |
+//! | [`acp`] | before a segment, over UDP | the whole toll | exact |
+//! | [`tcp_option`] | TCP options 14 and 15 (the XCP study) | XCP's toll | ms, whole packets |
+//! | [`draft20`] | between IP and TCP (draft-falk-xcp-spec) | XCP's toll | bytes/s, 2^-28 s |
+//! | [`anypoint`] | after TCP's header (Anypoint), live only | XCP's toll | bytes, 2^-10 s |
 //!
-//! On real packets bytes are loaded and stored. The simulator has no bytes: it calls the three `quantise` methods of
-//! its [`Encoding`], which do to a toll exactly what being written and read would do, at the same three places:
+//! On real packets bytes are loaded and stored. The simulator has no bytes. It calls the three
+//! `quantise` methods of its [`Encoding`], which change a toll exactly as a write and a read would,
+//! at the same three places:
 //!
-//! | place | on real packets | in the simulator |
+//! | place | real packets | simulator |
 //! |---|---|---|
-//! | a sender transmits a tolled packet | writes RTT, cwnd and the feedback asked for | [`Encoding::quantise_sender`] |
-//! | a link sends a tolled packet on, its law having written `due` | rewrites the feedback in place | [`Encoding::quantise_link`] |
-//! | a receiver sends a packet with an echo | writes the feedback to return | [`Encoding::quantise_echo`] |
+//! | a sender's tolled packet | RTT, cwnd, request written | [`Encoding::quantise_sender`] |
+//! | a link, after its law | feedback rewritten in place | [`Encoding::quantise_link`] |
+//! | a receiver's packet with an echo | returned feedback written | [`Encoding::quantise_echo`] |
 //!
-//! Each is a fixed point of itself: a value once quantised is not changed by the next hop unless a law changes it.
+//! Each is idempotent: the next hop does not change a quantised value unless a law does.
 
 pub mod acp;
 pub mod anypoint;
@@ -34,15 +35,15 @@ pub use check::{RoundTrips, SelfCheck, self_check};
 pub use split::Split;
 pub use tcp_option::Feedback;
 
-/// How tolls travel: a scenario's choice, in both engines.
+/// The encoding of tolls: chosen by a scenario, for both engines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// The project's own header, without loss: the only one for laws other than XCP.
+    /// The project's own header, exact; the only encoding for laws other than XCP.
     #[default]
     Acp,
     /// The XCP study's TCP options.
     TcpOption {
-        /// How `H_feedback` is held.
+        /// The format of `H_feedback`.
         feedback: Feedback,
     },
     /// The header of the XCP draft.
@@ -53,7 +54,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// Each encoding by the name it has in a scenario.
+    /// Each encoding with its name in scenario files.
     pub const NAMED: [(&'static str, Encoding); 5] = [
         ("acp", Encoding::Acp),
         ("tcp-option", Encoding::TcpOption { feedback: Feedback::Split }),
@@ -62,17 +63,22 @@ impl Encoding {
         ("draft-03", Encoding::Draft20 { version: draft20::Version::V3 }),
     ];
 
-    /// Whether it carries XCP's toll only: no `stake`, and `due` as a change of throughput, so that a price would be lost.
+    /// True if it carries XCP's toll only: no `stake`, and `due` as a change of throughput, so a
+    /// price would be lost.
     pub const fn xcp_only(&self) -> bool {
         !matches!(self, Encoding::Acp)
     }
 
-    /// Makes of the forward part of `toll` what the first link will read, as the sender's packet of `size` bytes on the
-    /// wire leaves. Call it for tolled packets only, after the sender's law wrote the toll; `echo` is left alone.
+    /// Rounds the forward part of `toll` to the values that the first link will read, as a packet
+    /// of `size` bytes on the wire leaves its sender.
     ///
-    /// In TCP options feedback is in packets, of *this packet's* size: that is what a router sees. `rtt` becomes whole
-    /// milliseconds and `offer` that divided by whole packets of window, so a law's `X` is off by up to half a
-    /// packet in the window. With an unknown `rtt` nothing else is known either, and `due` is 0.
+    /// Call it for tolled packets only, after the sender's law wrote the toll; `echo` is not
+    /// changed.
+    ///
+    /// In TCP options feedback is in packets of *this packet's* size, which is what a router sees.
+    /// `rtt` becomes whole milliseconds. `offer` becomes `rtt` divided by whole packets of window,
+    /// so `X` errs by up to half a packet in the window. If `rtt` is unknown, nothing else is known
+    /// either, and `due` is 0.
     #[inline]
     pub fn quantise_sender(&self, toll: &mut Toll, size: u32) {
         let echo = toll.echo;
@@ -91,9 +97,11 @@ impl Encoding {
         toll.echo = echo;
     }
 
-    /// Makes of `toll.due` what the next reader of the packet, of `size` bytes on the wire, will find, as it leaves a
-    /// link whose law has written it. Call it for tolled packets only, whose sender part went through
-    /// [`Encoding::quantise_sender`]; a link writes nothing but `due`.
+    /// Rounds `toll.due` to the value that the next reader will find, as a packet of `size` bytes
+    /// on the wire leaves a link whose law wrote it.
+    ///
+    /// Call it for tolled packets only, whose sender part went through
+    /// [`Encoding::quantise_sender`]; a link writes only `due`.
     #[inline]
     pub fn quantise_link(&self, toll: &mut Toll, size: u32) {
         match *self {
@@ -107,14 +115,16 @@ impl Encoding {
         }
     }
 
-    /// What the sender will read of `echo` bytes/s, the sum its receiver returns.
+    /// The value that the sender will read for `echo` bytes/s, the sum that its receiver returns.
     ///
-    /// The draft's header returns bytes a second. Option 15 returns *packets of window*, of a full `segment` on the wire
-    /// (which both ends know): `H_feedback = echo · rtt / segment`. It has no room for `rtt`, so the receiver converts
-    /// with the `rtt` of the last tolled packet it received (the toll's, in seconds, as quantised), and the sender with
-    /// the `H_rtt` it last wrote. The two are the same unless the smoothed round-trip time went over a whole
-    /// millisecond within the last round trip; the simulator takes the receiver's for both. What does not fit the 16
-    /// bits is lost; a receiver may keep the difference for its next echo.
+    /// The draft's header returns bytes per second. Option 15 returns *packets of window*, of a
+    /// full `segment` on the wire, which both ends know: `H_feedback = echo · rtt / segment`.
+    ///
+    /// The option has no room for `rtt`. The receiver converts with the `rtt` of the last tolled
+    /// packet it received (in seconds, as quantised), and the sender with the `H_rtt` it last
+    /// wrote. The two differ only if the smoothed round-trip time crossed a whole millisecond
+    /// within the last round trip. The simulator uses the receiver's for both. The part that does
+    /// not fit 16 bits is lost; a receiver may keep it for its next echo.
     #[inline]
     pub fn quantise_echo(&self, echo: f32, rtt: f32, segment: u32) -> f32 {
         match *self {
@@ -128,8 +138,10 @@ impl Encoding {
         }
     }
 
-    /// SACK blocks that fit on a packet: `forward` if it carries a toll for links, `back` if it carries an echo.
-    /// Only TCP's options compete for room; [`Encoding::Acp`] has room for four always.
+    /// SACK blocks that fit on a packet. `forward`: it carries a toll for links; `back`: it carries
+    /// an echo.
+    ///
+    /// Only TCP's options compete for room; [`Encoding::Acp`] always has room for four.
     pub const fn sack_blocks(&self, forward: bool, back: bool, timestamps: bool) -> usize {
         match self {
             Encoding::Acp => crate::SackRanges::MAX,
@@ -138,9 +150,11 @@ impl Encoding {
         }
     }
 
-    /// Bytes of headers on a packet from IPv4 on, with `sack` blocks (those beyond the room do not count): a packet's
-    /// size less this is its payload. [`Encoding::Acp`] always has its timestamps and its toll, and the draft's header is
-    /// on every packet.
+    /// Bytes of headers of a packet, from IPv4 on, with `sack` blocks (those beyond the room do not
+    /// count). The packet's size less this is its payload.
+    ///
+    /// [`Encoding::Acp`] always has timestamps and a toll, and the draft's header is on every
+    /// packet.
     pub const fn header_bytes(&self, forward: bool, back: bool, timestamps: bool, sack: usize) -> usize {
         let room = self.sack_blocks(forward, back, timestamps);
         let sack = if sack < room { sack } else { room };
@@ -158,18 +172,18 @@ impl Encoding {
         }
     }
 
-    /// Its name in a scenario.
+    /// The name in scenario files.
     pub fn name(&self) -> &'static str {
         // Every variant is in the table, as a test makes sure.
         Encoding::NAMED.iter().find(|(_, encoding)| encoding == self).map_or("acp", |(name, _)| name)
     }
 }
 
-/// A name that no encoding has.
+/// The error of a name without an encoding.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` is no encoding: use one of acp, tcp-option, tcp-option-integer, draft-02, draft-03")]
 pub struct UnknownEncoding {
-    /// What was given.
+    /// The name given.
     pub name: String,
 }
 

@@ -1,24 +1,25 @@
 //! The 16-bit value of the XCP study's `H_feedback`: a 13-bit mantissa and a 3-bit exponent.
 
-/// A number of packets as `m · 16^(e − 3)`: `m` the upper 13 bits, two's complement, `e` the lower 3, unsigned
-/// (Zhang & Henderson, INFOCOM 2005, "XCP Option Format").
+/// A number of packets as `m · 16^(e − 3)`: `m` is the upper 13 bits, two's complement, `e` the
+/// lower 3, unsigned (Zhang & Henderson, INFOCOM 2005, "XCP Option Format").
 ///
-/// It holds 0, and from 1/4096 packet up to 4095·65536 = 268 369 920 packets, down to −2^28; the study's "±2^28" is
-/// reached on the negative side only. Between, a value is held to within one part in 512, or 1/8192 packet below 1.
-/// Several bit patterns mean one value; [`Split::encode`] always gives the one with the smallest exponent.
+/// The range is 0, from 1/4096 packet up to 4095·65536 = 268 369 920 packets, and down to −2^28;
+/// the study's "±2^28" is reached on the negative side only. The error is at most one part in 512,
+/// or 1/8192 packet below 1. Several bit patterns represent one value; [`Split::encode`] returns
+/// the one with the smallest exponent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Split(pub u16);
 
 impl Split {
-    /// Nothing.
+    /// Zero packets.
     pub const ZERO: Split = Split(0);
     /// The greatest value, 268 369 920 packets.
     pub const MAX: Split = Split::pack(MANTISSA_MAX as i16, EXPONENT_MAX);
     /// The least value, −268 435 456 packets.
     pub const MIN: Split = Split::pack(MANTISSA_MIN as i16, EXPONENT_MAX);
 
-    /// The value nearest to `packets` (halves away from zero), with the smallest exponent that has room for it.
-    /// Too large saturates, infinities included; NaN gives zero.
+    /// The value nearest to `packets` (halves away from zero), with the smallest exponent that
+    /// fits. Saturates, also for infinities; NaN gives zero.
     #[inline]
     pub fn encode(packets: f64) -> Split {
         let mut scaled = packets * UNITS_PER_PACKET;
@@ -32,7 +33,8 @@ impl Split {
         Split::saturated(packets > 0.0, packets < 0.0)
     }
 
-    /// The same from a whole number of 1/4096 packets, in integer arithmetic only: for routers without floats.
+    /// The same from a whole number of 1/4096 packets, in integer arithmetic only, for routers
+    /// without floats.
     #[inline]
     pub fn from_units(units: i64) -> Split {
         // Anything beyond 2^41 saturates; the bound keeps the rounding below from overflowing.
@@ -49,13 +51,13 @@ impl Split {
         Split::saturated(units > 0, units < 0)
     }
 
-    /// In packets, exactly.
+    /// The number of packets, exact.
     #[inline]
     pub fn decode(self) -> f64 {
         self.units() as f64 / UNITS_PER_PACKET
     }
 
-    /// In 1/4096 packets, exactly; under 2^41 either way.
+    /// The number of 1/4096 packets, exact; its magnitude is at most 2^40.
     #[inline]
     pub const fn units(self) -> i64 {
         (self.mantissa() as i64) << (4 * self.exponent())
@@ -73,8 +75,8 @@ impl Split {
         self.0 & EXPONENT_MAX
     }
 
-    /// The sum, and in packets what of it the sum's 16 bits cannot hold, exactly: an accumulator keeps that for next
-    /// time, as the study's `cwnd_frac` does.
+    /// The sum, and the remainder in packets that does not fit the sum's 16 bits, exact. An
+    /// accumulator keeps the remainder for the next addition, as the study's `cwnd_frac` does.
     #[inline]
     pub fn plus(self, other: Split) -> (Split, f64) {
         let wide = self.units() + other.units();
@@ -95,11 +97,11 @@ impl Split {
     }
 }
 
-/// `H_feedback` as whole packets, truncated toward zero as integer arithmetic does: what the study's "Feedback
-/// Fractions" compares the split value with. Too large saturates; NaN gives zero.
+/// `H_feedback` as whole packets, truncated toward zero like integer arithmetic: the comparison for
+/// the split value in the study's "Feedback Fractions". Saturates; NaN gives zero.
 ///
-/// A value within one part in 2^20 of a whole number counts as that number, so that what was decoded, and went
-/// through rates and back, is not truncated once more.
+/// A value within one part in 2^20 of a whole number counts as that number. So a decoded value
+/// survives a conversion to a rate and back.
 #[inline]
 pub fn encode_integer(packets: f64) -> i16 {
     let whole = packets.round();
@@ -112,7 +114,7 @@ const EXPONENT_BITS: u16 = 3;
 const EXPONENT_MAX: u16 = 7;
 const MANTISSA_MIN: i32 = -4096;
 const MANTISSA_MAX: i32 = 4095;
-/// Smallest step, as 16^3 of them make a packet.
+/// The smallest step: 16^3 of them are a packet.
 const UNITS_PER_PACKET: f64 = 4096.0;
 
 #[cfg(test)]

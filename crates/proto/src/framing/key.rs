@@ -1,22 +1,23 @@
-//! The part of a frame that says where it belongs.
+//! The part of a frame that selects its member.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Where in a frame its key is.
+/// The place of the key in a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Key {
     /// The whole frame.
     #[default]
     Frame,
-    /// Bytes from `start` up to `end`, counted from the frame's first; fewer where the frame is shorter.
+    /// Bytes from `start` up to `end`, counted from the frame's first; fewer if the frame is
+    /// shorter.
     Bytes {
-        /// The first.
+        /// The first byte.
         start: u32,
-        /// One past the last.
+        /// One past the last byte.
         end: u32,
     },
-    /// A field, counted from 1, between separators; empty where there are fewer.
+    /// A field between separators, counted from 1; empty if there are fewer.
     Field {
         /// Its number.
         number: u16,
@@ -26,7 +27,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// Returns the key of `frame`.
+    /// The key of `frame`.
     pub fn of<'f>(&self, frame: &'f [u8]) -> &'f [u8] {
         match *self {
             Key::Frame => frame,
@@ -42,7 +43,7 @@ impl Key {
     }
 }
 
-/// `frame`, `4..20`, `field=3`, `field=3,separator=|`.
+/// Reads `frame`, `4..20`, `field=3`, or `field=3,separator=|`.
 impl FromStr for Key {
     type Err = String;
 

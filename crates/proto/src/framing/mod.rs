@@ -1,14 +1,15 @@
-//! Framing: where one message of a byte stream ends and the next begins.
+//! Framing: the boundaries of messages in a byte stream.
 //!
-//! A [`Framer`] is fed the bytes that follow the last frame, as far as they have come, and finds the frame's end. It keeps
-//! its place between calls, so that a frame that drips in byte by byte costs no more than one that comes at once.
+//! A [`Framer`] receives the bytes after the last frame, as far as they have arrived, and finds the
+//! frame's end. It keeps its position between calls, so a frame that arrives byte by byte costs no
+//! more than one that arrives at once.
 //!
 //! | framing | a frame is |
 //! |---|---|
-//! | [`Framing::Length`] | a header with a length field of 2 or 4 bytes, and what it counts |
+//! | [`Framing::Length`] | a header with a length field of 2 or 4 bytes, and the bytes it counts |
 //! | [`Framing::Delimited`] | bytes up to and including a delimiter: lines (LF), GELF (NUL) |
-//! | [`Framing::OctetCounting`] | a decimal length, a space, and so many bytes (RFC 6587 § 3.4.1) |
-//! | [`Framing::Resp`] | one value of RESP 2 or 3, with all that it holds |
+//! | [`Framing::OctetCounting`] | a decimal length, a space, that many bytes (RFC 6587 § 3.4.1) |
+//! | [`Framing::Resp`] | one value of RESP 2 or 3, nested values included |
 
 mod key;
 mod resp;
@@ -22,12 +23,12 @@ use std::str::FromStr;
 
 use resp::Scan;
 
-/// How a byte stream is cut into frames.
+/// The rule that splits a byte stream into frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// A length field.
+    /// A length field before each frame.
     Length(LengthPrefix),
-    /// A last byte that occurs nowhere else.
+    /// A delimiter byte that occurs only at the end of a frame.
     Delimited(u8),
     /// `MSG-LEN SP MSG` (RFC 6587 § 3.4.1).
     OctetCounting,
@@ -35,14 +36,14 @@ pub enum Framing {
     Resp,
 }
 
-/// A length field and what it counts.
+/// A length field and the bytes it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LengthPrefix {
-    /// Bytes of the field: 2 or 4.
+    /// Width of the field in bytes: 2 or 4.
     pub width: u8,
-    /// The least significant byte comes first.
+    /// True if the least significant byte comes first.
     pub little_endian: bool,
-    /// The field counts the whole frame: what comes before it, and itself.
+    /// True if the field counts the whole frame, including the bytes before it and itself.
     pub inclusive: bool,
     /// Bytes before the field.
     pub offset: u8,
@@ -50,18 +51,18 @@ pub struct LengthPrefix {
     pub uncounted: u8,
 }
 
-/// A stream that cannot be cut any further.
+/// The error of a stream that cannot be split further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// A frame longer than the limit was announced, or has come without an end.
+    /// A frame exceeds the limit, by its length field or by the bytes received without an end.
     #[error("a frame of {len} bytes or more is above the limit of {most}")]
     TooLong {
-        /// Bytes, as announced or as come so far.
+        /// Length as announced, or as received so far, bytes.
         len: u64,
         /// The limit, bytes.
         most: usize,
     },
-    /// The bytes are not of this framing.
+    /// The bytes do not follow this framing.
     #[error("{0}")]
     Malformed(&'static str),
 }
@@ -71,22 +72,23 @@ pub enum FrameError {
 pub struct Framer {
     framing: Framing,
     most: usize,
-    /// Bytes of the present frame without a delimiter.
+    /// Bytes of the present frame already searched for a delimiter.
     searched: usize,
     scan: Scan,
 }
 
 impl Framer {
-    /// A framer at the start of a stream, whose frames have `most` bytes at most.
+    /// A framer at the start of a stream whose frames have at most `most` bytes.
     pub fn new(framing: Framing, most: usize) -> Framer {
         Framer { framing, most, searched: 0, scan: Scan::default() }
     }
 
-    /// Returns the length of the frame at the start of `bytes`, or `None` while its end has not come. `bytes` begins where the
-    /// last frame ended, and from call to call only grows.
+    /// The length of the frame at the start of `bytes`, or `None` while its end is missing. `bytes`
+    /// begins where the last frame ended, and only grows from call to call.
     ///
     /// # Errors
-    /// The stream is not of this framing, or the frame is too long. The stream cannot be used any further.
+    /// The stream does not follow this framing, or the frame is too long. The stream is then
+    /// unusable.
     #[inline]
     pub fn next(&mut self, bytes: &[u8]) -> Result<Option<usize>, FrameError> {
         match self.framing {
@@ -116,7 +118,7 @@ impl LengthPrefix {
         LengthPrefix { width, little_endian: false, inclusive: false, offset: 0, uncounted: 0 }
     }
 
-    /// Bytes up to the end of the field.
+    /// Offset of the end of the field, bytes.
     fn header(&self) -> usize {
         usize::from(self.offset) + usize::from(self.width)
     }
@@ -170,7 +172,8 @@ fn within(len: usize, most: usize) -> Result<usize, FrameError> {
     if len > most { Err(FrameError::TooLong { len: len as u64, most }) } else { Ok(len) }
 }
 
-/// `u16`, `u32le,inclusive,offset=2,uncounted=5`, `lines`, `nul`, `octet-counting`, `resp`.
+/// Reads `u16`, `u32le,inclusive,offset=2,uncounted=5`, `lines`, `nul`, `octet-counting`, or
+/// `resp`.
 impl FromStr for Framing {
     type Err = String;
 

@@ -1,18 +1,19 @@
 //! The ends of RESP values.
 //!
-//! What a value holds is read by `redis-protocol`, which wants all of it, from its start, each time, and recurses without a bound. So
-//! the end is found here first: in one pass however the bytes come, without recursion, to a limited depth.
+//! The content of a value is parsed by `redis-protocol`, which needs the whole value from its start
+//! at each call, and recurses without a bound. So the end is found here first: in one pass for any
+//! arrival of bytes, without recursion, to a limited depth.
 
 use super::FrameError;
 
-/// A scan of one value, resumed at the element where the bytes ended.
+/// A scan of one value, resumed at the element where the input ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scan {
-    /// Where the present element begins, and how far its header has no end.
+    /// Offset of the present element, and the length of its header searched without an end.
     at: usize,
     searched: usize,
     depth: usize,
-    /// Elements still to come, for each aggregate that is open.
+    /// Elements still to come, for each open aggregate.
     open: [u64; DEPTH],
 }
 
@@ -71,7 +72,8 @@ impl Scan {
         }
     }
 
-    /// Counts an element that has ended, and the aggregates that end with it. Returns whether the outermost has.
+    /// Counts a finished element, and the aggregates that end with it. Returns true if the
+    /// outermost did.
     fn is_last(&mut self) -> bool {
         while self.depth > 0 {
             let left = &mut self.open[self.depth - 1];
@@ -85,7 +87,7 @@ impl Scan {
     }
 }
 
-/// A length, or `None` for a null (`-1`).
+/// The length, or `None` for a null (`-1`).
 fn length(digits: &[u8]) -> Result<Option<u64>, FrameError> {
     const WRONG: FrameError = FrameError::Malformed("a length in RESP is no number");
     if digits == b"-1" {
@@ -97,5 +99,5 @@ fn length(digits: &[u8]) -> Result<Option<u64>, FrameError> {
     Ok(Some(digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0'))))
 }
 
-/// How deep aggregates may lie in each other.
+/// Maximum nesting depth of aggregates.
 const DEPTH: usize = 16;

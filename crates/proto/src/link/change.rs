@@ -1,4 +1,4 @@
-//! Changes of a link while a run is on.
+//! Changes of a link during a run.
 
 use tollway_law::link::LinkLaw;
 use tollway_law::{Rate, Time};
@@ -9,7 +9,7 @@ use crate::trace::{Cursor, Trace};
 use crate::{Change, Faults};
 
 impl Link {
-    /// From `now` on bits leave at `rate`; what is left of the packet in transmission, too.
+    /// Sets the rate from `now` on, also for the rest of the packet in transmission.
     fn set_rate(&mut self, now: Time, rate: Rate) {
         let (before, mut busy_ns) = (self.ns_per_byte, self.busy_ns());
         self.ns_per_byte = rate.ns_per_byte_fixed();
@@ -28,7 +28,7 @@ impl Link {
         self.settle();
     }
 
-    /// From the start on packets leave by `trace`, not at a rate.
+    /// Makes packets leave by `trace` instead of at a rate; call it before the first packet.
     pub fn set_trace(&mut self, trace: Trace) {
         self.ns_per_byte = 0;
         self.rare().trace = Some(Box::new(Cursor::new(trace)));

@@ -1,9 +1,9 @@
-//! A wire on which packets are late by chance, overtake each other, or come twice.
+//! A wire with random delays, reordering and duplicates.
 //!
-//! On other wires a packet that departs arrives behind all that are on the wire, so that no event
-//! is needed between two arrivals. Here it may arrive first. So the link is due at each departure,
-//! too: [`Link::next_arrival`] is then when the transmitter is free, and [`Link::arrive`] hands
-//! over no packet.
+//! On other wires a packet that departs arrives after all that are on the wire, so no event is
+//! needed between two arrivals. Here it may arrive first, so the link is due at each departure as
+//! well. [`Link::next_arrival`] then returns the time at which the transmitter is free, and
+//! [`Link::arrive`] may return no packet.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,12 +16,12 @@ use crate::faults::Impairments;
 /// Packets on such a wire.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    /// By arrival, then in the order of departure, their slots.
+    /// Their slots, by arrival, then by order of departure.
     flying: BinaryHeap<Reverse<(Time, u64, u32)>>,
     departed: u64,
-    /// The first number of what departed last.
+    /// The first sequence number of the last departure.
     last: u64,
-    /// When the last of those arrives that keep their order.
+    /// The last arrival among packets that keep their order.
     in_order: Time,
 }
 
@@ -49,7 +49,7 @@ impl Link {
         self.faults.as_ref().and_then(|trouble| trouble.flight.as_ref())
     }
 
-    /// Returns true if packets on the wire may be late, overtake each other, or arrive twice.
+    /// True if packets on the wire may be delayed at random, overtake each other, or arrive twice.
     #[inline]
     pub fn is_shaken(&self) -> bool {
         !self.simple && self.flight().is_some()
@@ -95,7 +95,7 @@ impl Link {
         self.look();
     }
 
-    /// Departures up to `now`, and the packet that arrives by then.
+    /// Runs the departures up to `now`, and returns the packet that arrives by then.
     #[cold]
     pub(super) fn arrive_shaken(&mut self, now: Time, store: &mut impl Store) -> Option<u32> {
         self.catch_up(now, store);
@@ -106,7 +106,7 @@ impl Link {
         arrived.map(|packet| packet.0.2)
     }
 
-    /// Works out when the link is due, if packets may overtake each other on it.
+    /// Computes the time at which the link is due, if packets may overtake each other on it.
     #[inline]
     pub(super) fn look(&mut self) {
         if let Some(flight) = self.flight() {
@@ -115,7 +115,8 @@ impl Link {
         }
     }
 
-    /// Moves the arrival of the packet in transmission: `left` was left of it, now `now_left`.
+    /// Moves the arrival of the packet in transmission: its remaining time changes from `left` to
+    /// `now_left`.
     pub(super) fn postpone_last(&mut self, left: Time, now_left: Time) {
         let Some(flight) = self.faults.as_mut().and_then(|trouble| trouble.flight.as_mut()) else { return };
         let last = flight.last;

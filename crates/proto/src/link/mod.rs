@@ -1,7 +1,8 @@
 //! One direction of a link, in both engines: port, transmitter, wire.
 //!
-//! It works in virtual instants: a packet's departure and its arrival at the far end follow from when it came and from the
-//! link's rate and delay, to the nanosecond, and the law sees the departure at that instant, however late the link is touched.
+//! A link computes with exact instants. A packet's departure and arrival follow from its own
+//! arrival and the link's rate and delay, to the nanosecond. The law sees the departure at that
+//! instant, however late the engine calls the link.
 
 mod change;
 mod flight;
@@ -20,86 +21,92 @@ use stats::Rare;
 
 use crate::{Faults, Fifo, Gate, Packet, Pool, Port, Wire};
 
-/// An engine's packets, as links use them.
+/// An engine's packet store, as links use it.
 pub trait Store: Pool<Handle = u32> {
-    /// A link that had taken the packet in loses it.
+    /// Frees a packet that a link lost after it had accepted it.
     fn lose(&mut self, handle: u32);
 
-    /// A link has written into the packet's toll: its encoding may say less.
+    /// Applies the packet's encoding after a link wrote into its toll.
     fn quantise_link(&mut self, handle: u32);
 
-    /// Another packet like `handle`.
+    /// Copies the packet `handle`.
     fn copy(&mut self, handle: u32) -> u32;
 
-    /// The packets that `handle` stands for: more than one for a train of segments, each framed by itself.
+    /// The number of packets that `handle` stands for: more than one for a train of segments, each
+    /// framed separately.
     #[inline]
     fn segments(&self, _handle: u32) -> u64 {
         1
     }
 }
 
-/// What a link direction is made of.
+/// The parameters of a link direction.
 #[derive(Clone, Debug)]
 pub struct LinkSpec {
-    /// Bits on the wire a second, framing included.
+    /// Rate in bits on the wire, framing included.
     pub rate: Rate,
     /// One-way propagation delay.
     pub delay: Time,
     /// Framing bytes added to each packet on this wire.
     pub overhead: u32,
-    /// What the port says to passing packets.
+    /// The port's law.
     pub law: AnyLink,
-    /// What the port's queue holds.
+    /// The limit of the port's queue.
     pub limit: Limit,
     /// The port's queue.
     pub queue: AnyQueue<AnyLink, u32>,
 }
 
-/// Three cache lines, in the order of use: a large network waits for memory more than for anything else. Of a link that
-/// is idle and plain (no faults, no medium) a packet touches the first line only.
+/// One link direction.
+///
+/// Its fields are in three cache lines, in the order of use, since a large network is limited by
+/// memory access. A packet on an idle, plain link (without faults or medium) touches the first line
+/// only.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Link {
-    /// When the next packet arrives at the far end, [`Time::NEVER`] if none is on its way.
+    /// Arrival of the next packet at the far end, [`Time::NEVER`] if none is in flight.
     first_at: Time,
-    /// When the transmitter is free. Invariant (without a medium): if the queue holds a packet, this lies after the
-    /// last instant the link was caught up to.
+    /// The time at which the transmitter is free. Invariant (without a medium): if the queue holds
+    /// a packet, this is later than the last instant the link was caught up to.
     free_at: Time,
-    /// Nanoseconds a byte, in units of 2^-24; zero if the link replays a trace.
+    /// Nanoseconds per byte, in units of 2^-24; zero if the link replays a trace.
     ns_per_byte: u64,
     delay: Time,
     sent_bytes: u64,
     sent_packets: u64,
     /// The packet that arrives next.
     first_slot: u32,
-    /// What is left over of the last transmission's nanoseconds, in units of 2^-24: the long-run rate is exact.
+    /// The fraction of a nanosecond carried over from the last transmission, in units of 2^-24,
+    /// which makes the long-run rate exact.
     carry: u32,
     overhead: u32,
-    /// Nothing happens on this link but what its port does and transmission: no faults, medium, trace or record.
+    /// True if only the port and the transmission act on packets: no faults, medium, trace or
+    /// record.
     simple: bool,
-    /// As `simple`, and the port is silent: the short way will do.
+    /// True if `simple`, and the port's law is silent: the fast path applies.
     plain: bool,
-    /// The queue holds a packet.
+    /// True if the queue holds a packet.
     waiting: bool,
-    /// There are packets in `behind`.
+    /// True if `behind` holds packets.
     trailing: bool,
-    /// The delay has shrunk before now, so that a packet may catch up with one ahead of it.
+    /// True if the delay was reduced before, so that a packet may catch up with one ahead of it.
     shrunk: bool,
-    /// The queue under its law.
+    /// The queue with its law.
     pub port: Port<AnyLink, u32>,
-    /// Packets on the wire or in the transmitter behind the first, by arrival at the far end. An idle link's packet
-    /// never gets here, and needs no other memory than the link's own.
+    /// Packets on the wire or in the transmitter after the first, by arrival at the far end. A
+    /// packet on an idle link never enters, and needs no memory outside the link.
     behind: Fifo<Arrival>,
     faults: Option<Box<Trouble>>,
-    /// Most links of a large network never need it.
+    /// Rarely used state; most links of a large network never allocate it.
     rare: Option<Box<Rare>>,
-    /// The shared medium whose turn this direction awaits, [`NO_MEDIUM`] if it has a wire of its own.
+    /// The shared medium of this direction, [`NO_MEDIUM`] if it has a separate wire.
     medium: u32,
-    /// The queue is watched.
+    /// True if the queue is measured.
     measured: bool,
-    /// A control log is kept, or a histogram of waiting times.
+    /// True if a control log or a histogram of waiting times is kept.
     recorded: bool,
-    /// As `plain`, but for what the law reads in tolls and writes into them.
+    /// True if `plain`, except that the law reads and writes tolls.
     gentle: bool,
 }
 
@@ -127,17 +134,17 @@ struct Trouble {
     flight: Option<Flight>,
 }
 
-/// What became of a packet offered to a link.
+/// The fate of a packet offered to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is in the queue or on the wire.
     In,
-    /// It is lost; the packet is the caller's to free.
+    /// It is lost; the caller must free the packet.
     Lost,
 }
 
 impl Link {
-    /// A link at rest.
+    /// An idle link.
     pub fn new(spec: LinkSpec) -> Link {
         let mut link = Link {
             first_at: Time::NEVER,
@@ -167,7 +174,7 @@ impl Link {
         link
     }
 
-    /// Finds out again what need not be asked for each packet.
+    /// Recomputes the flags that shorten the path of each packet.
     fn settle(&mut self) {
         self.simple =
             self.ns_per_byte != 0 && self.faults.is_none() && self.medium == NO_MEDIUM && !self.recorded;
@@ -175,37 +182,37 @@ impl Link {
         self.gentle = self.simple && self.port.is_gentle();
     }
 
-    /// Whether the short way will do: [`offer_simply::<false>`](Link::offer_simply).
+    /// True if [`offer_simply::<false>`](Link::offer_simply) applies.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.plain
     }
 
-    /// Whether the short way will do if the law is told: [`offer_simply::<true>`](Link::offer_simply).
+    /// True if [`offer_simply::<true>`](Link::offer_simply), which calls the law, applies.
     #[inline]
     pub fn is_gentle(&self) -> bool {
         self.gentle
     }
 
-    /// Whether the link has neither faults nor a medium, and nobody looks at its packets.
+    /// True if the link has neither faults nor a medium, and its packets are not recorded.
     #[inline]
     pub fn is_simple(&self) -> bool {
         self.simple
     }
 
-    /// When the next packet arrives at the far end.
+    /// Arrival of the next packet at the far end.
     #[inline]
     pub fn next_arrival(&self) -> Time {
         self.first_at
     }
 
-    /// When the transmitter is free.
+    /// The time at which the transmitter is free.
     #[inline]
     pub fn free_at(&self) -> Time {
         self.free_at
     }
 
-    /// Whether no packet is on the wire or in the transmitter.
+    /// True if no packet is on the wire or in the transmitter.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.first_at == Time::NEVER
@@ -216,19 +223,20 @@ impl Link {
         self.flight().map_or(usize::from(!self.is_idle()) + self.behind.len() as usize, Flight::len)
     }
 
-    /// The medium that the link shares, [`NO_MEDIUM`] if it has a wire of its own.
+    /// The medium that the link shares, [`NO_MEDIUM`] if it has a separate wire.
     #[inline]
     pub fn medium(&self) -> u32 {
         self.medium
     }
 
-    /// From now on the link awaits its turn on `medium`.
+    /// Makes the link wait for its turn on `medium` from now on.
     pub fn share(&mut self, medium: u32) {
         self.medium = medium;
         self.settle();
     }
 
-    /// The link's faults, to be changed; at first none, with the randomness that `faults` gives.
+    /// The link's faults, mutable. Created without any at the first call, with random streams from
+    /// `faults`.
     pub fn faults(&mut self, faults: impl FnOnce() -> Faults) -> &mut Faults {
         (self.simple, self.plain, self.gentle) = (false, false, false);
         &mut self
@@ -237,14 +245,15 @@ impl Link {
             .faults
     }
 
-    /// From now on `machine` watches the wire by `gate`. `faults` as in [`faults`](Link::faults).
+    /// Makes `machine` watch the wire by `gate` from now on. `faults` as in
+    /// [`faults`](Link::faults).
     pub fn set_watch(&mut self, machine: u32, gate: Gate, faults: impl FnOnce() -> Faults) {
         self.faults(faults);
         self.faults.iter_mut().for_each(|trouble| trouble.watch = Some((machine, gate)));
     }
 
     /// The packet that arrives at the far end at `now`, when the link was
-    /// [due](Link::next_arrival). A wire on which packets overtake each other may have none.
+    /// [due](Link::next_arrival). `None` is possible on a wire where packets overtake each other.
     #[inline]
     pub fn arrive(&mut self, now: Time, store: &mut impl Store) -> Option<u32> {
         if self.first_at == Time::NEVER {
@@ -265,7 +274,7 @@ impl Link {
         Some(arrived)
     }
 
-    /// The next packet that has arrived at the far end by `now`, and when it did.
+    /// The next packet that has arrived at the far end by `now`, and the instant of its arrival.
     pub fn arrive_by(&mut self, now: Time, store: &mut impl Store) -> Option<(Time, u32)> {
         loop {
             let at = self.first_at;
@@ -278,7 +287,7 @@ impl Link {
         }
     }
 
-    /// Packets wait, and none is on its way any more at `now`.
+    /// Restarts transmission: packets wait, and none is in flight at `now`.
     fn resume(&mut self, now: Time, store: &mut impl Store) {
         self.catch_up(now, store);
         if self.first_at < now {
@@ -286,7 +295,8 @@ impl Link {
         }
     }
 
-    /// What departed with a delay that had shrunk doesn't overtake the packet that arrives at `now`, either.
+    /// Keeps packets that departed with a reduced delay from overtaking the packet that arrives at
+    /// `now`.
     #[cold]
     fn hold_back(&mut self, now: Time) {
         self.first_at = now;
@@ -297,7 +307,7 @@ impl Link {
         }
     }
 
-    /// Whether something may happen to a packet at the far end.
+    /// True if something may happen to a packet at the far end.
     #[inline]
     pub fn is_faulty(&self) -> bool {
         self.faults.is_some()
@@ -309,18 +319,19 @@ impl Link {
         self.faults.as_ref().and_then(|faults| faults.watch)
     }
 
-    /// The speed and the length of the link.
+    /// The rate and the delay of the link.
     pub fn pace(&self) -> Pace {
         Pace { ns_per_byte: self.ns_per_byte, overhead: self.overhead, delay: self.delay }
     }
 
-    /// A meter has dropped a packet at the far end.
+    /// Counts a packet that a meter dropped at the far end.
     #[cold]
     pub fn note_metered(&mut self) {
         self.rare().drops.meter += 1;
     }
 
-    /// Draws random loss for a packet on the wire that stands for `segments`; answers whether it is lost.
+    /// Draws random loss for a packet on the wire that stands for `segments`. Returns true if it is
+    /// lost.
     #[inline]
     pub fn lost_on_wire(&mut self, packet: &Packet, segments: u64) -> bool {
         match &mut self.faults {
@@ -350,14 +361,14 @@ impl Link {
         }
     }
 
-    /// Whether the transmitter is the link's own.
+    /// True if the link has a separate transmitter.
     #[inline]
     fn has_transmitter(&self) -> bool {
         self.simple || self.medium == NO_MEDIUM
     }
 
-    /// Takes the next packet from the queue and puts it on the wire at `now`, when the transmitter is free. Answers
-    /// whether there was one.
+    /// Takes the next packet from the queue and puts it on the wire at `now`, when the transmitter
+    /// is free. Returns true if there was one.
     pub fn transmit(&mut self, now: Time, store: &mut impl Store) -> bool {
         self.note_queue(now);
         let rare = &mut self.rare;
@@ -374,7 +385,8 @@ impl Link {
         true
     }
 
-    /// [`depart`](Link::depart) of a link that need not be plain; `idle` if nothing had waited until the packet came.
+    /// [`depart`](Link::depart) for a link that need not be plain; `idle` if no packet waited
+    /// before this one arrived.
     #[inline]
     fn depart_lawful(&mut self, start: Time, slot: u32, idle: bool, store: &mut impl Store) {
         if self.simple {
@@ -385,7 +397,7 @@ impl Link {
         }
     }
 
-    /// [`depart`](Link::depart), first writing down what is wanted, and by the trace if there is one.
+    /// [`depart`](Link::depart) with records, and by the trace if there is one.
     #[inline(never)]
     fn depart_watched(&mut self, start: Time, slot: u32, idle: bool, store: &mut impl Store) {
         if self.recorded
@@ -434,7 +446,7 @@ impl Link {
         self.launch(self.free_at + self.delay, slot);
     }
 
-    /// Has the transmitter busy with a packet of `size` bytes from `start` on.
+    /// Occupies the transmitter with a packet of `size` bytes from `start` on.
     #[inline(always)]
     fn serialise(&mut self, start: Time, slot: u32, size: u16, store: &mut impl Store) {
         let bytes = self.begin(slot, size, store);
@@ -443,7 +455,7 @@ impl Link {
         self.free_at = start + Time(scaled >> FRACTION_BITS);
     }
 
-    /// Counts a packet whose transmission begins; answers its bytes on the wire.
+    /// Counts a packet whose transmission begins. Returns its bytes on the wire.
     #[inline(always)]
     fn begin(&mut self, slot: u32, size: u16, store: &mut impl Store) -> u64 {
         store.quantise_link(slot);
@@ -467,7 +479,7 @@ impl Link {
         self.trailing = true;
     }
 
-    /// A packet arrives at the port.
+    /// Offers a packet that arrives at the port.
     #[inline]
     pub fn offer(&mut self, now: Time, slot: u32, store: &mut impl Store) -> Outcome {
         let segments = store.segments(slot);
@@ -517,7 +529,7 @@ impl Link {
         Outcome::In
     }
 
-    /// The port takes no packet that arrives.
+    /// Refuses a packet that arrives.
     #[cold]
     fn refuse(&mut self, offered: Offered, segments: u64) -> Outcome {
         let drops = &mut self.rare().drops;
@@ -529,7 +541,7 @@ impl Link {
     }
 }
 
-/// The speed and the length of a link.
+/// The rate and the delay of a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     ns_per_byte: u64,

@@ -1,20 +1,22 @@
-//! The short ways: of a link on which nothing happens but queueing and transmission, and of one whose law is told of packets and
-//! asked for its word, and does no more. The tests of the simulator (`ways`) run them beside the long one.
+//! The fast paths of a link: one for links with queueing and transmission only, and one for links
+//! whose law also reads and writes tolls. The tests of the simulator (`ways`) compare them with the
+//! general path.
 
 use tollway_law::Time;
 
 use super::{Link, Store};
 
 impl Link {
-    /// Whether a packet that arrives at `now` leaves at once, and nothing but that happens.
+    /// True if a packet that arrives at `now` leaves at once, and no other event is due.
     #[inline]
     pub fn is_free(&self, now: Time) -> bool {
         self.plain && self.free_at <= now && !self.waiting
     }
 
-    /// A packet of `size` bytes arrives at the port of a [plain](Link::is_plain) link or, with its `LAW`, of a
-    /// [gentle](Link::is_gentle) one; answers whether there is room for it. The same as [`offer`](Link::offer), without all that
-    /// needs not be asked.
+    /// Offers a packet of `size` bytes to a [plain](Link::is_plain) link or, with `LAW`, to a
+    /// [gentle](Link::is_gentle) one. Returns true if there is room.
+    ///
+    /// The result equals that of [`offer`](Link::offer), without the checks that cannot apply.
     #[inline(always)]
     pub fn offer_simply<const LAW: bool>(
         &mut self,
@@ -62,8 +64,8 @@ impl Link {
         room
     }
 
-    /// [`transmit`](Link::transmit) at the instant the transmitter is free, on a [plain](Link::is_plain) link or, with its `LAW`,
-    /// on a [gentle](Link::is_gentle) one.
+    /// [`transmit`](Link::transmit) at the instant the transmitter is free, on a
+    /// [plain](Link::is_plain) link or, with `LAW`, on a [gentle](Link::is_gentle) one.
     #[inline(never)]
     pub(super) fn transmit_simply<const LAW: bool>(&mut self, store: &mut impl Store) {
         self.note_queue(self.free_at);

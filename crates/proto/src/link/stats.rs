@@ -1,4 +1,4 @@
-//! What a link counts, and what is written down of it.
+//! Counters and records of a link.
 
 use tollway_law::Time;
 use tollway_law::link::LinkLaw;
@@ -14,7 +14,7 @@ use crate::trace::Cursor;
 pub struct Drops {
     /// The queue was full.
     pub full: u64,
-    /// The law wanted it.
+    /// Dropped by the law.
     pub law: u64,
     /// Random loss or blackout before the queue.
     pub before: u64,
@@ -22,28 +22,28 @@ pub struct Drops {
     pub after: u64,
     /// Damaged on the wire.
     pub corrupt: u64,
-    /// The meter at the far end: over the allotment of a flow that is held.
+    /// Dropped by the meter at the far end, above the allotment of a held flow.
     pub meter: u64,
 }
 
 impl Drops {
-    /// Drops of the queue and its law: what a router would count.
+    /// Drops of the queue and its law, as a router counts them.
     pub fn queue(&self) -> u64 {
         self.full + self.law
     }
 
-    /// All packets lost here.
+    /// All packets lost on this link.
     pub fn total(&self) -> u64 {
         self.full + self.law + self.before + self.after + self.corrupt + self.meter
     }
 }
 
-/// What a link direction did since the run's start; queue figures since they were last read.
+/// Counters of a link direction since the run's start; queue figures since they were last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
     /// Packets whose transmission began.
     pub sent_packets: u64,
-    /// Their bytes, framing included.
+    /// Bytes of those packets, framing included.
     pub sent_bytes: u64,
     /// Nanoseconds the transmitter was busy.
     pub busy_ns: u64,
@@ -51,7 +51,7 @@ pub struct LinkStats {
     pub drops: Drops,
     /// Packets marked.
     pub marks: u64,
-    /// Packets that came to be as copies of others, on the wire.
+    /// Copies made of packets on the wire.
     pub copies: u64,
     /// Bytes waiting, integrated over time (bytes · ns), since last read.
     pub queue_byte_ns: u128,
@@ -63,7 +63,7 @@ pub struct LinkStats {
     pub queue_max_packets: u32,
 }
 
-/// What is counted on measured links only, or seldom.
+/// Counters of measured links, and rarely used state.
 #[derive(Debug, Default)]
 pub(super) struct Rare {
     pub(super) rated: Rated,
@@ -75,18 +75,18 @@ pub(super) struct Rare {
     pub(super) queue_packet_ns: u128,
     pub(super) queue_max_bytes: u64,
     pub(super) queue_max_packets: u32,
-    /// Kept while somebody wants it.
+    /// The control log, if requested.
     pub(super) control: Option<Box<ControlLog>>,
-    /// What the link replays instead of having a rate.
+    /// The trace that replaces a rate.
     pub(super) trace: Option<Box<Cursor>>,
-    /// How long packets waited until their transmission began, if that is wanted.
+    /// Waiting times until transmission, if requested.
     pub(super) waits: Option<Lateness>,
-    /// Time the transmitter was busy as last read, ns.
+    /// The transmitter's busy time at the last read, ns.
     pub(super) told_busy_ns: u64,
 }
 
-/// How things stood when the rate was last set: what the transmitter has done since follows from the bytes sent, so
-/// that no packet has to add to it.
+/// The state when the rate was last set. The transmitter's busy time since then follows from the
+/// bytes sent, so packets need not add to it.
 #[derive(Debug, Default)]
 pub(super) struct Rated {
     pub(super) busy_ns: u64,
@@ -104,7 +104,7 @@ impl Link {
         rated.busy_ns + (scaled >> FRACTION_BITS) as u64
     }
 
-    /// From now on what the law says in each control interval is written down, if it has any.
+    /// Starts a log of the law's control intervals, if it has any.
     pub fn log_control(&mut self) {
         if self.port.law.control().is_some() {
             self.rare().control = Some(Box::default());
@@ -112,19 +112,19 @@ impl Link {
         }
     }
 
-    /// The control intervals that ended since this was last called.
+    /// The control intervals that ended since the last call.
     pub fn take_control(&mut self) -> Vec<ControlInterval> {
         let log = self.rare.as_mut().and_then(|rare| rare.control.as_mut());
         log.map_or(Vec::new(), |log| log.take())
     }
 
-    /// From now on how long packets wait is counted.
+    /// Starts to record waiting times.
     pub fn note_waits(&mut self) {
         self.rare().waits = Some(Lateness::default());
         self.record();
     }
 
-    /// How long packets waited, those that did not among them.
+    /// Waiting times of packets, zero ones included.
     pub fn waits(&self) -> Option<&Lateness> {
         self.rare.as_ref()?.waits.as_ref()
     }
@@ -134,7 +134,7 @@ impl Link {
         self.settle();
     }
 
-    /// Adds to the integrals what waited up to `now`, before the queue changes.
+    /// Adds the queue up to `now` to the integrals, before it changes.
     #[inline(always)]
     pub(super) fn note_queue(&mut self, now: Time) {
         if self.measured {
@@ -147,7 +147,7 @@ impl Link {
         }
     }
 
-    /// The queue may have grown.
+    /// Updates the maxima, after the queue may have grown.
     #[inline(always)]
     pub fn note_waiting(&mut self) {
         if self.measured {
@@ -155,7 +155,7 @@ impl Link {
         }
     }
 
-    /// The queue has grown.
+    /// Updates the maxima, after the queue has grown.
     #[inline]
     pub(super) fn note_length(&mut self) {
         let rare = self.rare.get_or_insert_default();
@@ -163,14 +163,19 @@ impl Link {
         rare.queue_max_packets = rare.queue_max_packets.max(self.port.packets());
     }
 
-    /// The figures up to `now`; those of the queue start anew.
+    /// [`read`](Link::read), caught up to `now` first.
     pub fn read_stats(&mut self, now: Time, store: &mut impl Store) -> LinkStats {
         self.catch_up(now, store);
+        self.read(now)
+    }
+
+    /// The counters of a link caught up to `now`; those of the queue restart.
+    pub fn read(&mut self, now: Time) -> LinkStats {
         self.note_queue(now);
         let mut stats = LinkStats {
             sent_packets: self.sent_packets,
             sent_bytes: self.sent_bytes,
-            // What the packet in transmission has still to go isn't done yet.
+            // The remaining time of the packet in transmission is not busy time yet.
             busy_ns: self.busy_ns().saturating_sub(self.free_at.saturating_sub(now).0),
             ..LinkStats::default()
         };
@@ -199,14 +204,14 @@ impl Link {
         self.rare.as_ref().map_or(Drops::default(), |rare| rare.drops)
     }
 
-    /// Every packet at the port, in the transmitter or on the wire.
+    /// All packets at the port, in the transmitter or on the wire.
     pub fn held(&self) -> impl Iterator<Item = u32> + '_ {
         let first = (!self.is_idle() && !self.is_shaken()).then_some(self.first_slot);
         let flying = self.flight().into_iter().flat_map(Flight::slots);
         self.port.queued().chain(first).chain(self.behind.iter().map(|arrival| arrival.slot)).chain(flying)
     }
 
-    /// Packets that have come off the wire, lost ones left out.
+    /// Number of packets that came off the wire, without lost ones.
     pub fn handed_on(&self) -> u64 {
         let drops = self.drops();
         self.sent_packets + self.copies()
@@ -216,12 +221,12 @@ impl Link {
             - self.in_flight() as u64
     }
 
-    /// Packets that came to be as copies of others, on the wire.
+    /// Copies made of packets on the wire.
     pub fn copies(&self) -> u64 {
         self.rare.as_ref().map_or(0, |rare| rare.copies)
     }
 
-    /// What is counted seldom, to be added to.
+    /// The rarely used state, created if needed.
     #[cold]
     pub(super) fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()

@@ -9,34 +9,35 @@ use tollway_law::{Kind, Time, Toll};
 use crate::cbr::PLAIN;
 use crate::{Flags, Gate, Middle, Packet, Passed, SackRanges, Stamp, Wire};
 
-/// All meters of a network, and what they know of each flow.
+/// All meters of a network, and their state per flow.
 #[derive(Debug, Default)]
 pub struct Meters {
     posts: Vec<Post>,
-    /// By flow: a flow's windows are watched at one post, the first that its data pass.
+    /// By flow: windows, which the first post that the flow's data pass watches.
     flows: Vec<Option<Box<Watched>>>,
-    /// By flow: what is known of those that pay a price.
+    /// By flow: state of flows that pay a price.
     payers: Vec<Option<Box<Payer>>>,
-    /// By flow, a full packet in bytes, as connections announce it when they open; empty while there is no post.
+    /// By flow, a full packet in bytes, as connections announce it when they open; empty while
+    /// there is no post.
     segments: Vec<u32>,
     seen: u64,
     accused: u64,
 }
 
-/// Where a meter stands.
+/// The place of a meter.
 #[derive(Debug)]
 struct Post {
     config: MeterConfig,
     work: Work,
-    /// Of the packet that came last.
+    /// The times of the last packet on the wire.
     wire: Wire,
-    /// When the last packet came off the wire.
+    /// The instant at which the last packet came off the wire.
     last: Time,
-    /// Since when the wire has been busy without a break: no packet has queued before it for longer.
+    /// Start of the wire's present busy period: an upper bound on the queueing time before it.
     busy_since: Time,
 }
 
-/// What is done there.
+/// The work of a post.
 #[derive(Debug)]
 enum Work {
     Windows,
@@ -48,7 +49,7 @@ enum Work {
 #[derive(Debug)]
 struct Watched {
     post: u32,
-    /// It has sent packets with tolls.
+    /// True once the flow has sent packets with tolls.
     tolled: bool,
     meter: FlowMeter,
 }
@@ -56,24 +57,24 @@ struct Watched {
 /// A flow that pays a price.
 #[derive(Debug, Default)]
 struct Payer {
-    /// Where its budget is looked after: the first such post that it passes.
+    /// The post that checks its budget: the first such post on its path.
     entry: Option<u32>,
-    /// The largest number that left, where that is looked after.
+    /// The highest sequence number that left the network, where that is checked.
     highest: Option<u32>,
-    /// What is left of the bytes that its first packet announced for its first round trip, and when that is over; zero until it
-    /// begins.
+    /// The rest of the bytes that its first packet announced for its first round trip, and the end
+    /// of that time; zero until it begins.
     opening: f32,
     opens_until: Time,
-    /// The price that went back to it last, $/B.
+    /// The last price returned to it, $/B.
     price: f64,
-    /// What the network's other end knows of it.
+    /// The meter at the network's other end.
     balance: Option<BalanceMeter>,
-    /// What that found has come back to where it enters.
+    /// True once that meter's finding was reported to the entry.
     told: bool,
 }
 
 impl Payer {
-    /// How many bytes of a packet its flow's first packet announced.
+    /// The number of bytes of a packet that its flow's first packet announced.
     fn opens(&mut self, now: Time, size: u32, toll: &Toll) -> f32 {
         if toll.rtt <= 0.0 || !toll.rtt.is_finite() {
             (self.opening, self.opens_until) = (toll.offer * size as f32, Time::ZERO);
@@ -89,7 +90,7 @@ impl Payer {
 }
 
 impl Meters {
-    /// A meter with this duty; answers its post.
+    /// Adds a meter with this duty. Returns its post.
     pub fn add_post(&mut self, config: MeterConfig, duty: Duty) -> u32 {
         self.add(
             config,
@@ -101,7 +102,7 @@ impl Meters {
         )
     }
 
-    /// A border; answers its post.
+    /// Adds a border. Returns its post.
     pub fn add_border(&mut self, exchange: Exchange) -> u32 {
         self.add(MeterConfig::default(), Work::Border(Box::new(exchange)))
     }
@@ -117,7 +118,7 @@ impl Meters {
         self.posts.len() as u32 - 1
     }
 
-    /// The account that is kept at a post.
+    /// The account at a post.
     pub fn account(&self, post: u32) -> Option<&BudgetMeter> {
         match &self.posts[post as usize].work {
             Work::Budget(meter) => Some(meter),
@@ -133,12 +134,12 @@ impl Meters {
         }
     }
 
-    /// What a flow is accused of where it leaves the network.
+    /// The offence of a flow, found where it leaves the network.
     pub fn balance(&self, flow: u32) -> Option<BudgetAccusation> {
         self.payers.get(flow as usize)?.as_ref()?.balance.as_ref()?.accusation()
     }
 
-    /// What is known of a flow whose windows are watched.
+    /// The meter of a flow whose windows are watched.
     pub fn of(&self, flow: u32) -> Option<&FlowMeter> {
         self.flows.get(flow as usize)?.as_ref().map(|watched| &watched.meter)
     }
@@ -165,17 +166,17 @@ impl Meters {
         }
     }
 
-    /// The gate where data come past a post.
+    /// The gate for data that pass a post.
     pub fn entry(post: u32) -> Gate {
         Gate(post * 2)
     }
 
-    /// The gate where acknowledgements go back from a post.
+    /// The gate for acknowledgements that return from a post.
     pub fn exit(post: u32) -> Gate {
         Gate(post * 2 + 1)
     }
 
-    /// A packet's last bit comes off the wire at a post; the packet may be damaged.
+    /// Records that a packet's last bit comes off the wire at a post; the packet may be damaged.
     fn note_wire(&mut self, now: Time, post: u32, of: Wire) {
         let Post { wire, last, busy_since, .. } = &mut self.posts[post as usize];
         *wire = of;
@@ -187,7 +188,7 @@ impl Meters {
         *last = now;
     }
 
-    /// A packet has come to a post.
+    /// Handles a packet at a post.
     fn on_entry(&mut self, now: Time, post: u32, packet: &mut Packet) -> Passage {
         let Post { config, work, wire, busy_since, .. } = &self.posts[post as usize];
         if !matches!(work, Work::Windows) {
@@ -205,7 +206,7 @@ impl Meters {
         let tolled = packet.flags.has(Flags::TOLLED);
         let watched = match &mut self.flows[flow] {
             Some(watched) => watched,
-            // Who heeds no toll can't cheat by it.
+            // A flow without tolls cannot cheat with them.
             None if !tolled && !opens => return Passage::Untouched,
             vacant => vacant.insert(Box::new(Watched {
                 post,
@@ -237,7 +238,7 @@ impl Meters {
         passage
     }
 
-    /// A packet of a flow that pays comes to where that is looked after.
+    /// Handles a packet of a paying flow at the post that checks it.
     fn on_payer(&mut self, now: Time, post: u32, packet: &mut Packet) -> Passage {
         if packet.flags.has(PLAIN) || packet.kind() != Kind::Tolled {
             return Passage::Untouched;
@@ -285,7 +286,7 @@ impl Meters {
         }
     }
 
-    /// A packet goes back to a host.
+    /// Handles a packet that returns to a host.
     fn on_exit(&mut self, now: Time, post: u32, packet: &mut Packet) {
         if packet.flags.has(PLAIN) || !packet.flags.has(Flags::ACK) {
             return;
@@ -341,7 +342,7 @@ impl Middle for Meters {
         Passed::Onward
     }
 
-    /// A meter stands where the wire back begins: it sees packets that get lost there.
+    /// Watches packets at the start of the return wire, including those that get lost on it.
     fn on_wire(&mut self, now: Time, gate: Gate, wire: Wire, packet: &mut Packet) {
         if gate.0.is_multiple_of(2) {
             self.note_wire(now, gate.0 / 2, wire);

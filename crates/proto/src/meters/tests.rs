@@ -20,7 +20,8 @@ fn what_is_sent_again_is_no_news_of_what_is_paid() {
     let mut meters = Meters::default();
     let post = meters.add_post(MeterConfig::default(), Duty::Balance);
     meters.announce(0, 1500);
-    // A packet each millisecond that pays what links ask; every other one is a repair, which paid the price of long ago.
+    // A packet each millisecond that pays what links ask; every other one is a repair, which paid
+    // the price of long ago.
     for ms in 0..20_000 {
         let (seq, stake) = if ms % 2 == 0 { (1000 + ms, 1e-8) } else { (ms, 1e-10) };
         let toll = Toll { due: 1e-8, rtt: 0.1, stake, ..Toll::default() };
@@ -158,7 +159,7 @@ fn an_underpayment_is_known_at_the_entry_with_the_first_answer_that_leaves_after
     assert_eq!(cheap.toll.stake, 1e-7);
 }
 
-/// What goes back, answering what was sent at `sent`, with a price of 1 or feedback of it.
+/// An acknowledgement of the packet sent at `sent`, with a price or feedback of 1.
 fn answer(flow: u32, sent: Time) -> Packet {
     let flags = Flags::ACK.with(Flags::ECHO).with(Flags::STAMP_ECHO);
     let toll = Toll { echo: 1.0, ..Toll::default() };
@@ -189,7 +190,8 @@ fn a_border_turns_prices_both_ways() {
 #[test]
 fn a_round_trip_is_measured_from_before_the_link_to_the_answer() {
     let ms = Time::from_millis;
-    // The packet was 2 ms on a wire that was busy for 8 ms before it, and 3 ms on its way: it left no later than at 995 ms.
+    // The packet was 2 ms on a wire that was busy for 8 ms before it, and 3 ms on its way: it left
+    // no later than at 995 ms.
     let entry = |meters: &mut Meters, flags| {
         meters.note_wire(ms(998), 0, Wire { time: ms(8), delay: ms(3) });
         meters.note_wire(ms(1000), 0, Wire { time: ms(2), delay: ms(3) });
@@ -237,7 +239,7 @@ fn who_is_accused_is_counted_once_and_held() {
     assert_eq!(account.accusation().map(|found| found.offence), Some(Offence::Overspent));
     assert_eq!((meters.counts(), account.dropped()), ((2, 2), u64::from(dropped)));
     assert!(dropped > 100, "{dropped}");
-    // Of one who is held the price that goes back is what its meter says.
+    // The price returned to a held host is that of its meter.
     let told = account.answer(1.0);
     let mut back = answer(1, Time::ZERO);
     meters.on_exit(Time::from_secs(3), 1, &mut back);

@@ -1,4 +1,5 @@
-//! A node where a multicast tree branches (the FCP report, § 4.2 "Multicast-aware congestion control").
+//! A node where a multicast tree branches (the FCP report, § 4.2 "Multicast-aware congestion
+//! control").
 
 use std::collections::VecDeque;
 
@@ -7,48 +8,49 @@ use tollway_law::{Price, Time};
 use super::{Gate, Middle, Passed};
 use crate::{Flags, Packet, SackRanges};
 
-/// Copies what comes from above to each branch, and makes one acknowledgement of those that come back.
+/// Copies packets from above to each branch, and merges the acknowledgements that return.
 ///
-/// Down, a copy's price begins anew, and what the links above ask is remembered. Up, an acknowledgement says
-/// what all branches have received, and tells the price of the links above and of all branches together: each link of the
-/// tree counts once.
+/// Downwards, a copy's price starts from zero, and the price of the links above is remembered.
+/// Upwards, an acknowledgement covers the segments that all branches have received. Its price is
+/// that of the links above plus those of all branches, so each link of the tree counts once.
 ///
-/// Gate 0 is above; gates from 1 on are the branches. One acknowledgement leaves where the slowest branch has come to, and
-/// each duplicate of its: as many as one receiver would send, and what a branch has lost is sent again to all. SACK ranges end
-/// here, since what one branch has another may lack.
+/// Gate 0 is above; gates from 1 on are the branches. An acknowledgement leaves when the slowest
+/// branch advances, and for each of its duplicates: as many as one receiver would send. A segment
+/// that one branch lost is sent again to all. SACK ranges end here, since branches may lack
+/// different segments.
 #[derive(Clone, Debug)]
 pub struct Branch {
     branches: Vec<Heard>,
-    /// What the links above ask for a byte, $/byte.
+    /// The price of the links above, $/byte.
     above: f64,
-    /// How far the last acknowledgement that left had come.
+    /// The last cumulative acknowledgement sent upwards.
     told: u32,
     out: VecDeque<(Gate, Packet)>,
 }
 
-/// What a branch has said.
+/// The last feedback of a branch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
-    /// It has said something.
+    /// True once the branch has sent feedback.
     from: bool,
-    /// The furthest it acknowledged, and the number of its own next segment: what its progress is made of.
+    /// Its highest acknowledgement, and its own next sequence number; both measure its progress.
     ack: u32,
     next: u32,
     window: u32,
-    /// The price it told last, $/byte.
+    /// Its last price, $/byte.
     price: f32,
     marked: bool,
 }
 
 impl Heard {
-    /// Grows with each acknowledgement and each segment of its own, such as a FIN.
+    /// A number that grows with each acknowledgement and each segment of its own, such as a FIN.
     fn progress(&self) -> u32 {
         self.ack.wrapping_add(self.next)
     }
 }
 
 impl Branch {
-    /// A node with so many branches.
+    /// A node with this number of branches.
     pub fn new(branches: u32) -> Branch {
         Branch {
             branches: vec![Heard::default(); branches.max(1) as usize],
@@ -58,7 +60,7 @@ impl Branch {
         }
     }
 
-    /// The packet itself goes down the first branch, copies of it down the others.
+    /// Sends the packet itself down the first branch, copies of it down the others.
     fn on_copy(&mut self, packet: &mut Packet) -> Passed {
         if packet.flags.has(Flags::TOLLED) {
             self.above = packet.toll.due;
@@ -104,7 +106,8 @@ impl Branch {
         }
         packet.ack = self.branches.iter().map(|heard| heard.ack).reduce(last).unwrap_or(packet.ack);
         packet.window = self.branches.iter().map(|heard| heard.window).min().unwrap_or(packet.window);
-        // The least price is a little more than itself once it has been a float, and would then count in a sum.
+        // The least price is a little more than itself once it has been a float, and would then
+        // count in a sum.
         let least = Price::MIN.get() as f32;
         let price = |told: f32| if told > least { Price::per_byte(f64::from(told)) } else { Price::MIN };
         let prices = self.branches.iter().map(|heard| price(heard.price));
@@ -129,7 +132,7 @@ impl Middle for Branch {
     }
 }
 
-/// Serial arithmetic (RFC 1982).
+/// True if `a` is after `b` in serial arithmetic (RFC 1982).
 fn after(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) as i32 > 0
 }

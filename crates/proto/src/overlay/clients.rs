@@ -6,8 +6,8 @@ use rand::RngExt;
 use tollway_law::Time;
 use tollway_law::overlay::{Attempt, Benefit, Pace, Purse};
 
-use super::daemon::Timer;
 use super::frame::HEADER;
+use super::timer::Timer;
 use super::{Body, ClientId, Daemon, Event, Purchase, SetId, TenantConfig, TenantId};
 
 /// The owner of a purse at this daemon.

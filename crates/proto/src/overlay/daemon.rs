@@ -7,6 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tollway_law::overlay::{Announcer, Backlog, Cost, Drain};
 use tollway_law::{Rate, Time};
+use tracing::debug;
 
 use super::agenda::Agenda;
 use super::bits::Bits;
@@ -19,6 +20,7 @@ use super::receive::{Due, Given, Inbound};
 use super::retain::Outbound;
 use super::sets::Sets;
 use super::state::Database;
+use super::timer::{ACK, PROBE, SETTLE, Timer};
 use super::tree::Routes;
 use super::{
     Body, ClientId, Config, DaemonId, Delivery, Event, Frame, Incarnation, LinkConfig, PortId, ProtocolError,
@@ -111,34 +113,6 @@ pub(super) struct LastHop {
     pub(super) sampled: Time,
 }
 
-/// Timers of a daemon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Timer {
-    /// Trees are to be computed anew.
-    Routes,
-    /// An update interval ends.
-    Tick,
-    /// Signs of life.
-    Hello,
-    /// Salaries of a tenant with waiting clients.
-    Salary(TenantId),
-    /// A failed draw is repeated.
-    Redraw(TenantId),
-    /// Receipts that wait on a port for others are to go.
-    Receipts(PortId),
-    /// Messages of an origin are to be acknowledged.
-    Ack(Incarnation),
-    /// A destination has not acknowledged for long.
-    Probe(Incarnation),
-    /// A daemon is out of reach for as long as patience lasts, or for so long that all about it is
-    /// forgotten.
-    Expire(DaemonId),
-    /// The next stage of the recovery of a dead daemon's messages.
-    Recover(Incarnation),
-    /// Views of ordered groups are to follow their members.
-    Order,
-}
-
 impl<B: Body> Daemon<B> {
     /// A daemon without links.
     pub fn new(now: Time, config: Config, seed: u64) -> Daemon<B> {
@@ -212,6 +186,7 @@ impl<B: Body> Daemon<B> {
         if let Some(peer) = gone.peer
             && self.by_peer.get(&peer.daemon) == Some(&port)
         {
+            debug!(target: "overlay", %now, daemon = self.me.daemon.0, peer = peer.daemon.0, "link down");
             self.by_peer.remove(&peer.daemon);
             let up = |other: &Port<B>| other.peer.is_some_and(|other| other.daemon == peer.daemon);
             if let Some((&other, _)) = self.ports.iter().rfind(|(_, other)| up(other)) {
@@ -583,15 +558,6 @@ pub const MAX_GROUP: usize = 4096;
 
 /// The time between two samples of connections to receivers.
 const HOP_SAMPLE: Time = Time::from_millis(2);
-
-/// T_max's that an acknowledgement may wait for more messages of its origin.
-const ACK: u64 = 3;
-
-/// T_max's without an acknowledgement after which a destination is asked.
-pub(super) const PROBE: u64 = ACK + 2;
-
-/// T_min's that links get to settle after a change, and gaps to close.
-pub(super) const SETTLE: u64 = 4;
 
 /// Destination sets whose branches are remembered.
 const BRANCHES: usize = 4096;

@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tollway_law::{Rate, Time};
+use tracing::debug;
 
-use super::daemon::{LastHop, Lost, SETTLE, Timer};
+use super::daemon::{LastHop, Lost};
 use super::frame::{GroupUpdate, Holding, HopCost, LinkCost, LinkState};
 use super::groups::Change;
 use super::state::News;
+use super::timer::{SETTLE, Timer};
 use super::tree::Routes;
 use super::{Body, Daemon, DaemonId, Event, Frame, Incarnation, PortId, ProtocolError};
 
@@ -22,6 +24,7 @@ impl<B: Body> Daemon<B> {
             return Err(ProtocolError::Stranger { expected: port.config.peer, found: peer.daemon });
         }
         port.peer = Some(peer);
+        debug!(target: "overlay", %now, daemon = self.me.daemon.0, peer = peer.daemon.0, "link up");
         for origin in self.database.daemons() {
             port.push_state(origin, true);
         }
@@ -167,11 +170,13 @@ impl<B: Body> Daemon<B> {
         let went: Vec<DaemonId> = self.up.difference(&up).copied().collect();
         self.up = up;
         for daemon in came {
+            debug!(target: "overlay", %now, daemon = self.me.daemon.0, other = daemon.0, "reachable");
             self.lost.remove(&daemon);
             self.agenda.clear(Timer::Expire(daemon));
             self.events.push_back(Event::Reachable { daemon, up: true });
         }
         for &daemon in &went {
+            debug!(target: "overlay", %now, daemon = self.me.daemon.0, other = daemon.0, "not reachable");
             self.events.push_back(Event::Reachable { daemon, up: false });
         }
         // Daemons known by a state only, which were never reachable, are lost as well.

@@ -50,7 +50,9 @@ mod recover;
 mod retain;
 mod sets;
 mod site;
+mod snapshot;
 mod state;
+mod timer;
 mod tree;
 pub mod wire;
 

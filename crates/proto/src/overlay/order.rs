@@ -19,9 +19,9 @@ use std::sync::Arc;
 
 use tollway_law::Time;
 
-use super::daemon::{SETTLE, Timer};
 use super::frame::{Note, NoteKind, View, ViewId};
 use super::receive::{Inbound, Stage};
+use super::timer::{SETTLE, Timer};
 use super::{Body, ClientId, Daemon, DaemonId, Delivery, Event, Incarnation, Place, SetId};
 
 /// The ordered groups that this daemon is a member of.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tollway_law::overlay::{Backlog, Cost, CostConfig, Drain};
 use tollway_law::{Rate, Time};
 
+use super::bits::Bits;
 use super::frame::{Data, GroupUpdate, Holding, Receipt, ReceiptKind};
 use super::measure::Measure;
 use super::state::Database;
@@ -31,6 +32,8 @@ pub(super) struct Port<B> {
     receipts_due: bool,
     holdings: BTreeMap<(Incarnation, Incarnation), Holding>,
     data: VecDeque<Data<B>>,
+    /// The messages in `data` that are sent again, and the destinations of those copies.
+    copies: BTreeMap<(Incarnation, u64), Bits>,
     pub(super) queued: u64,
     backlog: Backlog,
     drain: Drain,
@@ -60,6 +63,7 @@ impl<B: Body> Port<B> {
             receipts_due: false,
             holdings: BTreeMap::new(),
             data: VecDeque::new(),
+            copies: BTreeMap::new(),
             queued: 0,
             backlog: Backlog::new(cost.window, now),
             drain: Drain::new(config.rate, now),
@@ -121,7 +125,16 @@ impl<B: Body> Port<B> {
         self.holdings.insert((holding.origin, holding.holder), holding);
     }
 
+    /// Queues a message, unless a copy for the same destinations waits already: while links flap,
+    /// the same copies are due again and again.
     pub(super) fn push_data(&mut self, now: Time, data: Data<B>) {
+        if data.resent {
+            let waiting = self.copies.get(&(data.origin, data.seq));
+            if waiting.is_some_and(|waiting| waiting.and(&data.to) == data.to) {
+                return;
+            }
+            self.copies.insert((data.origin, data.seq), data.to.clone());
+        }
         self.queued += data.size() as u64;
         self.data.push_back(data);
         self.backlog.set(now, self.queued);
@@ -144,6 +157,9 @@ impl<B: Body> Port<B> {
             self.idle = true;
             return None;
         };
+        if data.resent {
+            self.copies.remove(&(data.origin, data.seq));
+        }
         self.spoke = true;
         let size = data.size() as u64;
         self.queued -= size;

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use tollway_law::Time;
 
-use super::daemon::{PROBE, SETTLE, Timer};
 use super::frame::{Holding, Receipt, ReceiptKind};
 use super::receive::{Inbound, Stage};
+use super::timer::{PROBE, SETTLE, Timer};
 use super::{Body, Daemon, DaemonId, Incarnation, PortId};
 
 impl<B: Body> Daemon<B> {

@@ -9,19 +9,19 @@ use tollway_law::param::{Entry, Tables};
 use super::{AnyQueue, At, Discipline, Offered, Pool, QueueConfig, QueueEntry, obey};
 use crate::{Fifo, Stamp};
 
-/// How a port divides its capacity among classes of traffic.
+/// The division of a port's capacity among classes of traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClassQueuesConfig {
-    /// The queue of each class; classes from [`ClassQueuesConfig::MOST`] on are in the first.
+    /// The queue of each class; classes from [`ClassQueuesConfig::MOST`] on use the first.
     pub queue_of: [u8; ClassQueuesConfig::MOST],
-    /// The weight of each queue, over zero; infinite for one that always goes first.
+    /// The weight of each queue, above zero; infinite for a queue with strict priority.
     pub weights: [f64; ClassQueuesConfig::MOST],
-    /// The law is told of what waits in the packet's own queue, on arrival without the packet at its head; otherwise of what
-    /// waits in all.
+    /// True if the law sees the backlog of the packet's own queue, on arrival without the packet at
+    /// its head; otherwise it sees the backlog of all queues.
     pub apart: bool,
 }
 
-/// The entry of queues by class in the registry.
+/// The registry entry of queues by class.
 pub(super) const ENTRY: QueueEntry = QueueEntry {
     law: SharedConfig::ENTRY,
     queue: Entry {
@@ -47,7 +47,8 @@ impl ClassQueuesConfig {
         config
     }
 
-    /// Two queues under one law: classes for which `first` is true leave before all others. `None` if there are none.
+    /// Two queues under one law: classes for which `first` is true have strict priority. `None` if
+    /// there are no such classes.
     pub fn priority(first: impl Iterator<Item = bool>) -> Option<ClassQueuesConfig> {
         let mut config = ClassQueuesConfig::default();
         config.queue_of[1..].iter_mut().zip(first).for_each(|(queue, first)| *queue = first.into());
@@ -55,10 +56,10 @@ impl ClassQueuesConfig {
         config.queue_of.contains(&1).then_some(config)
     }
 
-    /// Classes that are told apart, and queues there can be.
+    /// Upper bound on distinct classes, and on queues.
     pub const MOST: usize = 8;
 
-    /// The queues, empty.
+    /// Builds the queues, empty.
     pub fn build<H: Copy + Default>(&self) -> ClassQueues<H> {
         ClassQueues {
             config: *self,
@@ -72,7 +73,7 @@ impl ClassQueuesConfig {
 }
 
 impl Default for ClassQueuesConfig {
-    /// One queue.
+    /// A single queue.
     fn default() -> ClassQueuesConfig {
         ClassQueuesConfig {
             queue_of: [0; ClassQueuesConfig::MOST],
@@ -82,10 +83,11 @@ impl Default for ClassQueuesConfig {
     }
 }
 
-/// Queues under one law, served by self-clocked fair queueing (Golestani, INFOCOM 1994): the next packet is the one that
-/// would be through first if each queue had its weight's part of the link. What one queue doesn't use goes to the others by weight.
+/// Queues under one law, served by self-clocked fair queueing (Golestani, INFOCOM 1994).
 ///
-/// The limit holds for each queue, so that none takes another's room.
+/// The next packet is the one that would finish first if each queue had its weight's part of the
+/// link. Unused parts go to the other queues by weight. The limit applies to each queue, so no
+/// queue takes another's room.
 #[derive(Clone, Debug)]
 pub struct ClassQueues<H> {
     config: ClassQueuesConfig,
@@ -99,19 +101,19 @@ pub struct ClassQueues<H> {
 
 #[derive(Clone, Debug)]
 struct SubQueue<H> {
-    /// With when each entered and the virtual time at which it would be through.
+    /// Packets, each with its time of entry and its virtual finish time.
     packets: Fifo<(H, Time, f64)>,
     bytes: u64,
-    /// The tag of the last packet that came.
+    /// The tag of the last packet enqueued.
     last: f64,
 }
 
-/// How long packets have waited in a queue.
+/// Waiting times of packets in a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// All of them together, ns.
+    /// Sum of waiting times, ns.
     pub nanos: u64,
-    /// Packets that left.
+    /// Number of packets that left.
     pub packets: u64,
 }
 
@@ -121,7 +123,7 @@ impl<H: Copy + Default> ClassQueues<H> {
         usize::from(queue).min(ClassQueuesConfig::MOST - 1)
     }
 
-    /// What a packet of queue `at` finds waiting.
+    /// The backlog that a packet of queue `at` finds.
     fn backlog(&self, at: usize) -> (u32, u64) {
         match self.config.apart {
             true => (self.queues[at].packets.len(), self.queues[at].bytes),
@@ -129,7 +131,8 @@ impl<H: Copy + Default> ClassQueues<H> {
         }
     }
 
-    /// Whose turn it is: of queues that always go first, the first; else who is through first, of equals the first.
+    /// The queue to serve next: a queue with priority if any has packets, otherwise the one with
+    /// the least finish time; ties go to the first.
     fn turn(&self) -> Option<usize> {
         let busy = (0..ClassQueuesConfig::MOST).filter_map(|at| {
             let (_, _, tag) = self.queues[at].packets.front()?;
@@ -166,7 +169,7 @@ impl<L: LinkLaw, H: Copy + Default> Discipline<L, H> for ClassQueues<H> {
         let Some(marked) = obey(verdict, packet) else { return Offered::Dropped };
         packet.entered = Stamp::at(at.now);
         if self.packets == 0 {
-            // Who comes to an empty port is owed nothing from before.
+            // A packet at an empty port starts a new busy period, without credit from before.
             self.now = 0.0;
             self.queues.iter_mut().for_each(|queue| queue.last = 0.0);
         }
@@ -260,7 +263,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes, packets and bytes are those that are there, in order within a class.
+        /// Whatever comes and goes, packets and bytes are those that are there, in order within a
+        /// class.
         #[test]
         fn nothing_is_lost_or_doubled(
             steps in prop::collection::vec((any::<bool>(), 0u32..3, 40u16..1500), 0..300),

@@ -1,4 +1,4 @@
-//! What an explicit law said, control interval by control interval.
+//! A log of an explicit law's control intervals.
 
 use tollway_law::Time;
 use tollway_law::link::{AnyLink, LinkLaw};
@@ -8,33 +8,35 @@ use crate::{Flags, Packet};
 /// A control interval of a link's law in which tolled packets left.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ControlInterval {
-    /// When it began.
+    /// Start of the interval.
     pub begins: Time,
-    /// When it ended.
+    /// End of the interval.
     pub ends: Time,
-    /// The aggregate feedback that was to be given in it, bytes/s.
+    /// The aggregate feedback to give in the interval, bytes/s.
     pub feedback: f64,
-    /// The mean round-trip time that the law reckoned with, s.
+    /// The mean round-trip time of the law, s.
     pub avg_rtt: f64,
-    /// The persistent queue that the law knew of when the first packet left, bytes.
+    /// The law's persistent queue when the first packet left, bytes.
     pub persistent_queue: u64,
     /// Tolled packets that left.
     pub packets: u64,
-    /// The sum of what they carried away, each by itself as a change of window: due · RTT / size, packets.
+    /// The sum over those packets of their feedback as a change of window: due · RTT / size,
+    /// packets.
     pub packet_feedback: f64,
 }
 
-/// Collects [`ControlInterval`]s of one link until somebody reads them; an engine notes each packet that leaves.
+/// Collects [`ControlInterval`]s of one link until they are read; an engine records each departing
+/// packet.
 #[derive(Debug, Default)]
 pub struct ControlLog {
-    /// The number of the interval under way.
+    /// The number of the present interval.
     number: Option<u64>,
     now: ControlInterval,
     ended: Vec<ControlInterval>,
 }
 
 impl ControlLog {
-    /// `packet` leaves, `law` having written into its toll.
+    /// Records the departure of `packet`, after `law` wrote into its toll.
     #[inline]
     pub fn note(&mut self, law: &AnyLink, packet: &Packet) {
         if !packet.flags.has(Flags::TOLLED) {
@@ -66,7 +68,8 @@ impl ControlLog {
         });
     }
 
-    /// The intervals that ended since the last call and are known to have: a packet of a later one has left.
+    /// The intervals that ended since the last call. An interval counts as ended once a packet of a
+    /// later one has left.
     pub fn take(&mut self) -> Vec<ControlInterval> {
         std::mem::take(&mut self.ended)
     }

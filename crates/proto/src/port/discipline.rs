@@ -1,4 +1,4 @@
-//! Queue disciplines: which packet of a port leaves next, and the list of those there are.
+//! Queue disciplines: the order of departure at a port, and the registry of disciplines.
 
 use std::any::Any;
 use std::fmt;
@@ -11,10 +11,11 @@ use super::classes::Waits;
 use super::fifo::FifoQueue;
 use super::{AnyQueue, At, Offered, Pool};
 
-/// A port's queue: it places arriving packets, chooses the one that leaves next, and asks the port's law about both.
+/// A port's queue: it stores arriving packets, selects the next departure, and calls the port's law
+/// for both.
 ///
-/// The law sees each arriving packet before it is known whether there is room, and each departing one while it still counts as
-/// queued.
+/// The law sees each arriving packet before the check for room, and each departing one while it
+/// still counts as queued.
 pub trait Discipline<L: LinkLaw, H: Copy> {
     /// Packets queued.
     fn packets(&self) -> u32;
@@ -22,31 +23,32 @@ pub trait Discipline<L: LinkLaw, H: Copy> {
     /// Bytes queued.
     fn bytes(&self) -> u64;
 
-    /// Takes in a packet that arrives; may drop queued packets to make room.
+    /// Enqueues an arriving packet; may drop queued packets to make room.
     fn enqueue<P: Pool<Handle = H>>(&mut self, handle: H, at: &mut At<'_, L, P>) -> Offered;
 
-    /// Takes out the next packet, its toll written, and answers whether the law marked it just now; `None` if none is left. Drops
-    /// packets as the law wants it.
+    /// Dequeues the next packet, with its toll written. Returns it, and true if the law marked it
+    /// just now; `None` if the queue is empty. Drops packets as the law decides.
     fn dequeue<P: Pool<Handle = H>>(&mut self, at: &mut At<'_, L, P>) -> Option<(H, bool)>;
 
     /// Every packet, queue by queue, each queue in order.
     fn queued(&self) -> Box<dyn Iterator<Item = H> + '_>;
 
-    /// The capacity of the link changes, for laws that the discipline keeps beside the port's.
+    /// Changes the capacity of the link, for laws that the discipline holds beside the port's.
     fn set_capacity(&mut self, _now: Time, _capacity: Rate) {}
 
-    /// How long packets waited, by queue; empty for a discipline that does not count it.
+    /// Waiting times by queue; empty for a discipline without these counters.
     fn waits(&self) -> &[Waits] {
         &[]
     }
 }
 
-/// A discipline with its constants, not yet at a port: what a plan holds, and the factory of what a port holds.
+/// A discipline with its constants before it is placed at a port: a plan holds the config, and the
+/// config builds each port's queue.
 pub trait QueueConfig: Same + fmt::Debug + Send + Sync {
-    /// The queue, for a port.
+    /// Builds the queue for a port.
     fn place(&self, at: &Placement<'_>) -> AnyQueue<AnyLink, u32>;
 
-    /// Bytes that the queue takes while it is empty, where its parameters decide them.
+    /// Memory of an empty queue in bytes, where its parameters determine it.
     fn memory(&self) -> usize {
         0
     }
@@ -65,7 +67,7 @@ impl dyn QueueConfig {
     }
 }
 
-/// A discipline in the registry: scenario files name it where they name a link's law.
+/// A discipline in the registry: scenario files name it in the place of a link law.
 #[derive(Debug)]
 pub struct QueueEntry {
     /// The link law of its port.
@@ -74,15 +76,16 @@ pub struct QueueEntry {
     pub queue: Entry<dyn QueueConfig>,
 }
 
-/// Lists the disciplines beside FIFO and their entries: the enum of all, its dispatch, its conversions, and the registry.
+/// Lists the disciplines besides FIFO with their entries; generates the enum of all, its dispatch,
+/// its conversions, and the registry.
 macro_rules! disciplines {
     ($($(#[$doc:meta])* $name:ident($queue:ty): $entry:expr),* $(,)?) => {
         /// Every discipline that a scenario file may name.
         pub const QUEUES: &[QueueEntry] = &[$($entry,)*];
 
-        /// Every queue discipline; the default is FIFO.
+        /// Any queue discipline; the default is FIFO.
         ///
-        /// All others stand in a box: in a large network few ports need one.
+        /// All others are boxed, since few ports of a large network need one.
         #[derive(Clone, Debug)]
         pub enum AnyQueue<L, H> {
             /// First in, first out.

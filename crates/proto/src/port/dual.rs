@@ -10,7 +10,7 @@ use tollway_law::param::{Config, Entry};
 use super::{AnyQueue, At, Discipline, Offered, Pool, QueueConfig, QueueEntry, obey, passing};
 use crate::{Fifo, Stamp};
 
-/// The entry of DualPI2 in the registry.
+/// The registry entry of DualPI2.
 pub(super) const ENTRY: QueueEntry = QueueEntry {
     law: DropTail::ENTRY,
     queue: Entry {
@@ -26,26 +26,27 @@ impl QueueConfig for DualPi2Config {
     }
 }
 
-/// Two queues under one controller and one limit; L4S goes first, up to its share. The port's own law is not asked.
+/// Two queues under one controller and one limit. L4S goes first, up to its share. The port's own
+/// law is not called.
 #[derive(Clone, Debug)]
 pub struct DualQueue<H> {
     pi2: DualPi2,
     classic: SubQueue<H>,
     l4s: SubQueue<H>,
-    /// Bytes, weighted, that the classic queue is owed; its turn while positive.
+    /// Weighted bytes due to the classic queue, which goes first while this is positive.
     owed: f64,
     classic_share: f64,
 }
 
 #[derive(Clone, Debug)]
 struct SubQueue<H> {
-    /// With when each entered.
+    /// Packets, each with its time of entry.
     packets: Fifo<(H, Time)>,
     bytes: u64,
 }
 
 impl<H: Copy + Default> DualQueue<H> {
-    /// The queues, empty. A share that is no number counts as zero.
+    /// Builds the queues, empty. A share that is NaN counts as zero.
     pub fn new(config: &DualPi2Config) -> DualQueue<H> {
         let lane = || SubQueue { packets: Fifo::new(), bytes: 0 };
         let share = config.classic_share;
@@ -53,7 +54,7 @@ impl<H: Copy + Default> DualQueue<H> {
         DualQueue { pi2: config.build(), classic: lane(), l4s: lane(), owed: 0.0, classic_share }
     }
 
-    /// Whether L4S is next; `None` if both are empty.
+    /// True if L4S is next; `None` if both are empty.
     fn turn(&self) -> Option<bool> {
         match (self.l4s.packets.is_empty(), self.classic.packets.is_empty()) {
             (true, true) => None,
@@ -63,7 +64,8 @@ impl<H: Copy + Default> DualQueue<H> {
         }
     }
 
-    /// A packet of `size` leaves. Who had the transmitter for himself neither owes nor is owed anything for it.
+    /// Charges a departing packet of `size`. A queue that had the transmitter alone neither owes
+    /// nor gains.
     fn charge(&mut self, l4s: bool, size: u32) {
         if self.l4s.packets.is_empty() || self.classic.packets.is_empty() {
             self.owed = 0.0;
@@ -73,7 +75,7 @@ impl<H: Copy + Default> DualQueue<H> {
         self.owed += weight * f64::from(size);
     }
 
-    /// Since when the older of the two heads has waited, [`Time::NEVER`] if both queues are empty.
+    /// Time of entry of the older of the two heads, [`Time::NEVER`] if both queues are empty.
     fn oldest(&self) -> Time {
         let since = |lane: &SubQueue<H>| lane.packets.front().map_or(Time::NEVER, |(_, since)| since);
         since(&self.classic).min(since(&self.l4s))
@@ -200,7 +202,8 @@ mod tests {
         }
         // The classic head waits for 16 ms: 0.16 · 1 ms + 3.2 · 16 ms.
         assert!((queue.pi2.base_probability() - 0.05136).abs() < 1e-12);
-        // Its queue's turn, since L4S has had too much; then the head of L4S, 20 ms old at 32 ms, is the older one.
+        // Its queue's turn, since L4S has had too much; then the head of L4S, 20 ms old at 32 ms,
+        // is the older one.
         queue.owed = 1.0;
         let taken = queue.dequeue(&mut At { now: ms(31), pool: &mut pool, law, limit, dropped });
         assert_eq!(taken, Some((0, false)));
@@ -221,7 +224,8 @@ mod tests {
     }
 
     proptest! {
-        /// What goes in comes out or is dropped, each queue in order, and only what can be marked is.
+        /// Every packet is delivered or dropped, each queue in order, and only packets that may be
+        /// marked are.
         #[test]
         fn packets_are_conserved(
             steps in prop::collection::vec((0u8..4, 40u16..1500, any::<bool>(), 0u64..5_000_000), 0..300),
@@ -239,7 +243,8 @@ mod tests {
                     if let Some((handle, marked)) = taken {
                         let packet = &pool.0[handle as usize];
                         prop_assert!(!marked || packet.flags.has(Flags::CE));
-                        // A mark may have moved it to the other kind since it came: its number says which.
+                        // A mark may have moved it to the other kind since it came: its number says
+                        // which.
                         let lane = usize::from(packet.seq == 1);
                         prop_assert!(last[lane] < Some(handle));
                         last[lane] = Some(handle);

@@ -5,7 +5,7 @@ use tollway_law::link::{LinkLaw, Verdict};
 use super::{At, Discipline, Offered, Pool, obey};
 use crate::{Fifo, Stamp};
 
-/// First in, first out; what does not fit under the limit is refused.
+/// First in, first out; a packet that exceeds the limit is refused.
 #[derive(Clone, Debug)]
 pub struct FifoQueue<H> {
     pub(super) packets: Fifo<H>,

@@ -1,4 +1,4 @@
-//! Flow queues: what FQ-CoDel (RFC 8290) is around its CoDel.
+//! Flow queues: FQ-CoDel (RFC 8290) without its CoDel.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,25 +7,28 @@ use tollway_law::link::{AnyLink, CodelConfig, LinkLaw, Placement, Verdict, entry
 use tollway_law::param::{Config, Entry, Kind, Table};
 use tollway_law::{Bytes, Rate, Time, config};
 
-use super::{AnyQueue, At, Discipline, Offered, Pool, QueueConfig, QueueEntry, obey};
+use super::hosts::Loads;
+use super::{AnyQueue, At, Discipline, Isolation, Offered, Pool, QueueConfig, QueueEntry, obey};
 use crate::{Flags, Packet, Stamp};
 
 config! {
-    /// How a port divides its queue among flows.
+    /// The division of a port's queue among flows.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct FlowQueuesConfig {
         /// Queues that flows are hashed into.
         queues: u32 = 1024, Kind::Count { least: 1, most: 65_536 }, from "RFC 8290, § 5.2.3";
-        /// What a queue may send in its turn.
+        /// Bytes that a queue may send per turn.
         quantum: Bytes = Bytes(1514), Kind::Bytes { least: 1, most: 1 << 20 }, from "RFC 8290, § 5.2.4";
+        /// Hosts that share the capacity before their flows do: the ones in the flows' `from`, in their `to`, or `both`. In `exec` the `from` of a connection is the host that opened it.
+        hosts: Isolation = Isolation::None, Kind::Word(Isolation::WORDS), from "CAKE (Høiland-Jørgensen, Täht and Morton, LANMAN 2018)";
         fixed {
-            /// Mixed into the hash, so that which flows collide differs from port to port.
+            /// A salt of the hash, so that different flows collide at different ports.
             salt: u64 = 0;
         }
     }
 }
 
-/// The entry of FQ-CoDel in the registry.
+/// The registry entry of FQ-CoDel.
 pub(super) const ENTRY: QueueEntry = QueueEntry {
     law: entry::<CodelConfig>(),
     queue: Entry {
@@ -49,19 +52,21 @@ impl QueueConfig for FlowQueuesConfig {
     }
 }
 
-/// Queues that take turns by deficit round robin; those of flows that just began, or send little, come first.
+/// Queues served by deficit round robin. Those of new flows, and of flows that send little, go
+/// first.
 ///
-/// Each has a copy of the port's law, made when its first packet comes.
+/// Each has a copy of the port's law, made when its first packet arrives.
 #[derive(Clone, Debug)]
 pub struct FlowQueues<L, H> {
     queues: Vec<Queue<L, H>>,
     /// Queues that became busy and have not used up a quantum.
     new: VecDeque<u32>,
-    /// The others that are busy, or were when their last turn began.
+    /// Other queues that are busy, or were when their last turn began.
     old: VecDeque<u32>,
     packets: u32,
     bytes: u64,
     quantum: i64,
+    loads: Loads,
     salt: u64,
 }
 
@@ -71,15 +76,27 @@ struct Queue<L, H> {
     bytes: u64,
     /// Bytes it may still send in this turn.
     deficit: i64,
-    /// Is in one of the lists.
+    /// True if the queue is in one of the lists.
     listed: bool,
+    /// Counts among the busy flows of its hosts: it has used up a turn since it was last listed.
+    busy: bool,
+    /// The hosts of the flow that it was listed for.
+    hosts: [u32; 2],
     law: Option<L>,
 }
 
 impl FlowQueuesConfig {
-    /// The queues, empty. Each number is at least one.
+    /// Builds the queues, empty. Each count is at least one.
     pub fn build<L, H>(&self) -> FlowQueues<L, H> {
-        let empty = || Queue { packets: VecDeque::new(), bytes: 0, deficit: 0, listed: false, law: None };
+        let empty = || Queue {
+            packets: VecDeque::new(),
+            bytes: 0,
+            deficit: 0,
+            listed: false,
+            busy: false,
+            hosts: [0; 2],
+            law: None,
+        };
         FlowQueues {
             queues: std::iter::repeat_with(empty).take(self.queues.max(1) as usize).collect(),
             new: VecDeque::new(),
@@ -87,6 +104,7 @@ impl FlowQueuesConfig {
             packets: 0,
             bytes: 0,
             quantum: self.quantum.0.clamp(1, 1 << 40) as i64,
+            loads: Loads::new(self.hosts),
             salt: self.salt,
         }
     }
@@ -125,7 +143,8 @@ impl<L: LinkLaw + Clone, H: Copy> Discipline<L, H> for FlowQueues<L, H> {
         self.bytes += size;
         if !queue.listed {
             queue.listed = true;
-            queue.deficit = self.quantum;
+            queue.hosts = at.pool.hosts(handle);
+            queue.deficit = self.loads.turn(self.quantum, queue.hosts);
             self.new.push_back(n as u32);
         }
         Offered::taken(marked)
@@ -142,7 +161,10 @@ impl<L: LinkLaw + Clone, H: Copy> Discipline<L, H> for FlowQueues<L, H> {
             };
             let queue = &mut self.queues[n as usize];
             if queue.deficit <= 0 {
-                queue.deficit += self.quantum;
+                if !std::mem::replace(&mut queue.busy, true) {
+                    self.loads.add(queue.hosts);
+                }
+                queue.deficit += self.loads.turn(self.quantum, queue.hosts);
                 self.leave(young);
                 self.old.push_back(n);
                 continue;
@@ -156,13 +178,17 @@ impl<L: LinkLaw + Clone, H: Copy> Discipline<L, H> for FlowQueues<L, H> {
                     queue.deficit -= i64::from(size);
                     return Some((handle, marked));
                 }
-                // A new queue has to wait for the old ones before it can be new again, or it would starve them.
+                // A new queue has to wait for the old ones before it can be new again, or it would
+                // starve them.
                 None if young => {
                     self.leave(young);
                     self.old.push_back(n);
                 }
                 None => {
                     queue.listed = false;
+                    if std::mem::take(&mut queue.busy) {
+                        self.loads.remove(queue.hosts);
+                    }
                     self.leave(young);
                 }
             }
@@ -188,7 +214,7 @@ impl<L, H: Copy> FlowQueues<L, H> {
         };
     }
 
-    /// § 4.1.2: from the head of the queue with most bytes, half of its packets but no more than 64.
+    /// § 4.1.2: drops from the head of the longest queue in bytes half of its packets, at most 64.
     #[cold]
     fn make_room<P: Pool<Handle = H>>(&mut self, at: &mut At<'_, L, P>) {
         // Of equals the first, so that it does not depend on anything else.
@@ -209,7 +235,7 @@ impl<L, H: Copy> FlowQueues<L, H> {
 }
 
 impl<L: LinkLaw, H: Copy> Queue<L, H> {
-    /// The next packet that the law lets leave, its size, and whether it was marked.
+    /// The next packet that the law releases, its size, and whether it was marked.
     fn take<P: Pool<Handle = H>>(&mut self, at: &mut At<'_, L, P>) -> Option<(H, u16, bool)> {
         while let Some(&handle) = self.packets.front() {
             let waited = at.pool.packet(handle).entered.elapsed(at.now);
@@ -237,13 +263,14 @@ pub(super) fn queue_of(packet: &Packet, salt: u64, count: usize) -> usize {
     // Cross-traffic numbers its flows by itself; its flags tell it apart.
     let plain = packet.flags.0 & (Flags::DATA.0 | Flags::ACK.0) == 0 && packet.flags.has(Flags::RST);
     let key = (u64::from(packet.flow) << 1 | u64::from(plain)) ^ salt;
-    // Steele, Lea and Flood's finaliser ("SplitMix", OOPSLA 2014): neighbouring numbers land anywhere.
+    // Steele, Lea and Flood's finaliser ("SplitMix", OOPSLA 2014): neighbouring numbers land
+    // anywhere.
     let mixed = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     ((mixed ^ (mixed >> 31)) % count as u64) as usize
 }
 
-/// Packets dropped at once when the limit is reached, at most (§ 4.1.2).
+/// Upper bound on packets dropped at once when the limit is reached (§ 4.1.2).
 const BATCH: usize = 64;
 
 #[cfg(test)]
@@ -291,8 +318,27 @@ mod tests {
     }
 
     #[test]
+    fn hosts_share_before_their_flows() {
+        // The flows of `testing`: flow 10·h + i comes from host h and goes to host 10.
+        for (isolation, expected) in
+            [(Isolation::None, 600), (Isolation::From, 1500), (Isolation::To, 600), (Isolation::Both, 600)]
+        {
+            let config = FlowQueuesConfig { hosts: isolation, ..FlowQueuesConfig::default() };
+            let limit = Limit { packets: 100_000, bytes: u64::MAX };
+            let law = AnyLink::DropTail(DropTail);
+            let (mut port, mut pool) = (Port::new(law, limit, config.build().into()), Packets::default());
+            for flow in [10, 11, 12, 13, 20] {
+                pool.fill(&mut port, flow, 1000, 3000);
+            }
+            let ones = taken(&mut port, &mut pool, 3000).into_iter().filter(|&flow| flow == 20).count();
+            assert!(ones.abs_diff(expected) <= 10, "{isolation:?}: {ones}");
+        }
+    }
+
+    #[test]
     fn the_fattest_queue_makes_room_from_its_head() {
-        // Half of its packets, the oldest, but 64 at most; by bytes, however many packets others have.
+        // Half of its packets, the oldest, but 64 at most; by bytes, however many packets others
+        // have.
         for (large, small, leave) in [(90, 10, 45), (30, 70, 15), (200, 10, 64)] {
             let law = AnyLink::DropTail(DropTail);
             let (mut port, mut pool) = (port(large + small, law), Packets::default());
@@ -308,8 +354,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes, packets and bytes are those that are there, a port that holds something yields
-        /// something or drops it, and every packet ends once.
+        /// Whatever comes and goes, packets and bytes are those that are there, a port that holds
+        /// something yields something or drops it, and every packet ends once.
         #[test]
         fn nothing_is_lost_or_doubled(
             limit in 1u32..40,

@@ -1,4 +1,4 @@
-//! The output port: a link's end, in both engines: queue + link law + capacity.
+//! The output port of a link, in both engines: queue, link law and capacity.
 
 mod classes;
 mod control;
@@ -6,6 +6,7 @@ mod discipline;
 mod dual;
 mod fifo;
 mod flows;
+mod hosts;
 mod sfq;
 mod simply;
 #[cfg(test)]
@@ -17,6 +18,7 @@ pub use discipline::{Discipline, QueueConfig, QueueEntry};
 pub use dual::DualQueue;
 pub use fifo::FifoQueue;
 pub use flows::{FlowQueues, FlowQueuesConfig};
+pub use hosts::{HostTable, Isolation};
 pub use sfq::{Sfq, SfqConfig};
 pub use tollway_law::link::Limit;
 
@@ -38,39 +40,44 @@ disciplines! {
     ByClass(ClassQueues<H>): classes::ENTRY,
 }
 
-/// Where an engine keeps its packets; a port and its queue move only handles.
+/// An engine's packet store; a port and its queue move only handles.
 ///
-/// In the simulator a handle is an index into a slab. Live it names a receive buffer and the packet loaded from it;
-/// the encoding stores the toll back in place when the packet leaves.
+/// In the simulator a handle is an index into a slab. On real packets it refers to a receive buffer
+/// and the packet loaded from it; the encoding stores the toll in place when the packet leaves.
 pub trait Pool {
-    /// Names a packet.
+    /// The handle of a packet.
     type Handle: Copy;
 
     /// The packet of `handle`.
     fn packet(&mut self, handle: Self::Handle) -> &mut Packet;
 
-    /// The class of traffic that the packet belongs to, for ports and laws that tell classes apart; 0 is none.
+    /// The packet's class of traffic, for ports and laws with classes; 0 is none.
     #[inline]
     fn class(&self, _handle: Self::Handle) -> u8 {
         0
     }
+
+    /// The hosts that the packet's flow comes from and goes to, for queues that share among hosts.
+    fn hosts(&self, _handle: Self::Handle) -> [u32; 2] {
+        [0; 2]
+    }
 }
 
-/// What became of an offered packet.
+/// The fate of an offered packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
-    /// Queued.
+    /// It is queued.
     Queued,
-    /// Queued and marked.
+    /// It is queued and marked.
     Marked,
-    /// The queue is full; the packet stays the caller's.
+    /// The queue is full; the caller keeps the packet.
     Full,
-    /// The law dropped it; the packet stays the caller's.
+    /// The law dropped it; the caller keeps the packet.
     Dropped,
 }
 
 impl Offered {
-    /// Queued, and maybe marked.
+    /// The result for a queued packet, `marked` or not.
     #[inline]
     fn taken(marked: bool) -> Offered {
         if marked { Offered::Marked } else { Offered::Queued }
@@ -79,18 +86,18 @@ impl Offered {
 
 /// An output port: a queue under a link law.
 ///
-/// The engine enqueues packets as they arrive and dequeues one whenever its transmitter is free, also if the queue may be empty: only
-/// then do queues that take turns see that it had nothing to send.
+/// The engine enqueues packets as they arrive. It dequeues one whenever its transmitter is free,
+/// even if the queue may be empty: only then do queues with turns learn that it was.
 #[derive(Clone, Debug)]
 pub struct Port<L, H> {
-    /// The law, for the engine to set up and to look into.
+    /// The law, accessible to the engine.
     pub law: L,
     queue: AnyQueue<L, H>,
     limit: Limit,
 }
 
 impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
-    /// An empty port. What its `queue` holds is bounded by `limit`.
+    /// An empty port, whose `queue` holds at most `limit`.
     pub fn new(law: L, limit: Limit, queue: AnyQueue<L, H>) -> Port<L, H> {
         Port { law, queue, limit }
     }
@@ -107,7 +114,7 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         self.queue.bytes()
     }
 
-    /// The capacity of the link, as configured for its law, changes.
+    /// Changes the capacity of the link, as configured for its law.
     pub fn set_capacity(&mut self, now: Time, capacity: Rate) {
         self.law.set_capacity(now, capacity);
         self.queue.set_capacity(now, capacity);
@@ -123,7 +130,7 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         self.limit = limit;
     }
 
-    /// How long packets waited, by queue; empty for disciplines that do not count it.
+    /// Waiting times by queue; empty for disciplines without these counters.
     pub fn waits(&self) -> &[Waits] {
         self.queue.waits()
     }
@@ -133,7 +140,8 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         self.queue.queued()
     }
 
-    /// Takes in a packet that arrives. Queued packets that make room for it go to `dropped`; only queues by flow drop any.
+    /// Enqueues an arriving packet. Queued packets that make room for it go to `dropped`; only
+    /// queues by flow drop any.
     #[inline]
     pub fn enqueue<P: Pool<Handle = H>>(
         &mut self,
@@ -146,8 +154,9 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         self.queue.enqueue(handle, &mut at)
     }
 
-    /// Takes out the next packet for the transmitter, its toll written, and answers whether the law marked it just now; `None` if none is
-    /// left. Packets that the law drops at the head of the queue go to `dropped`.
+    /// Dequeues the next packet for the transmitter, with its toll written. Returns it, and true if
+    /// the law marked it just now; `None` if the queue is empty. Packets that the law drops at the
+    /// head go to `dropped`.
     #[inline]
     pub fn dequeue<P: Pool<Handle = H>>(
         &mut self,
@@ -160,22 +169,22 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
     }
 }
 
-/// The surroundings of a queue as a packet comes or leaves.
+/// The surroundings of a queue at an arrival or departure.
 pub struct At<'a, L, P: Pool> {
-    /// The instant.
+    /// The present instant.
     pub now: Time,
-    /// The packets.
+    /// The engine's packets.
     pub pool: &'a mut P,
     /// The port's law.
     pub law: &'a mut L,
     /// The upper bound of the queue.
     pub limit: Limit,
-    /// The taker of queued packets that are dropped.
+    /// Receives queued packets that are dropped.
     pub dropped: &'a mut dyn FnMut(&mut P, P::Handle),
 }
 
 impl<L: LinkLaw, P: Pool> At<'_, L, P> {
-    /// Shows the law a packet that arrives where so much waits; answers its verdict.
+    /// The law's verdict on an arriving packet, at a backlog of `packets` and `bytes`.
     #[inline]
     fn on_arrival(&mut self, handle: P::Handle, packets: u32, bytes: u64) -> Verdict {
         let class = self.pool.class(handle);
@@ -183,7 +192,7 @@ impl<L: LinkLaw, P: Pool> At<'_, L, P> {
         self.law.on_arrival(self.now, passing(packet, class, packets, bytes, Time::ZERO), &packet.toll)
     }
 
-    /// Shows the law a packet that leaves where so much waits, and has it write the toll; answers its verdict.
+    /// The law's verdict on a departing packet, at the given backlog; the law also writes the toll.
     #[inline]
     fn on_departure(&mut self, handle: P::Handle, packets: u32, bytes: u64, waited: Time) -> Verdict {
         let class = self.pool.class(handle);
@@ -193,7 +202,7 @@ impl<L: LinkLaw, P: Pool> At<'_, L, P> {
 }
 
 impl<L, P: Pool> At<'_, L, P> {
-    /// The same under another law.
+    /// The same surroundings under another law.
     fn under<'b>(&'b mut self, law: &'b mut L) -> At<'b, L, P> {
         At { now: self.now, pool: self.pool, law, limit: self.limit, dropped: self.dropped }
     }
@@ -204,9 +213,8 @@ impl<L, P: Pool> At<'_, L, P> {
     }
 }
 
-/// A law has spoken of a packet, which is marked if that is wanted and it may be; answers whether, or `None` if it is to be dropped.
-///
-/// What few laws ask for is looked at where it is needed, so that it needs not be at hand for all.
+/// Applies a law's verdict: marks the packet if that is called for and allowed. Returns true if it
+/// was marked, `None` if it is to be dropped.
 #[inline(always)]
 fn obey(verdict: Verdict, packet: &mut Packet) -> Option<bool> {
     match verdict {
@@ -219,7 +227,7 @@ fn obey(verdict: Verdict, packet: &mut Packet) -> Option<bool> {
     }
 }
 
-/// What a law sees of a packet with so much queued around it.
+/// The view that a law gets of a packet at the given backlog.
 #[inline]
 fn passing(packet: &Packet, class: u8, backlog_packets: u32, backlog_bytes: u64, waited: Time) -> Passing {
     Passing {

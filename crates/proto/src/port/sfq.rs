@@ -12,23 +12,24 @@ use super::{AnyQueue, At, Discipline, Offered, Pool, QueueConfig, QueueEntry, ob
 use crate::{Fifo, Stamp};
 
 config! {
-    /// How a port divides its queue among flows by chance.
+    /// The division of a port's queue among flows by a hash.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SfqConfig {
         /// Queues that flows are hashed into; several times as many as there are flows (§ 3).
         queues: u32 = 1024, Kind::Count { least: 1, most: 65_536 }, from "Linux";
-        /// What a queue may send in its turn.
+        /// Bytes that a queue may send per turn.
         quantum: Bytes = Bytes(1514), Kind::Bytes { least: 1, most: 1 << 20 }, from "Linux";
-        /// Time between changes of the hash function, so that flows that share a queue part; `0 s` never changes it. A change may reorder a flow's packets.
+        /// Time between changes of the hash function, which separates flows that share a queue; `0
+        /// s` never changes it. A change may reorder a flow's packets.
         perturb: Time = Time::ZERO, TIME, from "§ 3.2";
         fixed {
-            /// Mixed into the hash, so that which flows collide differs from port to port.
+            /// A salt of the hash, so that different flows collide at different ports.
             salt: u64 = 0;
         }
     }
 }
 
-/// The entry of stochastic fair queueing in the registry.
+/// The registry entry of stochastic fair queueing.
 pub(super) const ENTRY: QueueEntry = QueueEntry {
     law: DropTail::ENTRY,
     queue: Entry {
@@ -53,7 +54,7 @@ impl QueueConfig for SfqConfig {
 }
 
 impl SfqConfig {
-    /// The queues, empty.
+    /// Builds the queues, empty.
     pub fn build<H: Copy + Default>(&self) -> Sfq<H> {
         let empty = || Queue { packets: Fifo::new(), bytes: 0, deficit: 0 };
         Sfq {
@@ -66,13 +67,13 @@ impl SfqConfig {
     }
 }
 
-/// Queues by flow that take turns by deficit round robin. An arriving packet that finds the limit reached takes the place of the last
-/// packet of the fullest queue, unless its own is the fullest.
+/// Queues by flow, served by deficit round robin. When the limit is reached, an arriving packet
+/// replaces the last packet of the longest queue, unless its own queue is the longest.
 #[derive(Clone, Debug)]
 pub struct Sfq<H> {
     config: SfqConfig,
     queues: Vec<Queue<H>>,
-    /// The queues that hold packets; the first has its turn.
+    /// The queues that hold packets, in round-robin order; the first is being served.
     turns: VecDeque<u32>,
     packets: u32,
     bytes: u64,
@@ -97,14 +98,14 @@ impl<H: Copy + Default> Sfq<H> {
         self.config.quantum.0.clamp(1, 1 << 40) as i64
     }
 
-    /// The fullest queue, if it holds more than `bytes`; of equals the first in turn.
+    /// The longest queue, if it holds more than `bytes`; ties go to the first in turn.
     fn fuller_than(&self, bytes: u64) -> Option<usize> {
         let fuller =
             self.turns.iter().rev().map(|&at| at as usize).filter(|&at| self.queues[at].bytes > bytes);
         fuller.max_by_key(|&at| self.queues[at].bytes)
     }
 
-    /// Takes the last packet out of a queue.
+    /// Removes the last packet of a queue.
     fn steal<P: Pool<Handle = H>>(&mut self, at: usize, pool: &mut P) -> Option<H> {
         let queue = &mut self.queues[at];
         let handle = queue.packets.pop_back()?;
@@ -258,7 +259,8 @@ mod tests {
     }
 
     proptest! {
-        /// Packets and bytes are those that are there, a port that holds something yields or drops something, and every packet ends once.
+        /// Packets and bytes are those that are there, a port that holds something yields or drops
+        /// something, and every packet ends once.
         #[test]
         fn nothing_is_lost_or_doubled(
             limit in 1u32..40,

@@ -1,4 +1,5 @@
-//! The short way through a port with a FIFO queue, for laws that let every packet pass: `docs/notes/fast-paths.md` has what it saves.
+//! The fast path through a port with a FIFO queue, for laws that let every packet pass;
+//! `docs/notes/fast-paths.md` has its gain.
 
 use tollway_law::Time;
 use tollway_law::link::{LinkLaw, Passing};
@@ -6,25 +7,28 @@ use tollway_law::link::{LinkLaw, Passing};
 use super::{AnyQueue, FifoQueue, Pool, Port};
 
 impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
-    /// Whether a packet that finds the queue empty and the transmitter free passes unchanged, whatever it is: then the engine may
-    /// leave the port out, and [`push`](Port::push) and [`pop`](Port::pop) do for the rest.
+    /// True if any packet passes unchanged when the queue is empty and the transmitter free.
+    ///
+    /// The engine may then leave the port out, and use [`push`](Port::push) and [`pop`](Port::pop)
+    /// otherwise.
     pub fn is_silent(&self) -> bool {
         self.is_roomy() && self.law.is_silent()
     }
 
-    /// Whether the same holds but for what the law reads in tolls and writes into them: an engine that [tells](Port::tell) and
-    /// [asks](Port::ask) it may push and pop.
+    /// True if the same holds except that the law reads and writes tolls. An engine that calls
+    /// [`tell`](Port::tell) and [`ask`](Port::ask) may push and pop.
     pub fn is_gentle(&self) -> bool {
         self.is_roomy() && self.law.is_gentle()
     }
 
-    /// Whether the queue is FIFO, with room for any packet that finds it empty.
+    /// True if the queue is FIFO, with room for any packet that finds it empty.
     fn is_roomy(&self) -> bool {
         let roomy = self.limit.packets > 0 && self.limit.bytes >= u64::from(u16::MAX);
         roomy && matches!(self.queue, AnyQueue::Fifo(_))
     }
 
-    /// Shows the law a packet that arrives at a [gentle](Port::is_gentle) port and is not in the queue yet.
+    /// Calls the law for a packet that arrives at a [gentle](Port::is_gentle) port and is not in
+    /// the queue yet.
     #[inline]
     pub fn tell<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) {
         let AnyQueue::Fifo(queue) = &self.queue else { return };
@@ -32,7 +36,8 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         self.law.on_arrival(now, seen, &pool.packet(handle).toll);
     }
 
-    /// Has the law write into the toll of a packet that leaves a [gentle](Port::is_gentle) port and is still in the queue.
+    /// Lets the law write into the toll of a packet that leaves a [gentle](Port::is_gentle) port
+    /// and is still in the queue.
     #[inline]
     pub fn ask<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) {
         let AnyQueue::Fifo(queue) = &self.queue else { return };
@@ -40,7 +45,7 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         self.law.on_departure(now, seen, &mut pool.packet(handle).toll);
     }
 
-    /// Both, for a packet that leaves a [gentle](Port::is_gentle) port with an empty queue at once.
+    /// Both, for a packet that passes a [gentle](Port::is_gentle) port with an empty queue at once.
     #[inline]
     pub fn tell_and_ask<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) {
         let AnyQueue::Fifo(queue) = &self.queue else { return };
@@ -48,14 +53,16 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         self.law.on_passage(now, seen, &mut pool.packet(handle).toll);
     }
 
-    /// The next packet to leave a [silent](Port::is_silent) or [gentle](Port::is_gentle) port, which stays.
+    /// The next packet to leave a [silent](Port::is_silent) or [gentle](Port::is_gentle) port,
+    /// without removal.
     #[inline]
     pub fn front(&self) -> Option<H> {
         let AnyQueue::Fifo(queue) = &self.queue else { return None };
         queue.packets.front()
     }
 
-    /// Enqueues a packet of `size` bytes at such a port without its law; answers whether there was room.
+    /// Enqueues a packet of `size` bytes at such a port without its law. Returns true if there was
+    /// room.
     #[inline]
     pub fn push(&mut self, handle: H, size: u16) -> bool {
         let AnyQueue::Fifo(queue) = &mut self.queue else { return false };
@@ -79,7 +86,7 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
     }
 }
 
-/// The part of a packet and its queue that a gentle law looks at.
+/// The view of a packet and its queue that a gentle law gets.
 #[inline]
 fn seen<P: Pool<Handle = H>, H: Copy + Default>(queue: &FifoQueue<H>, handle: H, pool: &mut P) -> Passing {
     let class = pool.class(handle);

@@ -20,6 +20,10 @@ impl Pool for Packets {
     fn class(&self, handle: u32) -> u8 {
         self.0[handle as usize].flow as u8
     }
+
+    fn hosts(&self, handle: u32) -> [u32; 2] {
+        [self.0[handle as usize].flow / 10, 10]
+    }
 }
 
 impl Packets {

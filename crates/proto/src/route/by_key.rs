@@ -1,7 +1,7 @@
 use super::{Candidate, Item, Route, rendezvous};
 
-/// Frames of one key to one member, by rendezvous hashing: a member that leaves moves only its keys, and one that comes takes an
-/// equal part of all others'.
+/// Sends frames of one key to one member, by rendezvous hashing. A member that leaves moves only
+/// its own keys; a new member takes an equal part of the keys of all others.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByKey;
 

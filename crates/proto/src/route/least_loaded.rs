@@ -1,13 +1,14 @@
 use super::{Candidate, Item, Route};
 
-/// The member with the least part of its window outstanding. Of members alike, the next in turn.
+/// Selects the member with the least fraction of its window outstanding; ties go to the next in
+/// turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LeastLoaded {
     next: usize,
 }
 
 impl From<u64> for LeastLoaded {
-    /// Begins at a place that depends on the session.
+    /// Starts at a member that depends on the session.
     fn from(session: u64) -> LeastLoaded {
         LeastLoaded { next: session as u32 as usize }
     }

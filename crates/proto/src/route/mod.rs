@@ -1,7 +1,7 @@
-//! Routing modules: the member of a cluster that a frame goes to.
+//! Routing modules: each selects the member of a cluster for a frame.
 //!
-//! A module is a page of code that sees a frame as an [`Item`] and members as [`Candidate`]s. It serves one session; what the
-//! sessions of a cluster share is in the candidates. One of your own is a [`Route`].
+//! A module sees a frame as an [`Item`] and members as [`Candidate`]s. It serves one session; the
+//! state that sessions of a cluster share is in the candidates. A new module implements [`Route`].
 
 mod by_key;
 mod least_loaded;
@@ -20,27 +20,27 @@ pub use weighted::Weighted;
 use std::fmt;
 use std::str::FromStr;
 
-/// What a routing module sees of a frame.
+/// A frame as a routing module sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Item {
-    /// The session's number, scrambled by the same key as [`key`](Item::key).
+    /// The session's number, hashed with the same key as [`key`](Item::key).
     pub session: u64,
     /// A keyed hash of the frame's key ([`struct@Hash`]): its sender cannot choose it.
     pub key: u64,
-    /// Bytes.
+    /// Length of the frame, bytes.
     pub size: u32,
 }
 
-/// What a routing module sees of a member.
+/// A member as a routing module sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Candidate {
-    /// A keyed hash of the member's name: the same wherever it stands in the list.
+    /// A keyed hash of the member's name, independent of its place in the list.
     pub name: u64,
-    /// It takes new frames: it is neither down nor draining.
+    /// True if it accepts new frames: it is neither down nor draining.
     pub up: bool,
-    /// Bytes that all sessions have outstanding at it.
+    /// Outstanding bytes of all sessions at it.
     pub outstanding: u64,
-    /// Bytes that may be.
+    /// Upper bound on outstanding bytes.
     pub window: u64,
 }
 
@@ -63,11 +63,11 @@ pub struct Candidate {
 /// assert_eq!(BySize.pick(&Item { size: 9000, ..Item::default() }, &[up, up]), Some(1));
 /// ```
 pub trait Route {
-    /// Returns the place of the member that takes the frame; `None` if no member that may is up.
+    /// The index of the member for the frame; `None` if no eligible member is up.
     fn pick(&mut self, item: &Item, members: &[Candidate]) -> Option<usize>;
 }
 
-/// The modules that have a word in configurations.
+/// The modules that configurations can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// [`RoundRobin`].
@@ -81,10 +81,10 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Policy; 4] = [Policy::RoundRobin, Policy::ByKey, Policy::LeastLoaded, Policy::Sticky];
 
-    /// Its word.
+    /// Its word in configurations.
     pub fn word(self) -> &'static str {
         match self {
             Policy::RoundRobin => "round-robin",
@@ -94,7 +94,7 @@ impl Policy {
         }
     }
 
-    /// A module for the session with this number. Sessions that begin one after the other begin at different members.
+    /// A module for the session with this number. Consecutive sessions start at different members.
     pub fn module(self, session: u64) -> Box<dyn Route + Send> {
         match self {
             Policy::RoundRobin => Box::new(RoundRobin::from(session)),
@@ -121,12 +121,12 @@ impl fmt::Display for Policy {
     }
 }
 
-/// Keyed hashes of keys and names, so that no client can choose keys that meet at one member.
+/// Keyed hashes of keys and names, so that no client can choose keys that collide at one member.
 #[derive(Clone, Copy, Debug)]
 pub struct Hash(siphasher::sip::SipHasher13);
 
 impl Hash {
-    /// Hashes under `key`, which is secret and the same in all processes that must agree.
+    /// Hashes under `key`, which is secret, and equal in all processes that must agree.
     pub fn new(key: [u8; 16]) -> Hash {
         Hash(siphasher::sip::SipHasher13::new_with_key(&key))
     }
@@ -138,8 +138,10 @@ impl Hash {
     }
 }
 
-/// The member with the highest score of those that are up; of two alike the first. Each member's score depends on the key and that
-/// member only: one that leaves moves its own keys and no others (rendezvous hashing, Thaler and Ravishankar 1998).
+/// The member with the highest score among those that are up; ties go to the first.
+///
+/// Each member's score depends on the key and that member only, so a member that leaves moves only
+/// its own keys (rendezvous hashing, Thaler and Ravishankar 1998).
 fn rendezvous(key: u64, members: &[Candidate]) -> Option<usize> {
     let mut best = None;
     for (at, member) in members.iter().enumerate().filter(|(_, member)| member.up) {
@@ -151,7 +153,7 @@ fn rendezvous(key: u64, members: &[Candidate]) -> Option<usize> {
     best.map(|(at, _)| at)
 }
 
-/// SplitMix64's finalizer: each bit of the input moves half of the output's.
+/// SplitMix64's finalizer: each input bit changes half of the output bits on average.
 pub fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,13 +1,14 @@
 use super::{Candidate, Item, Route};
 
-/// Members in turn, whatever the frames' sizes. A member that is not up is passed over.
+/// Selects members in turn, without regard to the size of frames. Members that are not up are
+/// skipped.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundRobin {
     next: usize,
 }
 
 impl From<u64> for RoundRobin {
-    /// Begins at a place that depends on the session.
+    /// Starts at a member that depends on the session.
     fn from(session: u64) -> RoundRobin {
         RoundRobin { next: session as u32 as usize }
     }

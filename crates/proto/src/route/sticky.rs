@@ -1,6 +1,7 @@
 use super::{Candidate, Item, Route, rendezvous};
 
-/// All frames of a session to one member, another once that is not up; sessions by rendezvous hashing.
+/// Sends all frames of a session to one member, and to another once that is not up. Sessions are
+/// assigned by rendezvous hashing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sticky;
 

@@ -1,15 +1,15 @@
 use super::{Candidate, Item, Route};
 
-/// Members in turn, each as often as its share says, spread evenly: smooth weighted round robin. A
-/// member without a share, or that is not up, gets nothing.
+/// Selects members in turn, in proportion to their shares and evenly spread: smooth weighted round
+/// robin. Members that have no share, or are not up, are skipped.
 #[derive(Clone, Debug)]
 pub struct Weighted {
-    /// The share of each member, and what it is owed.
+    /// The share of each member, and its credit.
     members: Vec<(u32, i64)>,
 }
 
 impl Weighted {
-    /// Shares in the order of the members; those beyond the last have none.
+    /// A module with shares in the order of the members; members beyond the last share have none.
     pub fn new(shares: &[u32]) -> Weighted {
         Weighted { members: shares.iter().map(|&share| (share, 0)).collect() }
     }

@@ -1,17 +1,17 @@
-//! Whether what left kept its profile, found out from departures alone.
+//! An independent check of departures against their profile.
 
 use tollway_law::Time;
 use tollway_law::bucket::Profile;
 
-/// Watches the packets that leave as conforming, knowing nothing of who was promised what.
+/// Measures packets that leave as conforming, from departures alone.
 #[derive(Clone, Debug)]
 pub(super) struct Audit {
-    /// Whole bytes a second, as the bucket counts them.
+    /// Rate in whole bytes per second, as the bucket counts.
     rate: u64,
     has_peak: bool,
     last: Time,
     last_size: u16,
-    /// What has left beyond the rate, in billionths of a byte: the level of a leaky bucket.
+    /// Traffic beyond the rate, in billionths of a byte: the level of a leaky bucket.
     beyond: u128,
     burst: u128,
     peak: f64,
@@ -41,7 +41,7 @@ impl Audit {
         (self.last, self.last_size) = (now, size);
     }
 
-    /// The most that left in any span t beyond r·t, bytes.
+    /// The maximum over spans t of the bytes that left beyond r·t.
     pub(super) fn burst(&self) -> f64 {
         self.burst as f64 / BILLION as f64
     }

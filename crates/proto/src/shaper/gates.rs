@@ -1,15 +1,17 @@
-//! Who asks which shaper before sending, and who sends when it lets them: what an engine needs around [`Shaper`]s.
+//! The link between an engine and its [`Shaper`]s: the shaper of each sender, and the senders that
+//! a shaper releases.
 
 use tollway_law::Time;
 
 use super::{Action, ClassId, MemberId, Shaper};
 use crate::{Flags, Machine, Packet};
 
-/// All shapers of an engine, and who is behind which.
+/// All shapers of an engine, and the senders behind each.
 ///
-/// An engine has numbers of its own for machines (*endpoints*) and for sources of cross-traffic. Each of them that a policy may be for
-/// has a gate, and sends through it: [`send`](Gates::send) and [`emit`](Gates::emit) in place of sending at once. What is sent, and
-/// who is woken by it, the engine learns as [`Senders`].
+/// An engine numbers its machines (*endpoints*) and its sources of cross-traffic. Each of them that
+/// a policy may apply to has a gate. It sends through the gate, by [`send`](Gates::send) and
+/// [`emit`](Gates::emit), instead of directly. The engine receives packets and wake-ups through
+/// [`Senders`].
 #[derive(Debug, Default)]
 pub struct Gates {
     hosts: Vec<ShaperSlot>,
@@ -17,37 +19,37 @@ pub struct Gates {
     free: Vec<u32>,
 }
 
-/// What stands behind gates: the engine's machines and its sources of cross-traffic.
+/// The senders behind gates: the engine's machines and its sources of cross-traffic.
 pub trait Senders {
-    /// What endpoints are.
+    /// The type of endpoints.
     type Machine: Machine;
 
-    /// An endpoint's machine.
+    /// The machine of an endpoint.
     fn machine(&mut self, endpoint: u32) -> &mut Self::Machine;
 
-    /// Has an endpoint build a packet, one without data if `control`, and sends it if `leaves`, which may mark it, says so. Answers
-    /// whether there was one.
+    /// Makes an endpoint build a packet, one without data if `control`, and sends it if `leaves`
+    /// returns true; `leaves` may mark it. Returns true if there was a packet.
     fn send(&mut self, endpoint: u32, control: bool, leaves: impl FnOnce(&mut Packet) -> bool) -> bool;
 
-    /// An endpoint's turn is over: its timer may have come nearer.
+    /// Ends an endpoint's turn: its timer may be earlier than before.
     fn rearm(&mut self, endpoint: u32);
 
-    /// Bytes on the wire of each packet of a source.
+    /// Size of each packet of a source, bytes on the wire.
     fn size(&self, source: u32) -> u16;
 
-    /// A packet of a source leaves, marked as in profile or not.
+    /// Sends a packet of a source, marked as in profile or not.
     fn send_plain(&mut self, source: u32, in_profile: bool);
 
-    /// [`Gates::handle_timeout`] is due at `at` for a shaper, and no more when it was before.
+    /// Sets the next [`Gates::handle_timeout`] of a shaper to `at`, replacing an earlier setting.
     fn set_timer(&mut self, shaper: u32, at: Time);
 }
 
-/// A shaper and, by member, whom it lets send.
+/// A shaper, and the sender of each of its members.
 #[derive(Debug)]
 struct ShaperSlot {
     shaper: Shaper,
     subjects: Vec<Subject>,
-    /// When its timer is due, as the engine has been told.
+    /// The time of its timer, as set in the engine.
     armed: Time,
 }
 
@@ -55,9 +57,9 @@ struct ShaperSlot {
 struct Gate {
     host: u32,
     class: ClassId,
-    /// `None` until it opens.
+    /// The sender's member; `None` until it opens.
     member: Option<MemberId>,
-    /// Packets that may wait, of a source.
+    /// For a source: upper bound on waiting packets.
     room: u32,
 }
 
@@ -68,14 +70,14 @@ enum Subject {
 }
 
 impl Gates {
-    /// Adds a shaper; answers its number.
+    /// Adds a shaper. Returns its number.
     pub fn add_shaper(&mut self, shaper: Shaper) -> u32 {
         self.hosts.push(ShaperSlot { shaper, subjects: Vec::new(), armed: Time::NEVER });
         self.hosts.len() as u32 - 1
     }
 
-    /// Adds a gate to a shaper, for connections of `class`; of a source `room` packets may wait. Answers its number, which is
-    /// somebody else's after [`dismiss`](Gates::dismiss).
+    /// Adds a gate to a shaper, for connections of `class`; at most `room` packets of a source may
+    /// wait. Returns its number, which is reused after [`dismiss`](Gates::dismiss).
     pub fn add_gate(&mut self, shaper: u32, class: ClassId, room: u32) -> u32 {
         let gate = Gate { host: shaper, class, member: None, room };
         match self.free.pop() {
@@ -90,12 +92,12 @@ impl Gates {
         }
     }
 
-    /// A shaper.
+    /// The shaper with this number.
     pub fn shaper(&self, shaper: u32) -> &Shaper {
         &self.hosts[shaper as usize].shaper
     }
 
-    /// Works on a shaper, then lets go what may leave.
+    /// Modifies a shaper, then sends packets that may leave.
     pub fn with_shaper<R>(
         &mut self,
         now: Time,
@@ -108,12 +110,12 @@ impl Gates {
         answer
     }
 
-    /// The endpoint behind a gate opens: it comes under its policy.
+    /// Puts the endpoint behind a gate under its policy, when it opens.
     pub fn admit(&mut self, now: Time, gate: u32, endpoint: u32) {
         self.enter(now, gate, Subject::Endpoint(endpoint));
     }
 
-    /// The endpoint behind a gate is done or gone, and the gate with it.
+    /// Removes a gate whose endpoint is done or gone.
     pub fn dismiss(&mut self, now: Time, gate: u32, senders: &mut impl Senders) {
         let Gate { host, member, .. } = self.gates[gate as usize];
         self.free.push(gate);
@@ -124,7 +126,8 @@ impl Gates {
         }
     }
 
-    /// Sends what an endpoint may send; what happened to it is a trigger for all behind the same shaper.
+    /// Sends packets that an endpoint may send. The call is also a trigger for all senders behind
+    /// the same shaper.
     pub fn send(&mut self, now: Time, gate: u32, endpoint: u32, senders: &mut impl Senders) {
         let Gate { host, member, .. } = self.gates[gate as usize];
         match member {
@@ -136,7 +139,7 @@ impl Gates {
         }
     }
 
-    /// A source has a packet.
+    /// Offers a packet of a source.
     pub fn emit(&mut self, now: Time, gate: u32, source: u32, senders: &mut impl Senders) {
         let size = senders.size(source);
         if self.gates[gate as usize].member.is_none() {
@@ -160,7 +163,7 @@ impl Gates {
         self.serve(now, host, senders);
     }
 
-    /// A shaper's timer has expired.
+    /// Handles an expired timer of a shaper.
     pub fn handle_timeout(&mut self, now: Time, shaper: u32, senders: &mut impl Senders) {
         self.hosts[shaper as usize].shaper.handle_timeout(now);
         self.serve(now, shaper, senders);
@@ -175,7 +178,7 @@ impl Gates {
         host.subjects[member.0 as usize] = subject;
     }
 
-    /// Asks an endpoint what it would send, and sends what needs no turn.
+    /// Asks an endpoint for its next packet, and sends packets that need no turn.
     fn ask(&mut self, now: Time, host: u32, member: MemberId, endpoint: u32, senders: &mut impl Senders) {
         let shaper = &mut self.hosts[host as usize].shaper;
         let machine = senders.machine(endpoint);
@@ -223,7 +226,7 @@ impl Gates {
         }
     }
 
-    /// Lets everybody behind a shaper send whose turn has come.
+    /// Serves all senders behind a shaper that are due.
     fn serve(&mut self, now: Time, host: u32, senders: &mut impl Senders) {
         while let Some(member) = self.hosts[host as usize].shaper.next(now) {
             match self.hosts[host as usize].subjects[member.0 as usize] {
@@ -239,7 +242,7 @@ impl Gates {
         }
     }
 
-    /// An endpoint's turn.
+    /// Serves an endpoint that is due.
     fn release(&mut self, now: Time, host: u32, member: MemberId, endpoint: u32, senders: &mut impl Senders) {
         let size = senders.machine(endpoint).poll_size(now);
         let shaper = &mut self.hosts[host as usize].shaper;
@@ -256,7 +259,7 @@ impl Gates {
         senders.rearm(endpoint);
     }
 
-    /// The turn of a source whose packets wait.
+    /// Serves a source with waiting packets that is due.
     fn release_source(
         &mut self,
         now: Time,
@@ -285,5 +288,5 @@ impl Gates {
     }
 }
 
-/// The gate of an endpoint or a source that asks nobody.
+/// The gate of an endpoint or a source without a shaper.
 pub const OPEN: u32 = u32::MAX;

@@ -1,4 +1,4 @@
-//! Who waits, and whose turn it is.
+//! The waiting members of a shaper, and the order in which they are served.
 
 use tollway_law::Time;
 use tollway_law::bucket::Refusal;
@@ -6,7 +6,7 @@ use tollway_law::bucket::Refusal;
 use super::{Action, MemberId, Order, Shaper, Timer};
 
 impl Shaper {
-    /// A connection has a packet of `size` bytes to send.
+    /// Registers that a connection has a packet of `size` bytes to send.
     pub fn want(&mut self, now: Time, member: MemberId, size: u16) {
         let id = member.0;
         let member = &mut self.members[id as usize];
@@ -29,7 +29,7 @@ impl Shaper {
         }
     }
 
-    /// A connection has nothing to send any more, or may not.
+    /// Withdraws a connection that has nothing to send, or may not send.
     pub fn withdraw(&mut self, member: MemberId) {
         let id = member.0;
         let member = &mut self.members[id as usize];
@@ -46,7 +46,8 @@ impl Shaper {
         }
     }
 
-    /// A packet of a source that can't be asked for it later; answers whether it waits, there being room for `most`.
+    /// Queues a packet of a source that cannot be polled later. Returns true if it waits, with at
+    /// most `most` waiting.
     pub fn enqueue(&mut self, now: Time, member: MemberId, size: u16, most: u32) -> bool {
         let entry = &mut self.members[member.0 as usize];
         let too_large = entry.place.is_some_and(|(policy, _)| {
@@ -65,15 +66,15 @@ impl Shaper {
         true
     }
 
-    /// One of the packets [queued](Shaper::enqueue) has left; answers whether another waits.
+    /// Removes a packet [queued](Shaper::enqueue) that has left. Returns true if another waits.
     pub fn dequeue(&mut self, member: MemberId) -> bool {
         let entry = &mut self.members[member.0 as usize];
         entry.queued = entry.queued.saturating_sub(1);
         entry.queued > 0
     }
 
-    /// Whose turn it is to send one packet: to be asked what it would send now, and [granted](Shaper::grant) that. `None` if what
-    /// waits has to go on waiting.
+    /// The member that is due to send one packet: poll its present packet, and
+    /// [grant](Shaper::grant) that. `None` if all must wait.
     pub fn next(&mut self, now: Time) -> Option<MemberId> {
         if let Some(&id) = self.loose.first() {
             return Some(MemberId(id));
@@ -89,7 +90,7 @@ impl Shaper {
         None
     }
 
-    /// A connection is about to send a packet of `size` bytes, its turn having come; answers whether it may.
+    /// Grants a packet of `size` bytes to a connection that is due. Returns true if it may leave.
     pub fn grant(&mut self, now: Time, member: MemberId, size: u16) -> bool {
         let entry = &mut self.members[member.0 as usize];
         let Some((policy, seat)) = entry.place else {
@@ -109,8 +110,8 @@ impl Shaper {
         true
     }
 
-    /// The first in a policy's line, if its packet conforms. Of partitions that share nothing, and of logical ones, the first
-    /// whose own tokens suffice.
+    /// The first in a policy's queue whose packet conforms. With partitions, logical or not, the
+    /// first whose own tokens suffice.
     fn first_of(&mut self, now: Time, policy: usize) -> Option<u32> {
         let policy = &mut self.policies[policy];
         let order = policy.config.order;
@@ -140,14 +141,14 @@ impl Shaper {
         policy.aggregate.conforms(now, seat, u32::from(member.wants)).ok().map(|()| id)
     }
 
-    /// Nothing more can leave now: when it is to be tried again.
+    /// Sets the timer for the next attempt, after no packet can leave now.
     fn set_timer(&mut self, now: Time) {
         let period = match self.timer {
             Timer::Coarse(period) => period,
             Timer::PerFlow => return self.set_timers(now),
         };
         let waits = self.policies.iter().any(|policy| policy.waiting > 0);
-        // The host's clock ticks for all alike, whenever somebody began to wait.
+        // The host's clock ticks for all members alike, independent of the start of their waits.
         let ticks = now.0 / period.0.max(1) + 1;
         self.tick_at = if waits { Time(ticks.saturating_mul(period.0)) } else { Time::NEVER };
     }

@@ -1,21 +1,23 @@
 //! Rate control of many connections at their host (the aggregates paper, § 2 to § 4, § 6).
 //!
-//! A **policy** is a [profile](Profile) and what is done to traffic that doesn't keep it; the connections under it are an
-//! **aggregate** that shares one token bucket. Shaping happens at the transport's output, not in a queue: a connection is
-//! asked what it would send, and sends it when its turn comes. So its segments are stamped and its windows used when they
-//! really leave.
+//! A **policy** is a [profile](Profile) and an action on traffic that does not conform. The
+//! connections under it are an **aggregate** that shares one token bucket. Shaping acts on the
+//! transport's output, not on a queue: a connection is polled for its next packet, and sends it
+//! when it is due. So segments are stamped, and windows used, at the actual departure.
 //!
-//! An engine calls, for each connection under a policy that shapes,
+//! For each connection under a policy that shapes, an engine calls
 //!
-//! - [`want`](Shaper::want) when it has a packet to send, [`withdraw`](Shaper::withdraw) when it no longer has,
-//! - then [`next`](Shaper::next) until nobody's turn has come, each time [`grant`](Shaper::grant) and sending one packet.
+//! - [`want`](Shaper::want) when it has a packet to send, [`withdraw`](Shaper::withdraw) when it no
+//!   longer has one,
+//! - then [`next`](Shaper::next) until no connection is due, each time with
+//!   [`grant`](Shaper::grant) and one packet.
 //!
-//! [`Gates`] do so for a whole engine, which only tells them who has something to send.
+//! [`Gates`] makes these calls for a whole engine, which only reports the senders with data.
 //!
-//! Whatever makes the engine do so is a trigger (§ 6.3): an acknowledgement on the connection or another one, a write of the
-//! application, a new connection. Where there is none in time, there is one coarse timer for all policies
-//! ([`poll_timeout`](Shaper::poll_timeout)). Connections under a policy that marks or drops only ask
-//! [`police`](Shaper::police).
+//! Every event that leads to these calls is a trigger (§ 6.3): an acknowledgement on any
+//! connection, a write of the application, a new connection. If there is none in time, one coarse
+//! timer serves all policies ([`poll_timeout`](Shaper::poll_timeout)). Connections under a policy
+//! that marks or drops only call [`police`](Shaper::police).
 
 mod audit;
 mod gates;
@@ -28,69 +30,72 @@ use tollway_law::bucket::{Profile, Refusal};
 use audit::Audit;
 pub use gates::{Gates, OPEN, Senders};
 
-/// What a policy does to the traffic of its connections.
+/// The configuration of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PolicyConfig {
-    /// What they keep to, together.
+    /// The profile of its connections together.
     pub profile: Profile,
-    /// How they share it.
+    /// The rule that shares it.
     pub scheme: Scheme,
-    /// Whose turn it is.
+    /// The order of service.
     pub order: Order,
-    /// What is done to a packet that doesn't conform.
+    /// The action on a packet that does not conform.
     pub action: Action,
-    /// How their windows grow.
+    /// The growth of its connections' windows.
     pub increase: Increase,
 }
 
-/// Who of those that wait goes first (§ 4.2.2). Each turn is one packet, but for [`Order::Sequential`].
+/// The order of service among waiting connections (§ 4.2.2). Each turn is one packet, except for
+/// [`Order::Sequential`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Who came under the policy first, as long as it has something to send.
+    /// In order of admission to the policy; a connection is served until it has no more to send.
     Sequential,
-    /// Who has waited longest.
+    /// The longest wait first.
     Fcfs,
-    /// Whose last packet is longest ago.
+    /// The connection whose last packet is longest ago first.
     Lru,
 }
 
-/// What is done to a packet that doesn't conform.
+/// The action on a packet that does not conform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It waits.
+    /// The packet waits.
     Shape,
-    /// It goes unmarked; those that conform are marked.
+    /// The packet leaves unmarked; conforming packets are marked.
     Mark,
-    /// It is dropped.
+    /// The packet is dropped.
     Drop,
 }
 
-/// How the windows of connections under a policy grow, a round trip (§ 5).
+/// Window growth per round trip of connections under a policy (§ 5).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Increase {
-    /// As their law has it.
+    /// The growth of their law.
     Standard,
-    /// By g = rtt²/rtt_av²: all grow as fast, together as fast as so many connections of the mean round trip.
+    /// By g = rtt²/rtt_av²: equal growth for all, in total that of the same number of connections
+    /// with the mean round trip.
     AggregateFair,
     /// By `k` segments if the round trip is `long` or more, else by 1.
     ByK {
-        /// Segments a round trip.
+        /// Segments per round trip.
         k: f64,
-        /// From this round trip on.
+        /// The shortest round trip that counts as long.
         long: Time,
     },
 }
 
-/// What makes a packet leave that nothing else lets go.
+/// The timer for packets that no other event releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timer {
-    /// One timer of this period for all; it runs while somebody waits.
+    /// One timer with this period for all; it runs while any connection waits.
     Coarse(Time),
-    /// Each connection that waits has a timer of its own, set to when its packet conforms.
+    /// A separate timer for each waiting connection, set to the instant at which its packet
+    /// conforms.
     PerFlow,
 }
 
-/// A policy of a shaper, in the order they were installed.
+/// A policy of a shaper, numbered in order of installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyId(pub u32);
 
@@ -98,46 +103,46 @@ pub struct PolicyId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberId(pub u32);
 
-/// A kind of connection: what no policy's filter tells apart.
+/// A class of connections that no policy's filter distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassId(pub u32);
 
-/// What a policy has done.
+/// The counters of a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PolicyStats {
-    /// Packets and bytes that conformed.
+    /// Packets that conformed.
     pub packets: u64,
-    /// The same in bytes on the wire.
+    /// Bytes on the wire that conformed.
     pub bytes: u64,
-    /// Bytes that went without conforming.
+    /// Bytes that left without conforming.
     pub excess_bytes: u64,
-    /// Packets dropped: for not conforming, or because too many waited.
+    /// Packets dropped, for not conforming or for a full queue.
     pub dropped: u64,
-    /// Packets that were larger than any that conforms; each of them was dropped.
+    /// Packets larger than any that can conform; each was dropped.
     pub too_large: u64,
-    /// Most connections at once.
+    /// Greatest number of simultaneous connections.
     pub members: u64,
-    /// The worst burst: the most that conformed in any span t beyond r·t, bytes; B at most.
+    /// The worst burst: the maximum of conforming bytes in any span t beyond r·t; at most B.
     pub burst: f64,
-    /// The highest rate at which two packets followed each other, bytes/s; p at most. 0 if there is no peak to keep.
+    /// The highest rate between two consecutive packets, bytes/s; at most p. 0 without a peak rate.
     pub peak: f64,
 }
 
-/// The host's side of its connections.
+/// The shaper of one host.
 #[derive(Debug)]
 pub struct Shaper {
     timer: Timer,
     policies: Vec<Policy>,
-    /// By class, the policy it is under.
+    /// The policy of each class.
     classes: Vec<Option<PolicyId>>,
     members: Vec<ShapedFlow>,
     free: Vec<u32>,
-    /// Members that wait although no policy shapes them any more.
+    /// Members that wait although their policy no longer shapes them.
     loose: Vec<u32>,
-    /// When the coarse timer expires.
+    /// Expiry of the coarse timer.
     tick_at: Time,
     timer_events: u64,
-    /// Turns given so far, and times that somebody began to wait.
+    /// Number of turns, and of waits begun, so far.
     tickets: u64,
 }
 
@@ -145,7 +150,7 @@ pub struct Shaper {
 struct Policy {
     config: PolicyConfig,
     aggregate: Aggregate,
-    /// Its members, in the order they came.
+    /// Its members, in order of admission.
     members: Vec<u32>,
     waiting: u32,
     audit: Audit,
@@ -157,16 +162,16 @@ struct ShapedFlow {
     class: ClassId,
     present: bool,
     place: Option<(PolicyId, Seat)>,
-    /// Size of the packet that waits; 0 if none does.
+    /// Size of the waiting packet; 0 if none waits.
     wants: u16,
-    /// When it began to wait, and when it had its last turn, in tickets.
+    /// The start of its wait, and its last turn, in tickets.
     since: u64,
     served: u64,
     /// Least and smoothed round trip.
     rtt: (Time, Time),
-    /// Its own timer.
+    /// Expiry of its own timer.
     timer_at: Time,
-    /// Packets of a source that can't be asked for one later.
+    /// Queued packets of a source that cannot be polled later.
     queued: u32,
 }
 
@@ -186,7 +191,7 @@ impl Shaper {
         }
     }
 
-    /// A policy more; its bucket is full. No class is under it yet.
+    /// Adds a policy with a full bucket. No class is under it yet.
     pub fn install(&mut self, now: Time, config: PolicyConfig) -> PolicyId {
         self.policies.push(Policy {
             config,
@@ -199,7 +204,7 @@ impl Shaper {
         PolicyId(self.policies.len() as u32 - 1)
     }
 
-    /// From now on connections of `class` are under `policy`, those that are open as well (§ 6.1).
+    /// Puts connections of `class` under `policy` from now on, including open ones (§ 6.1).
     pub fn classify(&mut self, now: Time, class: ClassId, policy: Option<PolicyId>) {
         let at = class.0 as usize;
         if self.classes.len() <= at {
@@ -217,7 +222,7 @@ impl Shaper {
         }
     }
 
-    /// A connection opens.
+    /// Adds a connection that opens.
     pub fn enter(&mut self, now: Time, class: ClassId) -> MemberId {
         let fresh = ShapedFlow {
             class,
@@ -244,7 +249,7 @@ impl Shaper {
         MemberId(member)
     }
 
-    /// A connection is gone.
+    /// Removes a connection.
     pub fn exit(&mut self, now: Time, member: MemberId) {
         self.withdraw(member);
         self.unseat(now, member.0);
@@ -252,13 +257,13 @@ impl Shaper {
         self.free.push(member.0);
     }
 
-    /// What is done to packets of a connection that don't conform; `None` if no policy is for it.
+    /// The action on packets of a connection that do not conform; `None` without a policy.
     pub fn action(&self, member: MemberId) -> Option<Action> {
         let (policy, _) = self.members[member.0 as usize].place?;
         Some(self.policies[policy.0 as usize].config.action)
     }
 
-    /// The connection's least and smoothed round trips.
+    /// Sets the connection's least and smoothed round trips.
     pub fn set_rtt(&mut self, member: MemberId, rtt: (Time, Time)) {
         let member = &mut self.members[member.0 as usize];
         if member.rtt == rtt {
@@ -270,7 +275,7 @@ impl Shaper {
         }
     }
 
-    /// Segments by which the connection's window is to grow a round trip; `None` leaves that to its law.
+    /// Window growth of the connection, in segments per round trip; `None` leaves it to its law.
     pub fn increase(&self, member: MemberId) -> Option<f64> {
         let member = &self.members[member.0 as usize];
         let (policy, seat) = member.place?;
@@ -282,7 +287,8 @@ impl Shaper {
         }
     }
 
-    /// A packet of `size` bytes is about to leave under a policy that marks or drops; answers whether it conforms.
+    /// Checks a packet of `size` bytes that is about to leave under a policy that marks or drops.
+    /// Returns true if it conforms.
     pub fn police(&mut self, now: Time, member: MemberId, size: u16) -> bool {
         let Some((policy, seat)) = self.members[member.0 as usize].place else { return true };
         let policy = &mut self.policies[policy.0 as usize];
@@ -296,7 +302,8 @@ impl Shaper {
         taken.is_ok()
     }
 
-    /// When [`handle_timeout`](Shaper::handle_timeout) is due; to be asked after [`next`](Shaper::next) has answered `None`.
+    /// The time of the next [`handle_timeout`](Shaper::handle_timeout). Call it after
+    /// [`next`](Shaper::next) has returned `None`.
     pub fn poll_timeout(&self) -> Time {
         match self.timer {
             Timer::Coarse(_) => self.tick_at,
@@ -304,7 +311,8 @@ impl Shaper {
         }
     }
 
-    /// The time that [`poll_timeout`](Shaper::poll_timeout) answered has come; [`next`](Shaper::next) says what follows.
+    /// Handles the time that [`poll_timeout`](Shaper::poll_timeout) returned; call
+    /// [`next`](Shaper::next) after it.
     pub fn handle_timeout(&mut self, now: Time) {
         match self.timer {
             Timer::Coarse(_) => self.timer_events += u64::from(self.tick_at <= now),
@@ -317,12 +325,12 @@ impl Shaper {
         }
     }
 
-    /// Timers that expired so far.
+    /// Number of timer expiries so far.
     pub fn timer_events(&self) -> u64 {
         self.timer_events
     }
 
-    /// What a policy has done so far.
+    /// The counters of a policy.
     pub fn stats(&self, policy: PolicyId) -> PolicyStats {
         let policy = &self.policies[policy.0 as usize];
         PolicyStats { burst: policy.audit.burst(), peak: policy.audit.peak(), ..policy.stats }
@@ -370,7 +378,7 @@ impl Shaper {
 }
 
 impl Policy {
-    /// A packet that conforms leaves.
+    /// Records the departure of a conforming packet.
     fn conformed(&mut self, now: Time, size: u16) {
         self.stats.packets += 1;
         self.stats.bytes += u64::from(size);

@@ -17,7 +17,7 @@ fn shaper(config: PolicyConfig, members: usize) -> (Shaper, PolicyId, Vec<Member
     (shaper, policy, members)
 }
 
-/// Serves whoever has a turn; all of them always have another packet of `size`.
+/// Serves all members that are due; each always has another packet of `size`.
 fn serve(shaper: &mut Shaper, now: Time, size: u16) -> Vec<u32> {
     let mut served = Vec::new();
     while let Some(member) = shaper.next(now) {

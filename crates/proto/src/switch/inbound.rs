@@ -20,7 +20,7 @@ pub(super) struct Router {
     pub(super) candidates: Vec<Candidate>,
 }
 
-/// A routing module, which says nothing of itself.
+/// A routing module, with an opaque debug output.
 pub(super) struct Module(pub(super) Box<dyn Route + Send>);
 
 impl std::fmt::Debug for Module {
@@ -33,43 +33,43 @@ impl std::fmt::Debug for Module {
 #[derive(Debug)]
 pub(super) struct Inbound {
     pub(super) space: Space,
-    /// The end of what the peer may hear of: no packet before this number is under way to a member
-    /// that has reported none after it. Beyond it, packets on longer ways would look lost.
+    /// The end of the ranges that may be reported to the peer. For each packet in flight before it,
+    /// the member has reported a later one. Beyond it, packets on longer paths would look lost.
     front: u32,
     /// The packets that members have between `una` and `front`.
     received: Early,
-    /// The member of the packet before `una`, if its frame goes on.
+    /// The member of the packet before `una`, if its frame continues.
     unfinished: Option<u16>,
     pub(super) ratio: ReceiveRatio,
     split: Split,
     /// The FIN's number.
     pub(super) fin: Option<u32>,
-    /// To be told to the peer.
+    /// True if a toll's echo is due to the peer.
     echoed: bool,
     marked: bool,
     gap: bool,
 }
 
-/// The news of a member's acknowledgement.
+/// The effect of a member's acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Heard {
-    /// The member has more than before.
+    /// True if the member has received more than before.
     pub(super) progress: bool,
-    /// The peer has to know.
+    /// True if the peer must be informed.
     pub(super) news: bool,
-    /// The member has room for more.
+    /// True if the member has room for more.
     pub(super) room: bool,
 }
 
-/// The way of a new packet.
+/// The destination of a new packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
     Member(usize),
-    /// To no member: it is a null segment.
+    /// None: it is a null segment.
     Nowhere,
-    /// To no member: its frame began at a member that has failed.
+    /// None: its frame began at a member that has failed.
     Lost,
-    /// That cannot be told before the packet before it has come, or no member is up.
+    /// Unknown until the packet before it has arrived, or while no member is up.
     Unknown,
 }
 
@@ -90,14 +90,14 @@ impl Inbound {
         }
     }
 
-    /// The peer's first packet will be `first`.
+    /// Starts with `first` as the peer's first packet.
     pub(super) fn begin(&mut self, first: u32) {
         self.space.begin(first);
         self.front = first;
     }
 
-    /// A packet of data comes from the peer. Returns the member that it goes to, renumbered; `None`
-    /// if it ends here, and the peer is to be told how things stand.
+    /// Handles a data packet of the peer. Returns the member that it goes to, renumbered; `None` if
+    /// it ends here, and the peer must be informed of the state.
     pub(super) fn on_data(
         &mut self,
         now: Time,
@@ -183,7 +183,7 @@ impl Inbound {
         }
     }
 
-    /// The toll of a packet to member `k`; returns what it asks from there on.
+    /// Converts the toll of a packet to member `k`. Returns its `due` behind the switch.
     fn price(&mut self, k: usize, packet: &mut Packet) -> f64 {
         if !packet.flags.has(Flags::TOLLED) {
             return 0.0;
@@ -192,8 +192,7 @@ impl Inbound {
         packet.toll.due
     }
 
-    /// The member of the packet before `csn`, and whether its frame goes on; `None` if that is not
-    /// known.
+    /// The member of the packet before `csn`, and whether its frame continues; `None` if unknown.
     fn previous(&self, csn: u32) -> Option<(u16, bool)> {
         let last = csn.wrapping_sub(1);
         if csn == self.space.una {
@@ -204,7 +203,7 @@ impl Inbound {
         placed.then_some((slot.member, slot.open))
     }
 
-    /// Picks the way of a new packet.
+    /// Selects the destination of a new packet.
     fn choose(&self, packet: &Packet, members: &[Member], router: &mut Router, config: &Config) -> Choice {
         let is_up = |k: usize| members.get(k).is_some_and(Member::is_up);
         if !packet.flags.has(Flags::FIRST) {
@@ -223,7 +222,7 @@ impl Inbound {
         k.map_or(Choice::Unknown, Choice::Member)
     }
 
-    /// Packet `csn` goes to no member: all do without.
+    /// Marks packet `csn` as one that goes to no member.
     fn settle(&mut self, csn: u32, open: bool, now: Time, members: &mut [Member], stats: &mut Stats) {
         let slot = Slot { member: NONE, state: State::Delivered, open, ..Slot::default() };
         self.put(csn, slot);
@@ -233,7 +232,7 @@ impl Inbound {
         }
     }
 
-    /// The peer's FIN, which all members are sent.
+    /// Handles the peer's FIN, which goes to all members.
     pub(super) fn on_fin(&mut self, now: Time, csn: u32, members: &mut [Member]) {
         if self.fin.is_none() {
             if before(csn, self.space.next) || !self.space.reaches(csn) {
@@ -254,7 +253,8 @@ impl Inbound {
         }
     }
 
-    /// An acknowledgement of member `k`; `None` if it acknowledges what never left the switch.
+    /// Handles an acknowledgement of member `k`; `None` if it acknowledges a packet that was not
+    /// sent.
     pub(super) fn on_ack(
         &mut self,
         now: Time,
@@ -307,7 +307,7 @@ impl Inbound {
         Some(heard)
     }
 
-    /// Notes what a member has received beyond a gap; returns the highest number.
+    /// Records the ranges that a member has received after a gap. Returns the highest number.
     fn on_ranges(
         &mut self,
         k: usize,
@@ -340,7 +340,7 @@ impl Inbound {
         highest
     }
 
-    /// Member `k` has packet `csn`. Returns its size if it is delivered by this.
+    /// Records that member `k` has packet `csn`. Returns its size if that delivers it.
     fn on_there(&mut self, k: usize, csn: u32, state: State, router: &mut Router) -> Option<u16> {
         // A late one may be done with.
         let slot = self.space.holds(csn).then(|| self.space.at(csn))?;
@@ -360,7 +360,7 @@ impl Inbound {
         (if late { !known } else { state == State::Delivered }).then_some(size)
     }
 
-    /// Packets with three later ones reported count as lost (RFC 6675's DupThresh).
+    /// Declares packets with three later ones reported lost (RFC 6675's DupThresh).
     fn find_losses(&mut self, k: usize, highest: u32, member: &mut Member) {
         let to = &mut member.to;
         let end = highest.wrapping_sub(2);
@@ -376,7 +376,7 @@ impl Inbound {
         }
     }
 
-    /// A member has left; the FIN may have waited for it.
+    /// Handles the removal of a member, which the FIN may have waited for.
     pub(super) fn on_left(&mut self, members: &[Member]) {
         self.check_fin(members);
         self.advance();
@@ -395,7 +395,7 @@ impl Inbound {
         self.fin.is_some_and(|fin| before(fin, self.space.una))
     }
 
-    /// Moves `una` and `front` as far as they go; returns true if the peer has to know.
+    /// Advances `una` and `front` as far as possible. Returns true if the peer must be informed.
     fn advance(&mut self) -> bool {
         let (una, front) = (self.space.una, self.front);
         while self.space.len() > 0 && self.space.get(self.space.una).state == State::Delivered {
@@ -420,9 +420,9 @@ impl Inbound {
         una != self.space.una || (told && front != self.front)
     }
 
-    /// Member `k` has failed: what it had not acknowledged goes to others once the peer sends it
-    /// again. Returns the packets that it had reported to have and not delivered, which are lost
-    /// with it.
+    /// Handles the failure of member `k`: its unacknowledged packets go to others once the peer
+    /// retransmits them. Returns the number of packets that it had reported and not delivered,
+    /// which are lost.
     pub(super) fn fail(&mut self, k: usize, members: &[Member], router: &mut Router) -> u64 {
         let done = |csn: &u32| !self.space.holds(*csn) || self.space.get(*csn).state == State::Delivered;
         let mut lost = members[k].to.packets().filter(done).count() as u64;
@@ -506,5 +506,5 @@ impl Inbound {
     }
 }
 
-/// No member has room for more.
+/// The largest window of a member.
 const MAX_WINDOW: u32 = 1 << 30;

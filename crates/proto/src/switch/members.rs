@@ -14,11 +14,11 @@ use super::ring::{Kind, Line, Loop, Nulls};
 /// A member's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It takes no frames.
+    /// The member takes no frames.
     Down,
-    /// It was sent a SYN, or is to be.
+    /// A SYN to the member was sent, or is due.
     Opening,
-    /// It takes part.
+    /// The member is connected.
     Up,
 }
 
@@ -26,27 +26,26 @@ pub enum Health {
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) health: Health,
-    /// The operator keeps it down.
+    /// True if the operator keeps it down.
     pub(super) barred: bool,
-    /// It has not opened yet, and may still have data to send.
+    /// True if it has not connected yet, and may still have data to send.
     pub(super) awaited: bool,
     pub(super) to: Inbox,
     pub(super) from: Outbox,
-    /// When it sent its SYN, and the latest of its packets, by its clock and by ours.
+    /// Its SYN, and the latest of its packets: each by its clock and by ours.
     born: Option<(Stamp, Time)>,
     latest: Option<(Stamp, Time)>,
-    /// How often it has begun.
+    /// Number of its connections so far.
     lives: u8,
     silent: Option<Silence>,
-    /// When it is next sent a SYN; while it is up, one that answers its own, until a packet shows
-    /// that it has come.
+    /// The time of the next SYN. While the member is up, it is a SYN that answers the member's,
+    /// until a packet shows that it arrived.
     pub(super) syn_at: Time,
-    /// Packets due to it, apart from acknowledgements.
-    /// A reset, by the number that it expects and the one expected of it; a SYN with an
-    /// acknowledgement.
+    /// Pending packets to it, apart from acknowledgements. A reset holds the number that the member
+    /// expects and the one expected from it; a SYN is with an acknowledgement.
     pub(super) reset: Option<(u32, u32)>,
     pub(super) greet: bool,
-    /// A packet that it has, to see whether it answers.
+    /// True to repeat a packet that it has, as a probe.
     pub(super) probe: bool,
 }
 
@@ -56,7 +55,7 @@ struct Silence {
     since: Time,
     /// Packets sent to it since.
     packets: u32,
-    /// When [`UNANSWERED`] had been sent.
+    /// The time at which [`UNANSWERED`] packets had been sent.
     enough: Time,
 }
 
@@ -83,9 +82,9 @@ impl Member {
         self.health == Health::Up
     }
 
-    /// Begins anew, with `first` as its first number, and `covered` as the connection's. The
-    /// numbers to it begin elsewhere each time if it `opens`: what is under way from before is none
-    /// of them.
+    /// Starts a new connection, with `first` as the member's first number, and `covered` as the
+    /// session's. The switch's numbers start elsewhere each time if it `opens`, so that old packets
+    /// in flight match none of them.
     pub(super) fn begin(&mut self, first: u32, covered: u32, opens: bool) {
         let life = if opens { u32::from(self.lives) << 24 } else { 0 };
         self.lives = self.lives.wrapping_add(1);
@@ -96,7 +95,7 @@ impl Member {
         (self.reset, self.greet, self.probe) = (None, false, false);
     }
 
-    /// Its SYN came, sent at `sent`.
+    /// Records its SYN, sent at `sent`.
     pub(super) fn on_born(&mut self, now: Time, sent: Stamp) {
         self.born = Some((sent, now));
         self.on_heard(now, sent);
@@ -113,7 +112,7 @@ impl Member {
         due || self.health == Health::Opening || !self.to.nulls.is_empty()
     }
 
-    /// A packet leaves that is to be answered. Returns true if they are enough from now on.
+    /// Records a packet that must be answered. Returns true if that makes enough unanswered ones.
     pub(super) fn expect(&mut self, now: Time) -> bool {
         let first = Silence { since: now, packets: 0, enough: Time::NEVER };
         let silence = self.silent.get_or_insert(first);
@@ -125,7 +124,7 @@ impl Member {
         enough
     }
 
-    /// It has sent a packet of an open connection.
+    /// Records a packet of an open connection from it.
     pub(super) fn on_heard(&mut self, now: Time, sent: Stamp) {
         self.silent = None;
         if self.latest.is_none_or(|latest| is_later(now, sent, latest) != Some(false)) {
@@ -133,16 +132,16 @@ impl Member {
         }
     }
 
-    /// Returns true if a SYN sent at `sent` comes from a new process: it is later than all else,
-    /// and the process before had sent more than its SYN.
+    /// Returns true if a SYN sent at `sent` comes from a new process: it is later than all other
+    /// packets, and the previous process had sent more than its SYN.
     pub(super) fn has_restarted(&self, now: Time, sent: Stamp) -> bool {
         let begun = self.born.map(|born| born.0) != self.latest.map(|latest| latest.0);
         let later = self.latest.is_none_or(|latest| is_later(now, sent, latest) != Some(false));
         self.is_up() && begun && later && self.latest.is_none_or(|latest| latest.0 != sent)
     }
 
-    /// When it counts as dead: after a silence of `patience` and [`UNANSWERED`] packets, once the
-    /// last of these had the time to be answered. [`Time::NEVER`] if that is not so.
+    /// The time at which it counts as dead: after a silence of `patience` and [`UNANSWERED`]
+    /// packets, once the last of these had time to be answered. [`Time::NEVER`] otherwise.
     pub(super) fn dead_at(&self, patience: Time) -> Time {
         self.silent.map_or(Time::NEVER, |silence| {
             let answered = silence.enough.saturating_add(self.to.round.timeout());
@@ -151,14 +150,14 @@ impl Member {
     }
 }
 
-/// Returns true if `sent` is not earlier than a stamp that came at an instant of ours; `None` if
-/// that was so long ago that stamps cannot tell.
+/// Returns true if `sent` is not earlier than a stamp that arrived at an instant of ours; `None` if
+/// that was so long ago that stamps are ambiguous.
 fn is_later(now: Time, sent: Stamp, (stamp, came): (Stamp, Time)) -> Option<bool> {
     let comparable = now.saturating_sub(came) < Stamp::REACH;
     comparable.then(|| !before(sent.0, stamp.0))
 }
 
-/// Fewer packets in a row than these may all be lost on the way.
+/// Fewer packets in a row may all be lost by chance.
 const UNANSWERED: u32 = 6;
 
 /// The packets to a member, by local number.
@@ -167,23 +166,23 @@ pub(super) struct Inbox {
     lines: Ring<Line>,
     /// Its first number after the SYN.
     pub(super) first: u32,
-    /// The first number that it has not acknowledged, and the next one to be given out.
+    /// The first number that it has not acknowledged, and the next one to assign.
     pub(super) una: u32,
     pub(super) next: u32,
-    /// The first number that it has no room for.
+    /// The first number beyond its window.
     pub(super) edge: u32,
-    /// The first connection number that its own do not account for.
+    /// The first connection number that its local numbers do not cover.
     pub(super) covered: u32,
     /// Numbers held for missing packets: connection number, local number.
     pub(super) holes: VecDeque<(u32, u32)>,
     pub(super) nulls: Nulls,
     pub(super) round: Loop,
-    /// Numbers before this one have been looked at for losses.
+    /// Numbers before this one have been checked for losses.
     pub(super) checked: u32,
     /// The FIN's number, and whether it is acknowledged.
     pub(super) fin: Option<u32>,
     pub(super) finished: bool,
-    /// Bytes acknowledged, and packets, of all lives.
+    /// Bytes and packets acknowledged, over all its connections.
     pub(super) delivered: (u64, u64),
 }
 
@@ -206,17 +205,17 @@ impl Inbox {
         }
     }
 
-    /// Numbers given out and not acknowledged.
+    /// Count of numbers assigned and not acknowledged.
     pub(super) fn len(&self) -> u32 {
         self.next.wrapping_sub(self.una)
     }
 
-    /// The line of a number given out and not acknowledged.
+    /// The line of a number that is assigned and not acknowledged.
     pub(super) fn line(&self, lsn: u32) -> Line {
         self.lines.get(lsn)
     }
 
-    /// Numbers that it has room for beyond those given out.
+    /// Count of numbers within its window beyond those assigned.
     pub(super) fn room(&self) -> u32 {
         if before(self.next, self.edge) { self.edge.wrapping_sub(self.next) } else { 0 }
     }
@@ -230,11 +229,10 @@ impl Inbox {
     }
 
     /// The number of packet `csn`: the one held for it, or a new one after those held for the
-    /// packets
-    /// `missing` before it. Returns true as well if later packets have lower numbers here.
+    /// packets `missing` before it. Also returns true if later packets have lower numbers here.
     ///
-    /// Such a late one takes the first number held for another. That one may come only after it, and
-    /// beyond a window full of packets behind the gap there is no room.
+    /// Such a late packet takes the first number held for another one. That one may arrive later
+    /// still, and beyond a window full of packets after the gap there is no room.
     pub(super) fn take(&mut self, csn: u32, kind: Kind, missing: impl Iterator<Item = u32>) -> (u32, bool) {
         if let Some(lsn) = self.release(csn) {
             self.lines.at(lsn).kind = kind;
@@ -255,7 +253,7 @@ impl Inbox {
         (self.push(Line { csn, kind }), late)
     }
 
-    /// A packet of this size is delivered.
+    /// Counts the delivery of a packet of this size.
     pub(super) fn count(&mut self, size: Option<u16>) {
         let Some(size) = size else { return };
         self.delivered.0 += u64::from(size);
@@ -268,13 +266,13 @@ impl Inbox {
         lines.filter(|line| line.kind == Kind::Packet).map(|line| line.csn)
     }
 
-    /// Gives up the number held for packet `csn`.
+    /// Releases the number held for packet `csn`.
     fn release(&mut self, csn: u32) -> Option<u32> {
         let at = self.holes.iter().take_while(|hole| !before(csn, hole.0)).position(|hole| hole.0 == csn)?;
         self.holes.remove(at).map(|hole| hole.1)
     }
 
-    /// Packet `csn` went elsewhere: the number held for it becomes a null segment.
+    /// Turns the number held for packet `csn`, which went elsewhere, into a null segment.
     pub(super) fn nullify(&mut self, csn: u32, now: Time) -> bool {
         let Some(lsn) = self.release(csn) else { return false };
         self.lines.at(lsn).kind = Kind::Null;
@@ -287,20 +285,20 @@ impl Inbox {
 #[derive(Debug)]
 pub(super) struct Outbox {
     lines: Ring<u32>,
-    /// The first number that the peer has not received, and the first that has not come.
+    /// The first number that the peer has not received, and the first that has not arrived.
     pub(super) acked: u32,
     pub(super) next: u32,
     /// Numbers beyond `acked` that the peer has.
     early: Early,
-    /// Its FIN has come.
+    /// True once its FIN has arrived.
     pub(super) finished: bool,
-    /// An acknowledgement is due.
+    /// True if an acknowledgement is due.
     pub(super) owes: bool,
-    /// It was told of no room.
+    /// True if its window was closed.
     pub(super) starved: bool,
     /// The stamp that the next packet to it echoes.
     pub(super) stamp: Option<Stamp>,
-    /// Bytes that the peer has of it, and packets, of all lives.
+    /// Bytes and packets of it that the peer has, over all its connections.
     pub(super) delivered: (u64, u64),
 }
 
@@ -319,7 +317,7 @@ impl Outbox {
         }
     }
 
-    /// Numbers that have come, or are held for what has not, and that the peer lacks.
+    /// Count of numbers that have arrived, or are held, and that the peer lacks.
     pub(super) fn len(&self) -> u32 {
         self.next.wrapping_sub(self.acked)
     }
@@ -329,7 +327,7 @@ impl Outbox {
         self.lines.get(lsn)
     }
 
-    /// Gives the next number to packet `csn`.
+    /// Assigns the next number to packet `csn`.
     pub(super) fn push(&mut self, csn: u32) -> u32 {
         let lsn = self.next;
         self.lines.reserve(self.acked, self.len() + 1);
@@ -338,7 +336,7 @@ impl Outbox {
         lsn
     }
 
-    /// The peer has `lsn`.
+    /// Records that the peer has `lsn`.
     pub(super) fn on_received(&mut self, lsn: u32) {
         self.owes = true;
         if lsn != self.acked {

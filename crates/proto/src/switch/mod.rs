@@ -1,34 +1,34 @@
 //! The Anypoint switch: one connection, spread over the members of a cluster and merged from them,
-//! without being terminated (the Anypoint paper, and for the rings its reference 8).
+//! without termination (the Anypoint paper; its reference 8 for the rings).
 //!
 //! A [`Switch`] is a middle with *sessions*. A session has a gate for the peer and one for each
 //! member; to each of them the switch looks like the other end of an ordinary connection.
 //!
-//! | direction | numbers | acknowledgements |
+//! | direction | sequence numbers | acknowledgements |
 //! |---|---|---|
-//! | inbound, peer → members | of the member that the routing module picks | to the peer: up to the first packet that a member lacks |
-//! | outbound, members → peer | in the order of arrival | to each member: up to its first packet that the peer lacks |
+//! | inbound, peer → members | the member's, by the routing module | to the peer: up to the first gap of a member |
+//! | outbound, members → peer | by arrival | to each member: up to its first packet missing at the peer |
 //!
-//! **Holes.** A missing packet keeps its place. Inbound, its member is not known before it comes.
-//! Each member that gets later ones therefore holds a number for it. Once the packet goes to one of
-//! them, the others get a
-//! *null segment* under that number: data without payload and frame marks.
+//! **Holes.** A missing packet keeps its place. Inbound, its member is not known before it arrives.
+//! So each member that gets later packets holds a number for it. Once the packet goes to one of
+//! them, the others get a *null segment* under that number: data without payload and frame flags.
 //!
 //! **SACK.** A member's ranges become the peer's only as far as the packets before them have
-//! arrived or are lost: what is on a longer way does not look lost. The peer's ranges count as
-//! received for the members, since receivers here never renege: one member's loss stalls no other.
+//! arrived or are lost, so that a packet on a longer path does not look lost. The peer's ranges
+//! count as received for the members, since receivers here never renege: one member's loss stalls
+//! no other.
 //!
-//! **Tolls** are turned by [`Split`](tollway_law::session::Split) and
+//! **Tolls** are converted by [`Split`](tollway_law::session::Split) and
 //! [`Merge`](tollway_law::session::Merge).
 //!
-//! **Frames.** Inbound, a frame over several packets goes to one member as a whole. Outbound,
-//! frames of several members would mix, and must fit one packet: a member that sends others is
+//! **Frames.** Inbound, a frame of several packets goes to one member as a whole. Outbound, frames
+//! of several members would mix, so each must fit one packet: a member that sends a longer one is
 //! reset.
 //!
-//! **Failure.** A member that answers nothing for [`Config::patience`] is down. Packets that it had
-//! not acknowledged go to others when the peer sends them again. Those that it had reported are
-//! counted ([`Stats::lost`]). Null segments replace those of its own that the peer lacks. A member
-//! that returns begins anew. When none is left, the peer is reset.
+//! **Failure.** A member without an answer for [`Config::patience`] is down. Packets that it had
+//! not acknowledged go to others when the peer retransmits them. Those that it had reported are
+//! counted ([`Stats::lost`]). Null segments replace its own packets that the peer lacks. A member
+//! that returns starts a new connection. When none is left, the peer is reset.
 
 mod inbound;
 mod members;
@@ -50,28 +50,28 @@ use tollway_law::toll::Content;
 use crate::route::{Candidate, Route};
 use crate::{Flags, Gate, Middle, Packet, Passed, SackRanges};
 
-/// The parameters of a session. What both its ends must agree on is as in the transport's
+/// The parameters of a session. Those that both its ends must agree on are as in the transport's
 /// [`Config`](crate::transport::Config).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Headers of a data packet, bytes.
     pub header: u16,
-    /// A packet without data, bytes.
+    /// Size of a packet without data, bytes.
     pub ack_size: u16,
-    /// Connections are opened by SYN.
+    /// True if connections are opened by SYN.
     pub handshake: bool,
-    /// Number of the first segment, of both directions.
+    /// Number of the first segment, in both directions.
     pub initial_segment: u32,
-    /// Packets that may be outstanding in each direction; a power of two is the best use of memory.
+    /// Packets that may be outstanding in each direction; powers of two use memory best.
     /// Default 8192.
     pub ring: u32,
-    /// How windows are translated.
+    /// The translation of windows.
     pub flow_control: FlowControl,
     /// The content of tolls; `None` if there are none.
     pub content: Option<Content>,
-    /// How the paper's formulas are read.
+    /// The reading of the paper's formulas.
     pub reading: Reading,
-    /// Packets that the receive ratio looks back on. Default 64.
+    /// Length of the receive ratio's window, packets. Default 64.
     pub ratio_window: usize,
     /// The longest silence of a member while answers are due. Default 3 s.
     pub patience: Time,
@@ -95,14 +95,14 @@ impl Default for Config {
     }
 }
 
-/// How windows are translated (§ III-B).
+/// The translation of windows (§ III-B).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlowControl {
-    /// As much as the members' rooms allow at the present receive ratio; every member may use all
-    /// of the peer's room.
+    /// The sum that the members' windows allow at the present receive ratio; every member may use
+    /// the peer's whole window.
     #[default]
     Soft,
-    /// The least of the members' windows; the peer's, divided evenly.
+    /// The least of the members' windows; the peer's window, divided equally.
     Strict,
 }
 
@@ -112,11 +112,11 @@ pub struct Switch {
     sessions: Vec<Session>,
     /// Session and side of each gate; side 0 is the peer.
     gates: Vec<(u32, u32)>,
-    /// Sessions that have something to send.
+    /// Sessions with packets to send.
     busy: VecDeque<u32>,
-    /// Whether each session is in `busy`.
+    /// True for each session in `busy`.
     queued: Vec<bool>,
-    /// No session's alarm is earlier.
+    /// A lower bound on the sessions' timers.
     alarm: Time,
 }
 
@@ -151,7 +151,7 @@ impl Switch {
         Gate(first)
     }
 
-    /// A session, by the order in which they were added.
+    /// The session with this number, in order of addition.
     pub fn session(&self, at: usize) -> &Session {
         &self.sessions[at]
     }
@@ -166,13 +166,13 @@ impl Switch {
         self.sessions.is_empty()
     }
 
-    /// Takes a member out of a session, or admits it again.
+    /// Removes a member from a session, or admits it again.
     pub fn set_member(&mut self, now: Time, session: usize, member: usize, up: bool) {
         self.sessions[session].set_member(now, member, up);
         self.note(session as u32);
     }
 
-    /// Another routing module for a session.
+    /// Replaces the routing module of a session.
     pub fn set_route(&mut self, session: usize, route: Box<dyn Route + Send>) {
         self.sessions[session].set_route(route);
     }

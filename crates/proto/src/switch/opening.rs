@@ -1,6 +1,7 @@
 //! How the connections of a session open, and how members join it later.
 
 use tollway_law::Time;
+use tracing::debug;
 
 use crate::{Flags, Packet, SackRanges};
 
@@ -158,6 +159,7 @@ impl Session {
 
     /// Member `k` takes part from now on.
     fn join(&mut self, k: usize, now: Time) {
+        debug!(target: "switch", %now, member = k, "member takes part");
         let member = &mut self.members[k];
         (member.health, member.syn_at, member.awaited) = (Health::Up, Time::NEVER, false);
         self.router.candidates[k].up = true;

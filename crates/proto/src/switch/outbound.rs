@@ -15,30 +15,30 @@ use super::{Config, FlowControl, Stats};
 pub(super) struct Outbound {
     pub(super) space: Space,
     merge: Merge,
-    /// The first number that the peer has no room for.
+    /// The first number beyond the peer's window.
     edge: u32,
     /// Numbers of members that failed.
     pub(super) nulls: Nulls,
     pub(super) round: Loop,
     /// The FIN's number.
     pub(super) fin: Option<u32>,
-    /// The instant from which on the peer has been waiting for `una`; later once its member is
+    /// The instant since which the peer has been waiting for `una`; later once its member is
     /// probed.
     pub(super) since: Time,
-    /// The member whose data came last.
+    /// The member whose data arrived last.
     last: usize,
     marked: Vec<bool>,
     gap: bool,
 }
 
-/// The way of a member's data.
+/// The destination of a member's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Onward {
     /// To the peer.
     Peer,
-    /// Nowhere: the member is to be told how things stand.
+    /// None: the member must be informed of the state.
     Nowhere,
-    /// Nowhere: the member sends what a session cannot carry.
+    /// None: the member sends data that a session cannot carry.
     Refused,
 }
 
@@ -59,19 +59,19 @@ impl Outbound {
         }
     }
 
-    /// The first packet to the peer will be `first`.
+    /// Starts with `first` as the first packet to the peer.
     pub(super) fn begin(&mut self, first: u32) {
         self.space.begin(first);
     }
 
-    /// The peer has room up to `edge`; a lesser one than before is ignored.
+    /// Extends the peer's window up to `edge`; a lower value is ignored.
     pub(super) fn open(&mut self, edge: u32) -> bool {
         let more = before(self.edge, edge);
         self.edge = later(self.edge, edge);
         more
     }
 
-    /// Data of member `k` arrives; renumbered if it goes on.
+    /// Handles data of member `k`; renumbered if they are forwarded.
     pub(super) fn on_data(
         &mut self,
         now: Time,
@@ -134,7 +134,8 @@ impl Outbound {
         Onward::Peer
     }
 
-    /// Member `k` has no more data; returns the FIN's number for the peer once no member has.
+    /// Records that member `k` has no more data. Returns the FIN's number for the peer once no
+    /// member has.
     pub(super) fn on_fin(&mut self, k: usize, packet: &Packet, members: &mut [Member]) -> Option<u32> {
         let from = &mut members[k].from;
         if before(packet.seq, from.next) {
@@ -155,7 +156,7 @@ impl Outbound {
         self.finish(members)
     }
 
-    /// The number of the FIN that the peer is to be sent, the first time that it is due.
+    /// The number of the FIN to the peer, the first time that it is due.
     pub(super) fn finish(&mut self, members: &[Member]) -> Option<u32> {
         let mut up = members.iter().filter(|member| member.is_up() || member.awaited).peekable();
         let done = up.peek().is_some() && up.all(|member| member.from.finished);
@@ -167,8 +168,9 @@ impl Outbound {
         Some(fin)
     }
 
-    /// The peer acknowledges. Returns the members that have to hear of it in [`Outbox::owes`], and
-    /// the one that its packet serves best; `None` if it acknowledges what never left the switch.
+    /// Handles an acknowledgement of the peer. Sets [`Outbox::owes`] of the members it concerns,
+    /// and returns the one that its packet serves best; `None` if it acknowledges a packet that was
+    /// not sent.
     ///
     /// [`Outbox::owes`]: super::members::Outbox::owes
     pub(super) fn on_ack(
@@ -228,7 +230,7 @@ impl Outbound {
         Some(best.or_else(|| self.waits_for()).unwrap_or(self.last))
     }
 
-    /// The peer has packet `csn`. Returns true if that is new.
+    /// Records that the peer has packet `csn`. Returns true if that is new.
     fn on_there(
         &mut self,
         csn: u32,
@@ -259,7 +261,7 @@ impl Outbound {
         true
     }
 
-    /// When the member whose packet the peer waits for is to be asked.
+    /// The time to probe the member whose packet the peer waits for.
     pub(super) fn asks_at(&self, patience: Time) -> Time {
         if self.space.len() == 0 { Time::NEVER } else { self.since.saturating_add(patience) }
     }
@@ -271,8 +273,8 @@ impl Outbound {
         waits.filter(|&k| k != usize::from(NONE))
     }
 
-    /// Member `k` has failed: null segments take the place of what the peer lacks of its packets.
-    /// Returns how many packets are lost.
+    /// Handles the failure of member `k`: null segments replace its packets that the peer lacks.
+    /// Returns the number of lost packets.
     pub(super) fn fail(&mut self, k: usize, now: Time) -> u64 {
         let mut lost = 0;
         for csn in self.space.numbers() {

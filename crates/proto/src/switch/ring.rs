@@ -13,16 +13,16 @@ use crate::transport::serial::before;
 /// The state of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
-    /// It has not come to the switch.
+    /// The packet has not arrived at the switch.
     #[default]
     Missing,
-    /// It was passed on.
+    /// The packet was forwarded.
     Sent,
-    /// It was passed on, and its receiver reports later ones.
+    /// The packet was forwarded, and its receiver reports later ones.
     Lost,
-    /// Its receiver has it, and something before it is missing there.
+    /// The receiver has the packet, and lacks an earlier one.
     Received,
-    /// Its receiver has it and all before it.
+    /// The receiver has the packet and all before it.
     Delivered,
 }
 
@@ -40,19 +40,20 @@ pub(super) struct Slot {
     pub(super) due: f64,
     /// Its number on the member's side.
     pub(super) lsn: u32,
-    /// When its sender last sent it.
+    /// Its last transmission, by its sender's clock.
     pub(super) sent: Stamp,
-    /// The member that it goes to or comes from, or [`NONE`].
+    /// Its member, the destination or the source, or [`NONE`].
     pub(super) member: u16,
     pub(super) size: u16,
     pub(super) state: State,
-    /// Its frame goes on after it.
+    /// True if its frame continues in the next packet.
     pub(super) open: bool,
-    /// Later packets have lower numbers at its member: it was another's that failed.
+    /// True if later packets have lower numbers at its member, since it was first assigned to a
+    /// failed one.
     pub(super) late: bool,
 }
 
-/// No member's number.
+/// The number that stands for no member.
 pub(super) const NONE: u16 = u16::MAX;
 
 /// The session's numbers in one direction: [`una`](Space::una) … [`next`](Space::next), bounded by
@@ -60,7 +61,7 @@ pub(super) const NONE: u16 = u16::MAX;
 #[derive(Debug)]
 pub(super) struct Space {
     slots: Ring<Slot>,
-    /// The first number that is not done with.
+    /// The first number that is not finished.
     pub(super) una: u32,
     pub(super) next: u32,
     capacity: u32,
@@ -73,17 +74,17 @@ impl Space {
         Space { slots: Ring::new(), una: first, next: first, capacity, missing: VecDeque::new() }
     }
 
-    /// Begins at `first`; nothing may be outstanding.
+    /// Starts at `first`; no number may be outstanding.
     pub(super) fn begin(&mut self, first: u32) {
         (self.una, self.next) = (first, first);
     }
 
-    /// Numbers in use.
+    /// Count of numbers in use.
     pub(super) fn len(&self) -> u32 {
         self.next.wrapping_sub(self.una)
     }
 
-    /// Numbers that can still be given out.
+    /// Count of numbers that can still be assigned.
     pub(super) fn room(&self) -> u32 {
         self.capacity - self.len()
     }
@@ -93,7 +94,7 @@ impl Space {
         csn.wrapping_sub(self.una) < self.len()
     }
 
-    /// Returns true if `csn` is in use or can be given out.
+    /// Returns true if `csn` is in use or can be assigned.
     pub(super) fn reaches(&self, csn: u32) -> bool {
         csn.wrapping_sub(self.una) < self.capacity
     }
@@ -109,13 +110,13 @@ impl Space {
         self.slots.get(csn)
     }
 
-    /// The slot of a number in use, to be changed.
+    /// The slot of a number in use, mutable.
     #[inline]
     pub(super) fn at(&mut self, csn: u32) -> &mut Slot {
         self.slots.at(csn)
     }
 
-    /// Gives out the next number; there must be [room](Space::room).
+    /// Assigns the next number; there must be [room](Space::room).
     pub(super) fn push(&mut self, slot: Slot) -> u32 {
         let csn = self.next;
         self.slots.reserve(self.una, self.len() + 1);
@@ -127,7 +128,7 @@ impl Space {
         csn
     }
 
-    /// `csn`, which was missing, is there.
+    /// Records the arrival of `csn`, which was missing.
     pub(super) fn fill(&mut self, csn: u32, slot: Slot) {
         let una = self.una;
         let found = self.missing.binary_search_by_key(&csn.wrapping_sub(una), |c| c.wrapping_sub(una));
@@ -160,7 +161,7 @@ pub(super) struct Line {
 /// The packet that a member gets under a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It is not known yet: the packet is missing.
+    /// Unknown: the packet is missing.
     #[default]
     Hole,
     /// The packet.
@@ -175,12 +176,12 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Null {
     pub(super) number: u32,
-    /// When it leaves next.
+    /// The time of its next transmission.
     pub(super) due: Time,
     pub(super) fin: bool,
 }
 
-/// Null segments of one direction, and when they are due.
+/// The null segments of one direction, with their times.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nulls {
     waiting: Vec<Null>,
@@ -195,32 +196,32 @@ impl Nulls {
         self.waiting.is_empty()
     }
 
-    /// All numbers before `to` are acknowledged.
+    /// Removes all numbers before `to`, which are acknowledged.
     pub(super) fn advance(&mut self, to: u32) {
         if !self.waiting.is_empty() {
             self.waiting.retain(|null| !before(null.number, to));
         }
     }
 
-    /// `number` was received.
+    /// Removes `number`, which was received.
     pub(super) fn remove(&mut self, number: u32) {
         self.waiting.retain(|null| null.number != number);
     }
 
-    /// A null segment that is due now, and is due again after `rto`.
+    /// A null segment that is due now; its next time is after `rto`.
     pub(super) fn take_due(&mut self, now: Time, rto: Time) -> Option<Null> {
         let null = self.waiting.iter_mut().find(|null| null.due <= now)?;
         null.due = now.saturating_add(rto);
         Some(*null)
     }
 
-    /// When the first is due.
+    /// The time of the first one.
     pub(super) fn due(&self) -> Time {
         self.waiting.iter().map(|null| null.due).min().unwrap_or(Time::NEVER)
     }
 }
 
-/// The time from passing a packet on to its acknowledgement, one packet at a time (Karn).
+/// The time from forwarding a packet to its acknowledgement, for one packet at a time (Karn).
 #[derive(Clone, Debug)]
 pub(super) struct Loop {
     timed: Option<(u32, Time)>,
@@ -234,7 +235,7 @@ impl Loop {
         Loop { timed: None, rtt: Rtt::new(&rto), rto }
     }
 
-    /// `number` leaves, for the first time or `again`.
+    /// Records the transmission of `number`, for the first time or `again`.
     #[inline]
     pub(super) fn on_sent(&mut self, now: Time, number: u32, again: bool) {
         match self.timed {
@@ -244,7 +245,7 @@ impl Loop {
         }
     }
 
-    /// All before `to` is acknowledged.
+    /// Records that all before `to` is acknowledged.
     #[inline]
     pub(super) fn on_acked(&mut self, now: Time, to: u32) {
         if let Some((number, at)) = self.timed
@@ -255,7 +256,7 @@ impl Loop {
         }
     }
 
-    /// The longest wait for an acknowledgement.
+    /// The retransmission timeout.
     pub(super) fn timeout(&self) -> Time {
         self.rtt.rto(&self.rto)
     }

@@ -51,7 +51,8 @@ impl Session {
         }
         let timeout = member.to.round.timeout();
         if std::mem::take(&mut member.greet) {
-            // A member that waits for it takes no data. Its own SYN may come again after it counts as dead.
+            // A member that waits for it accepts no data. Its own SYN may be repeated after it
+            // counts as dead.
             let again = now.saturating_add(timeout.min(Time(self.config.patience.0 / 8)));
             member.syn_at = again;
             out.seq = member.to.first.wrapping_sub(1);

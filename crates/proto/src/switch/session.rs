@@ -1,6 +1,7 @@
 //! A session: one connection of a peer, and those of the members.
 
 use tollway_law::Time;
+use tracing::debug;
 
 use crate::route::{Candidate, Route};
 use crate::transport::serial::before;
@@ -319,7 +320,9 @@ impl Session {
         self.stats.failures += u64::from(self.members[k].is_up());
         let expects = (self.members[k].to.una, self.members[k].from.next);
         self.router.candidates[k].up = false;
-        self.stats.lost += self.inbound.fail(k, &self.members, &mut self.router) + self.outbound.fail(k, now);
+        let lost = self.inbound.fail(k, &self.members, &mut self.router) + self.outbound.fail(k, now);
+        debug!(target: "switch", %now, member = k, lost, "member fails");
+        self.stats.lost += lost;
         let (first, covered) = (self.first(), self.inbound.space.una);
         let member = &mut self.members[k];
         member.begin(first, covered, self.config.handshake);

@@ -1,4 +1,4 @@
-//! What a connection can be told to do otherwise.
+//! The parameters of a connection.
 
 use tollway_law::Time;
 use tollway_law::receiver::Echo;
@@ -12,45 +12,46 @@ pub struct Config {
     pub header: u16,
     /// A packet without data on the wire, bytes. Default 40.
     pub ack_size: u16,
-    /// Whether a connection is opened by SYN, SYN+ACK, ACK. If not, both ends start established, the way ns-2's
-    /// agents do. Default yes.
+    /// True to open connections by SYN, SYN+ACK, ACK. If false, both ends start established, as in
+    /// ns-2's agents. Default true.
     pub handshake: bool,
-    /// Number of the first segment, of both directions. Default 0.
+    /// Number of the first segment, in both directions. Default 0.
     pub initial_segment: u32,
-    /// Segments that may wait for acknowledgement, whatever the windows say. Default 2^20.
+    /// Upper bound on unacknowledged segments, in addition to the windows. Default 2^20.
     pub send_buffer: u32,
     /// Receive buffer, bytes of payload; it bounds the advertised window. Default 2^30.
     pub receive_buffer: u64,
-    /// How the advertised window comes to use that buffer. Default: all of it at once. Of no effect
-    /// with a `reader` or soft flow control.
+    /// The growth of the advertised window into that buffer. Default: whole from the start. No
+    /// effect with a `reader` or soft flow control.
     pub window_growth: WindowGrowth,
-    /// How the application reads what has arrived. Default: at once.
+    /// The application's pace of reading. Default: at once.
     pub reader: Reader,
     /// The receiver's flow control. Default: credit.
     pub flow_control: FlowControl,
-    /// Whether the receiver reports segments received out of order (RFC 2018). Default yes.
+    /// True if the receiver reports segments received out of order (RFC 2018). Default true.
     pub sack: bool,
-    /// Most ranges in one report, by what room the header has: 3 beside a timestamp, 2 beside one XCP option
-    /// too, 1 beside both. Default 3.
+    /// Upper bound on ranges per report, which depends on the header: 3 beside a timestamp, 2 with
+    /// one XCP option too, 1 with both. Default 3.
     pub sack_ranges: u8,
-    /// How losses are found. Without `sack` it is [`Detection::NewReno`] or [`Detection::Reno`] in any case.
+    /// The method of loss detection. Without `sack` it is [`Detection::NewReno`] or
+    /// [`Detection::Reno`].
     pub detection: Detection,
-    /// How many times more a retransmission leaves if the receiver's window would not last until the loss of it is found and repaired;
-    /// with [`Detection::Rack`] only. Default 0.
+    /// Extra copies of a retransmission, sent if the receiver's window would not last until its
+    /// loss is detected and repaired; with [`Detection::Rack`] only. Default 0.
     pub repair_copies: u8,
-    /// Whether the first duplicate acknowledgements let new segments leave (RFC 3042). Default yes.
+    /// True if the first duplicate acknowledgements release new segments (RFC 3042). Default true.
     pub limited_transmit: bool,
-    /// Longest wait of an acknowledgement for a second segment (RFC 1122: 500 ms, Linux 40 ms); `None`
-    /// acknowledges each. Default `None`.
+    /// Longest delay of an acknowledgement that waits for a second segment (RFC 1122: 500 ms, Linux
+    /// 40 ms); `None` acknowledges each segment. Default `None`.
     pub delayed_ack: Option<Time>,
     /// The retransmission timer.
     pub rto: Rto,
-    /// Whether data packets may be marked instead of dropped. Default no.
+    /// True if data packets may be marked instead of dropped. Default false.
     pub ecn: bool,
-    /// Whether these say, by ECT(1), that their sender answers marks as L4S wants (RFC 9331 § 4.3), which is up to the
-    /// law. Default no.
+    /// True if they state, by ECT(1), that their sender reacts to marks as L4S requires (RFC 9331 §
+    /// 4.3), which depends on the law. Default false.
     pub l4s: bool,
-    /// What a receiver echoes of the tolls that come, as the other side's law wants it. Default the sum.
+    /// The receiver's echo rule for tolls, as the other side's law requires. Default: the sum.
     pub echo: Echo,
 }
 
@@ -82,7 +83,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Payload of a full segment, bytes; at least 1, so that data gets on whatever the sizes say.
+    /// Payload of a full segment, bytes; at least 1, so that data progress with any sizes.
     #[inline]
     pub fn payload(&self) -> u16 {
         self.segment.saturating_sub(self.header).max(1)
@@ -105,59 +106,59 @@ impl Config {
         }
     }
 
-    /// Whether the sender goes by the ranges reported.
+    /// True if the sender uses reported ranges.
     #[inline]
     pub(super) fn heeds_ranges(&self) -> bool {
         !matches!(self.detects(), Detection::NewReno | Detection::Reno)
     }
 
-    /// How losses are found, considering that ranges may not be reported.
+    /// The method of loss detection in effect, given that ranges may not be reported.
     #[inline]
     pub(super) fn detects(&self) -> Detection {
         if self.sack || self.detection == Detection::Reno { self.detection } else { Detection::NewReno }
     }
 }
 
-/// How the advertised window grows into the receive buffer. It never shrinks.
+/// The growth of the advertised window into the receive buffer. The window never shrinks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WindowGrowth {
     /// The whole buffer is advertised from the start.
     Whole,
-    /// By a fixed number of segments a data packet, as Linux does it (by 2).
+    /// By a fixed number of segments per data packet; Linux has 2.
     PerPacket {
         /// Segments advertised at the start.
         initial: u32,
-        /// Segments more a data packet.
+        /// Growth per data packet, segments.
         step: u32,
     },
-    /// By the whole part of the feedback received, in segments: the XCP study's change, since feedback can open
-    /// the sender's window faster than Linux opens the receiver's.
+    /// By the whole part of the feedback received, in segments. This is the XCP study's change,
+    /// since feedback can open the sender's window faster than Linux opens the receiver's.
     Feedback {
         /// Segments advertised at the start.
         initial: u32,
     },
 }
 
-/// An application's pace: by frames, and by segments where there are no frames.
+/// The application's pace of reading: by frames, or by segments where there are no frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// As data arrive.
     AtOnce,
-    /// One every so often at most: each keeps it busy so long.
+    /// At most one per interval: each keeps the application busy for this time.
     Every(Time),
-    /// The same by turns, a square wave.
+    /// The same with two alternating intervals, a square wave.
     Wave {
         /// Time a frame takes in the first half of each period.
         first: Time,
         /// Time a frame takes in the second half.
         second: Time,
-        /// The period, from the run's begin on; above zero.
+        /// The period, from the start of the run; above zero.
         period: Time,
     },
 }
 
 impl Reader {
-    /// The most frames that it reads in a second; the mean over a wave, infinite at once.
+    /// Upper bound on frames read per second: the mean over a wave, infinite for `AtOnce`.
     pub fn per_second(self) -> f64 {
         let rate = |interval: Time| 1.0 / interval.as_secs_f64();
         match self {
@@ -190,21 +191,24 @@ pub enum FlowControl {
     Soft,
 }
 
-/// How a sender finds out that a segment is lost, short of a timeout.
+/// The method by which a sender detects a lost segment before a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detection {
-    /// Three duplicate acknowledgements repair one segment, and recovery ends with the first new acknowledgement (RFC 5681 § 3.2).
-    /// Until what was in flight then is acknowledged, duplicates begin no other recovery: further holes wait for the timer, as with
-    /// `bugFix_` in ns-2's `Agent/TCP/Reno`.
+    /// Three duplicate acknowledgements repair one segment, and recovery ends with the first new
+    /// acknowledgement (RFC 5681 § 3.2). Until the data in flight at that time are acknowledged,
+    /// duplicates start no other recovery: further holes wait for the timer, as with `bugFix_` in
+    /// ns-2's `Agent/TCP/Reno`.
     Reno,
-    /// Three duplicate acknowledgements, then one segment a partial acknowledgement (RFC 6582). Ranges reported are not looked at.
+    /// Three duplicate acknowledgements, then one segment per partial acknowledgement (RFC 6582).
+    /// Reported ranges are ignored.
     NewReno,
     /// Three segments received beyond it (RFC 6675).
     Rfc6675,
-    /// One sent later was received, and a little time has passed (RFC 8985); finds lost retransmissions too. There
-    /// are no duplicate reports (DSACK) here, so the reordering window does not adapt.
+    /// A later segment was received, and a short time has passed (RFC 8985); detects lost
+    /// retransmissions too. There are no duplicate reports (DSACK), so the reordering window does
+    /// not adapt.
     Rack {
-        /// Whether the last segment of a burst is probed for after two round trips (§ 7).
+        /// True if the last segment of a burst is probed for after two round trips (§ 7).
         tail_probe: bool,
     },
 }
@@ -212,22 +216,28 @@ pub enum Detection {
 /// The retransmission timer (RFC 6298).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rto {
-    /// Before the first round-trip sample. Default 1 s.
+    /// Timeout before the first round-trip sample. Default 1 s.
     pub initial: Time,
-    /// The least timeout. Default 200 ms, as Linux has it; RFC 6298 says 1 s.
+    /// The least timeout. Default 200 ms, as in Linux; RFC 6298 has 1 s.
     pub min: Time,
     /// The greatest timeout. Default 60 s.
     pub max: Time,
-    /// The least margin over the smoothed round trip: RFC 6298's clock granularity G. Default 200 ms, which is
-    /// where Linux puts its minimum, so that a steady round trip doesn't leave no margin at all.
+    /// The least margin over the smoothed round trip: RFC 6298's clock granularity G. Default 200
+    /// ms, where Linux applies its minimum, so that a constant round trip still has a margin.
     pub granularity: Time,
-    /// Whether the timeout doubles each time it expires. The XCP study proposes that it should not.
+    /// True if the timeout doubles each time it expires. The XCP study proposes not to. Default
+    /// true.
     pub backoff: bool,
-    /// The fast retransmit of the first hole restarts the timer (RFC 6675 § 6 allows it; Linux and
-    /// ns-2 do so). [`Detection::Rack`] does in any case. Default no.
+    /// True if the fast retransmit of the first hole restarts the timer (RFC 6675 § 6 allows it;
+    /// Linux and ns-2 do it). [`Detection::Rack`] always does. Default false.
     pub at_repair: bool,
-    /// With [`Detection::NewReno`], only the first partial acknowledgement of a recovery restarts
-    /// the timer (RFC 6582 § 4, Impatient). If not, each does (Slow-but-Steady). Default no.
+    /// True if the nth timeout in a row allows a window of at least 2ⁿ⁻¹ segments, up to 256, and
+    /// resends what follows the segment resent last. Over a switch, the first lost segment may lie
+    /// beyond its member's window. Only segments after it then open that window. Default false.
+    pub widens: bool,
+    /// With [`Detection::NewReno`]: true if only the first partial acknowledgement of a recovery
+    /// restarts the timer (RFC 6582 § 4, Impatient), false if each does (Slow-but-Steady). Default
+    /// false.
     pub impatient: bool,
 }
 
@@ -240,10 +250,12 @@ impl Default for Rto {
             granularity: Time::from_millis(200),
             backoff: true,
             at_repair: false,
+            widens: false,
             impatient: false,
         }
     }
 }
 
-/// The largest window believed or advertised: what serial arithmetic on 32 bits can tell apart, with a margin.
+/// The largest window believed or advertised: unambiguous in 32-bit serial arithmetic, with a
+/// margin.
 pub(super) const MAX_WINDOW: u32 = 1 << 30;

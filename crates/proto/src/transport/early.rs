@@ -1,30 +1,32 @@
-//! What arrived before something that is missing.
+//! Segments received after a gap.
 
 use crate::{Flags, SackRanges};
 
 use super::ring::Ring;
 use super::serial::{before, later};
 
-/// Segments received out of order, one piece of memory while they make few ranges and are all alike.
+/// Segments received out of order, in one piece of memory while they form few ranges and are all
+/// alike.
 #[derive(Debug)]
 pub(crate) struct Early {
     ranges: Ranges,
-    /// A segment of each of the ranges that grew last, latest first.
+    /// One segment of each range that grew recently, latest first.
     recent: [u32; SackRanges::MAX],
     recents: u8,
-    /// What every segment is, while there are no `slots`.
+    /// The flags of every segment, while there are no `slots`.
     alike: EarlySlot,
     slots: Ring<EarlySlot>,
 }
 
-/// What has to be known of a segment when its turn comes.
+/// The state of a segment until its delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EarlySlot {
     pub(crate) payload: u16,
     pub(crate) flags: Flags,
 }
 
-/// Segments `[start, end)`, in order, none touching another: a few in place, all in `many` once there were more.
+/// Disjoint ranges of segments `[start, end)`, in order: a few in place, all in `many` once there
+/// were more.
 #[derive(Debug)]
 struct Ranges {
     few: [(u32, u32); FEW],
@@ -43,23 +45,23 @@ impl Early {
         }
     }
 
-    /// Whether nothing is left.
+    /// True if no segments are held.
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.as_slice().is_empty()
     }
 
-    /// Whether `seq` has been [inserted](Early::insert).
+    /// True if `seq` has been [inserted](Early::insert).
     pub(crate) fn holds(&self, seq: u32) -> bool {
         self.ranges.as_slice().get(self.ranges.find(seq)).is_some_and(|range| !before(seq, range.0))
     }
 
-    /// What is known of `seq`, which has been [inserted](Early::insert).
+    /// The state of `seq`, which has been [inserted](Early::insert).
     #[inline]
     pub(crate) fn get(&self, seq: u32) -> EarlySlot {
         if self.slots.capacity() == 0 { self.alike } else { self.slots.get(seq) }
     }
 
-    /// Takes `seq` in; answers whether it is new. `next` is the first number that is missing.
+    /// Inserts `seq`. Returns true if it is new. `next` is the first missing number.
     #[inline]
     pub(crate) fn insert(&mut self, seq: u32, slot: EarlySlot, next: u32) -> bool {
         if self.grow_latest(seq, slot) {
@@ -93,7 +95,8 @@ impl Early {
         true
     }
 
-    /// [`Early::insert`] of the segment after the last of all, where that was also the latest to come: answers whether it is that.
+    /// [`Early::insert`] for the segment after the last of all, if that was also the latest to
+    /// arrive. Returns true in that case.
     #[inline]
     fn grow_latest(&mut self, seq: u32, slot: EarlySlot) -> bool {
         if self.slots.capacity() != 0 || slot != self.alike {
@@ -109,7 +112,7 @@ impl Early {
         }
     }
 
-    /// Keeps what is known of `seq`.
+    /// Stores the state of `seq`.
     #[inline]
     fn keep(&mut self, seq: u32, slot: EarlySlot, next: u32) {
         if self.slots.capacity() == 0 {
@@ -123,7 +126,7 @@ impl Early {
         self.keep_apart(seq, slot, next);
     }
 
-    /// Not all are alike: each gets a slot.
+    /// Gives each segment a slot, once not all are alike.
     #[cold]
     fn keep_apart(&mut self, seq: u32, slot: EarlySlot, next: u32) {
         let first = self.slots.capacity() == 0;
@@ -139,7 +142,7 @@ impl Early {
         *self.slots.at(seq) = slot;
     }
 
-    /// `seq`'s range is the latest that grew (RFC 2018 § 4: it is reported first).
+    /// Makes the range of `seq` the one that grew last (RFC 2018 § 4: it is reported first).
     #[inline]
     fn touch(&mut self, seq: u32, (start, end): (u32, u32)) {
         let length = end.wrapping_sub(start);
@@ -159,7 +162,8 @@ impl Early {
         }
     }
 
-    /// Of `recent`, what lies in the `length` segments from `start` on is dropped, but for the first `kept`.
+    /// Drops the entries of `recent` within the `length` segments from `start` on, except in the
+    /// first `kept`.
     #[inline]
     fn drop_within(&mut self, kept: usize, start: u32, length: u32) {
         let mut n = kept;
@@ -173,7 +177,7 @@ impl Early {
         self.recents = n as u8;
     }
 
-    /// The end of the first range, if it begins at `next`; the range is then over.
+    /// Removes the first range if it begins at `next`. Returns its end.
     #[inline]
     pub(crate) fn take_first(&mut self, next: u32) -> Option<u32> {
         let &(start, end) = self.ranges.as_slice().first()?;
@@ -183,7 +187,7 @@ impl Early {
         })
     }
 
-    /// Forgets all segments before `to`.
+    /// Removes all segments before `to`.
     pub(crate) fn advance(&mut self, to: u32) {
         while let Some(&(start, end)) = self.ranges.as_slice().first()
             && before(start, to)
@@ -195,7 +199,7 @@ impl Early {
         }
     }
 
-    /// The ranges that grew last, latest first, while there is room.
+    /// Reports the ranges that grew last, latest first, while there is room.
     #[inline]
     pub(crate) fn report(&self, sack: &mut SackRanges, most: usize) {
         let most = most.min(SackRanges::MAX);
@@ -229,7 +233,7 @@ impl Ranges {
         }
     }
 
-    /// Index of the first range that ends after `seq`: the one that holds it, or where one for it would be.
+    /// Index of the first range that ends after `seq`: the one that holds it, or the place for one.
     #[inline]
     fn find(&self, seq: u32) -> usize {
         if !self.many.is_empty() {

@@ -1,8 +1,8 @@
-//! Laws in line: where packets come and go one like another, a call to the law costs as much as what it says.
+//! Inlined laws: on the fast paths a call of the law would cost as much as its work.
 
 use tollway_law::sender::{AnySender, Fcp, NewReno, SenderLaw, Xcp};
 
-/// A law that can be in line where packets come and go one like another.
+/// A law that is inlined on the fast paths.
 pub(super) trait Inline: SenderLaw {
     /// The law, if it is this one.
     fn of(law: &mut AnySender) -> Option<&mut Self>;

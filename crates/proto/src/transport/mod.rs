@@ -1,22 +1,25 @@
-//! ACP, the framed, reliable transport that stands in for TCP in the simulator and runs over UDP live.
+//! ACP, the framed, reliable transport that stands in for TCP in the simulator and runs over UDP on
+//! real packets.
 //!
-//! A [`Connection`] is one endpoint: a sending half and a receiving half. It numbers **segments** (RFC 1982
-//! serial numbers), and a segment is immutable: what was sent once is sent again unchanged. A frame spans as many
-//! segments as it needs, marked first and last; a byte stream is segments without marks. The payload is the
-//! engine's, which knows it by segment number; the machine deals in lengths.
+//! A [`Connection`] is one endpoint: a sending half and a receiving half. It numbers **segments**
+//! (RFC 1982 serial numbers), and a segment is immutable: a retransmission equals the original. A
+//! frame spans any number of segments, with flags on the first and the last; a byte stream is
+//! segments without flags. The engine stores the payload by segment number; the machine only sees
+//! lengths.
 //!
 //! | | |
 //! |---|---|
-//! | loss | by duplicates (RFC 6582), by SACK (RFC 6675) or by time (RFC 8985), then by timeout (RFC 6298) |
-//! | rate | a [sender law](tollway_law::sender), told what happens and asked for a window, a pace and a toll |
-//! | round trips | from a stamp on every packet and its echo, so that no sample is ambiguous |
-//! | flow control | a window in segments, whose right edge never goes back; or a [soft](FlowControl::Soft) rate |
+//! | loss | by duplicates (RFC 6582), SACK (RFC 6675), time (RFC 8985) or timeout (RFC 6298) |
+//! | rate | a [sender law](tollway_law::sender) sets window, pace and toll |
+//! | round trips | from a stamp on every packet and its echo, so no sample is ambiguous |
+//! | flow control | a window in segments that never shrinks, or a [soft](FlowControl::Soft) rate |
 //!
-//! An engine calls [`handle_packet`](Connection::handle_packet) and [`handle_timeout`](Connection::handle_timeout),
-//! and after either [`poll_transmit`](Connection::poll_transmit) until it answers no, then
-//! [`poll_event`](Connection::poll_event) and [`poll_timeout`](Connection::poll_timeout). It may show a packet to
-//! [`answer`](Machine::answer) first, which does the same where what comes is what was expected, or to
-//! [`respond`](Machine::respond), which does it whatever comes.
+//! An engine calls [`handle_packet`](Connection::handle_packet) and
+//! [`handle_timeout`](Connection::handle_timeout), and after either
+//! [`poll_transmit`](Connection::poll_transmit) until it returns false, then
+//! [`poll_event`](Connection::poll_event) and [`poll_timeout`](Connection::poll_timeout). It may
+//! first offer a packet to [`answer`](Machine::answer), a fast path for expected packets, or to
+//! [`respond`](Machine::respond), which handles any packet.
 
 mod config;
 pub(crate) mod early;
@@ -40,6 +43,7 @@ use std::sync::Arc;
 
 use tollway_law::sender::AnySender;
 use tollway_law::{Time, Toll};
+use tracing::debug;
 
 use crate::{Answer, Flags, Machine, Packet, SackRanges, Stamp};
 
@@ -50,8 +54,9 @@ use sender::{Scoreboard, Sender};
 
 /// One endpoint of a connection.
 ///
-/// The fields of this and of its parts stand in an order of use: an engine with thousands of connections waits for
-/// memory, and what a packet of an undisturbed connection touches is four lines of a receiver, seven of a sender.
+/// Fields are in order of use, here and in the parts: an engine with thousands of connections is
+/// limited by memory access. A packet of an undisturbed connection touches four cache lines of a
+/// receiver, and seven of a sender.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Connection {
@@ -60,23 +65,24 @@ pub struct Connection {
     state: State,
     events: u8,
     told: u8,
-    /// What the next packet is, as far as can be told.
+    /// The kind of packet expected next.
     expected: Expected,
     receive: Receiver,
     send: Sender,
     stats: Stats,
 }
 
-/// Cache lines begin with the numbers in flight and with the counters where an engine has [`HEAD`] bytes of its own before a connection.
+/// Cache lines begin with the sequence numbers in flight and with the counters, if an engine stores
+/// [`HEAD`] bytes before a connection.
 const _: () = {
     let una = offset_of!(Connection, send) + offset_of!(Sender, board) + offset_of!(Scoreboard, una);
     assert!((HEAD + una).is_multiple_of(64) && (HEAD + offset_of!(Connection, stats)).is_multiple_of(64));
 };
 
-/// What the simulator keeps of each end, bytes.
+/// The simulator's own state per endpoint, bytes.
 const HEAD: usize = 56;
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
@@ -84,16 +90,17 @@ pub enum State {
     Idle,
     /// A client that has sent, or is about to send, its SYN.
     SynSent,
-    /// A server that has a SYN and waits for its own to be acknowledged.
+    /// A server that has received a SYN and waits for the acknowledgement of its own.
     SynReceived,
-    /// Both know of each other; data flows until each side has finished.
+    /// Both ends know of each other; data flow until each side has finished.
     Established,
-    /// Aborted by either side: it answers nothing any more.
+    /// Aborted by either side: no packet is answered.
     Reset,
 }
 
 impl Connection {
-    /// The side that opens. `law` governs what this side sends, `flow` is written into its packets.
+    /// The side that opens. `law` controls the data that this side sends, `flow` is written into
+    /// its packets.
     pub fn client(config: &Arc<Config>, law: AnySender, flow: u32) -> Connection {
         Connection {
             state: State::Idle,
@@ -112,14 +119,14 @@ impl Connection {
     pub fn server(config: &Arc<Config>, law: AnySender, flow: u32) -> Connection {
         let mut connection = Connection::client(config, law, flow);
         if !config.handshake {
-            connection.establish_unasked();
+            connection.establish_unasked(Time::ZERO);
         }
         connection
     }
 
-    /// Opens the connection: the SYN waits to be sent, or without a handshake data may leave at once. Of no
-    /// effect on a connection that is open already, or a server's.
-    pub fn open(&mut self, _now: Time) {
+    /// Opens the connection: a SYN waits to be sent, or without a handshake data may leave at once.
+    /// No effect on an open connection, or on a server's.
+    pub fn open(&mut self, now: Time) {
         self.forget();
         if self.state != State::Idle {
             return;
@@ -128,28 +135,30 @@ impl Connection {
             self.state = State::SynSent;
             self.send.source.queue_syn();
         } else {
-            self.establish_unasked();
+            self.establish_unasked(now);
         }
     }
 
-    fn establish_unasked(&mut self) {
+    fn establish_unasked(&mut self, now: Time) {
         self.send.set_window(self.config.first_window());
         self.send.source.open();
         self.receive.sync(self.config.initial_segment);
-        self.establish();
+        self.establish(now);
     }
 
-    fn establish(&mut self) {
+    fn establish(&mut self, now: Time) {
+        debug!(target: "transport", %now, flow = self.flow, "connection open");
         self.state = State::Established;
         self.tell(CONNECTED);
     }
 
-    /// Queues a frame of `bytes`, delivered whole and in order; one of zero bytes is a segment without payload.
+    /// Queues a frame of `bytes`, to be delivered whole and in order; a frame of zero bytes is a
+    /// segment without payload.
     pub fn write_frame(&mut self, bytes: u64) {
         self.write_frames(bytes, 1);
     }
 
-    /// Queues `count` frames of `bytes` each; [`u64::MAX`] of them do not end before [`Connection::stop`].
+    /// Queues `count` frames of `bytes` each; [`u64::MAX`] frames end only at [`Connection::stop`].
     pub fn write_frames(&mut self, bytes: u64, count: u64) {
         self.forget();
         self.send.source.write_frames(bytes, count);
@@ -161,26 +170,26 @@ impl Connection {
         self.send.source.write_stream(bytes);
     }
 
-    /// Queues a stream that does not end before [`Connection::stop`].
+    /// Queues a stream that ends only at [`Connection::stop`].
     pub fn write_unlimited(&mut self) {
         self.forget();
         self.send.source.write_stream(u64::MAX);
     }
 
-    /// No data will follow what is queued: a FIN closes this direction.
+    /// Closes this direction by a FIN after the queued data.
     pub fn finish(&mut self) {
         self.forget();
         self.send.source.finished = true;
         self.check_finished();
     }
 
-    /// Drops what has not been sent for the first time and finishes. What is in flight is still repaired.
+    /// Drops data not sent yet, and finishes. Data in flight are still repaired.
     pub fn stop(&mut self) {
         self.send.source.clear();
         self.finish();
     }
 
-    /// Gives the connection up; the next packet tells the other side.
+    /// Aborts the connection; the next packet informs the other side.
     pub fn abort(&mut self) {
         self.forget();
         if matches!(self.state, State::SynReceived | State::Established) {
@@ -195,7 +204,7 @@ impl Connection {
         self.receive.ack_at = Time::NEVER;
     }
 
-    /// A packet of this connection has arrived; `sack` counts if it has [`Flags::SACK`].
+    /// Handles a packet of this connection; `sack` is valid if the packet has [`Flags::SACK`].
     pub fn handle_packet(&mut self, now: Time, packet: &Packet, sack: &SackRanges) {
         self.expected = Expected::Anything;
         const RARE: u16 = Flags::SYN.0 | Flags::RST.0;
@@ -205,7 +214,7 @@ impl Connection {
         }
         let acks = packet.flags.has(Flags::ACK);
         if acks && packet.ack != self.send.board.una && !self.send.plausible(packet.ack) {
-            // It acknowledges what was never sent (RFC 9293 § 3.10.7.4): it is told how things are, and ignored.
+            // A packet that acknowledges unsent data (RFC 9293 § 3.10.7.4) is answered and ignored.
             self.receive.ack_now = true;
             self.send.plain = false;
             return;
@@ -225,19 +234,19 @@ impl Connection {
         }
     }
 
-    /// What the next packet is can't be told any more.
+    /// Forgets the expectation of the next packet.
     fn forget(&mut self) {
         self.expected = Expected::Anything;
         self.send.resting = false;
         self.send.plain = false;
     }
 
-    /// Handshake and reset; answers whether the packet is to be handled as any other from here on.
+    /// Handles handshake and reset. Returns true if the packet needs the general handling as well.
     #[cold]
     fn handle_rare(&mut self, now: Time, packet: &Packet) -> bool {
         self.forget();
         if packet.flags.has(Flags::RST) {
-            self.handle_reset(packet);
+            self.handle_reset(now, packet);
             return false;
         }
         let syn = packet.flags.has(Flags::SYN);
@@ -254,12 +263,12 @@ impl Connection {
                 self.receive.sync(packet.seq.wrapping_add(1));
                 self.send.on_syn_acked(now, packet, &self.config);
                 self.receive.note(packet);
-                self.establish();
+                self.establish(now);
                 false
             }
             State::SynReceived if !syn && acks_syn => {
                 self.send.on_syn_acked(now, packet, &self.config);
-                self.establish();
+                self.establish(now);
                 // It may carry data as well.
                 true
             }
@@ -278,14 +287,16 @@ impl Connection {
             && packet.ack == self.send.board.next
     }
 
-    /// RFC 5961 § 3.2: only the number expected next resets at once; another makes the receiver say how it stands.
-    fn handle_reset(&mut self, packet: &Packet) {
+    /// RFC 5961 § 3.2: only the number expected next resets at once; another is answered by an
+    /// acknowledgement.
+    fn handle_reset(&mut self, now: Time, packet: &Packet) {
         let ours = match self.state {
             State::Idle | State::Reset => return,
             State::SynSent => packet.flags.has(Flags::ACK) && packet.ack == self.send.board.next,
             State::SynReceived | State::Established => packet.seq == self.receive.next,
         };
         if ours {
+            debug!(target: "transport", %now, flow = self.flow, "connection reset");
             self.reset();
             self.tell(RESET);
         } else if self.state != State::SynSent {
@@ -293,7 +304,7 @@ impl Connection {
         }
     }
 
-    /// A time that [`Connection::poll_timeout`] answered has come. Too early a call does nothing.
+    /// Handles a time that [`Connection::poll_timeout`] returned. An early call has no effect.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.state == State::Reset || now < self.receive.ack_at && now < self.send.alarm() {
             return;
@@ -303,20 +314,21 @@ impl Connection {
         if self.receive.reads && self.receive.has_news() {
             self.note_arrivals();
         }
-        self.send.on_timer(now, &self.config, &mut self.stats);
+        self.send.on_timer(now, self.flow, &self.config, &mut self.stats);
     }
 
-    /// When [`Connection::handle_timeout`] wants to be called, followed by [`Connection::poll_transmit`];
-    /// [`Time::NEVER`] if there is nothing to wait for.
+    /// The time of the next [`Connection::handle_timeout`], followed by
+    /// [`Connection::poll_transmit`]; [`Time::NEVER`] if there is no timer.
     #[inline]
     pub fn poll_timeout(&self) -> Time {
         self.send.timeout().min(self.receive.ack_at)
     }
 
-    /// Builds the next packet to send in `out`, and its ranges in `sack`; answers whether there is one.
+    /// Builds the next packet to send in `out`, and its ranges in `sack`. Returns false if there is
+    /// none.
     ///
-    /// `out` may be a recycled packet: every field that is the transport's is written. If it has
-    /// [`Flags::SACK`], keeping `sack` is up to the engine.
+    /// `out` may be a recycled packet: every field of the transport is written. If it has
+    /// [`Flags::SACK`], the engine must store `sack`.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
         if self.send.plain {
@@ -355,15 +367,15 @@ impl Connection {
         true
     }
 
-    /// Bytes on the wire of the data packet that [`Connection::poll_transmit`] would build now; `None` if it would build none,
-    /// or one without data.
+    /// Size on the wire of the data packet that [`Connection::poll_transmit`] would build now, in
+    /// bytes; `None` if it would build none, or one without data.
     pub fn poll_size(&mut self, now: Time) -> Option<u16> {
         self.forget();
         if self.state == State::Reset { None } else { self.send.next_size(now, &self.config) }
     }
 
-    /// [`Connection::poll_transmit`] while a shaper holds data back: an acknowledgement, if one is due. A window that is not used
-    /// does not grow (RFC 7661).
+    /// [`Connection::poll_transmit`] while a shaper holds data back: an acknowledgement, if one is
+    /// due. An unused window does not grow (RFC 7661).
     pub fn poll_control(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> bool {
         self.forget();
         if self.state == State::Reset {
@@ -389,7 +401,7 @@ impl Connection {
         true
     }
 
-    /// Writes a packet without data, and what the receiver has to report.
+    /// Writes a packet without data, with the receiver's report.
     #[inline]
     fn write_bare(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) {
         out.toll = Toll::default();
@@ -427,7 +439,7 @@ impl Connection {
         None
     }
 
-    /// Makes an event known, once in the life of the connection.
+    /// Reports an event, once in the life of the connection.
     fn tell(&mut self, bit: u8) {
         if self.told & bit == 0 {
             self.told |= bit;
@@ -450,7 +462,7 @@ impl Connection {
         }
         let left = self.send.board.outstanding();
         let fin_sent = source.fin_sent();
-        // What may be left is the FIN.
+        // Only the FIN may be left.
         if left == 0 || (left == 1 && fin_sent) {
             self.tell(FINISHED);
         }
@@ -459,33 +471,35 @@ impl Connection {
         }
     }
 
-    /// The receive buffer now holds `segments` full ones; none close the window. What was advertised stays advertised (RFC 9293
-    /// § 3.8.6): a smaller buffer counts once the sender has used the window it was shown.
+    /// Sets the receive buffer to `segments` full ones; zero closes the window.
+    ///
+    /// An advertised window stays valid (RFC 9293 § 3.8.6): a smaller buffer takes effect once the
+    /// sender has used that window.
     pub fn set_receive_buffer(&mut self, segments: u32) {
         self.forget();
         self.receive.set_capacity(segments.min(config::MAX_WINDOW), &self.config);
     }
 
-    /// The application reads by `reader` from now on. A frame it works on takes as long as before.
+    /// Changes the application's pace of reading. A frame in progress takes as long as before.
     pub fn set_reader(&mut self, reader: Reader) {
         self.forget();
         self.receive.set_reader(reader, &self.config);
     }
 
-    /// The other side's packets pass so many routers on their way, as IP's time-to-live tells where there is one: a toll that
-    /// counts those which speak its law is held against it.
+    /// Sets the number of routers on the path of the other side's packets, as IP's time-to-live
+    /// shows it. It is compared with a toll's count of routers that speak its law.
     pub fn set_routers_passed(&mut self, routers: u8) {
         self.receive.feedback.set_passed(routers);
     }
 
-    /// The sender's law, to be told by its owner what it may spend.
+    /// The sender's law, mutable for the owner of its budget.
     pub fn law_mut(&mut self) -> &mut AnySender {
         self.forget();
         &mut self.send.law
     }
 }
 
-/// As an engine drives it; a stop ends both directions.
+/// The interface for engines; a stop ends both directions.
 impl Machine for Connection {
     fn open(&mut self, now: Time) {
         Connection::open(self, now);
@@ -565,7 +579,7 @@ const FINISHED: u8 = 8;
 const CLOSED: u8 = 16;
 const RESET: u8 = 32;
 
-/// Events in the order told.
+/// Events in order of their report.
 const EVENTS: [(u8, Option<Event>); 6] = [
     (CONNECTED, Some(Event::Connected)),
     (FRAMES, None),

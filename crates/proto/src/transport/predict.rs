@@ -1,12 +1,12 @@
-//! Header prediction: the short way of what nearly always comes next.
+//! Header prediction: the fast path of the packet that nearly always comes next.
 //!
-//! Of a flow that loses nothing the sender gets one acknowledgement like another, the receiver the next segment in
-//! order, and what either says to it is known but for some numbers (V. Jacobson, "4BSD Header Prediction", ACM CCR 20(2),
-//! 1990). Such a packet is answered in its own slot, without a look at anything that only a loss, a mark, a frame or a
-//! timer makes necessary. Whether there is such a thing is found out when the long way has come to an end
-//! ([`Connection::settle`]), and forgotten as soon as anything else happens to the connection.
+//! On a flow without losses the sender gets one acknowledgement like another, and the receiver the
+//! next segment in order. The answer to either differs in a few numbers only (V. Jacobson, "4BSD
+//! Header Prediction", ACM CCR 20(2), 1990). Such a packet is answered in its own slot, without the
+//! checks for losses, marks, frames and timers. Whether that is possible is decided at the end of
+//! the general path ([`Connection::settle`]), and reset by any other event.
 //!
-//! The short way does what the long one would, bit for bit: `tests/predict.rs` runs both beside each other.
+//! The result equals that of the general path, bit for bit: `tests/predict.rs` compares both.
 
 use tollway_law::sender::{Acked, AnySender, Fcp, NewReno, Xcp};
 use tollway_law::{Time, Toll};
@@ -20,15 +20,16 @@ use super::sender::{Force, Phase, Sender, Slot};
 use super::serial::later;
 use super::{Connection, State};
 
-/// What the next packet is expected to be.
+/// The packet expected next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Expected {
-    /// Anything: the long way.
+    /// Any packet: the general path.
     Anything,
-    /// The next segment in order, to be acknowledged at once, from one who has nothing of ours to acknowledge.
+    /// The next segment in order, to be acknowledged at once, from a peer without data of ours to
+    /// acknowledge.
     Segment,
-    /// An acknowledgement of some of what is in flight, by one who sends no data; a stream goes on.
+    /// An acknowledgement of data in flight, from a peer that sends no data; a stream continues.
     Acknowledgement,
 }
 
@@ -49,7 +50,7 @@ impl Connection {
         }
     }
 
-    /// The next segment is acknowledged at once.
+    /// Acknowledges the next segment at once.
     #[inline]
     fn answer_segment(&mut self, now: Time, packet: &mut Packet) -> Answer {
         let receive = &mut self.receive;
@@ -93,7 +94,7 @@ impl Connection {
         Answer::Only
     }
 
-    /// What an acknowledgement makes room for leaves in its slot.
+    /// Sends the data that an acknowledgement makes room for, in its slot.
     #[inline]
     fn answer_acknowledgement(&mut self, now: Time, packet: &mut Packet) -> Answer {
         let send = &self.send;
@@ -108,15 +109,15 @@ impl Connection {
         }
     }
 
-    /// [`answer_acknowledgement`](Connection::answer_acknowledgement) where another law than NewReno has acknowledgements say when
-    /// packets leave.
+    /// [`answer_acknowledgement`](Connection::answer_acknowledgement) for a law other than NewReno
+    /// that is clocked by acknowledgements.
     #[inline(never)]
     fn answer_explicit(&mut self, now: Time, packet: &mut Packet, advance: u32) -> Answer {
         self.answer_clocked::<Xcp>(now, packet, advance)
     }
 
-    /// [`answer_acknowledgement`](Connection::answer_acknowledgement) where acknowledgements say when packets leave, with the law `L`
-    /// in line.
+    /// [`answer_acknowledgement`](Connection::answer_acknowledgement) for a law `L` clocked by
+    /// acknowledgements, inlined.
     #[inline(always)]
     fn answer_clocked<L: Inline>(&mut self, now: Time, packet: &mut Packet, advance: u32) -> Answer {
         let send = &mut self.send;
@@ -143,8 +144,8 @@ impl Connection {
         Answer::Packet
     }
 
-    /// [`answer_acknowledgement`](Connection::answer_acknowledgement) to one who spaces packets: when does the next segment's turn
-    /// come?
+    /// [`answer_acknowledgement`](Connection::answer_acknowledgement) for a law that paces:
+    /// computes the departure of the next segment.
     #[inline(never)]
     fn answer_paced(&mut self, now: Time, packet: &Packet, advance: u32) -> Answer {
         let send = &mut self.send;
@@ -163,7 +164,7 @@ impl Connection {
         if turn == Some(send.pace_at) { Answer::Still } else { Answer::Nothing }
     }
 
-    /// The next segment of a stream, if its turn has come and nothing else is due.
+    /// Sends the next segment of a stream, if it is due and nothing else is.
     #[inline(never)]
     pub(super) fn take_paced_turn(&mut self, now: Time, out: &mut Packet) -> Answer {
         let send = &mut self.send;
@@ -191,7 +192,7 @@ impl Connection {
         if more && send.waits_its_turn(now, config) { Answer::Packet } else { Answer::More }
     }
 
-    /// The long way has come to its end: what comes next?
+    /// Determines the next expected packet, at the end of the general path.
     #[inline(never)]
     pub(super) fn settle(&mut self) {
         if self.state != State::Established || !self.send.is_quiet() || self.receive.reads {
@@ -210,7 +211,7 @@ impl Connection {
 }
 
 impl Receiver {
-    /// Nothing waits to be said or to be told, and nothing is missing.
+    /// True if the receiver has no report or event pending, and no segment is missing.
     pub(super) fn is_quiet(&self) -> bool {
         let whole = self.synced && !self.finished && self.early.is_none() && !self.in_frame && !self.framed;
         let said = !self.stamped && !self.ack_now && self.held == 0 && self.ack_at == Time::NEVER;
@@ -218,7 +219,7 @@ impl Receiver {
         whole && said && unmarked && self.room >= self.capacity && !self.feedback.is_pending()
     }
 
-    /// The window as the next packet back says it.
+    /// The window for the next returned packet.
     #[inline]
     pub(super) fn renew_window(&mut self) -> u32 {
         self.edge = later(self.edge, self.next.wrapping_add(self.room));
@@ -227,23 +228,25 @@ impl Receiver {
 }
 
 impl Sender {
-    /// Nothing is lost, nothing is forced, nobody wants delivery measured, and no end is in sight.
+    /// True if nothing is lost or forced, delivery is not measured, and no end is in sight.
     fn is_quiet(&self) -> bool {
         let whole = self.phase == Phase::Open && self.board.clean() && self.force == Force::Nothing;
         whole && self.board.sampler.is_none() && !self.source.finished
     }
 
-    /// It has nothing in flight and nothing to send.
+    /// True if nothing is in flight and nothing to send.
     fn rests(&self) -> bool {
         self.board.outstanding() == 0 && !self.source.ready() && self.app_limited && !self.paced_out
     }
 
-    /// A stream goes on, by no timer but the retransmission's and that of a pace which only news change.
+    /// True if a stream continues, with no timer except that of retransmission and that of a pace
+    /// which only feedback changes.
     pub(super) fn streams(&self) -> bool {
         self.source.ready() && !self.source.control() && self.rack.is_none() && self.law.keeps_pace()
     }
 
-    /// An acknowledgement of `advance` segments, none of which was lost: what the law is to hear, and how many are left in flight.
+    /// Handles an acknowledgement of `advance` segments without losses. Returns the law's input,
+    /// and the number of segments left in flight.
     #[inline(always)]
     fn take_clean(
         &mut self,
@@ -271,7 +274,7 @@ impl Sender {
         (acked, left)
     }
 
-    /// Sends the next full segment of a stream, answers its number. What the law `L` says is in line.
+    /// Sends the next full segment of a stream, with the law `L` inlined. Returns its number.
     #[inline(always)]
     pub(super) fn send_fresh<L: Inline>(
         &mut self,

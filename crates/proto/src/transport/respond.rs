@@ -1,10 +1,11 @@
-//! The way of packets that are not the one [expected](super::predict), where losses are many: segments after a gap, acknowledgements
-//! that report ranges or end a timeout, what is sent again.
+//! The fast path of packets that are not the [expected](super::predict) one, for flows with many
+//! losses: segments after a gap, acknowledgements that report ranges or end a timeout, and
+//! retransmissions.
 //!
-//! They take the steps of [`Connection::handle_packet`] and [`Connection::poll_transmit`], in the packet's own slot: an end that only
-//! acknowledges says so at once, and one whose stream is clocked by acknowledgements alone ([`Sender::plain`]) sends without a
-//! look at what only frames, pacing, tolls or measurement make necessary. Whether there is more to send is told from the
-//! window where that suffices, which is nearly always.
+//! It takes the steps of [`Connection::handle_packet`] and [`Connection::poll_transmit`] in the
+//! packet's own slot. An end that only acknowledges answers at once. An end whose stream is clocked
+//! by acknowledgements alone ([`Sender::plain`]) sends without the checks for frames, pacing, tolls
+//! and measurement. Whether there is more to send usually follows from the window alone.
 
 use tollway_law::sender::{AnySender, NewReno, SenderLaw};
 use tollway_law::{Time, Toll};
@@ -15,10 +16,10 @@ use super::predict::Expected;
 use super::sender::{Force, Phase, Sender};
 use super::{Connection, State};
 
-/// What came of an attempt to send the short way.
+/// The result of an attempt to send on the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plain {
-    /// It is not for the short way, and nothing has happened.
+    /// The fast path does not apply, and nothing was changed.
     Unable,
     /// There is nothing to send.
     Nothing,
@@ -27,7 +28,7 @@ pub(super) enum Plain {
 }
 
 impl Connection {
-    /// Takes any packet in, and has the first of what there is to send stand in its place.
+    /// Handles any packet, and replaces it by the first packet to send.
     #[inline]
     pub(super) fn respond_in_place(
         &mut self,
@@ -58,7 +59,7 @@ impl Connection {
         if self.poll_transmit(now, packet, out) { Answer::More } else { Answer::Taken }
     }
 
-    /// Whether a packet brings a segment or a FIN, and nothing that would be news of what was sent.
+    /// True if a packet brings a segment or a FIN, and no feedback on data sent.
     #[inline]
     fn is_mere_segment(&self, packet: &Packet) -> bool {
         const LOOKED_AT: u16 = Flags::ACK.0 | RARE | TELLS;
@@ -70,7 +71,7 @@ impl Connection {
             && self.state == State::Established
     }
 
-    /// Whether a packet acknowledges segments in flight, or none, and is for nothing else.
+    /// True if a packet acknowledges segments in flight, or none, and has no other content.
     #[inline]
     fn is_mere_acknowledgement(&self, packet: &Packet) -> bool {
         const ACKNOWLEDGES: u16 = Flags::ACK.0 | Flags::STAMP_ECHO.0;
@@ -79,7 +80,7 @@ impl Connection {
             && packet.ack.wrapping_sub(board.una) <= board.outstanding()
     }
 
-    /// [`Connection::respond_in_place`] by one who has nothing to send but acknowledgements.
+    /// [`Connection::respond_in_place`] for an end that has only acknowledgements to send.
     #[inline]
     fn acknowledge_in_place(&mut self, now: Time, packet: &mut Packet, out: &mut SackRanges) -> Answer {
         self.expected = Expected::Anything;
@@ -145,7 +146,7 @@ impl Connection {
         Plain::Sent
     }
 
-    /// The window has no room.
+    /// Holds data back: the window has no room.
     #[inline]
     fn hold_plain(&mut self) -> Plain {
         self.send.app_limited = false;
@@ -153,7 +154,7 @@ impl Connection {
         Plain::Nothing
     }
 
-    /// [`Connection::settle`], where a look is enough to see that nothing will come of it.
+    /// [`Connection::settle`], where a check shows that no packet can be expected.
     #[inline]
     fn settle_plain(&mut self) {
         if self.send.phase == Phase::Open && self.send.board.clean() && self.expected == Expected::Anything {
@@ -161,14 +162,14 @@ impl Connection {
         }
     }
 
-    /// The long way has come to its end: is the sender plain from now on?
+    /// Determines whether the sender is plain, at the end of the general path.
     pub(super) fn note_plain(&mut self) {
         self.send.plain = self.state == State::Established && self.send.is_plain() && self.receive.is_quiet();
     }
 }
 
 impl Sender {
-    /// A stream goes on, acknowledgements alone say when, and nobody wants delivery measured.
+    /// True if a stream continues that acknowledgements alone clock, and delivery is not measured.
     fn is_plain(&self) -> bool {
         let law = matches!(self.law, AnySender::NewReno(_) | AnySender::Cubic(_)) && !self.law.tolled();
         let measures = self.rack.is_some() || self.board.sampler.is_some();
@@ -176,5 +177,5 @@ impl Sender {
     }
 }
 
-/// What is sent again says so, and acknowledges.
+/// The flags of a retransmission, which also acknowledges.
 const AGAIN: Flags = Flags::DATA.with(Flags::ACK).with(Flags::RETRANSMIT);

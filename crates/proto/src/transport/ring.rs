@@ -1,7 +1,7 @@
 //! A table of segments addressed by their number.
 
-/// Slots for a run of consecutive segment numbers: a segment's slot is its number modulo a power of two, so that
-/// the run moves on without anything being moved. Empty, it owns no memory.
+/// Slots for a run of consecutive segment numbers. A segment's slot is its number modulo a power of
+/// two, so the run advances without moving entries. An empty ring owns no memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring<T> {
     slots: Box<[T]>,
@@ -12,26 +12,26 @@ impl<T: Copy + Default> Ring<T> {
         Ring { slots: Box::default() }
     }
 
-    /// How many consecutive segments have a slot.
+    /// Number of consecutive segments with a slot.
     #[inline]
     pub(crate) fn capacity(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// The slot of `seq`. There must have been a [`Ring::reserve`] for it.
+    /// The slot of `seq`, which must have been [reserved](Ring::reserve).
     #[inline]
     pub(crate) fn get(&self, seq: u32) -> T {
         self.slots[seq as usize & (self.slots.len() - 1)]
     }
 
-    /// The slot of `seq`, to be changed. There must have been a [`Ring::reserve`] for it.
+    /// The slot of `seq`, mutable; it must have been [reserved](Ring::reserve).
     #[inline]
     pub(crate) fn at(&mut self, seq: u32) -> &mut T {
         let mask = self.slots.len() - 1;
         &mut self.slots[seq as usize & mask]
     }
 
-    /// Makes sure that the `len` segments from `first` on have slots; what was in the run's slots stays theirs.
+    /// Ensures that the `len` segments from `first` on have slots, and keeps their content.
     #[inline]
     pub(crate) fn reserve(&mut self, first: u32, len: u32) {
         if len > self.capacity() {

@@ -4,7 +4,7 @@ use tollway_law::Time;
 
 use super::config::Rto;
 
-/// The estimator: integer nanoseconds with the fractional bits the gains 1/8 and 1/4 need.
+/// The estimator, in integer nanoseconds with the fractional bits of the gains 1/8 and 1/4.
 #[derive(Clone, Debug)]
 pub(crate) struct Rtt {
     /// 8 × SRTT, ns; 0 before the first sample.
@@ -15,9 +15,9 @@ pub(crate) struct Rtt {
     pub(crate) min: Time,
     /// The latest sample.
     pub(crate) latest: Time,
-    /// The timeout without backing off.
+    /// The timeout without backoff.
     base: Time,
-    /// How often it was doubled.
+    /// Number of doublings.
     backoff: u8,
 }
 
@@ -32,7 +32,7 @@ impl Rtt {
         Time(self.srtt8 >> 3)
     }
 
-    /// RFC 6298 § 2.
+    /// Adds a sample: RFC 6298 § 2.
     #[inline]
     pub(crate) fn sample(&mut self, rtt: Time, rto: &Rto) {
         let r = rtt.0;
@@ -50,7 +50,7 @@ impl Rtt {
         self.base = Time(base.max(rto.min.0).min(rto.max.0));
     }
 
-    /// The retransmission timeout as it stands.
+    /// The present retransmission timeout.
     #[inline]
     pub(crate) fn rto(&self, rto: &Rto) -> Time {
         if self.backoff == 0 {
@@ -59,21 +59,22 @@ impl Rtt {
         Time(self.base.0.saturating_mul(1 << self.backoff).min(rto.max.0.max(self.base.0)))
     }
 
-    /// The timer expired (RFC 6298 § 5.5).
+    /// Doubles the timeout after an expiry (RFC 6298 § 5.5).
     pub(crate) fn back_off(&mut self, rto: &Rto) {
         if rto.backoff {
             self.backoff = (self.backoff + 1).min(MAX_DOUBLINGS);
         }
     }
 
-    /// Something new was acknowledged: timestamps make any sample good, so the doubling ends (RFC 6298 § 5.7).
+    /// Ends the backoff when new data are acknowledged: timestamps make any sample valid (RFC 6298
+    /// § 5.7).
     #[inline]
     pub(crate) fn progress(&mut self) {
         self.backoff = 0;
     }
 }
 
-/// Enough to reach any maximum from a millisecond.
+/// Upper bound on doublings, enough to reach any maximum from a millisecond.
 const MAX_DOUBLINGS: u8 = 32;
 
 #[cfg(test)]

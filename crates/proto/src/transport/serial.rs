@@ -1,6 +1,6 @@
 //! Serial number arithmetic (RFC 1982) on segment numbers.
 
-/// Whether `a` comes before `b`.
+/// True if `a` comes before `b`.
 #[inline]
 pub(crate) fn before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0

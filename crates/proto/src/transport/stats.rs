@@ -1,27 +1,28 @@
-//! What a connection reports: events and counters.
+//! Events and counters of a connection.
 
 use tollway_law::Time;
 
-/// Something the application should know.
+/// An event for the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Both ends know of each other; data may flow.
     Connected,
-    /// A whole frame has arrived, and all before it.
+    /// A whole frame has arrived, and all data before it.
     FrameDelivered {
         /// Its number, from 0.
         index: u64,
         /// Its payload, bytes.
         bytes: u64,
     },
-    /// The other side will send no more, and all it sent has arrived.
+    /// The other side has finished, and all its data have arrived.
     PeerFinished,
-    /// All our data is acknowledged, after [`finish`](super::Connection::finish) or
+    /// All data of this side are acknowledged, after [`finish`](super::Connection::finish) or
     /// [`stop`](super::Connection::stop).
     Finished,
-    /// Both sides are finished and know it. The connection still answers a repeated FIN until it is dropped.
+    /// Both sides have finished and know it. The connection still answers a repeated FIN until it
+    /// is dropped.
     Closed,
-    /// The other side has given up the connection, or never knew it.
+    /// The other side has aborted the connection, or never knew it.
     Reset,
 }
 
@@ -32,13 +33,14 @@ pub struct Buffer {
     pub unread: u64,
     /// The maximum of `unread`.
     pub most_unread: u64,
-    /// Segments that found no room.
+    /// Segments dropped for lack of room.
     pub dropped: u64,
-    /// The last drop's time; [`Time::ZERO`] if there is none.
+    /// The time of the last drop; [`Time::ZERO`] without drops.
     pub last_drop: Time,
 }
 
-/// What a connection has done so far: plain counters, never reset. Those of an undisturbed flow stand first, in one cache line.
+/// Counters of a connection, never reset. Those of an undisturbed flow come first, in one cache
+/// line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Stats {
@@ -52,28 +54,28 @@ pub struct Stats {
     pub segments_received: u64,
     /// The same in bytes on the wire.
     pub bytes_received: u64,
-    /// Of these, what came [marked](crate::Packet::mark_in_profile) as in its sender's profile.
+    /// Segments received [marked](crate::Packet::mark_in_profile) as in their sender's profile.
     pub in_profile_received: u64,
-    /// Segments handed to the application in order.
+    /// Segments delivered to the application in order.
     pub segments_delivered: u64,
-    /// Payload handed to the application in order, bytes.
+    /// Payload delivered to the application in order, bytes.
     pub bytes_delivered: u64,
-    /// Of the segments received, those that also carried feedback for the other direction's data.
+    /// Segments received that also carried feedback for the other direction.
     pub echoing_segments: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmissions: u64,
     /// Segments received again, or outside the window.
     pub duplicates: u64,
-    /// Whole frames handed to the application.
+    /// Whole frames delivered to the application.
     pub frames_delivered: u64,
     /// Expiries of the retransmission timer.
     pub timeouts: u64,
-    /// Of these, the ones that an acknowledgement of the original showed to be too early (RFC 3522).
+    /// Timeouts that an acknowledgement of the original showed to be premature (RFC 3522).
     pub spurious_timeouts: u64,
-    /// Times that fast recovery was entered.
+    /// Number of entries into fast recovery.
     pub fast_recoveries: u64,
-    /// Of the retransmissions, tail-loss probes.
+    /// Retransmissions that were tail-loss probes.
     pub tail_probes: u64,
-    /// Retransmissions found to be lost before a timeout.
+    /// Retransmissions detected as lost before a timeout.
     pub lost_retransmissions: u64,
 }

@@ -1,8 +1,9 @@
-//! A byte stream over segments: which bytes a packet carries, and their way back into order.
+//! A byte stream over segments: the bytes of each packet, and their reassembly.
 //!
-//! A [`Connection`](super::Connection) deals in lengths and numbers. Whoever holds real bytes keeps them here: an
-//! [`Outgoing`] gives each data packet its payload, the same bytes whenever the segment is sent again, and an
-//! [`Incoming`] puts the payloads that arrive in order. Both take frames as well, as runs of bytes between marks.
+//! A [`Connection`](super::Connection) only handles lengths and numbers. An engine with real bytes
+//! stores them here. An [`Outgoing`] returns the payload of each data packet, the same bytes for
+//! each transmission of a segment. An [`Incoming`] puts received payloads in order. Both carry
+//! frames as well, as runs of bytes between flags.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +11,7 @@ use crate::{Flags, Packet};
 
 use super::serial::before;
 
-/// The bytes written and not yet acknowledged.
+/// Bytes written and not acknowledged.
 #[derive(Clone, Debug, Default)]
 pub struct Outgoing {
     /// Bytes from the first unacknowledged segment on.
@@ -18,18 +19,19 @@ pub struct Outgoing {
     /// Length of each segment cut so far, the first of them numbered `first`.
     lengths: VecDeque<u16>,
     first: u32,
-    /// Bytes that segments have been cut of.
+    /// Number of bytes already cut into segments.
     cut: usize,
 }
 
 impl Outgoing {
-    /// Nothing written yet.
+    /// An empty buffer.
     pub fn new() -> Outgoing {
         Outgoing::default()
     }
 
-    /// Takes `bytes` in. The caller tells the connection too: [`write_stream`](super::Connection::write_stream) or
-    /// [`write_frame`](super::Connection::write_frame) with their number.
+    /// Appends `bytes`. The caller also reports their number to the connection:
+    /// [`write_stream`](super::Connection::write_stream) or
+    /// [`write_frame`](super::Connection::write_frame).
     pub fn write(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
     }
@@ -39,13 +41,14 @@ impl Outgoing {
         self.bytes.len()
     }
 
-    /// Whether no byte is held.
+    /// True if no byte is held.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The payload of a packet that the connection has just built, `header` bytes less than its size, in two
-    /// pieces; `None` if it carries none, or if what the connection was told is more than was written here.
+    /// The payload of a packet that the connection has just built, in two slices; its length is the
+    /// packet's size less `header`. `None` if it carries none, or if the connection was told of
+    /// more bytes than were written here.
     pub fn payload(&mut self, packet: &Packet, header: u16) -> Option<(&[u8], &[u8])> {
         if !packet.flags.has(Flags::DATA) {
             return None;
@@ -75,7 +78,8 @@ impl Outgoing {
         ))
     }
 
-    /// All before segment `ack` is acknowledged (the connection's [`una`](super::Connection::una)): forgets it.
+    /// Drops all bytes before segment `ack`, which are acknowledged (the connection's
+    /// [`una`](super::Connection::una)).
     pub fn acknowledge(&mut self, ack: u32) {
         while before(self.first, ack) {
             let Some(length) = self.lengths.pop_front() else { return };
@@ -86,26 +90,27 @@ impl Outgoing {
     }
 }
 
-/// The payloads that arrived, on their way into order.
+/// Received payloads, until they are in order and read.
 #[derive(Clone, Debug, Default)]
 pub struct Incoming {
-    /// What can be read.
+    /// Bytes ready to be read.
     ready: VecDeque<u8>,
-    /// Payload of segments after a gap, by their number since the first, so that order survives the wrap.
+    /// Payload of segments after a gap, by their number since the first, so that the order survives
+    /// a wrap.
     early: BTreeMap<u64, Box<[u8]>>,
     /// The next segment, counted since the first.
     next: u64,
 }
 
 impl Incoming {
-    /// Nothing arrived yet.
+    /// An empty buffer.
     pub fn new() -> Incoming {
         Incoming::default()
     }
 
-    /// Takes the payload of a data packet. `before` and `after` are what the connection expected next
-    /// ([`expected`](super::Connection::expected)) before and after it handled the packet, and `window` the segments
-    /// it has room for: what the connection did not keep is not kept here.
+    /// Inserts the payload of a data packet. `before` and `after` are the connection's
+    /// [`expected`](super::Connection::expected) before and after it handled the packet, and
+    /// `window` its window in segments. Payload that the connection did not keep is dropped.
     pub fn insert(&mut self, packet: &Packet, before: u32, after: u32, window: u32, payload: &[u8]) {
         let offset = packet.seq.wrapping_sub(before);
         if packet.flags.has(Flags::DATA) && offset < window {
@@ -120,7 +125,7 @@ impl Incoming {
         }
     }
 
-    /// Moves what is in order into `out`, as much as it holds; answers how many bytes.
+    /// Moves bytes in order into `out`, up to its length. Returns their number.
     pub fn read(&mut self, out: &mut [u8]) -> usize {
         let n = out.len().min(self.ready.len());
         out.iter_mut().zip(self.ready.drain(..n)).for_each(|(to, byte)| *to = byte);
@@ -132,7 +137,7 @@ impl Incoming {
         self.ready.len()
     }
 
-    /// Whether no byte can be read.
+    /// True if no byte can be read.
     pub fn is_empty(&self) -> bool {
         self.ready.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What can be read of a connection.
+//! Read-only access to a connection.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::{Flags, Packet};
 use super::{Buffer, Config, Connection, FINISHED, State, Stats, sender};
 
 impl Connection {
-    /// What was done so far.
+    /// The counters so far.
     #[inline]
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Where the connection stands.
+    /// The state of the connection.
     pub fn state(&self) -> State {
         self.state
     }
@@ -26,7 +26,7 @@ impl Connection {
         self.flow
     }
 
-    /// The configuration it shares.
+    /// The shared configuration.
     pub fn config(&self) -> &Arc<Config> {
         &self.config
     }
@@ -37,7 +37,7 @@ impl Connection {
         self.send.rtt.srtt()
     }
 
-    /// The latest round-trip time measured, zero before the first.
+    /// The latest round-trip sample, zero before the first.
     pub fn latest_rtt(&self) -> Time {
         self.send.rtt.latest
     }
@@ -47,7 +47,7 @@ impl Connection {
         self.send.rtt.min
     }
 
-    /// The retransmission timeout as it stands, backing off included.
+    /// The present retransmission timeout, backoff included.
     pub fn rto(&self) -> Time {
         self.send.rtt.rto(&self.config.rto)
     }
@@ -58,22 +58,22 @@ impl Connection {
         self.send.law.window()
     }
 
-    /// Bytes written that have not been sent for the first time; [`u64::MAX`] of an unlimited stream or endless frames.
+    /// Bytes written and not sent yet; [`u64::MAX`] for an unlimited stream or endless frames.
     pub fn unsent(&self) -> u64 {
         self.send.source.queued()
     }
 
-    /// Whether [`finish`](Connection::finish) was called: no more can be written.
+    /// True if [`finish`](Connection::finish) was called: no more data can be written.
     pub fn is_closing(&self) -> bool {
         self.send.source.finished
     }
 
-    /// Whether all the other side will ever send has arrived.
+    /// True if all data of the other side have arrived, and no more will.
     pub fn has_peer_finished(&self) -> bool {
         self.receive.finished
     }
 
-    /// Segments in the network: neither acknowledged, reported received nor taken for lost.
+    /// Segments in the network: neither acknowledged, reported received nor declared lost.
     #[inline]
     pub fn in_flight(&self) -> u32 {
         self.send.board.pipe()
@@ -84,7 +84,7 @@ impl Connection {
         self.send.board.outstanding()
     }
 
-    /// The rate at which the law lets packets leave; `None` if acknowledgements clock them.
+    /// The pace of the law; `None` if acknowledgements clock packets.
     #[inline]
     pub fn pacing_rate(&self, now: Time) -> Option<Rate> {
         if self.send.law.ack_clocked() {
@@ -93,7 +93,7 @@ impl Connection {
         self.send.law.pacing_rate(&self.send.flight(now, &self.config))
     }
 
-    /// The first segment not acknowledged: payload before it can be forgotten.
+    /// The first unacknowledged segment: payload before it can be dropped.
     pub fn una(&self) -> u32 {
         self.send.board.una
     }
@@ -103,12 +103,12 @@ impl Connection {
         self.receive.next
     }
 
-    /// Segments from [`Connection::expected`] on that there is room for.
+    /// Room from [`Connection::expected`] on, in segments.
     pub fn receive_window(&self) -> u32 {
         self.receive.window()
     }
 
-    /// Whether a loss is being repaired.
+    /// True while a loss is being repaired.
     pub fn recovering(&self) -> bool {
         self.send.phase != sender::Phase::Open
     }
@@ -123,27 +123,29 @@ impl Connection {
         self.receive.reading.as_ref().map(|reading| reading.buffer())
     }
 
-    /// Whether all that [`Connection::finish`] or [`Connection::stop`] closed off has been acknowledged.
+    /// True if all data up to [`Connection::finish`] or [`Connection::stop`] are acknowledged.
     #[inline]
     pub fn is_finished(&self) -> bool {
         self.told & FINISHED != 0
     }
 
-    /// Whether the other side is known to have all, the FIN with it, so that it waits for nothing more of ours.
+    /// True if the other side is known to have all data and the FIN, so that it waits for nothing
+    /// more.
     pub fn is_acknowledged(&self) -> bool {
         self.is_finished() && self.send.source.fin_sent() && self.outstanding() == 0
     }
 
-    /// Whether the data of a packet may be the other side's: its segment is not beyond the window, and no longer than one may be nor
-    /// shorter than its header. An engine that hears others than the other side asks this first.
+    /// True if a packet's data may come from the other side: its segment is within the window, and
+    /// its length valid. An engine that receives packets of other origins checks this first.
     pub fn fits(&self, packet: &Packet) -> bool {
         let beyond = packet.seq.wrapping_sub(self.receive.next.wrapping_add(self.receive.window()));
         let sizes = self.config.header..=self.config.segment.max(self.config.header.saturating_add(1));
         (beyond as i32) < 0 && sizes.contains(&packet.size)
     }
 
-    /// Whether the data of a packet would be taken in: the connection is open, what the packet acknowledges was sent, and its segment is
-    /// within the window and has not come yet. Of others it does not matter whether their payload is right.
+    /// True if a packet's data would be accepted: the connection is open, the packet acknowledges
+    /// sent data only, and its segment is within the window and new. The payload of other packets
+    /// does not matter.
     pub fn awaits(&self, packet: &Packet) -> bool {
         let open = match self.state {
             State::Established => true,

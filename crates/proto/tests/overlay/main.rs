@@ -1,5 +1,5 @@
-//! The overlay's daemons over links in memory: delivery and order under faults, attacks, prices, and frames
-//! as bytes.
+//! The overlay's daemons over links in memory: delivery and order under faults, attacks, prices,
+//! and frames as bytes.
 
 mod attacks;
 mod corpus;

@@ -1,4 +1,5 @@
-//! Agreed order: whatever links and daemons fail, any two members deliver common messages in one order.
+//! Agreed order: whatever links and daemons fail, any two members deliver common messages in one
+//! order.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -144,7 +145,8 @@ impl Trial {
         }
     }
 
-    /// A living member has delivered each of its messages, or got it back; the latter only with failures.
+    /// A living member has delivered each of its messages, or got it back; the latter only with
+    /// failures.
     fn check_settled(&self, losses: bool) {
         for (&(node, start), own) in &self.own {
             if !self.net.alive(node) || self.members[node].0 != start {

@@ -53,8 +53,8 @@ fn sender(group: &str, demand: Demand) -> SenderConfig {
 }
 
 impl Chain {
-    /// A chain of `length` sites: the first has the senders and all have those of ordered groups; all
-    /// others are members of `all`.
+    /// A chain of `length` sites: the first has the senders and all have those of ordered groups;
+    /// all others are members of `all`.
     fn new(length: usize, senders: &[SenderConfig]) -> Chain {
         let site = |at: usize| {
             let peers = [at.checked_sub(1), Some(at + 1).filter(|&next| next < length)];

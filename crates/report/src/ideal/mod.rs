@@ -1,5 +1,6 @@
 //! What an ideal allocation gives the flows of a plan.
 
+pub(crate) mod overlay;
 mod phases;
 
 use std::borrow::Borrow;
@@ -8,14 +9,12 @@ use tollway_law::Time;
 use tollway_law::budget::Background;
 use tollway_law::link::Pricing;
 use tollway_law::sender::Spending;
-use tollway_proto::Change;
 use tollway_proto::cbr::Cbr;
 use tollway_proto::transport::Reader;
+use tollway_proto::{Change, FlowChange};
 use tollway_scenario::plan::switch::Session;
 use tollway_scenario::plan::{self, Data, Event, Plan, Strategy, What};
 use tollway_theory::{Division, Flow, MaxMin, Network, Owner, session_fair};
-
-use crate::overlay;
 
 /// The weighted max–min fair rate of each flow of the file, Mb/s, as a mean over its life after the warm-up: flows that
 /// join and leave and links that change their rate make phases, each with an allocation of its own. Where switches merge
@@ -328,7 +327,7 @@ fn end(plan: &Plan, i: usize) -> Time {
 }
 
 /// The links that a blackout stops at `now`.
-pub(crate) fn dark(plan: &Plan, now: Time) -> Vec<usize> {
+fn dark(plan: &Plan, now: Time) -> Vec<usize> {
     let stopped = plan.events.iter().filter_map(|event| match event.what {
         What::Blackout(link, until) if event.at <= now && now < until => Some(link.0 as usize),
         _ => None,
@@ -337,7 +336,7 @@ pub(crate) fn dark(plan: &Plan, now: Time) -> Vec<usize> {
 }
 
 /// When something comes, goes or changes, after the warm-up and up to the end.
-pub(crate) fn instants(plan: &Plan) -> Vec<Time> {
+fn instants(plan: &Plan) -> Vec<Time> {
     let mut instants: Vec<Time> =
         (0..plan.flows.len()).flat_map(|i| [begin(plan, i), end(plan, i)]).collect();
     // What the file changes at the start or before the warm-up's end counts from the first phase on.
@@ -371,7 +370,7 @@ struct Way {
 }
 
 /// What the file's changes have made of links and buffers.
-pub(crate) struct State<'a> {
+struct State<'a> {
     rates_bps: Vec<f64>,
     delays: Vec<Time>,
     /// What the buffers of each flow hold, packets.
@@ -431,7 +430,8 @@ impl<'a> State<'a> {
             self.events = rest;
             demands_changed |= matches!(
                 event.what,
-                What::Link(_, Change::Delay(_)) | What::ReceiveBuffer(..) | What::Reader(..)
+                What::Link(_, Change::Delay(_))
+                    | What::Flow(_, FlowChange::ReceiveBuffer(_) | FlowChange::Reader(_))
             );
             match event.what {
                 What::Link(link, Change::Rate(rate)) => self.rates_bps[link.0 as usize] = rate.bps(),
@@ -440,17 +440,20 @@ impl<'a> State<'a> {
                     let crosses = |path: &plan::Path| path.route.iter().chain(&path.back).any(|l| *l == link);
                     self.demand_anew(plan, |of| crosses(&plan.flows[of].path));
                 }
-                What::ReceiveBuffer(flow, packets) => {
+                What::Flow(flow, change) => {
                     let flow = flow.0 as usize;
-                    self.windows[flow] = packets.min(plan.flows[flow].send_buffer);
-                    self.demand_anew(plan, |of| of == flow);
+                    match change {
+                        FlowChange::Budget(budget) => self.budgets[flow] = budget.get(),
+                        FlowChange::ReceiveBuffer(packets) => {
+                            self.windows[flow] = packets.min(plan.flows[flow].send_buffer);
+                        }
+                        FlowChange::Reader(reader) => self.readers[flow] = reader,
+                        FlowChange::Class(_) => {}
+                    }
+                    if !matches!(change, FlowChange::Budget(_)) {
+                        self.demand_anew(plan, |of| of == flow);
+                    }
                 }
-                What::Reader(flow, reader) => {
-                    let flow = flow.0 as usize;
-                    self.readers[flow] = reader;
-                    self.demand_anew(plan, |of| of == flow);
-                }
-                What::FlowBudget(flow, budget) => self.budgets[flow.0 as usize] = budget,
                 What::HostBudget(host, budget) => self.hosts[host].0 = budget,
                 What::HostStrategy(host, strategy) => self.hosts[host].1 = strategy,
                 _ => {}

@@ -219,11 +219,12 @@ impl<S: Surface> Canvas<'_, S> {
     /// Names with strokes of their colours, ending at `right`; what does not fit right of `left` is
     /// counted.
     fn legend(&mut self, row: &Row, right: i32, y: i32, left: i32) -> Result<(), String> {
-        if row.legend.len() < 2 {
+        if !has_legend(row) {
             return Ok(());
         }
         // One must fit, and beside it how many are hidden.
-        let room = right - left - LEGEND_STROKE - LEGEND_GAP - 60;
+        let reserved = if row.legend.len() > 1 { 60 } else { 0 };
+        let room = right - left - LEGEND_STROKE - LEGEND_GAP - reserved;
         let legend: Vec<(String, usize)> =
             row.legend.iter().map(|(name, index)| (self.fitted(name, 12, room), *index)).collect();
         let widths: Vec<i32> = legend.iter().map(|(name, _)| self.entry_width(name)).collect();
@@ -248,9 +249,10 @@ impl<S: Surface> Canvas<'_, S> {
         Ok(())
     }
 
-    /// The width of the whole legend; a row with one curve has no legend.
+    /// The width of the whole legend.
     fn legend_width(&self, row: &Row) -> i32 {
-        if row.legend.len() < 2 { 0 } else { row.legend.iter().map(|(name, _)| self.entry_width(name)).sum() }
+        let entries = row.legend.iter().filter(|_| has_legend(row));
+        entries.map(|(name, _)| self.entry_width(name)).sum()
     }
 
     fn entry_width(&self, name: &str) -> i32 {
@@ -346,6 +348,11 @@ impl Frame {
     fn columns(&self) -> usize {
         ((self.right - self.left).max(1) * 2) as usize
     }
+}
+
+/// A legend is for several names, or for a median over faint curves.
+fn has_legend(row: &Row) -> bool {
+    row.legend.len() > 1 || row.panels.iter().flat_map(|panel| &panel.curves).any(|curve| curve.faint)
 }
 
 fn colour(index: usize) -> Colour {

@@ -36,6 +36,9 @@ pub struct Figure {
     pub(crate) rows: Vec<Row>,
 }
 
+/// A curve's name and its points: seconds, and values.
+pub type Line = (String, Vec<(f64, f64)>);
+
 /// Panels of one quantity, on one scale.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
@@ -58,6 +61,12 @@ pub(crate) struct Panel {
 }
 
 impl Figure {
+    /// Rows of one panel each, with their titles and lines over time, from the beginning to `until` seconds.
+    pub fn of_lines(title: String, subtitle: String, rows: Vec<(&str, Vec<Line>)>, until: f64) -> Figure {
+        let rows = rows.into_iter().map(|(title, lines)| Row::of_lines(title, lines, until)).collect();
+        Figure { title, subtitle, rows }
+    }
+
     /// Draws `specs` of `runs`, one column a variant; with no spec, the usual four: rates (as moving means, since TCP sends
     /// in bursts), the busiest links' queues, congestion windows, utilisation. A plot that finds no data stays out.
     pub fn new(title: &str, subtitle: &str, specs: &[PlotSpec], runs: &[RunResult]) -> Figure {
@@ -235,8 +244,7 @@ impl Row {
         row
     }
 
-    /// One panel of `lines` over time, from the beginning to `until` seconds.
-    pub(crate) fn of_lines(title: &str, lines: Vec<(String, Vec<(f64, f64)>)>, until: f64) -> Row {
+    fn of_lines(title: &str, lines: Vec<Line>, until: f64) -> Row {
         let mut row = Row { title: title.into(), x_title: "time (s)".into(), ..Row::default() };
         let curves =
             lines.into_iter().map(|(name, points)| Curve { name, points, ..Curve::default() }).collect();
@@ -285,7 +293,7 @@ impl Row {
         let low = values.fold(0.0, f64::min);
         let (high, peak) = top.map_or_else(|| curve::top(all()), |top| (top, None));
         if let Some(peak) = peak {
-            self.title += &format!("; a peak at the start reaches {}", number(peak));
+            self.title += &format!("; start peaks at {}", number(peak));
         }
         self.x = Axis::new(from, until, TIME_TICKS, false);
         self.y = Axis::new(low, if high > low { high } else { low + 1.0 }, VALUE_TICKS, true);

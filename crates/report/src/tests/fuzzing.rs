@@ -9,23 +9,10 @@ use tollway_scenario::tables::{Outputs, RunResult, TableWriter};
 use crate::claim::{self, Status};
 use crate::experiment::Experiment;
 
-/// A request to `--metrics` or `--view`, and, what follows its head, a browser's wish.
+/// A request to `--metrics` or `--view`.
 #[cfg(any(feature = "metrics", feature = "view"))]
 pub fn http(data: &[u8]) {
     crate::http::fuzzing::read_anything(data);
-    #[cfg(all(feature = "view", target_os = "linux"))]
-    if let Ok(text) = std::str::from_utf8(data) {
-        crate::exec::view::fuzzing::hear(text.split_once("\r\n\r\n").map_or(text, |(_, body)| body));
-    }
-}
-
-/// What an agent answers who asks it how it stands (`shape --status`).
-#[cfg(target_os = "linux")]
-pub fn standing(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Some(shown) = crate::shape::told(text, 80, 20) {
-        assert!(shown.ends_with('\n'));
-    }
 }
 
 /// Runs that a sweep has written down, behind their head.
@@ -67,12 +54,6 @@ mod tests {
     #[cfg(any(feature = "metrics", feature = "view"))]
     fn http() {
         replay("http", super::http);
-    }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn standing() {
-        replay("standing", super::standing);
     }
 
     #[test]

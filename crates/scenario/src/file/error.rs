@@ -35,7 +35,6 @@ impl ScenarioError {
     }
 
     /// The same of a file of something else.
-    #[cfg(target_os = "linux")]
     pub(super) fn of(mut self, what: &'static str) -> ScenarioError {
         if let ScenarioError::Mistakes { of, .. } = &mut self {
             *of = what;
@@ -181,7 +180,7 @@ pub(crate) const SET: &str = "--set";
 
 /// A place in one of the texts that a scenario is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct At {
+pub struct At {
     /// Index into [`Sources`].
     pub(crate) source: u32,
     /// First byte.
@@ -212,7 +211,7 @@ impl Sources {
 
 /// Mistakes as they are found.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Mistakes {
+pub struct Mistakes {
     found: Vec<Found>,
     /// Values that are right and may not be meant, with their places.
     notes: Vec<(At, String)>,
@@ -220,7 +219,7 @@ pub(crate) struct Mistakes {
 
 /// A mistake before it gets its text.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Found {
+pub struct Found {
     at: At,
     message: String,
     label: String,
@@ -231,7 +230,7 @@ pub(crate) struct Found {
 
 impl Mistakes {
     /// Notes a mistake.
-    pub(crate) fn add(&mut self, at: At, message: impl Into<String>, label: impl Into<String>) -> &mut Found {
+    pub fn add(&mut self, at: At, message: impl Into<String>, label: impl Into<String>) -> &mut Found {
         let (message, label) = (visible(message.into()), visible(label.into()));
         let found = Found { at, message, label, help: None, variants: Vec::new() };
         self.found.push(found);
@@ -260,7 +259,7 @@ impl Mistakes {
     }
 
     /// Whether there is none.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
@@ -318,7 +317,7 @@ impl Mistakes {
 
 impl Found {
     /// Says what to do.
-    pub(crate) fn help(&mut self, help: impl Into<String>) {
+    pub fn help(&mut self, help: impl Into<String>) {
         self.help = Some(help.into());
     }
 
@@ -401,7 +400,7 @@ fn printable(text: Arc<str>) -> Arc<str> {
 }
 
 /// The names here of what `wrong` calls otherwise, as other tools do.
-pub(crate) fn synonyms<'a>(wrong: &str, names: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a str> {
+pub fn synonyms<'a>(wrong: &str, names: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a str> {
     let folded = wrong.to_lowercase().replace('_', "-");
     let ours = SYNONYMS
         .iter()
@@ -440,7 +439,7 @@ const FEW: usize = 5;
 const MOST_COMPARED: usize = 10_000;
 
 /// The one of `names` that `wrong` was most probably meant to be.
-pub(crate) fn closest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let folded = wrong.to_lowercase();
     // A third of the letters may be wrong.
     let allowed = (wrong.chars().count() / 3).max(1);

@@ -36,8 +36,6 @@ pub mod fuzzing;
 mod generate;
 mod grid;
 mod keys;
-#[cfg(target_os = "linux")]
-mod policies;
 mod reader;
 mod reference;
 mod resolve;
@@ -48,24 +46,18 @@ mod topology;
 mod tree;
 mod value;
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
 use tollway_law::Time;
 
 pub use error::{Mistake, ScenarioError, suggestion};
-#[cfg(target_os = "linux")]
-pub(crate) use error::{closest, synonyms};
 pub use grid::Coordinate;
-pub(crate) use keys::LINK_LAWS;
-#[cfg(target_os = "linux")]
-pub use policies::Policies;
-pub use reference::{policy_reference_markdown, reference_markdown, schema};
-pub(crate) use resolve::matches;
+pub use reference::{reference_markdown, schema};
+pub use resolve::matches;
 #[cfg(target_os = "linux")]
 pub(crate) use route::Router;
-#[cfg(target_os = "linux")]
-pub(crate) use value::{percent, spelt};
 
 use error::{At, Mistakes, SET, Sources};
 use files::Files;
@@ -74,6 +66,16 @@ use reader::Reader;
 use tree::{Setter, Table, Value};
 
 use crate::plan::{Flow, NoPlace, OwnLink, OwnRoute, OwnSender, Plan};
+
+/// Files of other kinds, read with the same checks and messages: tables of keys by [`section!`](crate::section), and
+/// their reader.
+pub mod reading {
+    pub use super::error::{At, Found, Mistakes, closest, synonyms};
+    pub use super::keys::{Default, Key, Kind, LINK_LAWS, Section};
+    pub use super::reader::{Reader, read};
+    pub use super::reference::sections_markdown;
+    pub use super::value::{percent, spelt};
+}
 
 /// A scenario, checked and resolved.
 #[derive(Clone, Debug)]
@@ -110,6 +112,14 @@ impl Scenario {
     /// [`ScenarioError::Unreadable`]: there is none, or it is no UTF-8.
     pub fn read(path: &Path) -> Result<String, ScenarioError> {
         files::read_text(path).map_err(|error| ScenarioError::Unreadable { path: path.to_owned(), error })
+    }
+
+    /// The same of a file that is open, which messages call `path`.
+    ///
+    /// # Errors
+    /// Those of [`Scenario::read`].
+    pub fn read_open(path: &Path, file: &File) -> Result<String, ScenarioError> {
+        files::text_of(file).map_err(|error| ScenarioError::Unreadable { path: path.to_owned(), error })
     }
 
     /// Reads `text`, which messages call `file`; files that it names are looked for beside `file`. Each of `sets` is

@@ -1,12 +1,39 @@
 //! Checking a tree against the table of keys, and reading what passed.
 
+use std::sync::Arc;
+
 use tollway_law::param::{self, Field, Threshold, Values};
 use tollway_law::{Bytes, Rate, Time};
 
-use super::error::{At, Mistakes, closest, synonyms};
+use super::error::{At, Mistakes, ScenarioError, Sources, closest, synonyms};
 use super::keys::{Default, Kind, Section};
-use super::tree::{Entry, Node, Table, Value};
+use super::tree::{self, Entry, Node, Table, Value};
 use super::value::{LimitSpec, SizesSpec, Val, When};
+
+/// Reads `text`, which messages call `file`, by the keys of `top`. Messages call the table at its top `title`, and the
+/// whole `of`. `resolve` makes a value of it, and notes mistakes of its own.
+///
+/// # Errors
+/// All mistakes that can be told apart, with their places.
+pub fn read<T>(
+    file: &str,
+    text: &str,
+    top: &'static Section,
+    (title, of): (&str, &'static str),
+    resolve: impl FnOnce(&Reader<'_>, &mut Mistakes) -> T,
+) -> Result<T, ScenarioError> {
+    let sources = Sources(vec![(file.to_owned(), Arc::from(text))]);
+    let mut mistakes = Mistakes::default();
+    let tree = tree::parse(text, &mut mistakes);
+    if mistakes.is_empty() {
+        check(&tree, At::default(), top, title, &mut mistakes);
+    }
+    let value = resolve(&Reader::new(top, Some(&tree), At::default()), &mut mistakes);
+    if !mistakes.is_empty() {
+        return Err(mistakes.into_error(&sources, 1).of(of));
+    }
+    Ok(value)
+}
 
 /// Notes every unknown key, every missing one and every value that its key does not take, all the way down. `title`
 /// is what messages call the table.
@@ -118,9 +145,9 @@ fn example(kind: Kind, name: &str) -> String {
 
 /// Methods of [`Reader`] for values of one kind; `None` without a value and a default.
 macro_rules! read_as {
-    ($($(#[$doc:meta])* $name:ident: $kind:ident($type:ty);)*) => {$(
+    ($($(#[$doc:meta])* $vis:vis $name:ident: $kind:ident($type:ty);)*) => {$(
         $(#[$doc])*
-        pub(crate) fn $name(&self, key: &str) -> Option<$type> {
+        $vis fn $name(&self, key: &str) -> Option<$type> {
             match self.value(key) {
                 Some(Val::$kind(value)) => Some(value),
                 _ => None,
@@ -132,7 +159,7 @@ macro_rules! read_as {
 /// Reads the keys of one table, with their defaults. Values that do not pass [`check`] read as their defaults: they
 /// have been reported.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     section: &'static Section,
     table: Option<&'a Table>,
     at: At,
@@ -152,14 +179,14 @@ impl<'a> Reader<'a> {
     }
 
     /// The table under a key.
-    pub(crate) fn table(&self, key: &str, section: &'static Section) -> Reader<'a> {
+    pub fn table(&self, key: &str, section: &'static Section) -> Reader<'a> {
         debug_assert!(self.section.key(key).is_some(), "{key}");
         let at = self.table.and_then(|t| t.get(key)).map_or(self.at, |e| e.at);
         Reader { section, table: self.table.and_then(|t| t.table(key)), at }
     }
 
     /// The tables by name under a key.
-    pub(crate) fn named(
+    pub fn named(
         &self,
         key: &str,
         section: &'static Section,
@@ -207,22 +234,22 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether the key is there.
-    pub(crate) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         self.table.is_some_and(|t| t.get(key).is_some())
     }
 
     /// Whether the key is absent, and no other was probably meant for it.
-    pub(crate) fn lacks(&self, key: &str) -> bool {
+    pub fn lacks(&self, key: &str) -> bool {
         !self.table.is_some_and(|t| t.get(key).is_some() || misspelt(t, self.section, key))
     }
 
     /// Where the table is.
-    pub(crate) fn place(&self) -> At {
+    pub fn place(&self) -> At {
         self.at
     }
 
     /// Where a key's value is, or else the table.
-    pub(crate) fn at(&self, key: &str) -> At {
+    pub fn at(&self, key: &str) -> At {
         self.table.and_then(|t| t.get(key)).map_or(self.at, |e| e.node.at)
     }
 
@@ -247,13 +274,15 @@ impl<'a> Reader<'a> {
 
     read_as! {
         /// A number of a key that has no default.
-        number_if: Number(f64);
-        text: Text(String);
-        count: Count(u64);
-        bytes: Bytes(u64);
-        when: When(When);
-        sizes: Sizes(SizesSpec);
-        arrivals: Arrivals(crate::plan::Arrivals);
+        pub(crate) number_if: Number(f64);
+        /// A string.
+        pub text: Text(String);
+        pub(crate) count: Count(u64);
+        /// A size, bytes.
+        pub bytes: Bytes(u64);
+        pub(crate) when: When(When);
+        pub(crate) sizes: Sizes(SizesSpec);
+        pub(crate) arrivals: Arrivals(crate::plan::Arrivals);
     }
 
     pub(crate) fn truth(&self, key: &str) -> bool {
@@ -273,7 +302,8 @@ impl<'a> Reader<'a> {
         F::of(param::Value::Word(self.word(key)))
     }
 
-    pub(crate) fn number(&self, key: &str) -> f64 {
+    /// A number of a key that has a default or must be there.
+    pub fn number(&self, key: &str) -> f64 {
         self.number_if(key).unwrap_or_default()
     }
 
@@ -286,11 +316,12 @@ impl<'a> Reader<'a> {
     }
 
     /// A time of a key that has a default or must be there.
-    pub(crate) fn span(&self, key: &str) -> Time {
+    pub fn span(&self, key: &str) -> Time {
         self.time(key).unwrap_or_default()
     }
 
-    pub(crate) fn rate(&self, key: &str) -> Option<Rate> {
+    /// A rate; `None` if it is `"all"`, or neither given nor a default.
+    pub fn rate(&self, key: &str) -> Option<Rate> {
         match self.value(key) {
             Some(Val::Rate(rate)) => rate,
             _ => None,
@@ -305,7 +336,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Patterns, with their places.
-    pub(crate) fn patterns(&self, key: &str) -> Vec<(String, At)> {
+    pub fn patterns(&self, key: &str) -> Vec<(String, At)> {
         match self.value(key) {
             Some(Val::Patterns(patterns)) => patterns,
             _ => Vec::new(),

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use tollway_law::Time;
 
-use super::keys::{Default, Key, Kind, Section, TOP, all, policies};
+use super::keys::{Default, Key, Kind, Section, TOP, all};
 
 /// The JSON Schema (2020-12) of a scenario file, for editors that complete and check TOML.
 pub fn schema() -> Value {
@@ -127,13 +127,10 @@ pub fn reference_markdown() -> String {
     out
 }
 
-/// The chapter of the manual that names every key of a policy file.
-pub fn policy_reference_markdown() -> String {
-    let mut out = String::from(
-        "# Policy reference\n\n\
-         <!-- Written by `policy_reference_markdown()` in `crates/scenario` from the table of keys; do not edit. -->\n\n",
-    );
-    tables(&policies(), &mut out);
+/// The keys of `sections` as the manual has them: a table for each, in Markdown.
+pub fn sections_markdown(sections: &[&'static Section]) -> String {
+    let mut out = String::new();
+    tables(sections, &mut out);
     out.truncate(out.trim_end().len());
     out + "\n"
 }

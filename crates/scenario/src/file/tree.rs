@@ -387,7 +387,7 @@ impl Setter<'_> {
             return;
         }
         let message = match pattern {
-            true => format!("no {what} is called like `{name}`"),
+            true => format!("no {what} matches `{name}`"),
             false => format!("there is no {what} `{name}`"),
         };
         let found = self.mistakes.add(at, message, format!("unknown {what}"));

@@ -533,12 +533,12 @@ pub(crate) fn check_cdf(points: &[crate::plan::CdfPoint]) -> Result<(), String> 
 }
 
 /// A part of a whole in percent: `5%`, `5 %`.
-pub(crate) fn percent(text: &str) -> Option<f64> {
+pub fn percent(text: &str) -> Option<f64> {
     text.trim().strip_suffix('%')?.trim_end().parse::<f64>().ok().map(|percent| percent / 100.0)
 }
 
 /// The word that `text` spells: as it is, with `_` for `-` or other case, or by another name of the field.
-pub(crate) fn spelt<'w>(text: &str, words: &[&'w str]) -> Option<&'w str> {
+pub fn spelt<'w>(text: &str, words: &[&'w str]) -> Option<&'w str> {
     let folded = text.trim().to_ascii_lowercase().replace('_', "-");
     let known = |name: &str| words.iter().copied().find(|word| *word == name);
     known(text.trim()).or_else(|| known(&folded)).or_else(|| {

@@ -24,16 +24,12 @@ pub enum What {
     Loss(LinkId, f64),
     /// Until the given instant every packet offered to the link is lost.
     Blackout(LinkId, Time),
-    /// A flow without a host may spend so much, $/s.
-    FlowBudget(FlowId, f64),
+    /// A flow changes.
+    Flow(FlowId, FlowChange),
     /// A host, by its index, may spend so much, $/s.
     HostBudget(usize, f64),
     /// A host, by its index, divides its budget otherwise.
     HostStrategy(usize, Strategy),
-    /// A flow's receiver gets another buffer, packets as in [`Flow::receive_buffer`].
-    ReceiveBuffer(FlowId, u32),
-    /// The application at a flow's receiver reads otherwise.
-    Reader(FlowId, Reader),
     /// A switch, by its index, spreads frames over its members by other shares.
     Shares(usize, Arc<[u32]>),
     /// The member at a node leaves the sessions of a switch, by its index.

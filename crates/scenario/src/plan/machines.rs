@@ -1,5 +1,7 @@
 //! Machines that a file places at nodes.
 
+use std::any::Any;
+
 use tollway_proto::NodeMachine;
 use tollway_proto::app::{Caller, Echo};
 use tollway_proto::middle::Counter;
@@ -31,7 +33,7 @@ pub struct MachineKind {
     /// Makes one.
     pub build: fn(&Machine) -> NodeMachine,
     /// Its counters, by name.
-    pub counts: fn(&NodeMachine) -> Vec<(&'static str, u64)>,
+    pub counts: fn(&dyn Any) -> Vec<(&'static str, u64)>,
 }
 
 impl PartialEq for MachineKind {
@@ -54,7 +56,7 @@ pub static MACHINES: [MachineKind; 3] = [
         is_app: false,
         build: |_| NodeMachine::middle(Counter::default()),
         counts: |machine| {
-            let counter = machine.get::<Counter>();
+            let counter = machine.downcast_ref::<Counter>();
             counter
                 .map_or(Vec::new(), |counter| vec![("packets", counter.packets), ("frames", counter.frames)])
         },
@@ -64,7 +66,7 @@ pub static MACHINES: [MachineKind; 3] = [
         is_app: true,
         build: |machine| NodeMachine::app(Caller::new(machine.messages.0, machine.messages.1 as usize)),
         counts: |machine| {
-            let caller = machine.get::<Caller>();
+            let caller = machine.downcast_ref::<Caller>();
             caller.map_or(Vec::new(), |caller| vec![("answered", caller.answered), ("wrong", caller.wrong)])
         },
     },
@@ -72,6 +74,8 @@ pub static MACHINES: [MachineKind; 3] = [
         word: "echo",
         is_app: true,
         build: |_| NodeMachine::app(Echo::default()),
-        counts: |machine| machine.get::<Echo>().map_or(Vec::new(), |echo| vec![("echoed", echo.echoed)]),
+        counts: |machine| {
+            machine.downcast_ref::<Echo>().map_or(Vec::new(), |echo| vec![("echoed", echo.echoed)])
+        },
     },
 ];

@@ -1,6 +1,6 @@
 //! What the file says happens on the way, in order of time.
 
-use tollway_law::{Budget, Time};
+use tollway_law::Time;
 
 use super::build::Built;
 use super::build::sessions;
@@ -33,22 +33,9 @@ impl Agenda {
 fn apply<E: Engine>(what: What, plan: &Plan, built: &mut Built<E>, hosts: &mut Hosts) {
     match what {
         What::Link(link, change) => built.network.change(built.links[link.0 as usize], change),
-        What::FlowBudget(flow, budget) => {
-            let flow = built.flows[flow.0 as usize];
-            built.set_budget(flow, Budget::per_sec(budget));
-        }
+        What::Flow(flow, change) => built.network.change_flow(built.flows[flow.0 as usize], change),
         What::HostBudget(host, budget) => hosts.set_budget(built.network.now(), host, budget),
         What::HostStrategy(host, strategy) => hosts.set_strategy(built.network.now(), host, strategy),
-        What::ReceiveBuffer(flow, packets) => {
-            let flow = built.flows[flow.0 as usize];
-            built.network.set_receive_buffer(flow, packets);
-        }
-        What::Reader(flow, reader) => {
-            built.network.with_flow(built.flows[flow.0 as usize], |client, server| {
-                client.set_reader(reader);
-                server.set_reader(reader);
-            });
-        }
         What::Shares(switch, shares) => sessions::set_shares(built, switch, &shares),
         What::Leave(switch, node) => sessions::leave(plan, built, switch, node),
         // The timeline has made changes of links of them.

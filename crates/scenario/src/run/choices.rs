@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use tollway_law::choice::{Chooser, Patience};
 use tollway_law::sender::{AnySender, SenderLaw as _, Spender};
 use tollway_law::{Rate, Time};
-use tollway_sim::FlowId;
+use tollway_proto::FlowChange;
+use tollway_sim::{End, FlowId};
 
 use super::build::Built;
 use super::engine::Engine;
@@ -77,18 +78,13 @@ impl Choices {
     pub(super) fn tick<E: Engine>(&mut self, built: &mut Built<E>) {
         let now = built.network.now();
         for (&flow, choice) in self.flows.iter_mut().filter(|(_, c)| c.chooser.poll_timeout() <= now) {
-            let connection = built.network.client(flow);
+            let connection = built.network.connection(flow, End::Client);
             let rtt = connection.srtt();
             let delay = rtt.saturating_sub(connection.min_rtt());
             let before = choice.chooser.in_class();
             if choice.chooser.look(now, rate(connection.law()), delay, rtt) {
                 choice.inside.turn(now, before);
-                built.network.set_class(flow, if before { 0 } else { choice.class });
-                built.network.with_flow(flow, |client, _| {
-                    if let Some(law) = client.law_mut().spender_mut() {
-                        law.change_class(now, rtt);
-                    }
-                });
+                built.network.change_flow(flow, FlowChange::Class(if before { 0 } else { choice.class }));
             }
         }
     }

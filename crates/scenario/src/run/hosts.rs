@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use tollway_law::budget::{self, Share};
 use tollway_law::sender::{SenderLaw as _, Spender};
 use tollway_law::{Budget, Bytes, Rate, Time};
+use tollway_proto::FlowChange;
 use tollway_proto::host::{BudgetHost, Seen};
-use tollway_sim::FlowId;
+use tollway_sim::{End, FlowId};
 
 use super::build::Built;
 use super::choices::Choices;
-use super::engine::Engine;
+use super::engine::{Engine, Place};
 use crate::plan::{Plan, Strategy, TransportId};
 use crate::tables::SystemTables;
 
@@ -127,7 +128,7 @@ impl Hosts {
                 |flow, budget| given.push((flow, budget)),
             );
             for (flow, budget) in given {
-                built.set_budget(FlowId(flow as u32), budget);
+                built.network.change_flow(FlowId(flow as u32), FlowChange::Budget(budget));
             }
         }
         self.choices.tick(built);
@@ -220,7 +221,7 @@ impl Hosts {
         self.choices.report(built.network.now(), plan, tables);
         let (named, alone) = self.hosts.split_at(self.named);
         for (owner, host) in named.iter().zip(&plan.hosts) {
-            if !plan.senders_of(host).all(|node| built.network.has_node(node)) {
+            if !plan.senders_of(host).all(|node| built.network.has(Place::Node(node))) {
                 continue; // Another process divides it.
             }
             tables.set("hosts", &[("host", &host.name)], "budget_use_max", owner.worst);
@@ -243,7 +244,10 @@ impl Owner {
         let present = match &self.machine {
             Some(machine) => machine.budget().get(),
             None => {
-                let laws = self.flows.iter().filter_map(|&flow| network.client(flow).law().spender());
+                let laws = self
+                    .flows
+                    .iter()
+                    .filter_map(|&flow| network.connection(flow, End::Client).law().spender());
                 laws.map(|law| law.budget().get()).sum()
             }
         };
@@ -256,12 +260,12 @@ impl Owner {
 }
 
 fn spent<E: Engine>(network: &E, flow: FlowId) -> f64 {
-    network.client(flow).law().spender().map_or(0.0, Spender::spent)
+    network.connection(flow, End::Client).law().spender().map_or(0.0, Spender::spent)
 }
 
 fn see<E: Engine>(network: &E, flow: u64) -> Seen {
     let flow = FlowId(flow as u32);
-    let connection = network.client(flow);
+    let connection = network.connection(flow, End::Client);
     let law = connection.law().spender();
     Seen {
         price: law.and_then(Spender::price),

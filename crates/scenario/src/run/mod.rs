@@ -11,6 +11,8 @@ mod engine;
 mod hosts;
 mod live;
 mod measure;
+#[cfg(target_os = "linux")]
+pub mod mesh;
 mod watch;
 mod workload;
 
@@ -23,14 +25,16 @@ use tollway_sim::{Census, End};
 
 use crate::plan::Plan;
 use build::{Built, aggregates, machines, overlay, sessions};
-use engine::Engine;
+use engine::{Engine, FlowEvent, Totals};
 
 pub use capture::{Capture, CaptureError, variant_path};
 #[cfg(target_os = "linux")]
-pub(crate) use live::link_specs;
 pub use live::{LiveInfo, Unsupported, WireInfo};
 pub use tollway_net::secure::KeyFile;
+#[cfg(target_os = "linux")]
+pub use tollway_net::sys::{namespace::Privilege, signals::Signals};
 pub use watch::Watch;
+use workload::Whose;
 pub use workload::{Drawn, arrivals};
 
 use crate::tables::{Outputs, RunResult, SystemTables, TableError};
@@ -218,11 +222,11 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     budget::check(plan, options.memory)?;
     match options.engine {
         EngineKind::Sim => {
-            let (mut network, links) = build::simulated(plan);
+            let (mut network, ids) = build::simulated(plan);
             if options.digest == DigestMode::Packets {
                 network.trace_packets();
             }
-            let mut built = Built::new(plan, network, links);
+            let mut built = Built::new(plan, network, ids);
             let mut capture = match &options.capture {
                 Some(wanted) => Some(capture::Writer::new(wanted, plan, &mut built)?),
                 None => None,
@@ -242,8 +246,8 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
             if options.capture.is_some() {
                 return Err(live::no_capture().into());
             }
-            let (network, links) = live::network(plan, &options.hosting)?;
-            let mut built = Built::new(plan, network, links);
+            let (network, ids) = live::network(plan, &options.hosting)?;
+            let mut built = Built::new(plan, network, ids);
             let mut finished = drive(plan, options, &mut built, begun, process_cpu, &mut |_| {})?;
             finished.run.live = Some(built.network.info(plan));
             Ok(finished)
@@ -279,8 +283,8 @@ fn drive<E: Engine>(
     let mut next_tick = Time::ZERO;
     let mut slices = Slices { length: Time(1) };
     let own_laws = plan.has_own_laws();
-    let mut stopped = false;
-    if network.network.foresees() {
+    let (mut stopped, mut over) = (false, false);
+    if network.is_part {
         parts.arrive(plan, network);
         within_horizon(plan, network)?;
     }
@@ -305,7 +309,7 @@ fn drive<E: Engine>(
                 let goes_on = |now: Time| progress(now.as_secs_f64() / plan.duration.as_secs_f64());
                 stopped |= !slices.run_until(&mut network.network, next, &goes_on)?;
             }
-            _ => network.network.run_until(next)?,
+            _ => over = network.network.run_until(next)?,
         }
         if own_laws && let Some((law, failure)) = plan.failure() {
             return Err(RunError::Law { law, failure });
@@ -314,7 +318,7 @@ fn drive<E: Engine>(
         parts.collect(plan, network)?;
         // What the file changes at an instant comes after the measurement that ends there.
         parts.meter.tick(plan, network, options.watch)?;
-        if next == plan.duration || stopped || network.network.is_over() {
+        if next == plan.duration || stopped || over {
             break;
         }
         agenda.apply(plan, network, &mut parts.hosts);
@@ -350,23 +354,28 @@ impl Parts {
 
     /// Takes note of flows that are done.
     fn collect<E: Engine>(&mut self, plan: &Plan, network: &mut Built<E>) -> Result<(), RunError> {
-        for (flow, at) in network.network.drain_begun() {
-            self.meter.flow_begun(flow, at);
-            self.hosts.begun(plan, network, flow, at);
+        for (flow, event, at) in network.network.drain_events() {
+            let FlowEvent::Done(end) = event else {
+                self.meter.flow_begun(flow, at);
+                self.hosts.begun(plan, network, flow, at);
+                continue;
+            };
+            match self.workloads.done(flow, end, at) {
+                Whose::File => {
+                    self.meter.flow_done(flow, end, at);
+                    if end == End::Client {
+                        self.hosts.left(network, flow);
+                    }
+                }
+                Whose::Workload(None) => {}
+                Whose::Workload(Some(running)) => {
+                    self.meter.workload_flow_done(network, flow, &running, Some(at))?;
+                    self.hosts.left(network, flow);
+                    self.policies.left(network, flow, running.gate);
+                }
+            }
         }
-        self.workloads.collect(network, |built, flow, end, at, running| {
-            match &running {
-                None => self.meter.flow_done(flow, end, at),
-                Some(running) => self.meter.workload_flow_done(built, flow, running, Some(at))?,
-            }
-            if running.is_some() || end == End::Client {
-                self.hosts.left(built, flow);
-            }
-            if let Some(running) = running {
-                self.policies.left(built, flow, running.gate);
-            }
-            Ok(())
-        })
+        Ok(())
     }
 
     /// The results of a run that is over; the times are seconds to set up, to run, and of CPU.
@@ -378,7 +387,7 @@ impl Parts {
         [setup_s, run_wall_s, run_cpu_s]: [f64; 3],
     ) -> Result<Finished, RunError> {
         let Parts { mut meter, workloads, hosts, mut policies } = self;
-        let census = network.network.settle()?;
+        let Totals { census, events, packet_hops } = network.network.settle()?;
         meter.finish_flows(plan, network, &workloads)?;
         let mut tables = SystemTables::default();
         network.report_flows(plan, &mut tables);
@@ -396,8 +405,8 @@ impl Parts {
         let run = RunInfo {
             duration: network.network.now(),
             stopped,
-            events: network.network.events(),
-            packet_hops: network.network.packet_hops(),
+            events,
+            packet_hops,
             census,
             digest,
             flows: plan.flows.len() as u64 + workloads.arrived(),

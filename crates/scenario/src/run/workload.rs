@@ -7,7 +7,6 @@ use rand_pcg::Pcg64Mcg;
 use tollway_law::Time;
 use tollway_sim::{End, FlowId};
 
-use super::RunError;
 use super::build::{Built, FlowEnds, routers};
 use super::engine::Engine;
 use crate::plan::{Arrivals, Data, Gate, Plan, Sizes, Workload};
@@ -25,7 +24,6 @@ pub(super) struct Generator {
     arrived: u64,
     finished: u64,
     fct_sum: f64,
-    done: Vec<(FlowId, End, Time)>,
 }
 
 struct Queue {
@@ -68,6 +66,13 @@ pub(super) struct Running {
     ends_left: u8,
 }
 
+/// The owner of a flow of which an end is done.
+pub(super) enum Whose {
+    File,
+    /// A workload; with the flow if all of it is done.
+    Workload(Option<Running>),
+}
+
 impl Generator {
     pub(super) fn new(plan: &Plan) -> Generator {
         Generator {
@@ -78,7 +83,6 @@ impl Generator {
             arrived: 0,
             finished: 0,
             fct_sum: 0.0,
-            done: Vec::new(),
         }
     }
 
@@ -103,25 +107,27 @@ impl Generator {
         &self.running
     }
 
-    /// Starts every flow that is due; all there will be, each for its time, if the engine foresees them. `joined` takes each flow whose
-    /// time has come, and its workload.
+    /// Starts every flow that is due; all there will be, each for its time, if other processes run
+    /// some of the nodes: a number means the same flow in each. `joined` takes each flow whose time has
+    /// come, and its workload.
     pub(super) fn arrive<E: Engine>(
         &mut self,
         plan: &Plan,
         built: &mut Built<E>,
         mut joined: impl FnMut(&Built<E>, FlowId, usize),
     ) {
-        let (now, foresees) = (built.network.now(), built.network.foresees());
+        let (now, foresees) = (built.network.now(), built.is_part);
         for (i, (queue, workload)) in self.queues.iter_mut().zip(&plan.workloads).enumerate() {
             while queue.next <= now || (foresees && queue.next < plan.duration) {
                 let Drawn { number, at, size, path } = queue.draw(workload);
-                let start = at.max(now);
+                let (start, gate) = (at.max(now), workload.gates.get(path).copied().flatten());
                 let ends = FlowEnds {
                     section: &workload.name,
                     name: Err(number),
                     transport: workload.transport,
                     session: false,
                     route: built.workload_route(plan, i, path, number),
+                    hosts: [workload.paths[path].from, workload.paths[path].to],
                     routers: routers(plan, &workload.paths[path]),
                     line_rates: built.line_rates(plan, &workload.paths[path]),
                     data: Data::Bytes(size),
@@ -130,16 +136,14 @@ impl Generator {
                     buffer_changes: false,
                     start,
                     stop: Time::NEVER,
+                    gate,
                 };
-                let vacant = match self.leaving.front() {
-                    Some(&flow) if built.network.has_vanished(flow) => self.leaving.pop_front(),
-                    _ => None,
-                };
+                let vacant = self.leaving.front().copied();
                 let flow = built.start_flow(plan, ends, vacant);
-                let gate = workload.gates.get(path).copied().flatten();
-                built.gate_flow(flow, gate);
+                if vacant == Some(flow) {
+                    self.leaving.pop_front();
+                }
                 let both = plan.transports[workload.transport.0 as usize].both_ways;
-                built.network.retire_when_done(flow, both);
                 let running =
                     Running { workload: i, number, start, size, gate, both, ends_left: 1 + u8::from(both) };
                 self.running.insert(flow, running);
@@ -156,33 +160,18 @@ impl Generator {
         }
     }
 
-    /// Lets the places of flows go that are done. `over` takes each end that is done of a flow of the file, and each flow of a
-    /// workload that is done.
-    pub(super) fn collect<E: Engine>(
-        &mut self,
-        built: &mut Built<E>,
-        mut over: impl FnMut(&Built<E>, FlowId, End, Time, Option<Running>) -> Result<(), RunError>,
-    ) -> Result<(), RunError> {
-        self.done.clear();
-        self.done.extend(built.network.drain_done());
-        for &(flow, end, at) in &self.done {
-            let Some(running) = self.running.get_mut(&flow) else {
-                over(built, flow, end, at, None)?;
-                continue;
-            };
-            // With data both ways it is done with its later end.
-            running.ends_left =
-                running.ends_left.saturating_sub(u8::from(running.both || end == End::Client));
-            if running.ends_left == 0
-                && let Some(running) = self.running.remove(&flow)
-            {
-                self.finished += 1;
-                self.fct_sum += at.saturating_sub(running.start).as_secs_f64();
-                self.leaving.push_back(flow);
-                over(built, flow, end, at, Some(running))?;
-            }
+    /// Takes note of an end of a flow that is done.
+    pub(super) fn done(&mut self, flow: FlowId, end: End, at: Time) -> Whose {
+        let Some(running) = self.running.get_mut(&flow) else { return Whose::File };
+        // With data both ways it is done with its later end.
+        running.ends_left = running.ends_left.saturating_sub(u8::from(running.both || end == End::Client));
+        if running.ends_left > 0 {
+            return Whose::Workload(None);
         }
-        Ok(())
+        self.finished += 1;
+        self.fct_sum += at.saturating_sub(running.start).as_secs_f64();
+        self.leaving.push_back(flow);
+        Whose::Workload(self.running.remove(&flow))
     }
 
     /// What came of workloads, all together.

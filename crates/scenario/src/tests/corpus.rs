@@ -41,18 +41,6 @@ fn table() {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
-fn words() {
-    assert!(replay("words", scenarios::words) >= 5);
-}
-
-#[test]
-#[cfg(target_os = "linux")]
-fn policies() {
-    assert!(replay("policies", scenarios::policies) >= 3);
-}
-
-#[test]
 fn graphml() {
     assert!(replay("graphml", inputs::graphml) >= 5);
 }

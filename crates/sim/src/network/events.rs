@@ -1,5 +1,7 @@
 //! The event loop: what happens to a packet at each instant of its way.
 
+use tollway_proto::link::Store as _;
+
 use super::*;
 
 impl<M: Machine> Network<M> {
@@ -241,9 +243,10 @@ impl<M: Machine> Network<M> {
     #[inline]
     pub(super) fn lose(&mut self, slot: u32) {
         let packet = self.slab.get(slot);
-        if !packet.flags.has(PLAIN) {
-            self.endpoints[packet.flow as usize * 2].balance -= 1;
+        if packet.flags.has(PLAIN) {
+            return self.slab.lose(slot);
         }
+        self.endpoints[packet.flow as usize * 2].balance -= 1;
         self.slab.free(slot);
     }
 
@@ -540,7 +543,9 @@ impl<M: Machine> Network<M> {
 
     /// A packet of a source goes on its way.
     pub(super) fn launch_plain(&mut self, at: usize, in_profile: bool) {
-        let SourceSpec { route, size, .. } = self.sources[at].spec;
+        let source = &mut self.sources[at];
+        source.launched += 1;
+        let SourceSpec { route, size, .. } = source.spec;
         let packet = self.slab.draft();
         *packet = Packet { size, flags: PLAIN, flow: at as u32, cursor: route.0, ..Packet::default() };
         if in_profile {

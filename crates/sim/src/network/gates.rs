@@ -4,37 +4,22 @@ use tollway_proto::shaper::{ClassId, Gates, Senders, Shaper};
 
 use super::*;
 
-/// Names a shaper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShaperId(pub u32);
-
 impl<M: Machine> Network<M> {
     /// Adds a host's shaper. Shapers come before the first [`run_until`](Network::run_until).
-    pub fn add_shaper(&mut self, shaper: Shaper) -> ShaperId {
+    pub fn add_shaper(&mut self, shaper: Shaper) -> MachineId {
         assert!(!self.sealed, "shapers are added before the first run");
         self.shapers += 1;
-        ShaperId(self.gates.add_shaper(shaper))
+        MachineId(SHAPERS | self.gates.add_shaper(shaper))
     }
 
     /// Has the client of a flow that has not opened yet ask `shaper` before it sends data.
-    pub fn gate_flow(&mut self, flow: FlowId, shaper: ShaperId, class: ClassId) {
-        self.endpoints[flow.0 as usize * 2].gate = self.gates.add_gate(shaper.0, class, 0);
+    pub fn gate_flow(&mut self, flow: FlowId, shaper: MachineId, class: ClassId) {
+        self.endpoints[flow.0 as usize * 2].gate = self.gates.add_gate(shaper.0 - SHAPERS, class, 0);
     }
 
     /// Has a source of cross-traffic ask `shaper`, where at most `room` packets of it wait.
-    pub fn gate_source(&mut self, source: SourceId, shaper: ShaperId, class: ClassId, room: u32) {
-        self.sources[source.0 as usize].gate = self.gates.add_gate(shaper.0, class, room);
-    }
-
-    /// A shaper.
-    pub fn shaper(&self, id: ShaperId) -> &Shaper {
-        self.gates.shaper(id.0)
-    }
-
-    /// Works on a shaper at the present instant, then lets go what may leave.
-    pub fn with_shaper<R>(&mut self, id: ShaperId, work: impl FnOnce(&mut Shaper) -> R) -> R {
-        self.seal();
-        self.at_gates(|gates, now, mut network| gates.with_shaper(now, id.0, &mut network, work))
+    pub fn gate_source(&mut self, source: SourceId, shaper: MachineId, class: ClassId, room: u32) {
+        self.sources[source.0 as usize].gate = self.gates.add_gate(shaper.0 - SHAPERS, class, room);
     }
 
     pub(super) fn shaper_entity(&self, at: usize) -> u32 {
@@ -76,7 +61,7 @@ impl<M: Machine> Network<M> {
         self.at_gates(|gates, now, mut network| gates.handle_timeout(now, shaper as u32, &mut network));
     }
 
-    fn at_gates<R>(&mut self, work: impl FnOnce(&mut Gates, Time, Behind<'_, M>) -> R) -> R {
+    pub(super) fn at_gates<R>(&mut self, work: impl FnOnce(&mut Gates, Time, Behind<'_, M>) -> R) -> R {
         let mut gates = std::mem::take(&mut self.gates);
         let answer = work(&mut gates, self.now, Behind(self));
         self.gates = gates;
@@ -85,7 +70,7 @@ impl<M: Machine> Network<M> {
 }
 
 /// What stands behind the gates while they are out.
-struct Behind<'a, M>(&'a mut Network<M>);
+pub(super) struct Behind<'a, M>(&'a mut Network<M>);
 
 impl<M: Machine> Senders for Behind<'_, M> {
     type Machine = M;
@@ -132,3 +117,6 @@ impl<M: Machine> Senders for Behind<'_, M> {
         self.0.scheduler.set(entity, at);
     }
 }
+
+/// Names of shapers begin here.
+pub(super) const SHAPERS: u32 = 1 << 31;

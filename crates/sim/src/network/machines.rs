@@ -1,5 +1,6 @@
 //! Machines at nodes: middles that packets pass, apps on top of connections.
 
+use std::any::Any;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -7,6 +8,7 @@ use tollway_proto::app::{self, Connections, MessagePort};
 use tollway_proto::transport::Connection;
 use tollway_proto::{Gate, NodeMachine, Passed};
 
+use super::gates::SHAPERS;
 use super::*;
 
 /// A machine and its connections with the network.
@@ -129,15 +131,24 @@ impl<M: Machine> Network<M> {
         port
     }
 
-    /// A machine.
-    pub fn machine(&self, id: MachineId) -> &NodeMachine {
-        &self.machines[id.0 as usize].machine
+    /// A machine or a shaper, to be downcast to its type.
+    pub fn machine(&self, id: MachineId) -> &dyn Any {
+        match id.0.checked_sub(SHAPERS) {
+            Some(shaper) => self.gates.shaper(shaper),
+            None => self.machines[id.0 as usize].machine.as_any(),
+        }
     }
 
-    /// Works on a machine at the present instant, then sends what it has to send.
-    pub fn with_machine<R>(&mut self, id: MachineId, work: impl FnOnce(&mut NodeMachine) -> R) -> R {
+    /// Works on a machine or a shaper at the present instant, then sends what it has to send or lets
+    /// go.
+    pub fn with_machine<R>(&mut self, id: MachineId, work: impl FnOnce(&mut dyn Any) -> R) -> R {
         self.seal();
-        let answer = work(&mut self.machines[id.0 as usize].machine);
+        if let Some(shaper) = id.0.checked_sub(SHAPERS) {
+            return self.at_gates(|gates, now, mut network| {
+                gates.with_shaper(now, shaper, &mut network, |shaper| work(shaper))
+            });
+        }
+        let answer = work(self.machines[id.0 as usize].machine.as_any_mut());
         match self.machines[id.0 as usize].machine {
             NodeMachine::Middle(_) => self.send_middle(id),
             NodeMachine::App(_) => self.serve_ports(id, None),

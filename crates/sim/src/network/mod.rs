@@ -2,17 +2,14 @@
 
 mod events;
 mod gates;
+mod hosts;
 mod machines;
-
-pub use gates::ShaperId;
 
 use std::collections::HashMap;
 
 use tollway_law::Time;
-use tollway_law::link::AnyLink;
 use tollway_proto::cbr::PLAIN;
 use tollway_proto::link::{Link, LinkSpec, LinkStats, NO_MEDIUM, Outcome};
-use tollway_proto::port::{ControlInterval, Waits};
 use tollway_proto::route::mix;
 use tollway_proto::shaper::{Gates, OPEN};
 use tollway_proto::trace::Trace;
@@ -418,25 +415,6 @@ impl<M: Machine> Network<M> {
         self.hops
     }
 
-    /// Turns measurement of a link's queue on or off.
-    pub fn measure_link(&mut self, link: LinkId, on: bool) {
-        self.links[link.0 as usize].measure(self.now, on);
-    }
-
-    /// Keeps from now on what a link's law says in each control interval, to be read with
-    /// [`take_control`](Network::take_control); does nothing for a law that has none.
-    pub fn log_control(&mut self, link: LinkId) {
-        self.links[link.0 as usize].log_control();
-    }
-
-    /// The control intervals of a link that ended since this was last called, in order; see
-    /// [`log_control`](Network::log_control). One in which no tolled packet left is not among them.
-    pub fn take_control(&mut self, link: LinkId) -> Vec<ControlInterval> {
-        let link = &mut self.links[link.0 as usize];
-        link.catch_up(self.now, &mut self.slab);
-        link.take_control()
-    }
-
     /// Starts a digest over every packet-hop (when, where, what); read it with [`trace_digest`](Network::trace_digest).
     pub fn trace_packets(&mut self) {
         self.trace = Some(0xcbf2_9ce4_8422_2325);
@@ -462,28 +440,23 @@ impl<M: Machine> Network<M> {
         self.trace
     }
 
+    /// Reads a link direction, caught up to the present, or sets what is measured of it.
+    pub fn with_link<R>(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time) -> R) -> R {
+        let link = &mut self.links[link.0 as usize];
+        link.catch_up(self.now, &mut self.slab);
+        work(link, self.now)
+    }
+
     /// The figures of a link direction; those of its queue start anew.
     pub fn read_link(&mut self, link: LinkId) -> LinkStats {
-        self.links[link.0 as usize].read_stats(self.now, &mut self.slab)
-    }
-
-    /// How long packets have waited so far in each queue of a link with queues by class; nothing for others.
-    pub fn queue_waits(&mut self, link: LinkId) -> Vec<Waits> {
-        let link = &mut self.links[link.0 as usize];
-        link.catch_up(self.now, &mut self.slab);
-        link.port.waits().to_vec()
-    }
-
-    /// The law of a link direction, caught up to the present.
-    pub fn law(&mut self, link: LinkId) -> &AnyLink {
-        let link = &mut self.links[link.0 as usize];
-        link.catch_up(self.now, &mut self.slab);
-        &link.port.law
+        self.with_link(link, Link::read)
     }
 
     /// The figures of a source of cross-traffic.
     pub fn read_source(&self, source: SourceId) -> SinkStats {
-        self.sources[source.0 as usize].stats
+        let Source { stats, launched, .. } = &self.sources[source.0 as usize];
+        let left = *launched as i64 - self.slab.lost_plain(source.0);
+        SinkStats { in_flight_packets: (left - stats.arrived_packets as i64).max(0) as u64, ..*stats }
     }
 
     /// The machine that opened the flow.

@@ -137,7 +137,7 @@ proptest! {
                 prop_assert!(network.client(*id).inner.cwnd().is_finite());
                 prop_assert!(network.client(*id).inner.cwnd() >= 1.0);
             }
-            let state = network.law(there).control().expect("an XCP router");
+            let state = network.with_link(there, |link, _| link.port.law.control().expect("an XCP router"));
             prop_assert!(state.feedback.is_finite() && state.avg_rtt.is_finite(), "{state:?}");
         }
         let census = network.census();

@@ -134,13 +134,13 @@ proptest! {
         let census = network.census();
         prop_assert!(census.is_conserved(), "{census:?}");
         prop_assert_eq!(network.packets_alive(), census.queued + census.in_flight);
-        let caller = network.machine(apps[0]).get::<Caller>().unwrap();
+        let caller = network.machine(apps[0]).downcast_ref::<Caller>().unwrap();
         prop_assert_eq!((caller.answered, caller.wrong), (30, 0));
-        prop_assert_eq!(network.machine(apps[1]).get::<Echo>().unwrap().echoed, 30);
-        let holder = network.machine(holder).get::<Holder>().unwrap();
+        prop_assert_eq!(network.machine(apps[1]).downcast_ref::<Echo>().unwrap().echoed, 30);
+        let holder = network.machine(holder).downcast_ref::<Holder>().unwrap();
         prop_assert_eq!(holder.absorbed, holder.sent);
         prop_assert_eq!(census.absorbed, holder.absorbed);
-        let [first, last] = counters.map(|id| *network.machine(id).get::<Counter>().unwrap());
+        let [first, last] = counters.map(|id| *network.machine(id).downcast_ref::<Counter>().unwrap());
         // Between them the holder keeps some, and sends some of what goes on by a gate.
         prop_assert!(first.packets > last.packets && last.frames > 0);
         let again = run(seed, 1, loss, handshake);
@@ -151,11 +151,11 @@ proptest! {
 #[test]
 fn an_app_has_a_port_for_each_of_its_connections() {
     let Run { mut network, counters, apps, .. } = run(3, 3, 0.01, true);
-    let caller = network.machine(apps[0]).get::<Caller>().unwrap();
+    let caller = network.machine(apps[0]).downcast_ref::<Caller>().unwrap();
     assert_eq!((caller.answered, caller.wrong), (90, 0));
-    let [first, last] = counters.map(|id| *network.machine(id).get::<Counter>().unwrap());
+    let [first, last] = counters.map(|id| *network.machine(id).downcast_ref::<Counter>().unwrap());
     assert!(first == last && first.frames >= 180, "{first:?} {last:?}");
-    assert!(network.machine(counters[0]).get::<Echo>().is_none());
-    network.with_machine(apps[0], |caller| caller.get_mut::<Caller>().unwrap().answered = 0);
-    assert_eq!(network.machine(apps[0]).get::<Caller>().unwrap().answered, 0);
+    assert!(network.machine(counters[0]).downcast_ref::<Echo>().is_none());
+    network.with_machine(apps[0], |caller| caller.downcast_mut::<Caller>().unwrap().answered = 0);
+    assert_eq!(network.machine(apps[0]).downcast_ref::<Caller>().unwrap().answered, 0);
 }

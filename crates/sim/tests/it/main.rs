@@ -117,7 +117,7 @@ fn framing_counts_against_the_rate() {
 fn the_queue_is_integrated_exactly() {
     // Ten packets at once into 12 Mbps: one leaves each millisecond, so 9, 8, … 0 wait.
     let mut pair = Pair::new(wire(12.0, Time::from_millis(50)), wire(12.0, Time::ZERO));
-    pair.network.measure_link(pair.there, true);
+    pair.network.with_link(pair.there, |link, now| link.measure(now, true));
     pair.flow(10, Time::ZERO);
     pair.network.run_until(Time::from_millis(20));
     let stats = pair.network.read_link(pair.there);
@@ -272,7 +272,7 @@ fn a_medium_of_one_station_is_a_wire() {
                 stop: FOREVER,
                 on_off: None,
             });
-            network.measure_link(second, true);
+            network.with_link(second, |link, now| link.measure(now, true));
             network.run_until(Time::from_secs(1));
             let stats = network.read_link(second);
             (stats.sent_packets, stats.drops.full, stats.queue_packet_ns, stats.queue_max_packets)
@@ -411,7 +411,7 @@ fn a_change_of_rate_keeps_count_of_the_time_the_transmitter_is_busy() {
 fn what_waits_when_the_figures_are_read_is_the_first_of_the_next() {
     // Of ten at once 9, 8, … wait, one fewer each millisecond.
     let mut pair = Pair::new(wire(12.0, Time::from_millis(50)), wire(12.0, Time::ZERO));
-    pair.network.measure_link(pair.there, true);
+    pair.network.with_link(pair.there, |link, now| link.measure(now, true));
     pair.flow(10, Time::ZERO);
     for (ms, most) in [(2, 9), (5, 7), (9, 4), (20, 0)] {
         pair.network.run_until(Time::from_millis(ms));

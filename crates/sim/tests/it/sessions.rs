@@ -183,7 +183,7 @@ fn session_fair(content: Content, inbound: bool, phase: Time) -> (Vec<(f64, f64)
             (own, each / f64::from(active).max(1.0))
         })
         .collect();
-    let stats = *net.network.machine(session.machine).get::<Switch>().unwrap().session(0).stats();
+    let stats = *net.network.machine(session.machine).downcast_ref::<Switch>().unwrap().session(0).stats();
     assert_eq!((stats.forged, stats.refused, stats.failures), (0, 0, 0));
     (rates, net.network.census().dropped)
 }
@@ -280,7 +280,7 @@ fn a_session_follows_a_change_of_its_schedule() {
     let session = net.session(true, &path, &members);
     let spread = |net: &mut Net, route: Box<dyn Route + Send>| {
         net.network.with_machine(session.machine, |machine| {
-            machine.get_mut::<Switch>().unwrap().set_route(0, route);
+            machine.downcast_mut::<Switch>().unwrap().set_route(0, route);
         });
     };
     net.network.run_until(Time::from_secs(3));

@@ -78,7 +78,7 @@ fn build(law: Law, limit: u32, delays: &[u64], sizes: &[u64]) -> (Network<Connec
     let link = LinkSpec { rate, delay, overhead: 0, law: law.link(rate), limit, queue: Default::default() };
     let mut network = Network::new(1);
     let shared = network.add_link(link.clone());
-    network.measure_link(shared, true);
+    network.with_link(shared, |link, now| link.measure(now, true));
     let back = network.add_link(LinkSpec { law: AnyLink::DropTail(DropTail), limit: Limit::NONE, ..link });
     let reverse = network.add_route(&[back], RouteEnd::Client);
     let config = Arc::new(Config { echo: law.echo(), ..Config::default() });

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration.
+//! Errors of configurations.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 
-/// Why a configuration cannot be used.
+/// The reason a configuration cannot be used.
 #[derive(Debug)]
 pub enum ConfigError {
     /// The file cannot be read.
     Unreadable {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         error: std::io::Error,
     },
     /// A mistake in the text.

@@ -1,4 +1,4 @@
-//! The file's keys.
+//! The keys of the configuration file.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Deserialize;
 use tollway_law::{Bytes, Time};
+use tollway_net::sys::prefix::Prefix;
 use tollway_proto::dispatch::{Answers, Rules};
 use tollway_proto::framing::{Framing, Key};
 use tollway_proto::route::{Hash, Policy};
-use tollway_scenario::shape::Network;
 use toml::Spanned;
 
 use super::error::Place;
@@ -199,7 +199,7 @@ fn clients(raw: &Raw, place: &Place<'_>) -> Result<Vec<ClientSpec>, ConfigError>
         let mut from = Vec::new();
         if let Some(given) = &client.from {
             for text in given.get_ref().all() {
-                from.extend(Network::parse(text).ok_or_else(|| {
+                from.extend(Prefix::parse(text).ok_or_else(|| {
                     let help = "write `from = \"10.1.0.0/16\"`";
                     place.mistake(given.span(), format!("`{text}` is no address or network"), Some(help))
                 })?);
@@ -253,21 +253,21 @@ pub struct Watched {
     now: (Option<Mark>, Instant),
 }
 
-/// What of a file changes when it does: its time, length and number.
+/// The properties of a file that show a change: time, length and inode.
 type Mark = (SystemTime, u64, u64);
 
 impl Watched {
     /// Reads `path` for the first time.
     ///
     /// # Errors
-    /// It cannot be read, or is wrong.
+    /// The file cannot be read, or has mistakes.
     pub fn open(path: &Path) -> Result<(Watched, Config), ConfigError> {
         let mark = mark(path);
         let config = Config::load(path)?;
         Ok((Watched { path: path.to_owned(), read: mark, now: (mark, Instant::now()) }, config))
     }
 
-    /// Returns a configuration that is new, or why what is new cannot be used. Never waits.
+    /// A new configuration, or the reason the new one cannot be used. Does not block.
     pub fn poll(&mut self) -> Option<Result<Config, ConfigError>> {
         let (new, now) = (mark(&self.path), Instant::now());
         if new != self.now.0 {
@@ -280,7 +280,7 @@ impl Watched {
         Some(Config::load(&self.path))
     }
 
-    /// Where it is.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -292,8 +292,8 @@ fn mark(path: &Path) -> Option<Mark> {
     Some((meta.modified().ok()?, meta.len(), meta.ino()))
 }
 
-/// How long a file has to have been the same: editors write in several steps.
+/// Time for which a file must be unchanged, since editors write in several steps.
 const SETTLED: Duration = Duration::from_millis(25);
-/// The most members, and the largest bound in bytes.
+/// Upper bounds on members and on sizes in bytes.
 const MEMBERS: usize = 250;
 const MOST: u64 = 1 << 31;

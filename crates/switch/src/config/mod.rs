@@ -1,4 +1,5 @@
-//! The configuration: what the file says, checked, with its mistakes in place.
+//! The configuration of a switch: the file's content after checks. Mistakes are reported with their
+//! place.
 
 pub(crate) mod error;
 pub(crate) mod file;
@@ -16,46 +17,46 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
 use tollway_law::Time;
+use tollway_net::sys::prefix::Prefix;
 use tollway_proto::dispatch::{Answers, Retry, Rules};
 use tollway_proto::framing::{Framing, Key};
 use tollway_proto::route::Policy;
-use tollway_scenario::shape::Network;
 
-/// What a switch does, checked and resolved.
+/// The configuration of a switch, checked and resolved.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// A name for it: what the file calls its version, or a digest of the text.
+    /// Its version: that of the file, or a digest of the text.
     pub version: String,
-    /// Where clients connect.
+    /// The addresses that clients connect to.
     pub listen: Vec<SocketAddr>,
-    /// How both directions are cut.
+    /// The framing of both directions.
     pub framing: Framing,
-    /// Where a frame's key is; RESP's is its command's.
+    /// The place of a frame's key. For RESP it is the key of the command.
     pub key: Key,
-    /// Which member a frame goes to.
+    /// The routing module, which selects the member of a frame.
     pub policy: Policy,
-    /// Answers and retries.
+    /// The answering scheme and the retry rule.
     pub rules: Rules,
     /// The cluster, in the order of the file.
     pub members: Vec<MemberSpec>,
-    /// Named clients; others are known by their addresses.
+    /// Named clients; others are identified by their addresses.
     pub clients: Vec<ClientSpec>,
-    /// Bounds.
+    /// Bounds of memory, number and time.
     pub limits: Limits,
     /// TLS towards clients.
     pub tls: Option<Arc<ServerConfig>>,
-    /// How members are connected to.
+    /// The connections to members.
     pub upstream: Upstream,
 }
 
 /// A member of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberSpec {
-    /// Its name: what its keys stay with when its address changes.
+    /// Its name. Keys stay with the name when the address changes.
     pub name: String,
-    /// Where it listens.
+    /// The address it listens at.
     pub address: SocketAddr,
-    /// It gets no new frames.
+    /// True if it gets no new frames.
     pub drain: bool,
 }
 
@@ -64,13 +65,13 @@ pub struct MemberSpec {
 pub struct ClientSpec {
     /// Its name.
     pub name: String,
-    /// Its addresses; none if it is known otherwise.
-    pub from: Vec<Network>,
+    /// Its addresses; empty if it is identified otherwise.
+    pub from: Vec<Prefix>,
     /// The user that it authenticates as (RESP).
     pub user: Option<String>,
     /// A DNS name in its certificate.
     pub tls_name: Option<String>,
-    /// What it counts for where members' windows are short.
+    /// Its weight where members' windows are contended.
     pub weight: f64,
 }
 
@@ -79,23 +80,23 @@ pub struct ClientSpec {
 pub struct Limits {
     /// The longest frame, bytes.
     pub frame: usize,
-    /// Sessions at a time.
+    /// Simultaneous sessions.
     pub sessions: usize,
-    /// Sessions of one client at a time.
+    /// Simultaneous sessions of one client.
     pub sessions_per_client: usize,
-    /// Bytes that may wait in one session in each direction.
+    /// Bytes that may wait per session and direction.
     pub session_buffer: usize,
     /// B of the soft law: bytes that may be outstanding at a member.
     pub member_buffer: u64,
-    /// How long a frame may take from its first byte to its last.
+    /// Time limit from a frame's first byte to its last.
     pub frame_time: Time,
-    /// How long a member may leave frames unanswered, or unacknowledged.
+    /// Time limit for a member's answer, or for the acknowledgement of one-way frames.
     pub answer_time: Time,
-    /// How long a connection to a member may take to open.
+    /// Time limit for opening a connection to a member.
     pub connect_time: Time,
-    /// How long a session may be silent with nothing under way.
+    /// Time limit for a session without traffic and with nothing under way.
     pub idle_time: Time,
-    /// How long sessions may go on once the switch is asked to end.
+    /// Time for which sessions may continue after the command to end.
     pub grace: Time,
 }
 
@@ -117,24 +118,25 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The most memory that a session's bytes take: what waits in each direction, what one read may add to each, and a frame that is not
-    /// whole in each direction.
+    /// Upper bound on the memory of a session's bytes: waiting bytes, one more read, and an
+    /// incomplete frame, in each direction.
     pub fn session_memory(&self, members: usize) -> u64 {
         let read = self.frame.max(SCRATCH);
         (3 * self.session_buffer + 3 * read + (1 + members) * self.frame) as u64
     }
 }
 
-/// How members are connected to.
+/// The connections to members.
 #[derive(Clone, Debug, Default)]
 pub struct Upstream {
-    /// TLS, and the name that members' certificates must have; `None` for the host in each member's address.
+    /// TLS, and the name that members' certificates must have; `None` for the host in each member's
+    /// address.
     pub tls: Option<(Arc<ClientConfig>, Option<ServerName<'static>>)>,
-    /// Connections begin with a PROXY header, version 2, that says who the client is.
+    /// True if connections begin with a PROXY header, version 2, that names the client's address.
     pub proxy: bool,
 }
 
-/// What the command line says instead of a file.
+/// Command-line options, used instead of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Words {
     /// `--listen`.
@@ -154,10 +156,10 @@ pub struct Words {
 }
 
 impl Config {
-    /// Reads a configuration; `name` is what errors call it, and certificates are looked for in `folder`.
+    /// Reads a configuration. Errors call it `name`; certificates are looked for in `folder`.
     ///
     /// # Errors
-    /// Its mistakes, all that can be found at once, each with its place.
+    /// All mistakes that can be found at once, each with its place.
     pub fn parse(name: &str, text: &str, folder: Option<PathBuf>) -> Result<Config, ConfigError> {
         file::parse(name, text, folder)
     }
@@ -165,17 +167,17 @@ impl Config {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// It cannot be read, or is wrong.
+    /// The file cannot be read, or has mistakes.
     pub fn load(path: &std::path::Path) -> Result<Config, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error })?;
         Config::parse(&path.display().to_string(), &text, path.parent().map(PathBuf::from))
     }
 
-    /// What options say.
+    /// Builds a configuration from options.
     ///
     /// # Errors
-    /// As of a file that says the same.
+    /// As for a file with the same content.
     pub fn from_words(words: &Words) -> Result<Config, ConfigError> {
         let quote = |word: &String| toml::Value::from(word.as_str()).to_string();
         let mut text = String::new();
@@ -199,7 +201,7 @@ impl Config {
     }
 }
 
-/// Bytes that are read from a connection at once.
+/// Bytes read from a connection at once.
 pub(crate) const SCRATCH: usize = 256 << 10;
 
 pub(crate) fn answers(framing: Framing, word: Option<&str>) -> Result<Answers, String> {

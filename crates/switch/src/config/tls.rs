@@ -13,21 +13,21 @@ use toml::Spanned;
 use super::error::Place;
 use super::{ConfigError, Upstream};
 
-/// `[tls]`: towards clients.
+/// The table `[tls]`, for connections from clients.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RawServer {
     certificate: Spanned<PathBuf>,
     key: Spanned<PathBuf>,
-    /// Clients need a certificate that this authority has signed.
+    /// The authority that must have signed clients' certificates.
     client_ca: Option<Spanned<PathBuf>>,
 }
 
-/// `[upstream]`: towards members.
+/// The table `[upstream]`, for connections to members.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct RawUpstream {
-    /// The authority that has signed members' certificates: TLS.
+    /// The authority that must have signed members' certificates; enables TLS.
     ca: Option<Spanned<PathBuf>>,
     name: Option<Spanned<String>>,
     certificate: Option<Spanned<PathBuf>>,

@@ -1,4 +1,4 @@
-//! What all sessions of an engine share.
+//! The state that all sessions of an engine share.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
@@ -23,23 +23,23 @@ pub(super) struct Core {
     pub(super) hash: Hash,
     pub(super) cluster: Cluster,
     pub(super) members: Vec<Member>,
-    /// As routing modules see the members, in the same order.
+    /// The members as routing modules see them, in the same order.
     pub(super) candidates: Vec<Candidate>,
     pub(super) clients: Vec<Option<Client>>,
     pub(super) by_name: HashMap<String, u32>,
     pub(super) counters: Counters,
-    /// Sessions that have something to do at once.
+    /// Sessions with immediate work.
     pub(super) again: Vec<usize>,
     /// Sessions that wait for a kernel's acknowledgements.
     pub(super) unacknowledged: Vec<usize>,
-    /// Members at which room may have come up.
+    /// Members whose windows may have new room.
     pub(super) drained: Vec<usize>,
-    /// For each member, the frames of the bytes at hand.
+    /// For each member, its frames among the bytes just read.
     pub(super) plans: Vec<Vec<Planned>>,
     pub(super) planned: Vec<usize>,
 }
 
-/// A frame in the bytes at hand, and its number in its session.
+/// A frame among the bytes just read, and its number in its session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Planned {
     pub(super) seq: u64,
@@ -53,12 +53,12 @@ impl Planned {
     }
 }
 
-/// A member of the cluster, as the engine knows it.
+/// The engine's state of a member.
 pub(super) struct Member {
     pub(super) spec: MemberSpec,
-    /// It is in the configuration in force.
+    /// True if it is in the present configuration.
     pub(super) listed: bool,
-    /// An operator drains it.
+    /// True if an operator drains it.
     pub(super) drained: bool,
     pub(super) health: Health,
     /// Failures in a row.
@@ -69,17 +69,17 @@ pub(super) struct Member {
     pub(super) last_failure: Option<String>,
 }
 
-/// Whether a member takes connections.
+/// The availability of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Health {
     Up,
-    /// It is tried again at this time.
+    /// Down until this time, when it is tried again.
     Down(Time),
-    /// It is being tried since then.
+    /// A connection attempt is under way since this time.
     Tried(Time),
 }
 
-/// What is counted of a member.
+/// The counters of a member.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MemberCounts {
     pub(super) bytes: u64,
@@ -100,7 +100,7 @@ pub(super) struct Client {
     pub(super) bytes: u64,
 }
 
-/// What is counted of the whole.
+/// The counters of the whole switch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
     pub(super) accepted: u64,
@@ -109,11 +109,11 @@ pub(super) struct Counters {
     pub(super) bytes: u64,
     pub(super) answers: u64,
     pub(super) answer_bytes: u64,
-    /// Frames that the switch answered by itself.
+    /// Frames that the switch answered itself.
     pub(super) answered_here: u64,
-    /// Frames of which only a part came.
+    /// Frames received only in part.
     pub(super) torn: u64,
-    /// Frames that were accepted and not carried to a member before their session ended.
+    /// Frames accepted and not sent to a member before their session ended.
     pub(super) abandoned: u64,
     /// Sessions that ended, by reason.
     pub(super) ends: BTreeMap<&'static str, u64>,
@@ -143,7 +143,7 @@ impl Core {
         core
     }
 
-    /// Puts another configuration in force. Members keep their numbers, known by their names.
+    /// Puts another configuration in force. Members keep their numbers, by name.
     pub(super) fn install(&mut self, config: Arc<Config>) {
         self.members.iter_mut().for_each(|member| member.listed = false);
         for spec in &config.members {
@@ -191,7 +191,7 @@ impl Core {
         });
     }
 
-    /// Brings a candidate up to date with its member.
+    /// Updates a candidate from its member.
     pub(super) fn refresh(&mut self, at: usize) {
         let member = &self.members[at];
         let takes = member.listed && !member.drained && !member.spec.drain;
@@ -203,7 +203,7 @@ impl Core {
         self.refresh(at);
     }
 
-    /// Records that a member could not be connected to, or has hung.
+    /// Records that a connection to a member failed, or that it hung.
     pub(super) fn is_down(&mut self, at: usize, why: String) {
         let now = self.now;
         let member = &mut self.members[at];
@@ -216,7 +216,7 @@ impl Core {
         }
     }
 
-    /// Records bytes that a member has done with.
+    /// Records bytes that a member has finished.
     pub(super) fn on_drained(&mut self, at: usize, client: u32, bytes: u64, response: Option<Time>) {
         if bytes == 0 {
             return;
@@ -229,7 +229,7 @@ impl Core {
         }
     }
 
-    /// Who is at this address, with this user or certificate: a name, and its weight.
+    /// The client at this address, with this user or certificate: its name and weight.
     pub(super) fn identify(
         &self,
         address: IpAddr,
@@ -254,7 +254,8 @@ impl Core {
         (name, 1.0)
     }
 
-    /// Counts a session as this client's. Returns the client, or `None` if it has too many.
+    /// Adds a session to this client. Returns the client's number, or `None` if it has too many
+    /// sessions.
     pub(super) fn enter(&mut self, (name, weight): (String, f64)) -> Option<u32> {
         let known = self.by_name.get(&name).copied();
         let at = known.unwrap_or_else(|| {
@@ -275,7 +276,7 @@ impl Core {
         Some(at)
     }
 
-    /// Counts a session as this client's no longer.
+    /// Removes a session from this client.
     pub(super) fn leave(&mut self, at: u32) {
         let Some(client) = self.clients[at as usize].as_mut() else { return };
         client.sessions -= 1;
@@ -295,7 +296,8 @@ impl Core {
     }
 }
 
-/// How long a member that failed is left alone, milliseconds; twice as long after each further failure, up to 64 times.
+/// First pause before a failed member is tried again, milliseconds. It doubles with each further
+/// failure, up to 64 times.
 const FIRST_PAUSE: u64 = 250;
-/// The least window of a member, bytes, where frames may be longer.
+/// The least window of a member, bytes, for frames that may be longer.
 const SEGMENT: u64 = 16 << 10;

@@ -1,8 +1,8 @@
-//! Answers that wait for those before them.
+//! Answers that wait for earlier ones.
 
 use tollway_proto::dispatch::Queue;
 
-/// Where an answer's bytes are.
+/// The place of an answer's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) lane: u32,
@@ -11,19 +11,19 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// In place of a member: the switch's own answers.
+    /// The pseudo-member of the switch's own answers.
     pub(super) const LOCAL: u32 = u32::MAX;
-    /// An answer that goes to the client from where it was read.
+    /// An answer that goes to the client directly from the read buffer.
     pub(super) const DIRECT: Held = Held { lane: Held::LOCAL - 1, at: 0, len: 0 };
 }
 
-/// Answers of one member in the order in which they came; they leave mostly in that order.
+/// Answers of one member in order of arrival; they leave mostly in that order.
 #[derive(Debug, Default)]
 pub(super) struct HeldQueue {
     bytes: Queue,
-    /// What the first of `bytes` is in the order of all that ever came.
+    /// Position of the first of `bytes` among all bytes that ever arrived.
     start: u64,
-    /// Those that have left before others that came before them.
+    /// Answers that left before earlier ones.
     left: Vec<(u64, u32)>,
 }
 

@@ -1,7 +1,8 @@
-//! The event loop: all sockets on one thread, none of which it ever waits for.
+//! The event loop: all sockets on one thread, without blocking.
 //!
-//! Bytes are read into one buffer that all connections share, cut into frames there, and written to members from there. What could not be
-//! written, or may be needed again, is copied to its session; so a session that nothing is wrong with holds next to no memory.
+//! Bytes are read into one buffer that all connections share. They are split into frames there, and
+//! written to members from there. Bytes that could not be written, or may be needed again, are
+//! copied to their session. So a session without problems holds next to no memory.
 
 mod core;
 mod held;
@@ -24,7 +25,7 @@ use crate::config::{Config, SCRATCH};
 use crate::mailbox::{Command, Mailbox};
 use crate::stream::Stream;
 
-/// A switch's sockets and what they have under way.
+/// A switch's sockets and sessions.
 pub struct Engine {
     poll: Poll,
     core: Core,
@@ -37,12 +38,12 @@ pub struct Engine {
     ending: Option<Time>,
 }
 
-/// What the kernel says of a connection, once for each change.
+/// A readiness event of a connection, one per change.
 #[derive(Clone, Copy, Debug)]
 struct Ready {
     readable: bool,
     writable: bool,
-    /// The other end sends no more: after what has come, a read finds the end.
+    /// True if the other end sends no more: a read after the last bytes finds the end.
     closed: bool,
 }
 
@@ -54,10 +55,11 @@ struct Listener {
 }
 
 impl Engine {
-    /// Listens. `key` is the secret of the keyed hash: switches that are to send a key to the same member have the same.
+    /// Opens the listeners. `key` is the secret of the keyed hash; switches with the same key send
+    /// a frame's key to the same member.
     ///
     /// # Errors
-    /// An address is taken, or not this machine's.
+    /// An address is in use or not local.
     pub fn open(config: Arc<Config>, mailbox: Arc<Mailbox>, key: [u8; 16]) -> io::Result<Engine> {
         let poll = Poll::new()?;
         mailbox.attach(mio::Waker::new(poll.registry(), Token(WAKER))?);
@@ -78,12 +80,12 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Where clients connect.
+    /// The addresses that clients connect to.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().map(|(_, listener)| listener.address).collect()
     }
 
-    /// Opens listeners that are new.
+    /// Opens new listeners.
     fn listen(&mut self, config: &Config) -> io::Result<()> {
         for &wanted in &config.listen {
             if self.listeners.iter().any(|(_, listener)| listener.is(wanted)) {
@@ -100,10 +102,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Serves until it is asked to end and nothing is left, or has run out of grace.
+    /// Serves until the command to end, and then until nothing is left or the grace is over.
     ///
     /// # Errors
-    /// The kernel cannot be waited for.
+    /// The kernel's event queue fails.
     pub fn run(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         while !self.is_over() {
@@ -139,7 +141,7 @@ impl Engine {
         self.ending.is_some_and(|_| self.sessions.is_empty())
     }
 
-    /// How long nothing has to be done without an event.
+    /// The time until the next work without an event.
     fn patience(&self) -> Duration {
         if !self.core.again.is_empty() || self.listeners.iter().any(|(_, listener)| listener.readable) {
             Duration::ZERO
@@ -160,7 +162,7 @@ impl Engine {
         }
     }
 
-    /// Takes new connections, a few at a time.
+    /// Accepts new connections, a few at a time.
     fn accept(&mut self) {
         self.tick();
         let ids: Vec<usize> = self.listeners.iter().map(|(id, _)| id).collect();
@@ -172,7 +174,8 @@ impl Engine {
                 match listener.socket.accept() {
                     Ok((socket, peer)) => self.welcome(socket, peer),
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    // Without descriptors for more: those that come wait in the kernel until the next sweep.
+                    // Without descriptors for more: those that come wait in the kernel until the
+                    // next sweep.
                     Err(_) => listener.readable = false,
                 }
             }
@@ -217,7 +220,7 @@ impl Engine {
         entry.insert(Box::new(session)).go_on(core);
     }
 
-    /// Records an event of a session's connection. The session has its turn once all events are
+    /// Records an event of a session's connection. The session is handled once all events are
     /// known, so that answers of several members are written together.
     fn notice(&mut self, id: usize, slot: usize, ready: Ready) {
         let Some(session) = self.sessions.get_mut(id) else { return };
@@ -228,7 +231,7 @@ impl Engine {
         session.go_on(&mut self.core);
     }
 
-    /// Does everything that a session can do now.
+    /// Does all work that a session can do now.
     fn turn(&mut self, id: usize) {
         self.tick();
         let Engine { core, sessions, scratch, .. } = self;
@@ -237,7 +240,7 @@ impl Engine {
         self.finish(id, done);
     }
 
-    /// Lets sessions send that waited for room at a member.
+    /// Resumes sessions that waited for room at a member.
     fn wake_waiting(&mut self) {
         while let Some(member) = self.core.drained.pop() {
             while let Some(id) = self.core.cluster.wake(self.core.now, member) {
@@ -253,7 +256,7 @@ impl Engine {
         }
     }
 
-    /// Asks the kernel about frames that it had not said to be acknowledged.
+    /// Polls the kernel for acknowledgements of frames.
     fn acknowledge(&mut self) {
         let asked = std::mem::take(&mut self.core.unacknowledged);
         if asked.is_empty() {
@@ -271,7 +274,7 @@ impl Engine {
         }
     }
 
-    /// Ends a session, if that is what came of an event.
+    /// Ends a session, if an event led to that.
     fn finish(&mut self, id: usize, done: Result<(), End>) {
         let Err(end) = done else { return };
         let Some(mut session) = self.sessions.try_remove(id) else { return };
@@ -284,7 +287,7 @@ impl Engine {
         core.leave(session.client);
     }
 
-    /// Looks at everything that takes time: members that are down, frames that drip, members that hang.
+    /// Handles everything with a time limit: members that are down or hang, and incomplete frames.
     fn sweep(&mut self) {
         self.tick();
         if self.core.now < self.swept + SWEEP_EVERY {
@@ -309,7 +312,7 @@ impl Engine {
         self.core.drained = drained;
     }
 
-    /// Tries members that are down. Returns whether one is up that frames may wait for.
+    /// Tries members that are down. Returns true if one is up that frames may wait for.
     fn try_members(&mut self) -> bool {
         let core = &mut self.core;
         for at in 0..core.members.len() {
@@ -339,7 +342,7 @@ impl Engine {
         core.candidates.iter().any(|candidate| candidate.up)
     }
 
-    /// Does what came from other threads.
+    /// Executes commands from other threads.
     fn obey(&mut self) {
         for command in self.mailbox.take() {
             match command {
@@ -378,24 +381,25 @@ impl Engine {
 }
 
 impl Listener {
-    /// Whether it is what a configuration means by `address`.
+    /// True if this listener serves the configured `address`.
     fn is(&self, address: SocketAddr) -> bool {
         address == self.wanted || address == self.address
     }
 }
 
-/// The number of a session's connection: its client's, or the one to a member (counted from 1).
+/// The token of a session's connection: its client's, or the one to a member (counted from 1).
 fn token(session: usize, slot: usize) -> usize {
     BASE + session * STRIDE + slot
 }
 
-/// Numbers below are listeners'; then so many for each session.
+/// Tokens below this are listeners; above, each session has a fixed number of tokens.
 const BASE: usize = 1024;
 const STRIDE: usize = 256;
 const WAKER: usize = BASE - 1;
-/// Connections that are taken in a row.
+/// Connections accepted in a row.
 const ACCEPTS: usize = 64;
-/// How often what takes time is looked at; how long the loop sleeps at most; and while a kernel's acknowledgement is waited for.
+/// The interval between sweeps, the longest sleep of the loop, and the sleep while a kernel's
+/// acknowledgement is pending.
 const SWEEP_EVERY: Time = Time::from_millis(50);
 const SWEEP: Duration = Duration::from_millis(50);
 const ACKNOWLEDGED: Duration = Duration::from_millis(5);

@@ -1,4 +1,4 @@
-//! How the engine stands, at one instant.
+//! The status of an engine at one instant.
 
 use tollway_law::Time;
 

@@ -1,5 +1,4 @@
-//! The back: it ends the ACP connections of its peers, each with a kernel's connection to the
-//! server.
+//! The back: the end of its peers' ACP connections, each with a TCP connection to the server.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -45,40 +44,40 @@ struct Session {
     flow: u32,
     tcp: Tcp,
     stage: Stage,
-    /// Requests that the server has and has not answered.
+    /// Requests sent to the server and not answered.
     waiting: VecDeque<(Label, Time)>,
     message: Vec<u8>,
     last: Time,
     heard: Time,
-    /// The server was told that no more comes.
+    /// True if the server's connection is closed for writing.
     shut: bool,
     over: Option<Time>,
     armed: Time,
 }
 
 enum Stage {
-    /// The server's connection is awaited since then; the SYN is answered after.
+    /// Start of the connection attempt to the server; the SYN is answered after it.
     Connecting(Time, Packet),
     Open(Box<End>),
 }
 
-/// Why a session ends.
+/// The reason a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     Done,
-    /// The server took no connection in time.
+    /// The server accepted no connection in time.
     NoServer,
     /// The server ended its connection before its client did.
     ServerEnded,
-    /// The server's bytes are not of the framing, or an answer is too long.
+    /// The server's bytes do not follow the framing, or an answer is too long.
     Malformed,
-    /// The server left a request unanswered for too long.
+    /// The server did not answer a request in time.
     Unanswered,
-    /// The server answered what was not asked.
+    /// The server answered without a request.
     Unrequested,
-    /// The peer gave the session up.
+    /// The peer aborted the session.
     Reset,
-    /// Nothing comes from the peer.
+    /// The peer is silent.
     NoPeer,
     /// The peer's process was replaced.
     Replaced,
@@ -103,7 +102,7 @@ impl Why {
         }
     }
 
-    /// The server's failure, for people.
+    /// The server's failure, as text.
     fn failure(self) -> Option<&'static str> {
         match self {
             Why::NoServer => Some("it takes no connection"),
@@ -137,7 +136,7 @@ impl Back {
         self.sessions.iter().map(|(_, session)| session.waiting.len() as u64).sum()
     }
 
-    /// A SYN of a new connection: the server is connected to first.
+    /// Handles the SYN of a new connection: connects to the server first.
     fn begin(&mut self, core: &mut Core, from: usize, syn: Packet) {
         let full = self.sessions.len() >= core.config.limits.sessions || core.ending.is_some();
         let Some(socket) = (!full).then(|| TcpStream::connect(self.server).ok()).flatten() else {
@@ -307,7 +306,7 @@ impl Work for Back {
         self.sessions.len()
     }
 
-    /// Its server is the member, its peers are in the place of clients.
+    /// The status: the server stands for the member, peers stand for clients.
     fn snapshot(&self, core: &Core) -> Status {
         let server = MemberStatus {
             name: self.server.to_string(),
@@ -350,7 +349,7 @@ impl Session {
         self.tcp.bytes() + end
     }
 
-    /// Moves bytes both ways as far as they go.
+    /// Moves bytes in both directions as far as possible.
     fn work(&mut self, core: &mut Core, key: usize, answers: Answers) -> Result<(), Why> {
         let done = if self.over.is_none() { self.carry(core, key, answers) } else { Ok(()) };
         let Stage::Open(end) = &mut self.stage else { return done };
@@ -425,7 +424,7 @@ impl Session {
         if end.closed { Err(Why::Done) } else { Ok(()) }
     }
 
-    /// Looks at everything that takes time.
+    /// Checks time limits.
     fn check(&mut self, core: &Core) -> Result<(), Why> {
         let (limits, now) = (&core.config.limits, core.now);
         let silent = now > self.heard + limits.answer_time;

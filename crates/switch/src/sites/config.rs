@@ -26,13 +26,13 @@ use crate::config::{ConfigError, Limits, answers};
 /// The configuration of a part, checked and resolved.
 #[derive(Clone, Debug)]
 pub struct Sites {
-    /// A name for the configuration: what the file calls its version, or a digest of the text.
+    /// Its version: that of the file, or a digest of the text.
     pub version: String,
     /// The address of its UDP socket.
     pub bind: SocketAddr,
     /// Its own key, and those of its neighbours.
     pub keys: KeyFile,
-    /// The law of what it sends.
+    /// The sender law of its connections.
     pub law: Arc<dyn SenderConfig>,
     /// The part.
     pub part: Part,
@@ -49,9 +49,9 @@ pub enum Part {
     Front {
         /// Their addresses to connect to.
         listen: Vec<SocketAddr>,
-        /// How their bytes are cut.
+        /// The framing of their bytes.
         framing: Framing,
-        /// How servers answer.
+        /// The servers' answering scheme.
         answers: Answers,
     },
     /// It spreads sessions.
@@ -65,9 +65,9 @@ pub enum Part {
     Back {
         /// Its address.
         server: SocketAddr,
-        /// How its bytes are cut.
+        /// The framing of its bytes.
         framing: Framing,
-        /// How it answers.
+        /// Its answering scheme.
         answers: Answers,
     },
 }
@@ -79,7 +79,7 @@ pub struct Neighbour {
     pub name: String,
     /// The address of its UDP socket.
     pub address: SocketAddr,
-    /// The rate at which packets leave for it.
+    /// The rate of packets to it.
     pub rate: Option<Rate>,
 }
 
@@ -128,11 +128,11 @@ struct RawNeighbour {
 }
 
 impl Sites {
-    /// Reads the file at `path` if it is the configuration of a part between sites: it has the key
+    /// Reads the file at `path` if it configures a part between sites, that is, if it has the key
     /// `bind`.
     ///
     /// # Errors
-    /// It cannot be read, or is wrong.
+    /// The file cannot be read, or has mistakes.
     pub fn load(path: &Path) -> Result<Option<Sites>, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error })?;
@@ -170,7 +170,7 @@ impl Sites {
     /// Reads a configuration from options.
     ///
     /// # Errors
-    /// As of a file that says the same.
+    /// As for a file with the same content.
     pub fn from_words(words: &Words) -> Result<Sites, ConfigError> {
         let quote = |word: &String| toml::Value::from(word.as_str()).to_string();
         let mut text = String::new();
@@ -384,7 +384,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The law. One that goes by what links write needs links.
+    /// The law. One that depends on links' tolls is refused.
     fn law<'n>(
         &self,
         mut neighbours: impl Iterator<Item = &'n Neighbour>,
@@ -443,9 +443,9 @@ impl Checker<'_> {
     }
 }
 
-/// Bytes of a session under way in each direction, where the file does not say.
+/// Default of bytes under way per session and direction.
 const SESSION_BUFFER: usize = 2 << 20;
-/// The most peers, and the most members.
+/// Upper bound on peers, and on members.
 const MOST: usize = 250;
 /// The slowest link, bytes per second.
 const LEAST_RATE: f64 = 1000.0;

@@ -1,4 +1,5 @@
-//! The state that all parts of a session between sites have, and a part's work as the event loop sees it.
+//! The state that all parts of a session between sites share, and the interface of a part to the
+//! event loop.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -16,7 +17,7 @@ use super::config::Sites;
 use super::tcp::Ready;
 use crate::status::Status;
 
-/// The state that all parts have.
+/// The state that all parts share.
 pub(super) struct Core {
     pub(super) config: Sites,
     pub(super) transport: Arc<Transport>,
@@ -26,11 +27,11 @@ pub(super) struct Core {
     /// The time of the event that is being handled.
     pub(super) now: Time,
     pub(super) timers: BinaryHeap<Reverse<(Time, usize)>>,
-    /// Sessions that have something to do at once.
+    /// Sessions with immediate work.
     pub(super) again: Vec<usize>,
     pub(super) scratch: Vec<u8>,
     pub(super) counters: Counters,
-    /// The end of the grace, once the process is to end.
+    /// The end of the grace, after the command to end.
     pub(super) ending: Option<Time>,
 }
 
@@ -45,39 +46,39 @@ pub(super) struct Counters {
     pub(super) answer_bytes: u64,
     pub(super) unrequested: u64,
     pub(super) torn: u64,
-    /// Frames that were not answered when their session broke.
+    /// Unanswered frames of sessions that broke.
     pub(super) abandoned: u64,
     /// Sessions that ended, by reason.
     pub(super) ends: BTreeMap<&'static str, u64>,
 }
 
-/// A part's own work. `key` names a session.
+/// The work of a part. `key` names a session.
 pub(super) trait Work: Sized {
-    /// A packet has come from a neighbour; `payload` is that of data.
+    /// Handles a packet of a neighbour; `payload` belongs to data.
     fn on_packet(&mut self, core: &mut Core, from: usize, packet: Packet, sack: SackRanges, payload: &[u8]);
-    /// A socket is ready.
+    /// Handles a socket that is ready.
     fn on_socket(&mut self, _core: &mut Core, _token: usize, _ready: Ready) {}
-    /// The time has come that a session asked for.
+    /// Handles a session's timer.
     fn on_timer(&mut self, core: &mut Core, key: usize, at: Time);
-    /// A session has something to do, or a while has passed.
+    /// Continues a session that has work, or is polled.
     fn go_on(&mut self, _core: &mut Core, _key: usize) {}
-    /// A neighbour came, went, or is another process.
+    /// Handles a neighbour that appeared, disappeared, or was replaced by another process.
     fn on_neighbour(&mut self, core: &mut Core, event: HopEvent);
-    /// Looks at everything that takes time.
+    /// Checks time limits.
     fn sweep(&mut self, core: &mut Core);
-    /// The process is to end.
+    /// Handles the command to end.
     fn on_end(&mut self, _core: &mut Core) {}
-    /// The process ends: sessions that are open are reset.
+    /// Ends the process: open sessions are reset.
     fn on_close(&mut self, core: &mut Core);
-    /// Sessions that are open.
+    /// Number of open sessions.
     fn sessions(&self) -> usize;
     /// The status.
     fn snapshot(&self, core: &Core) -> Status;
 }
 
 impl Core {
-    /// Has a session's [`on_timer`](Work::on_timer) called at `due`, if it will not be before;
-    /// `armed` is what it was set to.
+    /// Schedules a session's [`on_timer`](Work::on_timer) at `due`, unless it is due earlier;
+    /// `armed` is the present setting.
     pub(super) fn arm(&mut self, armed: &mut Time, key: usize, due: Time) {
         if due < *armed {
             *armed = due;
@@ -90,7 +91,7 @@ impl Core {
         *self.counters.ends.entry(word).or_default() += 1;
     }
 
-    /// Answers a packet of no connection, so that its sender does not wait for nothing.
+    /// Answers a packet without a connection, so that its sender does not wait.
     pub(super) fn refuse(&mut self, from: usize, packet: &Packet) {
         if packet.flags.has(Flags::RST) {
             return;

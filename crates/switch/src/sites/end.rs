@@ -17,17 +17,17 @@ pub(super) struct End {
     machine: Connection,
     outgoing: Outgoing,
     incoming: Incoming,
-    /// Lengths of the frames that have come and were not taken.
+    /// Lengths of received frames that were not taken.
     frames: VecDeque<u64>,
     neighbour: usize,
-    /// The segments that the receiver was last said to have room for.
+    /// The receive window last set, in segments.
     room: u32,
     pub(super) connected: bool,
-    /// The other side has no more frames than those that have come.
+    /// True if the other side sends no more frames.
     pub(super) peer_finished: bool,
-    /// Both directions are over.
+    /// True if both directions are over.
     pub(super) closed: bool,
-    /// The other side gave it up.
+    /// True if the other side aborted it.
     pub(super) reset: bool,
 }
 
@@ -73,7 +73,7 @@ impl End {
         }
     }
 
-    /// A packet has come. Its data is left for later if more than `most` bytes wait here.
+    /// Handles a packet. Its data are left for later if more than `most` bytes wait here.
     pub(super) fn on_packet(
         &mut self,
         now: Time,
@@ -126,7 +126,7 @@ impl End {
         true
     }
 
-    /// Returns true if all frames that have come are taken.
+    /// Returns true if all received frames are taken.
     pub(super) fn is_read(&self) -> bool {
         self.frames.is_empty()
     }
@@ -141,7 +141,7 @@ impl End {
         self.outgoing.len() + self.incoming.len()
     }
 
-    /// Closes the window by the bytes that wait here and `beyond`, of `buffer`.
+    /// Reduces the window by the bytes that wait here and `beyond`, out of `buffer`.
     pub(super) fn offer(&mut self, beyond: usize, buffer: usize) {
         let free = buffer.saturating_sub(self.incoming.len() + beyond);
         // The window moves by quarters of the buffer: each change costs a packet.
@@ -153,7 +153,7 @@ impl End {
         }
     }
 
-    /// No frame follows.
+    /// Closes this direction.
     pub(super) fn finish(&mut self) {
         if !self.machine.is_closing() {
             self.machine.finish();
@@ -166,13 +166,13 @@ impl End {
         self.machine.is_closing()
     }
 
-    /// Gives the connection up, and tells the other side.
+    /// Aborts the connection, and informs the other side.
     pub(super) fn abort(&mut self, now: Time, hops: &mut Hops) {
         self.machine.abort();
         self.transmit(now, hops);
     }
 
-    /// Works off the timer, and sends what is due. Returns when to come again.
+    /// Handles the timer, and sends due packets. Returns the time of the next call.
     pub(super) fn drive(&mut self, now: Time, hops: &mut Hops) -> Time {
         if self.machine.poll_timeout() <= now {
             self.machine.handle_timeout(now);
@@ -191,5 +191,5 @@ impl End {
     }
 }
 
-/// The marks of data and frames.
+/// The flags of a segment that is a whole frame.
 const DATA: Flags = Flags::DATA.with(Flags::FIRST).with(Flags::LAST);

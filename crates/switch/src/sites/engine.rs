@@ -1,4 +1,4 @@
-//! The event loop of a part: one thread, a UDP socket with its neighbours, and the sockets of TCP.
+//! The event loop of a part: one thread, a UDP socket for neighbours, and TCP sockets.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -38,11 +38,11 @@ struct Engine<W> {
     swept: Time,
 }
 
-/// The event loop of a part, for a thread of its own.
+/// The event loop of a part, to run in a separate thread.
 pub(crate) type Loop = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
-/// Opens a part's sockets. Returns the addresses of its clients, or else of its neighbours, and its
-/// loop.
+/// Opens a part's sockets. Returns its loop, and the addresses for its clients, or without clients
+/// for its neighbours.
 pub(crate) fn start(config: Sites, mailbox: Arc<Mailbox>) -> io::Result<(Vec<SocketAddr>, Loop)> {
     let poll = Poll::new()?;
     mailbox.attach(mio::Waker::new(poll.registry(), Token(WAKER))?);
@@ -164,7 +164,7 @@ impl<W: Work> Engine<W> {
         Duration::from_nanos(due.saturating_sub(self.core.clock.now()).0)
     }
 
-    /// Takes the datagrams that have come, a few batches at a time.
+    /// Receives waiting datagrams, a few batches at a time.
     fn receive(&mut self) -> io::Result<()> {
         for round in 0..ROUNDS {
             if !self.core.hops.receive(&mut self.batch)? {
@@ -194,7 +194,7 @@ impl<W: Work> Engine<W> {
         Ok(())
     }
 
-    /// Does what came from other threads.
+    /// Executes commands from other threads.
     fn obey(&mut self) {
         for command in self.mailbox.take() {
             match command {
@@ -220,5 +220,5 @@ impl<W: Work> Engine<W> {
 const WAKER: usize = usize::MAX - 1;
 const HOPS: usize = usize::MAX - 2;
 const SWEEP_EVERY: Time = Time::from_millis(50);
-/// Batches of datagrams that are received in a row.
+/// Batches of datagrams received in a row.
 const ROUNDS: usize = 32;

@@ -31,7 +31,7 @@ pub(super) struct Front {
     by_flow: HashMap<u32, usize>,
     by_client: HashMap<IpAddr, usize>,
     next_flow: u32,
-    /// For the labels of requests.
+    /// The hash for the labels of requests.
     hash: Hash,
 }
 
@@ -44,34 +44,34 @@ struct Session {
     ledger: Ledger,
     message: Vec<u8>,
     opened: Time,
-    /// When something came last, and when something of the peer did.
+    /// The last traffic of any kind, and the last of the peer.
     last: Time,
     heard: Time,
-    /// The client takes nothing any more: what it sent is carried on.
+    /// True if the client no longer takes answers; its requests are still sent.
     gone: bool,
-    /// Everything is done; repeated packets are answered until then.
+    /// The end of the time in which repeated packets are answered, once all is done.
     over: Option<Time>,
     armed: Time,
 }
 
-/// Why a session ends.
+/// The reason a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     /// Both sides had no more to send.
     Done,
-    /// The client's bytes are not of the framing, or a frame or an answer is too long.
+    /// The client's bytes do not follow the framing, or a frame or an answer is too long.
     Malformed,
-    /// A frame took too long to come.
+    /// A frame exceeded the time limit for its arrival.
     Dripped,
-    /// Nothing was under way for too long.
+    /// The session was idle for too long.
     Idle,
-    /// Frames are not answered in time, or cannot be any more.
+    /// Frames were not answered in time, or can no longer be.
     Unanswered,
     /// The peer did not open the session.
     NoMember,
-    /// The peer gave the session up: no member is left.
+    /// The peer aborted the session: no member is left.
     Reset,
-    /// Nothing comes from the peer.
+    /// The peer is silent.
     NoPeer,
     /// The peer's process was replaced.
     Replaced,
@@ -97,7 +97,7 @@ impl Why {
 }
 
 impl Front {
-    /// Listens.
+    /// Opens the listeners.
     pub(super) fn open(
         core: &mut Core,
         listen: &[SocketAddr],
@@ -200,7 +200,7 @@ impl Front {
         self.go_on(core, key);
     }
 
-    /// Has a session do what it can, and ends it if that came of it.
+    /// Does a session's possible work, and ends the session if that is the result.
     fn work(&mut self, core: &mut Core, key: usize) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if let Err(why) = session.work(core, key) {
@@ -322,7 +322,7 @@ impl Work for Front {
         self.sessions.len()
     }
 
-    /// Its peer is in the place of a member.
+    /// The status: the peer stands for a member.
     fn snapshot(&self, core: &Core) -> Status {
         let peer = MemberStatus {
             bytes: core.counters.bytes,
@@ -357,7 +357,7 @@ impl Session {
         self.tcp.bytes() + self.end.bytes() + self.ledger.bytes()
     }
 
-    /// Moves bytes both ways as far as they go.
+    /// Moves bytes in both directions as far as possible.
     fn work(&mut self, core: &mut Core, key: usize) -> Result<(), Why> {
         let done = if self.over.is_none() { self.carry(core, key) } else { Ok(()) };
         let due = self.end.drive(core.now, &mut core.hops);
@@ -440,7 +440,7 @@ impl Session {
         Ok(())
     }
 
-    /// Looks at everything that takes time.
+    /// Checks time limits.
     fn check(&mut self, core: &Core) -> Result<(), Why> {
         let (limits, now) = (&core.config.limits, core.now);
         let past = |since: Option<Time>, limit: Time| since.is_some_and(|since| now > since + limit);
@@ -467,17 +467,17 @@ impl Session {
 
 /// The only neighbour.
 const PEER: usize = 0;
-/// Tokens below are listeners'.
+/// Tokens below this are listeners.
 const BASE: usize = 1024;
 const ACCEPTS: usize = 64;
 /// Reads of a client in a row.
 const READS: usize = 4;
-/// Requests that may wait for answers in a session.
+/// Upper bound on unanswered requests of a session.
 const REQUESTS: usize = 1 << 16;
-/// Frames of answers that may wait for others in a session, by their longest.
+/// Upper bound on answers that wait for others in a session, in frames of the largest size.
 const HELD: usize = 4;
-/// The longest wait of a switch for members that do not open, beside the time to connect to
-/// servers.
+/// Upper bound on a switch's wait for members that do not open, in addition to the time to connect
+/// to servers.
 const OPENING: Time = Time::from_secs(4);
 /// The time after the end for which repeated packets are answered.
 const LINGER: Time = Time::from_secs(2);

@@ -1,14 +1,14 @@
-//! Labels that front and back add to frames: they match answers with requests.
+//! Labels that front and back add to frames, to match answers with requests.
 //!
 //! ```text
 //! request  number (4) | tag (4) | frame
 //! answer   number (4) | tag (4) | 1 first, 2 last (1) | part of an answer
 //! ```
 //!
-//! Requests of a session are numbered from 0. The tag is a keyed hash of the number: a back can
-//! answer only what it was sent. It gives an answer the number and tag of the oldest request that
-//! its server has not answered. An answer travels as parts of one packet each: the packets of
-//! several members mix on their way to the peer.
+//! Requests of a session are numbered from 0. The tag is a keyed hash of the number, so a back can
+//! answer only requests that it received. A back labels an answer with the number and tag of the
+//! oldest unanswered request of its server. An answer is sent in parts of one packet each, since
+//! packets of several members mix on their way to the peer.
 
 use std::collections::VecDeque;
 
@@ -21,18 +21,18 @@ use super::PAYLOAD;
 /// A request's number and tag, as they travel.
 pub(super) type Label = [u8; 8];
 
-/// Bytes before a part of an answer.
+/// Length of the label before a part of an answer, bytes.
 const ANSWER: usize = 9;
 const FIRST: u8 = 1;
 const LAST: u8 = 2;
 
-/// The label of a request, and its frame; `None` if it is too short for one.
+/// The label of a request, and its frame; `None` if the message is too short.
 pub(super) fn request(message: &[u8]) -> Option<(Label, &[u8])> {
     let (label, frame) = message.split_first_chunk()?;
     (!frame.is_empty()).then_some((*label, frame))
 }
 
-/// Cuts an answer into parts, each with what stands before it.
+/// Splits an answer into parts, each with its label.
 pub(super) fn parts(label: Label, answer: &[u8]) -> impl Iterator<Item = ([u8; ANSWER], &[u8])> {
     let count = answer.chunks(PAYLOAD - ANSWER).count();
     let [a, b, c, d, e, f, g, h] = label;
@@ -45,14 +45,14 @@ pub(super) fn parts(label: Label, answer: &[u8]) -> impl Iterator<Item = ([u8; A
 /// The requests of a session that wait for their answers.
 pub(super) struct Ledger {
     answers: Answers,
-    /// For tags.
+    /// The hash for tags.
     hash: Hash,
-    /// The session's flow, which is hashed too.
+    /// The session's flow, which is part of the hash.
     flow: u32,
     /// The number of the first in `waiting`.
     first: u32,
     waiting: VecDeque<Waiting>,
-    /// Bytes of answers that are not whole, or not due.
+    /// Bytes of answers that are incomplete, or not due.
     held: usize,
     /// Requests without an answer.
     open: u32,
@@ -65,21 +65,21 @@ struct Waiting {
     done: bool,
 }
 
-/// The result of a part of an answer.
+/// The effect of a part of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Noted {
-    /// The answer is not whole.
+    /// The answer is incomplete.
     Part,
-    /// An answer is whole.
+    /// An answer is complete.
     Answer,
-    /// No request waits for it: it came before, was never asked for, or is no answer.
+    /// No request waits for it: a repetition, an answer without a request, or another message.
     Unrequested,
-    /// It is longer than a frame may be.
+    /// It is longer than the largest frame.
     TooLong,
 }
 
 impl Ledger {
-    /// Nothing waits yet. The tags of `hash` are another for each flow.
+    /// An empty ledger. The tags of `hash` differ between flows.
     pub(super) fn new(answers: Answers, hash: Hash, flow: u32) -> Ledger {
         Ledger { answers, hash, flow, first: 0, waiting: VecDeque::new(), held: 0, open: 0 }
     }
@@ -102,8 +102,8 @@ impl Ledger {
         self.label(number)
     }
 
-    /// Takes a part of an answer, of at most `most` bytes in all; answers that are due are appended
-    /// to `out`.
+    /// Adds a part of an answer, of at most `most` bytes in total; answers that are due are
+    /// appended to `out`.
     pub(super) fn note(&mut self, message: &[u8], most: usize, out: &mut Queue) -> Noted {
         let Some((&[a, b, c, d, e, f, g, h, marks], part)) = message.split_first_chunk::<ANSWER>() else {
             return Noted::Unrequested;
@@ -149,7 +149,7 @@ impl Ledger {
         self.open
     }
 
-    /// Requests that wait, answered or not, so that others are answered first.
+    /// Number of waiting requests, including answered ones whose answers wait for others.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -159,7 +159,7 @@ impl Ledger {
         self.held
     }
 
-    /// When the oldest request without an answer came.
+    /// Arrival of the oldest request without an answer.
     pub(super) fn oldest(&self) -> Option<Time> {
         self.waiting.front().map(|waiting| waiting.since)
     }

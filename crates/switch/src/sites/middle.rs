@@ -1,4 +1,4 @@
-//! The switch: sessions of peers, spread over the members without being terminated.
+//! The switch: sessions of peers, spread over the members without termination.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,7 +21,7 @@ pub(super) struct Middle {
     /// Neighbours from this one on are members.
     pub(super) first_member: usize,
     members: usize,
-    /// For the names of members and the numbers of sessions.
+    /// The hash for names of members and numbers of sessions.
     hash: Hash,
     names: Vec<u64>,
     /// Sessions of each peer.
@@ -33,7 +33,7 @@ pub(super) struct Middle {
     by_member: HashMap<u32, usize>,
     next_flow: u32,
     started: u64,
-    /// Of sessions that are over.
+    /// Counters of sessions that are over.
     past: Past,
 }
 
@@ -60,14 +60,15 @@ struct Session {
     /// The flow of the peer's packets, and of those to members.
     flow: u32,
     onward: u32,
-    /// When something came last from the peer. Members answer probes of the switch alone.
+    /// The last packet of the peer. Members answer only probes of the switch.
     last: Time,
-    /// When it was over.
+    /// The end of the session.
     over: Option<Time>,
     armed: Time,
 }
 
-/// A routing module of one of many sessions: each switch has one, and would call it its first.
+/// A routing module for one of many sessions. Each switch has one module, for which its session
+/// would always be the first.
 struct Numbered {
     session: u64,
     inner: Box<dyn Route + Send>,
@@ -128,7 +129,7 @@ impl Middle {
         self.sessions.iter().map(|(_, session)| of(session)).map(|(a, b)| u64::from(a) + u64::from(b)).sum()
     }
 
-    /// A SYN of a session that is new.
+    /// Handles the SYN of a new session.
     fn begin(&mut self, core: &mut Core, peer: usize, flow: u32) -> Option<usize> {
         let all = self.by_peer.len();
         let limits = &core.config.limits;
@@ -164,7 +165,7 @@ impl Middle {
         Some(key)
     }
 
-    /// Sends what a session has to send, and notes its end.
+    /// Sends a session's due packets, and records its end.
     fn drive(&mut self, core: &mut Core, key: usize) {
         let first_member = self.first_member;
         let Some(session) = self.sessions.get_mut(key) else { return };
@@ -185,7 +186,7 @@ impl Middle {
         core.arm(&mut session.armed, key, due);
     }
 
-    /// Takes a session out whose packets are all answered.
+    /// Removes a session whose packets are all acknowledged.
     fn remove(&mut self, key: usize) {
         let session = self.sessions.remove(key);
         self.by_peer.remove(&(session.peer, session.flow));
@@ -309,7 +310,7 @@ impl Work for Middle {
         self.sessions.iter().filter(|(_, session)| session.over.is_none()).count()
     }
 
-    /// Its peers are in the place of clients.
+    /// The status: peers stand for clients.
     fn snapshot(&self, core: &Core) -> Status {
         let (stats, counts) = self.counts();
         let members = core.config.members().iter().zip(&counts).enumerate();

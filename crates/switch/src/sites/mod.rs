@@ -1,22 +1,23 @@
-//! Sessions between sites: ACP over sealed UDP, spread over members without being terminated.
+//! Sessions between sites: ACP over encrypted UDP, spread over members without termination.
 //!
 //! ```text
 //! client ==TCP== front ==ACP== switch ==ACP== back ==TCP== server
 //!                                     ==ACP== back ==TCP== server
 //! ```
 //!
-//! A *front* cuts the bytes of each client's connection into frames, and opens an ACP connection to
-//! its peer for it. A *switch* spreads each such session over the backs of its members, with
-//! [`tollway_proto::Switch`]. A *back* ends ACP and has a kernel's connection to its server for
-//! each session. Numbers, windows, tolls and acknowledgements are those of the front and the backs.
+//! A *front* splits the bytes of each client's connection into frames, and opens an ACP connection
+//! to its peer for it. A *switch* spreads each such session over the backs of its members, with
+//! [`tollway_proto::Switch`]. A *back* ends ACP and has a TCP connection to its server for each
+//! session. Sequence numbers, windows, tolls and acknowledgements are those of the front and the
+//! backs.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | `config` | the file, its checks |
-//! | `engine`, `core` | the event loop of each part, the state that all parts have |
+//! | `config` | the file and its checks |
+//! | `engine`, `core` | the event loop of each part, the state that all parts share |
 //! | `front`, `middle`, `back` | the three parts |
-//! | `message` | what front and back add to frames: the number that answers are known by |
-//! | `end`, `tcp` | an end of an ACP connection, and of a kernel's |
+//! | `message` | labels of frames, which match answers with requests |
+//! | `end`, `tcp` | an end of an ACP connection, and of a TCP connection |
 
 mod back;
 mod config;
@@ -39,9 +40,9 @@ use tollway_proto::SackRanges;
 use tollway_proto::encoding::acp;
 use tollway_proto::transport::{Config as Transport, Detection, Rto};
 
-/// A packet's headers, bytes: IP, UDP, ACP with as many ranges as it may have.
+/// Headers of a packet, bytes: IP, UDP, ACP with the maximum of SACK ranges.
 pub(crate) const HEADER: u16 = (acp::OVERHEAD + acp::header_len(SackRanges::MAX)) as u16;
-/// A full packet, bytes: sealed, it fits a link of 1500.
+/// A full packet, bytes; with encryption it fits a link of 1500.
 pub(crate) const SEGMENT: u16 = 1500 - secure::OVERHEAD as u16;
 /// Payload of a full packet, bytes.
 pub(crate) const PAYLOAD: usize = (SEGMENT - HEADER) as usize;
@@ -57,7 +58,7 @@ pub(crate) fn transport(buffer: usize) -> Transport {
         receive_buffer: (segments * PAYLOAD) as u64,
         detection: Detection::Rack { tail_probe: true },
         // Six packets without an answer are the least that tell a switch of a member's death.
-        rto: Rto { initial: Time::from_millis(500), max: Time::from_secs(1), ..Rto::default() },
+        rto: Rto { initial: Time::from_millis(500), max: Time::from_secs(1), widens: true, ..Rto::default() },
         ..Transport::default()
     }
 }

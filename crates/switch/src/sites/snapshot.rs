@@ -1,4 +1,4 @@
-//! What the status of every part tells.
+//! The status fields that all parts share.
 
 use tollway_net::secure::Trouble;
 
@@ -57,7 +57,7 @@ fn sites(core: &Core, part: &'static str) -> SitesStatus {
     }
 }
 
-/// A neighbour in the place of a member.
+/// The status of a neighbour that stands for a member.
 pub(super) fn member(core: &Core, at: usize, spec: &Neighbour) -> MemberStatus {
     let up = core.hops.is_up(at);
     MemberStatus {

@@ -1,4 +1,4 @@
-//! A kernel's connection: bytes in, cut into frames, and bytes out.
+//! A TCP connection: received bytes, split into frames, and bytes to send.
 
 use std::io::IoSlice;
 
@@ -13,13 +13,13 @@ pub(super) struct Tcp {
     pub(super) stream: Stream,
     readable: bool,
     writable: bool,
-    /// The other side sends no more.
+    /// True if the other side sends no more.
     pub(super) ended: bool,
-    /// The connection broke.
+    /// True if the connection broke.
     pub(super) broken: bool,
     framer: Framer,
     partial: Queue,
-    /// When the frame began that is not whole.
+    /// Start of the incomplete frame.
     pub(super) since: Option<Time>,
     /// Bytes to write.
     pub(super) out: Queue,
@@ -57,7 +57,7 @@ impl Tcp {
         self.readable && !self.ended && !self.broken
     }
 
-    /// Returns true if a frame has come in part.
+    /// Returns true if a frame has arrived in part.
     pub(super) fn is_torn(&self) -> bool {
         !self.partial.is_empty()
     }
@@ -67,7 +67,7 @@ impl Tcp {
         self.partial.len() + self.out.len()
     }
 
-    /// Reads once, and hands over each frame that is whole.
+    /// Reads once, and passes on each whole frame.
     pub(super) fn read(
         &mut self,
         now: Time,
@@ -114,7 +114,7 @@ impl Tcp {
         failed
     }
 
-    /// Writes what the kernel takes.
+    /// Writes as many bytes as the kernel takes.
     pub(super) fn flush(&mut self) {
         while self.writable && !self.broken && !self.out.is_empty() {
             match self.stream.write(&[IoSlice::new(self.out.as_slice())]) {

@@ -14,7 +14,8 @@ use tollway_switch::agent::Agent;
 use tollway_switch::config::Config;
 use tollway_switch::status::{MemberStatus, Status};
 
-/// Starts a switch before `members` (name, address), with more lines of configuration before the members'.
+/// Starts a switch before `members` (name, address), with more lines of configuration before the
+/// members'.
 pub(crate) fn switch(frames: &str, more: &str, members: &[(&str, SocketAddr)]) -> Agent {
     let mut text = format!("listen = \"127.0.0.1:0\"\nframes = \"{frames}\"\n{more}\n");
     for (name, address) in members {
@@ -75,7 +76,7 @@ pub(crate) struct Manners {
     pub(crate) hangs: AtomicBool,
     /// Microseconds for each frame.
     pub(crate) work: AtomicU64,
-    /// Answers once more than it is asked.
+    /// True to send one answer more than requests.
     pub(crate) chatters: AtomicBool,
     /// Answers nothing at all.
     pub(crate) one_way: AtomicBool,

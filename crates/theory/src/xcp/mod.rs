@@ -1,4 +1,4 @@
-//! Where XCP comes to rest.
+//! XCP's equilibrium.
 
 mod sessions;
 
@@ -8,55 +8,64 @@ use std::collections::HashMap;
 
 use crate::{Network, NetworkError};
 
-/// XCP's resting point in the fluid model.
+/// XCP's equilibrium in the fluid model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct XcpEquilibrium {
-    /// A rate a flow.
+    /// One rate per flow.
     pub rates: Vec<f64>,
-    /// The link that holds each flow back, the one of its route that offers it least; `None` for a flow at its demand.
+    /// The link that limits each flow, the one of its route with the least offer; `None` for a flow
+    /// that has its demand.
     pub limiting: Vec<Option<usize>>,
-    /// The fastest relative change still going on, per control interval: how far from rest the model was when it stopped.
+    /// The fastest relative change per control interval at the end: the distance from equilibrium.
     pub residual: f64,
 }
 
-/// A router's constants.
+/// The constants of one router.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct XcpGains {
-    /// α, the part of the spare capacity handed out an interval.
+    /// α, the fraction of the spare capacity handed out per interval.
     pub alpha: f64,
-    /// γ, the part of the traffic shuffled an interval.
+    /// γ, the fraction of the traffic shuffled per interval.
     pub gamma: f64,
-    /// How long its control interval is, which is the mean round trip of its flows; in any unit, since only ratios count. What is not positive and finite counts
-    /// as 1.
+    /// Length of the control interval, which is the mean round trip of its flows. Any unit will do,
+    /// since only ratios count; a value that is not positive and finite counts as 1.
     pub interval: f64,
 }
 
 impl Default for XcpGains {
-    /// XCP's own, 0.4 and 0.1, and intervals of one length.
+    /// The constants of the XCP paper, 0.4 and 0.1, and intervals of one length.
     fn default() -> XcpGains {
         XcpGains { alpha: ALPHA, gamma: GAMMA, interval: 1.0 }
     }
 }
 
-/// The rates at which XCP's feedback comes to nothing, from a fluid model of its router with the queue left out.
+/// The rates at which XCP's feedback is zero, from a fluid model of its router without the queue.
 ///
-/// A link of capacity C with N flows and load y has F = α(C − y) to hand out and shuffles h = max(0, γy − |F|). It offers
-/// a flow of rate x the change (h + F⁺) ∕ N − (h + F⁻)·x ∕ y, and each flow follows the least offer of its route. On one
-/// bottleneck the resting point is max–min; where other flows of a link are held elsewhere the link stalls short of its
-/// capacity, at a utilisation of no less than α ∕ (α + γ) = 0.8 (the phenomenon is Low, Andrew & Wydrowski's,
-/// *Understanding XCP: equilibrium and fairness*, INFOCOM 2005; α = 0.4 and γ = 0.1 are XCP's own, which a link has that `gains`, one
-/// a link, don't reach to). Weights have no
-/// meaning here and are ignored; a demand caps its flow.
+/// A link of capacity C with N flows and load y has F = α(C − y) to hand out and shuffles h =
+/// max(0, γy − |F|). It offers a flow of rate x the change (h + F⁺) ∕ N − (h + F⁻)·x ∕ y, and each
+/// flow follows the least offer of its route.
 ///
-/// **What an earlier link cut.** Where a packet comes with less than it is offered, the router draws the difference from what it has to take back
-/// (the residue rule of ns-2.35 and of the draft, § 5, which keeps the pools equal). That pool is then empty
-/// before the control interval ends, after a part θ = (h + F⁻) ∕ (h + F⁻ + Σ differences) of it; for the rest every packet is offered
-/// (h + F⁺) ∕ N and gives nothing. So a link's offer has two values, and a flow that crosses two links gets the mean of the lesser, which is less than
-/// the lesser mean: intervals of different links keep no step. Nor are they of one length, and of two such offers the lesser is what comes to less a second. On a tree with two full links on a way that makes 10 %
-/// for a flow, and it is why flows next to ones held *before* their link get more than with those held behind it.
+/// On one bottleneck the equilibrium is max–min fair. Where other links limit some flows of a link,
+/// it stalls below its capacity, at a utilisation of at least α ∕ (α + γ) = 0.8 (Low, Andrew &
+/// Wydrowski, *Understanding XCP: equilibrium and fairness*, INFOCOM 2005). `gains` has one entry
+/// per link; links beyond its end have α = 0.4 and γ = 0.1. Weights are ignored; a demand caps its
+/// flow.
 ///
-/// Flows of one route and one demand have one rate, and a link of a single flow is a demand by another name, so that the
-/// time taken is that of the *different* routes: a thousand flows over one bottleneck are one.
+/// **Cuts by an earlier link.** A packet may arrive with less than this link offers. The router
+/// then draws the difference from the pool of decreases (the residue rule of ns-2.35 and of the
+/// draft, § 5, which keeps the pools equal). That pool is empty before the control interval ends,
+/// after a fraction θ = (h + F⁻) ∕ (h + F⁻ + Σ differences) of it; for the rest every packet is
+/// offered (h + F⁺) ∕ N and gives nothing back.
+///
+/// So a link's offer has two values. The intervals of two links are not in step. So a flow that
+/// crosses both gets the mean of the lesser offer, which is below the lesser mean offer. Intervals
+/// also differ in length, so offers compare by the second. On a tree with two full links on one
+/// route the effect is 10 % of a flow's rate. It is also why a flow gets more if its neighbours are
+/// limited *before* the shared link than if they are limited behind it.
+///
+/// Flows with one route and one demand have one rate, and a link of a single flow acts as a demand.
+/// So the cost is that of the *different* routes: a thousand flows over one bottleneck cost as much
+/// as one.
 ///
 /// # Errors
 /// As [`Network::check`].
@@ -130,7 +139,7 @@ pub fn xcp_equilibrium(network: &Network, gains: &[XcpGains]) -> Result<XcpEquil
     })
 }
 
-/// The constants of every link, those that `gains` doesn't reach to as usual.
+/// The constants of every link; links beyond the end of `gains` have the defaults.
 fn all_gains(links: usize, gains: &[XcpGains]) -> Vec<XcpGains> {
     (0..links)
         .map(|l| gains.get(l).copied().unwrap_or_default())
@@ -138,12 +147,13 @@ fn all_gains(links: usize, gains: &[XcpGains]) -> Vec<XcpGains> {
         .collect()
 }
 
-/// An interval, of what may be none.
+/// The interval, or 1 if it is not positive and finite.
 fn sane(interval: f64) -> f64 {
     if interval > 0.0 && interval.is_finite() { interval } else { 1.0 }
 }
 
-/// What a link offers a flow of rate x, a unit of time: `gift − tax · x` for a part `taking` of its interval, and `gift` for the rest.
+/// A link's offer to a flow of rate x, per unit of time: `gift − tax · x` for a fraction `taking`
+/// of its interval, and `gift` for the rest.
 #[derive(Clone, Copy)]
 struct Offer {
     gift: f64,
@@ -158,7 +168,8 @@ impl Default for Offer {
 }
 
 impl Offer {
-    /// The next step, of a link with `count` flows, whose packets came with `cut` less than was offered in the last one.
+    /// Computes the offer of the next step for a link with `count` flows, whose packets arrived
+    /// with `cut` less than the last offer.
     #[inline]
     fn renew(&mut self, capacity: f64, load: f64, count: f64, gains: XcpGains, cut: f64) {
         let XcpGains { alpha, gamma, interval } = gains;
@@ -174,30 +185,32 @@ impl Offer {
     }
 }
 
-/// What the packets of a flow ask for on their way from link to link: values and how many of the packets have each.
+/// The requests of a flow's packets on their way from link to link: values, and the fraction of the
+/// packets that have each.
 #[derive(Default)]
 struct Asks {
     parts: Vec<(f64, f64)>,
 }
 
 impl Asks {
-    /// They ask for all there is.
+    /// Every packet requests the maximum.
     fn begin(&mut self) {
         self.parts.clear();
         self.parts.push((f64::INFINITY, 1.0));
     }
 
-    /// How much less than `offer` they ask for, in the mean.
+    /// The mean shortfall of the requests against `offer`.
     fn short_of(&self, offer: f64) -> f64 {
         self.parts.iter().map(|&(ask, part)| part * (offer - ask).max(0.0)).sum()
     }
 
-    /// None asks for more from here on.
+    /// Limits every request to `most` from here on.
     fn cap(&mut self, most: f64) {
         self.meet(1.0, most, most);
     }
 
-    /// A link gives no more than `least` for a part `taking` of the time, and than `most` for the rest.
+    /// A link gives at most `least` for a fraction `taking` of the time, and at most `most` for the
+    /// rest.
     fn meet(&mut self, taking: f64, least: f64, most: f64) {
         let (mut at_least, mut at_most) = (0.0, 0.0);
         self.parts.retain_mut(|(ask, part)| {
@@ -221,34 +234,35 @@ impl Asks {
     }
 }
 
-/// Flows that XCP cannot tell apart.
+/// Flows that XCP cannot distinguish.
 struct Class {
     index: usize,
-    /// Links that others use too.
+    /// Links shared with other classes.
     links: Vec<usize>,
-    /// What the flow asks for, or what a link of its own lets through.
+    /// The flow's demand, or the rate that its private link admits.
     demand: f64,
-    /// What bounds it on its way, each less than those before: links of its own, or else its own demand.
+    /// The bounds on its route, each lower than those before: private links, or else its demand.
     caps: Vec<Cap>,
-    /// The link of the first member that the demand comes from; `None` if it is the flow's.
+    /// The private link of the first member that sets the demand; `None` if the flow itself does.
     private: Option<usize>,
-    /// The shortest control interval on the way, in which steps are taken: where rates rest does not depend on how fast they get there.
+    /// The shortest control interval of its route, which is the unit of its steps. The equilibrium
+    /// does not depend on the speed of approach.
     interval: f64,
-    /// How many they are.
+    /// Number of flows.
     flows: f64,
 }
 
 impl Class {
-    /// What bounds it right after `crossed` of its links.
+    /// The bounds that follow right after `crossed` of its links.
     fn caps_at(&self, crossed: usize) -> impl Iterator<Item = &Cap> {
         self.caps.iter().filter(move |cap| cap.crossed == crossed)
     }
 }
 
-/// What a flow may have by its own demand, or over a link that is its alone, which offers it α(C − x) an interval.
+/// The bound of a flow by its own demand or by a private link, which offers α(C − x) per interval.
 #[derive(Clone, Copy, Debug)]
 struct Cap {
-    /// How many shared links come before.
+    /// Number of shared links before it.
     crossed: usize,
     capacity: f64,
     /// α over the interval.
@@ -265,8 +279,8 @@ impl Cap {
     }
 }
 
-/// The classes, and for each flow its class and the link of its own that bounds it, if any does. A link of its own that always offers it more than others do
-/// makes no class.
+/// The classes, and for each flow its class and the private link that limits it, if any. A private
+/// link that always offers more than the others makes no class.
 fn classes(network: &Network, gains: &[XcpGains]) -> (Vec<Class>, Vec<(usize, Option<usize>)>) {
     let mut users = vec![0_usize; network.capacities.len()];
     for flow in &network.flows {
@@ -295,7 +309,7 @@ fn classes(network: &Network, gains: &[XcpGains]) -> (Vec<Class>, Vec<(usize, Op
                 (demand, private) = (network.capacities[l], Some(l));
                 shortest = shortest.min(interval);
                 let cap = Cap { crossed: links.len(), capacity: demand, gain };
-                // What stands before it offers more, and nothing else in between hears of it.
+                // The bounds before this one offer more, and nothing between them depends on them.
                 while caps.last().is_some_and(|last| last.crossed == cap.crossed && last.gain >= gain) {
                     caps.pop();
                 }
@@ -319,12 +333,13 @@ fn classes(network: &Network, gains: &[XcpGains]) -> (Vec<Class>, Vec<(usize, Op
     (classes, class_of)
 }
 
-/// The queue in bytes that XCP keeps where the router believes in `configured` but the link moves `capacity`, both in
-/// bytes a second, with the flows' base RTT of `rtt_s` seconds.
+/// The queue in bytes that XCP keeps where the router is configured for more than the link's
+/// capacity.
 ///
-/// At rest α(C′ − C) = β·Q ∕ d, where the mean RTT d = rtt + Q ∕ C grows with the queue up to the most that the router counts of a round
-/// trip, 1 s in the draft (draft-falk-xcp-spec-03; β = 0.226). 0 where nothing is overstated; NaN for
-/// a capacity that is not positive.
+/// `configured` and `capacity` are in bytes per second, `rtt_s` is the flows' base RTT in seconds.
+/// At equilibrium α(C′ − C) = β·Q ∕ d. The mean RTT d = rtt + Q ∕ C grows with the queue up to the
+/// longest round trip that the router counts, 1 s (draft-falk-xcp-spec-03; β = 0.226). 0 where
+/// `configured` is no more than `capacity`; NaN for a capacity that is not positive.
 pub fn xcp_standing_queue(capacity: f64, configured: f64, rtt_s: f64) -> f64 {
     if capacity.is_nan() || capacity <= 0.0 {
         return f64::NAN;
@@ -334,23 +349,23 @@ pub fn xcp_standing_queue(capacity: f64, configured: f64, rtt_s: f64) -> f64 {
     growing.min(excess * MAX_INTERVAL_S)
 }
 
-/// Part of the spare capacity handed out an interval.
+/// Fraction of the spare capacity handed out per interval.
 const ALPHA: f64 = 0.4;
-/// Part of the persistent queue drained an interval.
+/// Fraction of the persistent queue drained per interval.
 const BETA: f64 = 0.226;
-/// Part of the traffic shuffled an interval.
+/// Fraction of the traffic shuffled per interval.
 const GAMMA: f64 = 0.1;
-/// The router's longest control interval in seconds, and what a longer round trip counts as.
+/// The router's longest control interval in seconds; a longer round trip counts as this.
 const MAX_INTERVAL_S: f64 = 1.0;
 /// Integration step in control intervals.
 const STEP: f64 = 0.02;
-/// Part of the way to its new value that θ goes in a step.
+/// Fraction of the distance to its new value that θ moves in a step.
 const THETA_STEP: f64 = 0.1;
-/// Change per interval that counts as rest.
+/// A relative change per interval below this counts as equilibrium.
 const STILL: f64 = 1e-9;
-/// Rest is reached in thousands of steps; this bounds what never rests.
+/// Upper bound on steps. An equilibrium takes thousands; this ends a model that never settles.
 const MAX_STEPS: usize = 2_000_000;
-/// Links and crossings looked at, all steps together: a second or two.
+/// Upper bound on link visits over all steps: a second or two.
 const MOST_WORK: usize = 1_000_000_000;
 
 #[cfg(test)]
@@ -362,7 +377,8 @@ mod tests {
 
     #[test]
     fn stalls_where_others_are_held_later() {
-        // One free flow and nine held by a later link of 10 on a link of 100: 71.87, not max–min's 90.
+        // One free flow and nine held by a later link of 10 on a link of 100: 71.87, not
+        // max–min's 90.
         let mut n = Network::new();
         let (big, small) = (n.link(100.0), n.link(10.0));
         n.flow([big]);
@@ -394,7 +410,7 @@ mod tests {
         }
         let x = xcp_equilibrium(&n, &[]).unwrap();
         assert!((x.rates[0] / 75.9 - 1.0).abs() < 0.01, "{x:?}");
-        // The same if each is held by a link of its own.
+        // The same if a private link limits each.
         let mut n = Network::new();
         let big = n.link(100.0);
         n.flow([big]);
@@ -406,8 +422,9 @@ mod tests {
         assert!((own.rates[0] / x.rates[0] - 1.0).abs() < 1e-3, "{own:?} {x:?}");
     }
 
-    /// A tree whose middle flow crosses two full links: as measured in 150 s of simulation, 8.95 of 49.6 Mb/s, where the others of
-    /// that link have 10.0 and the least offer, if it were steady, would leave it 9.95.
+    /// A tree whose middle flow crosses two full links: as measured in 150 s of simulation, 8.95 of
+    /// 49.6 Mb/s, where the others of that link have 10.0 and the least offer, if it were steady,
+    /// would leave it 9.95.
     #[test]
     fn a_flow_over_two_full_links_has_less() {
         let mut n = Network::new();
@@ -426,8 +443,8 @@ mod tests {
         }
     }
 
-    /// A link of the flow's own cuts what it asks for, too, where a later one of its own holds it: network 700560 of `tollway verify`.
-    /// In two minutes of simulation the free flow has 78.1 Mb/s.
+    /// A private link cuts requests even if a later private link limits the flow: network 700560 of
+    /// `tollway verify`. In two minutes of simulation the free flow has 78.1 Mb/s.
     #[test]
     fn a_link_that_nearly_holds_a_flow_counts() {
         let free = |before: f64| {
@@ -452,8 +469,9 @@ mod tests {
         assert!((x.rates[0] - 73.29).abs() < 0.01, "{x:?}");
     }
 
-    /// Network 870 of `tollway verify`, whose links have intervals of 113, 50.5 and 40.2 ms. In 120 s of simulation with packets of 150 B the flow over two
-    /// full links has 16.08 Mb/s; with intervals of one length it would be 17.2.
+    /// Network 870 of `tollway verify`, whose links have intervals of 113, 50.5 and 40.2 ms. In 120
+    /// s of simulation with packets of 150 B the flow over two full links has 16.08 Mb/s; with
+    /// intervals of one length it would be 17.2.
     #[test]
     fn offers_compare_by_the_second() {
         let mut n = Network::new();
@@ -475,7 +493,7 @@ mod tests {
         for (flow, rate) in [(over_two, 16.08), (0, 19.58), (1, 27.585), (2, 4.136)] {
             assert!((rates[flow] / rate - 1.0).abs() < 0.003, "{flow} {rates:?}");
         }
-        // The unit is nobody's affair, and what is no length of time counts as 1.
+        // The unit does not matter, and an invalid length counts as 1.
         let other = with([0.113, 0.0505, 0.0402]);
         assert!(rates.iter().zip(&other).all(|(a, b)| (a / b - 1.0).abs() < 1e-6), "{rates:?} {other:?}");
         assert_eq!(with([1.0; 3]), with([f64::NAN, 0.0, f64::INFINITY]));

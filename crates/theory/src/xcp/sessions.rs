@@ -1,23 +1,27 @@
-//! Where XCP comes to rest among sessions whose flows a switch merges.
+//! XCP's equilibrium among sessions whose flows a switch merges.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// XCP's equilibrium where a switch merges the flows of a session, as in traffic outbound from a
-/// cluster. `session[f]` is the session of flow f, any number will do.
+/// XCP's equilibrium where a switch merges the flows of a session, as for outbound traffic of a
+/// cluster.
 ///
-/// The model is [`xcp_equilibrium`]'s. Flows of a session that cross a link cross it as one flow, of
-/// the sum of their rates and their requests. Feedback is split as in the Anypoint paper, § III-C:
-/// an increase in equal parts, a decrease by rates, each at most what the member's own links offer.
-/// A member held elsewhere leaves part of an increase unused, so that its session rests below
-/// [`session_fair`](crate::session_fair). With a session a flow it is [`xcp_equilibrium`].
+/// `session[f]` is the session of flow f; any numbers will do. The model is that of
+/// [`xcp_equilibrium`]. The flows of a session that share a link cross it as one flow, with the sum
+/// of their rates and of their requests. Feedback is split as in the Anypoint paper, § III-C: an
+/// increase in equal parts, a decrease in proportion to rates, each at most the offer of the
+/// member's own links.
+///
+/// A member that another link limits leaves part of an increase unused, so its session settles
+/// below [`session_fair`](crate::session_fair). With one flow per session the result is
+/// [`xcp_equilibrium`].
 ///
 /// # Errors
 /// As [`Network::check`].
 ///
 /// # Panics
-/// `session` has not one entry a flow.
+/// `session` has not exactly one entry per flow.
 pub fn xcp_session_equilibrium(
     network: &Network,
     session: &[usize],
@@ -89,7 +93,7 @@ pub fn xcp_session_equilibrium(
     Ok(XcpEquilibrium { rates, limiting, residual })
 }
 
-/// The flows of a session that cross a link, merged if they are several.
+/// The flows of a session that cross a link, merged if there are several.
 struct Crossing {
     link: usize,
     members: Vec<usize>,
@@ -100,13 +104,13 @@ impl Crossing {
         self.members.iter().map(|&f| rates[f]).sum()
     }
 
-    /// What a member of `rate` gets of a change of the session's whole rate.
+    /// The part that a member of `rate` gets of a change of the session's whole rate.
     fn part(&self, change: f64, rate: f64, whole: f64) -> f64 {
         let by_rate = change < 0.0 && whole > 0.0;
         change * if by_rate { rate / whole } else { 1.0 / self.members.len() as f64 }
     }
 
-    /// The packets pass the link. Returns how much less they ask for than it offers.
+    /// Passes the packets over the link. Returns the shortfall of their requests against its offer.
     fn pass(&self, offer: Offer, rates: &[f64], asks: &mut [Asks]) -> f64 {
         let rate = self.rate(rates);
         let (least, most) = (offer.gift - offer.tax * rate, offer.gift);
@@ -124,7 +128,7 @@ impl Crossing {
     }
 }
 
-/// Every crossing, none before one that its members come from.
+/// Every crossing, in an order where a crossing follows those that feed it.
 fn crossings(network: &Network, session: &[usize]) -> Vec<Crossing> {
     let mut found: BTreeMap<(usize, usize), (usize, Vec<usize>)> = BTreeMap::new();
     for (f, flow) in network.flows.iter().enumerate() {
@@ -154,7 +158,8 @@ mod tests {
         found.rates
     }
 
-    /// Figure 7 of the Anypoint paper: four servers of a session, and k flows across on a link of 20 Mb/s.
+    /// Figure 7 of the Anypoint paper: four servers of a session, and k flows across on a link of
+    /// 20 Mb/s.
     #[test]
     fn a_session_has_one_share_however_many_members_it_has() {
         for k in 0..5 {
@@ -175,7 +180,8 @@ mod tests {
         }
     }
 
-    /// Figure 9, outbound: connection 1 from A, connection 2 from A and B, whose links have 10 Mb/s each, over a transit link of `transit`.
+    /// Figure 9, outbound: connection 1 from A, connection 2 from A and B, whose links have 10 Mb/s
+    /// each, over a transit link of `transit`.
     fn two_connections(transit: f64) -> ([f64; 2], [f64; 2]) {
         let mut n = Network::new();
         let (a, b, t) = (n.link(10.0), n.link(10.0), n.link(transit));
@@ -201,7 +207,8 @@ mod tests {
         for transit in [16.0, 18.0] {
             let (found, fair) = two_connections(transit);
             assert!((fair[0] - 5.0).abs() < 1e-6 && (fair[1] - (transit - 5.0)).abs() < 1e-6, "{fair:?}");
-            // It rests below, as XCP does wherever others are held elsewhere; on A's link connection 1 has what it leaves.
+            // It rests below, as XCP does wherever others are held elsewhere; on A's link
+            // connection 1 has what it leaves.
             assert!(found[1] < 0.97 * fair[1] && found[1] > 0.8 * fair[1], "{transit}: {found:?}");
             assert!((4.9..7.0).contains(&found[0]), "{transit}: {found:?}");
         }

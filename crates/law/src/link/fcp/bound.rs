@@ -1,22 +1,28 @@
-//! A price at which what is spent and announced fits the link ([`FcpConfig::bound`](super::FcpConfig::bound)).
+//! The price at which present and announced spending fits the link
+//! ([`FcpConfig::bound`](super::FcpConfig::bound)).
 //!
-//! Equation 2 takes what flows pay at this link for all that they spend. Where they pay most elsewhere, it only multiplies the price
-//! by load ∕ capacity, and a price at the minimum has ten decades to go before a flow notices it. Packets state the price P of their
-//! whole path, and p(t − rtt) of it is this link's, so the rest, Q, is known here. Flows that spend W in all then send W/(Q + p), and
+//! Equation 2 treats what flows pay at this link as all that they spend. Where flows pay most at
+//! other links, the equation only multiplies the price by load ∕ capacity. A price at the minimum
+//! then needs ten decades before a flow notices it.
+//!
+//! Packets state the price P of their whole path, and this link's part of it is p(t − rtt). So the
+//! rest, Q, is known here. Flows that spend W in all then send W/(Q + p), and
 //!
 //! ```text
 //! p ≥ W/C − Q,   Q = (W − I)/Y
 //! ```
 //!
-//! makes that at most C, or [`SLACK`] of it. I is what they pay here, and Y their rate, both with what is announced from the moment of the announcement. At Y = C the bound is
-//! equation 2. The mean Q is weighted by bytes: with flows of different Q the price errs to the high side, as w/(P + Δ) is concave in 1/P.
+//! makes that at most C, or [`SLACK`] of it. I is what they pay here, and Y their rate; both
+//! include announcements from the moment of the announcement. At Y = C the bound is equation 2. The
+//! mean Q is weighted by bytes, so with flows of different Q the price errs to the high side, as
+//! w/(P + Δ) is concave in 1/P.
 
 use super::promises::Promises;
 use super::window::Summed;
 use super::{PriceEngine, Promise, Span};
 use crate::price::{at_least, at_most};
 
-/// A change of what flows spend.
+/// A change of the flows' spending.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Spending {
     /// On whole paths, $/s.
@@ -46,14 +52,15 @@ impl Summed for Spending {
     }
 }
 
-/// What is announced and not in the window yet.
+/// Announced changes that are not in the window yet.
 pub(super) type Announced = Promises<Spending>;
 
 impl PriceEngine {
-    /// Counts the announcement of `promise` from `now` ns on.
+    /// Counts the announcement of `promise` from `now` (ns) on.
     ///
-    /// All packets of a flow's first round trip state the price that its first packet found, up to two round trips ago. The link's own
-    /// part of it may have fallen since: the most that it was counts, so that no part of it passes for another link's.
+    /// All packets of a flow's first round trip state the price that its first packet found, up to
+    /// two round trips ago. The link's own part of it may have fallen since. So the maximum of that
+    /// part counts, and no part of it is attributed to another link.
     pub(super) fn announce(&mut self, now: u64, promise: &Promise) {
         let mut change = promise.spending;
         if change.whole > 0.0 {
@@ -68,7 +75,8 @@ impl PriceEngine {
         self.announced.add(now, now, promise.until, change);
     }
 
-    /// `price`, or as much more as it takes for what is spent and announced to fit in `room` bytes/s.
+    /// The larger of `price` and the price at which present and announced spending fits `room`
+    /// bytes/s.
     #[inline]
     pub(super) fn bounded(&mut self, now: u64, span: Span, room: f64, price: f64) -> f64 {
         if self.sums.bytes * span.per_second <= room && self.announced.is_idle(now) {
@@ -77,7 +85,7 @@ impl PriceEngine {
         at_least(price, self.least(now, span, room))
     }
 
-    /// The bound.
+    /// The price bound.
     #[inline(never)]
     fn least(&mut self, now: u64, span: Span, room: f64) -> f64 {
         let Spending { whole, here, rate } = self.announced.total(now);
@@ -92,7 +100,7 @@ impl PriceEngine {
     }
 }
 
-/// The load at which the bound begins, as a part of the room. The rate in a window of packets
-/// fluctuates by as much. Where most is paid elsewhere, a load of 0.1 % too much would otherwise
-/// multiply the price.
+/// The load at which the bound applies, as a fraction of the room. The measured rate in a window
+/// fluctuates by as much. Where flows pay most at other links, an excess load of 0.1 % would
+/// otherwise multiply the price.
 const SLACK: f64 = 1.02;

@@ -1,30 +1,35 @@
-//! What one domain's money is worth in another (the FCP report, CMU-CS-12-125, § 4.3, "Inter-domain budget management").
+//! Exchange rates between the currencies of two domains (the FCP report, CMU-CS-12-125, § 4.3,
+//! "Inter-domain budget management").
 
 use super::promises::Promises;
 use super::window::{Sums, Window};
 use crate::{Price, Time, Toll};
 
-/// How a customer's money is turned into the provider's.
+/// The rule that converts the customer's currency to the provider's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ExchangeRate {
-    /// Always the same: the provider's units for one of the customer's.
+    /// A constant: the provider's units per unit of the customer.
     Fixed(f64),
-    /// All that the customer spends beyond the border is worth this together, in the provider's $/s, whatever the customer
-    /// calls it: its weight among the provider's customers.
+    /// The worth of all spending of the customer beyond the border, in the provider's $/s: its
+    /// weight among the provider's customers. The customer's own unit does not matter.
     Weight(f64),
 }
 
-/// A border between two domains, where the customer's packets enter the provider's network and their acknowledgements leave it.
+/// A border between two domains, where the customer's packets enter the provider's network and
+/// their acknowledgements leave it.
 ///
-/// What a packet states to pay, and what it has been asked so far, go from the customer's unit to the provider's; the price that goes back
-/// is turned the other way. (In the report packets carry the rate, for links to divide by; turned back at the border where it was made the
-/// same is had without a field.) With [`ExchangeRate::Weight`] the rate is weight ∕ I, I being what the customer's packets pay beyond
-/// the border over the last two mean round trips, promises included, as a link reckons it (equations 2 and 4). A customer that
-/// makes its budgets a thousand times larger makes its money a thousand times less worth.
+/// Payments and path prices in packets are converted from the customer's unit to the provider's;
+/// the price in acknowledgements is converted back. (In the report packets carry the rate, for
+/// links to divide by. Conversion at the border has the same effect without a field.)
+///
+/// With [`ExchangeRate::Weight`] the rate is weight ∕ I. I is what the customer's packets pay
+/// beyond the border over the last two mean round trips, promises included, computed as a link does
+/// (equations 2 and 4). A customer that multiplies its budgets by 1000 divides the worth of its
+/// unit by 1000.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     rate: ExchangeRate,
-    /// Provider's units for one of the customer's.
+    /// The provider's units per unit of the customer.
     factor: f64,
     window: Window<Sums>,
     promises: Promises,
@@ -52,12 +57,12 @@ impl Exchange {
         exchange
     }
 
-    /// The provider's units for one of the customer's, now.
+    /// The present rate: the provider's units per unit of the customer.
     pub fn factor(&self) -> f64 {
         self.factor
     }
 
-    /// A tolled packet of `size` bytes enters the provider's network.
+    /// Converts a tolled packet of `size` bytes that enters the provider's network.
     pub fn on_data(&mut self, now: Time, size: u32, toll: &mut Toll) {
         if let ExchangeRate::Weight(weight) = self.rate {
             self.weigh(now.as_nanos(), f64::from(size), toll, weight);
@@ -66,7 +71,7 @@ impl Exchange {
         toll.due = turn(toll.due, self.factor);
     }
 
-    /// An acknowledgement goes back to the customer with the price `echo`.
+    /// Converts the price `echo` of an acknowledgement that returns to the customer.
     pub fn on_ack(&self, echo: f32) -> f32 {
         // Not beyond what a float holds: that would be no price.
         turn(f64::from(echo), 1.0 / self.factor).min(f64::from(f32::MAX)) as f32
@@ -108,12 +113,12 @@ impl Exchange {
     }
 }
 
-/// A price in the other unit; the least one is the same in all.
+/// A price in the other unit; the least price is the same in all units.
 pub(crate) fn turn(price: f64, factor: f64) -> f64 {
     if price <= LEAST { price } else { Price::per_byte(price * factor).get() }
 }
 
-/// The least price as a float of 32 bits may have it.
+/// The least price after rounding to a 32-bit float.
 const LEAST: f64 = 1.000_001e-18;
 const INITIAL_RTT: f64 = 0.1;
 const SHORTEST: f64 = 1e-6;
@@ -138,7 +143,7 @@ mod tests {
         border.on_data(Time::ZERO, 1500, &mut toll);
         assert!((toll.due - 4e-9).abs() < 1e-20 && (toll.stake - 8e-8).abs() < 1e-14 && toll.offer == 0.5);
         assert!((border.on_ack(8e-8) - 2e-8).abs() < 1e-14);
-        // What is not scarce is so in all money.
+        // The least price is the same in all currencies.
         assert_eq!(border.on_ack(1e-18), 1e-18);
     }
 
@@ -146,7 +151,8 @@ mod tests {
     fn a_customer_s_money_is_worth_its_weight_however_much_of_it_there_is() {
         for inflation in [1.0, 1000.0] {
             let mut border = Exchange::new(ExchangeRate::Weight(2.0));
-            // Spends `inflation` a second: a packet each millisecond; what it is worth beyond the border is two.
+            // Spends `inflation` a second: a packet each millisecond; what it is worth beyond the
+            // border is two.
             let stake = (inflation / 1500.0 * 1e-3) as f32;
             let mut worth = 0.0;
             for i in 1..5000 {
@@ -195,7 +201,8 @@ mod tests {
     #[test]
     fn what_is_asked_before_the_border_buys_nothing_beyond_it() {
         let mut border = Exchange::new(ExchangeRate::Weight(1.0));
-        // Three quarters of what is paid go to links before it: a packet each millisecond, 0.15 $/s beyond.
+        // Three quarters of what is paid go to links before it: a packet each millisecond, 0.15 $/s
+        // beyond.
         for i in 1..1000 {
             border.on_data(Time::from_millis(i), 1500, &mut Toll { due: 3e-7, ..packet(4e-7, 0.0) });
         }

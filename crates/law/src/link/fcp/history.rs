@@ -1,10 +1,12 @@
-//! The prices of the past.
+//! A link's past prices.
 
 use crate::price::at_least;
 
-/// What a link said at each time: in slots of 1/64 to 1/32 of a round trip over the last 16 round trips or more, and in slots sixteen times
-/// as long over sixteen times as much, twice. A flow's own round trip may be thousands of times the mean on a link, which those that go
-/// the shortest way and send the most make.
+/// The prices that a link stated, by time.
+///
+/// Slots of 1/64 to 1/32 of a round trip cover the last 16 round trips or more. Two further levels
+/// have slots sixteen times as long over sixteen times the span each. A flow's round trip may be
+/// thousands of times the mean on a link, which flows with short round trips dominate.
 #[derive(Clone, Debug)]
 pub(super) struct History {
     levels: [Level; LEVELS],
@@ -16,7 +18,7 @@ impl History {
         History { levels: std::array::from_fn(|k| Level::new(shift + COARSER * k as u32, price)) }
     }
 
-    /// The price is `price` from `now` ns on.
+    /// Records that the price is `price` from `now` (ns) on.
     #[inline]
     pub(super) fn note(&mut self, now: u64, price: f64) {
         let [fine, coarse @ ..] = &mut self.levels;
@@ -30,14 +32,14 @@ impl History {
         }
     }
 
-    /// What is known of the price at `then` ns; `None` if that is too long ago.
+    /// The price around the instant `then` (ns); `None` if that is too long ago.
     #[inline]
     pub(super) fn at(&self, then: u64) -> Option<Past> {
         let [fine, coarse @ ..] = &self.levels;
         fine.at(then).or_else(|| coarse.iter().find_map(|level| level.at(then)))
     }
 
-    /// A round trip now takes `rtt` ns.
+    /// Sets the mean round trip, `rtt` ns.
     #[inline]
     pub(super) fn set_rtt(&mut self, rtt: u64) {
         let shift = slot_shift(rtt);
@@ -49,23 +51,23 @@ impl History {
     }
 }
 
-/// What is known of the price at an instant of the past: that at the beginning of a slot, and that at its end.
+/// The price around an instant of the past: at the beginning and at the end of its slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Past {
     prices: [f64; 2],
-    /// How far into the slot, which is 2^`shift` ns long.
+    /// Offset into the slot, which is 2^`shift` ns long.
     into: u64,
     shift: u32,
 }
 
 impl Past {
-    /// The most it can have been, if it went straight.
+    /// The greater of the prices at the two ends of the slot.
     #[inline]
     pub(super) fn most(&self) -> f64 {
         at_least(self.prices[0], self.prices[1])
     }
 
-    /// What it was, if it went straight.
+    /// The price there, by linear interpolation.
     #[inline]
     pub(super) fn likely(&self) -> f64 {
         let part = self.into as i64 as f64 / (1_i64 << self.shift) as f64;
@@ -73,7 +75,7 @@ impl Past {
     }
 }
 
-/// What a link said at each time, in [`SLOTS`] slots.
+/// The prices of one level, in [`SLOTS`] slots.
 #[derive(Clone, Debug)]
 struct Level {
     /// The last price of each slot.
@@ -90,7 +92,7 @@ impl Level {
         Level { prices: Box::new([price; SLOTS]), shift, at: 0, first: 0 }
     }
 
-    /// The price is `price` from `now` ns on; answers whether a slot begins with it.
+    /// Records that the price is `price` from `now` (ns) on. Returns true if a new slot begins.
     #[inline]
     fn note(&mut self, now: u64, price: f64) -> bool {
         let slot = now >> self.shift;
@@ -108,7 +110,7 @@ impl Level {
         (((self.at + 1) << self.shift) - 1, self.prices[self.at as usize % SLOTS])
     }
 
-    /// Slots in which nothing was said have the price before them.
+    /// Moves on to `slot`. Slots without a new price repeat the price before them.
     fn turn(&mut self, slot: u64) {
         let price = self.prices[self.at as usize % SLOTS];
         let from = (self.at + 1).max((slot + 1).saturating_sub(SLOTS as u64));
@@ -119,7 +121,7 @@ impl Level {
         self.first = self.first.max((slot + 1).saturating_sub(SLOTS as u64));
     }
 
-    /// What is known of the slot of `then`; `None` before the first.
+    /// The price in the slot of `then`; `None` before the first slot.
     #[inline]
     fn at(&self, then: u64) -> Option<Past> {
         let slot = then >> self.shift;
@@ -198,7 +200,8 @@ mod tests {
         }
     }
 
-    /// On a link whose mean is half a millisecond a flow of 200 ms pays what the link said 200 ms ago.
+    /// On a link whose mean is half a millisecond a flow of 200 ms pays what the link said 200 ms
+    /// ago.
     #[test]
     fn knows_the_price_of_a_long_round_trip_ago() {
         let mut history = History::new(MS / 2, 0.0);

@@ -3,20 +3,23 @@
 //! | equation | here |
 //! |---|---|
 //! | 2: p = I / max(C − α·q/d, C/2) | `Fcp::room` |
-//! | 4, the sum of what packets pay | `Window`, over d = twice the mean round-trip time |
-//! | 4, the preload term | `Promises`: paid·size·preload/rtt each, for as long as [`PreloadSpan`] says |
-//! | 4, no less than half of what those pay who stay, and what is announced to come | `PriceEngine::sum_up`: ours |
-//! | p(t − rtt), no more than the balance (§ 5) | `History` |
-//! | no less than what makes all that is announced fit | [`FcpConfig::bound`]: ours |
-//! | a queue to aim at, and part of a Newton step | [`FcpConfig::target`], [`FcpConfig::newton`]: ours, and not the default |
+//! | 4, the sum of payments | `Window`, over d = twice the mean round-trip time |
+//! | 4, the preload term | `Promises`: paid·size·preload/rtt each, for [`PreloadSpan`] |
+//! | 4, at least half the payments of lasting flows and their announcements | `sum_up`: ours |
+//! | p(t − rtt), at most the balance (§ 5) | `History` |
+//! | at least the price at which all announcements fit | [`FcpConfig::bound`]: ours |
+//! | a target queue | [`FcpConfig::target`]: ours, off by default |
+//! | part of a Newton step | [`FcpConfig::newton`]: ours, off by default |
 //!
-//! What pays nothing, acknowledgements before all, takes its part of C, too. As printed, C lets in that much too much, until a queue that stays
-//! takes it back; [`FcpConfig::unpaid`] measures it.
+//! Packets that pay nothing, mainly acknowledgements, use a part of C, too. As printed, C admits
+//! that much excess until a standing queue takes it back; [`FcpConfig::unpaid`] can measure it
+//! instead.
 //!
-//! Equation 4 adds `paid·size·preload·d/rtt` to a sum that is divided by d: while it lasts, a preload counts for
-//! paid·size·preload/rtt, the change of budget it announces, and that is how it is kept here.
+//! Equation 4 adds `paid·size·preload·d/rtt` to a sum that is divided by d. So a preload counts for
+//! paid·size·preload/rtt while it lasts, which is the announced change of budget; this is the form
+//! kept here.
 //!
-//! A link may ask some traffic for another price than the rest: [`Pricing`].
+//! A link may set another price for a class of traffic: [`Pricing`].
 
 mod bound;
 mod classes;
@@ -51,41 +54,57 @@ config! {
         alpha: f64 = 2.0, param::Kind::Number { least: 0.0, most: 100.0 }, from "§ 5";
         /// Length of the averaging window in mean round-trip times.
         window: f64 = 2.0, param::Kind::Over { over: 0.0, most: 100.0 }, from "§ 5, d";
-        /// How long a preload counts: as long as its packet is in the window (equation 4 as printed), or from d before it is kept until half of what it announced is in the window (rtt − d to rtt + d/2, by the flow's own round trip).
+        /// Time for which a preload counts. `packet`: as long as its packet is in the window
+        /// (equation 4 as printed). `flow`: from d before the change takes effect until half of it
+        /// is in the window (rtt − d to rtt + d/2, by the flow's own round trip).
         preload_span: PreloadSpan = PreloadSpan::Flow, param::Kind::Word(PreloadSpan::WORDS);
-        /// What packets that pay nothing take of the link, acknowledgements before all: what a queue that stays takes back from those that pay (equation 2 as printed), or what they are measured to take over d.
+        /// Room for packets that pay nothing, mainly acknowledgements. `queues`: a standing queue
+        /// takes it from flows that pay (equation 2 as printed). `counts`: their rate, measured
+        /// over d.
         unpaid: Unpaid = Unpaid::Queues, param::Kind::Word(Unpaid::WORDS);
-        /// The queue that is left alone, no more than a tenth of a mean round trip: α·queue counts from there, so that the link doesn't stand idle while its price is a little too high. Zero is equation 2 as printed.
+        /// The queue without effect on the price, at most a tenth of a mean round trip: α·queue
+        /// counts above it, so that the link is not idle while its price is a little too high. Zero
+        /// is equation 2 as printed.
         target: Time = Time::ZERO, TIME;
-        /// The part of a Newton step that is added to the price, from how what comes would answer it. It damps the swings of links whose traffic pays most elsewhere, and finds a price where there was none. Zero is equation 2 as printed; 0.5 suits meshes, with an `alpha` of 0.5 and a `window` of 1. Not beside groups (`[class.NAME]`), which have prices of their own.
+        /// Fraction of a Newton step that is added to the price, from the estimated response of
+        /// arrivals. It damps oscillations on links whose traffic pays most elsewhere, and finds a
+        /// price where there was none. Zero is equation 2 as printed; 0.5 suits meshes, with an
+        /// `alpha` of 0.5 and a `window` of 1. Not with groups (`[class.NAME]`), which have
+        /// separate prices.
         newton: f64 = 0.0, param::Kind::Number { least: 0.0, most: 2.0 };
-        /// The price is high enough for what is spent and announced to fit the link, whatever the flows pay elsewhere. Flows that start over idle links beside priced ones then cause no flood. False is equation 2 as printed (§ 4.1). Links with a class of the pricing `stable` or `deadline` have equation 2 in any case.
+        /// Keeps the price high enough for present and announced spending to fit the link, whatever
+        /// the flows pay elsewhere. Flows that start over idle links beside priced ones then cause
+        /// no flood. False is equation 2 as printed (§ 4.1). Links with a class of the pricing
+        /// `stable` or `deadline` always use equation 2.
         bound: bool = true, param::Kind::Truth;
         fixed {
-            /// The mean round-trip time until packets tell one.
+            /// The mean round-trip time until packets state one.
             initial_rtt: Time = Time::from_millis(100);
         }
     }
 }
 
 words! {
-    /// How long a preload counts in equation 4: two readings, which are one where d is twice the flow's round-trip time.
+    /// The time for which a preload counts in equation 4: two readings, equal where d is twice the
+    /// flow's round-trip time.
     pub enum PreloadSpan {
         /// As long as the packet that carried it is in the window: d. Equation 4 as printed.
         Packet = "packet",
-        /// From a window's length before it is kept until half of what it announced is in the window: rtt − d to rtt + d/2, by the
-        /// flow's own round-trip time. Promises of flows with a round trip far above the mean otherwise expire before they are kept;
-        /// and who is nearer need not make room for them all that time before.
+        /// From d before the change takes effect until half of it is in the window: rtt − d to
+        /// rtt + d/2, by the flow's own round-trip time.
+        ///
+        /// Otherwise promises of flows with a long round trip expire before they take effect, and
+        /// flows with a short one reserve room earlier than needed.
         Flow = "flow",
     }
 }
 
 words! {
-    /// How packets that pay nothing are made room for.
+    /// The way to make room for packets that pay nothing.
     pub enum Unpaid {
-        /// A queue that stays takes it from those that pay. Equation 2 as printed.
+        /// A standing queue takes it from flows that pay. Equation 2 as printed.
         Queues = "queues",
-        /// What they take is measured over the window.
+        /// Their rate is measured over the window.
         Counts = "counts",
     }
 }
@@ -105,7 +124,7 @@ impl LinkConfig for FcpConfig {
         }
     }
 
-    /// A Newton step is of the link's own price, which groups are not asked.
+    /// A Newton step applies to the link's own price, which groups do not pay.
     fn check(&self, at: &Placement<'_>) -> Result<(), Misfit> {
         let grouped = at.classes.iter().any(|class| matches!(class, Pricing::Group { .. }));
         if !grouped || self.newton <= 0.0 {
@@ -126,7 +145,7 @@ impl LinkConfig for FcpConfig {
 }
 
 impl FcpConfig {
-    /// A law for a link of `capacity`.
+    /// Builds the law for a link of `capacity`.
     pub fn build(&self, capacity: Rate) -> Fcp {
         let rtt = self.initial_rtt.as_secs_f64().clamp(MIN_RTT, MAX_RTT);
         let mut law = Fcp {
@@ -150,7 +169,7 @@ impl FcpConfig {
 #[derive(Clone, Debug)]
 pub struct Fcp {
     config: FcpConfig,
-    /// Bytes/s.
+    /// Link capacity, bytes/s.
     capacity: f64,
     /// Mean round-trip time of the window's bytes, s.
     avg_rtt: f64,
@@ -159,22 +178,23 @@ pub struct Fcp {
     engine: PriceEngine,
     /// Bytes of packets that pay nothing, once there are some.
     unpaid: Option<Box<Window<f64>>>,
-    /// How what comes would answer another price, if that is asked for.
+    /// The response of arrivals to another price, if a Newton step is configured.
     newton: Option<Box<Newton>>,
-    /// The queue that is left alone, s.
+    /// The queue without effect on the price, s.
     target: f64,
-    /// What the price is multiplied by, 1 but for experiments.
+    /// A factor on the price, 1 except in experiments.
     error: f64,
-    /// Traffic that is asked for another price; `engine` then is of what is asked for the link's own.
+    /// Traffic at other prices; `engine` then holds the traffic at the link's own price.
     classes: Option<Box<Classes>>,
 }
 
-/// A length of time, as it is used most: a division is the dearest thing a packet costs.
+/// The averaging interval, in nanoseconds and seconds. The reciprocal is kept, since a division is
+/// the most expensive operation per packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     ns: u64,
     seconds: f64,
-    /// 1 over them.
+    /// 1 / seconds.
     per_second: f64,
 }
 
@@ -184,16 +204,18 @@ impl Span {
     }
 }
 
-/// The budget that comes to a link, and the price that makes of it. A link with classes of traffic has one for each.
+/// The payments that reach a link, and the price computed from them. A link with classes has one
+/// engine per class.
 #[derive(Clone, Debug)]
 struct PriceEngine {
     window: Window<Sums>,
     promises: Promises,
-    /// What packets pay less what they take back, over one mean round trip, `round`; kept while there are promises.
+    /// Payments less the amounts taken back, over one mean round trip, `round`; kept while there
+    /// are promises.
     staying: Window<f64>,
-    /// Whether it is.
+    /// True while `staying` is kept.
     keeps: bool,
-    /// What is announced and nobody spends yet: increases, each for one round trip of its flow.
+    /// Announced increases that have not taken effect, each for one round trip of its flow.
     coming: Promises,
     announced: Announced,
     /// The window's sums as of the last price.
@@ -230,8 +252,9 @@ impl PriceEngine {
         }
     }
 
-    /// What the sender of a packet paid here for a byte: the price of a round trip ago, but no more than it says (§ 5). A
-    /// first packet, which knows no price yet, pays the present one.
+    /// The price per byte that the sender paid here: this link's price a round trip ago, but at
+    /// most the balance that the packet states (§ 5). A first packet, which knows no price yet,
+    /// pays the present one.
     #[inline(always)]
     fn paid(&self, now: u64, toll: &Toll, rtt: f64) -> f64 {
         if rtt == 0.0 {
@@ -241,21 +264,22 @@ impl PriceEngine {
         // A round-trip time that fits a signed number, which is sooner made of a float.
         let then = now.saturating_sub((rtt * 1e9) as i64 as u64);
         match self.history.at(then) {
-            // Where other links ask for more than this one the balance is no bound, and the greater of two prices would be too much
-            // on the average.
+            // If other links cost more than this one, the balance is no useful bound, and the
+            // greater of the two prices would be too high on average.
             Some(past) if balance > ALONE * past.most() => past.likely(),
             Some(past) => at_most(past.most(), balance),
             None => balance,
         }
     }
 
-    /// Equation 4, over a window of length `span`; but no less than half of what those pay who stay, and what is announced for
-    /// the next round trip.
+    /// Equation 4 over a window of length `span`; at least half the payments of the flows that
+    /// stay, with their announcements for the next round trip.
     ///
-    /// A short flow's promise leaves the sum a round trip before what it takes back does. Where many came at a high price, and
-    /// those who come now do at a low one, the sum falls under zero whoever else pays, and a long flow would send without
-    /// bound. Half of it, since over one round trip what is paid fluctuates more: where flows do as they announced, it is no part of
-    /// the price.
+    /// A short flow's promise leaves the sum a round trip before the amount that it takes back
+    /// does. Suppose many short flows arrived at a high price, and new ones arrive at a low one.
+    /// Then the sum falls below zero whatever the other flows pay, and a long flow would send
+    /// without bound. The bound is half, because payments fluctuate more over one round trip: while
+    /// flows do as announced, it has no effect.
     #[inline(always)]
     fn sum_up(&mut self, now: u64, span: Span) -> f64 {
         self.sums = self.window.sums(now, span.ns);
@@ -265,18 +289,21 @@ impl PriceEngine {
         self.income
     }
 
-    /// [`sum_up`](PriceEngine::sum_up) while there are promises, `paid` $/s being what is paid.
+    /// [`sum_up`](PriceEngine::sum_up) while there are promises; `paid` is the rate of payments,
+    /// $/s.
     fn promised(&mut self, now: u64, paid: f64) -> f64 {
         let staying = at_least(self.staying.sums(now, self.round.ns), 0.0) * self.round.per_second;
         let least = staying / 2.0 + at_least(self.coming.total(now), 0.0);
         at_least(paid + self.promises.total(now), least)
     }
 
-    /// A packet pays `paid` in all and announces `preload`: what is left of that counts as paid by those who stay. It is
-    /// equation 4 over one round trip instead of two, where no packet is worth less than nothing. The packet is in the longer window already.
+    /// Records a packet that pays `paid` in total and announces `preload`. The remainder counts as
+    /// paid by flows that stay: equation 4 over one round trip instead of two, where no packet
+    /// counts below zero. The packet is in the longer window already.
     ///
-    /// While nothing is announced nobody asks for it: equation 4 then stands as printed. Nor would the bound be reached with a window of one to two mean
-    /// round trips, in which no less comes than in one.
+    /// Without announcements the sum is not used, and equation 4 stands as printed. Nor could the
+    /// bound take effect with a window of one to two mean round trips, which always holds at least
+    /// as much as one.
     #[inline]
     fn stay(&mut self, now: u64, preload: f32, paid: f64) {
         if preload == 0.0 && self.is_calm(now) {
@@ -293,13 +320,13 @@ impl PriceEngine {
         }
     }
 
-    /// Whether nothing is announced.
+    /// True if nothing is announced.
     #[inline]
     fn is_calm(&mut self, now: u64) -> bool {
         self.promises.is_idle(now) && self.coming.is_idle(now)
     }
 
-    /// A packet announces a change of budget.
+    /// Records the change of budget that a packet announces.
     #[inline]
     fn expect(&mut self, now: u64, promise: Promise) {
         self.promises.add(now, promise.from, promise.until, promise.change);
@@ -309,7 +336,7 @@ impl PriceEngine {
         self.announce(now, &promise);
     }
 
-    /// From `now` on a byte costs `price`, $/byte.
+    /// Sets the price from `now` on, $/byte.
     #[inline]
     fn say(&mut self, now: u64, price: f64) {
         self.price = Price::per_byte(price);
@@ -318,8 +345,8 @@ impl PriceEngine {
 }
 
 impl Fcp {
-    /// The law with prices by class of traffic, `classes[i]` being what it does with class i
-    /// ([`Passing::class`]). What is of a class beyond them is asked for the link's own price.
+    /// Adds prices by class of traffic: `classes[i]` is the rule of class i ([`Passing::class`]).
+    /// Classes beyond them pay the link's own price.
     pub fn with_classes(mut self, classes: &[Pricing]) -> Fcp {
         let mut classes = Classes::new(classes);
         classes.set_avg_rtt(self.span, self.avg_rtt);
@@ -327,22 +354,22 @@ impl Fcp {
         self
     }
 
-    /// The price it states now to traffic of `class`.
+    /// The present price for traffic of `class`.
     pub fn class_price(&self, class: u8) -> Price {
         self.classes.as_ref().map_or(self.engine.price, |classes| classes.price(class, &self.engine))
     }
 
-    /// The price it states now.
+    /// The link's own present price.
     pub fn price(&self) -> Price {
         self.engine.price
     }
 
-    /// The budget that it reckons to come in, promises included, $/s: I(t).
+    /// The estimated payments I(t), promises included, $/s.
     pub fn income(&self) -> f64 {
         self.engine.income
     }
 
-    /// The mean round-trip time it reckons with, s.
+    /// The mean round-trip time in use, s.
     pub fn avg_rtt(&self) -> f64 {
         self.avg_rtt
     }
@@ -380,7 +407,7 @@ impl Fcp {
         self.engine.say(now, price * self.error);
     }
 
-    /// [`update`](Fcp::update) where classes are told apart.
+    /// [`update`](Fcp::update) where classes are distinguished.
     #[inline(never)]
     fn update_classed(&mut self, now: u64, class: u8, arrival: &Arrival, toll: &Toll) {
         if let Some(mut classes) = self.classes.take() {
@@ -389,7 +416,8 @@ impl Fcp {
         }
     }
 
-    /// Of `capacity`, what is needed neither by those who pay nothing nor to empty the queue (§ 5): bytes/s.
+    /// The part of `capacity` left by packets that pay nothing and by the drain of the queue (§ 5),
+    /// bytes/s.
     #[inline]
     fn room(&mut self, now: u64, arrival: &Arrival, capacity: f64) -> f64 {
         let unpaid = match &mut self.unpaid {
@@ -401,7 +429,7 @@ impl Fcp {
         at_least(capacity - taken, capacity / 2.0)
     }
 
-    /// A packet of `size` bytes comes that pays nothing. On a link where nobody pays that is of no interest.
+    /// Counts a packet of `size` bytes that pays nothing, on a link where some flow pays.
     #[inline]
     fn count_unpaid(&mut self, now: u64, size: u32) {
         let somebody_pays = self.engine.price.get() > Price::MIN.get() || self.classes.is_some();
@@ -411,7 +439,7 @@ impl Fcp {
         }
     }
 
-    /// A packet that pays `paid` in all comes into the window; answers whether that has moved on by a bucket.
+    /// Adds a packet that pays `paid` in total to the window. Returns true if that opened a bucket.
     #[inline(always)]
     fn count(&mut self, now: u64, arrival: &Arrival, paid: f64) -> bool {
         let fresh = self.engine.window.add(now, self.span.ns, arrival.sums(paid));
@@ -424,14 +452,14 @@ impl Fcp {
         fresh
     }
 
-    /// The change of budget that a packet announces, which pays `paid` in all.
+    /// The change of budget that a packet announces; the packet pays `paid` in total.
     #[inline]
     fn promise(&self, now: u64, arrival: &Arrival, preload: f32, paid: f64) -> Option<Promise> {
         if preload == 0.0 {
             return None;
         }
         let rtt = if arrival.rtt > 0.0 { arrival.rtt } else { self.avg_rtt };
-        // Nobody can take back more than is spent (§ 4.1), and words from outside may be no numbers.
+        // A flow cannot take back more than it spends (§ 4.1), and the fields may be NaN.
         let part = f64::from(preload).max(-1.0) / rtt;
         let change = paid * part;
         let (wait, life) = match self.config.preload_span {
@@ -449,7 +477,8 @@ impl Fcp {
     }
 }
 
-/// A change of budget that was announced, $/s: from when and until when the announcement counts, and when the change is made, ns.
+/// An announced change of budget, $/s, with the times from and until which the announcement counts,
+/// and the time of the change itself, ns.
 struct Promise {
     change: f64,
     spending: Spending,
@@ -458,16 +487,16 @@ struct Promise {
     until: u64,
 }
 
-/// What a packet says and what it finds.
+/// A packet's statements, and the queue that it finds.
 #[derive(Clone, Copy)]
 struct Arrival {
     /// Bytes.
     size: f64,
-    /// Its flow's round-trip time, zero if it knows none yet, s.
+    /// Its flow's round-trip time, s; zero while unknown.
     rtt: f64,
     /// Bytes queued.
     backlog: f64,
-    /// What it pays on the whole path, $.
+    /// Its payment over the whole path, $.
     spent: f64,
 }
 
@@ -483,7 +512,8 @@ impl Arrival {
         }
     }
 
-    /// What it spends, which pays `paid` here; divided by a time, what its flow does.
+    /// The spending of the packet, which pays `paid` here. Divided by a time it is that of its
+    /// flow.
     #[inline]
     fn spending(&self, paid: f64) -> Spending {
         Spending { whole: at_least(self.spent, paid), here: paid, rate: self.size }
@@ -509,7 +539,7 @@ impl LinkLaw for Fcp {
         Verdict::Pass
     }
 
-    /// The price added is the one of the moment of departure: the freshest there is.
+    /// Adds the price at the moment of departure, the freshest one.
     #[inline]
     fn on_departure(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict {
         if packet.kind == Kind::Tolled {
@@ -522,7 +552,7 @@ impl LinkLaw for Fcp {
         Verdict::Pass
     }
 
-    /// The price is wrong by `part` (0.1 asks for a tenth too much): a test of stability (§ 6.1.2).
+    /// Sets a relative error of the price, for a test of stability (§ 6.1.2): 0.1 is 10 % too high.
     fn set_error(&mut self, part: f64) {
         self.error = (1.0 + part).max(0.0);
     }
@@ -541,15 +571,16 @@ impl LinkLaw for Fcp {
     }
 }
 
-/// Round-trip times from here on are believed, s.
+/// The shortest round-trip time that is believed, s.
 const MIN_RTT: f64 = 1e-6;
-/// Of a path whose price is no more times a link's own, that link's is the one that counts.
+/// A link's own price counts as that of the whole path if the path's is at most this multiple of
+/// it.
 const ALONE: f64 = 1.1;
-/// The longest queue that is left alone, in mean round-trip times.
+/// The longest queue without effect on the price, in mean round-trip times.
 const MOST_TARGET: f64 = 0.1;
-/// The least that what is refused is told, $/byte.
+/// The least price of a refused packet, $/byte.
 const REFUSAL: f64 = 4.0 * Price::MIN.get();
-/// No budget changes by more, $/s.
+/// Upper bound of a change of budget, $/s.
 const MOST_CHANGE: f64 = 1e60;
-/// And to here, s: a mean cannot be taken further by whatever a packet says.
+/// The longest round-trip time that is believed, s: no packet can move the mean further.
 const MAX_RTT: f64 = 10.0;

@@ -1,27 +1,30 @@
-//! What senders have promised to spend, until they do.
+//! Announced spending that has not yet arrived.
 
 use super::window::Summed;
 
-/// A sum of amounts, each with an instant from which it counts and one at which it expires, in any order. An amount comes and
-/// leaves at the end of the slot of a wheel that its instant lies in: at most 1/128 of the window late, or, of one more than eight
-/// windows ahead, a window. The wheels reach a thousand windows ahead; what lies further leaves when they have come round.
+/// A sum of amounts, each with an instant from which it counts and one at which it expires, in any
+/// order.
+///
+/// An amount starts and ends at the end of its instant's slot in a wheel: at most 1/128 of the
+/// window late, or one window late if it is more than eight windows ahead. The wheels reach a
+/// thousand windows ahead; amounts beyond that end when the wheels have turned once.
 #[derive(Clone, Debug)]
 pub(super) struct Promises<S = f64> {
     near: Wheel<S>,
     far: Wheel<S>,
     total: S,
-    /// Nothing counts or will.
+    /// True if no amount counts now or later.
     idle: bool,
 }
 
 impl<S: Summed + PartialEq> Promises<S> {
-    /// None yet, the window being `span` ns long.
+    /// An empty sum; the window is `span` ns long.
     pub(super) fn new(span: u64) -> Promises<S> {
         let shift = slot_shift(span);
         Promises { near: Wheel::new(shift), far: Wheel::new(shift + FAR), total: S::default(), idle: true }
     }
 
-    /// At `now` ns `amount` more, from `from` until `until` ns.
+    /// Adds `amount`, which counts from `from` until `until` ns.
     #[inline]
     pub(super) fn add(&mut self, now: u64, from: u64, until: u64, amount: S) {
         self.turn(now);
@@ -34,14 +37,14 @@ impl<S: Summed + PartialEq> Promises<S> {
         self.change(until, amount.times(-1.0));
     }
 
-    /// At the end of the slot of `at` ns the total changes by `amount`.
+    /// Changes the total by `amount` at the end of the slot of `at` ns.
     #[inline]
     fn change(&mut self, at: u64, amount: S) {
         let wheel = if self.near.reaches(at) { &mut self.near } else { &mut self.far };
         wheel.add(at, amount);
     }
 
-    /// The sum of what counts at `now` ns.
+    /// The sum of the amounts that count at `now` ns.
     #[inline]
     pub(super) fn total(&mut self, now: u64) -> S {
         if !self.idle {
@@ -50,7 +53,7 @@ impl<S: Summed + PartialEq> Promises<S> {
         self.total
     }
 
-    /// Whether nothing counts at `now` ns, nor will without another promise.
+    /// True if no amount counts at `now` ns or later.
     #[inline]
     pub(super) fn is_idle(&mut self, now: u64) -> bool {
         if !self.idle {
@@ -72,7 +75,7 @@ impl<S: Summed + PartialEq> Promises<S> {
         }
     }
 
-    /// The window is now `span` ns long.
+    /// Sets the length of the window, ns.
     #[inline]
     pub(super) fn set_span(&mut self, span: u64) {
         let shift = slot_shift(span);
@@ -100,7 +103,7 @@ impl<S: Summed + PartialEq> Promises<S> {
     }
 }
 
-/// Changes of a sum, by the slot of time at whose end they are made.
+/// Changes of a sum, each in the slot of time at whose end it takes effect.
 #[derive(Clone, Debug)]
 struct Wheel<S> {
     slots: Box<[S; SLOTS]>,
@@ -108,7 +111,7 @@ struct Wheel<S> {
     shift: u32,
     /// The slot of the present, counted from time zero.
     at: u64,
-    /// The last slot that something was put into.
+    /// The last slot with a change.
     last: u64,
 }
 
@@ -117,19 +120,19 @@ impl<S: Summed> Wheel<S> {
         Wheel { slots: Box::new([S::default(); SLOTS]), shift, at: 0, last: 0 }
     }
 
-    /// Whether `ns` lies beyond the slot of the present.
+    /// True if `ns` lies after the present slot.
     #[inline]
     fn is_ahead(&self, ns: u64) -> bool {
         ns >> self.shift > self.at
     }
 
-    /// Whether the wheel has a slot for `ns`.
+    /// True if the wheel has a slot for `ns`.
     #[inline]
     fn reaches(&self, ns: u64) -> bool {
         ns >> self.shift < self.at + SLOTS as u64
     }
 
-    /// Whether there is no change to come.
+    /// True if no change is pending.
     #[inline]
     fn is_empty(&self) -> bool {
         self.at > self.last
@@ -142,7 +145,7 @@ impl<S: Summed> Wheel<S> {
         self.last = self.last.max(slot);
     }
 
-    /// Goes on to `now` ns; answers the sum of the changes on the way.
+    /// Advances to `now` ns. Returns the sum of the changes in between.
     #[inline]
     fn turn(&mut self, now: u64) -> S {
         let slot = now >> self.shift;

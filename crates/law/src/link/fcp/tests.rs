@@ -25,9 +25,9 @@ fn toll(rtt: f64, paid: f64, preload: f64) -> Toll {
     Toll { due: 0.0, rtt: rtt as f32, offer: preload as f32, stake: paid as f32, echo: 0.0 }
 }
 
-/// `w` dollars a second come in, one packet each 1 ms, at the price that was told a round trip before; `paid` is what
-/// each packet pays. The budget then changes to `x` by a commit round that begins at `t0`, and the income after it is
-/// handed to `see` with the time since.
+/// `w` dollars a second come in, one packet each 1 ms, at the price that was told a round trip
+/// before; `paid` is what each packet pays. The budget then changes to `x` by a commit round that
+/// begins at `t0`, and the income after it is handed to `see` with the time since.
 fn commit_round(w: f64, x: f64, span: PreloadSpan, see: &mut dyn FnMut(f64, f64)) {
     let rtt = 0.1;
     let mut law = FcpConfig { preload_span: span, ..as_printed() }.build(Rate::from_bytes_per_sec(MBPS_100));
@@ -98,8 +98,8 @@ fn a_long_round_trip_keeps_its_promise_in_the_second_reading() {
     assert!((life(PreloadSpan::Flow) - 0.3).abs() < 0.01);
 }
 
-/// Short flows that came at a high price take back what they announced when the price is low: the sum is far under zero. Who
-/// announces itself then is seen all the same.
+/// Short flows that announced at a high price take it back at a low price, so the sum is far below
+/// zero. New announcements must still count.
 #[test]
 fn an_announcement_counts_whatever_others_take_back() {
     let mut law = FcpConfig { preload_span: PreloadSpan::Flow, ..as_printed() }
@@ -116,7 +116,8 @@ fn an_announcement_counts_whatever_others_take_back() {
     assert!(law.income() >= announced && law.income() < 1.01 * announced, "{}", law.income());
 }
 
-/// Synchronous rounds of flows with fixed budgets over links: each packet pays the path price of the round before.
+/// Synchronous rounds of flows with fixed budgets over links: each packet pays the path price of
+/// the round before.
 fn rounds(capacities: &[f64], paths: &[&[usize]], n: usize) -> Vec<Vec<f64>> {
     let mut prices: Vec<f64> = vec![0.0; capacities.len()];
     for path in paths {
@@ -142,13 +143,15 @@ fn a_cold_start_over_two_links_estimates_over_and_then_under() {
     for (rate, expected) in fluid.iter().zip([33.3, 60.0, 55.6, 52.9, 51.5, 50.8]) {
         assert!((rate[0] - expected).abs() < 0.06, "{} for {expected}", rate[0]);
     }
-    // The laws themselves, driven in the same rounds: a window's worth of one packet each, paying what was last told.
+    // The laws themselves, driven in the same rounds: a window's worth of one packet each, paying
+    // what was last told.
     let law = |mbps| {
         let config = FcpConfig { window: 1.0, initial_rtt: Time::from_secs(1), ..as_printed() };
         config.build(Rate::from_mbps(mbps))
     };
     let mut links = [law(50.0), law(100.0)];
-    // What a link is paid is its own price, as long as the history knows it, so the first round pays 1/C to each.
+    // A link's income is its own price, as long as the history has it, so the first round pays 1/C
+    // to each.
     let mut path = 0.0;
     for (link, mbps) in links.iter_mut().zip([50e6 / 8.0, 100e6 / 8.0]) {
         link.engine.history = History::new(1_000_000_000, 1.0 / mbps);
@@ -190,8 +193,9 @@ fn the_price_follows_equation_2() {
 fn no_more_is_taken_back_than_leaves_half_of_what_those_who_stay_pay() {
     let mut law = as_printed().build(Rate::from_bytes_per_sec(MBPS_100));
     let mut least = f64::INFINITY;
-    // Half a dollar a second from one that stays, and from 1 s on a whole one from others, all of them packets that take their
-    // leave and were never announced: what they take back is twice what is seen of them.
+    // Half a dollar a second from one that stays, and from 1 s on a whole one from others, all of
+    // them packets that take their leave and were never announced: what they take back is twice
+    // what is seen of them.
     for i in 0..20_000 {
         let now = f64::from(i) * 120e-6;
         law.engine.history = History::new(100_000_000, 8e-8);
@@ -219,7 +223,8 @@ fn a_price_error_is_what_was_said_and_what_is_remembered() {
     assert!((law.engine.history.at(239_000_000).unwrap().most() / law.price().get() - 1.0).abs() < 1e-2);
 }
 
-/// Ten packets announce a budget of 1 $/s from a path whose price is another link's, where it buys four times the capacity.
+/// Ten packets announce a budget of 1 $/s from a path whose price is another link's, where it buys
+/// four times the capacity.
 #[test]
 fn a_newcomer_that_pays_elsewhere_finds_a_price_that_lets_no_more_in_than_fits() {
     let price = |bound| {
@@ -339,8 +344,9 @@ fn a_queue_to_aim_at_is_left_alone() {
     assert!((price(1000, 125_000) - 1.0).abs() < 1e-3);
 }
 
-/// A link that asks a tenth of what its traffic pays in all, the rest being asked elsewhere and fixed: price over what it should be, and seconds queued, a
-/// row a millisecond. From a link that is full by a ninth too much and asks nothing yet.
+/// A link that asks a tenth of what its traffic pays in all, the rest being asked elsewhere and
+/// fixed: price over what it should be, and seconds queued, a row a millisecond. From a link that
+/// is full by a ninth too much and asks nothing yet.
 fn mostly_paid_elsewhere(mut law: Fcp) -> Vec<(f64, f64)> {
     let (due, elsewhere) = (1e-8, 9e-8);
     let (mut said, mut backlog) = (vec![Price::MIN.get()], 0.0_f64);
@@ -363,7 +369,8 @@ fn mostly_paid_elsewhere(mut law: Fcp) -> Vec<(f64, f64)> {
 
 #[test]
 fn a_newton_step_finds_the_price_of_links_that_traffic_pays_little() {
-    // Until when the price is more than a tenth off, s, the most that was queued, s, and the price in the end.
+    // Until when the price is more than a tenth off, s, the most that was queued, s, and the price
+    // in the end.
     let course = |config: FcpConfig| {
         let rows = mostly_paid_elsewhere(config.build(Rate::from_bytes_per_sec(MBPS_100)));
         let last_off = rows.iter().rposition(|row| (row.0 - 1.0).abs() > 0.1).unwrap();
@@ -410,7 +417,8 @@ fn a_price_follows_the_capacity_that_it_is_told() {
 
 #[test]
 fn a_newton_step_counts_what_pays_nothing() {
-    // Nine tenths of the link pay, acknowledgements are the last: it is full, and there is nothing to correct.
+    // Nine tenths of the link pay, acknowledgements are the last: it is full, and there is nothing
+    // to correct.
     let config = FcpConfig { newton: 0.5, ..as_printed() };
     let mut law = config.build(Rate::from_bytes_per_sec(MBPS_100));
     for i in 0..2000 {
@@ -451,7 +459,7 @@ fn what_was_promised_to_one_deadline_is_not_promised_to_another() {
     // A refusal is heard, though all is free.
     assert!(ask(0.1) >= REFUSAL);
     assert_eq!(ask(0.04), Price::MIN.get());
-    // Who asks for nothing more, or gives some back, is never refused.
+    // A packet that announces nothing, or a decrease, is never refused.
     assert_eq!([ask(0.0), ask(-0.01)], [Price::MIN.get(); 2]);
 }
 
@@ -459,7 +467,8 @@ fn what_was_promised_to_one_deadline_is_not_promised_to_another() {
 fn a_dollar_at_four_times_the_price_counts_for_a_quarter() {
     let classes = [Pricing::Standard, Pricing::Priority { times: 4.0 }];
     let mut law = as_printed().build(Rate::from_bytes_per_sec(MBPS_100)).with_classes(&classes);
-    // It is asked for 4e-7, and at its least rate can pay 2e-7: as much as 5e-8 of the link's own price.
+    // The price is 4e-7, and the flow's least rate allows 2e-7: as much as 5e-8 of the link's own
+    // price.
     for i in 0..1000 {
         law.engine.history = History::new(100_000_000, 1e-7);
         let packet = Passing { class: 1, ..passing(10_000, 0) };

@@ -2,9 +2,11 @@
 
 /// Sums over a moving window, in buckets of 1/128 of it.
 ///
-/// The oldest bucket counts for the part of it that still lies in the window, as if what it holds had come evenly between
-/// its first packet and its last. The error against a window with every packet in it is under one bucket's content: less
-/// than 1/128 of the whole for steady traffic, and without bias; none where packets are further apart than a bucket is long. Memory is fixed, a packet costs a few additions, and nothing is kept by flow.
+/// The oldest bucket counts for the part of it that still lies in the window, as if its packets had
+/// arrived evenly between the first and the last. The error against an exact window is less than
+/// one bucket: under 1/128 of the total for steady traffic, and without bias. It is zero where
+/// packets are further apart than the length of a bucket. Memory is fixed, a packet costs a few
+/// additions, and there is no state per flow.
 #[derive(Clone, Debug)]
 pub(super) struct Window<S> {
     buckets: Box<[Bucket<S>; MOST]>,
@@ -14,42 +16,44 @@ pub(super) struct Window<S> {
     /// The newest bucket.
     last: usize,
     total: S,
-    /// Of the oldest bucket, if it takes no more packets: 1 over the time from its first packet to its last, ns.
+    /// For the oldest bucket, if it is closed: 1 over the time from its first packet to its last,
+    /// ns.
     slope: f64,
-    /// Buckets opened since the total was last added up anew, which keeps rounding from piling up.
+    /// Buckets opened since the total was last summed from scratch, which limits rounding errors.
     stale: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket<S> {
-    /// When the first and the last of what it holds came, ns.
+    /// Arrival of its first and last packet, ns.
     begins: u64,
     ends: u64,
     sums: S,
 }
 
 impl<S> Bucket<S> {
-    /// 1 over the time from its first packet to its last, ns; who asks knows that there are two.
+    /// 1 over the time from its first packet to its last, ns; the caller ensures that there are
+    /// two.
     #[inline]
     fn slope(&self) -> f64 {
         1.0 / float(self.ends - self.begins)
     }
 }
 
-/// What is summed.
+/// The quantities summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sums {
-    /// What senders paid, $.
+    /// Payments at this link, $.
     pub(super) paid: f64,
     /// Bytes of packets that state a round-trip time.
     pub(super) bytes: f64,
     /// Those bytes times that, B·s.
     pub(super) rtt_bytes: f64,
-    /// What their senders paid on the whole path, $.
+    /// Payments over the whole path, $.
     pub(super) spent: f64,
 }
 
-/// What a window can hold: [`Sums`], or dollars alone.
+/// The content of a window: [`Sums`], or dollars alone.
 pub(super) trait Summed: Copy + Default {
     fn add(&mut self, other: Self);
 
@@ -116,7 +120,7 @@ impl<S: Summed> Window<S> {
         }
     }
 
-    /// A packet comes at `now` ns, the window being `span` ns long; answers whether it opened a bucket.
+    /// Adds a packet at `now` ns to a window of `span` ns. Returns true if it opened a bucket.
     #[inline]
     pub(super) fn add(&mut self, now: u64, span: u64, sums: S) -> bool {
         let fresh = self.len == 0 || now >= self.buckets[self.last % MOST].begins + span / SHARE;
@@ -130,7 +134,7 @@ impl<S: Summed> Window<S> {
         fresh
     }
 
-    /// The sums over `span` ns up to `now`; what is older is forgotten.
+    /// The sums over `span` ns up to `now`; older buckets are dropped.
     #[inline]
     pub(super) fn sums(&mut self, now: u64, span: u64) -> S {
         if self.len == 0 || self.buckets[self.head % MOST].ends + span <= now {
@@ -146,8 +150,8 @@ impl<S: Summed> Window<S> {
         sums
     }
 
-    /// What `other` holds, in its buckets, and each of its sums as `of` has it, in place of what was here. What is too old is forgotten as soon as
-    /// somebody asks.
+    /// Replaces the content by that of `other`, each sum mapped by `of`. Buckets that are too old
+    /// go at the next read.
     #[inline(never)]
     pub(super) fn refill<T: Summed>(&mut self, other: &Window<T>, of: impl Fn(T) -> S) {
         for (own, bucket) in self.buckets.iter_mut().zip(other.buckets.iter()) {
@@ -158,7 +162,7 @@ impl<S: Summed> Window<S> {
         self.add_up();
     }
 
-    /// The oldest bucket is older than `span` ns, and maybe others; or there is none.
+    /// Drops buckets older than `span` ns, and resets the total if none remains.
     #[inline(never)]
     fn forget(&mut self, now: u64, span: u64) {
         while self.len > 0 && self.buckets[self.head % MOST].ends + span <= now {
@@ -196,7 +200,7 @@ impl<S: Summed> Window<S> {
         }
     }
 
-    /// Adds up the total anew.
+    /// Sums the total from scratch.
     fn add_up(&mut self) {
         self.stale = 0;
         self.total = S::default();
@@ -206,7 +210,7 @@ impl<S: Summed> Window<S> {
         }
     }
 
-    /// The window has become so much longer that its buckets are too many: two become one.
+    /// Merges buckets in pairs, after the window has become so much longer that there are too many.
     #[cold]
     fn merge(&mut self) {
         let old = self.buckets.clone();
@@ -221,15 +225,15 @@ impl<S: Summed> Window<S> {
     }
 }
 
-/// A span that fits a signed number, which is sooner made a float.
+/// Converts a span that fits a signed integer, which is the faster conversion.
 #[inline]
 fn float(ns: u64) -> f64 {
     ns as i64 as f64
 }
 
-/// Buckets to a window.
+/// Buckets per window.
 const SHARE: u64 = 128;
-/// Buckets there are: twice as many, since the window's length varies.
+/// Buckets in memory: twice as many, since the window's length varies.
 const MOST: usize = 256;
 
 #[cfg(test)]
@@ -316,7 +320,7 @@ mod tests {
                 window.add(now, span, paid(sum));
                 exact.push_back((now, sum));
                 let got = window.sums(now, span).paid;
-                // What a longer window would still hold is gone for good if a shorter one dropped it.
+                // A shorter window drops data for good that a longer one would still hold.
                 longest = if i == 0 || spans[(i - 1) * spans.len() / gaps.len()] == span { longest } else { i };
                 let inside = |slack: u64| -> f64 {
                     exact.iter().skip(longest).filter(|e| e.0 + span + slack > now).map(|e| e.1).sum()

@@ -1,4 +1,4 @@
-//! How an XCP router is set up.
+//! The configuration of an XCP router.
 
 use super::{Fixed128, Shift32, Xcp};
 use crate::link::{AnyLink, Descriptor, Gains, LinkConfig, Measured, Misfit, Placement, Shadow};
@@ -7,9 +7,9 @@ use crate::toll::Content;
 use crate::{Aim, Bytes, Rate, Time, config, words};
 
 config! {
-    /// The constants of an XCP router, and the factory of one.
+    /// The constants of an XCP router, and its factory.
     ///
-    /// Out-of-range values are pulled into range, never refused: spans to 1 µs … 1 h, the overhead to 1 MiB.
+    /// Values out of range are clamped: spans to 1 µs … 1 h, the overhead to 1 MiB.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct XcpConfig in "xcp", "The constants of XCP's router (draft-falk-xcp-spec-03, § 5)." {
         /// α: share of the spare capacity given out in an interval.
@@ -25,36 +25,41 @@ config! {
         min_interval: Time = Time::from_millis(1), SPAN, from "ns-2.35";
         /// The draft's form, or the first paper's.
         form: Form = Form::Throughput, Kind::Word(Form::WORDS);
-        /// What numbers the router reckons in.
+        /// The number representation of the router.
         arithmetic: Arithmetic = Arithmetic::Float, Kind::Word(Arithmetic::WORDS);
-        /// Where the law has its capacity from: the link's `capacity`, or departures while others wait, beginning with that.
+        /// The source of the law's capacity: the link's `capacity`, or the rate of departures while
+        /// others wait, starting from it.
         capacity: CapacityFrom = CapacityFrom::Configured, Kind::Word(CapacityFrom::WORDS);
         /// Framing that the law counts for each packet.
         overhead: Option<Bytes> = None, OVERHEAD, else "the link's";
-        /// Beside `float`: runs a second router on the same packets, in this arithmetic, and reports how far the two differ.
+        /// With `float`: runs a second router on the same packets, in this arithmetic, and reports
+        /// how far the two differ.
         shadow: Beside = Beside::None, Kind::Word(Beside::WORDS);
         fixed {
-            /// The shortest queue interval: the time in which a queue may stand without counting (draft § 5).
+            /// The shortest queue interval: the time in which a queue may stand without counting
+            /// (draft § 5).
             allowed_queue: Time = Time::from_millis(2);
-            /// The length of both first intervals, and the round-trip time taken for one without packets that say theirs
-            /// (ns-2.35).
+            /// The length of both first intervals, and the round-trip time of an interval without
+            /// packets that state theirs (ns-2.35).
             initial_interval: Time = Time::from_millis(50);
-            /// When the first control interval ends, counted from the run's start. ns-2 draws it, so that its routers do
-            /// not tick together; the default is the draw of the first router in its default stream, so that runs
-            /// compare. The rate of that first interval is still reckoned over `initial_interval`, as there.
+            /// End of the first control interval, from the run's start. ns-2 draws it, so that its
+            /// routers are not synchronised. The default is the draw of the first router in its
+            /// default stream, so that runs compare. The rate of that first interval is still
+            /// computed over `initial_interval`, as there.
             first_control: Time = Time::from_nanos(63_802_300);
-            /// When the first queue interval ends, likewise.
+            /// End of the first queue interval, likewise.
             first_queue: Time = Time::from_nanos(47_285_900);
         }
     }
 }
 
 words! {
-    /// Where a router has its capacity from.
+    /// The source of a router's capacity.
     pub enum CapacityFrom {
-        /// It is told.
+        /// The configured value.
         Configured = "configured",
-        /// It measures how fast packets leave while others wait ([`Measured`]), beginning with what it is told.
+        /// The rate of departures while others wait ([`Measured`]), starting from the configured
+        /// value.
         Measured = "measured",
     }
 }
@@ -62,13 +67,16 @@ words! {
 words! {
     /// The two published forms of the algorithm.
     ///
-    /// With X = RTT/cwnd and feedback as a change of throughput they differ only in the rate y of an interval's input.
-    /// SIGCOMM'02's per-packet feedback H = ξp·RTT²·s/cwnd − ξn·RTT·s in bytes is H/RTT = ξp·X − ξn·s in bytes/s, with the
-    /// same sums, and its pools decrease by H·d/RTT over an interval d, which again is H/RTT.
+    /// With X = RTT/cwnd and feedback as a change of throughput, they differ only in the rate y of
+    /// an interval's input. SIGCOMM'02's per-packet feedback H = ξp·RTT²·s/cwnd − ξn·RTT·s in bytes
+    /// is H/RTT = ξp·X − ξn·s in bytes/s, with the same sums. Its pools decrease by H·d/RTT over an
+    /// interval d, which is again H/RTT.
     pub enum Form {
-        /// draft-falk-xcp-spec-03 and ns-2.35: the input's rate is over the interval that has just ended.
+        /// draft-falk-xcp-spec-03 and ns-2.35: the input's rate is over the interval that has just
+        /// ended.
         Throughput = "throughput",
-        /// SIGCOMM'02 and the study: the input's rate is over the mean round-trip time that the interval found.
+        /// SIGCOMM'02 and the study: the input's rate is over the mean round-trip time that the
+        /// interval found.
         Window = "window",
     }
 }
@@ -86,9 +94,9 @@ words! {
 }
 
 words! {
-    /// The arithmetic that is compared with doubles on the same packets ([`Shadow`]).
+    /// The arithmetic that runs beside doubles on the same packets ([`Shadow`]).
     pub enum Beside {
-        /// None is.
+        /// No second arithmetic.
         None = "none",
         /// [`Shift32`].
         Fixed32 = "fixed32",
@@ -134,7 +142,7 @@ impl LinkConfig for XcpConfig {
 }
 
 impl XcpConfig {
-    /// The router, for a link of `capacity` (as the router believes), at the run's start.
+    /// Builds the router for a link configured as `capacity`, at the start of a run.
     pub fn build(&self, capacity: Rate) -> AnyLink {
         let law = self.build_told(capacity);
         match self.capacity {

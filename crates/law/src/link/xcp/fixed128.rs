@@ -4,15 +4,17 @@ use std::ops::{Add, Div, Mul, Sub};
 
 use super::number::{Accumulator, Number, assemble, parts};
 
-/// A number in units of 2⁻⁶⁴, up to 2⁶³: the XCP study's table asks for 96 bits, this has more on either side.
+/// A number in units of 2⁻⁶⁴, up to 2⁶³. The XCP study's table requires 96 bits; this has more on
+/// both sides.
 ///
-/// Every operation is exact to one unit and saturates. Bytes a second, seconds and their quotients fit as long as an
-/// interval's Σ X exceeds 2⁻²⁶ s on a 1 Tb/s link (one packet of a sender at full rate is twelve nanoseconds).
+/// Every operation is exact to one unit and saturates. Bytes per second, seconds and their
+/// quotients fit if an interval's Σ X exceeds 2⁻²⁶ s on a 1 Tb/s link. One packet of a sender at
+/// full rate is twelve nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Fixed128(i128);
 
 impl Fixed128 {
-    /// With the sign of `negative`.
+    /// `magnitude`, negated if `negative`.
     #[inline]
     fn signed(negative: bool, magnitude: u128) -> Fixed128 {
         let magnitude = i128::try_from(magnitude).unwrap_or(i128::MAX);
@@ -68,14 +70,15 @@ impl Mul for Fixed128 {
 impl Div for Fixed128 {
     type Output = Fixed128;
 
-    /// The quotient; by nought, the largest number.
+    /// The quotient; the largest number if `other` is 0.
     fn div(self, other: Fixed128) -> Fixed128 {
         let negative = (self.0 < 0) != (other.0 < 0);
         let (dividend, divisor) = (self.0.unsigned_abs(), other.0.unsigned_abs());
         if divisor == 0 || (dividend / divisor) >> 63 != 0 {
             return Fixed128::signed(negative, u128::MAX);
         }
-        // Long division, a bit at a time: only at the end of an interval, and 192-bit division is nowhere built in.
+        // Long division, a bit at a time: only at the end of an interval, and 192-bit division is
+        // nowhere built in.
         let (mut quotient, mut rest) = (dividend / divisor, dividend % divisor);
         for _ in 0..POINT {
             rest <<= 1;
@@ -152,5 +155,5 @@ impl Accumulator<Fixed128> for Fixed128 {
     }
 }
 
-/// Bits behind the point.
+/// Fractional bits.
 const POINT: i32 = 64;

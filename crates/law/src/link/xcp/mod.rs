@@ -1,9 +1,11 @@
-//! XCP's router: spare bandwidth is handed out equally, excess is taken back in proportion.
+//! XCP's router: spare bandwidth is handed out equally, excess is taken back in proportion to
+//! rates.
 //!
-//! One statement of the algorithm, [`Xcp`], over a [`Number`]: `f64`, the XCP study's 32-bit significand
-//! ([`Shift32`]), or 128-bit fixed point ([`Fixed128`]). The compiler makes a router of its own from each, so the
-//! common statement costs the `f64` router nothing. Sources: Katabi, Handley, Rohrs, SIGCOMM 2002 (§ 3.5);
-//! draft-falk-xcp-spec-03 (§ 5); Zhang & Henderson, INFOCOM 2005 ("the study"); and for what those leave open ns-2.35.
+//! The algorithm is stated once, [`Xcp`], over a [`Number`]: `f64`, the XCP study's 32-bit
+//! significand ([`Shift32`]), or 128-bit fixed point ([`Fixed128`]). The compiler builds a separate
+//! router for each, so the generic form costs the `f64` router nothing. Sources: Katabi, Handley,
+//! Rohrs, SIGCOMM 2002 (§ 3.5); draft-falk-xcp-spec-03 (§ 5); Zhang & Henderson, INFOCOM 2005 ("the
+//! study"); and ns-2.35 for points that those leave open.
 
 mod config;
 mod fixed128;
@@ -20,39 +22,43 @@ pub use shift32::{Shift32, Sum64};
 use super::{Control, LinkLaw, Passing, Verdict};
 use crate::{Kind, Rate, Time, Toll};
 
-/// The XCP router of one output port, calculating in `N`.
+/// The XCP router of one output port, with arithmetic in `N`.
 ///
-/// **Statistics at arrival, feedback at departure.** Arrivals of an interval give its input traffic and the mean
-/// round-trip time, weighted by each packet's X ([`Toll::offer`], the time between its sender's packets). When the
-/// interval ends they become the feedback for the next: an amount to hand out, shared in proportion to X (equal for
-/// every flow, since flows with a small X send many packets), and one to take back, shared in proportion to bytes.
+/// **Statistics at arrival, feedback at departure.** The arrivals of an interval give its input
+/// traffic and the mean round-trip time. Packets are weighted by X ([`Toll::offer`], the time
+/// between their sender's packets). At the end of the interval they become the feedback for the
+/// next one. An amount to hand out is shared in proportion to X, which is equal for every flow,
+/// since flows with a small X send many packets. An amount to take back is shared in proportion to
+/// bytes.
 ///
-/// **Time.** Two timers run on their own: the control interval (as long as the mean round-trip time) and the queue
-/// interval. The router is told the time with each packet and first catches up on every expiry up to and including
-/// that instant, control before queue when both fall together; the backlog they see is the one before the packet,
-/// which stood unchanged since the last one. Idle time is skipped in one step, with the state stepping would leave.
+/// **Time.** There are two timers: the control interval (as long as the mean round-trip time) and
+/// the queue interval. Each packet brings the time, and the router first handles every expiry up to
+/// and including that instant, control before queue where both coincide. Expiries use the backlog
+/// before the packet, which has not changed since the last one. Idle time is skipped in one step
+/// with the same result.
 ///
-/// **What a packet says is not trusted to be a number**: see [`sane_seconds`] and [`sane_amount`]. A packet that says
-/// no round-trip time counts by its bytes only, and gets 0 (draft § 4, ns-2.35).
+/// **Fields of packets are not trusted to be numbers**: see [`sane_seconds`] and [`sane_amount`]. A
+/// packet without a round-trip time counts by its bytes only, and gets 0 (draft § 4, ns-2.35).
 #[derive(Clone, Debug)]
 pub struct Xcp<N: Number> {
-    /// The earlier of the two timers' expiries, in nanoseconds: all that a packet between expiries looks at.
+    /// The earlier expiry of the two timers, in nanoseconds: the only one that a packet must check.
     next: u64,
     /// Bytes that arrived in this control interval, framing estimate included; exact in every form.
     input_bytes: u64,
     /// Σ X and Σ X · RTT of this control interval: s, s².
     sum_x: N::Sum,
     sum_x_rtt: N::Sum,
-    /// What is left to hand out and to take back in this interval: bytes/s.
+    /// The amounts left to hand out and to take back in this interval: bytes/s.
     positive: N::Sum,
     negative: N::Sum,
-    /// What a packet gets per second of its X (bytes/s²) and gives per byte (1/s).
+    /// A packet's gain per second of its X (bytes/s²), and its loss per byte (1/s).
     per_x: N,
     per_byte: N,
-    /// The least backlog a departure left behind in this queue interval, and the persistent queue: bytes.
+    /// The least backlog a departure left behind in this queue interval, and the persistent queue:
+    /// bytes.
     least_backlog: u64,
     queue: u64,
-    /// The backlog after the last packet if that was let in; for what happens between packets.
+    /// The backlog after the last packet, if that was admitted; used between packets.
     backlog: u64,
     control_timer: Timer,
     queue_timer: Timer,
@@ -64,22 +70,23 @@ pub struct Xcp<N: Number> {
     constants: Constants<N>,
 }
 
-/// An expiry that a router caught up on: another router can [follow](Xcp::follow) it.
+/// An expiry that a router handled; another router can [follow](Xcp::follow) it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tick {
     control: bool,
-    /// How often it expired in a row, nothing changing after the first.
+    /// Number of expiries in a row, where nothing changes after the first.
     times: u64,
-    /// Nanoseconds to the next.
+    /// Nanoseconds to the next one.
     period: u64,
 }
 
-/// What a router says about a departing packet.
+/// A router's answer to a departing packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant<N> {
-    /// Its feedback in bytes/s; `None` if what the packet asks for is less, and stands.
+    /// Its feedback in bytes/s; `None` if the packet requests less, which then stands.
     pub(super) feedback: Option<N>,
-    /// The larger of its nominal positive and negative parts, before the pools' ends: bytes/s.
+    /// The larger of its nominal positive and negative parts, before the limits of the pools:
+    /// bytes/s.
     pub(super) larger_part: N,
 }
 
@@ -96,7 +103,7 @@ struct Constants<N> {
     alpha: N,
     beta: N,
     gamma: N,
-    /// A float's bits, as they come in a packet.
+    /// The bit pattern of a float, as in packets.
     max_rtt: u32,
     initial_rtt: N,
     shortest_rtt: N,
@@ -108,7 +115,7 @@ struct Constants<N> {
 }
 
 impl<N: Number> Xcp<N> {
-    /// A router for a link of `capacity`, at the run's start.
+    /// A router for a link of `capacity`, at the start of a run.
     pub fn new(config: &XcpConfig, capacity: Rate) -> Xcp<N> {
         let amount = |value: f64| N::from_amount(sane_amount(value));
         // A timer of zero would never be caught up with.
@@ -150,43 +157,45 @@ impl<N: Number> Xcp<N> {
         }
     }
 
-    /// The aggregate feedback F of the last control interval, bytes/s: α · spare bandwidth − β · queue / RTT.
+    /// The aggregate feedback F of the last control interval, bytes/s: α · spare bandwidth − β ·
+    /// queue / RTT.
     pub fn feedback(&self) -> f64 {
         f64::from_bits(self.feedback.to_amount())
     }
 
-    /// The mean round-trip time of the last control interval's packets, s; the initial one if there were none.
+    /// The mean round-trip time of the last control interval's packets, s; the initial one if there
+    /// were none.
     pub fn avg_rtt(&self) -> f64 {
         f64::from_bits(self.rtt.to_amount())
     }
 
-    /// The persistent queue, bytes: what did not drain during the last queue interval.
+    /// The persistent queue, bytes: the part that did not drain during the last queue interval.
     pub fn persistent_queue(&self) -> u64 {
         self.queue
     }
 
-    /// Control intervals that have ended.
+    /// Number of control intervals that have ended.
     pub fn intervals(&self) -> u64 {
         self.intervals
     }
 
-    /// When the control interval under way began, and when it ends.
+    /// Start and end of the present control interval.
     pub fn interval(&self) -> (Time, Time) {
         let Timer { next, period } = self.control_timer;
         (Time(next.saturating_sub(period)), Time(next))
     }
 
-    /// What is left to hand out and to take back in this control interval, bytes/s.
+    /// The amounts left to hand out and to take back in this control interval, bytes/s.
     pub fn pools(&self) -> (f64, f64) {
         (f64::from_bits(self.positive.value().to_amount()), f64::from_bits(self.negative.value().to_amount()))
     }
 
-    /// The backlog after the last packet, bytes, if it was let in.
+    /// The backlog after the last packet, bytes, if it was admitted.
     pub(super) fn backlog(&self) -> u64 {
         self.backlog
     }
 
-    /// Catches up to `now`, `backlog` bytes having been queued since the last packet.
+    /// Handles expiries up to `now`; `backlog` bytes have been queued since the last packet.
     #[inline]
     fn catch_up(&mut self, now: Time, backlog: u64) {
         if now.0 >= self.next {
@@ -199,7 +208,7 @@ impl<N: Number> Xcp<N> {
         while self.expire(now, backlog).is_some() {}
     }
 
-    /// Works off the earliest expiry that is due at `now`, if any.
+    /// Handles the earliest expiry that is due at `now`, if any.
     pub(super) fn expire(&mut self, now: Time, backlog: u64) -> Option<Tick> {
         if self.next > now.0 || self.next == u64::MAX {
             return None;
@@ -207,7 +216,8 @@ impl<N: Number> Xcp<N> {
         let tick = if self.control_timer.next <= self.queue_timer.next {
             let quiet = self.is_quiet();
             let period = self.end_control_interval();
-            // A quiet interval leaves what it leaves whatever was before, so those that follow change nothing.
+            // A quiet interval leaves what it leaves whatever was before, so those that follow
+            // change nothing.
             let times = if quiet { 1 + (now.0 - self.next) / period } else { 1 };
             Tick { control: true, times, period }
         } else {
@@ -223,8 +233,8 @@ impl<N: Number> Xcp<N> {
         Some(tick)
     }
 
-    /// Works off the expiry that another router, which sees the same packets, has worked off, with that one's
-    /// periods: so that two forms of arithmetic divide one trace into the same intervals to the nanosecond.
+    /// Repeats the expiry of another router that sees the same packets, with its periods. So two
+    /// arithmetics divide one trace into the same intervals to the nanosecond.
     pub(super) fn follow(&mut self, tick: Tick, backlog: u64) {
         if tick.control {
             self.end_control_interval();
@@ -244,17 +254,19 @@ impl<N: Number> Xcp<N> {
         self.next = self.control_timer.next.min(self.queue_timer.next);
     }
 
-    /// Whether no packet came in this control interval.
+    /// True if no packet arrived in this control interval.
     fn is_quiet(&self) -> bool {
         self.input_bytes == 0 && self.sum_x.value() == N::ZERO
     }
 
-    /// The control interval ends: its statistics become feedback for the next, whose length is answered.
+    /// Ends the control interval: its statistics become the feedback of the next one. Returns the
+    /// length of the next one, ns.
     fn end_control_interval(&mut self) -> u64 {
         let Constants { alpha, beta, gamma, initial_rtt, shortest_rtt, .. } = self.constants;
         let (zero, sum_x) = (N::ZERO, self.sum_x.value());
         self.rtt = if sum_x > zero {
-            // The floor is only against packets that lie: a queue over a picosecond is no finite feedback.
+            // The floor is only against packets that lie: a queue over a picosecond is no finite
+            // feedback.
             (self.sum_x_rtt.value() / sum_x).most(shortest_rtt)
         } else {
             initial_rtt
@@ -280,7 +292,7 @@ impl<N: Number> Xcp<N> {
             self.per_x = positive / shares;
             self.per_byte = negative / bytes;
         }
-        // What the old interval did not spend is discarded.
+        // The unused pools of the old interval are discarded.
         self.positive = N::Sum::holding(positive);
         self.negative = N::Sum::holding(negative);
         self.feedback = feedback;
@@ -290,9 +302,11 @@ impl<N: Number> Xcp<N> {
         self.rtt.to_nanos().max(self.constants.min_interval)
     }
 
-    /// The queue interval ends: what never drained in it is the persistent queue. Answers the next one's length.
+    /// Ends the queue interval: the least backlog in it is the persistent queue. Returns the length
+    /// of the next one, ns.
     ///
-    /// It has a timer of its own: measured over the control interval, the queue would feed on the control loop.
+    /// It has a separate timer. Measured over the control interval, the queue would feed back on
+    /// the control loop.
     fn end_queue_interval(&mut self, backlog: u64) -> u64 {
         self.queue = self.least_backlog;
         self.least_backlog = backlog;
@@ -305,7 +319,7 @@ impl<N: Number> Xcp<N> {
         }
     }
 
-    /// A packet's statistics, expiries being caught up on.
+    /// Counts a packet, after all expiries are handled.
     #[inline]
     pub(super) fn arrive(&mut self, packet: Passing, toll: &Toll) {
         self.backlog = packet.backlog_bytes + u64::from(packet.size);
@@ -320,7 +334,7 @@ impl<N: Number> Xcp<N> {
         }
     }
 
-    /// A packet's feedback, expiries being caught up on; `None` if it wants or gets none.
+    /// A packet's feedback, after all expiries are handled; `None` if it requests or gets none.
     #[inline]
     pub(super) fn depart(&mut self, packet: Passing, toll: &Toll) -> Option<Grant<N>> {
         self.least_backlog = self.least_backlog.min(packet.backlog_bytes);
@@ -332,7 +346,8 @@ impl<N: Number> Xcp<N> {
         let bytes = N::from_count(u64::from(packet.size) + self.constants.overhead);
         let asked = N::from_amount(sane_amount(toll.due));
         let (by_x, mut by_bytes) = (self.per_x * x, self.per_byte * bytes);
-        // A toll may speak for packets that went without. X says so by itself; the bytes are taken to be alike. The cast saturates.
+        // A toll may speak for packets that went without. X says so by itself; the bytes are taken
+        // to be alike. The cast saturates.
         let spoken_for = toll.stake as u32;
         if spoken_for > 1 {
             by_bytes = by_bytes * N::from_count(u64::from(spoken_for.min(MOST_SPOKEN_FOR)));
@@ -342,9 +357,10 @@ impl<N: Number> Xcp<N> {
         let fair = give - take;
         let stands = asked < fair;
         if stands {
-            // A link before this one, or the sender, allows less. The pools must balance all the same: what the
-            // packet leaves of its gift is counted as taken back, as far as there is anything to take back; beyond
-            // that, as not given. (Never as given back: a wild `due` must not fill the pool.)
+            // A link before this one, or the sender, allows less. The pools must balance all the
+            // same: what the packet leaves of its gift is counted as taken back, as far as there is
+            // anything to take back; beyond that, as not given. (Never as given back: a wild `due`
+            // must not fill the pool.)
             let more = give - asked - take; // fair − asked, positive
             let drawn = self.negative.draw(more);
             if drawn < more {
@@ -355,14 +371,14 @@ impl<N: Number> Xcp<N> {
         Some(Grant { feedback: if stands { None } else { Some(fair) }, larger_part: by_x.most(by_bytes) })
     }
 
-    /// Bounded, so that products of it stay inside every form's range.
+    /// The capacity, limited so that its products stay in the range of every arithmetic.
     fn sane_capacity(capacity: Rate) -> N {
         N::from_amount(sane_amount(capacity.bytes_per_sec())).least(N::from_count(CAPACITY_MOST))
     }
 }
 
 impl<N> Grant<N> {
-    /// Writes the feedback into the toll it was made for.
+    /// Writes the feedback into the toll that it was computed for.
     #[inline]
     pub(super) fn write(grant: Option<Grant<N>>, kind: Kind, toll: &mut Toll)
     where
@@ -394,8 +410,8 @@ impl<N: Number> LinkLaw for Xcp<N> {
         Verdict::Pass
     }
 
-    /// Intervals that ended before are worked off with the old capacity. (The backlog they see takes the last
-    /// arrival as let in, which between two packets is one packet off at most.)
+    /// Intervals that ended before are handled with the old capacity. (They use the backlog after
+    /// the last arrival as if it was admitted, which is at most one packet too many.)
     fn set_capacity(&mut self, now: Time, capacity: Rate) {
         self.catch_up(now, self.backlog);
         self.capacity = Self::sane_capacity(capacity);
@@ -422,11 +438,12 @@ impl<N: Number> LinkLaw for Xcp<N> {
     }
 }
 
-/// Packets that one toll can speak for: more would be a lie, and products stay inside every form's range.
+/// Upper bound on the packets that one toll can speak for; products stay in the range of every
+/// arithmetic.
 const MOST_SPOKEN_FOR: u32 = 1 << 16;
 
 /// A petabyte a second.
 const CAPACITY_MOST: u64 = 1 << 50;
 
-/// The longest span a configuration can set a timer to: an hour.
+/// The longest period that a configuration can set: an hour.
 const LONGEST_NANOS: u64 = 3600 * 1_000_000_000;

@@ -1,29 +1,30 @@
-//! What XCP's algorithm needs of a number, the boundary where a toll becomes one, and the `f64` form.
+//! The numbers of XCP's algorithm, the conversion of tolls to numbers, and the `f64` form.
 
 use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Sub};
 
 /// A number representation for the XCP router: signed, with the four operations.
 ///
-/// The algorithm ([`Xcp`](super::Xcp)) is stated once over this trait. A form without floats implements it with
-/// integer instructions only: floats enter and leave as bit patterns, which are fields of a packet to be decoded
-/// and not numbers to be computed with. No operation panics; what does not fit is held at the largest value.
+/// The algorithm ([`Xcp`](super::Xcp)) is generic over this trait. A form without floats uses
+/// integer instructions only. Floats enter and leave as bit patterns: they are fields of a packet
+/// to decode, not numbers to compute with. No operation panics; results out of range saturate.
 pub trait Number:
     Copy + Debug + PartialOrd + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
-    /// Sums up an interval's packets, and hands a pool out again, without losing what is small beside the whole.
+    /// A sum that adds up an interval's packets, or hands out a pool, without loss of terms that
+    /// are small against the total.
     type Sum: Accumulator<Self>;
 
-    /// Nought.
+    /// Zero.
     const ZERO: Self;
 
     /// A count: bytes, or a plain 1.
     fn from_count(count: u64) -> Self;
 
-    /// A double given as its bits, which [`sane_amount`] let pass.
+    /// Converts the bits of a double, as [`sane_amount`] returns them.
     fn from_amount(bits: u64) -> Self;
 
-    /// Seconds given as a float's bits, which [`sane_seconds`] let pass.
+    /// Converts seconds from the bits of a float, as [`sane_seconds`] returns them.
     fn from_seconds(bits: u32) -> Self;
 
     /// The bits of the nearest double.
@@ -57,34 +58,37 @@ pub trait Number:
 
 /// A sum of many numbers, never below zero.
 pub trait Accumulator<N>: Copy + Debug {
-    /// Starts with `first`, not negative.
+    /// Starts at `first`, which is not negative.
     fn holding(first: N) -> Self;
 
-    /// Adds `part`, not negative.
+    /// Adds `part`, which is not negative.
     fn put(&mut self, part: N);
 
-    /// Takes `part`, not negative, away, or what there is if that is less; answers how much.
+    /// Subtracts `part`, which is not negative, or the whole sum if that is less. Returns the
+    /// amount.
     fn draw(&mut self, part: N) -> N;
 
-    /// What there is.
+    /// The sum.
     fn value(self) -> N;
 }
 
-/// Cleans the bits of a float that a packet says are seconds, so that no packet can poison a router's sums.
+/// Sanitises the bits of a float that a packet states as seconds, so that no packet can corrupt a
+/// router's sums.
 ///
-/// Negative, NaN and less than 2⁻⁴⁰ s (a picosecond; subnormals, which are slow, among them) become 0, that is
-/// "unknown"; more than 16 s, infinity included, becomes 16 s, the end of the draft's 4.28-bit fields. Positive
-/// floats order like their bits, so the comparisons are integer ones.
+/// Negative values, NaN and values below 2⁻⁴⁰ s (a picosecond; this includes subnormals, which are
+/// slow) become 0, "unknown". Values above 16 s, infinity included, become 16 s, the end of the
+/// draft's 4.28-bit fields. Positive floats order like their bits, so the comparisons are integer
+/// ones.
 #[inline]
 pub fn sane_seconds(seconds: f32) -> u32 {
     let bits = seconds.to_bits();
     if (SECONDS_LEAST..=SECONDS_INFINITE).contains(&bits) { bits.min(SECONDS_MOST) } else { 0 }
 }
 
-/// Cleans the bits of a double that a packet or a configuration says is an amount.
+/// Sanitises the bits of a double that a packet or a configuration states as an amount.
 ///
-/// NaN and magnitudes below 2⁻¹⁰⁰ become 0; magnitudes above 2¹⁰⁰ (1.3e30: ns-2's senders ask for 1e24 when they
-/// mean "all there is"), infinities included, become ±2¹⁰⁰.
+/// NaN and magnitudes below 2⁻¹⁰⁰ become 0. Magnitudes above 2¹⁰⁰, infinities included, become
+/// ±2¹⁰⁰ (1.3e30; ns-2's senders request 1e24 for "as much as possible").
 #[inline]
 pub fn sane_amount(amount: f64) -> u64 {
     let bits = amount.to_bits();
@@ -93,8 +97,8 @@ pub fn sane_amount(amount: f64) -> u64 {
     if (AMOUNT_LEAST..=AMOUNT_INFINITE).contains(&magnitude) { sign | magnitude.min(AMOUNT_MOST) } else { 0 }
 }
 
-/// Takes the bits of a finite, normal double apart: negative?, significand (53 bits, 0 for nought), and the power of
-/// two it is scaled by.
+/// Splits the bits of a finite, normal double into sign, significand (53 bits, 0 for zero) and
+/// exponent.
 #[inline]
 pub(super) fn parts(bits: u64) -> (bool, u64, i32) {
     let exponent = (bits >> 52) as i32 & 0x7ff;
@@ -104,7 +108,8 @@ pub(super) fn parts(bits: u64) -> (bool, u64, i32) {
     (bits >> 63 != 0, bits & ((1 << 52) - 1) | 1 << 52, exponent - 1075)
 }
 
-/// The bits of the double ±`significand` · 2^`exponent`: cut to 53 bits; nought or the largest if out of range.
+/// The bits of the double ±`significand` · 2^`exponent`, truncated to 53 bits; zero or the largest
+/// double if out of range.
 pub(super) fn assemble(negative: bool, significand: u64, exponent: i32) -> u64 {
     if significand == 0 {
         return 0;

@@ -1,17 +1,18 @@
-//! A 32-bit significand with an exponent, in 64-bit integer arithmetic: the XCP study's `shiftint`, normalised.
+//! A 32-bit significand with an exponent, in 64-bit integer arithmetic: the XCP study's `shiftint`,
+//! normalised.
 
 use std::cmp::Ordering;
 use std::ops::{Add, Div, Mul, Sub};
 
 use super::number::{Accumulator, Number, assemble, parts};
 
-/// ±significand · 2^exponent with 32 bits of significand: what a kernel without floats and with 64-bit products can
-/// calculate with (XCP study, "Scaling Analysis").
+/// ±significand · 2^exponent with 32 bits of significand: the arithmetic of a kernel without floats
+/// and with 64-bit products (XCP study, "Scaling Analysis").
 ///
-/// The study keeps a scale and a shift apart; here they are one exponent, and the significand always has its top bit
-/// set (or is 0), so an operation errs by less than one part in 2³¹. The exponent would fit the study's 16 bits (inputs are
-/// within 2^±100, and every result is made of a handful of them, so it needs no check either); as 32 bits it saves
-/// instructions.
+/// The study keeps a scale and a shift separate; here they are one exponent. The significand always
+/// has its top bit set (or is 0), so an operation errs by less than one part in 2³¹. The exponent
+/// would fit the study's 16 bits: inputs are within 2^±100, and a result needs a handful of
+/// operations, so there is no check. 32 bits need fewer instructions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shift32 {
     significand: u32,
@@ -32,14 +33,15 @@ impl Shift32 {
         Shift32 { significand: top as u32, exponent: exponent + 32 - lead as i32, negative }
     }
 
-    /// Orders like the number: magnitudes of normalised numbers order as exponent, then significand.
+    /// A key in the order of the numbers: magnitudes of normalised numbers order by exponent, then
+    /// significand.
     #[inline]
     fn key(self) -> i64 {
         let magnitude = ((i64::from(self.exponent) - i64::from(NOUGHT)) << 32) | i64::from(self.significand);
         if self.negative { -magnitude } else { magnitude }
     }
 
-    /// The significand with its sign, and 30 bits below it for what alignment shifts out.
+    /// The significand with its sign, with 30 more bits for alignment.
     #[inline]
     fn aligned(self) -> i64 {
         let wide = i64::from(self.significand) << 30;
@@ -108,7 +110,7 @@ impl Mul for Shift32 {
 impl Div for Shift32 {
     type Output = Shift32;
 
-    /// The quotient; by nought, the largest number.
+    /// The quotient; the largest number if `other` is 0.
     fn div(self, other: Shift32) -> Shift32 {
         let (dividend, divisor) = (u64::from(self.significand) << 32, u64::from(other.significand));
         match (dividend + divisor / 2).checked_div(divisor) {
@@ -173,10 +175,10 @@ impl Number for Shift32 {
     }
 }
 
-/// A sum of [`Shift32`] with 64 bits of significand: 2²⁰ packets lose under one part in 2⁴⁰ of it.
+/// A sum of [`Shift32`] with 64 bits of significand: 2²⁰ packets lose less than one part in 2⁴⁰.
 ///
-/// A 32-bit sum would not do: near its end a pool is as small as one packet's share, but has kept the rounding of
-/// its beginning.
+/// A 32-bit sum is not enough: near its end a pool is as small as one packet's share, but still has
+/// the rounding error of its start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sum64 {
     significand: u64,
@@ -184,8 +186,8 @@ pub struct Sum64 {
 }
 
 impl Sum64 {
-    /// `part` in units of this sum's last bit, cut; `None` if it is beyond its first. (Nought, on either side, has
-    /// the least exponent and needs no case of its own.)
+    /// `part` in units of this sum's last bit, truncated; `None` if it exceeds the first bit.
+    /// (Zero, on either side, has the least exponent and needs no special case.)
     #[inline]
     fn aligned(self, part: Shift32) -> Option<u64> {
         let up = part.exponent - self.exponent;
@@ -196,7 +198,7 @@ impl Sum64 {
         }
     }
 
-    /// Makes `part`, which is larger than all there is, the measure.
+    /// Rescales the sum to `part`, which is larger than the sum.
     #[cold]
     fn rebase(&mut self, part: Shift32) {
         let mut sum = Sum64::holding(part);
@@ -248,6 +250,6 @@ impl Accumulator<Shift32> for Sum64 {
     }
 }
 
-/// The exponent of nought, below any other; and of a quotient by it, beyond any sane number.
+/// The exponent of zero, below any other; and that of a quotient by zero, beyond any sane number.
 const NOUGHT: i32 = -32_768;
 const BEYOND: i32 = 4000;

@@ -7,7 +7,7 @@ use super::super::Shadow;
 use super::*;
 use crate::Bytes;
 
-/// What a sender asks for that wants all there is.
+/// The request of a sender for everything available.
 const ALL: f64 = 1e24;
 
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,8 @@ fn arrival(at: u64, size: u32, rtt: f32, x: f32, due: f64) -> Arrival {
     Arrival { at, size, kind: Kind::Tolled, toll: Toll { due, rtt, offer: x, ..Toll::default() } }
 }
 
-/// A FIFO of infinite room in front of a transmitter of `rate` bytes/s: what its law sees of `arrivals`.
+/// A FIFO of infinite room in front of a transmitter of `rate` bytes/s: what its law sees of
+/// `arrivals`.
 fn pass(mut arrivals: Vec<Arrival>, rate: f64) -> Vec<Event> {
     arrivals.sort_by_key(|a| a.at);
     let (mut events, mut free) = (Vec::new(), 0u64);
@@ -79,7 +80,7 @@ fn run(law: &mut impl LinkLaw, events: &[Event]) -> Vec<(u64, f64)> {
     told
 }
 
-/// Both timers first expire after `ms`, as long as they are said to be.
+/// A config whose timers both first expire after `ms`, the length of their first intervals.
 fn aligned(ms: u64) -> XcpConfig {
     let initial = Time::from_millis(ms);
     XcpConfig {
@@ -96,8 +97,9 @@ fn near(a: f64, b: f64, tolerance: f64) -> bool {
 
 const MS: u64 = 1_000_000;
 
-/// 10 packets of 1000 B in the first 100 ms on 1 MB/s: y = 100 kB/s, F = 0.4 · 900 kB/s = 360 kB/s, nothing to
-/// shuffle. Each has X = 20 ms, so each of the next ones gets a tenth until all is given.
+/// 10 packets of 1000 B in the first 100 ms on 1 MB/s: y = 100 kB/s, F = 0.4 · 900 kB/s = 360 kB/s,
+/// nothing to shuffle. Each has X = 20 ms, so each of the next ones gets a tenth until all is
+/// given.
 fn by_hand<N: Number>() {
     let config = aligned(100);
     let mut router = Xcp::<N>::new(&config, Rate::from_bytes_per_sec(1e6));
@@ -118,7 +120,8 @@ fn by_hand<N: Number>() {
 fn a_toll_for_four_packets_is_given_and_taken_what_four_are() {
     let router = || {
         let mut xcp = Xcp::<f64>::new(&XcpConfig::default(), Rate::from_mbps(10.0));
-        // An interval that gives nothing and takes nothing but what is shuffled: both pools are full.
+        // An interval that gives nothing and takes nothing but what is shuffled: both pools are
+        // full.
         xcp.per_x = 50_000.0;
         xcp.per_byte = 3.0;
         xcp.positive = <f64 as Number>::Sum::holding(1e6);
@@ -134,7 +137,7 @@ fn a_toll_for_four_packets_is_given_and_taken_what_four_are() {
     let for_four = Toll { offer: 0.04, stake: 4.0, ..packet.toll };
     assert!((feedback(&mut once, &for_four) - four).abs() < 1e-3);
     assert!((once.pools().0 - each.pools().0).abs() < 1e-3 && (once.pools().1 - each.pools().1).abs() < 1e-3);
-    // A lie, or no number: the toll speaks for itself, or for so many as can be.
+    // False counts and NaN: the toll counts as one packet, or as the maximum.
     for stake in [f32::NAN, -3.0, 0.0, 1.0] {
         assert!((feedback(&mut router(), &Toll { stake, ..packet.toll }) - four / 4.0).abs() < 1e-3);
     }
@@ -148,7 +151,8 @@ fn a_case_calculated_by_hand() {
     by_hand::<Fixed128>();
 }
 
-/// The same with both pools: 100 packets of 1000 B fill 1 MB/s for 100 ms; nothing spare, 10 % is shuffled.
+/// The same with both pools: 100 packets of 1000 B fill 1 MB/s for 100 ms; nothing spare, 10 % is
+/// shuffled.
 #[test]
 fn a_full_link_shuffles_a_tenth() {
     let mut router = Xcp::<f64>::new(&aligned(100), Rate::from_bytes_per_sec(1e6));
@@ -182,7 +186,8 @@ fn told_nothing() -> Passing {
     Passing::of(Kind::Plain, 40, 0, 0)
 }
 
-/// draft § 5, departure: what a packet does not take of its gift is balanced against what is taken back.
+/// draft § 5, departure: what a packet does not take of its gift is balanced against what is taken
+/// back.
 #[test]
 fn a_packet_that_asks_for_less_gets_that_and_the_pools_stay_balanced() {
     for (asked, feedback, given, taken) in [
@@ -230,8 +235,9 @@ fn a_standing_queue_is_drained_over_a_round_trip() {
     let packet =
         |backlog| Passing { backlog_bytes: backlog, size: 1000, kind: Kind::Tolled, ..told_nothing() };
     let mut toll = Toll { due: ALL, rtt: 0.25, offer: 0.01, ..Toll::default() };
-    // 90 packets in 100 ms are 900 kB/s. From 40 ms on at least 30 kB stand; the queue interval after that ends
-    // at 40 + (100 − 30)/2 = 75 ms, so it is in the feedback of the control interval's end at 100 ms.
+    // 90 packets in 100 ms are 900 kB/s. From 40 ms on at least 30 kB stand; the queue interval
+    // after that ends at 40 + (100 − 30)/2 = 75 ms, so it is in the feedback of the control
+    // interval's end at 100 ms.
     for k in 0..90 {
         router.on_arrival(Time(k * MS), packet(30_000), &toll);
         router.on_departure(Time(k * MS), packet(30_000 + k), &mut toll);
@@ -242,7 +248,8 @@ fn a_standing_queue_is_drained_over_a_round_trip() {
     assert!(near(router.feedback(), right, 1e-9), "{} {right}", router.feedback());
 }
 
-/// Where both timers expire together the control interval comes first: the queue's next length follows the new RTT.
+/// If both timers expire together, the control interval ends first: the next queue interval follows
+/// the new RTT.
 #[test]
 fn control_comes_before_queue() {
     let mut router = Xcp::<f64>::new(&aligned(100), Rate::from_bytes_per_sec(1e6));
@@ -253,7 +260,8 @@ fn control_comes_before_queue() {
     assert_eq!((router.control_timer.next, router.queue_timer.next), (400_000_012, 250_000_006));
 }
 
-/// A sender that says its round trip takes a picosecond does not make a standing queue an infinite debt.
+/// A sender that says its round trip takes a picosecond does not make a standing queue an infinite
+/// debt.
 #[test]
 fn a_round_trip_of_next_to_nothing_counts_as_a_microsecond() {
     let mut router = Xcp::<f64>::new(&aligned(100), Rate::from_bytes_per_sec(1e6));
@@ -318,7 +326,7 @@ fn a_step_of_capacity_gives_each_packet_alpha_delta_packets() {
     }
 }
 
-/// Intervals nobody hears of are skipped in one step, with what stepping through them leaves.
+/// Idle intervals are skipped in one step, with the same state as one by one.
 #[test]
 fn skipping_an_idle_time_is_stepping_through_it() {
     fn check<N: Number>(backlog: u64, seconds: u64) {
@@ -354,7 +362,8 @@ fn skipping_an_idle_time_is_stepping_through_it() {
     router.catch_up(Time::NEVER, 0);
 }
 
-/// A few flows with a round-trip time each, sending unevenly, at `load` of a link of `rate` bytes/s for a second.
+/// A few flows with a round-trip time each, sending unevenly, at `load` of a link of `rate` bytes/s
+/// for a second.
 fn traffic() -> impl Strategy<Value = (f64, Vec<Arrival>)> {
     let flow = (0.02f32..0.4, 0.05f64..1.0, 40u32..1500, prop::bool::weighted(0.2));
     (1e5f64..2e6, 0.3f64..1.6, prop::collection::vec(flow, 1..6), any::<u64>()).prop_map(
@@ -406,7 +415,7 @@ proptest! {
             .filter(|e| e.leaves && e.packet.kind == Kind::Tolled && e.toll.rtt != 0.0).count();
         let [small, large] = [small.deviation().unwrap(), large.deviation().unwrap()];
         prop_assert_eq!(small.packets, tolled as u64);
-        // What there is comes from where a pool runs dry: what it is wrong by is N times a packet's rounding.
+        // The deviation comes from the end of a pool, whose error is N times a packet's rounding.
         prop_assert!(small.worst < 1e-5, "{small:?}");
         prop_assert!(large.worst < 1e-8, "{large:?}");
     }
@@ -424,7 +433,7 @@ proptest! {
             let mut toll = event.toll;
             if event.leaves && event.packet.kind == Kind::Tolled {
                 router.on_departure(Time(event.at), event.packet, &mut toll);
-                // What an earlier link imposes is not this one's doing.
+                // Feedback of an earlier link does not count.
                 if toll.due != event.toll.due {
                     given += toll.due.max(0.0);
                     taken += (-toll.due).max(0.0);
@@ -436,7 +445,7 @@ proptest! {
         }
     }
 
-    /// Where intervals are as long as the one round-trip time, empty ones too, the forms are the same.
+    /// If intervals are as long as the only round-trip time, empty ones included, both forms agree.
     #[test]
     fn the_forms_agree_where_all_round_trips_are_equal((rate, mut arrivals) in traffic(), rtt in 0.02f32..0.3) {
         arrivals.iter_mut().for_each(|a| a.toll.rtt = rtt);
@@ -451,7 +460,8 @@ proptest! {
         }
     }
 
-    /// Whatever a packet says, every form stays finite, and honest packets get what they are owed two intervals on.
+    /// Whatever a packet says, every form stays finite, and honest packets get what they are owed
+    /// two intervals on.
     #[test]
     fn a_hostile_packet_does_not_poison(
         lies in prop::collection::vec((any::<f64>(), any::<f32>(), any::<f32>(), any::<u32>()), 1..20),
@@ -513,7 +523,8 @@ proptest! {
     }
 }
 
-/// 10 packets of `size`, one each 10 ms from 1 ms on, with a round trip of 0.2 s, and the end of the interval at 100 ms.
+/// 10 packets of `size`, one each 10 ms from 1 ms on, with a round trip of 0.2 s, and the end of
+/// the interval at 100 ms.
 fn ten(config: &XcpConfig, size: u32, rate: f64) -> Xcp<f64> {
     let mut router = Xcp::<f64>::new(config, Rate::from_bytes_per_sec(rate));
     run(&mut router, &pass((0..10).map(|k| arrival((1 + k * 10) * MS, size, 0.2, 0.02, ALL)).collect(), 1e9));
@@ -547,7 +558,8 @@ fn no_interval_is_shorter_than_the_shortest() {
 
 #[test]
 fn what_is_taken_back_counts_framing_as_what_came_does() {
-    // 170 kB/s of packets and 30 kB/s of framing into 100 kB/s: 0.4 · 100 kB/s are taken back, all of it.
+    // 170 kB/s of packets and 30 kB/s of framing into 100 kB/s: 0.4 · 100 kB/s are taken back, all
+    // of it.
     let config = XcpConfig { overhead: Some(Bytes(300)), gamma: 0.0, ..aligned(100) };
     let mut router = ten(&config, 1700, 1e5);
     let events = pass((0..10).map(|k| arrival((101 + k * 10) * MS, 1700, 0.2, 0.02, ALL)).collect(), 1e9);

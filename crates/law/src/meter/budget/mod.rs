@@ -1,51 +1,54 @@
-//! Enforcement of budgets, where a host's packets enter (the FCP report, CMU-CS-12-125, § 5 and § 6.1.3, "Misbehaving users").
+//! Enforcement of budgets, where a host's packets enter (the FCP report, CMU-CS-12-125, § 5 and §
+//! 6.1.3, "Misbehaving users").
 
 use super::{MeterConfig, Offence, Passage};
 use crate::sender::least_pause;
 use crate::{Budget, Time, Toll};
 
-/// The account of one host, whatever number of flows it spreads its packets over.
+/// The account of one host over all its flows.
 ///
-/// Two things are checked, each by itself:
+/// Two independent checks:
 ///
-/// - **What is spent**, Σ paid · size, against the budget: a bucket that fills at the budget's rate and holds what it
-///   buys in `burst` round trips. (The report's inequality multiplies by the preload, which is zero for a steady flow; its
-///   text, "operating within its budget", is what is done here.)
-/// - **What was announced** against what is spent a round trip later. Spending less all that was announced until a round trip ago
-///   is a constant for who keeps its promises, whatever flows come and go. A host whose announcements are not followed lets it fall, one that
-///   gives back what it goes on spending lets it rise; either without end. A slow drift, `tolerance` budgets a round trip, is forgiven:
-///   announcements get lost.
+/// - **Spending**, Σ paid · size, against the budget: a bucket that fills at the budget's rate and
+///   holds the budget of `burst` round trips. (The report's inequality multiplies by the preload,
+///   which is zero for a steady flow. This follows its text, "operating within its budget".)
+/// - **Announcements** against the spending a round trip later. Spending, less everything announced
+///   up to a round trip ago, is constant for a host that keeps its promises, whatever flows start
+///   and end. If announcements are not followed it falls without end. If a host takes back an
+///   amount and continues to spend it, it rises without end. A slow drift, `tolerance` budgets per
+///   round trip, is forgiven, since announcements get lost.
 ///
-/// A host that is accused is held: it announces nothing any more, the price that goes back to it is raised until what it spends is its budget
-/// ([`BudgetMeter::answer`]), and what exceeds that nevertheless is dropped.
+/// An accused host is held. Its announcements are removed. The price returned to it is raised until
+/// its spending matches its budget ([`BudgetMeter::answer`]), and packets above that are dropped.
 #[derive(Clone, Debug)]
 pub struct BudgetMeter {
     config: MeterConfig,
-    /// $/s.
+    /// The budget, $/s.
     budget: f64,
     /// Mean round trip as stated, s; 0 until one was.
     rtt: f64,
-    /// $ spent beyond what the budget has bought since, and when that was.
+    /// $ spent beyond the income of the budget up to the last packet, and the time of that packet.
     spent: f64,
     settled: Time,
     /// Σ of announced changes, $/s.
     announced: f64,
     round: Round,
-    /// Spending less announcements: what it has been of late, $/s.
+    /// The recent average of spending less announcements, $/s.
     usual: Option<f64>,
     accusation: Option<BudgetAccusation>,
-    /// Of a host that is held: what it would have spent in this round, $, and by how much its price is raised.
+    /// For a held host: the amount it would have spent in this round, $, and the factor on its
+    /// price.
     wanted: f64,
     raised: f64,
     dropped: u64,
 }
 
-/// An offence against a budget, and when it was found.
+/// An offence against a budget, and the time it was found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BudgetAccusation {
-    /// When.
+    /// Time of the accusation.
     pub at: Time,
-    /// What.
+    /// The offence.
     pub offence: Offence,
 }
 
@@ -53,17 +56,19 @@ pub struct BudgetAccusation {
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     begins: Time,
-    /// $ paid in it.
+    /// $ paid in this round.
     paid: f64,
-    /// The integral over it of what had been announced, $, and up to when.
+    /// The integral of the announced spending over this round, $, and the instant up to which it is
+    /// computed.
     promised: f64,
     at: Time,
-    /// The mean announced in the round before, $/s.
+    /// The mean of announced spending in the previous round, $/s.
     before: Option<f64>,
 }
 
 impl BudgetMeter {
-    /// The account of a host that may spend `budget`. Of `config`, the tolerance and the burst count, and whether it is enforced.
+    /// The account of a host with `budget`. `config` gives the tolerance, the burst and
+    /// enforcement.
     pub fn new(config: MeterConfig, budget: Budget) -> BudgetMeter {
         BudgetMeter {
             config,
@@ -81,27 +86,27 @@ impl BudgetMeter {
         }
     }
 
-    /// Whether the host is held.
+    /// True if the host is held.
     pub fn holds(&self) -> bool {
         self.accusation.is_some() && self.config.enforce
     }
 
-    /// What goes back to the host of a price `echo`.
+    /// The price to return to the host in place of `echo`.
     pub fn answer(&self, echo: f32) -> f32 {
         if self.holds() { (f64::from(echo) * self.raised).min(f64::from(f32::MAX)) as f32 } else { echo }
     }
 
-    /// What the host is accused of, if it is: the first offence found.
+    /// The first offence found, if any.
     pub fn accusation(&self) -> Option<BudgetAccusation> {
         self.accusation
     }
 
-    /// Packets dropped since it is held.
+    /// Packets dropped since the host was held.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Somebody further on has found that the host commits `offence`.
+    /// Records an `offence` of the host that another meter found.
     pub fn accuse(&mut self, at: Time, offence: Offence) {
         if self.accusation.is_none() {
             self.accusation = Some(BudgetAccusation { at, offence });
@@ -110,9 +115,11 @@ impl BudgetMeter {
         }
     }
 
-    /// A packet of `size` bytes passes. Of its bytes, the flow's first packet has announced `opening`: what passes of them in its
-    /// first round trip. `price` is what its path asked last: of a host that is held, the packet is
-    /// charged that, whatever it states.
+    /// Handles a packet of `size` bytes.
+    ///
+    /// `opening` is the number of its bytes that the flow's first packet announced, in the flow's
+    /// first round trip. `price` is the last price of its path: a held host's packet is charged
+    /// this, whatever it states.
     pub fn on_data(
         &mut self,
         now: Time,
@@ -125,7 +132,8 @@ impl BudgetMeter {
         let price = price.filter(|_| held);
         let rtt = f64::from(toll.rtt);
         if !(rtt > 0.0 && rtt.is_finite()) {
-            // What a first packet announces is bounded by what budgets buy, but not in price: of one who is held it is not believed.
+            // The announcement of a first packet is bounded by budgets, but not in price. That of a
+            // held host is not believed.
             return if held && toll.offer > 0.0 { silence(toll) } else { Passage::Untouched };
         }
         let rtt = rtt.clamp(SHORTEST, LONGEST);
@@ -164,7 +172,7 @@ impl BudgetMeter {
         if toll.offer != 0.0 { silence(toll) } else { changed }
     }
 
-    /// Keeps the account of what is announced and what comes of it.
+    /// Updates the account of announcements and the spending that follows them.
     fn follow(&mut self, now: Time, paid: f64, changes: [f64; 2]) {
         if self.round.at == Time::ZERO {
             self.round = Round { begins: now, at: now, ..Round::default() };
@@ -183,7 +191,8 @@ impl BudgetMeter {
 
     fn end_round(&mut self, now: Time, length: f64) {
         if self.holds() && self.budget > 0.0 {
-            // Half of the way up, since a change takes a round trip to be answered; and slowly down, since who was held may pause.
+            // Rises half of the way, since a change takes a round trip to take effect. Falls
+            // slowly, since a held host may pause.
             let over = self.wanted / length / self.budget;
             let step = if over > 1.0 { over.min(4.0).sqrt() } else { over.max(LEAST_STEP) };
             self.raised = (self.raised * step).clamp(1.0, MOST_RAISED);
@@ -199,7 +208,8 @@ impl BudgetMeter {
             let forgiven = self.config.tolerance * self.budget;
             *usual += (kept - *usual).clamp(-forgiven, forgiven);
             let off = kept - *usual;
-            // A sender that hears nothing any more starts anew, and announces once more what it had announced.
+            // A sender that hears nothing any more starts anew, and announces once more what it had
+            // announced.
             let most = self.config.burst * self.budget;
             if off < -2.0 * most {
                 self.accuse(now, Offence::Overpromised);
@@ -218,26 +228,28 @@ fn silence(toll: &mut Toll) -> Passage {
     Passage::Rewritten
 }
 
-/// What a flow pays, where its packets leave the network.
+/// The payments of a flow, checked where its packets leave the network.
 ///
-/// The report lets each link subtract its price of a round trip ago from the balance; what is left at the egress is
-/// on the average nothing. Here the egress remembers what the links asked a round trip ago, which is the same sum and needs no
-/// writing: a sender pays too little if it states less than the *least* price that its path has asked over the last eight round
-/// trips, or a second if that is more: packets may have waited long since their price was told. By how
-/// much it does is added up over time; a part of `tolerance` is forgiven, `burst` half round trips unpaid are an accusation. Of
-/// what is sent again nothing is held against anybody: who hears nothing any more can't know the price. Nor of a packet each
-/// pause of the least rate, which pays what a budget has for it.
+/// The report lets each link subtract its price of a round trip ago from the balance; the rest at
+/// the egress averages to zero. Here the egress remembers the path price of a round trip ago, which
+/// is the same sum without writes.
+///
+/// A sender pays too little if it states less than the *least* price of its path over the last
+/// eight round trips, and at least over a second. The time covers the waits of packets. The
+/// deficits add up over time. A part of `tolerance` is forgiven; `burst` half round trips unpaid
+/// are an accusation. Retransmissions are exempt: a sender without feedback cannot know the price.
+/// So is one packet per pause of the least rate, which pays what a budget has for it.
 #[derive(Clone, Debug)]
 pub struct BalanceMeter {
     config: MeterConfig,
-    /// The least price in this turn of eight round trips, and in the one before.
+    /// The least price in the present period of eight round trips, and in the previous one.
     least: f64,
     before: f64,
     turns: Time,
     last: Time,
-    /// Packets that the least rate has for a flow that pays too little.
+    /// Packets that the least rate allows a flow that pays too little.
     least_rate: f64,
-    /// Round trips not paid for.
+    /// Unpaid round trips.
     missing: f64,
     accusation: Option<BudgetAccusation>,
 }
@@ -257,12 +269,13 @@ impl BalanceMeter {
         }
     }
 
-    /// What the flow is accused of, if it is.
+    /// The flow's offence, if any.
     pub fn accusation(&self) -> Option<BudgetAccusation> {
         self.accusation
     }
 
-    /// A packet leaves, sent for the first time if `fresh`, having been asked for `toll.due` on its way.
+    /// Handles a packet that leaves the network. `fresh` is true for a first transmission;
+    /// `toll.due` is the price of its path.
     pub fn on_data(&mut self, now: Time, fresh: bool, toll: &Toll) {
         let rtt = f64::from(toll.rtt);
         if !(rtt > 0.0 && rtt.is_finite()) {
@@ -297,20 +310,21 @@ impl BalanceMeter {
     }
 }
 
-/// Round trips that are believed, s.
+/// The range of round trips that are believed, s.
 const SHORTEST: f64 = 1e-3;
 const LONGEST: f64 = 1.0;
-/// Round trips that prices are remembered for, and the shortest and the longest time, s.
+/// Round trips for which prices are remembered, and the bounds of that time, s.
 const MEMORY: f64 = 8.0;
 const SHORTEST_MEMORY: f64 = 1.0;
 const LONGEST_MEMORY: f64 = 4.0;
-/// Of a flow at the least rate, packets that may come together, and how much sooner than one a pause: waiting varies.
+/// At the least rate: packets that may arrive together, and the factor by which they may exceed one
+/// per pause, since queueing varies.
 const MOST_AT_LEAST_RATE: f64 = 2.0;
 const LEAST_RATE_SLACK: f64 = 1.1;
 const MOST_RAISED: f64 = 1e6;
 const LEAST_STEP: f64 = 0.98;
 const RTT_GAIN: f64 = 1.0 / 16.0;
-/// No announcement counts for more, $/s.
+/// Upper bound on an announcement, $/s.
 const MOST: f64 = 1e60;
 
 #[cfg(test)]

@@ -39,7 +39,8 @@ fn who_keeps_budget_and_promises_is_not_accused() {
     let mut steady = meter();
     run(&mut steady, 20.0, |_| 1.0, |_| 0.0);
     assert_eq!(steady.accusation(), None);
-    // Half a second at a tenth, half a second at all of it, each change announced over the round trip before it.
+    // Half a second at a tenth, half a second at all of it, each change announced over the round
+    // trip before it.
     let mut moving = meter();
     let spending = |t: f64| if t % 1.0 < 0.5 { 0.1 } else { 1.0 };
     let offer = |t: f64| match t % 1.0 {
@@ -65,7 +66,7 @@ fn who_spends_too_much_is_found_and_held_to_its_budget() {
 fn the_price_of_who_is_held_rises_until_its_budget_comes_out() {
     let mut meter = meter();
     meter.accuse(Time::ZERO, Offence::Overspent);
-    // Would spend three times its budget at the price it is told, a round trip ago.
+    // Would spend three times its budget at the price returned a round trip ago.
     let mut told = [PRICE; 100];
     for i in 1..10_000u64 {
         let price = told[i as usize % 100];
@@ -165,7 +166,7 @@ fn who_is_held_spends_its_budget_and_no_more() {
     let (passed, dropped) = run(&mut meter, 20.0, |_| 10.0, |_| 0.0);
     assert!((95.0..102.0).contains(&passed), "{passed}");
     assert!(dropped.abs_diff(10_000) < 500 && meter.dropped() == dropped, "{dropped}");
-    // Who keeps within it loses nothing.
+    // A host within its budget loses nothing.
     let mut meter = rich(MeterConfig::default());
     meter.accuse(Time::ZERO, Offence::Overspent);
     assert_eq!(run(&mut meter, 20.0, |_| 4.9, |_| 0.0).1, 0);
@@ -184,7 +185,8 @@ fn a_meter_that_only_reports_lets_all_pass_at_its_price() {
 
 #[test]
 fn what_is_announced_is_held_against_the_budget_that_there_is() {
-    // Of 5 $/s a tolerance of a fifth is a dollar: so much may be announced in each round trip and not be spent, or more, but once.
+    // Of 5 $/s a tolerance of a fifth is a dollar: so much may be announced in each round trip and
+    // not be spent, or more, but once.
     for (offer, until, offence) in
         [(0.9, 9.0, None), (3.0, 2.1, None), (3.0, 9.0, Some(Offence::Overpromised))]
     {
@@ -213,7 +215,7 @@ fn the_first_offence_is_the_one_that_is_told() {
     meter.accuse(Time::from_secs(2), Offence::Overspent);
     let found = meter.accusation().unwrap();
     assert_eq!((found.at, found.offence), (Time::from_secs(1), Offence::Underpaid));
-    // What it had spent before is forgiven, once: a burst passes before anything is dropped.
+    // Earlier spending is forgiven once: a burst passes before anything is dropped.
     let mut meter = rich(MeterConfig::default());
     run(&mut meter, 0.05, |_| 20.0, |_| 0.0);
     meter.accuse(Time::from_millis(50), Offence::Underpaid);
@@ -236,12 +238,13 @@ fn who_is_held_pays_and_says_what_its_path_asked() {
     assert_eq!((pass(&mut toll, 2), toll.stake), (Passage::Untouched, 2.0 * asked));
     let mut toll = Toll { stake: 2.0 * asked, ..packet(-0.5) };
     assert_eq!((pass(&mut toll, 3), toll.offer), (Passage::Rewritten, 0.0));
-    // A first packet knows no round trip: what it announces is not believed either, what it takes back is nobody's loss.
+    // A first packet knows no round trip. Its announcement is not believed either, and a decrease
+    // harms no flow.
     let mut toll = Toll { rtt: 0.0, ..packet(10.0) };
     assert_eq!((pass(&mut toll, 4), toll.offer), (Passage::Rewritten, 0.0));
     let mut toll = Toll { rtt: 0.0, ..packet(-10.0) };
     assert_eq!(pass(&mut toll, 5), Passage::Untouched);
-    // Nobody held, nothing touched.
+    // Without a hold nothing is changed.
     let mut toll = Toll { rtt: 0.0, ..packet(10.0) };
     let mut free = rich(MeterConfig::default());
     assert_eq!(free.on_data(Time::from_millis(1), 100, &mut toll, 0.0, None), Passage::Untouched);
@@ -250,7 +253,8 @@ fn who_is_held_pays_and_says_what_its_path_asked() {
 
 #[test]
 fn a_flow_s_first_announcement_is_a_promise_like_any_other() {
-    // From 2 s on twice as much is spent, as a second flow's first packet has announced it: over one round trip, of the bytes of it.
+    // From 2 s on twice as much is spent, as a second flow's first packet has announced it: over
+    // one round trip, of the bytes of it.
     for (kept, accused) in [(true, false), (false, true)] {
         let mut meter =
             BudgetMeter::new(MeterConfig { tolerance: 0.01, ..MeterConfig::default() }, Budget::per_sec(1.0));
@@ -258,7 +262,8 @@ fn a_flow_s_first_announcement_is_a_promise_like_any_other() {
             let opens = (2000..2100).contains(&i);
             let spending = if i >= 2100 && kept { 0.9 } else { 0.05 };
             let size = (spending * 1e-3 / f64::from(PRICE)) as u32;
-            // In all as many bytes as make 0.85 $/s, or ten times that of who keeps no word.
+            // In total the bytes of 0.85 $/s, or ten times that for a flow that breaks its
+            // announcement.
             let opening = if opens {
                 (0.85 * 0.1 / 100.0 / f64::from(PRICE)) as f32 * if kept { 1.0 } else { 10.0 }
             } else {
@@ -323,7 +328,7 @@ fn a_pause_is_no_time_in_which_nothing_was_paid() {
 }
 
 proptest! {
-    /// Whatever packets say, and whoever is held, no more passes than the budget buys.
+    /// For any packets, a held host's traffic does not exceed its budget.
     #[test]
     fn a_held_host_spends_no_more_than_its_budget(
         packets in prop::collection::vec((0u64..20, any::<f32>(), any::<f32>(), 0.0f32..1e-6, 40u32..9000), 1..300),
@@ -360,7 +365,8 @@ fn a_burst_is_what_the_budget_buys_in_two_round_trips() {
         free.on_data(second, 1024, &mut sixty_fourth(0.0), 0.0, None);
     }
     assert_eq!(free.accusation(), Some(BudgetAccusation { at: second, offence: Offence::Overspent }));
-    // Who is held is dropped the seventeenth, and has earned another a sixty-fourth of a second later: without a tolerance.
+    // A held host's seventeenth packet is dropped, and it has earned another one a sixty-fourth of
+    // a second later: without a tolerance.
     let mut held = meter();
     held.accuse(second, Offence::Overspent);
     let mut pass = |now, size| held.on_data(now, size, &mut sixty_fourth(0.0), 0.0, None) != Passage::Dropped;
@@ -391,7 +397,7 @@ fn a_held_host_s_price_goes_half_of_the_way_up_and_slowly_down() {
     meter.accuse(Time::ZERO, Offence::Overspent);
     let mut now = Time::from_secs(1);
     let mut raised = 1.0;
-    // A packet a round trip, of so many budgets.
+    // One packet per round trip, worth the given number of budgets.
     meter.on_data(now, 1, &mut sixty_fourth(0.0), 0.0, Some(0.0));
     for (over, step) in
         [(2.25, 1.5), (1.0, 1.0), (100.0, 2.0), (4.0, 2.0), (0.99, 0.99), (0.5, 0.98), (0.0, 0.98)]
@@ -417,8 +423,9 @@ fn a_held_host_s_price_goes_half_of_the_way_up_and_slowly_down() {
     assert_eq!(meter.answer(f32::MAX), f32::MAX);
 }
 
-/// A host that spends so much, $/s, in a packet each eighth of a second, and announces `change` $/s with its tenth; after which it pauses
-/// for `pause` of those and spends 1 $/s. What it is accused of in a second from then.
+/// A host that spends so much, $/s, in a packet each eighth of a second, and announces `change` $/s
+/// with its tenth; after which it pauses for `pause` of those and spends 1 $/s. What it is accused
+/// of in a second from then.
 fn announces(before: f64, change: f64, pause: u64) -> Option<Offence> {
     let mut meter = meter();
     let eighth = Time::from_millis(125);
@@ -435,13 +442,13 @@ fn announces(before: f64, change: f64, pause: u64) -> Option<Offence> {
 
 #[test]
 fn four_budgets_of_words_or_two_taken_back_are_too_much() {
-    // What is usual has moved by a fifth of a budget when it is judged.
+    // The usual level has moved by a fifth of a budget at the time of judgement.
     for (before, change, offence) in [
         (1.0, 4.125, None),
         (1.0, 4.375, Some(Offence::Overpromised)),
         (1.0, -2.125, None),
         (1.0, -2.375, Some(Offence::TakenBack)),
-        // What is spent of it is no word any more.
+        // The part that is spent no longer counts as announced.
         (0.125, 4.375, None),
         (0.125, 5.25, Some(Offence::Overpromised)),
     ] {
@@ -457,7 +464,8 @@ fn after_a_pause_nothing_is_usual() {
 
 #[test]
 fn round_trips_not_paid_for_add_up_to_one() {
-    // A packet a round trip that pays half: 0.25 round trips are missing each time, beyond the tolerance.
+    // A packet a round trip that pays half: 0.25 round trips are missing each time, beyond the
+    // tolerance.
     let config = MeterConfig { tolerance: 0.25, ..MeterConfig::default() };
     let mut meter = BalanceMeter::new(config);
     let mut now = Time::ZERO;
@@ -467,7 +475,7 @@ fn round_trips_not_paid_for_add_up_to_one() {
         meter.on_data(now, true, &Toll { due, rtt: 0.125, offer: 0.0, stake, echo: 0.0 });
         meter.missing
     };
-    // What was asked is known after a second turn: of eight round trips each.
+    // Past prices are known after a second period of eight round trips.
     let known = (1..40).position(|_| pass(0.0, 1.0) > 0.0);
     assert_eq!(known, Some(8));
     meter.missing = 0.0;
@@ -478,7 +486,7 @@ fn round_trips_not_paid_for_add_up_to_one() {
         (meter.missing, meter.accusation().is_some())
     };
     assert_eq!([pass(0.5), pass(0.5), pass(0.5)], [(0.25, false), (0.5, false), (0.75, false)]);
-    // Who pays too much for a while may pay too little for as long; nothing is owed to it.
+    // A flow may pay too much for a while and then too little for as long; it gains no credit.
     assert_eq!([pass(1.5), pass(9.0)], [(0.0, false), (0.0, false)]);
     assert_eq!([pass(0.5), pass(0.5), pass(0.5), pass(0.5)].map(|found| found.0), [0.25, 0.5, 0.75, 1.0]);
     assert_eq!((pass(1.0), pass(0.5), pass(0.25)), ((0.75, false), (1.0, false), (1.5, true)));
@@ -498,12 +506,13 @@ fn the_least_rate_s_packets_pay_what_they_can_and_no_more_than_two_together() {
     };
     let toll = Toll { due: 1.0, rtt: 0.125, offer: 0.0, stake: 0.0, echo: 0.0 };
     let mut found = meter();
-    // After the longest pause: two for nothing, the third is unpaid. They came at one instant, so that it is short of no time.
+    // After the longest pause: two for nothing, the third is unpaid. They came at one instant, so
+    // that it is short of no time.
     for left in [1.0, 0.0, 0.0] {
         found.on_data(Time::from_secs(100), true, &toll);
         assert_eq!(found.least_rate, left);
     }
-    // What pays is not charged to it.
+    // A payment is not charged.
     let mut found = meter();
     found.on_data(Time::from_secs(100), true, &Toll { stake: 1.0, ..toll });
     assert_eq!(found.least_rate, 2.0);

@@ -5,7 +5,7 @@ use crate::Time;
 use crate::sender::{Delivery, Flight};
 
 impl Bbr {
-    /// § 5.3.1.2, CheckFullBWReached: three rounds that brought less than a quarter more.
+    /// § 5.3.1.2, CheckFullBWReached: three rounds in which bandwidth grew by less than a quarter.
     pub(super) fn check_full_bw(&mut self, d: &Delivery) {
         if self.full_bw_now || !self.round_start || d.app_limited {
             return;
@@ -146,7 +146,7 @@ impl Bbr {
         self.full_bw_now
     }
 
-    /// AdaptLongTermModel; answers whether it has decided on a phase.
+    /// AdaptLongTermModel. Returns true if it has chosen a phase.
     pub(super) fn adapt_longterm(&mut self, d: &Delivery) -> bool {
         if self.acks == Acks::Starting && self.round_start {
             self.acks = Acks::Feedback;
@@ -222,7 +222,7 @@ impl Bbr {
         }
     }
 
-    /// HandleProbeRTT; the transport takes samples for limited meanwhile, since the law holds back.
+    /// HandleProbeRTT. The transport marks samples as limited meanwhile, since the law holds back.
     fn stay_in_probe_rtt(&mut self, flight: &Flight, d: &Delivery) {
         match self.probe_rtt_done {
             None if f64::from(flight.in_flight) <= self.probe_rtt_window() => {

@@ -1,18 +1,19 @@
-//! The largest of what was seen lately.
+//! A maximum over a moving window.
 
-/// A windowed maximum after Kathleen Nichols: the best three of a window, each later than the one before.
+/// A windowed maximum after Kathleen Nichols: the best three of a window, each later than the one
+/// before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WindowedMax {
     best: [(f64, u64); 3],
 }
 
 impl WindowedMax {
-    /// The maximum.
+    /// The present maximum.
     pub(super) fn get(&self) -> f64 {
         self.best[0].0
     }
 
-    /// A value at `time`; those more than `length` older are forgotten.
+    /// Adds a value at `time`, and drops those more than `length` older.
     pub(super) fn add(&mut self, value: f64, time: u64, length: u64) {
         let new = (value, time);
         let stale = |at: u64| time.saturating_sub(at) > length;
@@ -33,7 +34,8 @@ impl WindowedMax {
             }
             return;
         }
-        // The second and third are from later parts of the window, so that there is one when the first goes.
+        // The second and third are from later parts of the window, so that there is one when the
+        // first goes.
         let age = time.saturating_sub(self.best[0].1);
         if self.best[1].1 == self.best[0].1 && age > length / 4 {
             self.best[1] = new;
@@ -52,8 +54,8 @@ mod tests {
 
     #[test]
     fn keeps_a_second_and_a_third_from_later_quarters_as_linux_does() {
-        // Values that fall by one: of a window of 10, what comes over a quarter of it later is kept as the second, what comes over a half
-        // later as the third (lib/win_minmax.c).
+        // Values that fall by one: of a window of 10, what comes over a quarter of it later is kept
+        // as the second, what comes over a half later as the third (lib/win_minmax.c).
         let mut filter = WindowedMax::default();
         let mut found = |time: u64, value: u64| {
             filter.add(value as f64, time, 10);
@@ -68,7 +70,8 @@ mod tests {
             };
             assert_eq!(found(time, 40 - time), largest as f64, "{time}");
         }
-        // After a pause the first and the second are too old, and the third is left; after a longer one, nothing.
+        // After a pause the first and the second are too old, and the third is left; after a longer
+        // one, nothing.
         assert_eq!(found(25, 1), (40 - 17) as f64);
         assert_eq!(found(60, 1), 1.0);
         // As much as the largest makes it new.

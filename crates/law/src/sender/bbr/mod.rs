@@ -1,12 +1,12 @@
-//! BBR, version 3 (draft-ietf-ccwg-bbr): a model of the path instead of a reaction to its losses.
+//! BBR, version 3 (draft-ietf-ccwg-bbr): control by a model of the path instead of by losses.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | here | what it knows, what it is told, and the window and pacing rate that come of it (draft § 5.6) |
-//! | `model` | bandwidth, round trip, what fits in flight (§ 5.5) |
+//! | `mod` | state, events, and the window and pacing rate that follow (draft § 5.6) |
+//! | `model` | bandwidth, round trip, volume in flight (§ 5.5) |
 //! | `cycle` | Startup, Drain, ProbeBW's four phases, ProbeRTT (§ 5.3, § 5.4) |
 //!
-//! Volumes are in segments, rates in segments a second.
+//! Volumes are in segments, rates in segments per second.
 
 mod cycle;
 mod filter;
@@ -21,7 +21,7 @@ use crate::param::Entry;
 use crate::{Rate, Time};
 use filter::WindowedMax;
 
-/// BBR's sender. It needs a transport that measures delivery ([`SenderLaw::samples_delivery`]) and paces.
+/// BBR's sender. The transport must measure delivery ([`SenderLaw::samples_delivery`]) and pace.
 #[derive(Clone, Debug)]
 pub struct Bbr {
     config: BbrConfig,
@@ -39,7 +39,7 @@ pub struct Bbr {
     round_start: bool,
     /// C.delivered at which the round ends.
     round_end: u64,
-    /// The window was full at some time in this round, or in the last.
+    /// True if the window was full at some time in this round, or in the last.
     full_window: bool,
     full_window_before: bool,
 
@@ -49,9 +49,9 @@ pub struct Bbr {
     bw_shortterm: f64,
     full_bw: f64,
     full_bw_rounds: u8,
-    /// Is the pipe full, as far as this probe can tell.
+    /// True if the pipe is full, as far as this probe can tell.
     full_bw_now: bool,
-    /// Was it ever.
+    /// True if it ever was.
     full_bw_reached: bool,
 
     // Round trips (§ 5.3.4.3).
@@ -60,7 +60,7 @@ pub struct Bbr {
     probe_rtt_min: Time,
     probe_rtt_min_at: Time,
     probe_rtt_due: bool,
-    /// When ProbeRTT may end, once in flight has come down.
+    /// The earliest end of ProbeRTT, once the volume in flight has fallen.
     probe_rtt_done: Option<Time>,
     probe_rtt_round_done: bool,
 
@@ -95,26 +95,26 @@ pub struct Bbr {
     begun: bool,
 }
 
-/// Where BBR is (§ 5.1).
+/// The state of BBR (§ 5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Doubling its rate each round trip.
+    /// Doubles the rate each round trip.
     Startup,
-    /// Letting the queue that came of that run empty.
+    /// Drains the queue that Startup built.
     Drain,
-    /// ProbeBW_DOWN: a little slower than the path, so that a queue drains and others find room.
+    /// ProbeBW_DOWN: a little slower than the path, to drain a queue and leave room to others.
     Down,
     /// ProbeBW_CRUISE: as fast as the path.
     Cruise,
-    /// ProbeBW_REFILL: as fast as the path for a round trip, without regard to short-term bounds.
+    /// ProbeBW_REFILL: as fast as the path for a round trip, without short-term bounds.
     Refill,
-    /// ProbeBW_UP: faster than the path is thought to be, to see whether it is.
+    /// ProbeBW_UP: faster than the estimate, to test for more bandwidth.
     Up,
-    /// Half a BDP in flight, to see the round trip without a queue.
+    /// Half a BDP in flight, to measure the round trip without a queue.
     ProbeRtt,
 }
 
-/// What acknowledgements tell of, with regard to probing (BBR.ack_phase).
+/// The stage of probing that acknowledgements report on (BBR.ack_phase).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Acks {
     Init,
@@ -129,7 +129,7 @@ enum Acks {
 pub struct BbrConfig {
     /// Window at the start, segments. Default 10 (RFC 6928).
     pub initial_window: f64,
-    /// Of the private random generator that spreads probes. Default 1.
+    /// Seed of the private random generator that spreads probes. Default 1.
     pub seed: u64,
 }
 
@@ -158,7 +158,7 @@ impl SenderConfig for BbrConfig {
 }
 
 impl BbrConfig {
-    /// A law with these parameters.
+    /// Builds the law.
     pub fn build(&self) -> Bbr {
         let window = self.initial_window.max(1.0);
         Bbr {
@@ -217,12 +217,12 @@ impl BbrConfig {
 }
 
 impl Bbr {
-    /// Where it is.
+    /// The present phase.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// BBR.bw, the bandwidth it reckons with, segments/s.
+    /// BBR.bw, the bandwidth estimate in use, segments/s.
     pub fn bandwidth(&self) -> f64 {
         self.bw
     }
@@ -232,7 +232,7 @@ impl Bbr {
         self.min_rtt
     }
 
-    /// BBR.inflight_longterm, segments; infinite until probing went too far.
+    /// BBR.inflight_longterm, segments; infinite until a probe has exceeded it.
     pub fn inflight_longterm(&self) -> f64 {
         self.inflight_longterm
     }

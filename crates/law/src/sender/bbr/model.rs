@@ -21,7 +21,7 @@ impl Bbr {
         gain * bw * self.min_rtt.as_secs_f64()
     }
 
-    /// QuantizationBudget: nothing is offloaded here, so that the budget for it is the least window's.
+    /// QuantizationBudget. Without offload here, its budget is that of the least window.
     pub(super) fn floor_volume(&self, volume: f64) -> f64 {
         volume.max(MIN_WINDOW) + if self.phase == Phase::Up { 2.0 } else { 0.0 }
     }
@@ -119,7 +119,7 @@ impl Bbr {
         self.inflight_shortterm = self.inflight_latest.max(BETA * self.inflight_shortterm);
     }
 
-    /// § 5.5.6, AdvanceMaxBwFilter. A cycle that measured nothing leaves the one before in force.
+    /// § 5.5.6, AdvanceMaxBwFilter. A cycle without measurements leaves the previous one in force.
     pub(super) fn advance_max_bw(&mut self) {
         if self.max_bw[1] > 0.0 {
             self.max_bw = [self.max_bw[1], 0.0];

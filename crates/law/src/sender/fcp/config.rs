@@ -13,31 +13,32 @@ config! {
     /// The constants of [`Fcp`](super::Fcp), and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct FcpConfig in "fcp", "What FCP's sender may spend (the FCP report, § 4.1)." {
-        /// What the flow may spend, $/s, if it has no host.
+        /// The flow's budget, $/s, if it has no host.
         budget: Budget = Budget::per_sec(1.0), Kind::Number { least: 0.0, most: 1e12 };
         /// Packets that its first packet announces for the next round trip.
         initial_packets: f64 = 10.0, Kind::Over { over: 0.0, most: 1e6 }, from "§ 4.1, \"Start-up behavior\"";
-        /// It announces them also where there is less to send, as the report does.
+        /// Announces them even if there is less to send, as the report does.
         initial_always: bool = false, Kind::Truth;
-        /// A flow that has no more than this left asks for no more than to send it within a round trip; with more, it asks
-        /// for its budget.
+        /// A flow with no more than this left requests only enough to send it within a round trip;
+        /// with more, it requests its budget.
         short: Bytes = Bytes(50_000), Kind::Bytes { least: 0, most: 1 << 60 }, from "§ 6.1.1";
         /// The largest preload.
         max_preload: Option<f64> = None, Kind::Over { over: 0.0, most: 1e30 }, else "none", from "§ 4.2: 1 for stability";
-        /// The rate to be kept by a host's strategy `stable`.
+        /// The rate that a host's strategy `stable` is to keep.
         wants: Option<Rate> = None, Kind::Rate, else "none";
-        /// The rate that it needs to meet a deadline: asked for at the least price, of links whose class for it has the
-        /// pricing `deadline`; refused, it goes by its budget.
+        /// The rate that meets a deadline. It is requested at the least price, of links whose class
+        /// for the flow has the pricing `deadline`; if refused, the flow spends its budget.
         deadline: Option<Rate> = None, Kind::Rate, else "none", from "§ 4.2, \"D³-style deadline support\"";
-        /// It chooses by trial between its `class` and none, by ln rate − queueing delay/`patience`: a queueing delay so
-        /// long is as bad as a rate e times smaller.
+        /// Chooses by trial between its `class` and none, by the utility ln rate − queueing
+        /// delay/`patience`: a queueing delay of `patience` is as bad as a rate e times smaller.
         patience: Option<Time> = None, SPAN, else "it is in its `class` always";
         fixed {
-            /// The rate of the interface that it sends by, and so the most it ever sends: where hardly anybody pays, prices
-            /// fall until a budget buys more than any link carries, and no window ends what acknowledgements no longer
-            /// clock. 1 Tb/s is the most that is taken.
+            /// The rate of the sender's interface, and the upper bound on its rate.
+            ///
+            /// Where hardly any flow pays, prices fall until a budget buys more than any link
+            /// carries, and no window ends what acknowledgements no longer clock. At most 1 Tb/s.
             line_rate: Rate = Rate::from_bytes_per_sec(MOST_RATE);
-            /// Its cheating; without a trick, none.
+            /// The trick; none by default.
             cheat: FcpCheatConfig = FcpCheatConfig::default();
         }
     }

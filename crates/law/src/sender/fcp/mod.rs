@@ -1,16 +1,20 @@
-//! FCP's sender (the FCP report, CMU-CS-12-125, § 4.1 "Sender behavior with preloading", "Start-up behavior").
+//! FCP's sender (the FCP report, CMU-CS-12-125, § 4.1 "Sender behavior with preloading", "Start-up
+//! behavior").
 //!
-//! A flow spends w dollars a second: at a path price of P it sends w/P bytes a second, evenly spaced. Before it spends
-//! another amount, links are told, by *preloads*: a packet that pays `paid·size` and carries `preload` announces a change of
-//! paid·size·preload/rtt, and the change is made when its acknowledgement comes.
+//! A flow spends w dollars per second: at a path price of P it sends w/P bytes per second, evenly
+//! spaced. It announces a change of w to links beforehand, by *preloads*. A packet that pays
+//! `paid·size` and carries `preload` announces a change of paid·size·preload/rtt; the change takes
+//! effect with its acknowledgement.
 //!
-//! Read literally (preload (x − w)/w with the present w until w = x), changes are announced for two round trips and w
-//! overshoots. Here a change is committed in one **round**: as much as is missing at its beginning, spread over the
-//! packets of one round trip, the last one trimmed, so that the announcements add up exactly. What is given back is announced
-//! faster, in a quarter of a round trip where it is little: nobody has to make room for it, and somebody may wait.
+//! Read literally (preload (x − w)/w with the present w until w = x), changes are announced for two
+//! round trips, and w overshoots. Here one **round** commits a change: the amount missing at its
+//! start, spread over the packets of one round trip, the last one trimmed so that the sum is exact.
+//! A decrease is announced faster, within a quarter of a round trip if small: it needs no room, and
+//! others may use it.
 //!
-//! So that feedback never stops, a packet leaves each four round trips or quarters of a second (whichever is longer), however high the
-//! price. Where that is more than the flow's budget buys, it pays as much a byte as the budget makes of that rate.
+//! So that feedback never stops, a packet leaves at least every four round trips or quarter of a
+//! second, the longer of the two. If the flow's budget does not buy that rate, it pays budget ∕
+//! rate for a byte.
 
 mod config;
 
@@ -25,42 +29,42 @@ pub use config::FcpConfig;
 #[derive(Clone, Debug)]
 pub struct Fcp {
     config: FcpConfig,
-    /// The most that it sends, bytes a second.
+    /// Upper bound on its rate, bytes/s.
     line_rate: f64,
-    /// What the owner lets the flow spend.
+    /// The budget that the owner allows the flow.
     budget: Budget,
-    /// w, what links expect and what is spent, $/s.
+    /// w, the spending that links expect and that takes place, $/s.
     spending: f64,
-    /// w and everything announced that no acknowledgement has confirmed yet, $/s.
+    /// w and all announced changes that are not acknowledged yet, $/s.
     committed: f64,
-    /// The most that was allowed since there was nothing announced and not confirmed, $/s.
+    /// The highest allowance since the last time all announcements were acknowledged, $/s.
     ceiling: f64,
     /// Bytes that the first packet announces for the next round trip.
     first: f64,
-    /// What the round under way has to announce in all, and what of it is left; zero between rounds.
+    /// The total change that the present round announces, and the remainder; zero between rounds.
     change: f64,
     left: f64,
     /// The price of the path, once known.
     price: Option<Price>,
-    /// The rate that makes of it, bytes/s, as of the last news.
+    /// The rate at that price, bytes/s, as of the last feedback.
     pace: f64,
-    /// Announcements on their way, in the order sent.
+    /// Announcements in flight, in the order sent.
     promises: VecDeque<Promise>,
     /// Dollars spent since the start.
     spent: f64,
-    /// The owner has changed its mind since the last packet.
+    /// True if the owner changed the budget since the last packet.
     revised: bool,
-    /// The last packets are being sent.
+    /// True while the last packets are sent.
     ending: bool,
-    /// It has announced once all that it wanted.
+    /// True once all that it wanted was announced.
     established: bool,
-    /// Nothing was heard for so long that links may have forgotten it: it begins anew with the next price.
+    /// True after a silence in which links may have dropped its state: the next price restarts it.
     forgotten: bool,
     /// The price at the beginning of a round trip, and whether it had risen in the one before.
     trend: Trend,
-    /// Since when links have refused the rate that a deadline needs.
+    /// The instant since which links refuse the rate of its deadline.
     refused: Option<Time>,
-    /// Until when a price that falls may be that of another class of traffic.
+    /// Until this instant, a fall of the price may be due to a change of class.
     moved: Option<Time>,
     window: Peak,
 }
@@ -76,12 +80,12 @@ struct Trend {
 struct Promise {
     sent: Time,
     change: f64,
-    /// Confirmed out of order.
+    /// True if it was confirmed out of order.
     kept: bool,
 }
 
 impl FcpConfig {
-    /// A law with these parameters.
+    /// Builds the law.
     pub fn build(&self) -> Fcp {
         Fcp {
             config: *self,
@@ -110,29 +114,29 @@ impl FcpConfig {
 }
 
 impl Fcp {
-    /// What it has committed itself to spend, $/s: w, and the changes that are announced and not confirmed.
+    /// Committed spending, $/s: w and all announced changes that are not confirmed.
     pub fn committed(&self) -> f64 {
         self.committed
     }
 
-    /// The rate to be had at the least price, if one is to be had still.
+    /// The rate to send at the least price, while links grant it.
     fn deadline(&self) -> Option<Rate> {
         self.config.deadline.filter(|_| self.refused.is_none())
     }
 
-    /// What it may spend: with a deadline, what that costs at the least price.
+    /// The allowed spending; with a deadline, the cost of its rate at the least price.
     fn allowance(&self) -> f64 {
         self.deadline().map_or(self.budget.get(), |rate| rate.bytes_per_sec() * Price::MIN.get())
     }
 
-    /// A price came back that is not the least: there is no room for the deadline. As at the start, and at that price.
+    /// Handles a price above the least one: no room for the deadline. Starts again at that price.
     fn refuse(&mut self, flight: &Flight, price: Price, rtt: f64) {
         self.refused = Some(flight.now);
         self.first = self.first.max(f64::from(flight.segment));
         self.start(price, rtt);
     }
 
-    /// Where a flow has changed its class until before `until`, the price falls from `old` to `new`, maybe for that.
+    /// Handles a price drop from `old` to `new`, maybe due to a class change, before `until`.
     #[cold]
     fn settle(&mut self, now: Time, until: Time, old: Price, new: Price) {
         let ratio = new.get() / old.get();
@@ -147,12 +151,14 @@ impl Fcp {
         }
     }
 
-    /// The price may have fallen by decades while the flow, at its least rate, heard nothing of it: a link on which hardly anybody
-    /// pays forgets what it asked. What it spends would then buy more than any link has. Of a flow that sends no more than its
-    /// first packets, and has nothing announced, it spends what buys [`LEAP`] times those, and announces the rest.
+    /// Limits the spending of a flow at its least rate, after an unnoticed fall of the price.
+    ///
+    /// A link on which hardly any flow pays forgets its price. The spending would then buy more
+    /// than any link has. A flow that sends no more than its first packets, with no announcements,
+    /// is limited to [`LEAP`] times those, and announces the rest.
     #[inline]
     fn tread(&mut self, flight: &Flight, price: Price, rtt: f64) {
-        // What the first packets are, bytes; not divided by the round trip, since each acknowledgement asks.
+        // Size of the first packets, bytes; not divided by the round trip: this runs often.
         let first = self.config.initial_packets * f64::from(flight.segment);
         if self.spending * rtt > LEAP * first * price.get()
             && self.window.highest() * rtt <= first
@@ -164,7 +170,7 @@ impl Fcp {
         }
     }
 
-    /// From now on it spends `spending`, and nothing is announced.
+    /// Sets the spending, and drops all announcements.
     #[cold]
     fn hold_to(&mut self, spending: f64) {
         self.spending = spending;
@@ -174,18 +180,18 @@ impl Fcp {
         self.revised = true;
     }
 
-    /// The rate as of the last news.
+    /// The rate as of the last feedback.
     #[inline]
     pub(super) fn pace(&self) -> Option<Rate> {
         self.price.map(|_| Rate::from_bytes_per_sec(self.pace))
     }
 
-    /// Bytes a second: w/P, but never so little that no feedback comes.
+    /// Rate in bytes/s: w/P, but never below the rate that keeps feedback alive.
     #[inline]
     fn rate(&self, price: Price, flight: &Flight) -> f64 {
         let srtt = flight.srtt.as_secs_f64();
         let pause = least_pause(srtt);
-        // What is left of a flow that has taken all back need not wait for feedback.
+        // The last packets of a flow that has taken everything back need no feedback.
         let pause = if self.ending { pause.min(srtt) } else { pause };
         let segment = f64::from(flight.segment);
         if self.spending * pause < segment * price.get() {
@@ -194,8 +200,8 @@ impl Fcp {
         at_most(self.spending / price.get(), self.line_rate)
     }
 
-    /// What it pays for a byte: the price, but at the least rate there is no more than its budget buys. If it paid a price that is
-    /// too high for it all the same, that would raise the price further, without end where many do.
+    /// The price paid for a byte: the path's, but at the least rate at most what the budget buys. A
+    /// higher payment would raise the price further, without end if many flows did so.
     #[inline(always)]
     fn stake(&self, price: Price) -> Price {
         if self.pace * price.get() <= at_least(self.spending, self.allowance()) * ROUNDED || self.ending {
@@ -204,14 +210,14 @@ impl Fcp {
         self.least_stake(price)
     }
 
-    /// [`stake`](Fcp::stake) of a flow whose rate is the least one, and more than it can pay.
+    /// [`stake`](Fcp::stake) of a flow at the least rate that cannot pay the price.
     #[cold]
     fn least_stake(&self, price: Price) -> Price {
         Price::per_byte(at_most(at_least(self.spending, self.allowance()) / self.pace, price.get()))
     }
 
-    /// The budget to work towards: x_i. A short flow needs no more than to send all it has within a round trip (§ 6.1.1); one that
-    /// is about to send its last packets needs nothing from then on (§ 4.1: it preloads −1).
+    /// The budget to work towards, x_i. A short flow needs only enough to send all within a round
+    /// trip (§ 6.1.1); one that sends its last packets needs none afterwards (§ 4.1: preload −1).
     fn target(&self, flight: &Flight, price: Price, rtt: f64) -> f64 {
         let budget = self.allowance();
         if flight.unsent == u64::MAX {
@@ -231,9 +237,9 @@ impl Fcp {
         }
     }
 
-    /// Whether it had better not ask for more now: it wants to keep its rate, not to spend its budget, and prices rise. If all who
-    /// want that bid higher at once, they get no more than before, and there is too much for the link until somebody is
-    /// at the end of a budget, which may be decades of prices away.
+    /// True if an increase must wait: the flow keeps a rate rather than a budget, and prices rise.
+    /// If all such flows bid higher at once, none gains, and the link is overloaded until one
+    /// reaches the end of its budget, which may be decades of prices away.
     fn waits(&mut self, flight: &Flight, price: Price, target: f64) -> bool {
         if !self.established || target >= self.allowance() {
             return false;
@@ -245,8 +251,8 @@ impl Fcp {
         self.trend.rises
     }
 
-    /// The change to be announced by a packet that pays `pays` dollars, asked for a price and paying by another one; what it says of it
-    /// in its toll comes in floats.
+    /// The preload of a packet that pays `pays` dollars. `price` is the path's and `stake` the
+    /// price paid, as rounded to floats in the toll.
     #[inline(always)]
     fn announce(&mut self, flight: &Flight, [price, stake]: [Price; 2], rtt: f64, pays: f64) -> f32 {
         // A long flow has nothing to say most of the time.
@@ -261,7 +267,7 @@ impl Fcp {
         self.begin_round(*flight, [price, stake], rtt, pays)
     }
 
-    /// [`announce`](Fcp::announce) where there may be something to be announced.
+    /// [`announce`](Fcp::announce) where a change may be due.
     #[inline(never)]
     fn begin_round(&mut self, flight: Flight, [price, stake]: [Price; 2], rtt: f64, pays: f64) -> f32 {
         let flight = &flight;
@@ -276,7 +282,7 @@ impl Fcp {
                 self.left = 0.0;
                 return 0.0;
             }
-            // What a round under way has not announced yet keeps its pace, and what is new comes on top.
+            // The rest of the present round keeps its pace, and a new change is added to it.
             let change = if self.left == 0.0 { left } else { self.change + (left - self.left) };
             let onward = change * left > 0.0 && change.abs() >= left.abs();
             (self.change, self.left) = (if onward { change } else { left }, left);
@@ -304,16 +310,16 @@ impl Fcp {
         preload
     }
 
-    /// An acknowledgement of the packet sent at `sent` confirms what that announced, and of `also` more packets.
+    /// Confirms the announcements of the packet sent at `sent`, and of `also` more packets.
     fn confirm(&mut self, sent: Time, srtt: Time, also: u32) {
-        // Stamps are a little coarser than time. Of a few packets sent just before it may be heard later.
+        // Stamps are coarser than time. Packets sent just before this one may be confirmed later.
         let later = |promise: &Promise| promise.sent.0 > sent.0 + STAMP_NS;
         let older = self.promises.iter().take_while(|promise| !later(promise)).count();
         let exact = older > 0 && self.promises[older - 1].sent.0 + STAMP_NS >= sent.0;
         if exact {
             self.keep(older - 1);
         }
-        // A lost or delayed acknowledgement left them to this one: first those before it, then those behind.
+        // A lost or delayed acknowledgement left them: first those before this one, then after.
         let mut also = also.min(MOST_ALSO);
         let before = older.saturating_sub(usize::from(exact));
         for k in (before.saturating_sub(also as usize)..before).rev() {
@@ -325,8 +331,8 @@ impl Fcp {
         for k in older..(older + also as usize).min(self.promises.len()) {
             self.keep(k);
         }
-        // Overtaken by many, or by what left a round trip later, a packet is lost, and with it what it announced: another round
-        // makes up for it.
+        // A packet overtaken by many, or by one sent a round trip later, is lost with its
+        // announcement; the next round repeats the change.
         let stale = |promise: &&Promise| promise.sent.saturating_add(srtt) < sent;
         let lost = older.saturating_sub(REORDERED).max(self.promises.iter().take_while(stale).count());
         for promise in self.promises.drain(..lost) {
@@ -347,15 +353,15 @@ impl Fcp {
         let promise = &mut self.promises[k];
         if !promise.kept {
             promise.kept = true;
-            // Of a change down and one up again the first may be lost: what the owner allowed when they were announced is
-            // the bound whatever is.
+            // Of a decrease and a later increase the first may be lost: the allowance at the time
+            // of announcement is a bound in any case.
             let spending = (self.spending + promise.change).clamp(0.0, self.ceiling.max(self.spending));
             self.committed += spending - self.spending - promise.change;
             self.spending = spending;
         }
     }
 
-    /// The first price: what the first packet announced may be spent (§ 4.1), if the budget allows it.
+    /// Handles the first price: the announced amount may be spent (§ 4.1), within the budget.
     fn start(&mut self, price: Price, rtt: f64) {
         self.spending = (self.first * price.get() / rtt).min(self.allowance());
         self.committed = self.spending;
@@ -403,7 +409,8 @@ impl Spender for Fcp {
 }
 
 impl SenderLaw for Fcp {
-    /// Twice what the highest rate of late puts in flight: it counts only when acknowledgements fail to come.
+    /// Twice the volume in flight at the highest recent rate: it binds only if acknowledgements
+    /// stop.
     #[inline]
     fn window(&self) -> f64 {
         if self.price.is_some() { self.window.segments } else { 1.0 }
@@ -463,12 +470,11 @@ impl SenderLaw for Fcp {
         {
             self.confirm(flight.now.saturating_sub(rtt), flight.srtt, acked.segments.saturating_sub(1));
         }
-        // Nothing at all is what a path says on which no link states a price: the flow then stays at its first packet a
-        // round trip.
+        // A path without prices echoes nothing: the flow stays at its first packet per round trip.
         if let Some(echo) = acked.echo.filter(|echo| *echo > 0.0) {
             let price = Price::per_byte(f64::from(echo));
             let rtt = flight.srtt.as_secs_f64();
-            // What was sent before links refused speaks of a price that is no more to be had.
+            // Packets sent before the refusal report a price that is no longer available.
             let sent = flight.now.saturating_sub(acked.rtt.unwrap_or(flight.srtt));
             if self.refused.is_none_or(|refused| sent >= refused) {
                 if rtt > 0.0 && self.deadline().is_some() && price.get() > 2.0 * Price::MIN.get() {
@@ -490,7 +496,7 @@ impl SenderLaw for Fcp {
         }
     }
 
-    /// Prices tell of congestion; a loss repaired by acknowledgements tells nothing new.
+    /// Prices signal congestion; a loss repaired by acknowledgements adds nothing.
     fn on_loss(&mut self, _: &Flight) {}
 
     fn spender(&self) -> Option<&dyn Spender> {
@@ -501,7 +507,7 @@ impl SenderLaw for Fcp {
         Some(self)
     }
 
-    /// Nothing is heard of the path any more: the flow starts again from what a first packet may announce.
+    /// Feedback has stopped: the flow starts again with the announcement of a first packet.
     fn on_timeout(&mut self, flight: &Flight, _: bool) {
         let rtt = flight.srtt.as_secs_f64();
         if let Some(price) = self.price
@@ -517,15 +523,15 @@ impl SenderLaw for Fcp {
     }
 }
 
-/// What may be in flight of a sender that goes by a rate: twice the bandwidth–delay product of its highest rate within
-/// one to two round trips. A rate that falls does not stop the sender; feedback that fails to come does.
+/// Upper bound on data in flight of a rate-based sender: twice the bandwidth–delay product of its
+/// highest rate of one to two round trips. Only missing feedback stops the sender.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Peak {
     pub(super) segments: f64,
     now: f64,
     before: f64,
     turns: Time,
-    /// A segment's bytes, and 2 over them.
+    /// A segment's bytes, and 2 divided by them.
     segment: u32,
     twice_per_byte: f64,
 }
@@ -537,7 +543,7 @@ impl Peak {
         at_least(self.now, self.before)
     }
 
-    /// The rate is `rate` bytes/s now.
+    /// Records the present rate, bytes/s.
     #[inline]
     pub(super) fn note(&mut self, flight: &Flight, rate: f64) {
         if flight.now >= self.turns {
@@ -555,39 +561,39 @@ impl Peak {
     }
 }
 
-/// The longest pause between packets of a sender that goes by a rate, in seconds: four of its round trips, or a quarter of a second.
+/// Longest pause between packets of a rate-based sender, s: four round trips or 250 ms.
 #[inline]
 pub(crate) fn least_pause(rtt: f64) -> f64 {
     at_least(4.0 * rtt, 0.25)
 }
 
-/// Budgets nearer to each other than this part of them are the same.
+/// Budgets that differ by less than this fraction count as equal.
 const SAME: f64 = 1e-6;
-/// What is no more times another is that, rounded.
+/// Values whose ratio is below this count as equal.
 const ROUNDED: f64 = 1.0 + 1e-9;
-/// After a change of class a price that falls at once by so much is that of the other class.
+/// After a change of class, a fall of the price to this fraction is due to the other class.
 const OTHER_CLASS: f64 = 0.7;
-/// How many times faster than with its first packets a flow is before it has announced that.
+/// Upper bound on a flow's rate before an announcement, in multiples of its first packets.
 const LEAP: f64 = 16.0;
-/// A price that is no more times what it was a round trip ago doesn't rise.
+/// A price below this multiple of its value a round trip ago does not count as rising.
 const STEADY: f64 = 1.05;
-/// Round trips before its end from which on a flow takes back what it spends. Its rate falls a round trip after it has said so, as
-/// acknowledgements come, so that with 1.5 it would end just as it has announced, and with 1 at full rate, half a round trip earlier.
+/// Round trips before its end at which a flow starts to take back its spending. The rate falls a
+/// round trip after the announcement: 1.5 would end exactly then, 1 half a round trip earlier.
 const LEAVING: f64 = 1.4;
-/// How many times faster less is announced than more.
+/// A decrease is announced this many times faster than an increase.
 const HASTE: f64 = 4.0;
-/// Packets a round trip that a flow with a deadline announces before it asks for its rate: that is what its first packet with
-/// data is for, and room that is promised to nobody in particular is refused to somebody.
+/// Packets per round trip that a flow with a deadline announces before it requests its rate. Its
+/// first data packet makes that request, and room promised before would be refused to other flows.
 const ASKING: f64 = 0.25;
-/// Packets that may overtake one another before one is taken for lost.
+/// Packets that may overtake a packet before it counts as lost.
 const REORDERED: usize = 8;
-/// Segments beyond the first that an acknowledgement confirms at most.
+/// Upper bound on segments beyond the first that an acknowledgement confirms.
 const MOST_ALSO: u32 = 2;
-/// A stamp's unit: a round-trip sample is that much too short or too long.
+/// The unit of a stamp: the error of a round-trip sample.
 const STAMP_NS: u64 = 64;
-/// Bytes a second that no path carries, 1 Tb/s: the least price alone would ask for more.
+/// 1 Tb/s in bytes/s, above any path: the least price alone would allow more.
 pub(super) const MOST_RATE: f64 = 1.25e11;
-/// Segments that may be in flight whatever the rate.
+/// Segments that may be in flight at any rate.
 const LEAST_WINDOW: f64 = 4.0;
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use super::*;
 const RTT: Time = Time::from_millis(100);
 const PRICE: f64 = 8e-8;
 
-/// A flow over a path of a fixed price, its packets acknowledged a round trip after they leave, but for those that
-/// `lose` says.
+/// A flow over a path of a fixed price, its packets acknowledged a round trip after they leave, but
+/// for those that `lose` says.
 struct Path {
     law: Fcp,
     now: Time,
@@ -77,7 +77,8 @@ fn a_commit_round_reaches_its_target_two_round_trips_later_and_not_beyond() {
     for budget in [0.1, 1.0, 10.0, 0.002] {
         let config = FcpConfig { budget: Budget::per_sec(budget), ..FcpConfig::default() };
         let mut path = Path::open(config);
-        // The first packet leaves at one round trip; the round ends with the second, w is there with the third.
+        // The first packet leaves at one round trip; the round ends with the second, w is there
+        // with the third.
         path.run(0.32, |_| false);
         assert!((path.law.spending() / budget - 1.0).abs() < 1e-6, "{budget}: {}", path.law.spending());
         assert!(path.peak() <= budget * 1.000001);
@@ -136,12 +137,12 @@ fn who_was_not_heard_of_begins_anew_with_the_next_price() {
     let law = &mut path.law;
     let flight = flight(Time::from_secs(2), 0);
     law.on_timeout(&flight, true);
-    // Meanwhile nobody paid: the link has forgotten what it asked.
+    // Meanwhile no flow paid: the link has forgotten its price.
     let news = Acked { rtt: Some(RTT), echo: Some(1e-18), ..acked(1) };
     law.on_ack(&flight, &news);
     let rate = law.pacing_rate(&flight).unwrap().bytes_per_sec();
     assert!((rate * 0.1 / 15_000.0 - 1.0).abs() < 1e-6, "{rate}");
-    // What it may spend beyond that is announced.
+    // Spending beyond that is announced.
     let mut toll = Toll::default();
     law.write_toll(&flight, &mut toll);
     assert!(toll.offer > 1e6);
@@ -258,7 +259,7 @@ fn in_a_cheaper_class_the_rate_stays_until_links_expect_more() {
     law.change_class(now, RTT);
     law.on_ack(&flight(now, 0), &Acked { rtt: Some(RTT), echo: Some((price * 0.1) as f32), ..acked(0) });
     assert!((rate(law) / before - 1.0).abs() < 1e-6 && (law.spending() - 0.1).abs() < 1e-6);
-    // What the other nine tenths will buy is announced like any change.
+    // The other nine tenths are announced like any change.
     let mut toll = Toll::default();
     law.write_toll(&flight(now, 0), &mut toll);
     assert!((toll.offer - 9.0).abs() < 1e-3, "{}", toll.offer);
@@ -351,7 +352,8 @@ fn a_deadline_is_asked_for_at_once_and_if_refused_its_flow_goes_by_its_budget() 
 }
 
 proptest! {
-    /// Whatever is echoed and whenever, budgets stay within what the owner allows and rates are rates.
+    /// Whatever is echoed and whenever, budgets stay within what the owner allows and rates are
+    /// rates.
     #[test]
     fn never_spends_more_than_it_may(
         steps in prop::collection::vec((1u64..50, any::<f32>(), 0u32..4, 0.0f64..100.0, 0u8..10), 1..300),
@@ -411,7 +413,8 @@ fn a_timeout_gives_nobody_more_than_it_spent() {
 fn a_rate_that_falls_leaves_the_window_for_a_round_trip() {
     let mut peak = Peak::default();
     peak.note(&flight(RTT, 0), 15e6);
-    // A new turn begins with the price risen: what is on its way, 1000 segments, must not stop the sender.
+    // A new turn begins with the price risen: what is on its way, 1000 segments, must not stop the
+    // sender.
     peak.note(&flight(RTT * 2, 0), 15e3);
     assert!((peak.segments - 2000.0).abs() < 1e-6, "{}", peak.segments);
     peak.note(&flight(RTT * 3, 0), 15e3);
@@ -428,6 +431,6 @@ fn the_least_refusal_is_heard() {
         law.refused()
     };
     assert_eq!(told(&mut law, 100, 1e-18), None);
-    // What a link says on which nothing else is scarce: four times the least price.
+    // The price of a path on which only refusals cost: four times the least price.
     assert_eq!(told(&mut law, 200, 4e-18), Some(Time::from_millis(200)));
 }

@@ -1,7 +1,7 @@
-//! What XCP's sender does where the bottleneck does not speak XCP: a TCP's window over its own.
+//! The fallback of XCP's sender where the bottleneck does not speak XCP: a TCP's window as a bound.
 //!
-//! None of the texts has this; that the sender must know how many of the routers on its way speak XCP is XCP-i's idea (Lopez-Pacheco,
-//! Pham and Lefèvre, 2006).
+//! None of the XCP texts has this. The count of XCP routers on the path, which the sender needs, is
+//! an idea of XCP-i (Lopez-Pacheco, Pham and Lefèvre, 2006).
 
 use super::super::{Acked, Cubic, CubicConfig, Flight, NewReno, NewRenoConfig, SenderLaw};
 use crate::{Time, words};
@@ -9,7 +9,7 @@ use crate::{Time, words};
 words! {
     /// The TCP that an XCP sender falls back on.
     pub enum Fallback {
-        /// None: XCP is obeyed whatever happens, as all texts do.
+        /// No fallback: XCP's feedback always applies, as in all texts.
         None = "none",
         /// [`NewReno`].
         NewReno = "newreno",
@@ -18,19 +18,21 @@ words! {
     }
 }
 
-/// A TCP beside XCP, of which the lesser window counts, as long as there is a **gap**: routers that pass packets on without a word.
+/// A TCP beside XCP. The smaller window of the two applies while there is a **gap**: routers on the
+/// path that do not speak XCP.
 ///
-/// It begins in slow start, so that with a gap the window at most doubles in a round trip whatever the other routers grant. It takes a
-/// **loss** for congestion if there is **delay** too, a smoothed round trip well over the least: a radio link behind a silent
-/// router loses packets that nobody waited for. A loss without delay sends it back to slow start, and so does a long time
-/// without delay.
+/// The TCP begins in slow start, so that with a gap the window at most doubles per round trip,
+/// whatever the other routers grant. It treats a **loss** as congestion only together with
+/// **delay**, a smoothed round trip well above the least: a radio link behind a silent router loses
+/// packets without any queue. After a loss without delay, or a long time without delay, it returns
+/// to slow start.
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
     which: Fallback,
     tcp: Option<Tcp>,
-    /// The window at the last loss that was congestion.
+    /// The window at the last loss due to congestion.
     lost_at: f64,
-    /// The round trip under way ends here.
+    /// End of the present round trip.
     round_ends: Time,
     /// Round trips since there was delay.
     calm: u32,
@@ -43,27 +45,27 @@ enum Tcp {
 }
 
 impl Guard {
-    /// A guard with the TCP asked for, if any is.
+    /// A guard with the TCP of the configuration; `None` without one.
     pub(super) fn new(which: Fallback) -> Option<Guard> {
         let guard = Guard { which, tcp: None, lost_at: 0.0, round_ends: Time::ZERO, calm: 0 };
         (which != Fallback::None).then_some(guard)
     }
 
-    /// The window that may not be exceeded; `None` without a gap.
+    /// Upper bound on the window; `None` without a gap.
     #[inline]
     pub(super) fn window(&self) -> Option<f64> {
         self.tcp.as_ref().map(Tcp::window)
     }
 
-    /// How far XCP's window may go ahead of it, so that routers are asked in time for what slow start or avoidance will use in the
-    /// next round trip.
+    /// Upper bound on XCP's window, which may run ahead of the TCP's. So requests reach routers in
+    /// time for the growth of the next round trip.
     #[inline]
     pub(super) fn ceiling(&self) -> Option<f64> {
         let ahead = |tcp: &Tcp| if tcp.window() < tcp.ssthresh() { 2.0 } else { 1.25 };
         self.tcp.as_ref().map(|tcp| ahead(tcp) * tcp.window() + 2.0)
     }
 
-    /// Feedback came back, from a way with a gap or without one; `window` is XCP's.
+    /// Handles feedback, from a path with or without a gap; `window` is XCP's.
     pub(super) fn on_echo(&mut self, gap: bool, window: f64) {
         if !gap {
             self.tcp = None;
@@ -72,10 +74,10 @@ impl Guard {
         }
     }
 
-    /// An acknowledgement came; `window` is XCP's.
+    /// Handles an acknowledgement; `window` is XCP's.
     pub(super) fn on_ack(&mut self, flight: &Flight, acked: &Acked, window: f64) {
         let Some(tcp) = &mut self.tcp else { return };
-        // What XCP does not let it use must not make it grow.
+        // Growth must not come from a window that XCP does not allow.
         let limit = flight.limit.min(window as u32);
         tcp.law().on_ack(&Flight { limit, ..*flight }, acked);
         if flight.now < self.round_ends {
@@ -88,10 +90,12 @@ impl Guard {
         }
     }
 
-    /// A loss: answers whether it is TCP's affair. `timeout` says that the timer found it, and whether for the first time.
+    /// Handles a loss. Returns true if the TCP reacts to it. `timeout` is set if the timer found
+    /// it, true for the first expiry.
     pub(super) fn on_loss(&mut self, flight: &Flight, timeout: Option<bool>) -> bool {
         let Some(tcp) = &mut self.tcp else { return false };
-        // A timer goes off long after the last round trip was measured: that says nothing against what was found before.
+        // A timer goes off long after the last round trip was measured: that says nothing against
+        // what was found before.
         if !(delayed(flight) || timeout.is_some() && tcp.congested()) {
             if tcp.congested() {
                 self.start_over();
@@ -115,7 +119,7 @@ impl Guard {
         }
     }
 
-    /// It was no congestion, or there is none any more.
+    /// Returns to slow start: there was no congestion, or it is over.
     fn start_over(&mut self) {
         self.tcp = self.window().map(|window| Tcp::new(self.which, window));
     }
@@ -154,20 +158,21 @@ impl Tcp {
 }
 
 impl Tcp {
-    /// Whether a loss has told it where congestion begins.
+    /// True if a loss has shown where congestion begins.
     fn congested(&self) -> bool {
         self.ssthresh() < f64::INFINITY
     }
 }
 
-/// Whether packets wait somewhere: an eighth of the least round trip, and more than the 2 ms that XCP's routers take for none.
+/// True if there is queueing delay: an eighth of the least round trip, and more than the 2 ms that
+/// XCP's routers ignore.
 fn delayed(flight: &Flight) -> bool {
     let margin = Time(flight.min_rtt.0 / 8).max(Time::from_millis(2));
     flight.srtt > flight.min_rtt.saturating_add(margin)
 }
 
-/// Round trips without delay after which congestion is taken to be over, unless that of the last loss was at a larger window: TCP is back
-/// there after half as many.
+/// Round trips without delay after which congestion counts as over. After that of a loss at a
+/// larger window, TCP is back at its window in half as many.
 const CALM_ROUNDS: f64 = 64.0;
 
 #[cfg(test)]
@@ -228,12 +233,12 @@ mod tests {
         assert_eq!(toll.offer, 0.1 / 20.0);
         // XCP's own window is cut to what TCP may use soon, and asks for no more.
         assert_eq!((law.window, toll.due), (27.0, 0.0));
-        // What routers take away counts at once, and may be asked for again.
+        // Negative feedback counts at once, and may be requested back.
         law.on_ack(&waiting(0, 20), &told(true, -15_000.0 * 17.0));
         assert_eq!(law.window(), 10.0);
         law.write_toll(&waiting(0, 20), &mut toll);
         assert!((toll.due * 10.0 - 17.0 * 15_000.0).abs() < 1e-6, "{}", toll.due);
-        // What it does not let TCP use does not make it grow.
+        // A window that XCP does not allow TCP to use does not grow.
         for _ in 0..100 {
             law.on_ack(&waiting(0, 10), &told(true, 0.0));
         }
@@ -243,7 +248,8 @@ mod tests {
 
     #[test]
     fn it_ends_with_the_gap_with_a_loss_without_delay_or_after_a_long_calm() {
-        // A hundred acknowledgements in a round trip double a window of 20 and more in slow start, and add one in avoidance.
+        // A hundred acknowledgements in a round trip double a window of 20 and more in slow start,
+        // and add one in avoidance.
         let round = |law: &mut Xcp, gap, n: u64| {
             for i in 0..100 {
                 let now = NOW + Time::from_millis(100 * n + i);

@@ -14,14 +14,14 @@ use crate::toll::Content;
 use crate::{Aim, Rate, Time, Toll, config, words};
 use fallback::Guard;
 
-/// XCP's window: it moves by what the routers wrote into its packets, and by nothing else but loss.
+/// XCP's window: it changes by the routers' feedback, and otherwise only by loss.
 #[derive(Clone, Debug)]
 pub struct Xcp {
     window: f64,
     config: XcpConfig,
-    /// When the window is next aged, if that is wanted.
+    /// The next aging of the window, if enabled.
     age_at: Time,
-    /// Packets since the last toll, that about to leave included.
+    /// Packets since the last toll, including the one about to leave.
     unspoken: u32,
     guard: Option<Box<Guard>>,
 }
@@ -30,39 +30,42 @@ config! {
     /// The constants of [`Xcp`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct XcpConfig in "xcp", "What XCP's sender does where the draft and the experimental study differ." {
-        /// What a loss does to the window: halved (the draft), or kept (the study).
+        /// The effect of a loss on the window: halved (the draft), or kept (the study).
         on_loss: LossResponse = LossResponse::Halve, Kind::Word(LossResponse::WORDS), from "§ 4.1.4";
         /// States min(cwnd, receive window, buffers) to routers instead of cwnd (the study's fix).
         advertise_limit: bool = true, Kind::Truth;
-        /// Spaces packets over the round trip.
+        /// Paces packets over the round trip.
         pacing: bool = false, Kind::Truth;
-        /// What is asked of routers: everything there is, or to reach this rate in a round trip (the draft).
+        /// The increase requested of routers: everything available, or enough to reach this rate in
+        /// a round trip (the draft).
         request: Demand = Demand::Everything, Kind::RateOrAll, from "§ 4.1.2";
         /// States the window in whole packets, as ns-2 does.
         whole_window: bool = false, Kind::Truth;
-        /// Bytes that a packet counts for when feedback is turned into packets; ns-2 has 1450 for 1500.
+        /// Bytes of a packet in the conversion of feedback to packets; ns-2 has 1450 for 1500.
         gain_segment: Option<u16> = None, Kind::Bytes { least: 1, most: 65535 }, else "its size on the wire";
-        /// Part of an unused window that is kept each round trip (0.5 in the draft, § 4.1.3.1).
+        /// Fraction of an unused window that is kept each round trip (0.5 in the draft, § 4.1.3.1).
         aging: Option<f64> = None, PROBABILITY, else "nothing is given up";
-        /// A toll on every so manyth packet only, which speaks for those since the last; two a window at least. With
-        /// `encoding = "acp"`.
+        /// Puts a toll on every n-th packet only, which speaks for those since the last; at least
+        /// two per window. With `encoding = "acp"`.
         every: u32 = 1, Kind::Count { least: 1, most: 65536 };
-        /// The TCP whose window bounds XCP's where routers are silent, packets are lost and wait. With `encoding = "acp"`.
+        /// The TCP whose window bounds XCP's where routers do not speak XCP, and packets are lost
+        /// and queued. With `encoding = "acp"`.
         fallback: Fallback = Fallback::None, Kind::Word(Fallback::WORDS);
         fixed {
-            /// Window at the start and until the first feedback, segments (ns-2; RFC 5681 allows up to 4).
+            /// Window at the start and until the first feedback, segments (ns-2; RFC 5681 allows up
+            /// to 4).
             initial_window: f64 = INITIAL_WINDOW as f64;
         }
     }
 }
 
-/// How much more a sender asks for.
+/// The increase that a sender requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Demand {
-    /// Whatever there is (ns-2): routers find any feedback smaller.
+    /// Everything available (ns-2): any feedback of a router is smaller.
     Everything,
-    /// To reach this rate within a round trip (draft § 4.1.2: desired less actual, over the packets of one round
-    /// trip), and no more at all while the application has too little to send.
+    /// The change to this rate within a round trip (draft § 4.1.2: desired less actual, over the
+    /// packets of one round trip); no increase while the application has too little data.
     Rate(Rate),
 }
 
@@ -73,11 +76,12 @@ fields! {
 }
 
 words! {
-    /// What a loss that acknowledgements tell of does to XCP's window. A timeout always takes it to one segment.
+    /// The effect of a loss found by acknowledgements on XCP's window. A timeout always sets it to
+    /// one segment.
     pub enum LossResponse {
-        /// Halve it, as Reno would (the draft § 4.1.4 and ns-2).
+        /// Halves it, as Reno does (the draft § 4.1.4 and ns-2).
         Halve = "halve",
-        /// Nothing: the routers know about congestion (the XCP study's `force_cwnd`).
+        /// No effect: routers control congestion (the XCP study's `force_cwnd`).
         Keep = "keep",
     }
 }
@@ -118,7 +122,7 @@ impl SenderConfig for XcpConfig {
 }
 
 impl XcpConfig {
-    /// A law with these parameters.
+    /// Builds the law.
     pub fn build(&self) -> Xcp {
         Xcp {
             window: self.initial_window.max(MIN_WINDOW),
@@ -131,13 +135,13 @@ impl XcpConfig {
 }
 
 impl Xcp {
-    /// Whether it spaces its packets.
+    /// True if it paces packets.
     #[inline]
     pub fn paced(&self) -> bool {
         self.config.pacing
     }
 
-    /// The window that packets state, segments.
+    /// The window stated in packets, segments.
     #[inline]
     fn advertised(&self, flight: &Flight) -> f64 {
         let mut window = self.window();
@@ -151,7 +155,7 @@ impl Xcp {
         window.max(MIN_WINDOW)
     }
 
-    /// Whether a loss is the affair of the TCP fallen back on.
+    /// True if the fallback TCP reacts to a loss.
     fn falls_back(&mut self, flight: &Flight, timeout: Option<bool>) -> bool {
         let fallen = self.guard(|guard, _| guard.on_loss(flight, timeout)).unwrap_or(false);
         if let Some(ceiling) = self.guard.as_ref().filter(|_| fallen).and_then(|guard| guard.ceiling()) {
@@ -160,7 +164,7 @@ impl Xcp {
         fallen
     }
 
-    /// Tells the guard, if there is one, of something. XCP alone begins where TCP ends.
+    /// Calls the guard, if there is one.
     #[inline]
     fn guard<T>(&mut self, tell: impl FnOnce(&mut Guard, f64) -> T) -> Option<T> {
         let guard = self.guard.as_mut()?;
@@ -221,7 +225,8 @@ impl SenderLaw for Xcp {
     #[inline(always)]
     fn write_toll(&mut self, flight: &Flight, toll: &mut Toll) {
         if flight.srtt == Time::ZERO {
-            // Nothing is known yet: the packet counts as bytes and gets no feedback (draft § 4.1.1).
+            // Nothing is known yet: the packet counts as bytes and gets no feedback (draft §
+            // 4.1.1).
             toll.due = 0.0;
             toll.rtt = 0.0;
             toll.offer = 0.0;
@@ -254,8 +259,9 @@ impl SenderLaw for Xcp {
         }
         let spoken_for = std::mem::take(&mut self.unspoken);
         if spoken_for > 1 {
-            // The sums of X over an interval, and what the packet is given and may ask for, are to be those of all of them. What is taken
-            // back goes by bytes, which the router can't tell from X: it is told how many packets.
+            // The sums of X over an interval, and the grants and requests, must be those of all
+            // spoken-for packets. Decreases go by bytes, which the router cannot derive from X, so
+            // the number of packets is stated.
             toll.offer *= spoken_for as f32;
             toll.due *= f64::from(spoken_for);
             toll.stake = spoken_for as f32;
@@ -274,7 +280,8 @@ impl SenderLaw for Xcp {
             self.guard(|guard, window| guard.on_echo(acked.gap, window));
             let segment = self.config.gain_segment.map_or(flight.segment, u32::from).max(1);
             let change = f64::from(echo) * flight.srtt.as_secs_f64() / f64::from(segment);
-            // Words from outside: what is no number changes nothing, and no window exceeds the number space.
+            // Words from outside: what is no number changes nothing, and no window exceeds the
+            // number space.
             if change.is_finite() {
                 let window = (self.window + change).clamp(MIN_WINDOW, MAX_WINDOW);
                 // Requests add up to a whole limit less their rounding, which would cost a segment.
@@ -308,13 +315,14 @@ impl SenderLaw for Xcp {
 
 /// Window at the start, segments (ns-2; RFC 5681 allows up to 4).
 const INITIAL_WINDOW: u32 = 2;
-/// Less than one segment never leaves (draft § 4.1.3).
+/// The least window: less than one segment never leaves (draft § 4.1.3).
 const MIN_WINDOW: f64 = 1.0;
-/// A window this little under a whole one is whole, segments.
+/// A window this close to a whole number counts as whole, segments.
 const ROUNDING: f64 = 1e-9;
-/// Far beyond any network, and inside the number space of segments.
+/// The largest window, beyond any network and within the number space of segments.
 const MAX_WINDOW: f64 = 1073741824.0;
-/// "All there is" in bytes/s: larger than any link, small enough that sums of it stay finite in a float (ns-2's value).
+/// The request for everything, in bytes/s: larger than any link, and small enough that sums of it
+/// stay finite in a float (ns-2's value).
 const EVERYTHING: f64 = 1e24;
 
 #[cfg(test)]

@@ -1,14 +1,18 @@
-//! The XCP study's header: two TCP options, kind 14 on the way to the receiver and kind 15 on the way back.
+//! The XCP study's header: two TCP options, kind 14 towards the receiver and kind 15 on the way
+//! back.
 //!
 //! ```text
 //! forward  | 14 | 8 | H_feedback | H_rtt | H_cwnd |      16 bits each, network byte order
 //! return   | 15 | 4 | H_feedback |
 //! ```
 //!
-//! `H_feedback` is in packets ([`Split`] or whole ones), `H_rtt` in milliseconds, `H_cwnd` in packets (Zhang &
-//! Henderson, INFOCOM 2005, figure 1). A router reads and writes kind 14 only. It finds the option once with
-//! [`locate`], reads it with [`Forward::read`], and rewrites its feedback in place with [`store_feedback`]; the TCP
-//! checksum over what it changed is the caller's.
+//!
+//! `H_feedback` is in packets ([`Split`] or whole ones), `H_rtt` in milliseconds, `H_cwnd` in
+//! packets (Zhang & Henderson, INFOCOM 2005, figure 1).
+//!
+//! A router reads and writes kind 14 only. It finds the option with [`locate`], reads it with
+//! [`Forward::read`], and rewrites its feedback in place with [`store_feedback`]. The caller
+//! updates the TCP checksum.
 
 use std::ops::Range;
 
@@ -17,18 +21,18 @@ use tollway_law::Toll;
 use super::split::{Split, encode_integer};
 use crate::SackRanges;
 
-/// How `H_feedback` holds its number of packets.
+/// The format of `H_feedback`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Feedback {
-    /// A mantissa of 13 bits and an exponent of 3: fractions survive.
+    /// A mantissa of 13 bits and an exponent of 3, which keeps fractions.
     #[default]
     Split,
-    /// Whole packets, truncated toward zero: the study's "Feedback Fractions" shows what that costs.
+    /// Whole packets, truncated toward zero; the study's "Feedback Fractions" shows the cost.
     Integer,
 }
 
 impl Feedback {
-    /// `packets` as 16 bits; saturates, and takes NaN to zero.
+    /// `packets` as 16 bits; saturates, and converts NaN to zero.
     #[inline]
     pub fn encode(self, packets: f64) -> u16 {
         match self {
@@ -37,7 +41,7 @@ impl Feedback {
         }
     }
 
-    /// In packets, exactly.
+    /// The number of packets, exact.
     #[inline]
     pub fn decode(self, bits: u16) -> f64 {
         match self {
@@ -50,7 +54,7 @@ impl Feedback {
 /// The forward option, kind 14.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forward {
-    /// `H_feedback`, as [`Feedback`] encodes packets of congestion window a packet.
+    /// `H_feedback`: packets of congestion window per packet, in the format of [`Feedback`].
     pub feedback: u16,
     /// `H_rtt`, milliseconds; 0 is unknown.
     pub rtt_ms: u16,
@@ -59,11 +63,12 @@ pub struct Forward {
 }
 
 impl Forward {
-    /// What `toll` is in this option, for a packet of `size` bytes on the wire.
+    /// The option for `toll` on a packet of `size` bytes on the wire.
     ///
-    /// `H_rtt` is the nearest millisecond, 1 to 65 535 unless unknown; `H_feedback = due · H_rtt / size`; `H_cwnd =
-    /// rtt / offer`, the nearest of 1 to 65 535 unless unknown. Feedback is worked out with the *coded* round-trip time,
-    /// since that is all the reader has. Without a round-trip time there is no feedback either.
+    /// `H_rtt` is the nearest millisecond, 1 to 65 535 unless unknown; `H_feedback = due · H_rtt /
+    /// size`; `H_cwnd = rtt / offer`, the nearest of 1 to 65 535 unless unknown. Feedback uses the
+    /// *coded* round-trip time, the only one that the reader has. Without a round-trip time there
+    /// is no feedback.
     #[inline]
     pub fn from_toll(toll: &Toll, size: u32, feedback: Feedback) -> Forward {
         let rtt_ms = encode_rtt(toll.rtt);
@@ -75,8 +80,8 @@ impl Forward {
         Forward { feedback: encode_due(toll.due, rtt_ms, size, feedback), rtt_ms, cwnd }
     }
 
-    /// The toll that a router or receiver reads: `due` in bytes/s, `rtt` in seconds, `offer = H_rtt / H_cwnd`; `stake`
-    /// and `echo` are zero.
+    /// The toll that a router or receiver reads: `due` in bytes/s, `rtt` in seconds, `offer =
+    /// H_rtt / H_cwnd`; `stake` and `echo` are zero.
     #[inline]
     pub fn toll(self, size: u32, feedback: Feedback) -> Toll {
         let rtt = decode_rtt(self.rtt_ms);
@@ -85,13 +90,13 @@ impl Forward {
         Toll { due, rtt, offer, stake: 0.0, echo: 0.0 }
     }
 
-    /// As it stands in the TCP header.
+    /// The option in wire format.
     pub fn to_bytes(self) -> [u8; FORWARD_LEN] {
         let (f, r, c) = (self.feedback.to_be_bytes(), self.rtt_ms.to_be_bytes(), self.cwnd.to_be_bytes());
         [FORWARD_KIND, FORWARD_LEN as u8, f[0], f[1], r[0], r[1], c[0], c[1]]
     }
 
-    /// The forward option that starts at byte `at` of `options`; `None` if none does.
+    /// The forward option at byte `at` of `options`; `None` if there is none.
     #[inline]
     pub fn read(options: &[u8], at: usize) -> Option<Forward> {
         let bytes = options.get(at..)?.first_chunk::<FORWARD_LEN>()?;
@@ -101,8 +106,8 @@ impl Forward {
     }
 }
 
-/// Writes `feedback` over the `H_feedback` of the forward option at byte `at`: what a router does. Touches two bytes;
-/// answers `false`, and touches none, if no forward option starts there.
+/// Writes `feedback` over the `H_feedback` of the forward option at byte `at`, as a router does.
+/// Changes two bytes; returns `false`, without a change, if no forward option starts there.
 #[inline]
 pub fn store_feedback(options: &mut [u8], at: usize, feedback: u16) -> bool {
     let Some(bytes) = options.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<FORWARD_LEN>()) else {
@@ -115,22 +120,23 @@ pub fn store_feedback(options: &mut [u8], at: usize, feedback: u16) -> bool {
     found
 }
 
-/// `H_feedback` for a change of `due` bytes/s, on a packet of `size` bytes that says `rtt_ms`: `due · rtt / size`.
+/// `H_feedback` for a change of `due` bytes/s, on a packet of `size` bytes that states `rtt_ms`:
+/// `due · rtt / size`.
 #[inline]
 pub fn encode_due(due: f64, rtt_ms: u16, size: u32, feedback: Feedback) -> u16 {
     let rtt = f64::from(decode_rtt(rtt_ms));
     if rtt > 0.0 { feedback.encode(due * rtt / f64::from(size.max(1))) } else { 0 }
 }
 
-/// The change in bytes/s that `H_feedback` means on a packet of `size` bytes that says `rtt_ms`; none without a
-/// round-trip time.
+/// The change in bytes/s for `H_feedback` on a packet of `size` bytes that states `rtt_ms`; zero
+/// without a round-trip time.
 #[inline]
 pub fn decode_due(bits: u16, rtt_ms: u16, size: u32, feedback: Feedback) -> f64 {
     let rtt = f64::from(decode_rtt(rtt_ms));
     if rtt > 0.0 { feedback.decode(bits) * f64::from(size.max(1)) / rtt } else { 0.0 }
 }
 
-/// `H_rtt` for `rtt` seconds: the nearest millisecond, at least 1 since 0 means unknown, at most 65 535.
+/// `H_rtt` for `rtt` seconds: the nearest millisecond, from 1, since 0 means unknown, to 65 535.
 #[inline]
 pub fn encode_rtt(rtt: f32) -> u16 {
     if rtt > 0.0 { (f64::from(rtt) * 1e3).round().clamp(1.0, 65535.0) as u16 } else { 0 }
@@ -142,14 +148,15 @@ pub fn decode_rtt(rtt_ms: u16) -> f32 {
     f32::from(rtt_ms) / 1e3
 }
 
-/// SACK blocks that fit beside the XCP options carried and the timestamps, of TCP's 40 bytes: 2 with one XCP option
-/// and timestamps, 1 with both, 3 with timestamps alone, 4 alone.
+/// SACK blocks that fit into TCP's 40 bytes beside the XCP options and timestamps: 2 with one XCP
+/// option and timestamps, 1 with both, 3 with timestamps alone, 4 alone.
 pub const fn sack_blocks(forward: bool, back: bool, timestamps: bool) -> usize {
     // Two bytes of padding and the option's own two stand before its blocks of eight.
     (SPACE - len_without_sack(forward, back, timestamps) - 4) / 8
 }
 
-/// Bytes of options in a TCP header with these in it, padded to whole words; blocks beyond the room do not count.
+/// Bytes of these options in a TCP header, padded to whole words; blocks beyond the room do not
+/// count.
 pub const fn len(forward: bool, back: bool, timestamps: bool, sack: usize) -> usize {
     let room = sack_blocks(forward, back, timestamps);
     let blocks = if sack < room { sack } else { room };
@@ -160,21 +167,21 @@ const fn len_without_sack(forward: bool, back: bool, timestamps: bool) -> usize 
     timestamps as usize * (2 + TIMESTAMPS_LEN) + forward as usize * FORWARD_LEN + back as usize * BACK_LEN
 }
 
-/// Why bytes are no list of TCP options. Offsets count from the first byte of the list.
+/// The reason bytes are not a list of TCP options. Offsets count from the first byte of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
-    /// Longer than a TCP header allows.
+    /// Longer than TCP's maximum.
     #[error("{len} bytes of TCP options: a header has room for {SPACE}")]
     TooLong {
-        /// Bytes there are.
+        /// Bytes present.
         len: usize,
     },
-    /// The header is shorter than it says, or than any may be.
+    /// The header is shorter than its data offset, or than the minimum.
     #[error("a TCP header of {need} bytes in {have}")]
     Header {
-        /// Bytes there are.
+        /// Bytes present.
         have: usize,
-        /// Bytes the header says it has, or the 20 that every one has.
+        /// Bytes by the data offset, or the minimum of 20.
         need: usize,
     },
     /// The list ends between kind and length.
@@ -182,33 +189,33 @@ pub enum OptionError {
     NoLength {
         /// The option's kind.
         kind: u8,
-        /// Where it starts.
+        /// Its offset.
         at: usize,
     },
-    /// The length does not fit the list, or the kind.
+    /// The length fits neither the list nor the kind.
     #[error("TCP option {kind} at byte {at} says it is {length} bytes long, with {left} left")]
     Length {
         /// The option's kind.
         kind: u8,
-        /// Where it starts.
+        /// Its offset.
         at: usize,
-        /// The length it gives.
+        /// The length found.
         length: u8,
         /// Bytes from its start to the end of the list.
         left: usize,
     },
-    /// An XCP option comes twice: which one a router wrote would be anyone's guess.
+    /// An XCP option occurs twice, so the one that a router wrote is ambiguous.
     #[error("XCP option {kind} at byte {at} comes a second time")]
     Twice {
         /// The option's kind.
         kind: u8,
-        /// Where it starts the second time.
+        /// Offset of the second one.
         at: usize,
     },
-    /// The 40 bytes are used up (when building).
+    /// The 40 bytes are used up (in [`Builder`]).
     #[error("no room for {need} more bytes of TCP options: {left} left")]
     Full {
-        /// Bytes wanted.
+        /// Bytes needed.
         need: usize,
         /// Bytes left.
         left: usize,
@@ -220,14 +227,14 @@ pub enum OptionError {
 pub struct TcpOption<'a> {
     /// Its kind, never 0 or 1: end and padding are passed over.
     pub kind: u8,
-    /// Its first byte in the list.
+    /// Offset of its first byte in the list.
     pub at: usize,
-    /// What follows kind and length.
+    /// The bytes after kind and length.
     pub body: &'a [u8],
 }
 
-/// Walks a list of TCP options (RFC 9293 § 3.1): padding is passed over, other kinds by their length, and the list ends
-/// at its end or at kind 0. After an error it ends too.
+/// Iterates over a list of TCP options (RFC 9293 § 3.1). Padding is skipped, as are unknown kinds
+/// by their length. The list ends at its last byte, at kind 0, or after an error.
 #[derive(Clone, Debug)]
 pub struct Walk<'a> {
     options: &'a [u8],
@@ -235,7 +242,7 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// From the first byte of `options`.
+    /// Starts at the first byte of `options`.
     pub fn new(options: &'a [u8]) -> Walk<'a> {
         Walk { options, at: 0 }
     }
@@ -283,7 +290,7 @@ impl<'a> Iterator for Walk<'a> {
     }
 }
 
-/// Where the XCP options of a list start.
+/// Offsets of the XCP options in a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Located {
     /// Kind 14.
@@ -292,10 +299,10 @@ pub struct Located {
     pub back: Option<usize>,
 }
 
-/// Finds the XCP options. The whole list is checked, so that nothing is rewritten in a header that makes no sense.
+/// Finds the XCP options. The whole list is checked, so that an invalid header is never rewritten.
 ///
 /// # Errors
-/// [`OptionError`]; a router then passes the packet on as it is.
+/// [`OptionError`]; a router then forwards the packet unchanged.
 pub fn locate(options: &[u8]) -> Result<Located, OptionError> {
     check_space(options)?;
     let mut located = Located::default();
@@ -313,7 +320,7 @@ pub fn locate(options: &[u8]) -> Result<Located, OptionError> {
     Ok(located)
 }
 
-/// What an end reads out of a list of options.
+/// The options that an end of a connection reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
     /// The forward option.
@@ -326,10 +333,10 @@ pub struct Parsed {
     pub sack: SackRanges,
 }
 
-/// Reads the options that the ends of an XCP connection use; others are passed over.
+/// Reads the options that the ends of an XCP connection use; others are skipped.
 ///
 /// # Errors
-/// [`OptionError`] says where the list makes no sense.
+/// [`OptionError`] names the place of the fault.
 pub fn parse(options: &[u8]) -> Result<Parsed, OptionError> {
     let located = locate(options)?;
     let mut parsed =
@@ -342,7 +349,8 @@ pub fn parse(options: &[u8]) -> Result<Parsed, OptionError> {
             KIND_TIMESTAMPS => parsed.timestamps = words.next(),
             KIND_SACK => {
                 parsed.sack = SackRanges::EMPTY;
-                // A list of 40 bytes has room for no more than four blocks, which is what the ranges hold.
+                // A list of 40 bytes has room for no more than four blocks, which is what the
+                // ranges hold.
                 words.for_each(|(start, end)| _ = parsed.sack.push(start, end));
             }
             _ => {}
@@ -351,10 +359,10 @@ pub fn parse(options: &[u8]) -> Result<Parsed, OptionError> {
     Ok(parsed)
 }
 
-/// Where the options lie in a segment that begins with its TCP header.
+/// The range of the options in a segment that begins with its TCP header.
 ///
 /// # Errors
-/// [`OptionError::Header`] if the header is shorter than 20 bytes or than its data offset says.
+/// [`OptionError::Header`] if the header is shorter than 20 bytes or than its data offset.
 pub fn option_range(segment: &[u8]) -> Result<Range<usize>, OptionError> {
     let have = segment.len();
     let Some(&offset) = segment.get(12).filter(|_| have >= TCP_HEADER) else {
@@ -376,7 +384,8 @@ fn split_words(pair: &[u8; 8]) -> (u32, u32) {
     (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
 }
 
-/// Builds a list of options within TCP's 40 bytes, each padded in front so that its fields lie on whole words.
+/// Builds a list of options within TCP's 40 bytes, each padded in front so that its fields are
+/// aligned to words.
 #[derive(Clone, Copy, Debug)]
 pub struct Builder {
     bytes: [u8; SPACE],
@@ -392,7 +401,7 @@ impl Builder {
     /// Adds timestamps (RFC 7323), 12 bytes with their padding.
     ///
     /// # Errors
-    /// [`OptionError::Full`]; the list is then as it was. The same holds below.
+    /// [`OptionError::Full`]; the list is unchanged then, also in the methods below.
     pub fn timestamps(&mut self, value: u32, echo: u32) -> Result<(), OptionError> {
         let room = self.take(2 + TIMESTAMPS_LEN)?;
         room[2] = KIND_TIMESTAMPS;
@@ -421,7 +430,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds as many of `ranges`, from the first on, as there is room for, and answers how many.
+    /// Adds as many of `ranges` as fit, from the first on. Returns their number.
     pub fn sack(&mut self, ranges: &[(u32, u32)]) -> usize {
         let blocks = ranges.len().min((SPACE - self.len).saturating_sub(4) / 8);
         if blocks == 0 {
@@ -459,11 +468,11 @@ impl Default for Builder {
     }
 }
 
-/// Bytes that TCP has for options.
+/// Bytes available to options in TCP.
 pub const SPACE: usize = 40;
-/// TCP's header without options.
+/// Length of TCP's header without options.
 pub const TCP_HEADER: usize = 20;
-/// Kind of the forward option; in no registry, as the study chose it.
+/// Kind of the forward option, chosen by the study; it is in no registry.
 pub const FORWARD_KIND: u8 = 14;
 /// Length of the forward option.
 pub const FORWARD_LEN: usize = 8;

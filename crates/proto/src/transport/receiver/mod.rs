@@ -1,4 +1,4 @@
-//! The receiving half: what has arrived, what goes to the application, and what goes back.
+//! The receiving half: arrived segments, deliveries to the application, and returned packets.
 
 mod reading;
 
@@ -16,51 +16,51 @@ use super::serial::{before, later};
 use super::stats::{Event, Stats};
 use reading::Reading;
 
-/// The receiving half of a connection: first a line of what every packet needs.
+/// The receiving half of a connection. Its first cache line has the fields that every packet needs.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Receiver {
     /// The next segment expected.
     pub(super) next: u32,
-    /// One after the last segment there was ever room for; it never goes back.
+    /// One after the last segment that was ever advertised; it never decreases.
     pub(super) edge: u32,
-    /// Room from `next` on, segments.
+    /// Room from `next` on, in segments.
     pub(super) room: u32,
     /// The buffer, segments.
     pub(super) capacity: u32,
-    /// What the next packet back echoes, if `stamped`.
+    /// The stamp that the next returned packet echoes, if `stamped`.
     stamp: Stamp,
     pub(super) stamped: bool,
-    /// A packet has to go back at once.
+    /// True if a packet must return at once.
     pub(super) ack_now: bool,
-    /// Segments arrived since the last packet back.
+    /// Segments received since the last returned packet.
     pub(super) held: u8,
-    /// A mark arrived since the last packet back.
+    /// True if a mark arrived since the last returned packet.
     pub(super) marked: bool,
-    /// The last packet was marked.
+    /// True if the last packet was marked.
     pub(super) was_marked: bool,
-    /// The other side's first number is known.
+    /// True once the other side's first number is known.
     pub(super) synced: bool,
-    /// All the other side had to say has arrived.
+    /// True once all data of the other side have arrived.
     pub(super) finished: bool,
     pub(super) in_frame: bool,
-    /// There is an `earlier`.
+    /// True if there is an `earlier`.
     pub(super) parted: bool,
-    /// There are `frames`.
+    /// True if there are `frames`.
     pub(super) framed: bool,
-    /// There is a `reading`.
+    /// True if there is a `reading`.
     pub(super) reads: bool,
     pub(super) feedback: Feedback,
-    /// When a delayed acknowledgement is due, or the application reads next.
+    /// The time of the next delayed acknowledgement or read of the application.
     pub(super) ack_at: Time,
     pub(super) early: Option<Box<Early>>,
-    /// Frames delivered and not yet told.
+    /// Frames delivered and not reported yet.
     frames: Option<Box<Frames>>,
-    /// The buffer, if the application doesn't read at once.
+    /// The buffer, if the application does not read at once.
     pub(super) reading: Option<Box<Reading>>,
-    /// An acknowledgement that has to leave before any other.
+    /// An acknowledgement that must leave before any other.
     earlier: Option<Earlier>,
-    /// Feedback that did not make a whole segment yet.
+    /// Feedback of less than a whole segment so far.
     fraction: f32,
 }
 
@@ -78,9 +78,9 @@ struct Earlier {
 #[derive(Debug, Default)]
 struct Frames {
     waiting: VecDeque<Run>,
-    /// Frames told of.
+    /// Number of frames reported.
     told: u64,
-    /// Payload of the frame that is being delivered, so far.
+    /// Payload of the present frame delivered so far.
     bytes: u64,
 }
 
@@ -92,7 +92,7 @@ struct Run {
 }
 
 impl Frames {
-    /// The frame being delivered is whole.
+    /// Ends the present frame, which is complete.
     fn push(&mut self) {
         match self.waiting.back_mut() {
             Some(run) if run.bytes == self.bytes => run.count += 1,
@@ -144,14 +144,14 @@ impl Receiver {
         }
     }
 
-    /// The other side's first segment will be `next`.
+    /// Sets the number of the other side's first segment.
     pub(super) fn sync(&mut self, next: u32) {
         self.next = next;
         self.edge = next.wrapping_add(self.room);
         self.synced = true;
     }
 
-    /// The buffer holds `segments` from now on; a larger one is advertised at once.
+    /// Sets the buffer to `segments`; a larger one is advertised at once.
     pub(super) fn set_capacity(&mut self, segments: u32, config: &Config) {
         if self.reads {
             return self.set_buffer(segments, config);
@@ -162,7 +162,7 @@ impl Receiver {
         self.ack_now |= self.synced && whole;
     }
 
-    /// The next packet back is an answer to this one.
+    /// Makes the next returned packet an answer to this one.
     pub(super) fn note(&mut self, packet: &Packet) {
         if packet.flags.has(Flags::SYN.with(Flags::TOLLED)) {
             self.feedback.on_data(&packet.toll);
@@ -172,7 +172,7 @@ impl Receiver {
         self.ack_now = true;
     }
 
-    /// A segment or a FIN arrives.
+    /// Handles a segment or a FIN.
     #[inline]
     pub(super) fn on_segment(&mut self, now: Time, packet: &Packet, config: &Config, stats: &mut Stats) {
         stats.segments_received += 1;
@@ -198,8 +198,9 @@ impl Receiver {
         }
     }
 
-    /// A change of marking is acknowledged at once, after a separate acknowledgement of the segments
-    /// before it, so that the echo is exact (RFC 8257 § 3.2). Returns whether there is a change.
+    /// Handles a change of marking: it is acknowledged at once, after a separate acknowledgement of
+    /// the segments before it, so that the echo is exact (RFC 8257 § 3.2). Returns true if there is
+    /// a change.
     #[inline(always)]
     pub(super) fn note_mark(&mut self, packet: &Packet) -> bool {
         let marked = packet.flags.has(Flags::CE);
@@ -212,7 +213,7 @@ impl Receiver {
         news
     }
 
-    /// What has not been acknowledged yet gets an acknowledgement of its own.
+    /// Schedules a separate acknowledgement of the segments not acknowledged yet.
     #[cold]
     fn part(&mut self) {
         self.earlier = Some(Earlier { next: self.next, stamp: self.stamp, marked: self.marked });
@@ -223,7 +224,7 @@ impl Receiver {
         self.ack_now = true;
     }
 
-    /// RFC 5681 § 4.2: the second segment is acknowledged at once, the first after a while.
+    /// RFC 5681 § 4.2: acknowledges the second segment at once, and the first after a delay.
     #[inline]
     pub(super) fn acknowledge(&mut self, now: Time, packet: &Packet, at_once: bool, config: &Config) {
         // RFC 7323 § 4.3: the echo is of the first segment a delayed acknowledgement answers.
@@ -240,7 +241,7 @@ impl Receiver {
         }
     }
 
-    /// The window grows as the configuration says.
+    /// Grows the window as configured.
     #[inline]
     fn widen(&mut self, packet: &Packet, config: &Config) {
         if self.room >= self.capacity {
@@ -254,7 +255,8 @@ impl Receiver {
         self.room = self.room.saturating_add(more).min(self.capacity);
     }
 
-    /// The XCP study's rule: the whole part, in segments, of the feedback received; the rest is kept for later.
+    /// The XCP study's rule: the whole part, in segments, of the feedback received; the rest is
+    /// kept.
     fn whole_feedback(&mut self, packet: &Packet, config: &Config) -> u32 {
         if !packet.flags.has(Flags::TOLLED) {
             return 0;
@@ -270,7 +272,7 @@ impl Receiver {
         whole
     }
 
-    /// Hands a segment to the application: it is the next in order.
+    /// Delivers the next segment in order to the application.
     #[inline]
     pub(super) fn deliver(&mut self, slot: EarlySlot, stats: &mut Stats) {
         if slot.flags.has(Flags::FIN) {
@@ -296,7 +298,7 @@ impl Receiver {
         }
     }
 
-    /// Anything but the next segment of a whole sequence: always answered at once (RFC 5681 § 4.2).
+    /// Handles a segment after a gap, or a duplicate: always answered at once (RFC 5681 § 4.2).
     #[inline(never)]
     pub(super) fn on_gap(&mut self, packet: &Packet, config: &Config, stats: &mut Stats) {
         self.note(packet);
@@ -320,7 +322,7 @@ impl Receiver {
         }
     }
 
-    /// What has become the next in order goes to the application.
+    /// Delivers early segments that are now in order.
     #[inline]
     fn deliver_early(&mut self, stats: &mut Stats) {
         let Some(mut early) = self.early.take() else { return };
@@ -342,29 +344,29 @@ impl Receiver {
         }
     }
 
-    /// Whether `seq` is within the window and has not come yet.
+    /// True if `seq` is within the window and has not arrived yet.
     pub(super) fn awaits(&self, seq: u32) -> bool {
         let within = !self.finished && seq.wrapping_sub(self.next) < self.window();
         within && !self.early.as_ref().is_some_and(|early| early.holds(seq))
     }
 
-    /// Segments from `next` on that there is room for.
+    /// Room from `next` on, in segments.
     pub(super) fn window(&self) -> u32 {
         later(self.edge, self.next.wrapping_add(self.room)).wrapping_sub(self.next)
     }
 
-    /// Whether there is something for the application to be told, or everything has been.
+    /// True if an event is pending, or all data have been delivered.
     #[inline]
     pub(super) fn has_news(&self) -> bool {
         self.finished || self.framed
     }
 
-    /// The next frame delivered and not told of.
+    /// The next frame that was delivered and not reported.
     pub(super) fn next_frame(&mut self) -> Option<Event> {
         self.frames.as_mut().and_then(|frames| frames.pop())
     }
 
-    /// The delayed acknowledgement is due, or what the application reads next.
+    /// Handles a due acknowledgement or read.
     pub(super) fn on_timer(&mut self, now: Time, stats: &mut Stats) {
         if self.ack_at <= now {
             if self.reads {
@@ -375,8 +377,8 @@ impl Receiver {
         }
     }
 
-    /// Writes all that goes back, on data or alone. `packet.flags` and the forward part of the toll are the
-    /// caller's and already there.
+    /// Writes all returned fields, on data or alone. `packet.flags` and the forward part of the
+    /// toll are set by the caller before.
     #[inline(always)]
     pub(super) fn write(&mut self, packet: &mut Packet, sack: &mut SackRanges, config: &Config) {
         sack.clear();
@@ -426,7 +428,7 @@ impl Receiver {
 }
 
 impl Receiver {
-    /// Writes what was held back; the newer acknowledgement follows.
+    /// Writes the acknowledgement held back; the newer one follows.
     #[cold]
     fn write_earlier(&mut self, packet: &mut Packet) {
         self.parted = false;
@@ -441,5 +443,5 @@ impl Receiver {
     }
 }
 
-/// What of a segment's flags counts when its turn comes.
+/// The flags of an early segment that matter at its delivery.
 const KEPT: Flags = Flags::FIRST.with(Flags::LAST).with(Flags::FIN);

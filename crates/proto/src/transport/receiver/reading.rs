@@ -1,9 +1,9 @@
-//! A receive buffer that the application empties at its own pace, and its flow control.
+//! A receive buffer that the application reads at its own pace, with its flow control.
 //!
-//! Credit promises room: the window is the part of the buffer that holds no unread data. Soft flow
+//! Credit promises room: the window is the part of the buffer without unread data. Soft flow
 //! control (the Anypoint paper, § IV-A) promises none: an XCP controller at the buffer, [`Soft`],
-//! bounds the feedback that goes back, and segments without room are dropped. A connection without
-//! either has no [`Reading`], and stays on the short ways of `predict` and `respond`.
+//! bounds the returned feedback, and segments without room are dropped. A connection with neither
+//! has no [`Reading`], and stays on the fast paths of `predict` and `respond`.
 
 use std::collections::VecDeque;
 
@@ -28,19 +28,19 @@ pub(in crate::transport) struct Reading {
     unread_bytes: u64,
     /// Payload of segments received out of order, bytes.
     pub(in crate::transport) early_bytes: u64,
-    /// When the oldest unread segment became it, if the application waited for one.
+    /// Arrival of the oldest unread segment, if the application was waiting for one.
     since: Time,
-    /// When the application has done with what it read last.
+    /// The time at which the application is ready for its next read.
     free_at: Time,
-    /// When a delayed acknowledgement is due.
+    /// The time of a delayed acknowledgement.
     delayed: Time,
     soft: Option<SoftControl>,
-    /// Counters but for `unread`.
+    /// Counters, without `unread`.
     counts: Buffer,
 }
 
 impl Reading {
-    /// The buffer of a receiver so configured; `None` if nothing ever waits in it.
+    /// The buffer of a receiver with this configuration; `None` if data never wait in it.
     pub(in crate::transport) fn new(config: &Config) -> Option<Box<Reading>> {
         let soft = config.flow_control == FlowControl::Soft;
         (soft || config.reader != Reader::AtOnce).then(|| Reading::with(config, config.reader))
@@ -75,8 +75,8 @@ impl Reading {
         }
     }
 
-    /// Returns whether a soft receiver has no room for `payload` bytes. Segments out of order leave the
-    /// last one's room to the next in order, for which they wait.
+    /// True if a soft receiver has no room for `payload` bytes. Segments out of order leave the
+    /// room of the last one to the next segment in order, for which they wait.
     fn overflows(&self, payload: u64, in_order: bool, capacity: u32, config: &Config) -> bool {
         let full = u64::from(config.payload());
         let reserved = if in_order { 0 } else { full };
@@ -88,7 +88,7 @@ impl Reading {
         self.unread_bytes + self.early_bytes
     }
 
-    /// The next segment in order waits to be read.
+    /// Keeps the next segment in order until it is read.
     pub(in crate::transport) fn keep(&mut self, slot: EarlySlot) {
         self.unread.push_back(slot);
         self.unread_bytes += u64::from(slot.payload);
@@ -163,14 +163,14 @@ impl Receiver {
         self.read(now, stats);
     }
 
-    /// The next segment in order waits to be read.
+    /// Keeps the next segment in order until it is read.
     fn keep(&mut self, slot: EarlySlot) {
         if let Some(reading) = &mut self.reading {
             reading.keep(slot);
         }
     }
 
-    /// The application reads what it is ready for, and the window opens.
+    /// Reads the data that the application is ready for, which opens the window.
     fn read(&mut self, now: Time, stats: &mut Stats) {
         let Some(mut reading) = self.reading.take() else { return };
         loop {
@@ -201,7 +201,7 @@ impl Receiver {
         self.reading = Some(reading);
     }
 
-    /// The delayed acknowledgement, or the application's next turn to read, is due.
+    /// Handles a due delayed acknowledgement, or the application's next read.
     #[cold]
     pub(in crate::transport) fn on_reading_timer(&mut self, now: Time, stats: &mut Stats) {
         if let Some(reading) = &mut self.reading
@@ -213,7 +213,7 @@ impl Receiver {
         self.read(now, stats);
     }
 
-    /// An acknowledgement leaves: no other is due.
+    /// Records that an acknowledgement leaves, so no other is due.
     #[cold]
     pub(in crate::transport) fn note_acknowledged(&mut self) {
         if let Some(reading) = &mut self.reading {
@@ -222,7 +222,7 @@ impl Receiver {
         }
     }
 
-    /// The application reads by `reader` from now on.
+    /// Changes the application's pace of reading.
     pub(in crate::transport) fn set_reader(&mut self, reader: Reader, config: &Config) {
         if self.reading.is_none() && reader != Reader::AtOnce {
             let mut reading = Reading::with(config, reader);
@@ -235,7 +235,7 @@ impl Receiver {
         }
     }
 
-    /// The buffer that the application empties holds `segments` from now on.
+    /// Sets the size of the buffer, in segments.
     pub(in crate::transport) fn set_buffer(&mut self, segments: u32, config: &Config) {
         self.capacity = segments;
         if let Some(reading) = &mut self.reading {
@@ -249,25 +249,26 @@ impl Receiver {
     }
 }
 
-/// The controller of soft flow control, and what it measures in an epoch.
+/// The controller of soft flow control, with its measurements of an epoch.
 #[derive(Debug)]
 struct SoftControl {
     config: SoftConfig,
-    /// Once a round trip is known.
+    /// The law, once a round trip is known.
     law: Option<Soft>,
-    /// Bytes on the wire for each of payload.
+    /// Bytes on the wire per byte of payload.
     expansion: f64,
     begun: Time,
     arrived: f64,
     drained: f64,
-    /// Bytes in the buffer, the time of the last change, and the integral over the epoch, byte-seconds.
+    /// Bytes in the buffer, the time of the last change, and the integral over the epoch,
+    /// byte-seconds.
     queue: f64,
     changed: Time,
     area: f64,
     peak: f64,
     dropped: bool,
     tolls: f64,
-    /// The most feedback for a packet of this epoch, and the rest for all of them, bytes/s.
+    /// Upper bound on feedback for one packet of this epoch, and the rest for all of them, bytes/s.
     share: f64,
     left: f64,
 }
@@ -302,7 +303,7 @@ impl SoftControl {
         }
     }
 
-    /// The buffer holds `bytes` from now on.
+    /// Sets the bytes in the buffer from now on.
     fn set_queue(&mut self, now: Time, bytes: u64) {
         self.integrate(now);
         self.queue = bytes as f64;
@@ -314,7 +315,7 @@ impl SoftControl {
         self.changed = self.changed.max(now);
     }
 
-    /// A segment of `payload` bytes arrives, dropped or not.
+    /// Records the arrival of a segment of `payload` bytes, dropped or not.
     fn on_arrival(&mut self, now: Time, payload: f64) {
         if self.begun == Time::ZERO {
             (self.begun, self.changed) = (now, now);
@@ -323,8 +324,8 @@ impl SoftControl {
         self.tolls += 1.0;
     }
 
-    /// The part of `due`, a packet's feedback in bytes/s, that goes back. Its sender states the round
-    /// trip `rtt`, in seconds. As at a router, packets share the controller's feedback of an epoch.
+    /// The part of `due`, a packet's feedback in bytes/s, that returns. `rtt` is its sender's round
+    /// trip in seconds. As at a router, packets share the controller's feedback of an epoch.
     fn bound(&mut self, now: Time, rtt: f32, due: f64) -> f64 {
         let span = now.saturating_sub(self.begun).as_secs_f64();
         if rtt > 0.0 && span >= f64::from(rtt) {
@@ -359,8 +360,8 @@ impl SoftControl {
 const UPDATE: u32 = 2;
 
 impl Config {
-    /// The window of a soft receiver with a buffer of `capacity`, segments. It bounds memory, not the
-    /// rate: λ_target ≤ B/d keeps the data in flight near one buffer.
+    /// The window of a soft receiver with a buffer of `capacity`, segments. It bounds memory, not
+    /// the rate: λ_target ≤ B/d keeps the data in flight near one buffer.
     pub(in crate::transport) fn overcommitted(capacity: u32) -> u32 {
         capacity.saturating_mul(4).min(MAX_WINDOW)
     }

@@ -1,4 +1,4 @@
-//! Delivery measured for laws that want it (draft-ietf-ccwg-bbr § 4.1).
+//! Delivery measurement for laws that request it (draft-ietf-ccwg-bbr § 4.1).
 
 use tollway_law::Time;
 use tollway_law::sender::{Delivery, Lost, SenderLaw};
@@ -7,7 +7,8 @@ use super::{Phase, Sender, whole};
 use crate::transport::config::Config;
 use crate::transport::ring::Ring;
 
-/// Counts, and what they were when each segment in flight was last sent. Only a connection whose law wants it has one.
+/// Counters of delivery, and their values at the last transmission of each segment in flight.
+/// Present only if the law requests it.
 #[derive(Clone, Debug)]
 pub(in crate::transport) struct Sampler {
     /// C.delivered, segments.
@@ -16,12 +17,13 @@ pub(in crate::transport) struct Sampler {
     delivered_at: Time,
     /// C.first_send_time.
     first_sent: Time,
-    /// C.app_limited: limited until so many are delivered; 0 if it is not.
+    /// C.app_limited: limited until this number is delivered; 0 if not limited.
     limited_until: u64,
     /// C.lost, segments.
     lost: u64,
     marks: Ring<Mark>,
-    /// Newly acknowledged, out of the clean case, and newly lost: by the scoreboard, until they are dealt with.
+    /// Segments newly acknowledged, outside the clean case, and newly lost: filled by the
+    /// scoreboard until processed.
     pub(in crate::transport) acked: Vec<u32>,
     pub(in crate::transport) losses: Vec<u32>,
 }
@@ -58,7 +60,8 @@ impl Sampler {
         self.limited_until = (self.delivered + u64::from(pipe)).max(1);
     }
 
-    /// § 4.1.2.2: `seq` leaves, after which `pipe` segments are in flight, of which `outstanding` from `una` on are remembered.
+    /// § 4.1.2.2: `seq` leaves. Then `pipe` segments are in flight, and `outstanding` from `una` on
+    /// are remembered.
     fn on_sent(&mut self, now: Time, seq: u32, pipe: u32, una: u32, outstanding: u32) {
         if pipe <= 1 {
             self.first_sent = now;
@@ -77,7 +80,7 @@ impl Sampler {
         };
     }
 
-    /// UpdateRateSample: `seq` is delivered. Of several, `newest` becomes the one that left last.
+    /// UpdateRateSample: `seq` is delivered. Of several, `newest` becomes the one sent last.
     fn on_acked(&mut self, now: Time, seq: u32, newest: &mut Option<(Mark, u32)>) {
         let mark = self.marks.at(seq);
         if !std::mem::take(&mut mark.awaited) {
@@ -94,7 +97,7 @@ impl Sampler {
 }
 
 impl Sender {
-    /// A segment is about to leave.
+    /// Prepares the transmission of a segment.
     pub(in crate::transport) fn before_sending(&mut self, now: Time, config: &Config) {
         let Some(sampler) = &self.board.sampler else { return };
         if self.board.pipe() == 0 && sampler.limited_until > 0 {
@@ -103,7 +106,7 @@ impl Sender {
         }
     }
 
-    /// `seq` has left.
+    /// Records the transmission of `seq`.
     pub(in crate::transport) fn after_sending(&mut self, now: Time, seq: u32) {
         let (pipe, una, outstanding) = (self.board.pipe(), self.board.una, self.board.outstanding());
         if let Some(sampler) = &mut self.board.sampler {
@@ -111,8 +114,8 @@ impl Sender {
         }
     }
 
-    /// An acknowledgement was dealt with: it moved the cumulative one by `clean` segments, or the scoreboard has noted what
-    /// it covered. The law hears of losses first, then of what was delivered.
+    /// Reports an acknowledgement to the law, losses first, then the delivery. The acknowledgement
+    /// advanced by `clean` segments, or the scoreboard has recorded the segments it covers.
     pub(in crate::transport) fn sample_delivery(
         &mut self,
         now: Time,
@@ -163,7 +166,7 @@ impl Sender {
         }
     }
 
-    /// The law hears of each segment newly taken for lost; answers how many they are.
+    /// Reports each segment newly declared lost to the law. Returns their number.
     pub(in crate::transport) fn tell_losses(&mut self, now: Time, config: &Config) -> u32 {
         let Some(sampler) = &mut self.board.sampler else { return 0 };
         if sampler.losses.is_empty() {

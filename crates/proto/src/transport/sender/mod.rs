@@ -1,4 +1,4 @@
-//! The sending half: what may leave, what an acknowledgement means, and when to give up waiting for one.
+//! The sending half: data that may leave, the effect of acknowledgements, and timeouts.
 
 mod delivery;
 mod pick;
@@ -22,7 +22,7 @@ use rack::Rack;
 pub(super) use scoreboard::{Scoreboard, Slot};
 use source::Source;
 
-/// Where the sender stands.
+/// The sender's phase of loss recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// No loss to repair.
@@ -38,67 +38,69 @@ pub(super) enum Phase {
 #[repr(C)]
 pub(super) struct Sender {
     pub(super) rack: Option<Box<Rack>>,
-    /// The first retransmission after a timeout, to tell whether the timeout was too early.
+    /// The stamp of the first retransmission after a timeout, to detect a premature timeout.
     pub(super) timeout_stamp: Option<Stamp>,
     pub(super) board: Scoreboard,
-    /// First segment that the receiver has no room for.
+    /// The first segment beyond the receiver's window.
     edge: u32,
     /// The law's window in whole segments.
     pub(super) window: u32,
-    /// The retransmission timer, or that of a probe for a window.
+    /// Expiry of the retransmission timer, or of a window probe.
     pub(super) rto_at: Time,
-    /// RACK's reordering timer, or the tail-loss probe's.
+    /// Expiry of RACK's reordering timer, or of the tail-loss probe.
     pub(super) rack_at: Time,
     pub(super) phase: Phase,
     pub(super) app_limited: bool,
-    /// What leaves next, whatever the windows say.
+    /// The packet that leaves next in spite of the windows.
     pub(super) force: Force,
-    /// The law spaces packets.
+    /// True if the law paces packets.
     pub(super) paced: bool,
-    /// Something is ready but for its turn (`pace_at`).
+    /// True if a packet is ready and only waits for `pace_at`.
     pub(super) paced_out: bool,
-    /// Duplicates at `recover` itself may come from a timeout's needless retransmissions (RFC 6582 § 3.2).
+    /// True if duplicates at `recover` itself may stem from a timeout's needless retransmissions
+    /// (RFC 6582 § 3.2).
     pub(super) careful: bool,
-    /// Expiries of the timer since anything new was acknowledged.
+    /// Expiries of the timer since new data were acknowledged.
     pub(super) expiries: u8,
-    /// It has nothing in flight and nothing to send, and needs not be asked.
+    /// True if nothing is in flight and nothing to send.
     pub(super) resting: bool,
     pub(super) source: Source,
     pub(super) rtt: Rtt,
     /// Recovery ends when the cumulative acknowledgement gets here.
     pub(super) recover: u32,
     paced_size: u16,
-    /// It sends a stream that acknowledgements alone clock, and the receiving half has nothing to say.
+    /// True if it sends a stream clocked by acknowledgements alone, and the receiving half has
+    /// nothing to report.
     pub(super) plain: bool,
-    /// A partial acknowledgement of this recovery has restarted the timer.
+    /// True if a partial acknowledgement of this recovery has restarted the timer.
     partial: bool,
-    /// When the next packet may leave, if the law paces.
+    /// Earliest departure of the next packet, if the law paces.
     pub(super) pace_at: Time,
     pub(super) law: AnySender,
-    /// When the last paced packet left; its size is `paced_size`.
+    /// Departure of the last paced packet; its size is `paced_size`.
     paced_from: Time,
 }
 
-/// What must leave next, windows or not.
+/// The packet that leaves next in spite of the windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Force {
     /// Nothing must.
     Nothing,
-    /// The first segment taken for lost (RFC 6675 § 5, step 4.3).
+    /// The first segment declared lost (RFC 6675 § 5, step 4.3).
     Lost,
-    /// New data: a probe for a window, or for the tail.
+    /// New data: a window probe or a tail probe.
     Fresh,
-    /// The last segment again: a probe for the tail.
+    /// The last segment again: a tail probe.
     Last,
 }
 
-/// What leaves next.
+/// The segment that leaves next.
 #[derive(Clone, Copy, Debug)]
 enum Pick {
     Nothing,
     Fresh,
     Again(u32),
-    /// The last one again, once more.
+    /// Another copy of the last retransmission.
     Copy(u32),
 }
 
@@ -140,7 +142,7 @@ impl Sender {
         }
     }
 
-    /// Where the receiver's room ends, as both ends know without having said it.
+    /// Sets the end of the receiver's window, as both ends know it before any packet.
     pub(super) fn set_window(&mut self, window: u32) {
         self.edge = self.board.una.wrapping_add(window);
     }
@@ -167,25 +169,26 @@ impl Sender {
         self.edge.wrapping_sub(self.board.una).min(config.send_buffer)
     }
 
-    /// Whether receiver and send buffer have room for a segment more.
+    /// True if the receiver and the send buffer have room for another segment.
     pub(super) fn has_room(&self, config: &Config) -> bool {
         self.board.outstanding() < self.limit(config)
     }
 
-    /// When [`Sender::on_timer`] is due.
+    /// The time of the next [`Sender::on_timer`].
     #[inline]
     pub(super) fn alarm(&self) -> Time {
         self.rto_at.min(self.rack_at)
     }
 
-    /// When [`Sender::on_timer`] or another transmission is due.
+    /// The time of the next [`Sender::on_timer`] or transmission.
     #[inline]
     pub(super) fn timeout(&self) -> Time {
         let pace = if self.paced_out { self.pace_at } else { Time::NEVER };
         self.alarm().min(pace)
     }
 
-    /// Builds the next data packet, SYN or FIN, if one may leave. The acknowledgement's fields are left alone.
+    /// Builds the next data packet, SYN or FIN, if one may leave. Does not change the
+    /// acknowledgement's fields.
     #[inline]
     pub(super) fn transmit(
         &mut self,
@@ -237,7 +240,7 @@ impl Sender {
         true
     }
 
-    /// A paced packet of `size` bytes leaves.
+    /// Records the departure of a paced packet of `size` bytes.
     #[inline]
     pub(super) fn note_departure(&mut self, now: Time, size: u16) {
         // A timer that came a little late must not slow the flow down.
@@ -246,9 +249,10 @@ impl Sender {
         self.paced_size = size;
     }
 
-    /// Restarts the retransmission timer where `seq`, the first hole, is sent again (RFC 6675 § 6 allows it; Linux and ns-2 do so). A
-    /// retransmission that was lost too keeps the cumulative acknowledgement for two round trips and more: where such are
-    /// found by time, the timer counts from the last try.
+    /// Restarts the retransmission timer when `seq`, the first hole, is retransmitted (RFC 6675 § 6
+    /// allows it; Linux and ns-2 do it). A retransmission that was lost too delays the cumulative
+    /// acknowledgement by two round trips or more: where losses are detected by time, the timer
+    /// counts from the last attempt.
     #[inline]
     pub(super) fn restart_at_repair(&mut self, now: Time, seq: u32, config: &Config) {
         let restarts = self.rack.is_some() || (config.rto.at_repair && !self.partial);
@@ -305,7 +309,8 @@ impl Sender {
         out.flags = flags;
     }
 
-    /// Writes the toll of the data packet about to leave, if it has one, and no earlier or later one speaks for it; answers whether.
+    /// Writes the toll of the data packet about to leave, unless it has none or another packet
+    /// speaks for it. Returns true if it was written.
     #[inline(always)]
     pub(super) fn toll(&mut self, now: Time, out: &mut Packet, config: &Config) -> bool {
         self.law.tolled() && self.write_unless_spared(now, out, config)
@@ -320,7 +325,7 @@ impl Sender {
         !spared
     }
 
-    /// [`toll`](Sender::toll) with the law `L` in line.
+    /// [`toll`](Sender::toll) with the law `L` inlined.
     #[inline(always)]
     pub(super) fn toll_by<L: Inline>(&mut self, now: Time, out: &mut Packet, config: &Config) -> bool {
         let flight = self.flight_before(now, out, config);
@@ -338,10 +343,10 @@ impl Sender {
         self.law.write_toll(&flight, &mut out.toll);
     }
 
-    /// How things stand before `out` leaves.
+    /// The state before `out` leaves.
     #[inline(always)]
     fn flight_before(&self, now: Time, out: &Packet, config: &Config) -> Flight {
-        // What was lost and waits to be sent again is as much to be sent as what never was.
+        // Lost segments that wait for retransmission are to be sent like new ones.
         let mut unsent = u64::MAX;
         if self.source.finished {
             let again = u64::from(self.board.pending) * u64::from(config.segment);
@@ -350,13 +355,15 @@ impl Sender {
         Flight { size: u32::from(out.size), unsent, ..self.flight(now, config) }
     }
 
-    /// Whether `ack` could be an acknowledgement of ours: of the present flight, or an older one come late.
+    /// True if `ack` can be a valid acknowledgement: of the present flight, or an older one
+    /// delayed.
     #[inline]
     pub(super) fn plausible(&self, ack: u32) -> bool {
         ack.wrapping_sub(self.board.una) <= self.board.outstanding() || before(ack, self.board.una)
     }
 
-    /// The SYN is acknowledged: a round-trip sample and a window, nothing for the law to grow by.
+    /// Handles the acknowledgement of the SYN: a round-trip sample and a window, without growth of
+    /// the law's window.
     pub(super) fn on_syn_acked(&mut self, now: Time, packet: &Packet, config: &Config) {
         let first = packet.ack;
         let sampled = self.board.sampler.is_some();
@@ -405,7 +412,7 @@ impl Sender {
         Some(rtt)
     }
 
-    /// An acknowledgement, alone or on a data packet. The caller has seen that it is
+    /// Handles an acknowledgement, alone or on a data packet. The caller has checked that it is
     /// [plausible](Sender::plausible).
     #[inline]
     pub(super) fn on_ack(
@@ -416,7 +423,8 @@ impl Sender {
         config: &Config,
         stats: &mut Stats,
     ) {
-        // Most data that comes back tells nothing of ours: a flow one way acknowledges with nothing in flight.
+        // Most data that comes back tells nothing of ours: a flow one way acknowledges with nothing
+        // in flight.
         const TELLS: u16 = Flags::STAMP_ECHO.0 | Flags::ECHO.0 | Flags::ECE.0 | Flags::SACK.0;
         let advance = packet.ack.wrapping_sub(self.board.una);
         if advance == 0 && packet.flags.0 & TELLS == 0 && !self.is_duplicate(packet) {
@@ -469,7 +477,7 @@ impl Sender {
         let acked = || Acked { segments, cumulative: advance, rtt, echo, gap, recovering, marked };
         self.tell::<NewReno>(now, config, acked);
         if recovering {
-            self.leave_recovery(now, config, stats);
+            self.leave_recovery(now, packet.flow, config, stats);
             self.window = whole(self.law.window());
         }
         if self.rack.is_some() && advance > 0 {
@@ -477,7 +485,8 @@ impl Sender {
         }
     }
 
-    /// Restarts the retransmission timer at an acknowledgement of something new (RFC 6298 § 5.3, RFC 6582 § 4).
+    /// Restarts the retransmission timer at an acknowledgement of new data (RFC 6298 § 5.3, RFC
+    /// 6582 § 4).
     #[inline]
     fn restart_timer(&mut self, now: Time, config: &Config) {
         let partial = self.phase == Phase::Recovery && before(self.board.una, self.recover);
@@ -489,7 +498,8 @@ impl Sender {
         }
     }
 
-    /// The law hears of an acknowledgement. What the law `L` makes of it is in line, with no more put together than what it looks at.
+    /// Reports an acknowledgement to the law. The law `L` is inlined, and only the values it reads
+    /// are computed.
     #[inline(always)]
     pub(super) fn tell<L: Inline>(&mut self, now: Time, config: &Config, acked: impl FnOnce() -> Acked) {
         let flight = self.flight(now, config);
@@ -498,7 +508,7 @@ impl Sender {
         self.window = whole(law.window());
     }
 
-    /// [`tell`](Sender::tell) of another law.
+    /// [`tell`](Sender::tell) for another law.
     #[inline(never)]
     fn tell_other(&mut self, now: Time, acked: &Acked, config: &Config) {
         let flight = self.flight(now, config);
@@ -506,7 +516,7 @@ impl Sender {
         self.window = whole(self.law.window());
     }
 
-    /// The receiver's room; what it once had it still has, whichever packet comes first.
+    /// Extends the receiver's window; it never shrinks, in whatever order packets arrive.
     #[inline]
     pub(super) fn open_window(&mut self, packet: &Packet) {
         let edge = packet.ack.wrapping_add(packet.window.min(MAX_WINDOW));
@@ -515,7 +525,8 @@ impl Sender {
         }
     }
 
-    /// RFC 5681 § 2, but for the window: here a receiver's may grow with each packet it gets.
+    /// RFC 5681 § 2, without the condition on the window, since a receiver's may grow with each
+    /// packet.
     pub(super) fn is_duplicate(&self, packet: &Packet) -> bool {
         const BUSY: u16 = Flags::DATA.0 | Flags::SYN.0 | Flags::FIN.0;
         // A window update answers no segment, and so echoes no stamp.
@@ -523,12 +534,12 @@ impl Sender {
         packet.ack == self.board.una && self.board.outstanding() > 0 && answers
     }
 
-    /// The tail-loss probe leaves, windows or not.
+    /// Forces a tail-loss probe in spite of the windows.
     pub(super) fn force_probe(&mut self, fresh: bool) {
         self.force = if fresh { Force::Fresh } else { Force::Last };
     }
 
-    /// Nothing more will be sent or waited for.
+    /// Stops all transmissions and timers.
     pub(super) fn shut(&mut self) {
         self.source.clear();
         let first = self.board.next;
@@ -541,14 +552,15 @@ impl Sender {
     }
 }
 
-/// The law's window in whole segments, at least one: a rate below one segment a round trip is pacing's business.
+/// The law's window in whole segments, at least one; pacing handles rates below one segment per
+/// round trip.
 #[inline]
 pub(super) fn whole(window: f64) -> u32 {
     // The cast saturates; a window that is no number becomes the least.
     (window as u32).clamp(1, MAX_WINDOW)
 }
 
-/// A rate that has changed by no more than this part of it leaves the next packet's turn as it is.
+/// A relative change of the rate below this keeps the departure of the next packet.
 const SAME_TURN: f64 = 1.0 / 32.0;
-/// How late a paced packet may leave and still be counted as on time.
+/// Lateness up to which a paced packet counts as on time.
 const PACING_SLACK: Time = Time::from_millis(1);

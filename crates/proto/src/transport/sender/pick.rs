@@ -1,4 +1,4 @@
-//! Which segment may leave now: new data, a repair, or none.
+//! Selection of the segment that may leave now: new data, a repair, or none.
 
 use tollway_law::Time;
 
@@ -6,7 +6,7 @@ use super::{Force, Phase, Pick, SAME_TURN, Sender, Slot};
 use crate::transport::config::{Config, Detection};
 
 impl Sender {
-    /// What may leave now.
+    /// The segment that may leave now.
     #[inline]
     pub(super) fn pick(&mut self, now: Time, config: &Config) -> Pick {
         self.paced_out = false;
@@ -20,15 +20,15 @@ impl Sender {
         }
     }
 
-    /// Whether the window has no room for anything, new or lost, and nothing leaves in spite of that.
+    /// True if the window has no room for new or lost data, and no packet is forced.
     #[inline]
     pub(in crate::transport) fn is_full(&self, config: &Config) -> bool {
         let full = self.board.pipe() >= self.window && self.counted(config) >= self.window;
         full && self.force == Force::Nothing
     }
 
-    /// Segments that count against the window where it is asked for new ones: without limited transmit the first duplicates let
-    /// nothing leave.
+    /// Segments that count against the window for new data: without limited transmit the first
+    /// duplicates release none.
     #[inline]
     pub(in crate::transport) fn counted(&self, config: &Config) -> u32 {
         let counts_duplicates = config.limited_transmit || self.phase != Phase::Open;
@@ -51,7 +51,8 @@ impl Sender {
         if !self.has_room(config) && !self.source.control() {
             self.app_limited = false;
             if self.board.outstanding() == 0 && self.rto_at == Time::NEVER {
-                // Nothing will come back that could open the window: probe for it (RFC 9293 § 3.8.6.1).
+                // Nothing will come back that could open the window: probe for it (RFC 9293 §
+                // 3.8.6.1).
                 self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
             }
             return Pick::Nothing;
@@ -99,7 +100,7 @@ impl Sender {
         fresh
     }
 
-    /// Size of the data packet that would leave now, which stays where it is.
+    /// Size of the data packet that would leave now, without sending it.
     pub(in crate::transport) fn next_size(&mut self, now: Time, config: &Config) -> Option<u16> {
         let force = self.force;
         let pick = self.pick(now, config);
@@ -119,18 +120,18 @@ impl Sender {
         Some(config.header.saturating_add(payload))
     }
 
-    /// Data is held back by somebody else than the law: the window is not what limits.
+    /// Records that something other than the law holds data back, so the window is not the limit.
     pub(in crate::transport) fn hold(&mut self) {
         self.app_limited = true;
     }
 
-    /// Whether the law spaces packets and the next one's time has not come.
+    /// True if the law paces packets and the next one is not due.
     #[inline]
     pub(super) fn held_by_pacing(&mut self, now: Time, config: &Config) -> bool {
         !self.law.ack_clocked() && self.waits_its_turn(now, config)
     }
 
-    /// [`held_by_pacing`](Sender::held_by_pacing) by a law that may space packets.
+    /// [`held_by_pacing`](Sender::held_by_pacing) for a law that may pace packets.
     #[inline(always)]
     pub(in crate::transport) fn waits_its_turn(&mut self, now: Time, config: &Config) -> bool {
         let Some(rate) = self.law.pace(|| self.flight(now, config)) else {
@@ -138,9 +139,10 @@ impl Sender {
             return false;
         };
         self.paced = true;
-        // By the rate of now, not of when the last packet left: a slow flow that is granted more uses it at once. But each
-        // acknowledgement moves the rates of explicit laws a little, and a timer with it would cost as much as its packet.
-        // Of a packet that has just left there is no pause yet, and less than none if it was late; signed, it is sooner made a float.
+        // By the rate of now, not of when the last packet left: a slow flow that is granted more
+        // uses it at once. But each acknowledgement moves the rates of explicit laws a little, and
+        // a timer with it would cost as much as its packet. Of a packet that has just left there is
+        // no pause yet, and less than none if it was late; signed, it is sooner made a float.
         let pause = (self.pace_at.0 as i64).wrapping_sub(self.paced_from.0 as i64) as f64 * 1e-9;
         let (size, sends) = (f64::from(self.paced_size), rate.bytes_per_sec() * pause);
         if (sends - size).abs() > SAME_TURN * size {

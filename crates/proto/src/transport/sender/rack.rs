@@ -1,4 +1,4 @@
-//! Losses by time: RACK and the tail-loss probe (RFC 8985).
+//! Loss detection by time: RACK and the tail-loss probe (RFC 8985).
 
 use std::collections::VecDeque;
 
@@ -13,18 +13,18 @@ use crate::transport::config::Config;
 use crate::transport::serial::before;
 use crate::transport::stats::Stats;
 
-/// What only this kind of detection has to remember.
+/// The additional state of time-based detection.
 #[derive(Clone, Debug)]
 pub(in crate::transport) struct Rack {
-    /// Retransmissions in the order sent; those heard of since are skipped when their turn comes. Originals need no
-    /// such list: they were sent in the order of their numbers.
+    /// Retransmissions in the order sent; those acknowledged since are skipped at their turn.
+    /// Originals need no list, since they were sent in order of their numbers.
     resent: VecDeque<(u32, Stamp)>,
-    /// A retransmission that is to leave once more, and how often.
+    /// A retransmission to send again, and the number of copies left.
     copy: Option<(u32, u8)>,
     tail_probe: bool,
-    /// `rack_at` is the probe's, not the reordering timer's.
+    /// True if `rack_at` belongs to the probe, not to the reordering timer.
     probe_armed: bool,
-    /// A probe is under way: one after its segment, and when it left, if it was sent for the second time.
+    /// The probe in flight: one after its segment, and its departure if it was a retransmission.
     probe: Option<(u32, Option<Stamp>)>,
 }
 
@@ -42,7 +42,7 @@ impl Rack {
         }
     }
 
-    /// After a timeout everything starts over.
+    /// Resets the state after a timeout.
     pub(in crate::transport) fn clear(&mut self) {
         self.resent.clear();
         self.copy = None;
@@ -52,13 +52,14 @@ impl Rack {
 }
 
 impl Sender {
-    /// RFC 8985 § 6.2: takes for lost what was sent long enough before something that was received.
+    /// RFC 8985 § 6.2: declares lost what was sent long enough before a segment that was received.
     pub(in crate::transport) fn detect_by_time(&mut self, now: Time, stats: &mut Stats) {
         if self.board.clean() {
             return;
         }
         let (Some(rack), Some(newest)) = (&mut self.rack, self.board.newest) else { return };
-        // Steps 2 and 4: the round trip of the newest received one, and how much reordering to allow for.
+        // Steps 2 and 4: the round trip of the newest received one, and how much reordering to
+        // allow for.
         let slack = if !self.board.reordered && (self.phase != Phase::Open || self.board.sacked >= DUP_THRESH)
         {
             Time::ZERO
@@ -78,7 +79,8 @@ impl Sender {
         }
         while let Some(&(seq, sent)) = rack.resent.front() {
             if self.board.awaits(seq, sent) {
-                // At equal times the newest may be an original that left before it: only the time tells.
+                // At equal times the newest may be an original that left before it: only the time
+                // tells.
                 if newest.0 == sent {
                     break;
                 }
@@ -95,10 +97,13 @@ impl Sender {
         self.rack_at = due;
     }
 
-    /// A retransmission of `seq` has left. That it is lost too is found a round trip later and repaired in another; in these two the
-    /// receiver's window is used up, unless it has room for two windows more, and then nothing can be sent. Where it has not, the
-    /// retransmission leaves more than once. (No RFC has this; it is what a proactive sender does, for repairs only: Flach et al.,
-    /// *Reducing Web Latency*, SIGCOMM 2013.)
+    /// Decides on copies of the retransmission of `seq`, which has left.
+    ///
+    /// Its loss would be found a round trip later and repaired in another. In these two the
+    /// receiver's window is used up, unless it has room for two windows more, and then nothing can
+    /// be sent. In that case the retransmission leaves more than once. (No RFC has this; it is a
+    /// proactive sender's method, used for repairs only: Flach et al., *Reducing Web Latency*,
+    /// SIGCOMM 2013.)
     pub(in crate::transport) fn consider_copies(&mut self, seq: u32, config: &Config) {
         let needed = self.board.outstanding().saturating_add(self.window.saturating_mul(2));
         let short = config.repair_copies > 0 && self.limit(config) < needed;
@@ -107,20 +112,21 @@ impl Sender {
         }
     }
 
-    /// The retransmission that is to leave once more, if nothing was heard of it yet.
+    /// The retransmission to send again, if it is not acknowledged yet.
     pub(in crate::transport) fn next_copy(&self) -> Option<u32> {
         let (seq, _) = self.rack.as_ref()?.copy?;
         self.board.is_resent(seq).then_some(seq)
     }
 
-    /// It has left.
+    /// Records that the copy has left.
     pub(in crate::transport) fn copy_left(&mut self) {
         let Some(rack) = &mut self.rack else { return };
         rack.copy =
             rack.copy.and_then(|(seq, left)| Some((seq, left.checked_sub(1).filter(|&more| more > 0)?)));
     }
 
-    /// RFC 8985 § 7.2: after two quiet round trips the last segment is probed for. Only with nothing else going on.
+    /// RFC 8985 § 7.2: schedules a probe of the last segment after two quiet round trips, if no
+    /// other recovery is under way.
     pub(in crate::transport) fn schedule_probe(&mut self, now: Time, config: &Config) {
         let Some(rack) = &mut self.rack else { return };
         let quiet = self.phase == Phase::Open && self.board.clean() && rack.probe.is_none();
@@ -139,27 +145,34 @@ impl Sender {
         if self.board.outstanding() == 1 {
             wait = wait.saturating_add(config.delayed_ack.unwrap_or(Time::ZERO));
         }
-        // The probe is to come before the timeout; where it could not, there is none.
+        // The probe must come before the timeout; otherwise there is none.
         let at = now.saturating_add(wait);
         rack.probe_armed = at < self.rto_at;
         self.rack_at = if rack.probe_armed { at } else { Time::NEVER };
     }
 
-    /// The reordering timer or the probe's is due.
-    pub(in crate::transport) fn on_rack_timer(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    /// Handles the reordering timer or the probe timer.
+    pub(in crate::transport) fn on_rack_timer(
+        &mut self,
+        now: Time,
+        flow: u32,
+        config: &Config,
+        stats: &mut Stats,
+    ) {
         let has_room = self.has_room(config);
         let Some(rack) = &mut self.rack else { return };
         if !std::mem::take(&mut rack.probe_armed) {
             self.detect_by_time(now, stats);
             if self.phase == Phase::Open && self.board.pending > 0 {
-                self.enter_recovery(now, config, stats);
+                self.enter_recovery(now, flow, config, stats);
             }
             return;
         }
         if self.board.outstanding() == 0 || self.board.pending > 0 {
             return;
         }
-        // New data is as good a probe as the last segment again (§ 7.3), if there is any and room for it.
+        // New data is as good a probe as the last segment again (§ 7.3), if there is any and room
+        // for it.
         let fresh = self.source.ready() && has_room;
         let end = if fresh { self.board.next.wrapping_add(1) } else { self.board.next };
         rack.probe = Some((end, None));
@@ -171,7 +184,8 @@ impl Sender {
         self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
     }
 
-    /// RFC 8985 § 7.4: a probe that was a retransmission, and was what the receiver waited for, has hidden a loss.
+    /// RFC 8985 § 7.4: a probe that was a retransmission, and that the receiver was missing, has
+    /// hidden a loss.
     pub(in crate::transport) fn probe_answered(&mut self, now: Time, packet: &Packet, config: &Config) {
         let Some(rack) = &mut self.rack else { return };
         let Some((end, sent)) = rack.probe else { return };

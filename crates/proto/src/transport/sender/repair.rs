@@ -1,7 +1,8 @@
-//! Finding losses and repairing them: duplicates, recovery, timeouts.
+//! Loss detection and repair: duplicates, recovery, timeouts.
 
 use tollway_law::Time;
 use tollway_law::sender::SenderLaw;
+use tracing::debug;
 
 use crate::{Flags, Packet, SackRanges};
 
@@ -12,7 +13,8 @@ use crate::transport::serial::before;
 use crate::transport::stats::Stats;
 
 impl Sender {
-    /// An acknowledgement while there is, or may be, something to repair; answers how many segments are news.
+    /// Handles an acknowledgement while there may be losses to repair. Returns the number of newly
+    /// acknowledged segments.
     #[inline(never)]
     pub(in crate::transport) fn repair(
         &mut self,
@@ -49,12 +51,20 @@ impl Sender {
             }
         }
         if self.phase == Phase::Open && self.board.pending > 0 {
-            self.enter_recovery(now, config, stats);
+            self.enter_recovery(now, packet.flow, config, stats);
         }
         news
     }
 
-    pub(in crate::transport) fn enter_recovery(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    pub(in crate::transport) fn enter_recovery(
+        &mut self,
+        now: Time,
+        flow: u32,
+        config: &Config,
+        stats: &mut Stats,
+    ) {
+        let (una, outstanding) = (self.board.una, self.board.outstanding());
+        debug!(target: "transport", %now, flow, una, outstanding, "recovery begins");
         self.phase = Phase::Recovery;
         self.recover = self.board.next;
         self.careful = false;
@@ -67,7 +77,13 @@ impl Sender {
     }
 
     #[inline]
-    pub(in crate::transport) fn leave_recovery(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    pub(in crate::transport) fn leave_recovery(
+        &mut self,
+        now: Time,
+        flow: u32,
+        config: &Config,
+        stats: &mut Stats,
+    ) {
         if before(self.board.una, self.recover) {
             return;
         }
@@ -79,11 +95,12 @@ impl Sender {
         self.timeout_stamp = None;
         if self.board.pending > 0 {
             // Lost after the recovery point: another episode.
-            self.enter_recovery(now, config, stats);
+            self.enter_recovery(now, flow, config, stats);
         }
     }
 
-    /// RFC 6582: the third duplicate begins recovery, each partial acknowledgement shows the next hole. Of Reno it ends recovery.
+    /// RFC 6582: the third duplicate starts recovery, and each partial acknowledgement shows the
+    /// next hole. With Reno it ends recovery.
     fn detect_by_duplicates(
         &mut self,
         now: Time,
@@ -103,7 +120,7 @@ impl Sender {
                 let fresh = ahead > self.board.outstanding() || (ahead == 0 && !self.careful);
                 if self.board.sacked >= DUP_THRESH && fresh {
                     self.board.lose(una);
-                    self.enter_recovery(now, config, stats);
+                    self.enter_recovery(now, packet.flow, config, stats);
                 }
             }
             Phase::Recovery if duplicate => {
@@ -127,7 +144,8 @@ impl Sender {
         }
     }
 
-    /// Whether the acknowledgement after a timeout is of a packet sent before it (Eifel, RFC 3522).
+    /// Detects whether the acknowledgement after a timeout belongs to a packet sent before it
+    /// (Eifel, RFC 3522).
     fn judge_timeout(&mut self, packet: &Packet, stats: &mut Stats) {
         if let Some(stamp) = self.timeout_stamp.take() {
             let echoed = packet.flags.has(Flags::STAMP_ECHO);
@@ -135,20 +153,26 @@ impl Sender {
         }
     }
 
-    /// A timer is due.
-    pub(in crate::transport) fn on_timer(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    /// Handles a due timer.
+    pub(in crate::transport) fn on_timer(
+        &mut self,
+        now: Time,
+        flow: u32,
+        config: &Config,
+        stats: &mut Stats,
+    ) {
         if self.rack_at <= now {
             self.rack_at = Time::NEVER;
-            self.on_rack_timer(now, config, stats);
+            self.on_rack_timer(now, flow, config, stats);
         }
         if self.rto_at <= now {
-            self.on_rto(now, config, stats);
+            self.on_rto(now, flow, config, stats);
         }
         self.tell_losses(now, config);
     }
 
     /// RFC 6298 § 5.4–5.6, RFC 5681 § 3.1.
-    fn on_rto(&mut self, now: Time, config: &Config, stats: &mut Stats) {
+    fn on_rto(&mut self, now: Time, flow: u32, config: &Config, stats: &mut Stats) {
         self.rtt.back_off(&config.rto);
         self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
         if self.board.outstanding() == 0 {
@@ -161,11 +185,14 @@ impl Sender {
             return;
         }
         stats.timeouts += 1;
+        let (una, outstanding) = (self.board.una, self.board.outstanding());
+        let next = self.rto_at;
+        debug!(target: "transport", %now, flow, una, outstanding, %next, "retransmission timeout");
         let first = self.expiries == 0;
         let flight = self.flight(now, config);
         let opening = self.board.slot(self.board.una).has(Slot::SYN);
         self.expiries = self.expiries.saturating_add(1);
-        self.board.on_timeout(config.heeds_ranges());
+        self.board.on_timeout(config.heeds_ranges(), config.rto.widens && !first);
         self.rack_at = Time::NEVER;
         if let Some(rack) = &mut self.rack {
             rack.clear();
@@ -181,5 +208,8 @@ impl Sender {
         }
         self.law.on_timeout(&flight, first);
         self.window = whole(self.law.window());
+        if config.rto.widens {
+            self.window = self.window.max(1 << u32::from(self.expiries - 1).min(8));
+        }
     }
 }

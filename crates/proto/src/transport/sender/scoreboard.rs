@@ -1,4 +1,4 @@
-//! What is known of each segment in flight, and counts of it, so that nothing is ever counted twice.
+//! The state of each segment in flight, and the counts of these states.
 
 use crate::{Flags, SackRanges, Stamp};
 
@@ -6,10 +6,10 @@ use super::delivery::Sampler;
 use crate::transport::ring::Ring;
 use crate::transport::serial::{before, later};
 
-/// One segment in flight: all that is needed to send it again, unchanged.
+/// One segment in flight, with all that a retransmission needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::transport) struct Slot {
-    /// When it was last sent.
+    /// Its last transmission.
     pub(in crate::transport) sent: Stamp,
     /// Bytes of payload.
     pub(in crate::transport) payload: u16,
@@ -19,17 +19,17 @@ pub(in crate::transport) struct Slot {
 const _: () = assert!(size_of::<Slot>() == 8);
 
 impl Slot {
-    /// Received, says the other side.
+    /// Reported as received by the other side.
     const SACKED: u8 = 1;
-    /// Taken for lost.
+    /// Declared lost.
     const LOST: u8 = 2;
-    /// Sent again, and nothing heard of that yet.
+    /// Retransmitted, and not acknowledged since.
     const RESENT: u8 = 4;
     /// Sent more than once.
     const REPEATED: u8 = 8;
-    /// First of a frame.
+    /// First segment of a frame.
     pub(in crate::transport) const FIRST: u8 = 16;
-    /// Last of a frame.
+    /// Last segment of a frame.
     pub(in crate::transport) const LAST: u8 = 32;
     /// The SYN.
     pub(in crate::transport) const SYN: u8 = 64;
@@ -45,7 +45,7 @@ impl Slot {
         self.flags & flag != 0
     }
 
-    /// What it says of a frame.
+    /// Its frame flags.
     #[inline]
     pub(in crate::transport) fn frame_flags(self) -> Flags {
         let mut flags = Flags::NONE;
@@ -58,7 +58,7 @@ impl Slot {
         flags
     }
 
-    /// Sent more than once, so that an acknowledgement does not say which.
+    /// True if it was sent more than once, so that an acknowledgement is ambiguous.
     pub(in crate::transport) fn repeated(self) -> bool {
         self.has(Slot::REPEATED)
     }
@@ -66,33 +66,34 @@ impl Slot {
 
 /// The segments `[una, next)` in flight.
 ///
-/// `sacked`, `lost` and the others are counts of flags, kept as flags change: the pipe of RFC 6675 costs three
-/// additions. Without SACK, `sacked` is the number of duplicate acknowledgements, which makes the same formula the
-/// inflated window of RFC 6582.
+/// `sacked`, `lost` and the others are counts of flags, updated as flags change: the pipe of RFC
+/// 6675 costs three additions. Without SACK, `sacked` is the number of duplicate acknowledgements,
+/// so the same formula gives the inflated window of RFC 6582.
 ///
-/// What only repairs need stands first, so that the rest is together with the sender's own.
+/// Fields for repairs come first, so that the others are next to the sender's own.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(in crate::transport) struct Scoreboard {
-    /// Notes what is received and lost, for laws that want delivery measured.
+    /// Records received and lost segments, for laws that request delivery measurement.
     pub(in crate::transport) sampler: Option<Box<Sampler>>,
-    /// The ranges of the last report, all of them marked already; a flow that never lost owns none.
+    /// The ranges of the last report, all marked already; a flow without losses has none.
     seen: Option<Box<SackRanges>>,
-    /// The latest sent of the segments known to be received, and its number (RFC 8985 § 5.2).
+    /// The latest sent of the segments known to be received, with its number (RFC 8985 § 5.2).
     pub(in crate::transport) newest: Option<(Stamp, u32)>,
     /// No segment before it is pending.
     hint: u32,
-    /// Whatever lies before it has been judged: received, or taken for lost.
+    /// Every segment before it is either received or declared lost.
     edge: u32,
     /// Segments received at or after `edge`.
     above: u32,
     /// One after the last segment received out of order.
     high: u32,
-    /// All before it was sent again in this recovery, or needs not be (RFC 6675's HighRxt).
+    /// Every segment before it was retransmitted in this recovery, or need not be (RFC 6675's
+    /// HighRxt).
     rescued: u32,
-    /// A segment never repeated was reported after one sent later.
+    /// True if a segment sent only once was reported after one sent later.
     pub(in crate::transport) reordered: bool,
-    /// Keeps `newest`, for those who look at it.
+    /// True if `newest` is maintained.
     pub(in crate::transport) tracks: bool,
     slots: Ring<Slot>,
     /// First segment not acknowledged.
@@ -101,11 +102,11 @@ pub(in crate::transport) struct Scoreboard {
     pub(in crate::transport) next: u32,
     /// Segments received out of order (or duplicate acknowledgements).
     pub(in crate::transport) sacked: u32,
-    /// Segments taken for lost and not received since.
+    /// Segments declared lost and not received since.
     pub(in crate::transport) lost: u32,
-    /// Segments sent again and not received since.
+    /// Segments retransmitted and not received since.
     pub(in crate::transport) resent: u32,
-    /// Segments taken for lost and not sent again since.
+    /// Segments declared lost and not retransmitted since.
     pub(in crate::transport) pending: u32,
 }
 
@@ -144,13 +145,13 @@ impl Scoreboard {
         (self.outstanding() + self.resent).saturating_sub(self.sacked + self.lost)
     }
 
-    /// Whether nothing is known but what the cumulative acknowledgement says.
+    /// True if only the cumulative acknowledgement is known.
     #[inline]
     pub(in crate::transport) fn clean(&self) -> bool {
         self.sacked | self.lost | self.resent == 0
     }
 
-    /// One more segment is in flight; answers its number.
+    /// Adds a segment in flight. Returns its number.
     #[inline]
     pub(in crate::transport) fn push(&mut self, slot: Slot) -> u32 {
         let seq = self.next;
@@ -165,14 +166,15 @@ impl Scoreboard {
         self.slots.get(seq)
     }
 
-    /// The cumulative acknowledgement moves by `count` segments, of a [clean](Scoreboard::clean) board.
+    /// Advances the cumulative acknowledgement by `count` segments, on a [clean](Scoreboard::clean)
+    /// board.
     #[inline]
     pub(in crate::transport) fn ack_clean(&mut self, count: u32) {
         self.una = self.una.wrapping_add(count);
     }
 
-    /// There is something to repair after a time without: what was remembered is from another window, perhaps
-    /// from so long ago that serial numbers have come round.
+    /// Resets old state at the first loss after a time without: it belongs to another window,
+    /// perhaps so old that serial numbers have wrapped.
     pub(in crate::transport) fn refresh(&mut self) {
         self.edge = self.una;
         self.above = 0;
@@ -185,8 +187,8 @@ impl Scoreboard {
         }
     }
 
-    /// The cumulative acknowledgement moves by `count` segments; answers how many of them are news. `sack` says
-    /// whether ranges are reported, so that `sacked` counts flags.
+    /// Advances the cumulative acknowledgement by `count` segments. Returns the number of newly
+    /// acknowledged ones. `sack` is true if ranges are reported, so that `sacked` counts flags.
     #[inline]
     pub(in crate::transport) fn ack(&mut self, count: u32, sack: bool) -> u32 {
         if count == 0 && sack {
@@ -212,13 +214,14 @@ impl Scoreboard {
         self.high = later(self.high, self.una);
         self.rescued = later(self.rescued, self.una);
         if !sack {
-            // Of what is acknowledged, one segment was the hole; the others had each caused a duplicate.
+            // Of what is acknowledged, one segment was the hole; the others had each caused a
+            // duplicate.
             self.sacked = self.sacked.saturating_sub(count.saturating_sub(1)).min(self.outstanding());
         }
         news
     }
 
-    /// Takes a received segment out of the counts of lost and sent again.
+    /// Removes a received segment from the counts of lost and retransmitted ones.
     fn forget(&mut self, slot: Slot) {
         self.resent -= u32::from(slot.has(Slot::RESENT));
         if slot.has(Slot::LOST) {
@@ -227,7 +230,7 @@ impl Scoreboard {
         }
     }
 
-    /// RFC 8985 § 6.2, step 2: a segment was received.
+    /// RFC 8985 § 6.2, step 2: records a received segment.
     #[inline]
     fn learn(&mut self, seq: u32, slot: Slot) {
         if self.tracks && self.newest.is_none_or(|newest| sent_after((slot.sent, seq), newest)) {
@@ -238,15 +241,16 @@ impl Scoreboard {
         }
     }
 
-    /// The ranges the receiver reports; answers how many segments are news. Ranges outside `[una, next)` tell
-    /// nothing.
+    /// Handles the receiver's ranges. Returns the number of newly reported segments. Ranges outside
+    /// `[una, next)` are ignored.
     #[inline]
     pub(in crate::transport) fn sack(&mut self, ranges: &SackRanges) -> u32 {
         let outstanding = self.outstanding();
         if outstanding <= FEW { self.sack_few(ranges) } else { self.sack_runs(ranges) }
     }
 
-    /// [`Scoreboard::sack`] of few segments: it is quicker to look at each than to remember which were reported.
+    /// [`Scoreboard::sack`] for few segments: checking each is faster than remembering the reported
+    /// ones.
     #[inline]
     fn sack_few(&mut self, ranges: &SackRanges) -> u32 {
         let outstanding = self.outstanding();
@@ -265,7 +269,7 @@ impl Scoreboard {
         news
     }
 
-    /// [`Scoreboard::sack`] of many segments: those of the last report are skipped as runs.
+    /// [`Scoreboard::sack`] for many segments: those of the last report are skipped as runs.
     #[inline(never)]
     fn sack_runs(&mut self, ranges: &SackRanges) -> u32 {
         let mut news = 0;
@@ -315,7 +319,8 @@ impl Scoreboard {
         1
     }
 
-    /// RFC 6675's IsLost: every segment with three or more received beyond it. Each is looked at once.
+    /// RFC 6675's IsLost: declares lost every segment with three or more received after it. Each is
+    /// checked once.
     #[inline]
     pub(in crate::transport) fn judge(&mut self) {
         while self.above >= DUP_THRESH {
@@ -333,8 +338,8 @@ impl Scoreboard {
         }
     }
 
-    /// RFC 8985 § 6.2, step 5, for segments sent once: they were sent in the order of their numbers. `lost` judges
-    /// by the time sent; the first that is not lost is answered.
+    /// RFC 8985 § 6.2, step 5, for segments sent once, in order of their numbers. `lost` decides by
+    /// the time of transmission; returns the first segment that is not lost.
     pub(in crate::transport) fn judge_while(
         &mut self,
         lost: impl Fn((Stamp, u32)) -> bool,
@@ -354,7 +359,7 @@ impl Scoreboard {
         None
     }
 
-    /// Takes `seq`, in flight and not received, for lost; also a retransmission of it.
+    /// Declares `seq`, in flight and not received, lost; also a retransmission of it.
     pub(in crate::transport) fn lose(&mut self, seq: u32) {
         let slot = self.slots.at(seq);
         let was = *slot;
@@ -373,19 +378,22 @@ impl Scoreboard {
         }
     }
 
-    /// Whether `seq`'s last transmission was the one at `sent`, a repeated one, and nothing was heard of it.
+    /// True if `seq`'s last transmission was a retransmission at `sent`, and it is not acknowledged
+    /// since.
     pub(in crate::transport) fn awaits(&self, seq: u32, sent: Stamp) -> bool {
         self.is_resent(seq) && self.slots.get(seq).sent == sent
     }
 
-    /// Whether `seq` was sent again, and nothing was heard of it.
+    /// True if `seq` was retransmitted and is not acknowledged since.
     pub(in crate::transport) fn is_resent(&self, seq: u32) -> bool {
         seq.wrapping_sub(self.una) < self.outstanding() && self.slots.get(seq).has(Slot::RESENT)
     }
 
-    /// The timer expired: nothing but what was reported received is in the network (RFC 6675 § 5.1). A receiver
-    /// that reports the first segment in flight has changed its mind about earlier reports: they are forgotten.
-    pub(in crate::transport) fn on_timeout(&mut self, sack: bool) {
+    /// Handles an expired timer: only segments reported as received are not lost (RFC 6675 § 5.1).
+    /// A receiver that reports the first segment in flight has reneged on earlier reports; these
+    /// are dropped. The repair begins at the first segment in flight, or after the last one resent
+    /// if it `goes_on`.
+    pub(in crate::transport) fn on_timeout(&mut self, sack: bool, goes_on: bool) {
         let renege = !sack || self.slots.get(self.una).has(Slot::SACKED);
         if renege {
             self.sacked = 0;
@@ -409,15 +417,17 @@ impl Scoreboard {
         self.lost = self.outstanding() - self.sacked;
         self.pending = self.lost;
         self.resent = 0;
-        self.hint = self.una;
+        let follows = self.hint.wrapping_add(1);
+        self.hint = if goes_on && before(follows, self.next) { follows } else { self.una };
         self.edge = self.next;
         self.above = 0;
         self.rescued = self.next;
-        // What was received before is no measure for what leaves from now on, and its stamp grows too old to be compared.
+        // Earlier receptions are no measure for later transmissions, and the stamp becomes too old
+        // to compare.
         self.newest = None;
     }
 
-    /// The first segment taken for lost and not sent again since.
+    /// The first segment declared lost and not retransmitted since.
     pub(in crate::transport) fn first_pending(&mut self) -> Option<u32> {
         if self.pending == 0 {
             return None;
@@ -432,8 +442,8 @@ impl Scoreboard {
         None
     }
 
-    /// RFC 6675's NextSeg, rule 3: with nothing else to send, a segment under the highest received one, neither
-    /// received nor sent again in this recovery.
+    /// RFC 6675's NextSeg, rule 3: with nothing else to send, a segment below the highest received
+    /// one, neither received nor retransmitted in this recovery.
     pub(in crate::transport) fn next_rescue(&mut self) -> Option<u32> {
         while before(self.rescued, self.high) {
             let slot = self.slots.get(self.rescued);
@@ -445,12 +455,12 @@ impl Scoreboard {
         None
     }
 
-    /// A recovery begins: rule 3 starts over.
+    /// Starts a recovery: rule 3 starts over.
     pub(in crate::transport) fn begin_recovery(&mut self) {
         self.rescued = self.una;
     }
 
-    /// `seq` is sent again.
+    /// Records a retransmission of `seq`.
     pub(in crate::transport) fn resend(&mut self, seq: u32, sent: Stamp) -> Slot {
         let slot = self.slots.at(seq);
         if !slot.has(Slot::RESENT) {
@@ -462,7 +472,7 @@ impl Scoreboard {
         *slot
     }
 
-    /// The counts as the flags have them, to check the ones kept: received, lost, sent again, pending.
+    /// The counts recomputed from the flags, for tests: received, lost, retransmitted, pending.
     #[cfg(test)]
     pub(in crate::transport) fn recount(&self) -> [u32; 4] {
         let mut counts = [0; 4];
@@ -478,7 +488,7 @@ impl Scoreboard {
     }
 }
 
-/// Where the range of `seen` that holds `seq` ends.
+/// The end of the range of `seen` that holds `seq`.
 #[inline]
 fn skip(seen: Option<&SackRanges>, seq: u32) -> Option<u32> {
     seen?
@@ -488,14 +498,16 @@ fn skip(seen: Option<&SackRanges>, seq: u32) -> Option<u32> {
         .map(|&(_, end)| end)
 }
 
-/// Whether the transmission `a` left after `b`: by time, then by number (RFC 8985's RACK_sent_after).
+/// True if the transmission `a` left after `b`: by time, then by number (RFC 8985's
+/// RACK_sent_after).
 #[inline]
 pub(in crate::transport) fn sent_after(a: (Stamp, u32), b: (Stamp, u32)) -> bool {
     a.0 != b.0 && before(b.0.0, a.0.0) || a.0 == b.0 && before(b.1, a.1)
 }
 
-/// Duplicate acknowledgements, or segments received beyond, that make a loss (RFC 5681).
+/// Number of duplicate acknowledgements, or of later segments received, that indicates a loss (RFC
+/// 5681).
 pub(in crate::transport) const DUP_THRESH: u32 = 3;
 
-/// Up to so many segments in flight are looked at one by one.
+/// Up to this number of segments in flight, each is checked separately.
 const FEW: u32 = 16;

@@ -1,26 +1,26 @@
-//! What waits to be sent: frames and streams, cut into segments as they leave.
+//! Data to be sent: frames and streams, split into segments as they leave.
 
 use std::collections::VecDeque;
 
 use super::scoreboard::Slot;
 
-/// The data not yet sent. Payload is the engine's; here are only lengths.
+/// The data not sent yet, as lengths; the engine stores the payload.
 #[derive(Clone, Debug)]
 pub(in crate::transport) struct Source {
-    /// Bytes left of what is being cut now, if `active`.
+    /// Remaining bytes of the present item, if `active`.
     left: u64,
     active: bool,
     framed: bool,
-    /// Nothing of the frame has been cut yet.
+    /// True if no segment of the frame has been cut yet.
     first: bool,
-    /// A SYN waits.
+    /// True if a SYN waits.
     syn: bool,
-    /// Data may leave.
+    /// True if data may leave.
     open: bool,
-    /// The application has finished.
+    /// True if the application has finished.
     pub(in crate::transport) finished: bool,
     fin_sent: bool,
-    /// What was written after it; most flows write once, and own none.
+    /// Later writes; most flows write once, and have none.
     waiting: Option<Box<Backlog>>,
 }
 
@@ -32,7 +32,7 @@ struct Backlog {
 
 #[derive(Clone, Copy, Debug)]
 enum Item {
-    /// `count` frames of `bytes` each; [`u64::MAX`] of them do not end.
+    /// `count` frames of `bytes` each; [`u64::MAX`] frames never end.
     Frames {
         bytes: u64,
         count: u64,
@@ -49,7 +49,7 @@ impl Item {
         }
     }
 
-    /// The same on the wire, in segments of at most `payload` bytes and a `header` each.
+    /// The bytes on the wire, in segments of at most `payload` bytes and a `header` each.
     fn wire(self, payload: u16, header: u16) -> u64 {
         let wire = |bytes: u64| {
             bytes.saturating_add(bytes.div_ceil(u64::from(payload)).saturating_mul(u64::from(header)))
@@ -66,7 +66,7 @@ impl Item {
 pub(in crate::transport) struct Cut {
     /// Bytes of payload.
     pub(in crate::transport) payload: u16,
-    /// [`Slot`] flags that say what it is.
+    /// Its [`Slot`] flags.
     pub(in crate::transport) flags: u8,
 }
 
@@ -85,14 +85,14 @@ impl Source {
         }
     }
 
-    /// `count` frames of `bytes` each; [`u64::MAX`] of them do not end.
+    /// Appends `count` frames of `bytes` each; [`u64::MAX`] frames never end.
     pub(in crate::transport) fn write_frames(&mut self, bytes: u64, count: u64) {
         if count > 0 {
             self.push(Item::Frames { bytes, count });
         }
     }
 
-    /// A stream goes on where the last left off, if no frame came between.
+    /// Appends to a stream; it continues the last one if no frame came between.
     pub(in crate::transport) fn write_stream(&mut self, bytes: u64) {
         if bytes == 0 || self.finished {
             return;
@@ -115,7 +115,7 @@ impl Source {
         }
     }
 
-    /// Takes up the next item.
+    /// Starts the next item.
     fn advance(&mut self) {
         self.active = false;
         if let Some(item) = self.waiting.as_mut().and_then(|backlog| backlog.items.pop_front()) {
@@ -138,7 +138,7 @@ impl Source {
         };
     }
 
-    /// Forgets what has not been cut.
+    /// Drops the data not cut yet.
     pub(in crate::transport) fn clear(&mut self) {
         self.waiting = None;
         self.active = false;
@@ -148,19 +148,19 @@ impl Source {
         self.syn = true;
     }
 
-    /// The connection is established.
+    /// Releases data, once the connection is established.
     pub(in crate::transport) fn open(&mut self) {
         self.open = true;
     }
 
-    /// Whether data waits.
+    /// True if data wait.
     #[inline]
     pub(in crate::transport) fn has_data(&self) -> bool {
         self.active
     }
 
-    /// What is left to be cut, bytes on the wire in segments of at most `payload` bytes and a `header` each; [`u64::MAX`]
-    /// unless the application has finished.
+    /// Data left to be cut, in bytes on the wire, in segments of at most `payload` bytes and a
+    /// `header` each; [`u64::MAX`] unless the application has finished.
     #[inline]
     pub(in crate::transport) fn unsent(&self, payload: u16, header: u16) -> u64 {
         if !self.finished {
@@ -174,7 +174,7 @@ impl Source {
         self.sum(Item::bytes)
     }
 
-    /// What `of` makes of all that has not been cut.
+    /// The sum of `of` over all data not cut yet.
     #[inline]
     fn sum(&self, of: impl Fn(Item) -> u64) -> u64 {
         let present = if self.active { of(Item::Stream(self.left)) } else { 0 };
@@ -184,18 +184,18 @@ impl Source {
         }
     }
 
-    /// Whether the FIN has been cut.
+    /// True if the FIN has been cut.
     pub(in crate::transport) fn fin_sent(&self) -> bool {
         self.fin_sent
     }
 
-    /// Whether anything could leave.
+    /// True if a segment could leave.
     #[inline]
     pub(in crate::transport) fn ready(&self) -> bool {
         (self.open && (self.active || self.fin_due())) || self.syn
     }
 
-    /// Whether the next to leave is no data, so that the receive window does not matter.
+    /// True if the next segment carries no data, so that the receive window does not matter.
     #[inline]
     pub(in crate::transport) fn control(&self) -> bool {
         !self.active || self.syn
@@ -205,7 +205,7 @@ impl Source {
         self.finished && !self.fin_sent && !self.active
     }
 
-    /// The next segment, of at most `payload` bytes. Asked only when [`Source::ready`].
+    /// Cuts the next segment, of at most `payload` bytes. Requires [`Source::ready`].
     #[inline]
     pub(in crate::transport) fn cut(&mut self, payload: u16) -> Cut {
         if self.syn || !self.active {
@@ -230,14 +230,14 @@ impl Source {
         Cut { payload: bytes as u16, flags }
     }
 
-    /// Whether the next segment is one of `payload` bytes in the middle of a stream. Asked only when [`Source::ready`], of what
-    /// has not been [cleared](Source::clear) since.
+    /// True if the next segment is one of `payload` bytes in the middle of a stream. Requires
+    /// [`Source::ready`], and no [`clear`](Source::clear) since the data were written.
     #[inline]
     pub(in crate::transport) fn streams(&self, payload: u16) -> bool {
         !self.framed && self.left > u64::from(payload)
     }
 
-    /// [`Source::cut`] of what [streams](Source::streams).
+    /// [`Source::cut`] for a stream, where [`streams`](Source::streams) is true.
     #[inline]
     pub(in crate::transport) fn cut_full(&mut self, payload: u16) {
         self.left -= u64::from(payload);

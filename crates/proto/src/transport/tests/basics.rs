@@ -24,7 +24,8 @@ fn a_frame_crosses_with_handshake_and_without() {
             assert_eq!(pair.events[CLIENT].iter().filter(|&&e| e == event).count(), 1, "{event:?}");
             assert_eq!(pair.events[SERVER].iter().filter(|&&e| e == event).count(), 1, "{event:?}");
         }
-        // 10 000 bytes in segments of 1460: seven, one or two of control beside them, nothing twice.
+        // 10 000 bytes in segments of 1460: seven, one or two of control beside them, nothing
+        // twice.
         let stats = *pair.client().stats();
         assert_eq!(stats.segments_sent, 7 + 1 + u64::from(handshake));
         assert_eq!((stats.retransmissions, stats.timeouts), (0, 0));
@@ -168,7 +169,7 @@ fn the_window_in_flight_is_the_laws() {
     pair.faults.loss = 0.02;
     pair.check = Box::new(|pair| {
         let end = &pair.ends[CLIENT];
-        // What was sent before the window fell may still be there; nothing is added to it.
+        // Data sent before the window fell may still be in flight; none are added.
         if !end.recovering() {
             assert!(
                 f64::from(end.in_flight()) <= end.cwnd().max(1.0) + 3.0,

@@ -1,4 +1,4 @@
-//! What arrived early, beside the plainest way to keep it.
+//! Early segments, compared with the simplest way to store them.
 
 use std::collections::BTreeMap;
 

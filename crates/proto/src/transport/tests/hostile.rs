@@ -1,4 +1,4 @@
-//! Packets nobody should send.
+//! Packets that no honest sender sends.
 
 use std::sync::Arc;
 
@@ -105,7 +105,8 @@ proptest! {
             let (before, awaited) = (kept(&end), end.awaits(packet));
             let within = packet.seq.wrapping_sub(end.expected()) < end.receive_window();
             end.handle_packet(now, packet, ranges);
-            // What it takes in is what was awaited, but for what a window reaches that grows with the packet.
+            // It accepts expected packets only, and those within a window that grows with the
+            // packet.
             let segment = packet.flags.0 & (Flags::DATA.0 | Flags::FIN.0) != 0;
             prop_assert!(!within || (awaited && segment) == (kept(&end) > before));
             prop_assert!(within || !awaited);

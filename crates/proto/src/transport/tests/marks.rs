@@ -10,7 +10,8 @@ fn config() -> Config {
     Config { ecn: true, delayed_ack: Some(Time::from_millis(40)), handshake: false, ..Config::default() }
 }
 
-/// How many segments acknowledgements count as marked, and how many in all, if segments with these marks come.
+/// The segments that acknowledgements count as marked, and all that they count, if segments with
+/// these marks arrive.
 fn echoed(marks: &[bool]) -> (u32, u32) {
     let mut pair = Pair::new(&config());
     let server: &mut Connection = pair.server();

@@ -57,8 +57,8 @@ fn a_slow_flow_that_is_granted_more_uses_it_at_once() {
     let (until, half) = (Time::from_secs(4), Time::from_millis(2500));
     let second = |n| Time::from_secs(n);
     assert_eq!(departures(&[], until), [0, 1, 2, 3].map(second));
-    // The third packet has left half a second ago: at three times the rate the next one is late, and the one after it comes a third
-    // of a second later.
+    // The third packet has left half a second ago: at three times the rate the next one is late,
+    // and the one after it comes a third of a second later.
     let more = departures(&[(half, 4500.0)], until);
     assert_eq!(more[3], half);
     assert!(more[4].0.abs_diff(half.0 + 333_333_333) < 10, "{more:?}");

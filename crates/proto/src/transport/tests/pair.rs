@@ -34,7 +34,7 @@ pub(super) struct Pair {
     /// One way.
     pub(super) latency: Time,
     pub(super) faults: Faults,
-    /// How much longer a reordered packet takes at most.
+    /// Upper bound on the extra delay of a reordered packet.
     pub(super) disorder: Time,
     /// Asked for each packet sent.
     pub(super) lose: Loses,
@@ -43,17 +43,19 @@ pub(super) struct Pair {
     pub(super) events: [Vec<Event>; 2],
     /// All packets sent, with the time and side.
     pub(super) sent: Vec<(Time, usize, Packet)>,
-    /// Packets are first shown to [`Machine::answer`], then to [`Machine::respond`], as the simulator does.
+    /// Packets are first shown to [`Machine::answer`], then to [`Machine::respond`], as the
+    /// simulator does.
     pub(super) predicts: bool,
     /// Packets that were taken in or answered by the first.
     pub(super) predicted: u64,
     /// Packets that were built where [`Machine::take_turn`] is asked.
     pub(super) turns: u64,
-    /// What the channel writes into tolls, give or take a fifth; nothing where it is zero.
+    /// The `due` that the channel writes into tolls, varied by a fifth; none if zero.
     pub(super) due: f64,
     /// Packets after which the sides needed not be asked for more.
     pub(super) settled: [u64; 2],
-    /// The sides that need not be asked, and are not, so that whatever such asking would have changed is missed.
+    /// The sides that need not be asked, and are not, so that whatever such asking would have
+    /// changed is missed.
     rests: [bool; 2],
     flying: Vec<(Time, u64, usize, Packet, SackRanges)>,
     order: u64,
@@ -176,7 +178,8 @@ impl Pair {
             Some((at, i)) if at <= timer => {
                 let (_, _, side, packet, sack) = self.flying.swap_remove(i);
                 self.arrive(side, packet, &sack);
-                // Before the other's, whichever way it took: what is answered in place has left already.
+                // Before the other's, whichever way it took: what is answered in place has left
+                // already.
                 self.flush_side(side);
             }
             _ => {
@@ -249,7 +252,7 @@ impl Pair {
     /// Steps until nothing more happens or `limit` has passed; answers whether it came to rest.
     pub(super) fn drive(&mut self, limit: Time) -> bool {
         let end = self.now + limit;
-        // Whoever drives may have changed something.
+        // The caller may have changed the state.
         self.rests = [false; 2];
         while self.now < end {
             if !self.step() {

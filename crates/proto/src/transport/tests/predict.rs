@@ -8,7 +8,7 @@ use tollway_law::{Budget, Rate, Time};
 use super::super::{Config, Detection, WindowGrowth};
 use super::pair::{CLIENT, Faults, Pair, SERVER};
 
-/// What a side writes.
+/// The data of a side.
 #[derive(Clone, Copy, Debug)]
 enum Written {
     Nothing,
@@ -42,7 +42,8 @@ fn law(which: u8) -> AnySender {
     }
 }
 
-/// What links on the way write into the tolls of a law: prices of a byte, rates; nothing for a law that asks for more and gets it.
+/// The `due` that links write into the tolls of a law: prices per byte, or rates; none for a law
+/// with requests, which are granted.
 fn due(which: u8) -> f64 {
     match which {
         5 => 1e-6,
@@ -116,7 +117,8 @@ fn cases() -> impl Strategy<Value = Case> {
     )
 }
 
-/// One stream one way, clocked by acknowledgements, of which much is lost: what has a way of its own.
+/// One stream one way, clocked by acknowledgements, of which much is lost: what has a way of its
+/// own.
 fn lossy_streams() -> impl Strategy<Value = Case> {
     let config = (0u8..4, 1u8..5, any::<bool>(), any::<bool>(), 10u64..200, any::<bool>()).prop_map(
         |(detection, sack_ranges, limited_transmit, handshake, buffer, delays)| Config {

@@ -1,4 +1,4 @@
-//! Losses, one by one: who finds them, and what it costs.
+//! Losses, one by one: their detection and their cost.
 
 use tollway_law::Time;
 use tollway_law::sender::NewRenoConfig;
@@ -10,8 +10,8 @@ use crate::{Flags, Packet};
 const LONG: Time = Time::from_secs(600);
 const RACK: Detection = Detection::Rack { tail_probe: false };
 
-/// A bulk transfer of `segments` with a fixed window, whose channel loses the data segments that `lost` names, each
-/// as often as it is named.
+/// A bulk transfer of `segments` with a fixed window, whose channel loses the data segments that
+/// `lost` names, each as often as it is named.
 fn transfer(config: &Config, window: f64, segments: u64, lost: &[u32]) -> Pair {
     let law = || {
         NewRenoConfig { initial_window: window, initial_ssthresh: 2.0, ..NewRenoConfig::default() }
@@ -163,7 +163,8 @@ fn impatient_recovery_ends_with_the_timer_and_steady_recovery_without() {
 
 #[test]
 fn with_rack_the_timer_counts_from_the_last_try() {
-    // Lost three times: nothing new is acknowledged for four round trips of 100 ms, and the timer is set to 300 ms.
+    // Lost three times: nothing new is acknowledged for four round trips of 100 ms, and the timer
+    // is set to 300 ms.
     let mut pair = transfer(&Config { detection: RACK, ..Config::default() }, 20.0, 300, &[30, 30, 30]);
     let stats = *pair.client().stats();
     assert_eq!((stats.timeouts, stats.lost_retransmissions, stats.retransmissions), (0, 2, 3));
@@ -199,6 +200,25 @@ fn limited_transmit_makes_the_third_duplicate_of_a_small_window() {
         pair.client().write_frame(20 * 1460);
         assert!(pair.drive(LONG));
         assert_eq!(pair.client().stats().timeouts, timeouts);
+    }
+}
+
+#[test]
+fn timeouts_in_a_row_retransmit_the_first_segment_or_more_of_those_that_follow() {
+    for widens in [false, true] {
+        let config = Config { rto: Rto { widens, ..Rto::default() }, handshake: false, ..Config::default() };
+        let law = || NewRenoConfig { initial_window: 20.0, ..NewRenoConfig::default() }.build().into();
+        let mut pair = Pair::with_laws(&config, law(), law());
+        pair.open();
+        pair.lose = Box::new(|_, _| true);
+        pair.client().write_frame(20 * 1460);
+        while pair.client().stats().timeouts < 5 {
+            assert!(pair.step());
+        }
+        let again: Vec<u32> =
+            pair.sent.iter().filter(|s| s.2.flags.has(Flags::RETRANSMIT)).map(|s| s.2.seq).collect();
+        // 1, 2, 4 and 8, and of 16 the 5 that are left.
+        assert_eq!(again, if widens { (0..20).collect() } else { vec![0; 5] });
     }
 }
 
@@ -283,7 +303,8 @@ fn a_little_reordering_is_no_loss_to_rack() {
         assert!(pair.drive(LONG));
         pair.client().stats().fast_recoveries
     };
-    // Until it has seen reordering, three received beyond count for a loss here too (RFC 8985 § 6.2, step 4).
+    // Until it has seen reordering, three received beyond count for a loss here too (RFC 8985 §
+    // 6.2, step 4).
     assert!(run(RACK) <= 3, "{}", run(RACK));
     assert!(run(Detection::Rfc6675) >= 20, "{}", run(Detection::Rfc6675));
 }
@@ -305,7 +326,8 @@ fn copies_of_a_repair_leave_only_where_the_window_would_not_last() {
     assert_eq!(run(ample, 2), run(ample, 0));
 }
 
-/// A stamp can be told from a later one for 137 s: what was heard of before a darkness longer than that says nothing of what leaves after it.
+/// A stamp can be told from a later one for 137 s: what was heard of before a darkness longer than
+/// that says nothing of what leaves after it.
 #[test]
 fn what_rack_takes_for_lost_does_not_depend_on_how_long_it_was_dark() {
     let duplicates = [100u64, 150, 200].map(|dark| {
@@ -376,7 +398,8 @@ fn a_tail_probe_leaves_a_lone_segment_the_time_that_its_acknowledgement_may_wait
     };
     let mut pair = Pair::new(&config);
     pair.open();
-    // Two at a time are acknowledged at once, after 100 ms; a single one 150 ms later, past two round trips.
+    // Two at a time are acknowledged at once, after 100 ms; a single one 150 ms later, past two
+    // round trips.
     pair.client().write_frame(2 * 1460);
     pair.drive(Time::from_secs(1));
     pair.client().write_frame(100);

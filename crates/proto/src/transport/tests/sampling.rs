@@ -9,7 +9,7 @@ use tollway_law::{Rate, Time};
 use super::super::{Config, Detection};
 use super::pair::{Faults, Pair};
 
-/// Sends ten segments at a time, a segment a millisecond, and writes down what it is told.
+/// A law that sends ten segments at a time, one per millisecond, and records its calls.
 struct Recorder(Arc<Mutex<Told>>);
 
 #[derive(Default)]

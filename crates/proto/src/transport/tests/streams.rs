@@ -22,7 +22,7 @@ proptest! {
     #[test]
     fn the_bytes_read_are_the_bytes_written(
         writes in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..5000), 1..8),
-        // What becomes of each data packet in turn: lost, late, or delivered.
+        // The fate of each data packet in turn: lost, late, or delivered.
         fates in prop::collection::vec(0..6u8, 40),
         wraps: bool,
     ) {

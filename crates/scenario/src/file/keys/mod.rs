@@ -3,39 +3,42 @@
 
 mod sections;
 
+pub use sections::LINK_LAWS;
 pub(crate) use sections::{
-    AGGREGATE, BURSTS, CBR, CHANGE, CLASS, EXCHANGE, FLOW, FRAMES, GENERATORS, HOST, LINK, LINK_LAWS, LOSS,
-    LawTable, MACHINE, MEASURE, MEDIUM, METER, NODE, OVERLAY, OVERLAY_GROUP, OVERLAY_HOP, OVERLAY_PERIOD,
+    AGGREGATE, BURSTS, CBR, CHANGE, CLASS, EXCHANGE, FLOW, FRAMES, GENERATORS, HOST, LINK, LOSS, LawTable,
+    MACHINE, MEASURE, MEDIUM, METER, NODE, OVERLAY, OVERLAY_GROUP, OVERLAY_HOP, OVERLAY_PERIOD,
     OVERLAY_SENDER, OVERLAY_UPDATE, READER, RECEIVE_WINDOW, REVERSE, ROUTING, RTO, SWITCH, TOPOLOGY,
     TOPOLOGY_LINK, WORKLOAD, link_laws, sender_laws,
 };
-pub(crate) use sections::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
-pub(crate) use sections::{TOP, all, policies};
+pub(crate) use sections::{TOP, all};
 
 /// A table of the file.
 #[derive(Debug)]
-pub(crate) struct Section {
+pub struct Section {
     /// Its header as the manual writes it: `[link.NAME]`; empty for the top of the file.
-    pub(crate) header: &'static str,
+    pub header: &'static str,
     /// What it is for: a sentence or two of Markdown.
-    pub(crate) says: &'static str,
+    pub says: &'static str,
     /// Its keys; in several parts, as sections share some.
-    pub(crate) parts: &'static [&'static [Key]],
+    pub parts: &'static [&'static [Key]],
 }
 
 /// A key of a table.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Key {
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) default: Default,
+pub struct Key {
+    /// Its name, as files write it.
+    pub name: &'static str,
+    /// The values that it takes.
+    pub kind: Kind,
+    /// The value where it is absent.
+    pub default: Default,
     /// What it means, in Markdown.
-    pub(crate) says: &'static str,
+    pub says: &'static str,
 }
 
 /// What holds if a key is absent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Default {
+pub enum Default {
     /// It must not be.
     Must,
     /// This value, written as in a file but without the quotes.
@@ -46,7 +49,7 @@ pub(crate) enum Default {
 
 /// What a key's value is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Any string.
     Text,
     /// A string that can stand on a line: not empty, and without control characters.
@@ -56,13 +59,31 @@ pub(crate) enum Kind {
     /// One of these.
     Word(&'static [&'static str]),
     /// A whole number in a range.
-    Count { least: u64, most: u64 },
+    Count {
+        /// The lower bound.
+        least: u64,
+        /// The upper bound.
+        most: u64,
+    },
     /// A number in a range.
-    Number { least: f64, most: f64 },
+    Number {
+        /// The lower bound.
+        least: f64,
+        /// The upper bound.
+        most: f64,
+    },
     /// A number over the first bound, up to the second.
-    Over { over: f64, most: f64 },
+    Over {
+        /// The bound below, excluded.
+        over: f64,
+        /// The upper bound.
+        most: f64,
+    },
     /// A span or an instant, of so many nanoseconds at least.
-    Time { least: u64 },
+    Time {
+        /// The lower bound.
+        least: u64,
+    },
     /// The same, or `"none"`.
     TimeOrNone,
     /// Bits a second, more than none.
@@ -72,7 +93,12 @@ pub(crate) enum Kind {
     /// As `Rate`, or `"all"`.
     RateOrAll,
     /// A size in a range, bytes.
-    Bytes { least: u64, most: u64 },
+    Bytes {
+        /// The lower bound.
+        least: u64,
+        /// The upper bound.
+        most: u64,
+    },
     /// A queue's or a buffer's limit: packets, bytes, BDP or `"unlimited"`.
     Limit,
     /// A part of a limit, or packets or bytes.

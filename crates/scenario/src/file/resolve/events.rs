@@ -1,9 +1,9 @@
 //! What happens on the way: changes and random loss.
 
 use tollway_law::toll::Content;
-use tollway_law::{Rate, Time};
-use tollway_proto::Change;
+use tollway_law::{Budget, Rate, Time};
 use tollway_proto::faults::{self, Only, Place};
+use tollway_proto::{Change, FlowChange};
 
 use super::flows::buffer;
 use super::{Resolver, matches};
@@ -204,7 +204,9 @@ impl<'a> Resolver<'a> {
                 self.mistakes.add(change.at("budget"), message, "not its own");
                 return;
             }
-            self.plan.events.push(Event { at, what: What::FlowBudget(id, budget) });
+            self.plan
+                .events
+                .push(Event { at, what: What::Flow(id, FlowChange::Budget(Budget::per_sec(budget))) });
         }
         if !found {
             self.unknown("flow", &pattern, change.at("flow"));
@@ -226,11 +228,10 @@ impl<'a> Resolver<'a> {
                     return;
                 }
                 let flow = FlowId(i as u32);
-                let buffer = buffers.then_some(What::ReceiveBuffer(flow, packets));
-                let reader = reader.map(|reader| What::Reader(flow, reader));
-                self.plan
-                    .events
-                    .extend([buffer, reader].into_iter().flatten().map(|what| Event { at, what }));
+                let buffer = buffers.then_some(FlowChange::ReceiveBuffer(packets));
+                let changes = [buffer, reader.map(FlowChange::Reader)].into_iter().flatten();
+                let event = |change| Event { at, what: What::Flow(flow, change) };
+                self.plan.events.extend(changes.map(event));
             }
         }
         if self.plan.events.len() == before {

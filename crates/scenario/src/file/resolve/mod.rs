@@ -395,7 +395,7 @@ fn mix(x: u64) -> u64 {
 }
 
 /// Whether `text` matches `pattern`, in which `*` stands for any characters and `?` for one.
-pub(crate) fn matches(pattern: &str, text: &str) -> bool {
+pub fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
     // Where to go on if the latest `*` has to take one character more.

@@ -174,6 +174,7 @@ impl<'a> Resolver<'a> {
             backoff: rto.truth("backoff"),
             at_repair: rto.truth("at-repair"),
             impatient: rto.truth("impatient"),
+            widens: false,
         };
         if rto.min > rto.max {
             let message = format!("the timer's `min`, {}, is over its `max`, {}", rto.min, rto.max);

@@ -1,13 +1,14 @@
 //! Policies while a run is on: shapers are built, policies come into force and go, and what they did is told.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 
 use tollway_law::Time;
 use tollway_proto::shaper::{Action, ClassId, PolicyId, Shaper, Timer};
-use tollway_sim::{FlowId, SourceId};
+use tollway_sim::{End, FlowId, SourceId};
 
 use super::Built;
-use crate::plan::{self, Gate, NodeId, Plan};
+use crate::plan::{self, Gate, Plan};
 use crate::run::engine::Engine;
 use crate::run::workload::Generator;
 use crate::tables::SystemTables;
@@ -84,7 +85,8 @@ impl Policies {
                 if !shaper.classes.iter().any(|class| class.contains(&policy)) {
                     continue;
                 }
-                built.network.with_shaper(id, |machine| {
+                built.network.with_machine(id, |machine| {
+                    let Some(machine) = machine.downcast_mut::<Shaper>() else { return };
                     if comes {
                         let id = machine.install(now, plan.aggregates[policy].policy);
                         installed.insert(policy, Installed { id, since: now, until: None, arrived: 0 });
@@ -126,7 +128,7 @@ impl Policies {
 
     fn read_server<E: Engine>(&mut self, built: &Built<E>, flow: FlowId, gate: Option<Gate>) {
         if let Some(gate) = gate.filter(|_| self.marks) {
-            let total = built.network.server(flow).stats().in_profile_received;
+            let total = built.network.connection(flow, End::Server).stats().in_profile_received;
             self.credit(gate, Receiver::Server(flow), total);
         }
     }
@@ -149,10 +151,10 @@ impl Policies {
     ) {
         let now = built.network.now();
         self.read_receivers(plan, built, workloads);
-        // Where nodes are processes, receivers are elsewhere.
-        let all_here = (0..plan.nodes.len() as u32).all(|node| built.network.has_node(NodeId(node)));
         for ((shaper, installed), &id) in plan.shapers.iter().zip(&self.installed).zip(&built.shapers) {
-            let Some(machine) = built.network.shaper(id) else { continue };
+            let Some(machine) = built.network.machine(id).and_then(<dyn Any>::downcast_ref::<Shaper>) else {
+                continue;
+            };
             let host = &plan.nodes[shaper.node.0 as usize].name;
             tables.set("shapers", &[("host", host)], "timers", machine.timer_events() as f64);
             for (&policy, entry) in installed {
@@ -165,7 +167,8 @@ impl Policies {
                 let mut tell = |column, value| tables.set("policies", &[("policy", &name)], column, value);
                 tell("conforming_mbps", mbps(stats.bytes));
                 tell("excess_mbps", mbps(stats.excess_bytes));
-                if all_here && plan.aggregates[policy].policy.action == Action::Mark {
+                // Where nodes are processes, receivers are elsewhere.
+                if !built.is_part && plan.aggregates[policy].policy.action == Action::Mark {
                     tell("conforming_delivered_mbps", mbps(entry.arrived));
                 }
                 tell("conforming_packets", stats.packets as f64);

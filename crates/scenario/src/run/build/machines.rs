@@ -5,7 +5,7 @@ use tollway_sim::{End, MachineId};
 
 use super::Built;
 use crate::plan::Plan;
-use crate::run::engine::Engine;
+use crate::run::engine::{Engine, Joint};
 use crate::tables::SystemTables;
 
 /// Adds every machine, and leads what comes to a middle's node past it: before any route is laid.
@@ -15,7 +15,7 @@ pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Vec
         if !machine.kind.is_app {
             let links = plan.links.iter().zip(&built.links).filter(|(link, _)| link.to == machine.node);
             for (gate, (_, &link)) in links.enumerate() {
-                built.network.pass_by(link, id, Gate(gate as u32));
+                built.network.join(Joint::PassBy(link, id, Gate(gate as u32)));
             }
         }
         id
@@ -28,7 +28,7 @@ pub(in crate::run) fn attach<E: Engine>(plan: &Plan, built: &mut Built<E>) {
     for (machine, &id) in plan.machines.iter().zip(&built.machines) {
         for &(flow, client) in &machine.ends {
             let end = if client { End::Client } else { End::Server };
-            built.network.attach(built.flows[flow.0 as usize], end, id);
+            built.network.join(Joint::App(id, built.flows[flow.0 as usize], end));
         }
     }
 }

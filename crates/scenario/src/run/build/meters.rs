@@ -10,7 +10,7 @@ use tollway_sim::MachineId;
 
 use super::Built;
 use crate::plan::{self, Plan};
-use crate::run::engine::Engine;
+use crate::run::engine::{Engine, Joint, Place};
 use crate::tables::SystemTables;
 
 /// The meters that are run here.
@@ -26,7 +26,7 @@ pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Pos
     let mut meters = Meters::default();
     let (mut at, mut watched, mut posts) = (None, Vec::new(), BTreeMap::new());
     for (i, link) in plan.links.iter().enumerate() {
-        let Some(twin) = link.twin.filter(|_| built.network.has_node(link.to)) else { continue };
+        let Some(twin) = link.twin.filter(|_| built.network.has(Place::Node(link.to))) else { continue };
         let metered = link.meter.as_deref().map(|&meter| meters.add_post(config(meter), meter.duty));
         let bordered = link.exchange.as_deref().map(|rate| meters.add_border(Exchange::new(*rate)));
         for post in metered.into_iter().chain(bordered) {
@@ -38,7 +38,7 @@ pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Pos
     }
     let machine = at.map(|node| built.network.add(node, NodeMachine::middle(meters)));
     for (link, gate) in watched {
-        machine.into_iter().for_each(|machine| built.network.watch(link, machine, gate));
+        machine.into_iter().for_each(|machine| built.network.join(Joint::Watch(link, machine, gate)));
     }
     Posts { machine, posts }
 }
@@ -51,7 +51,7 @@ fn config(meter: plan::Meter) -> MeterConfig {
 /// What meters found, by the link that a host is behind, or by flow, and what borders make of money.
 pub(in crate::run) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &mut SystemTables) {
     let Posts { machine, posts } = &built.meters;
-    let meters = machine.and_then(|id| built.network.machine(id)).and_then(NodeMachine::get::<Meters>);
+    let meters = machine.and_then(|id| built.network.machine(id)?.downcast_ref::<Meters>());
     let flows = || plan.flows.iter().zip(&built.flows);
     if plan.links.iter().any(|link| link.meter.is_some()) {
         let (seen, accused) = meters.map_or((0, 0), Meters::counts);

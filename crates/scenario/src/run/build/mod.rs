@@ -13,16 +13,17 @@ use std::sync::Arc;
 use tollway_law::link::{AnyLink, LinkLaw as _};
 use tollway_law::sender::{NewRenoConfig, SenderConfig, SenderLaw as _, Sending};
 use tollway_law::toll::Content;
-use tollway_law::{Budget, Rate, Time};
-use tollway_proto::Change;
+use tollway_law::{Rate, Time};
+use tollway_proto::link::Link;
 use tollway_proto::port::{AnyQueue, ClassQueuesConfig};
 use tollway_proto::route::mix;
 use tollway_proto::shaper::ClassId;
-use tollway_proto::transport::{Config, Connection};
-use tollway_sim::{FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, ShaperId, SourceId};
+use tollway_proto::transport::{Config, Connection, Rto};
+use tollway_proto::{Change, FlowChange};
+use tollway_sim::{End, FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, SourceId};
 
-use super::engine::{Engine, Kernels, Start};
-use crate::plan::{self, Data, EqualCost, Plan, TransportId};
+use super::engine::{Engine, Joint, Kernels, Place, Start};
+use crate::plan::{self, Data, EqualCost, NodeId, Plan, TransportId};
 use crate::tables::SystemTables;
 use meters::Posts;
 
@@ -43,12 +44,14 @@ pub(super) struct Built<E: Engine> {
     pub(super) switches: sessions::Switches,
     pub(super) meters: Posts,
     /// By index in the plan.
-    pub(super) shapers: Vec<ShaperId>,
+    pub(super) shapers: Vec<MachineId>,
     /// The most that links have by the plan's changes.
     raised: BTreeMap<plan::LinkId, Rate>,
-    configs: HashMap<(TransportId, u32, u32), Arc<Config>>,
+    configs: HashMap<(TransportId, u32, u32, bool), Arc<Config>>,
     /// Flows started.
     started: u64,
+    /// Nodes are run elsewhere, too.
+    pub(super) is_part: bool,
 }
 
 /// A flow to be started.
@@ -61,6 +64,8 @@ pub(super) struct FlowEnds<'a, R> {
     /// It is part of a session.
     pub(super) session: bool,
     pub(super) route: (R, R),
+    /// The nodes `from` and `to`.
+    pub(super) hosts: [NodeId; 2],
     /// Routers there and back.
     pub(super) routers: (u8, u8),
     /// Of the interfaces that either end sends by.
@@ -72,10 +77,12 @@ pub(super) struct FlowEnds<'a, R> {
     pub(super) buffer_changes: bool,
     pub(super) start: Time,
     pub(super) stop: Time,
+    /// Where it asks before it sends.
+    pub(super) gate: Option<plan::Gate>,
 }
 
-/// The simulator's network, with the plan's links, media and meters.
-pub(super) fn simulated(plan: &Plan) -> (Network<Connection>, Vec<LinkId>) {
+/// The simulator's network, with the plan's links, media and shapers.
+pub(super) fn simulated(plan: &Plan) -> (Network<Connection>, Ids) {
     let mut network = Network::new(plan.seed);
     network.reserve(plan.links.len(), plan.flows.len());
     let add_link = |(i, link): (usize, &plan::Link)| {
@@ -98,16 +105,22 @@ pub(super) fn simulated(plan: &Plan) -> (Network<Connection>, Vec<LinkId>) {
         let members: Vec<LinkId> = medium.links.iter().map(|link| links[link.0 as usize]).collect();
         network.add_medium(&members);
     }
-    (network, links)
+    let shapers = plan.shapers.iter().map(|shaper| network.add_shaper(aggregates::shaper(shaper))).collect();
+    (network, (links, shapers))
 }
+
+/// A network's links and shapers, by index in the plan.
+pub(super) type Ids = (Vec<LinkId>, Vec<MachineId>);
 
 /// Routes there, and routes back.
 type Routes<R> = [Box<[R]>; 2];
 
 impl<E: Engine> Built<E> {
-    /// Lays the plan's flows and sources over a network that has its links.
-    pub(super) fn new(plan: &Plan, network: E, links: Vec<LinkId>) -> Built<E> {
+    /// Lays the plan's flows and sources over a network that has its links and shapers.
+    pub(super) fn new(plan: &Plan, network: E, (links, shapers): Ids) -> Built<E> {
+        let is_elsewhere = |node| !network.has(Place::Node(NodeId(node)));
         let mut built = Built {
+            is_part: (0..plan.nodes.len() as u32).any(is_elsewhere),
             network,
             links,
             flows: Vec::with_capacity(plan.flows.len()),
@@ -117,7 +130,7 @@ impl<E: Engine> Built<E> {
             sites: overlay::Sites::default(),
             switches: sessions::Switches::default(),
             meters: Posts::default(),
-            shapers: Vec::new(),
+            shapers,
             raised: raised(plan),
             configs: HashMap::new(),
             started: 0,
@@ -134,9 +147,6 @@ impl<E: Engine> Built<E> {
         built.machines = machines::place(plan, &mut built);
         built.sites = overlay::place(plan, &mut built);
         built.switches = sessions::place(plan, &mut built);
-        for shaper in &plan.shapers {
-            built.shapers.push(built.network.add_shaper(shaper.node, aggregates::shaper(shaper)));
-        }
         for cbr in &plan.cbrs {
             let route = built.route(&cbr.route, RouteEnd::Sink);
             let source = built.network.add_source(cbr, route);
@@ -146,7 +156,7 @@ impl<E: Engine> Built<E> {
                 let policies =
                     plan.shapers[cbr.gate.map_or(0, |gate| gate.shaper)].classes[class.0 as usize].iter();
                 let room = policies.map(|&policy| plan.aggregates[policy].queue).min().unwrap_or(0);
-                built.network.gate_source(source, shaper, class, room);
+                built.network.join(Joint::SourceGate(source, shaper, class, room));
             }
         }
         for workload in &plan.workloads {
@@ -162,25 +172,25 @@ impl<E: Engine> Built<E> {
         for (i, flow) in plan.flows.iter().enumerate() {
             // A receiver that is not the first of its tree or session has a sender in name only.
             let silent = plan.sender_of(i) != i;
+            let is_buffer = |event: &plan::Event| matches!(event.what, plan::What::Flow(of, FlowChange::ReceiveBuffer(_)) if of.0 as usize == i);
             let ends = FlowEnds {
                 section: &flow.section,
                 name: Ok(&flow.name),
                 transport: flow.transport,
                 session: plan.session_of(i).is_some(),
                 route: planted.routes.remove(&i).unwrap_or_else(|| built.routes(plan, &flow.path)),
+                hosts: [flow.path.from, flow.path.to],
                 routers: routers(plan, &flow.path),
                 line_rates: built.line_rates(plan, &flow.path),
                 data: flow.data,
                 receive_buffer: flow.receive_buffer,
                 send_buffer: flow.send_buffer,
-                buffer_changes: plan.events.iter().any(
-                    |event| matches!(event.what, plan::What::ReceiveBuffer(flow, _) if flow.0 as usize == i),
-                ),
+                buffer_changes: plan.events.iter().any(is_buffer),
                 start: if silent { Time::NEVER } else { flow.start },
                 stop: if silent { Time::NEVER } else { flow.stop },
+                gate: flow.gate,
             };
             let id = built.start_flow(plan, ends, None);
-            built.gate_flow(id, flow.gate);
             built.flows.push(id);
         }
         for (i, flow) in plan.flows.iter().enumerate() {
@@ -190,7 +200,8 @@ impl<E: Engine> Built<E> {
                 (built.flows[other.0 as usize], plan.transports[transport.0 as usize].both_ways)
             });
             let others: Vec<_> = others.collect();
-            built.network.start_after(built.flows[i], &others, flow.start);
+            let joint = Joint::After { flow: built.flows[i], others: &others, delay: flow.start };
+            built.network.join(joint);
         }
         planted.connect(&mut built);
         machines::attach(plan, &mut built);
@@ -200,15 +211,9 @@ impl<E: Engine> Built<E> {
 
     /// The routes there and back of a flow, each of which may stand for several that its packets are divided among.
     fn routes(&mut self, plan: &Plan, path: &plan::Path) -> (E::Route, E::Route) {
-        if path.spread.is_none() {
-            return (self.route(&path.route, RouteEnd::Server), self.route(&path.back, RouteEnd::Client));
-        }
-        let gap = match plan.equal_cost {
-            EqualCost::Flowlet(gap) => Some(gap),
-            _ => None,
-        };
-        let [there, back] = self.all_routes(path).map(|routes| self.network.spread(&routes, gap));
-        (there, back)
+        let cost = if path.spread.is_some() { plan.equal_cost } else { EqualCost::First };
+        let there = self.add_route(path.routes(), RouteEnd::Server, cost);
+        (there, self.add_route(path.backs(), RouteEnd::Client, cost))
     }
 
     /// Every route of a path there, and back.
@@ -244,11 +249,21 @@ impl<E: Engine> Built<E> {
     }
 
     pub(super) fn route(&mut self, links: &[plan::LinkId], end: RouteEnd) -> E::Route {
-        let links: Vec<LinkId> = links.iter().map(|link| self.links[link.0 as usize]).collect();
-        self.network.add_route(&links, end)
+        self.add_route(std::iter::once(links), end, EqualCost::First)
     }
 
-    /// Adds a flow, in the place of `vacant` if there is one.
+    fn add_route<'a>(
+        &mut self,
+        ways: impl Iterator<Item = &'a [plan::LinkId]>,
+        end: RouteEnd,
+        cost: EqualCost,
+    ) -> E::Route {
+        let of = |links: &[plan::LinkId]| links.iter().map(|link| self.links[link.0 as usize]).collect();
+        let ways: Vec<Vec<LinkId>> = ways.map(of).collect();
+        self.network.add_route(&ways, end, cost)
+    }
+
+    /// Adds a flow, which may take the place of `vacant`.
     pub(super) fn start_flow(
         &mut self,
         plan: &Plan,
@@ -256,12 +271,8 @@ impl<E: Engine> Built<E> {
         vacant: Option<FlowId>,
     ) -> FlowId {
         let transport = &plan.transports[ends.transport.0 as usize];
-        let key = (ends.transport, ends.receive_buffer, ends.send_buffer);
-        let config = || Arc::new(transport_config(transport, ends.receive_buffer, ends.send_buffer));
-        let config = match self.network.first_segment() {
-            None => Arc::clone(self.configs.entry(key).or_insert_with(config)),
-            Some(initial_segment) => Arc::new(Config { initial_segment, ..(*config()).clone() }),
-        };
+        let key = (ends.transport, ends.receive_buffer, ends.send_buffer, ends.session);
+        let config = || Arc::new(transport_config(transport, &ends));
         // A stream of chance of its own for each sender.
         self.started += 1;
         let seed = plan.seed ^ self.started.wrapping_mul(0xd1b5_4a32_d192_ed03);
@@ -291,30 +302,22 @@ impl<E: Engine> Built<E> {
                 NewRenoConfig::default().make(&sending)
             }
         };
-        let mut client = Connection::client(&config, law(seed, false), 0);
-        let mut server = Connection::server(&config, law(!seed, true), 0);
-        server.set_routers_passed(ends.routers.0);
-        client.set_routers_passed(ends.routers.1);
-        let senders = [Some(&mut client), transport.both_ways.then_some(&mut server)];
-        for sender in senders.into_iter().flatten() {
-            match ends.data {
-                Data::Messages => {}
-                Data::Endless => sender.write_unlimited(),
-                Data::Bytes(bytes) => {
-                    sender.write_stream(bytes);
-                    sender.finish();
-                }
-                Data::Frames { count: Some(count), size } => {
-                    sender.write_frames(size, count);
-                    sender.finish();
-                }
-                Data::Frames { count: None, size } => sender.write_frames(size, u64::MAX),
-            }
-        }
+        let configs = &mut self.configs;
+        let connect = |first_segment: Option<u32>| {
+            let config = match first_segment {
+                None => Arc::clone(configs.entry(key).or_insert_with(config)),
+                Some(initial_segment) => Arc::new(Config { initial_segment, ..(*config()).clone() }),
+            };
+            let mut client = Connection::client(&config, law(seed, false), 0);
+            let mut server = Connection::server(&config, law(!seed, true), 0);
+            server.set_routers_passed(ends.routers.0);
+            client.set_routers_passed(ends.routers.1);
+            let senders = [Some(&mut client), transport.both_ways.then_some(&mut server)];
+            senders.into_iter().flatten().for_each(|sender| write(sender, ends.data));
+            [client, server]
+        };
         let (forward, back) = ends.route;
         let start = Start {
-            client,
-            server,
             forward,
             back,
             start: ends.start,
@@ -322,43 +325,21 @@ impl<E: Engine> Built<E> {
             encoding: transport.encoding,
             segment: u32::from(transport.packet_size),
             class: transport.first_class(),
+            hosts: ends.hosts.map(|node| node.0),
             session: ends.session,
-            kernel: transport.kernel.then(|| Kernels {
-                congestion: transport.law.descriptor().kernel.unwrap_or_default().to_owned(),
-                bytes: ends.data.bytes(),
-                both_ways: transport.both_ways,
-                receive_buffer: Some(ends.receive_buffer.min(ends.send_buffer))
-                    .filter(|&packets| packets < u32::MAX)
-                    .map(|packets| {
-                        let payload = u32::from(transport.packet_size.saturating_sub(transport.header));
-                        packets.saturating_mul(payload)
-                    }),
-                changes: ends.buffer_changes,
-            }),
+            // Workloads would fill the memory.
+            retire: ends.name.is_err().then_some(transport.both_ways),
+            kernel: transport.kernel.then(|| kernels(transport, &ends)),
         };
-        self.network.start_flow(start, vacant)
-    }
-
-    /// Puts a flow that has not started behind its host's shaper, if it has a gate.
-    pub(super) fn gate_flow(&mut self, flow: FlowId, gate: Option<plan::Gate>) {
-        if let Some((shaper, class)) = self.gate(gate) {
-            self.network.gate_flow(flow, shaper, class);
+        let flow = self.network.start_flow(start, connect, vacant);
+        if let Some((shaper, class)) = self.gate(ends.gate) {
+            self.network.join(Joint::Gate(flow, shaper, class));
         }
+        flow
     }
 
-    fn gate(&self, gate: Option<plan::Gate>) -> Option<(ShaperId, ClassId)> {
+    fn gate(&self, gate: Option<plan::Gate>) -> Option<(MachineId, ClassId)> {
         gate.map(|gate| (self.shapers[gate.shaper], ClassId(gate.class)))
-    }
-
-    /// Lets a flow spend `budget` from now on.
-    pub(super) fn set_budget(&mut self, flow: FlowId, budget: Budget) {
-        self.network.with_flow(flow, |client, server| {
-            for end in [client, server] {
-                if let Some(law) = end.law_mut().spender_mut() {
-                    law.set_budget(budget);
-                }
-            }
-        });
     }
 
     /// What packets of flows with data both ways carried, and deadlines.
@@ -371,7 +352,10 @@ impl<E: Engine> Built<E> {
             // With data both ways, what a packet carries is a question of its own.
             let keys = [("flow", &*flow.section)];
             tables.set("duplex", &keys, "sack_blocks", f64::from(transport.sack_blocks));
-            for stats in [self.network.client(id).stats(), self.network.server(id).stats()] {
+            for stats in [
+                self.network.connection(id, End::Client).stats(),
+                self.network.connection(id, End::Server).stats(),
+            ] {
                 let numbers = [
                     ("segments_received", stats.segments_received),
                     ("echoing_segments", stats.echoing_segments),
@@ -384,7 +368,9 @@ impl<E: Engine> Built<E> {
         }
         for (flow, &id) in plan.flows.iter().zip(&self.flows) {
             for (buffer, way) in
-                [self.network.server(id), self.network.client(id)].into_iter().zip(["", ".reverse"])
+                [self.network.connection(id, End::Server), self.network.connection(id, End::Client)]
+                    .into_iter()
+                    .zip(["", ".reverse"])
             {
                 let both_ways = plan.transports[flow.transport.0 as usize].both_ways;
                 let Some(buffer) = buffer.buffer().filter(|_| way.is_empty() || both_ways) else { continue };
@@ -402,7 +388,7 @@ impl<E: Engine> Built<E> {
         }
         let deadlines = plan.flows.iter().zip(&self.flows).filter_map(|(flow, &id)| {
             let spends = plan.transports[flow.transport.0 as usize].law.descriptor().spends?;
-            self.network.client(id).law().spender().filter(|_| spends.deadline.is_some())
+            self.network.connection(id, End::Client).law().spender().filter(|_| spends.deadline.is_some())
         });
         let refused: Vec<bool> = deadlines.map(|law| law.refused().is_some()).collect();
         if !refused.is_empty() {
@@ -415,13 +401,15 @@ impl<E: Engine> Built<E> {
     pub(super) fn report_links(&mut self, plan: &Plan, tables: &mut SystemTables) {
         for (link, &id) in plan.links.iter().zip(&self.links) {
             let name = &link.name;
-            if let Some(deviation) = self.network.law(id).deviation() {
+            let (stats, deviation, waits) = self.network.with_link(id, |link, now| {
+                (link.read(now), link.port.law.deviation(), link.port.waits().to_vec())
+            });
+            if let Some(deviation) = deviation {
                 tables.set("shadows", &[("link", name)], "divergence", deviation.worst);
                 tables.set("shadows", &[("link", name)], "packets", deviation.packets as f64);
             }
             let queues = link.law.queue.as_ref().and_then(|queue| queue.get::<ClassQueuesConfig>());
             let queue_of = queues.map_or(&[][..], |queues| &queues.queue_of);
-            let waits = self.network.queue_waits(id);
             let names = std::iter::once("none").chain(plan.classes.iter().map(|class| class.name.as_str()));
             for (class, &queue) in names.zip(queue_of) {
                 // What shares a queue shares its figures.
@@ -430,7 +418,7 @@ impl<E: Engine> Built<E> {
                     tables.set("queues", &[("link", name), ("class", class)], "delay_ms", mean_ms);
                 }
             }
-            let drops = self.network.read_link(id).drops;
+            let drops = stats.drops;
             let lost = drops.before + drops.after + drops.corrupt;
             if lost > 0 {
                 tables.set("losses", &[("link", name)], "packets", lost as f64);
@@ -440,7 +428,8 @@ impl<E: Engine> Built<E> {
             let flow = &plan.flows[tree.first.0 as usize];
             let Some(down) = flow.path.route.first().map(|link| link.0 as usize) else { continue };
             let Some(up) = plan.links[down].twin.map(|link| link.0 as usize) else { continue };
-            let [down, up] = [down, up].map(|link| self.network.read_link(self.links[link]).sent_packets);
+            let [down, up] =
+                [down, up].map(|link| self.network.with_link(self.links[link], Link::read).sent_packets);
             let answers = up as f64 / down.max(1) as f64;
             tables.set("trees", &[("flow", &flow.section)], "answers_per_packet", answers);
         }
@@ -450,6 +439,36 @@ impl<E: Engine> Built<E> {
             tables.set("sources", &[("source", &cbr.name)], "sent_packets", stats.sent_packets as f64);
             tables.set("sources", &[("source", &cbr.name)], "arrived_packets", stats.arrived_packets as f64);
         }
+    }
+}
+
+/// What the kernel's TCP is to do for a flow.
+fn kernels<R>(transport: &plan::Transport, ends: &FlowEnds<'_, R>) -> Kernels {
+    let buffer = Some(ends.receive_buffer.min(ends.send_buffer)).filter(|&packets| packets < u32::MAX);
+    let payload = u32::from(transport.packet_size.saturating_sub(transport.header));
+    Kernels {
+        congestion: transport.law.descriptor().kernel.unwrap_or_default().to_owned(),
+        bytes: ends.data.bytes(),
+        both_ways: transport.both_ways,
+        receive_buffer: buffer.map(|packets| packets.saturating_mul(payload)),
+        changes: ends.buffer_changes,
+    }
+}
+
+/// Gives a sender what it has to send.
+fn write(sender: &mut Connection, data: Data) {
+    match data {
+        Data::Messages => {}
+        Data::Endless => sender.write_unlimited(),
+        Data::Bytes(bytes) => {
+            sender.write_stream(bytes);
+            sender.finish();
+        }
+        Data::Frames { count: Some(count), size } => {
+            sender.write_frames(size, count);
+            sender.finish();
+        }
+        Data::Frames { count: None, size } => sender.write_frames(size, u64::MAX),
     }
 }
 
@@ -495,7 +514,7 @@ pub(super) fn link_law(plan: &Plan, index: usize) -> AnyLink {
     link.law.law.place(&plan.placement(link, &classes, port_seed(plan, index)))
 }
 
-fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffer: u32) -> Config {
+fn transport_config<R>(transport: &plan::Transport, ends: &FlowEnds<'_, R>) -> Config {
     let payload = u64::from(transport.packet_size.saturating_sub(transport.header).max(1));
     Config {
         segment: transport.packet_size,
@@ -503,8 +522,8 @@ fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffe
         ack_size: transport.ack_size,
         handshake: transport.handshake,
         initial_segment: 0,
-        send_buffer: send_buffer.clamp(1, 1 << 30),
-        receive_buffer: u64::from(receive_buffer.clamp(1, 1 << 30)) * payload,
+        send_buffer: ends.send_buffer.clamp(1, 1 << 30),
+        receive_buffer: u64::from(ends.receive_buffer.clamp(1, 1 << 30)) * payload,
         window_growth: transport.window_growth,
         reader: transport.reader,
         flow_control: transport.flow_control,
@@ -514,7 +533,7 @@ fn transport_config(transport: &plan::Transport, receive_buffer: u32, send_buffe
         repair_copies: transport.repair_copies,
         limited_transmit: true,
         delayed_ack: transport.delayed_ack,
-        rto: transport.rto,
+        rto: Rto { widens: ends.session, ..transport.rto },
         ecn: transport.ecn,
         l4s: transport.l4s,
         echo: transport.law.descriptor().echo,

@@ -14,7 +14,7 @@ use super::Built;
 use crate::plan::overlay::{Hop, Overlay, Sender};
 use crate::plan::{LinkId, NodeId, Plan};
 use crate::run::digest::Digest;
-use crate::run::engine::Engine;
+use crate::run::engine::{Engine, Joint};
 use crate::run::{RunError, Watch};
 use crate::tables::{FlowRow, FlowSummary, HopRow, SystemTables, TableWriter};
 
@@ -53,7 +53,7 @@ pub(in crate::run) fn attach<E: Engine>(plan: &Plan, built: &mut Built<E>) {
         for (hop, client, _) in hops_of(plan, overlay, node) {
             let end = if client { End::Client } else { End::Server };
             let (flow, site) = (built.flows[hop.flow.0 as usize], built.sites.machines[at]);
-            built.network.attach(flow, end, site);
+            built.network.join(Joint::App(site, flow, end));
         }
     }
 }
@@ -170,7 +170,7 @@ pub(in crate::run) fn hop_rows<E: Engine>(
     for (at, &node) in overlay.daemons.iter().enumerate() {
         let links = built.sites.links[at].len();
         built.network.with_machine(built.sites.machines[at], |machine| {
-            let site = machine.get_mut::<Site>();
+            let site = machine.downcast_mut::<Site>();
             measured.extend(site.into_iter().flat_map(|site| {
                 (0..links).filter_map(move |place| Some((place, site.end_interval(now, place)?)))
             }));
@@ -298,7 +298,7 @@ fn accepted<E: Engine>(built: &Built<E>, at: usize) -> Option<u64> {
 }
 
 fn site_of<E: Engine>(built: &Built<E>, at: usize) -> Option<&Site> {
-    built.network.machine(built.sites.machines[at])?.get::<Site>()
+    built.network.machine(built.sites.machines[at])?.downcast_ref::<Site>()
 }
 
 /// Tables of hops, daemons and senders.

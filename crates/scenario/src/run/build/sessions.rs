@@ -163,7 +163,7 @@ impl Switches {
             return;
         }
         built.network.with_machine(machine, |machine| {
-            if let Some(machine) = machine.get_mut() {
+            if let Some(machine) = machine.downcast_mut() {
                 work(machine);
             }
         });
@@ -234,7 +234,7 @@ fn stats<'a, E: Engine>(
     (session, station): (usize, usize),
 ) -> Option<&'a switch::Session> {
     let switch = plan.sessions[session].stations[station].switch;
-    let machine = built.network.machine(built.switches.machines[switch])?.get::<switch::Switch>()?;
+    let machine = built.network.machine(built.switches.machines[switch])?.downcast_ref::<switch::Switch>()?;
     Some(machine.session(built.switches.places[session][station].0))
 }
 

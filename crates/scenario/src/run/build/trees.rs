@@ -9,7 +9,7 @@ use tollway_sim::{MachineId, RouteEnd};
 
 use super::Built;
 use crate::plan::{LinkId, NodeId, Plan, Tree};
-use crate::run::engine::Engine;
+use crate::run::engine::{Engine, Joint};
 
 /// What flows need to be started, and what is to be done once they are.
 pub(in crate::run) struct Planted<R> {
@@ -22,9 +22,9 @@ pub(in crate::run) struct Planted<R> {
 impl<R: Copy> Planted<R> {
     /// Connects middles with the flows, which are there now.
     pub(in crate::run) fn connect<E: Engine<Route = R>>(self, built: &mut Built<E>) {
-        for (middle, gate, route, flow, of) in self.outlets {
+        for (machine, gate, route, flow, of) in self.outlets {
             let [flow, of] = [flow, of].map(|flow| built.flows[flow]);
-            built.network.set_outlet(middle, gate, route, flow, of);
+            built.network.join(Joint::Outlet { machine, gate, route, flow, of });
         }
     }
 }

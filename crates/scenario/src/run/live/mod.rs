@@ -3,30 +3,27 @@
 mod adapt;
 mod numbered;
 
+use std::any::Any;
 use std::collections::BTreeSet;
 
 use tollway_law::Time;
-use tollway_law::link::AnyLink;
 use tollway_net as net;
 use tollway_net::secure::Trouble;
 use tollway_proto as proto;
-use tollway_proto::port::{ControlInterval, Waits};
-use tollway_proto::shaper::{ClassId, Shaper};
+use tollway_proto::link::Link;
 use tollway_proto::transport::Connection;
-use tollway_proto::{Change, Gate, NodeMachine};
-use tollway_sim::{
-    Census, End, FlowId, LinkId, LinkStats, MachineId, RouteEnd, ShaperId, SinkStats, SourceId,
-};
+use tollway_proto::{Change, FlowChange, NodeMachine};
+use tollway_sim::{Census, End, FlowId, LinkId, MachineId, RouteEnd, SinkStats, SourceId};
 
 pub use adapt::Unsupported;
 pub(super) use adapt::{adapt, no_capture};
 
-use super::build::{link_law, queue};
+use super::build::{Ids, aggregates, link_law, queue};
 #[cfg(target_os = "linux")]
 use super::engine::Kernels;
-use super::engine::{Engine, Outside, Start, forward};
+use super::engine::{Engine, FlowEvent, Joint, Outside, Place, Start, Totals};
 use super::{Hosting, Part, RunError};
-use crate::plan::{Cbr, NodeId, Plan, TransportId};
+use crate::plan::{Cbr, EqualCost, NodeId, Plan, TransportId};
 
 /// What a live run has to say of itself.
 #[derive(Clone, Debug)]
@@ -81,7 +78,7 @@ impl LiveInfo {
 }
 
 /// The live network, with the plan's nodes and links.
-pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkId>), RunError> {
+pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Ids), RunError> {
     let names: Vec<String> = plan.nodes.iter().map(|node| node.name.clone()).collect();
     let specs = link_specs(plan);
     let mut network = match hosting {
@@ -112,6 +109,10 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
     for medium in &plan.media {
         network.add_medium(&medium.links.iter().map(|link| link.0).collect::<Vec<_>>());
     }
+    let shapers = plan.shapers.iter();
+    let shapers = shapers
+        .map(|shaper| MachineId(network.add_shaper(shaper.node.0, aggregates::shaper(shaper))))
+        .collect();
     let part = match hosting {
         Hosting::Loopback | Hosting::Namespaces => None,
         Hosting::Processes(part) => Some(part.clone()),
@@ -122,7 +123,7 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<LinkI
     let numbered = part.is_some() && plan.machines.is_empty() && plan.sessions.is_empty();
     let live =
         Live { network, part, numbered, fingerprints, routes: Vec::new(), kernel_drops: None, failed: None };
-    Ok((live, (0..plan.links.len() as u32).map(LinkId).collect()))
+    Ok((live, ((0..plan.links.len() as u32).map(LinkId).collect(), shapers)))
 }
 
 /// The plan's links as the live engine wants them.
@@ -181,6 +182,15 @@ pub(super) struct Live {
 }
 
 impl Live {
+    /// The number of a new flow's first segment, if each flow has another.
+    fn first_segment(&mut self) -> Option<u32> {
+        if !self.numbered {
+            return None;
+        }
+        let drawn = net::random().map_err(|error| self.failed.get_or_insert(net::Error::Random(error)));
+        drawn.ok().map(u32::from_be_bytes)
+    }
+
     pub(super) fn info(&self, plan: &Plan) -> LiveInfo {
         LiveInfo {
             node: self.part.as_ref().map(|part| plan.nodes[part.node].name.clone()),
@@ -300,60 +310,41 @@ impl Live {
 impl Engine for Live {
     type Route = usize;
 
-    forward! { self => self.network;
-        ref {
-            has_link(link.0: LinkId) -> bool;
-            is_over() -> bool;
-            machine(machine.0: MachineId) -> Option<&NodeMachine>;
-            now() -> Time;
-            client(flow.0: FlowId) -> &Connection;
-            server(flow.0: FlowId) -> &Connection;
-            shaper(shaper.0: ShaperId) -> Option<&Shaper>;
-        }
-        mut {
-            pass_by(link.0: LinkId, machine.0: MachineId, gate: Gate);
-            watch(link.0: LinkId, machine.0: MachineId, gate: Gate);
-            set_class(flow.0: FlowId, class: u8);
-            queue_waits(link.0: LinkId) -> Vec<Waits>;
-            retire_when_done(flow.0: FlowId, both: bool);
-            read_link(link.0: LinkId) -> LinkStats;
-            law(link.0: LinkId) -> &AnyLink;
-            gate_flow(flow.0: FlowId, shaper.0: ShaperId, class: ClassId);
-            gate_source(source.0: SourceId, shaper.0: ShaperId, class: ClassId, room: u32);
-            log_control(link.0: LinkId);
-            take_control(link.0: LinkId) -> Vec<ControlInterval>;
-            change(link.0: LinkId, change: Change);
+    fn now(&self) -> Time {
+        self.network.now()
+    }
+
+    fn machine(&self, machine: MachineId) -> Option<&dyn Any> {
+        self.network.machine(machine.0)
+    }
+
+    fn change(&mut self, link: LinkId, change: Change) {
+        self.network.change(link.0, change);
+    }
+
+    fn has(&self, place: Place) -> bool {
+        match place {
+            Place::Node(node) => self.part.as_ref().is_none_or(|part| part.node == node.0 as usize),
+            Place::Link(link) => self.network.has_link(link.0),
+            Place::End(flow, end) => self.network.has_end(flow.0, end == End::Client),
         }
     }
 
-    fn has_end(&self, flow: FlowId, end: End) -> bool {
-        self.network.has_end(flow.0, end == End::Client)
-    }
-
-    fn has_node(&self, node: NodeId) -> bool {
-        self.part.as_ref().is_none_or(|part| part.node == node.0 as usize)
-    }
-
-    fn foresees(&self) -> bool {
-        self.part.is_some()
-    }
-
-    fn first_segment(&mut self) -> Option<u32> {
-        if !self.numbered {
-            return None;
+    fn connection(&self, flow: FlowId, end: End) -> &Connection {
+        match end {
+            End::Client => self.network.client(flow.0),
+            End::Server => self.network.server(flow.0),
         }
-        let drawn = net::random().map_err(|error| self.failed.get_or_insert(net::Error::Random(error)));
-        drawn.ok().map(u32::from_be_bytes)
     }
 
-    fn add_route(&mut self, links: &[LinkId], end: RouteEnd) -> usize {
+    fn add_route(&mut self, ways: &[Vec<LinkId>], end: RouteEnd, _cost: EqualCost) -> usize {
         let end = match end {
             RouteEnd::Client => net::RouteEnd::Client,
             RouteEnd::Middle(middle, gate) => net::RouteEnd::Middle(middle.0, gate),
             // What ends at a sink says so itself.
             RouteEnd::Server | RouteEnd::Sink => net::RouteEnd::Server,
         };
-        self.routes.push((links.iter().map(|link| link.0).collect(), end));
+        self.routes.push((ways[0].iter().map(|link| link.0).collect(), end));
         self.routes.len() - 1
     }
 
@@ -361,19 +352,29 @@ impl Engine for Live {
         MachineId(self.network.add(node.0, machine))
     }
 
-    fn attach(&mut self, flow: FlowId, end: End, app: MachineId) {
-        self.network.attach(flow.0, end == End::Client, app.0);
-    }
-
-    fn with_machine(&mut self, machine: MachineId, work: impl FnOnce(&mut NodeMachine)) {
-        if let Err(error) = self.network.with_machine(machine.0, work) {
-            self.failed.get_or_insert(error);
+    fn join(&mut self, joint: Joint<'_, usize>) {
+        let network = &mut self.network;
+        match joint {
+            Joint::PassBy(link, machine, gate) => network.pass_by(link.0, machine.0, gate),
+            Joint::Watch(link, machine, gate) => network.watch(link.0, machine.0, gate),
+            Joint::Outlet { machine, gate, route, flow, of } => {
+                let (links, end) = &self.routes[route];
+                if let Err(error) = network.set_outlet(machine.0, gate, (links, *end), flow.0, of.0) {
+                    self.failed.get_or_insert(error);
+                }
+            }
+            Joint::App(app, flow, end) => drop(network.attach(flow.0, end == End::Client, app.0)),
+            Joint::Gate(flow, shaper, class) => network.gate_flow(flow.0, shaper.0, class),
+            Joint::SourceGate(source, shaper, class, room) => {
+                network.gate_source(source.0, shaper.0, class, room);
+            }
+            // The plan has none.
+            Joint::After { .. } => {}
         }
     }
 
-    fn set_outlet(&mut self, machine: MachineId, gate: Gate, route: usize, flow: FlowId, of: FlowId) {
-        let (links, end) = &self.routes[route];
-        if let Err(error) = self.network.set_outlet(machine.0, gate, (links, *end), flow.0, of.0) {
+    fn with_machine(&mut self, machine: MachineId, work: impl FnOnce(&mut dyn Any)) {
+        if let Err(error) = self.network.with_machine(machine.0, work) {
             self.failed.get_or_insert(error);
         }
     }
@@ -381,7 +382,10 @@ impl Engine for Live {
     fn add_source(&mut self, cbr: &Cbr, route: usize) -> Option<SourceId> {
         let source = proto::Cbr::new(cbr.rate, cbr.packet_size, cbr.start, cbr.stop, cbr.on_off);
         match self.network.add_source(source, cbr.packet_size, &self.routes[route].0) {
-            Ok(source) => Some(SourceId(source)),
+            Ok(source) => {
+                self.network.set_source_hosts(source, [cbr.from.0, cbr.to.0]);
+                Some(SourceId(source))
+            }
             Err(error) => {
                 self.failed.get_or_insert(error);
                 None
@@ -390,14 +394,20 @@ impl Engine for Live {
     }
 
     /// Places are not used again: a label on the wire means one flow for the whole run.
-    fn start_flow(&mut self, start: Start<usize>, _vacant: Option<FlowId>) -> FlowId {
+    fn start_flow(
+        &mut self,
+        start: Start<usize>,
+        ends: impl FnOnce(Option<u32>) -> [Connection; 2],
+        _vacant: Option<FlowId>,
+    ) -> FlowId {
+        let [client, server] = ends(self.first_segment());
         let next = self.network.flows() as u32;
         let packet = start.segment.min(1500) as u16;
         let [(forward, there), (back, home)] = [start.forward, start.back].map(|route| &self.routes[route]);
-        let ends = [*there, *home];
+        let route_ends = [*there, *home];
         let spec = net::FlowSpec {
-            client: start.client,
-            server: start.server,
+            client,
+            server,
             forward: forward.clone(),
             back: back.clone(),
             start: start.start,
@@ -412,13 +422,17 @@ impl Engine for Live {
                     net::KernelSpec { congestion, bytes, both_ways, receive_buffer, changes, packet };
                 self.network.add_kernel_flow(&kernel, spec)
             }
-            _ => self.network.add_flow_between(spec, ends),
+            _ => self.network.add_flow_between(spec, route_ends),
         };
         match added {
             Ok(flow) => {
                 self.network.set_class(flow, start.class);
+                self.network.set_hosts(flow, start.hosts);
                 if start.session {
                     self.network.set_keyed(flow);
+                }
+                if let Some(both) = start.retire {
+                    self.network.retire_when_done(flow, both);
                 }
                 FlowId(flow)
             }
@@ -433,14 +447,15 @@ impl Engine for Live {
         Time::NEVER
     }
 
-    fn run_until(&mut self, end: Time) -> Result<(), RunError> {
-        match self.failed.take() {
-            Some(error) => Err(error.into()),
-            None => Ok(self.network.run_until(end)?),
+    fn run_until(&mut self, end: Time) -> Result<bool, RunError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error.into());
         }
+        self.network.run_until(end)?;
+        Ok(self.network.is_over())
     }
 
-    fn settle(&mut self) -> Result<Census, RunError> {
+    fn settle(&mut self) -> Result<Totals, RunError> {
         self.kernel_drops = self.network.settle()?;
         let counters = self.network.counters();
         // What the kernel lost is what it neither handed over nor still holds.
@@ -458,38 +473,28 @@ impl Engine for Live {
             }
         };
         match census.is_conserved() && self.network.held() == census.queued + self.network.in_flight() {
-            true => Ok(census),
+            true => Ok(Totals { census, events: counters.turns, packet_hops: counters.received }),
             false => Err(RunError::NotConserved { census }),
         }
     }
 
-    fn with_flow(&mut self, flow: FlowId, work: impl FnOnce(&mut Connection, &mut Connection)) {
-        if let Err(error) = self.network.with_flow(flow.0, work) {
+    fn change_flow(&mut self, flow: FlowId, change: FlowChange) {
+        let (now, network) = (self.network.now(), &mut self.network);
+        let changed = match change {
+            FlowChange::ReceiveBuffer(packets) => set_kernel_buffer(network, flow, packets),
+            FlowChange::Class(class) => {
+                network.set_class(flow.0, class);
+                Ok(false)
+            }
+            FlowChange::Budget(_) | FlowChange::Reader(_) => Ok(false),
+        };
+        let done = changed.and_then(|changed| match changed {
+            true => Ok(()),
+            false => network.with_flow(flow.0, |client, server| change.apply(now, client, server)),
+        });
+        if let Err(error) = done {
             self.failed.get_or_insert(error);
         }
-    }
-
-    fn set_receive_buffer(&mut self, flow: FlowId, packets: u32) {
-        #[cfg(target_os = "linux")]
-        {
-            let config = self.network.client(flow.0).config();
-            let payload = u32::from(config.segment.saturating_sub(config.header));
-            // What may be unacknowledged the sender's buffer limits, too; more than can be is no limit.
-            let most = packets.min(config.send_buffer);
-            let window = Some(most).filter(|&most| most < 1 << 20).map(|most| most.saturating_mul(payload));
-            match self.network.set_kernel_buffer(flow.0, window) {
-                Ok(false) => {}
-                Ok(true) => return,
-                Err(error) => {
-                    self.failed.get_or_insert(error);
-                    return;
-                }
-            }
-        }
-        self.with_flow(flow, |client, server| {
-            client.set_receive_buffer(packets);
-            server.set_receive_buffer(packets);
-        });
     }
 
     #[cfg(target_os = "linux")]
@@ -504,42 +509,37 @@ impl Engine for Live {
         heard.map_or((from, until), |(first, last)| (first, last.unwrap_or(until)))
     }
 
-    fn has_vanished(&self, _flow: FlowId) -> bool {
-        false
-    }
-
-    fn drain_done(&mut self) -> Vec<(FlowId, End, Time)> {
+    fn drain_events(&mut self) -> Vec<(FlowId, FlowEvent, Time)> {
+        let end = |client: bool| if client { End::Client } else { End::Server };
         let done = self.network.drain_done().into_iter();
-        done.map(|(flow, client, at)| (FlowId(flow), if client { End::Client } else { End::Server }, at))
-            .collect()
+        done.map(|(flow, client, at)| (FlowId(flow), FlowEvent::Done(end(client)), at)).collect()
     }
 
-    /// Every queue is measured.
-    fn measure_link(&mut self, _link: LinkId, _on: bool) {}
+    fn with_link<R>(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time) -> R) -> R {
+        self.network.with_link(link.0, work)
+    }
 
     fn read_source(&self, source: SourceId) -> SinkStats {
         let (sent_packets, arrived_packets, [arrived_bytes, in_profile_bytes]) =
             self.network.read_source(source.0);
-        SinkStats { sent_packets, arrived_packets, arrived_bytes, in_profile_bytes }
+        SinkStats { sent_packets, arrived_packets, arrived_bytes, in_profile_bytes, in_flight_packets: 0 }
     }
+}
 
-    fn add_shaper(&mut self, node: NodeId, shaper: Shaper) -> ShaperId {
-        ShaperId(self.network.add_shaper(node.0, shaper))
-    }
+/// Has the kernel offer a window of `packets` on a flow of its own; returns true if it is one.
+#[cfg(target_os = "linux")]
+fn set_kernel_buffer(network: &mut net::Network, flow: FlowId, packets: u32) -> Result<bool, net::Error> {
+    let config = network.client(flow.0).config();
+    let payload = u32::from(config.segment.saturating_sub(config.header));
+    // What may be unacknowledged the sender's buffer limits, too; more than can be is no limit.
+    let most = packets.min(config.send_buffer);
+    let window = Some(most).filter(|&most| most < 1 << 20).map(|most| most.saturating_mul(payload));
+    network.set_kernel_buffer(flow.0, window)
+}
 
-    fn with_shaper(&mut self, shaper: ShaperId, work: impl FnOnce(&mut Shaper)) {
-        if let Err(error) = self.network.with_shaper(shaper.0, work) {
-            self.failed.get_or_insert(error);
-        }
-    }
-
-    fn events(&self) -> u64 {
-        self.network.counters().turns
-    }
-
-    fn packet_hops(&self) -> u64 {
-        self.network.counters().received
-    }
+#[cfg(not(target_os = "linux"))]
+fn set_kernel_buffer(_network: &mut net::Network, _flow: FlowId, _packets: u32) -> Result<bool, net::Error> {
+    Ok(false)
 }
 
 /// Traffic that is worth a thread of its own, Mb/s.

@@ -2,12 +2,12 @@
 
 use tollway_law::link::LinkLaw as _;
 use tollway_law::{Price, Time};
-use tollway_sim::LinkStats;
+use tollway_proto::link::{Link, LinkStats};
 
 use super::Meter;
 use crate::plan::{self, Plan};
 use crate::run::build::Built;
-use crate::run::engine::Engine;
+use crate::run::engine::{Engine, Place};
 use crate::run::{RunError, Watch};
 use crate::tables::{ControlRow, LinkRow, LinkSummary, RunResult};
 
@@ -37,7 +37,9 @@ impl Meter {
         let (span, time_s) = (now - self.last, now.nearest_secs());
         for meter in &mut self.links {
             let i = meter.link;
-            let stats = built.network.read_link(built.links[i]);
+            let (stats, price, control) = built.network.with_link(built.links[i], |link, now| {
+                (link.read(now), link.port.law.stated_price(), link.take_control())
+            });
             meter.note(&stats);
             // Since the last row: the queue's part starts anew at each read, what another read took is in `last`.
             let byte_ns = stats.queue_byte_ns + meter.last.queue_byte_ns;
@@ -57,7 +59,7 @@ impl Meter {
                 queue_max_packets: f64::from(stats.queue_max_packets.max(meter.last.queue_max_packets)),
                 drops: stats.drops.queue() - meter.last.drops.queue(),
                 marks: stats.marks - meter.last.marks,
-                price: built.network.law(built.links[i]).stated_price().map(Price::per_megabyte),
+                price: price.map(Price::per_megabyte),
             };
             self.digest.word(stats.sent_bytes);
             self.digest.number(row.queue_mean_bytes);
@@ -72,7 +74,7 @@ impl Meter {
             if let Some(watch) = watch {
                 watch.link(variant, &row);
             }
-            for control in built.network.take_control(built.links[i]) {
+            for control in control {
                 self.writer.control(&ControlRow {
                     time_s: control.ends.nearest_secs(),
                     link: &plan.links[i].name,
@@ -98,10 +100,10 @@ impl Meter {
         let measured = end.saturating_sub(if self.warmed { self.warmup } else { Time::ZERO });
         let mut meters = self.links.into_iter().peekable();
         for i in 0..built.links.len() {
-            if !built.network.has_link(built.links[i]) {
+            if !built.network.has(Place::Link(built.links[i])) {
                 continue;
             }
-            let stats = built.network.read_link(built.links[i]);
+            let stats = built.network.with_link(built.links[i], Link::read);
             // Nobody has watched the queues of the others: what they held is not known.
             let meter = meters.next_if(|meter| meter.link == i).map(|mut meter| {
                 meter.note(&stats);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tollway_law::sender::{SenderLaw as _, Spender};
 use tollway_law::{Price, Rate, Time};
+use tollway_proto::link::Link;
 use tollway_proto::transport::{Connection, Stats};
 use tollway_sim::{End, FlowId};
 
@@ -14,7 +15,7 @@ use super::build::overlay;
 use super::build::sessions::Share;
 use super::delays::{self, Samples, unloaded_rtt};
 use super::digest::Digest;
-use super::engine::{Engine, Outside};
+use super::engine::{Engine, Outside, Place};
 use super::workload::{Generator, Running};
 use super::{Options, RunError, Watch};
 use crate::plan::Plan;
@@ -85,7 +86,8 @@ struct Counters {
 
 impl FlowMeter {
     fn ends<'a, E: Engine>(&self, built: &'a Built<E>) -> (&'a Connection, &'a Connection) {
-        let (client, server) = (built.network.client(self.sender), built.network.server(self.receiver));
+        let client = built.network.connection(self.sender, End::Client);
+        let server = built.network.connection(self.receiver, End::Server);
         if self.forward { (client, server) } else { (server, client) }
     }
 
@@ -191,8 +193,8 @@ impl Meter {
             for forward in [true, false].into_iter().take(1 + usize::from(both)) {
                 let [sender, receiver] =
                     [plan.sender_of(i), plan.receiver_of(i)].map(|flow| built.flows[flow]);
-                if !(built.network.has_end(sender, End::Client)
-                    || built.network.has_end(receiver, End::Server))
+                if !(built.network.has(Place::End(sender, End::Client))
+                    || built.network.has(Place::End(receiver, End::Server)))
                 {
                     continue;
                 }
@@ -227,11 +229,13 @@ impl Meter {
         let shown = plan.shown_links();
         let mut links = Vec::new();
         for (i, &shown) in shown.iter().enumerate() {
-            let rows = shown && built.network.has_link(built.links[i]);
-            built.network.measure_link(built.links[i], rows);
-            if rows && plan.measure.interval.is_some() {
-                built.network.log_control(built.links[i]);
-            }
+            let rows = shown && built.network.has(Place::Link(built.links[i]));
+            built.network.with_link(built.links[i], |link, now| {
+                link.measure(now, rows);
+                if rows && plan.measure.interval.is_some() {
+                    link.log_control();
+                }
+            });
             if rows {
                 links.push(LinkMeter { link: i, ..LinkMeter::default() });
             }
@@ -302,7 +306,7 @@ impl Meter {
             let mut meters = self.links.iter_mut().peekable();
             self.at_warmup.reserve_exact(built.links.len());
             for i in 0..built.links.len() {
-                let stats = built.network.read_link(built.links[i]);
+                let stats = built.network.with_link(built.links[i], Link::read);
                 self.at_warmup.push(Sent::of(&stats));
                 let Some(meter) = meters.next_if(|meter| meter.link == i) else { continue };
                 // What the read took off the running interval belongs to its row still.
@@ -415,7 +419,7 @@ impl Meter {
         running: &Running,
         done: Option<Time>,
     ) -> Result<(), RunError> {
-        let (client, server) = (built.network.client(flow), built.network.server(flow));
+        let [client, server] = [End::Client, End::Server].map(|end| built.network.connection(flow, end));
         let outside = built.network.outside(flow, true);
         let counters = match &outside {
             None => Counters::of(client.stats(), server.stats()),
@@ -515,7 +519,8 @@ impl Meter {
         let ideal_mbps = ideal_mbps.unwrap_or_default();
         self.senders.finish(plan, built, (warmup, ideal_mbps), (&mut self.writer, &mut self.digest))?;
         for (&flow, running) in workloads.running() {
-            if running.start >= end || !built.network.has_flow(flow) {
+            let is_here = |end| built.network.has(Place::End(flow, end));
+            if running.start >= end || !(is_here(End::Client) || is_here(End::Server)) {
                 continue;
             }
             self.workload_flow_done(built, flow, running, None)?;
@@ -542,7 +547,9 @@ impl Meter {
                 delivered_bytes: stats.arrived_bytes,
                 goodput_mbps: rate_mbps,
                 rate_mbps,
-                lost_packets: Some(stats.sent_packets.saturating_sub(stats.arrived_packets)),
+                lost_packets: Some(
+                    stats.sent_packets.saturating_sub(stats.arrived_packets + stats.in_flight_packets),
+                ),
                 ..FlowSummary::default()
             })?;
         }
@@ -552,11 +559,12 @@ impl Meter {
 
 /// Which ends there are here of what goes from the client of the first of these flows to the server of the other, or back.
 fn seen<E: Engine>(network: &E, [of_client, of_server]: [FlowId; 2], forward: bool) -> Ends {
-    match (network.has_end(of_client, End::Client), network.has_end(of_server, End::Server)) {
-        (true, false) if forward => Ends::Sender,
-        (true, false) => Ends::Receiver,
-        (false, true) if forward => Ends::Receiver,
-        (false, true) => Ends::Sender,
+    let ends = [Place::End(of_client, End::Client), Place::End(of_server, End::Server)];
+    match ends.map(|end| network.has(end)) {
+        [true, false] if forward => Ends::Sender,
+        [true, false] => Ends::Receiver,
+        [false, true] if forward => Ends::Receiver,
+        [false, true] => Ends::Sender,
         _ => Ends::Both,
     }
 }

@@ -153,7 +153,7 @@ row! {
         queueing_p50_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.p50_ms), "median of that";
         queueing_p95_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.p95_ms), "its 95th percentile";
         queueing_p99_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.p99_ms), "its 99th percentile";
-        lost_packets: maybe_count, "packets of a constant-rate source that did not arrive; null for flows";
+        lost_packets: maybe_count, "packets of a constant-rate source that were dropped (live: that had not arrived at the end); null for flows";
     } beside {
         /// Round trips and queueing delays, sampled every 100 ms.
         delays: Option<Delays>,

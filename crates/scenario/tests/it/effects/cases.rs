@@ -280,6 +280,7 @@ pub(super) const CASES: &[Case] = cases! {
     "link.fq-codel": ["link.mid.law=fq-codel"] "link.mid.fq-codel={ queues = 1 }",
     "link.fq-codel.queues": ["link.mid.law=fq-codel"] "link.mid.fq-codel.queues=1",
     "link.fq-codel.quantum": ["link.mid.law=fq-codel"] "link.mid.fq-codel.quantum=300 B",
+    "link.fq-codel.hosts": ["link.mid.law=fq-codel"] "link.mid.fq-codel.hosts=from",
     "link.avq": ["link.mid.law=avq"] "link.mid.avq={ gamma = 0.8 }",
     "link.avq.gamma": ["link.mid.law=avq"] "link.mid.avq.gamma=0.8",
     "link.avq.alpha": ["link.mid.law=avq", "link.mid.avq.gamma=0.8"] "link.mid.avq.alpha=1",

@@ -1,4 +1,4 @@
-//! Redis' commands in a session: answered here, sent to their member, or to all.
+//! Redis' commands in a session: answered here, sent to their member, or sent to all members.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,14 +9,14 @@ use super::{End, Session};
 use crate::engine::core::Core;
 use crate::redis::{self, Command, Setup};
 
-/// A Redis session's set-up, for members that are connected to later.
+/// A Redis session's set-up commands, for members connected later.
 #[derive(Default)]
 pub(in crate::engine) struct Redis {
     pub(super) setup: BTreeMap<Setup, Vec<u8>>,
     pending: VecDeque<Pending>,
 }
 
-/// A command of set-up that is not answered yet.
+/// A set-up command without an answer yet.
 struct Pending {
     seq: u64,
     kind: Setup,
@@ -25,7 +25,7 @@ struct Pending {
 }
 
 impl Session {
-    /// Decides what becomes of the command at `at`.
+    /// Handles the command at `at`: answers it, or sends it to members.
     pub(super) fn take_command(
         &mut self,
         core: &mut Core,
@@ -60,7 +60,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends a command that sets the connection up to every member that is connected; the first one's answer is the client's.
+    /// Sends a set-up command to every connected member; the first one's answer goes to the client.
     fn set_up(&mut self, core: &mut Core, kind: Setup, frame: &[u8]) -> Result<(), End> {
         let open: Vec<usize> = (0..self.lanes.len()).filter(|&at| self.lanes[at].is_some()).collect();
         let item = Item { session: self.scrambled, key: self.scrambled, size: frame.len() as u32 };
@@ -81,7 +81,8 @@ impl Session {
         self.place_at(core, first, seq, Tag::Setup, frame)
     }
 
-    /// Looks at the answer to a command of set-up: one that was refused does not hold, and a user who was let in is a client.
+    /// Handles the answer to a set-up command: drops a refused one, and identifies the client by an
+    /// accepted user.
     pub(super) fn is_set_up(&mut self, core: &mut Core, seq: u64, answer: &[u8]) {
         let Some(redis) = &mut self.redis else { return };
         let Some(at) = redis.pending.iter().position(|pending| pending.seq == seq) else { return };

@@ -21,38 +21,38 @@ use crate::stream::{Got, Stream};
 /// The connection.
 pub(in crate::engine) struct Lane {
     pub(super) stream: Stream,
-    /// It is connected.
+    /// True if it is connected.
     open: bool,
     pub(super) readable: bool,
     pub(super) writable: bool,
-    /// The kernel has said that it is writable, and nothing was done about that yet.
+    /// True if the kernel reported it writable, and that was not handled yet.
     noticed: bool,
     closed: bool,
     framer: Framer,
     pub(super) partial: Queue,
-    /// What is written before any frame.
+    /// Bytes to write before any frame.
     preface: Queue,
-    /// When it was begun, or something was last answered or acknowledged, or nothing was outstanding.
+    /// The last progress: start, answer, acknowledgement, or an instant without outstanding frames.
     progress: Time,
-    /// A frame whose answer is timed: the bytes that are done with it, and when it was written.
+    /// The frame whose answer is timed: `done` at its end, and the time of its write.
     timed: Option<(u64, Time)>,
     /// Bytes of frames that are done.
     done: u64,
     /// The largest window that the member has offered.
     window: u64,
-    /// It is in the cluster's list of those that wait for room.
+    /// True if it is in the cluster's list of waiting sessions.
     pub(in crate::engine) waiting: bool,
-    /// Its client takes no answers: what is outstanding is not the member's fault, and no part of its window.
+    /// True if the client takes no answers: outstanding frames do not count against the member.
     suspended: bool,
 }
 
 impl Lane {
-    /// Whether frames can be written.
+    /// True if frames can be written.
     pub(super) fn is_ready(&self) -> bool {
         self.open && self.writable && self.preface.is_empty() && !self.waiting && !self.suspended
     }
 
-    /// Writes frames that begin within `room` bytes, as many as the kernel takes. Returns how many bytes that were.
+    /// Writes frames that begin within `room` bytes, as far as the kernel takes them.
     pub(super) fn write_frames(&mut self, bytes: &[u8], plan: &[Planned], room: u64) -> io::Result<usize> {
         let (mut at, mut written, mut begun) = (0, 0, 0);
         while at < plan.len() && begun < room {
@@ -79,16 +79,16 @@ impl Lane {
     }
 }
 
-/// Why a connection to a member ended.
+/// The reason a connection to a member ended.
 enum Broken {
     Closed,
     Error(String),
-    /// It sent something that is no answer.
+    /// It sent data that are not an answer.
     Unrequested,
 }
 
 impl Session {
-    /// Connects to a member, if the session is not connected to it yet.
+    /// Connects to a member, unless the session is connected to it.
     pub(super) fn open_lane(&mut self, core: &mut Core, member: usize) {
         if self.lanes.get(member).is_some_and(Option::is_some) {
             return;
@@ -144,7 +144,7 @@ impl Session {
         }
     }
 
-    /// Takes in what the kernel says of the connection to a member.
+    /// Handles a readiness event of the connection to a member.
     pub(in crate::engine) fn lane_is_ready(&mut self, member: usize, ready: Ready) {
         let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return };
         lane.closed |= ready.closed;
@@ -152,7 +152,7 @@ impl Session {
         lane.noticed |= ready.writable;
     }
 
-    /// Opens a connection that the kernel has made, and writes what waits for its member.
+    /// Completes a connection, and writes the bytes that wait for its member.
     pub(super) fn write_lane(&mut self, core: &mut Core, member: usize) -> Result<(), End> {
         let Some(lane) = self.lanes[member].as_mut() else { return Ok(()) };
         if std::mem::take(&mut lane.noticed) {
@@ -177,7 +177,7 @@ impl Session {
         self.flush_lane(core, member)
     }
 
-    /// Writes what waits for a member, as far as its window and the kernel let it.
+    /// Writes the bytes that wait for a member, as far as its window and the kernel allow.
     pub(in crate::engine) fn flush_lane(&mut self, core: &mut Core, member: usize) -> Result<(), End> {
         loop {
             let (now, client, id) = (core.now, self.client, self.id as u64);
@@ -239,7 +239,7 @@ impl Session {
         }
     }
 
-    /// Asks the kernel which frames the member's has acknowledged.
+    /// Polls the kernel for acknowledgements of the member's kernel.
     pub(in crate::engine) fn settle(&mut self, core: &mut Core, member: usize) {
         let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return };
         let written = self.dispatch.written(member);
@@ -249,7 +249,7 @@ impl Session {
         self.poll_acknowledgements(core, self.dispatch.outstanding(member));
     }
 
-    /// Has the kernel asked again soon, if frames are left that it has not said to be done.
+    /// Schedules another poll, if some frames are not acknowledged.
     pub(super) fn poll_acknowledgements(&mut self, core: &mut Core, outstanding: u64) {
         if outstanding > 0 && !self.polls_acks {
             self.polls_acks = true;
@@ -257,7 +257,7 @@ impl Session {
         }
     }
 
-    /// Records bytes of frames that a member has done with.
+    /// Records bytes of frames that a member has finished.
     pub(super) fn drained(&mut self, core: &mut Core, member: usize, bytes: u64) {
         let mut response = None;
         if bytes > 0
@@ -275,7 +275,7 @@ impl Session {
         core.on_drained(member, self.client, bytes, response);
     }
 
-    /// Whether answers of this member wait to be read, and may be.
+    /// True if answers of this member wait to be read, and may be.
     pub(super) fn may_read(&self, member: usize) -> bool {
         let most = self.config.limits.session_buffer;
         let readable = self.lanes.get(member).and_then(Option::as_ref).is_some_and(|lane| lane.readable);
@@ -284,7 +284,7 @@ impl Session {
         readable && (room || self.config.rules.answers == Answers::None)
     }
 
-    /// Reads answers of all members, and writes to the client those that lie side by side.
+    /// Reads answers of all members, and writes contiguous ones to the client.
     pub(super) fn pump_lanes(&mut self, core: &mut Core, scratch: &mut [u8]) -> Result<(), End> {
         let mut run = 0..0;
         for member in 0..self.lanes.len() {
@@ -294,8 +294,8 @@ impl Session {
         Ok(())
     }
 
-    /// Reads answers of a member while it has some and there is room. The answers in `run` are the
-    /// next for the client; further ones are read to behind them.
+    /// Reads answers of a member while there are some and there is room. The answers in `run` are
+    /// the next for the client; further ones are appended to them.
     fn pump_lane(
         &mut self,
         core: &mut Core,
@@ -366,7 +366,7 @@ impl Session {
         Ok(())
     }
 
-    /// Leaves answers of a member unread, or takes them again.
+    /// Stops reading answers of a member, or resumes it.
     fn suspend(&mut self, core: &mut Core, member: usize, suspended: bool) {
         let outstanding = self.dispatch.outstanding(member);
         let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut) else { return };
@@ -386,14 +386,14 @@ impl Session {
         }
     }
 
-    /// Bytes outstanding at a member that are part of its window.
+    /// Outstanding bytes that count against a member's window.
     pub(super) fn charged(&self, member: usize) -> u64 {
         let lane = self.lanes.get(member).and_then(Option::as_ref);
         if lane.is_some_and(|lane| lane.suspended) { 0 } else { self.dispatch.outstanding(member) }
     }
 
-    /// Takes the answers in `bytes` behind `run`. Extends `run` by those that follow it without a gap
-    /// and are the next for the client. Returns the start of the first answer that is not whole.
+    /// Handles the answers in `bytes` after `run`. Extends `run` by those that follow it without a
+    /// gap and are due to the client. Returns the start of the first incomplete answer.
     fn merge(
         &mut self,
         core: &mut Core,
@@ -453,7 +453,7 @@ impl Session {
         broken.map_or(Ok(at), Err)
     }
 
-    /// Writes answers to the client, from where they are if nothing waits before them.
+    /// Writes answers to the client, directly if none waits before them.
     fn write_run(&mut self, core: &mut Core, run: &[u8]) {
         let mut rest = run;
         if self.out.is_empty() && self.writable && !self.gone && !run.is_empty() {
@@ -482,7 +482,7 @@ impl Session {
         self.lane_failed(core, member, why)
     }
 
-    /// Ends the connection to a member, and sends what it had to others, as far as that is allowed.
+    /// Ends the connection to a member, and sends its frames to others if the retry rule allows.
     pub(super) fn lane_failed(&mut self, core: &mut Core, member: usize, why: String) -> Result<(), End> {
         let charged = self.charged(member);
         let lane = self.lanes.get_mut(member).and_then(Option::take);
@@ -537,7 +537,7 @@ impl Session {
         self.ended && self.dispatch.open() == 0
     }
 
-    /// Ends connections to members that are hung, or no longer needed.
+    /// Ends connections to members that hang, or are no longer needed.
     pub(super) fn sweep_lane(&mut self, core: &mut Core, member: usize) -> Result<(), End> {
         let (now, limits) = (core.now, self.config.limits);
         let Some(lane) = self.lanes[member].as_mut() else {
@@ -592,9 +592,9 @@ fn connect(core: &Core, id: usize, member: usize) -> io::Result<Stream> {
     Ok(Stream::tls(socket, connection.into()))
 }
 
-/// Frames that are written at once.
+/// Frames written at once.
 const SLICES: usize = 128;
 /// Reads in a row from one connection.
 const ROUNDS: usize = 4;
-/// Bytes that a receiver is taken to have had room for, where the kernel has not said.
+/// Assumed window of a receiver, bytes, while the kernel reports none.
 const LEAST_WINDOW: u64 = 64 << 10;

@@ -22,20 +22,20 @@ use crate::config::{Config, SCRATCH};
 use crate::redis::{self, Command};
 use crate::stream::{Got, Stream};
 
-/// Why a session ends.
+/// The reason a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The client had no more to send, and everything was done.
+    /// The client had no more to send, and all frames are done.
     Done,
-    /// The client's bytes are not of the framing, or a frame is too long.
+    /// The client's bytes do not follow the framing, or a frame is too long.
     Malformed,
-    /// A frame took too long to come.
+    /// A frame exceeded the time limit for its arrival.
     Dripped,
-    /// Nothing was under way for too long.
+    /// The session was idle for too long.
     Idle,
-    /// Frames were neither answered nor could be sent again.
+    /// Frames were not answered, and could not be sent again.
     Unanswered,
-    /// No member took a frame for too long.
+    /// No member accepted a frame for too long.
     NoMember,
     /// The switch ends.
     Closing,
@@ -58,7 +58,7 @@ impl End {
 /// One client's connection.
 pub(super) struct Session {
     pub(super) id: usize,
-    /// The configuration that was in force when it began.
+    /// The configuration in force when it began.
     pub(super) config: Arc<Config>,
     /// Its number, hashed.
     pub(super) scrambled: u64,
@@ -68,13 +68,13 @@ pub(super) struct Session {
     readable: bool,
     pub(super) writable: bool,
     closed: bool,
-    /// The client sends no more.
+    /// True if the client sends no more.
     pub(super) ended: bool,
-    /// The client does not take anything any more.
+    /// True if the client no longer takes answers.
     pub(super) gone: bool,
     framer: Framer,
     partial: Queue,
-    /// When the frame began that is not whole; or the handshake.
+    /// Start of the incomplete frame, or of the handshake.
     since: Option<Time>,
     pub(super) last: Time,
     pub(super) dispatch: Dispatch<Held>,
@@ -90,13 +90,13 @@ pub(super) struct Session {
     pub(super) client: u32,
     pub(super) redis: Option<Redis>,
     pub(super) polls_acks: bool,
-    /// It is in the list of those that have a turn.
+    /// True if it is in the list of sessions with work.
     listed: bool,
     paused: bool,
     identified: bool,
 }
 
-/// A frame that no member can take now.
+/// A frame without an available member.
 pub(super) struct Parked {
     seq: u64,
     tag: Tag,
@@ -160,27 +160,27 @@ impl Session {
             + lanes
     }
 
-    /// Whether as much waits as may, so that no more is read from the client.
+    /// True if the queues are full, so that no more is read from the client.
     fn is_full(&self) -> bool {
         let most = self.config.limits.session_buffer;
         self.dispatch.bytes() + self.parked_bytes > most || self.out.len() > most || self.held_bytes > most
     }
 
-    /// Takes in what the kernel says of the client's connection.
+    /// Handles a readiness event of the client's connection.
     pub(super) fn is_ready(&mut self, ready: Ready) {
         self.closed |= ready.closed;
         self.readable |= (ready.readable || ready.closed) && !self.ended;
         self.writable |= ready.writable;
     }
 
-    /// Has the session's turn come soon.
+    /// Schedules the session's next turn.
     pub(super) fn go_on(&mut self, core: &mut Core) {
         if !std::mem::replace(&mut self.listed, true) {
             core.again.push(self.id);
         }
     }
 
-    /// Does everything that can be done now.
+    /// Does all work that is possible now.
     pub(super) fn turn(&mut self, core: &mut Core, scratch: &mut [u8]) -> Result<(), End> {
         self.listed = false;
         self.flush_out(core);
@@ -205,7 +205,7 @@ impl Session {
             scratch[..from].copy_from_slice(&self.partial.as_slice()[..from]);
             let got = match self.stream.read(&mut scratch[from..from + SCRATCH]) {
                 Ok(got) => got,
-                // What came before is carried on.
+                // Frames received before are still sent.
                 Err(_) => {
                     self.gone = true;
                     Got::End
@@ -255,7 +255,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes a client's certificate for its identity, once there is one.
+    /// Identifies a client by its certificate, once there is one.
     fn identify(&mut self, core: &mut Core) {
         if !self.identified && !self.stream.is_handshaking() {
             self.identified = true;
@@ -264,7 +264,7 @@ impl Session {
         }
     }
 
-    /// Counts the session as another client's, where that has room for it.
+    /// Moves the session to another client, if that has room for it.
     pub(super) fn becomes(&mut self, core: &mut Core, user: Option<&str>, certified: Option<&str>) {
         if user.is_none() && certified.is_none() {
             return;
@@ -284,7 +284,7 @@ impl Session {
         self.go_on(core);
     }
 
-    /// Cuts `bytes` into frames and sends each on its way. Returns how many bytes that were.
+    /// Splits `bytes` into frames and dispatches each. Returns the number of bytes consumed.
     fn cut(&mut self, core: &mut Core, bytes: &[u8]) -> Result<usize, End> {
         let (mut at, mut frames) = (0, 0);
         let failed = loop {
@@ -308,7 +308,7 @@ impl Session {
         if failed { Err(End::Malformed) } else { Ok(at) }
     }
 
-    /// Decides where the frame at `at` goes.
+    /// Selects the destination of the frame at `at`.
     #[inline]
     fn take(&mut self, core: &mut Core, bytes: &[u8], at: usize, len: usize) -> Result<(), End> {
         let frame = &bytes[at..at + len];
@@ -338,7 +338,7 @@ impl Session {
         plan.push(Planned { seq, at: at as u32, len: frame.len() as u32 });
     }
 
-    /// Puts an answer of the switch where a member's would be.
+    /// Puts an answer of the switch in the place of a member's.
     pub(super) fn answer_for(&mut self, seq: u64, answer: &[u8]) {
         let held = self.local_held.push(Held::LOCAL, answer);
         self.held_bytes += answer.len();
@@ -346,7 +346,7 @@ impl Session {
         self.deliver();
     }
 
-    /// Moves answers whose turn has come to where they are written from.
+    /// Moves answers that are due to the output queue.
     pub(super) fn deliver(&mut self) {
         while let Some(held) = self.dispatch.deliver() {
             self.deliver_one(held);
@@ -382,7 +382,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends a frame that has a number and no member.
+    /// Sends a frame with a number and without a member.
     pub(super) fn reroute(&mut self, core: &mut Core, seq: u64, tag: Tag, frame: &[u8]) -> Result<(), End> {
         let key = match (&self.redis, self.config.policy) {
             (Some(_), _) => match redis::read(frame, |_| None) {
@@ -416,7 +416,7 @@ impl Session {
         self.flush_lane(core, member)
     }
 
-    /// Sends what was planned of `bytes`, member by member.
+    /// Sends the planned frames of `bytes`, member by member.
     pub(super) fn send_planned(&mut self, core: &mut Core, bytes: &[u8]) -> Result<(), End> {
         let mut planned = std::mem::take(&mut core.planned);
         for member in planned.drain(..) {
@@ -430,7 +430,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends frames of `bytes` to a member: at once what it takes, and the rest when it does.
+    /// Sends frames of `bytes` to a member: part at once, and the rest when it takes more.
     fn send(&mut self, core: &mut Core, member: usize, bytes: &[u8], plan: &[Planned]) -> Result<(), End> {
         self.open_lane(core, member);
         let clear = self.dispatch.is_clear(member);
@@ -452,7 +452,7 @@ impl Session {
         let before = self.dispatch.outstanding(member) + left as u64;
         let one_way = self.config.rules.answers == Answers::None;
         if one_way && let Some(lane) = self.lanes.get(member).and_then(Option::as_ref) {
-            // What the member's kernel has already is not kept.
+            // Bytes that the member's kernel already has are not kept.
             let written = self.dispatch.written(member) + left as u64;
             self.dispatch.acknowledged(member, written.saturating_sub(lane.stream.unacknowledged()));
         }
@@ -498,7 +498,7 @@ impl Session {
         }
     }
 
-    /// Records that the client takes nothing any more. Its frames are carried on.
+    /// Records that the client no longer takes answers. Its frames are still sent.
     pub(super) fn is_gone(&mut self) {
         (self.gone, self.ended, self.readable) = (true, true, false);
         self.partial = Queue::default();
@@ -506,12 +506,13 @@ impl Session {
         self.out.consume(usize::MAX);
     }
 
-    /// Takes no more from the client: what it has sent is carried on.
+    /// Stops reading from the client: frames received so far are still sent.
     pub(super) fn is_ending(&mut self) {
         (self.ended, self.readable) = (true, false);
     }
 
-    /// Closes all connections. A client whose frames were not all answered sees a broken connection, not an end.
+    /// Closes all connections. A client with unanswered frames gets a reset instead of a regular
+    /// end.
     pub(super) fn dismiss(&mut self, core: &mut Core, regularly: bool) {
         for member in 0..self.lanes.len() {
             let (outstanding, waiting) =
@@ -531,7 +532,7 @@ impl Session {
         if regularly { self.stream.finish() } else { self.stream.break_off() }
     }
 
-    /// What follows from an event once it is handled: whether the session is over, and whether there is more to do at once.
+    /// Finishes an event: ends the session if it is done, and schedules it if work is left.
     pub(super) fn after(&mut self, core: &mut Core) -> Result<(), End> {
         self.flush_out(core);
         if self.ended && self.dispatch.open() == 0 && self.parked.is_empty() && self.out.is_empty() {
@@ -545,7 +546,7 @@ impl Session {
         Ok(())
     }
 
-    /// Gives back the memory of queues that are empty.
+    /// Frees the memory of empty queues.
     fn release(&mut self) {
         let lanes = self.lanes.iter_mut().flatten().map(|lane| &mut lane.partial);
         [&mut self.partial, &mut self.out].into_iter().chain(lanes).for_each(Queue::release);
@@ -554,7 +555,7 @@ impl Session {
         self.dispatch.release();
     }
 
-    /// What has taken too long.
+    /// Checks time limits.
     pub(super) fn sweep(&mut self, core: &mut Core) -> Result<(), End> {
         self.release();
         let (now, limits) = (core.now, self.config.limits);
@@ -585,13 +586,13 @@ impl Session {
         self.after(core)
     }
 
-    /// One-way frames wait for a member for as long as it takes: to end the session would lose them.
+    /// True if one-way frames may wait for a member without limit, since an end would lose them.
     fn waits_for_ever(&self) -> bool {
         self.config.rules.answers == Answers::None
     }
 }
 
-/// Bytes of a frame that is not whole up to which they are moved to the buffer that is read into, not the other way.
+/// Up to this length an incomplete frame is moved to the read buffer; a longer one stays.
 pub(super) const MOVED: usize = 64 << 10;
 /// Reads in a row from one connection.
 const ROUNDS: usize = 4;

@@ -1,7 +1,8 @@
-//! Prices by class of traffic (§ 4.2 "Network and end-point evolution", § 4.3 "Aggregate congestion control").
+//! Prices by class of traffic (§ 4.2 "Network and end-point evolution", § 4.3 "Aggregate congestion
+//! control").
 //!
-//! The report prints two of these as code with slips in it, and one formula upside down; the manual's chapter on FCP has a
-//! table of what was made of them.
+//! The report prints two of these as code with errors, and one formula inverted; the book's chapter
+//! on FCP has a table of the corrections.
 
 use std::collections::VecDeque;
 
@@ -9,29 +10,32 @@ use super::super::Passing;
 use super::{Arrival, Fcp, PriceEngine, REFUSAL, Span};
 use crate::{Price, Toll};
 
-/// What a link does with a class of traffic.
+/// The price rule of a class of traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pricing {
-    /// It is asked for the link's own price.
+    /// The link's own price.
     Standard,
-    /// Its price at most doubles or halves within two mean round trips, the bandwidth for that being taken from, or left
-    /// to, what is asked for the link's own price (§ 4.2 "Bandwidth stability").
+    /// A price that at most doubles or halves within two mean round trips. The bandwidth for that
+    /// is taken from, or left to, traffic at the link's own price (§ 4.2 "Bandwidth stability").
     Stable,
-    /// It is asked for the least price, and a packet that announces more than there is room for is told the link's own
-    /// price instead (§ 4.2, after D³). What says that it pays more than the least price has been told so, and is asked for
-    /// the link's own from then on.
+    /// The least price, if there is room (§ 4.2, after D³).
+    ///
+    /// A packet that announces more than the room gets the link's own price instead. From then on
+    /// its flow states a price above the least one, and is charged the link's own.
     Deadline {
-        /// The part of the capacity that such traffic may have.
+        /// The fraction of the capacity for such traffic.
         share: f64,
     },
-    /// It is asked for so many times the link's own price (§ 4.2, after Paris Metro Pricing).
+    /// A multiple of the link's own price (§ 4.2, after Paris Metro Pricing).
     Priority {
-        /// How many times.
+        /// The multiple.
         times: f64,
     },
-    /// Together it has its weight's part of the link, whatever is spent in it: a currency of its own (§ 4.3).
+    /// A currency of its own: the group gets its weight's part of the link, independent of the
+    /// amount spent in it (§ 4.3).
     Group {
-        /// The weight among all groups with traffic. What is of no group is one, too, of weight 1.
+        /// The weight among all groups with traffic. Traffic without a group is a group of
+        /// weight 1.
         weight: f64,
     },
 }
@@ -40,19 +44,20 @@ pub enum Pricing {
 #[derive(Clone, Debug)]
 pub(super) struct Classes {
     lanes: Vec<Lane>,
-    /// Whether they are groups.
+    /// True if the classes are groups.
     grouped: bool,
 }
 
-/// What is kept of one class.
+/// The state of one class.
 #[derive(Clone, Debug)]
 struct Lane {
     class: Pricing,
-    /// What its traffic pays and is asked for; unused where that is the link's own price, or a multiple of it.
+    /// The payments and the price of its traffic; unused where that is the link's own price or a
+    /// multiple of it.
     engine: PriceEngine,
-    /// Its prices of late, if they are bounded.
+    /// Its recent prices, if they are bounded.
     swing: Swing,
-    /// Of a group: the part of the link that it may have, and whether that is still to be said.
+    /// For a group: its part of the link, and whether that has still to be announced.
     share: f64,
     open: bool,
 }
@@ -84,7 +89,7 @@ impl Classes {
         }
     }
 
-    /// What `class` is asked for, `link` being what the link's own price is made of.
+    /// The price of `class`; `link` is the engine of the link's own price.
     pub(super) fn price(&self, class: u8, link: &PriceEngine) -> Price {
         match self.lanes.get(usize::from(class)).map(|lane| (lane.class, &lane.engine)) {
             None | Some((Pricing::Standard, _)) => link.price,
@@ -99,13 +104,14 @@ impl Classes {
         deadlines.map(|lane| lane.engine.sum_up(now, span) / Price::MIN.get()).sum()
     }
 
-    /// The bandwidth that traffic of bounded prices buys at those, bytes/s; also whether a bound was reached, when `price` is what
-    /// all would be asked for without.
+    /// The bandwidth that traffic with bounded prices buys at those, bytes/s, and whether a bound
+    /// was reached. `price` is the price for all traffic without bounds.
     fn bound(&mut self, now: u64, span: Span, price: f64, room: f64) -> (f64, bool) {
         let (mut needs, mut reached) = (0.0, false);
         for lane in self.lanes.iter_mut().filter(|lane| lane.class == Pricing::Stable) {
             let spent = lane.engine.sum_up(now, span);
-            // A bound protects those that are there; and nothing can be taken from what nobody has.
+            // A bound protects existing traffic only, and no bandwidth can be taken from traffic
+            // that has none.
             let bounded = if spent > 0.0 { lane.swing.bound(price) } else { price };
             let bounded = bounded.max(spent / ((1.0 - LEAST) * room));
             lane.engine.say(now, bounded);
@@ -121,8 +127,8 @@ impl Classes {
         (needs, reached)
     }
 
-    /// Divides the link over groups by weight: what one does not use goes to the others. Each may use what budgets in it pay
-    /// for and promise, and a tenth more.
+    /// Divides the link over groups by weight; unused parts go to the other groups. Each group may
+    /// use what its budgets pay for and promise, and a tenth more.
     fn divide(&mut self, now: u64, span: Span, room: f64) {
         for lane in &mut self.lanes {
             lane.open = lane.engine.sum_up(now, span) > 0.0;
@@ -154,7 +160,7 @@ impl Lane {
 }
 
 impl PriceEngine {
-    /// Bytes a second that come, or are promised.
+    /// Rate of arrivals and promises, bytes/s.
     fn rate(&mut self, now: u64, span: Span) -> f64 {
         let bytes = self.window.sums(now, span.ns).bytes;
         bytes * span.per_second + self.promises.total(now).max(0.0) / self.price.get()
@@ -186,7 +192,7 @@ impl Fcp {
                 self.note_stake(now, arrival.size, toll.stake);
                 self.count(now, arrival, 0.0)
             }
-            // What it announces is weighed as it leaves: it is then told whether it may.
+            // Its announcement is weighed on departure, when the packet receives its price.
             Some(lane) if matches!(lane.class, Pricing::Deadline { .. }) => {
                 lane.engine.window.add(now, span.ns, arrival.sums(Price::MIN.get() * arrival.size));
                 self.count(now, arrival, 0.0)
@@ -233,7 +239,8 @@ impl Fcp {
             true => own / (room - needs).max(LEAST * room) * self.error,
             false => price,
         };
-        // The window holds the bytes of bounded prices and of deadlines, too, but not what these pay.
+        // The window holds the bytes of bounded prices and of deadlines, too, but not what these
+        // pay.
         let one_price =
             classes.lanes.iter().all(|l| matches!(l.class, Pricing::Standard | Pricing::Priority { .. }));
         let price =
@@ -241,8 +248,9 @@ impl Fcp {
         self.engine.say(now, price);
     }
 
-    /// Prices of groups, each in its own currency: what is spent in it over its part of the link. The link is divided anew
-    /// where one may have come, and with each bucket of the window.
+    /// Prices of groups, each in its own currency: the spending in it over its part of the link.
+    /// The link is divided anew where a group may have appeared, and with each bucket of the
+    /// window.
     fn price_groups(&mut self, classes: &mut Classes, now: u64, class: u8, arrival: &Arrival, anew: bool) {
         let span = self.span;
         let room = self.room(now, arrival, self.capacity);
@@ -260,7 +268,7 @@ impl Fcp {
         }
     }
 
-    /// What a packet that leaves is told.
+    /// The price that a departing packet receives.
     pub(super) fn class_says(&mut self, now: u64, packet: Passing, toll: &Toll) -> Price {
         let Some(mut classes) = self.classes.take() else { return self.engine.price };
         let price = match classes.lanes.get(usize::from(packet.class)).map(|lane| lane.class) {
@@ -276,8 +284,8 @@ impl Fcp {
         price
     }
 
-    /// Whether a packet of a class for deadlines is told the least price: if it asks for nothing more, or for what there is
-    /// room for in `share` of the link, which then counts from now on.
+    /// True if a packet of a deadline class gets the least price: it announces no increase, or an
+    /// increase that fits `share` of the link. The increase then counts from now on.
     fn admits(&self, classes: &mut Classes, now: u64, packet: Passing, toll: &Toll, share: f64) -> bool {
         if pays(toll) {
             return false;
@@ -294,21 +302,21 @@ impl Fcp {
     }
 }
 
-/// Whether a packet says that it pays more than the least price.
+/// True if a packet states that it pays more than the least price.
 fn pays(toll: &Toll) -> bool {
     f64::from(toll.stake) > REFUSAL / 2.0
 }
 
-/// `times` a price; of what is not scarce, the same.
+/// `times` the price; the least price stays the same.
 fn raised(price: Price, times: f64) -> Price {
     if price > Price::MIN { Price::per_byte(price.get() * times) } else { price }
 }
 
-/// What was said over a moving window: its least and its greatest.
+/// The least and the greatest price over a moving window.
 #[derive(Clone, Debug, Default)]
 struct Swing {
     stretches: VecDeque<Stretch>,
-    /// Over all stretches but the last.
+    /// The prices of all stretches but the last.
     before: Option<Stretch>,
 }
 
@@ -333,8 +341,8 @@ impl Stretch {
 }
 
 impl Swing {
-    /// `price`, or the nearest to it that is not over twice, nor under half of, anything said in the window. The least price
-    /// stands for zero, of which no multiple bounds anything.
+    /// The nearest value to `price` that is at most twice, and at least half of, every price in the
+    /// window. The least price stands for zero, of which no multiple bounds anything.
     fn bound(&self, price: f64) -> f64 {
         let Some(&last) = self.stretches.back() else { return price };
         let all = self.before.map_or(last, |before| before.join(last));
@@ -345,7 +353,7 @@ impl Swing {
         }
     }
 
-    /// `price` is said at `now`, the window being `span` ns long.
+    /// Records `price` at `now`; the window is `span` ns long.
     fn note(&mut self, now: u64, span: u64, price: f64) {
         let said = Stretch { begins: now, ends: now, least: price, greatest: price };
         match self.stretches.back_mut() {
@@ -366,15 +374,15 @@ impl Swing {
     }
 }
 
-/// The class of what belongs to none.
+/// The class of traffic without a class.
 const NONE: u8 = 0;
 /// A bounded price at most doubles in a window.
 const SWING: f64 = 2.0;
-/// Parts of a window in which the least and the greatest price are known.
+/// Number of parts of a window for which the least and the greatest price are kept.
 const STRETCHES: u64 = 32;
-/// The part of a link that is left to what is asked for the link's own price, whatever the others need.
+/// The fraction of a link that always remains for traffic at the link's own price.
 const LEAST: f64 = 0.01;
-/// How many times what it uses a group may use while others would have what it does not.
+/// Growth of a group beyond its present use, as a factor, while other groups could use the rest.
 const GROWTH: f64 = 1.1;
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use crate::{Kind, Rate, Time};
 const CAPACITY: f64 = 12.5e6;
 const STEP: f64 = 1e-3;
 
-/// A link of 100 Mb/s, and what is sent over it by class: a packet each millisecond, which pays what its class was told a
-/// round trip of 100 ms ago.
+/// A link of 100 Mb/s, and what is sent over it by class: a packet each millisecond, which pays
+/// what its class was told a round trip of 100 ms ago.
 struct Bench {
     law: Fcp,
     steps: usize,
@@ -25,8 +25,8 @@ impl Bench {
         Bench { law, steps: 0, told, sent: vec![0.0; classes.len()] }
     }
 
-    /// For `seconds` each class spends so much, $/s, but sends no more than `most`, bytes/s. Answers the mean rates, as parts of
-    /// the link's capacity.
+    /// For `seconds` each class spends so much, $/s, but sends no more than `most`, bytes/s.
+    /// Answers the mean rates, as parts of the link's capacity.
     fn run(&mut self, seconds: f64, budgets: &[f64], most: &[f64]) -> Vec<f64> {
         let (before, steps) = (self.sent.clone(), (seconds / STEP) as usize);
         for _ in 0..steps {
@@ -64,7 +64,7 @@ fn near(found: &[f64], parts: &[f64]) {
 
 #[test]
 fn groups_have_their_weights_parts_whatever_is_spent_in_them() {
-    // What is of no group is one of weight 1.
+    // Traffic without a group is a group of weight 1.
     let groups = [Pricing::Standard, Pricing::Group { weight: 3.0 }];
     for budgets in [[1.0, 1.0], [9.0, 1.0], [0.1, 5.0]] {
         near(&Bench::settled(&groups, &budgets, &[ALL, ALL]), &[0.25, 0.75]);
@@ -81,7 +81,7 @@ fn what_a_group_does_not_use_goes_to_the_others_but_for_a_tenth_of_what_it_does(
     // The first leaves 0.14 of its quarter: a third of it for the second, two for the third.
     let found = Bench::settled(&groups, &[1.0; 3], &[tenth, ALL, ALL]);
     near(&found, &[0.1, 0.89 / 3.0, 0.89 * 2.0 / 3.0]);
-    // Nobody uses its part: each may grow by a tenth, and the last has all that is left.
+    // No group uses its part: each may grow by a tenth, and the last gets the rest.
     let found = Bench::settled(&groups, &[1.0; 3], &[tenth, 2.0 * tenth, ALL]);
     near(&found, &[0.1, 0.2, 0.67]);
 }
@@ -131,7 +131,8 @@ fn a_stable_price_at_most_doubles_in_a_window_and_the_others_make_up_for_it() {
     near(&bench.run(1.0, &[1.0, 1.0], &[ALL; 2]), &[0.5, 0.5]);
     let before = bench.law.class_price(1).get();
     assert!((bench.law.class_price(0).get() / before - 1.0).abs() < 1e-3);
-    // Ten times the budget comes at once: two mean round trips later the one price has doubled at most, the other gone further.
+    // Ten times the budget comes at once: two mean round trips later the one price has doubled at
+    // most, the other gone further.
     bench.run(0.15, &[19.0, 1.0], &[ALL; 2]);
     let [own, stable] = [0, 1].map(|class| bench.law.class_price(class).get() / before);
     assert!(stable > 1.9 && stable <= 2.0 * (1.0 + 1e-6), "{stable}");
@@ -150,8 +151,8 @@ fn a_stable_price_at_most_doubles_in_a_window_and_the_others_make_up_for_it() {
 
 #[test]
 fn what_a_class_announces_is_asked_for_at_once() {
-    // Somebody spends 1 $/s already. Then a packet announces another, of the class of so many or of another: that doubles the price.
-    // A first packet pays the price that there is.
+    // A flow spends 1 $/s already. Then a packet of the first or the second class announces another
+    // $/s, which doubles the price. A first packet pays the present price.
     let price = 1.0 / CAPACITY;
     for (classes, of, paid) in [
         ([Pricing::Group { weight: 1.0 }, Pricing::Group { weight: 1.0 }], 1, Price::MIN.get()),
@@ -192,13 +193,14 @@ fn a_bound_protects_those_that_are_there_and_no_more_than_there_is() {
     let mut bench = Bench::new(&classes);
     bench.run(3.0, &[1.0, 1.0], &[ALL; 2]);
     let before = bench.law.class_price(1).get();
-    // While nobody is in the class its price is the link's; who comes then is told that, and not twice what was asked before.
+    // While the class has no traffic its price is the link's. A new flow gets that price, not twice
+    // an old one.
     bench.run(1.0, &[19.0, 0.0], &[ALL; 2]);
     bench.run(0.01, &[19.0, 1.0], &[ALL; 2]);
     let [own, stable] = [0, 1].map(|class| bench.law.class_price(class).get());
     assert!(own / before > 9.0 && (stable / own - 1.0).abs() < 0.05, "{own} {stable} {before}");
-    // Budgets that grow a hundredfold at once would have more than the link: they pay for 99 of a hundred parts of it, whatever
-    // their price was, and one is left to the others.
+    // Budgets that grow a hundredfold at once would have more than the link: they pay for 99 of a
+    // hundred parts of it, whatever their price was, and one is left to the others.
     let mut bench = Bench::new(&classes);
     bench.run(3.0, &[1.0, 1.0], &[ALL; 2]);
     bench.run(0.1, &[1.0, 100.0], &[ALL; 2]);
@@ -244,7 +246,7 @@ fn what_is_not_scarce_costs_no_multiple() {
 }
 
 proptest! {
-    /// Whatever is wanted, what is said never changes by more than twice within a window.
+    /// For any demand, the stated price changes by at most a factor of two within a window.
     #[test]
     fn a_bounded_price_never_swings_by_more_than_twice(
         wanted in prop::collection::vec((1u64..30_000_000, -8.0f64..-2.0), 1..300),

@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::sender::testing::flight;
 
-/// A path of `rate` segments/s and 100 ms in lockstep: each millisecond it delivers what there is to deliver, and BBR
-/// sends what pace and window allow. Losses are a share of what is delivered, spread evenly.
+/// A path of `rate` segments/s and 100 ms in lockstep: each millisecond it delivers what there is
+/// to deliver, and BBR sends what pace and window allow. Losses are a share of what is delivered,
+/// spread evenly.
 struct Path {
     law: Bbr,
     now: Time,
@@ -135,7 +136,7 @@ fn goes_through_the_phases_in_order_and_finds_the_bandwidth() {
     let mut path = Path::new(1000.0, 0.0);
     let phases: Vec<Phase> = path.run(5000).iter().map(|p| p.0).collect();
     use Phase::*;
-    // Where Drain has done its work, Down has none.
+    // If Drain emptied the queue, Down has nothing to do.
     assert_eq!(phases[..6], [Startup, Drain, Cruise, Refill, Up, Down], "{phases:?}");
     assert!((path.law.bandwidth() / 1000.0 - 1.0).abs() < 0.03, "{}", path.law.bandwidth());
     assert!(path.law.min_rtt() >= RTT && path.law.min_rtt() <= RTT + Time::from_millis(2));
@@ -222,7 +223,8 @@ const ONE: Delivery = Delivery {
 #[test]
 fn a_round_trip_that_has_grown_is_believed_after_ten_seconds() {
     let mut law = BbrConfig::default().build();
-    // The shortest since 1 s is forgotten in favour of the shortest that was found when it was last looked for, at 7 s.
+    // The shortest since 1 s is forgotten in favour of the shortest that was found when it was last
+    // looked for, at 7 s.
     for (s, rtt, min) in [(1, 50, 50), (5, 80, 50), (7, 80, 50), (11, 90, 50), (12, 90, 80)] {
         let delivery = Delivery { rtt: Some(Time::from_millis(rtt)), ..ONE };
         law.update_min_rtt(&flight(Time::from_secs(s), 10), &delivery);

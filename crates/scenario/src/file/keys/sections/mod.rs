@@ -2,28 +2,30 @@
 
 /// Rows of the table of keys. A row is the key's meaning as a doc comment, its name, its kind and what holds without it:
 /// `default` a value, `else` something worked out, `optional` nothing to be said; without these it must be there.
+#[macro_export]
 macro_rules! keys {
     ($($(#[doc = $says:literal])* $name:literal: $kind:expr $(, $absent:ident $($what:literal)?)?;)*) => {
-        &[$($crate::file::keys::Key {
+        &[$($crate::file::reading::Key {
             name: $name,
             kind: $kind,
-            default: keys!(@ $($absent $($what)?)?),
+            default: $crate::keys!(@ $($absent $($what)?)?),
             says: concat!($($says),*).trim_ascii(),
         }),*]
     };
-    (@) => { $crate::file::keys::Default::Must };
-    (@ default $value:literal) => { $crate::file::keys::Default::Is($value) };
-    (@ else $words:literal) => { $crate::file::keys::Default::Else($words) };
-    (@ optional) => { $crate::file::keys::Default::Else("") };
+    (@) => { $crate::file::reading::Default::Must };
+    (@ default $value:literal) => { $crate::file::reading::Default::Is($value) };
+    (@ else $words:literal) => { $crate::file::reading::Default::Else($words) };
+    (@ optional) => { $crate::file::reading::Default::Else("") };
 }
 
 /// A table of the file: what it is for as a doc comment, its header as the manual writes it, and its keys, or several lists of keys.
+#[macro_export]
 macro_rules! section {
     ($(#[doc = $says:literal])* $name:ident = $header:literal { $($row:tt)* }) => {
-        section! { $(#[doc = $says])* $name = $header: [keys! { $($row)* }] }
+        $crate::section! { $(#[doc = $says])* $name = $header: [$crate::keys! { $($row)* }] }
     };
     ($(#[doc = $says:literal])* $name:ident = $header:literal: [$($part:expr),* $(,)?]) => {
-        pub(crate) static $name: $crate::file::keys::Section = $crate::file::keys::Section {
+        pub(crate) static $name: $crate::file::reading::Section = $crate::file::reading::Section {
             header: $header,
             says: concat!($($says),*).trim_ascii(),
             parts: &[$($part),*],
@@ -38,7 +40,6 @@ mod laws;
 mod machines;
 mod network;
 mod overlay;
-mod policies;
 mod switches;
 mod topologies;
 
@@ -47,13 +48,13 @@ pub(crate) use events::{CBR, CHANGE, LOSS};
 pub(crate) use flows::{FLOW, FRAMES, HOST, READER, RECEIVE_WINDOW, RTO, WORKLOAD};
 pub(crate) use laws::{LawTable, link_laws, sender_laws};
 pub(crate) use machines::MACHINE;
+pub use network::LINK_LAWS;
 pub(crate) use network::{
-    BURSTS, CLASS, EXCHANGE, LINK, LINK_LAWS, MEDIUM, METER, NODE, REVERSE, ROUTING, TOPOLOGY, TOPOLOGY_LINK,
+    BURSTS, CLASS, EXCHANGE, LINK, MEDIUM, METER, NODE, REVERSE, ROUTING, TOPOLOGY, TOPOLOGY_LINK,
 };
 pub(crate) use overlay::{
     OVERLAY, OVERLAY_GROUP, OVERLAY_HOP, OVERLAY_PERIOD, OVERLAY_SENDER, OVERLAY_UPDATE,
 };
-pub(crate) use policies::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
 pub(crate) use switches::SWITCH;
 pub(crate) use topologies::GENERATORS;
 
@@ -177,9 +178,4 @@ pub(crate) fn all() -> Vec<&'static Section> {
         |laws: &'static [LawTable]| laws.iter().filter(|law| !law.word.is_empty()).map(|law| law.section);
     let links = topology.into_iter().chain(generators).chain(network).chain(tables(link_laws()));
     links.chain(flows).chain(tables(sender_laws())).chain(others).collect()
-}
-
-/// Every section of a policy file, in the manual's order.
-pub(crate) fn policies() -> [&'static Section; 4] {
-    [&POLICIES, &UPLINK, &POLICY, &POLICY_CLASS]
 }

@@ -91,7 +91,7 @@ section! {
 }
 
 /// What `law` may be for a link.
-pub(crate) const LINK_LAWS: &[&str] = &{
+pub const LINK_LAWS: &[&str] = &{
     let mut words = [""; link::WORDS.len() + QUEUES.len()];
     let mut i = 0;
     while i < link::WORDS.len() {

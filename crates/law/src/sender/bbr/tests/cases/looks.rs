@@ -22,7 +22,7 @@ fn the_bandwidth_is_the_most_of_two_cycles() {
     let mut looking = Bbr { phase: ProbeRtt, acks: Acks::Stopping, ..limited };
     looking.on_delivery(&at(0, 150), &round);
     assert_eq!(looking.max_bw, [800.0, 1000.0]);
-    // What the application limits counts where it is as much.
+    // An application-limited sample counts if it is at least the maximum.
     looking.max_bw = [900.0, 0.0];
     looking.on_delivery(&at(0, 150), &Delivery { app_limited: true, rate: 900.0, ..AMID });
     assert_eq!(looking.max_bw, [900.0, 900.0]);
@@ -50,7 +50,7 @@ fn looking(full: bool) -> Bbr {
 
 #[test]
 fn probe_rtt_holds_half_a_bdp_for_a_fifth_of_a_second_and_a_round() {
-    // What comes meanwhile the transport takes for limited, since the law holds back.
+    // The transport marks samples as limited meanwhile, since the law holds back.
     let limited = Delivery { app_limited: true, ..AMID };
     for (full, then) in [(true, Cruise), (false, Startup)] {
         let mut law = looking(full);
@@ -92,7 +92,7 @@ fn who_was_idle_is_paced_at_the_bandwidth_and_need_not_look() {
     let mut law = Bbr { pacing: 891.0, probe_wait: Time::from_secs(60), ..settled(Cruise) };
     law.on_restart(&at(6000, 0));
     assert!(near(law.pacing, 990.0), "{}", law.pacing);
-    // What is acknowledged counts from now: of six seconds' silence nothing is expected.
+    // Extra acknowledged data count from now: nothing is expected of six seconds' silence.
     assert_eq!(law.extra_from, NOW + Time::from_secs(6));
     assert_eq!(later(6100, AMID, &mut law), Cruise);
     // The next is due as usual.
@@ -102,7 +102,7 @@ fn who_was_idle_is_paced_at_the_bandwidth_and_need_not_look() {
     let mut law = Bbr { pacing: 2742.0, ..starting() };
     law.on_restart(&at(1000, 0));
     assert_eq!((law.pacing, law.phase), (2742.0, Startup));
-    // Who was idle while it looked has looked.
+    // A flow that was idle during the probe has finished it.
     let mut law = looking(true);
     law.on_delivery(&at(5200, 50), &Delivery { delivered: 1300, before: 1250, ..AMID });
     let mut early = law.clone();
@@ -125,7 +125,8 @@ fn losses_outside_of_probes_count_once_a_round() {
     assert_eq!(deliver(1201, 1150, 600.0, 60), none);
     assert_eq!(deliver(1202, 1199, 650.0, 150), none);
     assert_eq!(deliver(1203, 1190, 620.0, 62), none);
-    // The bandwidth comes down to 0.7, what is in flight to the most that was delivered in the round.
+    // The bandwidth comes down to 0.7, what is in flight to the most that was delivered in the
+    // round.
     assert_eq!(deliver(1300, 1200, 500.0, 50), (700.0, 150.0));
     // A round without loss changes nothing.
     assert_eq!(deliver(1310, 1250, 480.0, 48), (700.0, 150.0));
@@ -205,7 +206,8 @@ fn after_recovery_the_window_is_what_it_was() {
 
 #[test]
 fn a_window_that_was_full_in_this_round_or_the_last_is_what_limits() {
-    // 98 in flight, and the one that was acknowledged: a segment of 100 may leave. With one lost, none could.
+    // 98 in flight, and the one that was acknowledged: a segment of 100 may leave. With one lost,
+    // none could.
     for (in_flight, newly_lost, full) in [(98, 0, false), (99, 0, true), (98, 1, true)] {
         let mut law = Bbr { window: 100.0, ..settled(Cruise) };
         law.on_delivery(&at(0, in_flight), &Delivery { newly_lost, ..AMID });

@@ -1,5 +1,5 @@
-//! The draft's example test cases (its appendix), and its pseudo-code where those don't reach: what a law in a phase makes
-//! of single acknowledgements and losses.
+//! The draft's example test cases (its appendix), and its pseudo-code where those don't reach: what
+//! a law in a phase makes of single acknowledgements and losses.
 
 mod looks;
 
@@ -9,7 +9,8 @@ use crate::sender::testing::flight;
 const RTT: Time = Time::from_millis(100);
 const NOW: Time = Time::from_secs(100);
 
-/// A law that has found 1000 segments/s and 100 ms, a BDP of 100 segments, is in `phase` since [`NOW`], and probes at 2.5 s.
+/// A law that has found 1000 segments/s and 100 ms, a BDP of 100 segments, is in `phase` since
+/// [`NOW`], and probes at 2.5 s.
 fn settled(phase: Phase) -> Bbr {
     Bbr {
         phase,
@@ -71,7 +72,8 @@ use Phase::*;
 
 #[test]
 fn gains_and_caps_are_those_of_the_table() {
-    // § 5.6.1: pacing gain; window without bounds, under a long-term bound of 160, and under a short-term one of 120.
+    // § 5.6.1: pacing gain; window without bounds, under a long-term bound of 160, and under a
+    // short-term one of 120.
     for (phase, gain, window, longterm, shortterm) in [
         (Startup, 2.77, 200.0, 200.0, 120.0),
         (Drain, 0.5, 200.0, 200.0, 120.0),
@@ -129,7 +131,8 @@ fn the_window_grows_by_what_is_acknowledged_up_to_two_bdp() {
     let mut law = Bbr { window: 100.0, ..settled(Cruise) };
     law.set_window(&three);
     assert_eq!(law.window, 103.0);
-    // Until the pipe is full, also beyond; it is not cut, and nothing bounds it before an initial window has come.
+    // Until the pipe is full, also beyond; it is not cut, and nothing bounds it before an initial
+    // window has come.
     for (window, delivered, then) in
         [(199.0, 1000, 202.0), (200.0, 10, 200.0), (250.0, 1000, 250.0), (250.0, 9, 253.0)]
     {
@@ -152,7 +155,8 @@ fn until_the_pipe_is_full_the_pace_only_rises() {
 
 #[test]
 fn a_flow_begins_with_its_first_acknowledgement() {
-    // The first delivery says little of the path: the pace is that of ten segments a round trip, 2.77 times; and nothing is due.
+    // The first delivery says little of the path: the pace is that of ten segments a round trip,
+    // 2.77 times; and nothing is due.
     let mut law = BbrConfig::default().build();
     law.on_delivery(&at(0, 9), &Delivery { delivered: 1, over: 1, before: 0, rate: 10.0, ..AMID });
     assert_eq!(law.phase, Startup);
@@ -181,7 +185,7 @@ fn startup_ends_after_three_rounds_that_bring_less_than_a_quarter_more() {
         assert_eq!(law.phase, Startup, "{rate}");
     }
     assert_eq!(law.full_bw, 1250.0);
-    // What the application limits says nothing of the path, however long.
+    // Application-limited rounds say nothing of the path, however many.
     for _ in 0..20 {
         round(&mut law, 100.0, true);
     }
@@ -191,7 +195,8 @@ fn startup_ends_after_three_rounds_that_bring_less_than_a_quarter_more() {
     assert!(near(law.pacing, 0.5 * 1562.0 * 0.99), "{}", law.pacing);
 }
 
-/// A round of recovery with so many losses apart, the last acknowledgement telling of `lost` since its packet was sent.
+/// A round of recovery with `events` separate losses; the last acknowledgement reports `lost` since
+/// its packet was sent.
 fn lossy(law: &mut Bbr, events: u32, lost: u64, d: Delivery) {
     for i in 1..=events {
         let d = Delivery { newly_lost: 1, lost, before: if i == events { 1000 } else { 900 }, ..d };
@@ -219,7 +224,7 @@ fn startup_ends_on_six_losses_and_over_two_percent_in_a_round_of_recovery() {
     (0..9).for_each(|_| law.on_delivery(&at(0, 300), &Delivery { lost: 3, ..repairing }));
     lossy(&mut law, 1, 3, repairing);
     assert_eq!(law.phase, Startup);
-    // What is safe in flight: a BDP, or what was delivered in the round.
+    // The safe volume in flight: a BDP, or the volume delivered in the round.
     for (over, bound) in [(80, 100.0), (130, 130.0)] {
         let mut law = starting();
         lossy(&mut law, 6, 3, Delivery { over, ..repairing });
@@ -303,7 +308,7 @@ fn refill_lasts_a_round_without_short_term_bounds_and_then_comes_up() {
     law.on_delivery(&at(2503, 60), &Delivery { delivered: 1700, before: 1500, rate: 900.0, ..AMID });
     assert_eq!((law.phase, law.probe_sample, law.full_bw), (Up, true, 900.0));
     assert_eq!((law.probe_up_rounds, law.probe_up_acked, law.probe_up_acked_per_inc), (1, 0.0, window));
-    // Up is a round of its own.
+    // Up starts a new round.
     assert_eq!(law.round_end, 1700);
 }
 
@@ -318,7 +323,8 @@ fn up_ends_on_a_plateau_of_three_rounds() {
     let law = || Bbr { full_bw_rounds: 0, window: 150.0, probe_up_acked_per_inc: 1e9, ..settled(Up) };
     assert_eq!(rounds(&mut law(), 149, &ROUND), Some(3));
     assert_eq!(rounds(&mut law(), 149, &Delivery { app_limited: true, ..ROUND }), None);
-    // Where its own bound is what keeps it from more, a plateau says nothing: bounded in flight, and sending what it may.
+    // If BBR's own bound limits the flow, a plateau says nothing: bounded in flight, and sending up
+    // to the bound.
     for (in_flight, bound, found) in [(150, 150.0, None), (20, 150.0, Some(3)), (150, 300.0, Some(3))] {
         let mut law = Bbr { inflight_longterm: bound, window: 150.0, ..law() };
         let d = Delivery { newly_acked: 0, ..ROUND };
@@ -381,8 +387,8 @@ fn what_was_in_flight_without_loss_raises_the_long_term_bound() {
 
 #[test]
 fn a_probe_that_loses_over_two_percent_bounds_what_is_in_flight_and_ends() {
-    // Where losses crossed 2 %: after 99 segments 2 were lost, a fiftieth of a segment too many (§ 5.5.10.2, InflightAtLoss). And no
-    // further down at once than to 0.7.
+    // The point at which losses crossed 2 %: after 99 segments 2 were lost, a fiftieth of a segment
+    // too many (§ 5.5.10.2, InflightAtLoss). And no further down at once than to 0.7.
     for (phase, gone, bound, then) in [
         (Up, lost(3, 100), 99.0 - 0.02 / 0.98, Down),
         (Up, lost(3, 50), 70.0, Down),

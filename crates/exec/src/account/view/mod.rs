@@ -1,0 +1,314 @@
+//! A page in the browser while a program runs: rates, queues and round trips as they are, links to be changed by hand.
+//!
+//! | | |
+//! |---|---|
+//! | `GET /TOKEN/` | the page |
+//! | `GET /TOKEN/data?after=N` | what happened after moment N, as JSON |
+//! | `POST /TOKEN/link` | `{"link": "down", "rate_mbps": 5, "delay_ms": 40, "loss": 0.01}`, of which the last three may be left out |
+//!
+//! Whoever may change links is who was told the address: it has a token that nobody guesses, and the server listens on loopback only
+//! and answers to no other name, so that a page from elsewhere cannot have the browser ask for it (DNS rebinding).
+
+#[cfg(any(test, fuzzing))]
+#[path = "tests/fuzzing.rs"]
+pub(crate) mod fuzzing;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tollway_law::{Rate, Time};
+use tollway_proto::Change;
+use tollway_proto::faults::Loss;
+use tollway_report::http::{Answer, Request, Server};
+use tollway_scenario::plan::Plan;
+
+use crate::{FlowMoment, LinkMoment, Moment, Remote, Spec};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{command, name};
+
+/// Why there is nothing to be seen.
+#[derive(Debug, thiserror::Error)]
+pub enum ViewError {
+    /// Anybody on the network could change links.
+    #[error("{0} is no loopback address, and the view is for this machine only")]
+    NotLoopback(SocketAddr),
+    /// The address is taken, or the system has nothing left to serve with.
+    #[error("cannot serve the view at {address}: {message}")]
+    Serve {
+        /// Where.
+        address: SocketAddr,
+        /// What the system says.
+        message: String,
+    },
+}
+
+/// Serves the page from threads of its own until it is dropped.
+pub struct View {
+    _server: Server,
+    /// Who takes in what happens while nobody asks ends without it.
+    _keeper: Sender<()>,
+    url: String,
+}
+
+impl View {
+    /// Starts at `address`, of a loopback interface; port 0 is any free one. Its threads inherit the caller's signals, so these
+    /// have to be [held](crate::Signals) before.
+    ///
+    /// # Errors
+    /// The address is another machine's to see, or taken.
+    pub fn serve(plan: &Plan, spec: &Spec, remote: Remote, address: SocketAddr) -> Result<View, ViewError> {
+        if !address.ip().is_loopback() {
+            return Err(ViewError::NotLoopback(address));
+        }
+        let refused = |error: io::Error| ViewError::Serve { address, message: error.to_string() };
+        let token = token().map_err(refused)?;
+        let desk = Arc::new(Mutex::new(Desk::new(plan, spec, remote, token.clone())));
+        let asked = Arc::clone(&desk);
+        let server = Server::serve(address, "view", move |request| {
+            let mut desk = asked.lock().unwrap_or_else(PoisonError::into_inner);
+            desk.keep();
+            desk.answer(request)
+        })
+        .map_err(refused)?;
+        let (keeper, ends) = mpsc::channel();
+        let keep = move || {
+            while let Err(RecvTimeoutError::Timeout) = ends.recv_timeout(TICK) {
+                desk.lock().unwrap_or_else(PoisonError::into_inner).keep();
+            }
+        };
+        std::thread::Builder::new().name("view".into()).spawn(keep).map_err(refused)?;
+        let url = format!("http://{}/{token}/", server.address());
+        Ok(View { _server: server, _keeper: keeper, url })
+    }
+
+    /// Where the page is. Whoever has this can change links.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View").finish_non_exhaustive()
+    }
+}
+
+/// What there is to show, and who answers.
+struct Desk {
+    token: String,
+    title: String,
+    nodes: Vec<String>,
+    links: Vec<LinkFace>,
+    remote: Remote,
+    /// The last minutes, and the number of the first of them.
+    moments: VecDeque<Moment>,
+    first: u64,
+}
+
+struct LinkFace {
+    name: String,
+    from: String,
+    to: String,
+    /// Its law knows its rate, and is told of another.
+    told: bool,
+}
+
+/// What a browser asks of a link.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wish {
+    link: String,
+    rate_mbps: Option<f64>,
+    delay_ms: Option<f64>,
+    loss: Option<f64>,
+}
+
+impl Desk {
+    fn new(plan: &Plan, spec: &Spec, remote: Remote, token: String) -> Desk {
+        let node = |id: u32| spec.mesh.nodes[id as usize].clone();
+        let face = |link: &tollway_scenario::plan::Link| LinkFace {
+            name: link.name.clone(),
+            from: node(link.from.0),
+            to: node(link.to.0),
+            told: link.capacity == link.rate,
+        };
+        Desk {
+            token,
+            title: command(spec),
+            nodes: spec.mesh.nodes.clone(),
+            links: plan.links.iter().map(face).collect(),
+            remote,
+            moments: VecDeque::new(),
+            first: 0,
+        }
+    }
+
+    /// Takes in what has happened.
+    fn keep(&mut self) {
+        self.moments.extend(self.remote.moments());
+        while self.moments.len() > KEPT {
+            self.moments.pop_front();
+            self.first += 1;
+        }
+    }
+
+    fn answer(&self, request: &Request) -> Answer {
+        if !request.host.as_deref().is_some_and(is_ours) {
+            return words(403, "this server answers to the names 127.0.0.1 and localhost only\n");
+        }
+        let inside = request.path.strip_prefix('/').and_then(|path| path.strip_prefix(self.token.as_str()));
+        match (request.method.as_str(), inside) {
+            ("GET", Some("/")) => {
+                let policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+                              connect-src 'self'; frame-ancestors 'none'";
+                let page = typed(200, "text/html; charset=utf-8", PAGE.to_owned());
+                page.with("Content-Security-Policy", policy)
+            }
+            ("GET", Some("/data")) => match after(&request.query) {
+                Some(after) => typed(200, "application/json", self.data(after).to_string()),
+                None => words(400, "ask for `data` or `data?after=N`, N being the number of a moment\n"),
+            },
+            ("POST", Some("/link")) => match self.change(&request.body) {
+                Ok(()) => typed(200, "application/json", "{}".into()),
+                Err(why) => words(400, &format!("{why}\n")),
+            },
+            _ => words(404, "see the address that `tollway exec --view` has printed\n"),
+        }
+    }
+
+    /// What happened after the moment `after`.
+    fn data(&self, after: u64) -> Value {
+        let skipped = after.saturating_sub(self.first).min(self.moments.len() as u64) as usize;
+        let last = self.moments.back();
+        let faces = self.links.iter().enumerate().map(|(i, face)| {
+            let setting = last.map(|moment| moment.links[i].setting);
+            json!({
+                "name": face.name, "from": face.from, "to": face.to,
+                "rate_mbps": setting.and_then(|setting| setting.rate).map(Rate::mbps),
+                "delay_ms": setting.map(|setting| setting.delay.as_millis_f64()),
+                "loss": setting.map(|setting| setting.loss),
+            })
+        });
+        let moment = |moment: &Moment| {
+            json!({
+                "t": moment.until.nearest_secs(),
+                "links": moment.links.iter().map(link_json).collect::<Vec<_>>(),
+                "flows": moment.flows.iter().map(|flow| self.flow_json(flow)).collect::<Vec<_>>(),
+            })
+        };
+        json!({
+            "title": self.title,
+            "last": self.first + self.moments.len() as u64,
+            "links": faces.collect::<Vec<_>>(),
+            "moments": self.moments.iter().skip(skipped).map(moment).collect::<Vec<_>>(),
+        })
+    }
+
+    fn flow_json(&self, flow: &FlowMoment) -> Value {
+        json!({
+            "flow": name(&self.nodes, &flow.tuple),
+            "mbps": flow.rate.mbps(), "rtt_ms": flow.rtt.map(Time::as_millis_f64),
+        })
+    }
+
+    /// Does what a browser asks, all of it or nothing.
+    fn change(&self, text: &str) -> Result<(), String> {
+        let (link, changes) = changes(&self.links, text)?;
+        changes.into_iter().for_each(|change| self.remote.change(link, change));
+        Ok(())
+    }
+}
+
+/// What a browser asks of which of the links.
+fn changes(links: &[LinkFace], text: &str) -> Result<(u32, Vec<Change>), String> {
+    let wish: Wish = serde_json::from_str(text).map_err(|error| {
+        format!(
+            "{error}; write it like {{\"link\": \"down\", \"rate_mbps\": 5, \"delay_ms\": 40, \"loss\": 0.01}}"
+        )
+    })?;
+    let link = links.iter().position(|link| link.name == wish.link).ok_or_else(|| {
+        let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+        format!("there is no link `{}`; there are {}", wish.link, known.join(", "))
+    })?;
+    let mut changes = Vec::new();
+    if let Some(mbps) = within("rate_mbps", wish.rate_mbps, LEAST_MBPS, MOST_MBPS)? {
+        let rate = Rate::from_mbps(mbps);
+        changes.push(Change::Rate(rate));
+        changes.extend(links[link].told.then_some(Change::Capacity(rate)));
+    }
+    if let Some(ms) = within("delay_ms", wish.delay_ms, 0.0, MOST_MS)? {
+        changes.push(Change::Delay(Time::from_secs_f64(ms * 1e-3)));
+    }
+    if let Some(probability) = within("loss", wish.loss, 0.0, 1.0)? {
+        changes.push(Change::Losses(Loss::on_wire(probability).into_iter().collect()));
+    }
+    Ok((link as u32, changes))
+}
+
+fn link_json(link: &LinkMoment) -> Value {
+    json!({"mbps": link.rate.mbps(), "queue_ms": link.wait.map(Time::as_millis_f64), "drops": link.drops})
+}
+
+/// A number that was given, if it is one that a link can have.
+fn within(key: &str, value: Option<f64>, least: f64, most: f64) -> Result<Option<f64>, String> {
+    match value {
+        Some(value) if !(least..=most).contains(&value) => {
+            Err(format!("`{key}` is {value}; it can be anything from {least} to {most}"))
+        }
+        value => Ok(value),
+    }
+}
+
+/// The number in `after=N`; zero if nothing is said.
+fn after(query: &str) -> Option<u64> {
+    if query.is_empty() { Some(0) } else { query.strip_prefix("after=")?.parse().ok() }
+}
+
+/// Whether a `Host` header names this machine's loopback interface, at any port: an SSH tunnel may have another.
+fn is_ours(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// 128 bits from the system, in hexadecimal digits.
+fn token() -> io::Result<String> {
+    Ok(tollway_net::random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn words(status: u16, text: &str) -> Answer {
+    typed(status, "text/plain; charset=utf-8", text.to_owned())
+}
+
+fn typed(status: u16, kind: &'static str, text: String) -> Answer {
+    Answer::new(status, kind, text)
+        .with("Cache-Control", "no-store")
+        .with("Referrer-Policy", "no-referrer")
+        .with("X-Content-Type-Options", "nosniff")
+}
+
+/// The page: no file beside it, no other server.
+const PAGE: &str = include_str!("page.html");
+/// How often what happened is taken in while nobody asks.
+const TICK: Duration = Duration::from_secs(1);
+/// Moments that are kept: two minutes.
+const KEPT: usize = 1200;
+/// The slowest link, Mb/s.
+const LEAST_MBPS: f64 = 0.001;
+/// The fastest, Mb/s: no limit.
+const MOST_MBPS: f64 = 1e6;
+/// The longest delay, ms.
+const MOST_MS: f64 = 60_000.0;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! The options of `tollway exec`: a network in words or a file, a program, servers, ports.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use miette::Diagnostic;
+use tollway_law::Time;
+use tollway_scenario::file::{Scenario, ScenarioError, Variant};
+use tollway_scenario::plan::Plan;
+use tollway_scenario::run::mesh::mesh;
+
+use crate::mahimahi::chain;
+use crate::profiles::Profile;
+use crate::program::{Publish, Spec};
+use crate::words::two_nodes;
+
+/// The options of `tollway exec`, as they are written.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// A scenario file whose network it is.
+    pub file: Option<PathBuf>,
+    /// Words for the link towards the program, and back unless [`Options::link_up`] has others.
+    pub link: Option<String>,
+    /// Words for the link from the program.
+    pub link_up: Option<String>,
+    /// A chain of Mahimahi's shells.
+    pub mahimahi: Option<String>,
+    /// The name of a network that was measured.
+    pub profile: Option<String>,
+    /// The node of the program; the first without.
+    pub node: Option<String>,
+    /// The variant of the file; the first without.
+    pub variant: Option<String>,
+    /// Keys set otherwise, `KEY=VALUE`.
+    pub sets: Vec<String>,
+    /// The seed of random choices.
+    pub seed: Option<u64>,
+    /// Servers, `[NODE=]COMMAND`.
+    pub serve: Vec<String>,
+    /// Ports of this machine, `[NODE:]PORT[:PORT HERE][/udp]`, `none` or `all`.
+    pub publish: Vec<String>,
+    /// The node behind which the world is; empty is the other node.
+    pub outside: Option<String>,
+    /// Settings of the kernel's network, `KEY=VALUE`.
+    pub sysctls: Vec<String>,
+    /// The longest time for the program.
+    pub timeout: Option<String>,
+    /// The program's standard output goes to ours of errors.
+    pub aside: bool,
+    /// The file for the program's packets.
+    pub capture: Option<PathBuf>,
+    /// Links may be changed on the way.
+    pub view: bool,
+}
+
+/// Why there is nothing to run.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// An option is wrong.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// The file, or what words were made into, has mistakes.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+}
+
+/// A mistake in an option, and what to write instead.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+#[error("{message}")]
+pub struct OptionError {
+    message: String,
+    #[help]
+    help: Option<String>,
+}
+
+fn wrong(help: Option<&str>, message: impl Into<String>) -> RequestError {
+    OptionError { message: message.into(), help: help.map(str::to_owned) }.into()
+}
+
+impl Options {
+    /// The scenario: a file, or what a few words say.
+    ///
+    /// # Errors
+    /// The file or the words have mistakes.
+    pub fn network(&self) -> Result<Scenario, RequestError> {
+        let mut sets = self.sets.clone();
+        sets.extend(self.seed.map(|seed| format!("seed={seed}")));
+        if let Some(file) = &self.file {
+            return Ok(Scenario::load(file, &sets)?);
+        }
+        if let Some(profile) = self.measured() {
+            let text = two_nodes(profile.down, Some(profile.up), 1);
+            let text = text.map_err(|error| wrong(None, error.to_string()))?;
+            return Ok(Scenario::parse("--profile", &text, &sets)?);
+        }
+        let (link, up) = (self.link.as_deref().unwrap_or_default(), self.link_up.as_deref());
+        let (words, text) = match &self.mahimahi {
+            Some(shells) => (vec![("--mahimahi", shells.as_str())], chain(shells, 1)),
+            None => {
+                let words = [("--link", link)].into_iter().chain(up.map(|up| ("--link-up", up)));
+                (words.collect(), two_nodes(link, up, 1))
+            }
+        };
+        let text = text.map_err(|error| wrong(Some(error.help()), error.to_string()))?;
+        let (option, _) = words[0];
+        Ok(Scenario::parse(option, &text, &sets).map_err(|error| error.in_words(option, &words))?)
+    }
+
+    /// The network of [`Options::profile`].
+    pub fn measured(&self) -> Option<&'static Profile> {
+        if self.file.is_some() { None } else { self.profile.as_deref().and_then(Profile::named) }
+    }
+
+    /// The variant of `scenario` that is meant.
+    ///
+    /// # Errors
+    /// It has no such variant.
+    pub fn variant<'a>(&self, scenario: &'a Scenario) -> Result<&'a Variant, RequestError> {
+        let Some(name) = &self.variant else { return Ok(&scenario.variants()[0]) };
+        scenario.variant(name).ok_or_else(|| {
+            let known: Vec<&str> = scenario.variants().iter().map(|v| v.name.as_str()).collect();
+            wrong(Some(&format!("it has {}", known.join(", "))), format!("the file has no variant `{name}`"))
+        })
+    }
+
+    /// The program with its servers and ports, over `plan`.
+    ///
+    /// # Errors
+    /// An option names something that the network does not have, or nothing.
+    pub fn spec(&self, plan: &Plan, program: &[OsString]) -> Result<Spec, RequestError> {
+        let mut mesh = mesh(plan).map_err(|error| wrong(None, error.to_string()))?;
+        let find = |name: &str| {
+            let at = mesh.nodes.iter().position(|node| node == name).map(|at| at as u32);
+            let known = mesh.nodes.join(", ");
+            at.ok_or_else(|| wrong(Some(&format!("there are {known}")), format!("there is no node `{name}`")))
+        };
+        let node = self.node.as_deref().map_or(Ok(0), find)?;
+        let in_words = self.file.is_none();
+        // In words, the far end is the last node; a file says itself.
+        let other = if in_words { mesh.nodes.len() as u32 - 1 } else { u32::from(node == 0) };
+        let mut servers = Vec::new();
+        for text in &self.serve {
+            let named = text.split_once('=').and_then(|(name, command)| Some((find(name).ok()?, command)));
+            servers.push(match named {
+                Some((node, command)) => (node, command.to_owned()),
+                None if in_words || mesh.nodes.len() == 2 => (other, text.clone()),
+                None => {
+                    let help = "write it like `--serve NODE='iperf3 -s'`";
+                    return Err(wrong(Some(help), format!("`--serve {text}` names no node of the file")));
+                }
+            });
+        }
+        let mut published = Vec::new();
+        let mut publish_all = self.publish.is_empty() && self.serve.is_empty();
+        for text in &self.publish {
+            match text.as_str() {
+                "none" => {}
+                "all" => publish_all = true,
+                text => published.push(publish(text, other, &find)?),
+            }
+        }
+        let outside = match self.outside.as_deref() {
+            None => None,
+            Some("") if in_words || mesh.nodes.len() == 2 => Some(other),
+            Some("") => {
+                return Err(wrong(
+                    Some("write it like `--outside=NODE`"),
+                    "`--outside` does not say behind which node of the file the world is",
+                ));
+            }
+            Some(name) => Some(find(name)?),
+        };
+        if outside == Some(node) {
+            return Err(wrong(
+                Some("name another node; without a network between, `tollway` is not needed"),
+                "`--outside` is at the program's own node",
+            ));
+        }
+        let sysctl = |text: &String| {
+            let (key, value) =
+                text.split_once('=').filter(|(key, _)| key.starts_with("net.")).ok_or_else(|| {
+                    let help = "write it like `--sysctl net.ipv4.tcp_ecn=1`; only `net.` is a node's own";
+                    wrong(Some(help), format!("`--sysctl {text}` names no setting of a network"))
+                })?;
+            Ok((key.to_owned(), value.to_owned()))
+        };
+        let sysctls = self.sysctls.iter().map(sysctl).collect::<Result<_, RequestError>>()?;
+        let timeout = self.timeout.as_deref().map(span).transpose()?;
+        let aliases =
+            if in_words { vec![("client".to_owned(), 0), ("host".to_owned(), other)] } else { Vec::new() };
+        mesh.outside = outside;
+        Ok(Spec {
+            mesh,
+            // The view may lose single packets, or slow a link down.
+            train: if self.view { 0 } else { longest_train(plan) },
+            aliases,
+            sysctls,
+            program: program.to_vec(),
+            node,
+            servers,
+            published,
+            publish_all,
+            timeout,
+            stdout_aside: self.aside,
+            capture: self.capture.clone(),
+        })
+    }
+}
+
+/// `[NODE:]PORT[:PORT HERE][/udp]`.
+fn publish(
+    text: &str,
+    other: u32,
+    find: &dyn Fn(&str) -> Result<u32, RequestError>,
+) -> Result<Publish, RequestError> {
+    let wrong_port = || {
+        let help = "write it like `--publish 80`, `--publish 80:8080`, `--publish hq:53:5353/udp`";
+        wrong(Some(help), format!("`--publish {text}` names no port"))
+    };
+    let (ports, udp) = match text.rsplit_once('/') {
+        Some((ports, "udp")) => (ports, true),
+        Some((ports, "tcp")) => (ports, false),
+        Some(_) => return Err(wrong_port()),
+        None => (text, false),
+    };
+    let mut parts: Vec<&str> = ports.split(':').collect();
+    let node = match parts[0].parse::<u16>() {
+        Err(_) if parts.len() > 1 => find(parts.remove(0))?,
+        _ => other,
+    };
+    let number = |text: &str| text.parse::<u16>().ok().filter(|&port| port > 0).ok_or_else(wrong_port);
+    let (port, host) = match parts[..] {
+        [port] => (number(port)?, number(port)?),
+        [port, host] => (number(port)?, number(host)?),
+        _ => return Err(wrong_port()),
+    };
+    Ok(Publish { node, port, host, udp })
+}
+
+/// A time, or a number of seconds.
+fn span(text: &str) -> Result<Duration, RequestError> {
+    let span = text.parse::<Time>().or_else(|error| match text.parse::<f64>() {
+        Ok(seconds) if (0.0..1e9).contains(&seconds) => Ok(Time::from_secs_f64(seconds)),
+        _ => Err(wrong(None, format!("`--timeout`: {error}"))),
+    })?;
+    Ok(Duration::from_nanos(span.0))
+}
+
+/// Bytes of the longest train of segments that may cross the links of `plan` as one packet; 0 is none.
+///
+/// It may where nothing wants to see each packet by itself (a plain queue with a limit in bytes, no loss, no trace) and where it takes
+/// at most 0.2 ms to serialise.
+pub fn longest_train(plan: &Plan) -> u32 {
+    let whole = plan.links.iter().all(|link| {
+        let untouched = link.loss == 0.0 && link.impairments.is_none() && link.trace.is_none();
+        untouched && link.law.is_none() && link.limit.packets == u32::MAX
+    });
+    let whole = whole && plan.losses.is_empty() && plan.events.is_empty();
+    let slowest = plan.links.iter().map(|link| link.rate.bytes_per_sec()).fold(f64::INFINITY, f64::min);
+    let bytes = (slowest * TRAIN.as_secs_f64()).min(f64::from(LONGEST)) as u32;
+    if whole && bytes >= SHORTEST { bytes } else { 0 }
+}
+
+/// The longest time that a train may take to serialise.
+const TRAIN: Time = Time::from_micros(200);
+/// The longest train, bytes: with a header on the wire for each of its segments it is still under 64 KiB.
+const LONGEST: u32 = 63_000;
+/// A shorter one is not worth it.
+const SHORTEST: u32 = 4_500;

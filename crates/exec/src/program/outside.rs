@@ -1,0 +1,308 @@
+//! The rest of the world, behind a node of an emulated network, without root: another program, which is an ordinary program to the
+//! host, opens sockets there for what comes out of the network.
+//!
+//! `passt` (the same program as `pasta`) or `slirp4netns` does that, whichever is installed. Both speak Ethernet over a Unix socket; at
+//! the node stands an interface whose frames are passed on to it, and the node's kernel forwards between that and the links.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Write};
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::io::FdFlags;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use tollway_net::Error;
+use tollway_net::sys::child::prepare;
+use tollway_net::sys::interface::{self, Arp, Request};
+use tollway_net::sys::namespace::Namespace;
+use tollway_net::sys::signals::Signals;
+use tollway_net::sys::{address, clean, netlink, problem, sockopt, tun};
+
+/// Who answers names' queries, as long as there is an outside.
+pub(super) const RESOLVER: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 3);
+
+/// The way out, as long as it lives.
+#[derive(Debug)]
+pub(super) struct Outside {
+    helper: Child,
+}
+
+impl Outside {
+    /// Opens a way out at the node `gateway`, for all nodes.
+    pub(super) fn open(namespaces: &[Namespace], gateway: u32, signals: &Signals) -> Result<Outside, Error> {
+        let (tap, mac) = namespaces[gateway as usize]
+            .within(open_tap)
+            .map_err(problem("make the interface to the outside"))?;
+        for (_, namespace) in (0..).zip(namespaces).filter(|&(node, _)| node != gateway) {
+            let route = || netlink::route_everything(interface::index(tun::NAME)?, None);
+            namespace.within(route).map_err(problem("make a route to the outside"))?;
+        }
+        let (helper, mut wire) = start(signals)?;
+        let mut outside = Outside { helper };
+        let announced = (0..namespaces.len() as u32).take(ANNOUNCED).map(address);
+        let met = announced.chain([OURS]).try_for_each(|ours| wire.send(&arp_request(mac, ours)));
+        // It answers once it is ready, or never.
+        let answered = met.and_then(|()| {
+            wire.socket.set_read_timeout(Some(PATIENCE))?;
+            let answer = wire.receive(&mut [0; FRAME])?;
+            wire.socket.set_read_timeout(None)?;
+            Ok(answer)
+        });
+        if !answered.as_ref().is_ok_and(|&len| len > 0) {
+            return Err(Error::Outside { why: outside.last_words() });
+        }
+        let threads = (tap.try_clone(), wire.again());
+        let (Ok(again), Ok(mut back)) = threads else {
+            return Err(Error::Outside { why: "there is no descriptor left".into() });
+        };
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name.into()).spawn(work).map_err(problem("start a thread"))
+        };
+        spawn("tollway-out", Box::new(move || while pass_out(&tap, &mut wire).is_ok() {}))?;
+        spawn("tollway-in", Box::new(move || pass_in(&mut back, again)))?;
+        Ok(outside)
+    }
+
+    /// Whether the helper has ended, and the way out with it.
+    pub(super) fn is_gone(&mut self) -> bool {
+        self.helper.try_wait().is_ok_and(|status| status.is_some())
+    }
+
+    /// What the helper said before it gave up.
+    fn last_words(&mut self) -> String {
+        let _ = self.helper.kill();
+        let mut said = String::new();
+        if let Some(mut stderr) = self.helper.stderr.take() {
+            let _ = stderr.read_to_string(&mut said);
+        }
+        // Where there is no system log, it says so between the lines.
+        let line = said.lines().rfind(|line| !line.trim().is_empty() && !line.contains("to syslog"));
+        format!("its helper gave up: {}", line.unwrap_or("it said nothing"))
+    }
+}
+
+impl Drop for Outside {
+    fn drop(&mut self) {
+        let _ = (self.helper.kill(), self.helper.wait());
+    }
+}
+
+/// Starts whichever helper is installed, and answers the socket at which it takes frames.
+fn start(signals: &Signals) -> Result<(Child, Wire), Error> {
+    for start in [passt, slirp4netns] {
+        match start(signals) {
+            Ok(started) => return Ok(started),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::Outside { why: error.to_string() }),
+        }
+    }
+    let why =
+        "neither `passt` (which comes with `pasta`) nor `slirp4netns` is installed; install one of them";
+    Err(Error::Outside { why: why.into() })
+}
+
+/// `passt` takes a connected socket, and frames behind their lengths.
+fn passt(signals: &Signals) -> io::Result<(Child, Wire)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    // Nobody else is started meanwhile who could inherit it.
+    rustix::io::fcntl_setfd(&theirs, FdFlags::empty())?;
+    let mut command = Command::new("passt");
+    command.args(["--foreground", "--quiet", "--ipv4-only", "--fd"]).arg(theirs.as_raw_fd().to_string());
+    command.args(["--address", &OURS.to_string(), "--netmask", "24", "--gateway", &ROUTER.to_string()]);
+    // The host's loopback is not the outside, and nobody outside is to come in.
+    command.args(["--no-map-gw", "--dns-forward", &RESOLVER.to_string(), "--no-dhcp"]);
+    command.args(["--tcp-ports", "none", "--udp-ports", "none"]);
+    Ok((spawn(command, signals)?, Wire { socket: ours, lengths: true, buffered: None }))
+}
+
+/// `slirp4netns` waits for a connection at a path, and takes a frame as a message.
+fn slirp4netns(signals: &Signals) -> io::Result<(Child, Wire)> {
+    // A path that others could guess they could also have taken before.
+    let folder = clean::folder("outside")?;
+    let done = slirp4netns_in(&folder.join("frames"), signals);
+    let _ = fs::remove_dir_all(&folder);
+    done
+}
+
+fn slirp4netns_in(path: &Path, signals: &Signals) -> io::Result<(Child, Wire)> {
+    let mut command = Command::new("slirp4netns");
+    command.args(["--target-type=bess", "--cidr=10.78.0.0/24", "--disable-host-loopback"]).arg(path);
+    let mut helper = spawn(command, signals)?;
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match connect(path) {
+            Ok(socket) => return Ok((helper, Wire { socket, lengths: false, buffered: None })),
+            Err(error)
+                if error.kind() == io::ErrorKind::PermissionDenied
+                    || helper.try_wait()?.is_some()
+                    || Instant::now() > until =>
+            {
+                let _ = (helper.kill(), helper.wait());
+                return Err(io::Error::other(format!("`slirp4netns` takes no connection: {error}")));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// Connects to a helper of this user or root's.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let socket = Socket::new(Domain::UNIX, Type::from(libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC), None)?;
+    socket.connect(&SockAddr::unix(path)?)?;
+    sockopt::require_own_peer(&socket)?;
+    Ok(UnixStream::from(OwnedFd::from(socket)))
+}
+
+fn spawn(mut command: Command, signals: &Signals) -> io::Result<Child> {
+    prepare(&mut command, signals.before());
+    // The terminal's signals are the program's, which may want to go on.
+    command.env(clean::MARK, clean::mark()).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()
+}
+
+/// Frames to a helper and from it.
+#[derive(Debug)]
+struct Wire {
+    socket: UnixStream,
+    /// A stream in which each frame stands behind its length; else messages.
+    lengths: bool,
+    buffered: Option<BufReader<UnixStream>>,
+}
+
+impl Wire {
+    fn again(&self) -> io::Result<Wire> {
+        Ok(Wire { socket: self.socket.try_clone()?, lengths: self.lengths, buffered: None })
+    }
+
+    fn send(&mut self, frame: &[u8]) -> io::Result<()> {
+        if !self.lengths {
+            return self.socket.write_all(frame);
+        }
+        let mut whole = [0; 4 + FRAME];
+        whole[..4].copy_from_slice(&(frame.len() as u32).to_be_bytes());
+        whole[4..4 + frame.len()].copy_from_slice(frame);
+        self.socket.write_all(&whole[..4 + frame.len()])
+    }
+
+    /// The next frame's length; zero once the helper is gone.
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if !self.lengths {
+            return self.socket.read(into);
+        }
+        let mut len = [0; 4];
+        let stream: &mut dyn Read = match &mut self.buffered {
+            Some(buffered) => buffered,
+            None => &mut self.socket,
+        };
+        stream.read_exact(&mut len)?;
+        let len = u32::from_be_bytes(len) as usize;
+        let into = into.get_mut(..len).ok_or_else(|| io::Error::other("a frame that nobody could send"))?;
+        stream.read_exact(into)?;
+        Ok(len)
+    }
+}
+
+fn pass_out(mut tap: &File, wire: &mut Wire) -> io::Result<()> {
+    let mut frame = [0; FRAME];
+    let len = tap.read(&mut frame)?;
+    wire.send(&frame[..len])
+}
+
+fn pass_in(wire: &mut Wire, mut tap: File) {
+    wire.buffered = wire.socket.try_clone().ok().map(|socket| BufReader::with_capacity(1 << 18, socket));
+    let mut frame = [0; FRAME];
+    while let Ok(len @ 1..) = wire.receive(&mut frame) {
+        // What the kernel does not take is lost, as on any Ethernet.
+        let _ = tap.write(&frame[..len]);
+    }
+}
+
+/// Makes the interface towards the helper in this thread's namespace, with its route; answers its hardware address.
+fn open_tap() -> io::Result<(File, [u8; 6])> {
+    let file = tun::device(0)?;
+    let mut request = Request::new(NAME);
+    request.set_short((libc::IFF_TAP | libc::IFF_NO_PI) as i16);
+    request.ask(&file.as_fd(), libc::TUNSETIFF)?;
+    let set = |key: String, value: &str| {
+        // Without neighbours' settings, which only root may change, a first packet may wait for an answer.
+        let _ = fs::write(format!("/proc/sys/net/ipv4/{key}"), value);
+    };
+    fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
+    for interface in ["all", NAME, tun::NAME] {
+        // What comes back from far away comes by another interface than it would be answered on.
+        set(format!("conf/{interface}/rp_filter"), "0");
+    }
+    // Whoever asks for a node's address on the Ethernet is told ours.
+    set(format!("conf/{NAME}/proxy_arp"), "1");
+    set(format!("neigh/{NAME}/proxy_delay"), "0");
+    interface::bring_up(NAME, OURS, Ipv4Addr::new(255, 255, 255, 0), tun::MTU, Arp::Yes)?;
+    netlink::route_everything(interface::index(NAME)?, Some(ROUTER))?;
+    Ok((file, interface::hardware_address(NAME)?))
+}
+
+/// Asks on the Ethernet who the router is, and says with it whose address `ours` is (RFC 826).
+fn arp_request(mac: [u8; 6], ours: Ipv4Addr) -> [u8; 42] {
+    let mut frame = [0; 42];
+    frame[..6].fill(0xff);
+    frame[6..12].copy_from_slice(&mac);
+    // Ethernet type ARP; hardware Ethernet, protocol IPv4, their addresses' lengths, a request.
+    frame[12..22].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+    frame[22..28].copy_from_slice(&mac);
+    frame[28..32].copy_from_slice(&ours.octets());
+    frame[38..42].copy_from_slice(&ROUTER.octets());
+    frame
+}
+
+/// The interface's name.
+const NAME: &str = "outside";
+/// Its address, and that of the router behind it: where slirp4netns has them.
+const OURS: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 100);
+const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
+/// The longest frame with which a helper may come.
+const FRAME: usize = 1 << 16;
+/// How long a helper may take to be ready.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Nodes whose addresses the helper is told beforehand.
+const ANNOUNCED: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_helper_of_another_user_is_not_believed() {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("SKIPPED: to be another user needs root");
+        }
+        let folder = std::env::temp_dir().join(format!("tollway-helper-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+        let path = folder.join("frames");
+        // It has taken the path before `slirp4netns` could.
+        let script = "import os, socket, sys, time\n\
+                      os.setgid(65534); os.setuid(int(sys.argv[2]))\n\
+                      listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n\
+                      listener.bind(sys.argv[1]); os.chmod(sys.argv[1], 0o777); listener.listen()\n\
+                      print(flush=True); time.sleep(60)";
+        for (user, kind) in [("65534", Some(io::ErrorKind::PermissionDenied)), ("0", None)] {
+            let mut helper = Command::new("python3");
+            helper.args(["-c", script]).arg(&path).arg(user).stdout(Stdio::piped());
+            let mut helper = helper.spawn().unwrap();
+            helper.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+            let done = connect(&path).err().map(|error| error.kind());
+            helper.kill().unwrap();
+            helper.wait().unwrap();
+            fs::remove_file(&path).unwrap();
+            assert_eq!(done, kind, "user {user}");
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,430 @@
+//! Services of the host inside an emulated network: what connects to a node's port there is connected to the host's.
+//!
+//! A relay ends a connection and opens another, over the host's own loopback. So what crosses the emulated links is the
+//! kernel's TCP between the program and the relay, whose round trip is that of the links.
+
+use std::ffi::c_int;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use socket2::{Domain, SockRef, Socket, Type};
+use tollway_net::sys::namespace::Namespace;
+use tollway_net::sys::sockopt::{at_urgent, unsent};
+
+/// A port of a node that leads to a port of the host's loopback interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Publish {
+    /// The node.
+    pub node: u32,
+    /// The port there.
+    pub port: u16,
+    /// The port at the host.
+    pub host: u16,
+    /// UDP; else TCP.
+    pub udp: bool,
+}
+
+/// Listens on `port` of `address` in `namespace`, and relays from then on.
+pub(super) fn start(namespace: &Namespace, address: Ipv4Addr, publish: Publish) -> io::Result<()> {
+    let at = (address, publish.port);
+    let thread = std::thread::Builder::new().name("tollway-relay".into());
+    if publish.udp {
+        let socket = namespace.within(|| UdpSocket::bind(at))?;
+        thread.spawn(move || {
+            // A socket that fails for good has nobody left to serve.
+            let _ = relay_datagrams(&socket, publish.host);
+        })?;
+    } else {
+        let listener = namespace.within(|| listen(at.into()))?;
+        thread.spawn(move || accept(&listener, publish.host))?;
+    }
+    Ok(())
+}
+
+/// A listener with room for many who come at once.
+fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&at.into())?;
+    // The system gives what it allows (`net.core.somaxconn`).
+    socket.listen(c_int::MAX)?;
+    Ok(socket.into())
+}
+
+fn accept(listener: &TcpListener, host: u16) {
+    loop {
+        let Ok((inner, _)) = listener.accept() else {
+            // Out of descriptors, or a connection that ended before it was taken: others may fare better.
+            std::thread::sleep(Duration::from_millis(10));
+            continue;
+        };
+        // Nobody there, or no thread to be had: whoever asked is to hear that at once.
+        let _ = lingers_not(&inner);
+        let spawned = std::thread::Builder::new().name("tollway-relay".into()).spawn(move || {
+            if let Ok(outer) = connect(host)
+                && SockRef::from(&inner).set_linger(None).is_ok()
+            {
+                // What can't be relayed any further is over.
+                let _ = relay_stream(&[inner, outer]);
+            }
+        });
+        drop(spawned);
+    }
+}
+
+fn connect(host: u16) -> io::Result<TcpStream> {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, host))
+        .or_else(|_| TcpStream::connect((Ipv6Addr::LOCALHOST, host)))
+}
+
+/// Passes bytes both ways until both are done. Where one stream is broken off so is the other: a part is not to pass for the whole.
+fn relay_stream(streams: &[TcpStream; 2]) -> io::Result<()> {
+    for stream in streams {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        // In its place in the stream: otherwise a read leaves it out.
+        SockRef::from(stream).set_out_of_band_inline(true)?;
+    }
+    let mut ways = [Way::new(), Way::new()];
+    loop {
+        for from in [0, 1] {
+            let broken = match ways[from].pass(&streams[from], &streams[1 - from]) {
+                Ok(()) => continue,
+                Err(Broken::Source) => from,
+                Err(Broken::Sink) => 1 - from,
+            };
+            return ways[broken].break_off(&streams[broken], &streams[1 - broken]);
+        }
+        if ways.iter().all(|way| way.over) {
+            return Ok(());
+        }
+        // Who has said everything, and waits for the rest of the answer, may still go.
+        let waits = [0, 1].map(|at| ways[at].over && !ways[1 - at].over);
+        let mut fds = Vec::with_capacity(2);
+        for at in [0, 1] {
+            let mut events = PollFlags::empty();
+            events.set(PollFlags::IN, !ways[at].over && ways[at].left.is_empty());
+            events.set(PollFlags::OUT, !ways[1 - at].left.is_empty());
+            if waits[at] || !events.is_empty() {
+                fds.push((at, PollFd::new(&streams[at], events)));
+            }
+        }
+        let (of, mut fds): (Vec<usize>, Vec<PollFd<'_>>) = fds.into_iter().unzip();
+        match rustix::event::poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let gone = |fd: &PollFd<'_>| fd.revents().intersects(PollFlags::ERR | PollFlags::HUP);
+        if let Some((&at, _)) = of.iter().zip(&fds).find(|&(&at, fd)| waits[at] && gone(fd)) {
+            return ways[at].break_off(&streams[at], &streams[1 - at]);
+        }
+    }
+}
+
+/// Bytes on their way from one stream to another.
+struct Way {
+    buffer: Vec<u8>,
+    /// Of the buffer, what is still to be written.
+    left: Range<usize>,
+    /// That is one urgent byte (RFC 6093).
+    urgent: bool,
+    /// The end was read, and passed on.
+    over: bool,
+}
+
+/// Which end of a way was broken off.
+enum Broken {
+    Source,
+    Sink,
+}
+
+impl Way {
+    fn new() -> Way {
+        Way { buffer: vec![0; CHUNK], left: 0..0, urgent: false, over: false }
+    }
+
+    /// Passes on what there is, and for which there is room.
+    fn pass(&mut self, mut from: &TcpStream, mut to: &TcpStream) -> Result<(), Broken> {
+        for _ in 0..TURN {
+            if self.over {
+                break;
+            }
+            if self.left.is_empty() {
+                // A read ends before an urgent byte, and the next one must end behind it.
+                self.urgent = at_urgent(from).map_err(|_| Broken::Source)?;
+                let room = if self.urgent { 1 } else { CHUNK };
+                match from.read(&mut self.buffer[..room]) {
+                    Ok(0) => {
+                        // One that is broken is noticed by what comes of it.
+                        let _ = to.shutdown(Shutdown::Write);
+                        self.over = true;
+                    }
+                    Ok(len) => self.left = 0..len,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => return Err(Broken::Source),
+                }
+                continue;
+            }
+            let left = &self.buffer[self.left.clone()];
+            let written = match self.urgent {
+                true => SockRef::from(to).send_out_of_band(left),
+                false => to.write(left),
+            };
+            match written {
+                Ok(len) => self.left.start += len,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(Broken::Sink),
+            }
+        }
+        Ok(())
+    }
+
+    /// Breaks off the stream `to`, as `from` was: once it has got what came of that before.
+    fn break_off(&mut self, mut from: &TcpStream, mut to: &TcpStream) -> io::Result<()> {
+        to.set_nonblocking(false)?;
+        loop {
+            to.write_all(&self.buffer[self.left.clone()])?;
+            match from.read(&mut self.buffer) {
+                Ok(len @ 1..) => self.left = 0..len,
+                _ => break,
+            }
+        }
+        while unsent(to)? > 0 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        lingers_not(to)
+    }
+}
+
+/// Has a stream say, when it is closed, that it was broken off.
+fn lingers_not(stream: &TcpStream) -> io::Result<()> {
+    SockRef::from(stream).set_linger(Some(Duration::ZERO))
+}
+
+/// Passes datagrams, with a socket towards the host for each peer, so that answers find back.
+fn relay_datagrams(inner: &UdpSocket, host: u16) -> io::Result<()> {
+    inner.set_nonblocking(true)?;
+    let mut peers = Peers { host, list: Vec::new() };
+    let mut buffer = vec![0u8; CHUNK];
+    loop {
+        let mut fds = vec![PollFd::new(inner, PollFlags::IN)];
+        fds.extend(peers.list.iter().map(|peer| PollFd::new(&peer.socket, PollFlags::IN)));
+        match rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 10, tv_nsec: 0 })) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        for (peer, _) in peers.list.iter_mut().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+            while let Ok(len) = peer.socket.recv(&mut buffer) {
+                peer.used = Instant::now();
+                let _ = inner.send_to(&buffer[..len], peer.addr);
+            }
+        }
+        while let Ok((len, addr)) = inner.recv_from(&mut buffer) {
+            // A datagram may get lost, and the next one fare better.
+            if let Ok(socket) = peers.socket(addr) {
+                let _ = socket.send(&buffer[..len]);
+            }
+        }
+        peers.list.retain(|peer| peer.used.elapsed() <= FORGOTTEN);
+    }
+}
+
+/// Who has sent datagrams, and a socket towards the host for each.
+struct Peers {
+    host: u16,
+    list: Vec<Peer>,
+}
+
+struct Peer {
+    addr: SocketAddr,
+    socket: UdpSocket,
+    used: Instant,
+}
+
+impl Peers {
+    /// The socket for what `addr` sends. Resolvers ask each question from another port: when there are too many, or no more
+    /// descriptors, the peer that has been silent for longest gives its place.
+    fn socket(&mut self, addr: SocketAddr) -> io::Result<&UdpSocket> {
+        let at = match self.list.iter().position(|peer| peer.addr == addr) {
+            Some(at) => at,
+            None => {
+                if self.list.len() >= PEERS {
+                    self.forget_one();
+                }
+                let socket = self.open().or_else(|_| {
+                    self.forget_one();
+                    self.open()
+                })?;
+                self.list.push(Peer { addr, socket, used: Instant::now() });
+                self.list.len() - 1
+            }
+        };
+        self.list[at].used = Instant::now();
+        Ok(&self.list[at].socket)
+    }
+
+    fn open(&self) -> io::Result<UdpSocket> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.connect((Ipv4Addr::LOCALHOST, self.host))?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+
+    fn forget_one(&mut self) {
+        if let Some((oldest, _)) = self.list.iter().enumerate().min_by_key(|(_, peer)| peer.used) {
+            self.list.swap_remove(oldest);
+        }
+    }
+}
+
+/// Bytes passed on at a time; the largest datagram fits.
+const CHUNK: usize = 1 << 16;
+/// Reads and writes one way before the other has its turn.
+const TURN: usize = 32;
+/// A peer that has been silent for so long gets another socket.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+/// Peers with a socket at a time.
+const PEERS: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stream's two ends.
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (one, listener.accept().unwrap().0)
+    }
+
+    /// What `talk` makes of a client and a server with a relay between.
+    fn relayed(talk: impl FnOnce(TcpStream, TcpStream)) {
+        let ((client, inner), (server, outer)) = (pair(), pair());
+        let relay = std::thread::spawn(move || drop(relay_stream(&[inner, outer])));
+        talk(client, server);
+        relay.join().unwrap();
+    }
+
+    #[test]
+    fn an_end_is_passed_on_as_an_end_and_the_answer_to_it_too() {
+        relayed(|mut client, mut server| {
+            // More than a relay and its sockets hold.
+            let request = vec![7; 20 << 20];
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    client.write_all(&request).unwrap();
+                    client.shutdown(Shutdown::Write).unwrap();
+                });
+                let mut read = Vec::new();
+                server.read_to_end(&mut read).unwrap();
+                assert!(read == request);
+            });
+            server.write_all(b"answer").unwrap();
+            drop(server);
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            assert_eq!(answer, "answer");
+        });
+    }
+
+    #[test]
+    fn who_breaks_off_breaks_off_the_other_after_what_was_said() {
+        for half_closed in [false, true] {
+            relayed(|mut client, mut server| {
+                if half_closed {
+                    client.shutdown(Shutdown::Write).unwrap();
+                    assert_eq!(server.read(&mut [0]).unwrap(), 0);
+                }
+                server.write_all(&[7; 5000]).unwrap();
+                // Both halves of a connection fare alike.
+                std::thread::sleep(Duration::from_millis(50));
+                lingers_not(&server).unwrap();
+                drop(server);
+                let (mut read, mut buffer) = (0, [0; 1000]);
+                let error = loop {
+                    match client.read(&mut buffer) {
+                        Ok(0) => panic!("a part passes for the whole"),
+                        Ok(len) => read += len,
+                        Err(error) => break error,
+                    }
+                };
+                assert_eq!((read, error.kind()), (5000, io::ErrorKind::ConnectionReset));
+            });
+        }
+    }
+
+    #[test]
+    fn who_waits_for_an_answer_and_goes_is_not_waited_for() {
+        relayed(|client, mut server| {
+            client.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(server.read(&mut [0]).unwrap(), 0);
+            lingers_not(&client).unwrap();
+            drop(client);
+            // Whoever has read an end is told by what it writes next; the kernel knows before.
+            let mut fds = [PollFd::new(&server, PollFlags::empty())];
+            let most = Timespec { tv_sec: 10, tv_nsec: 0 };
+            assert_eq!(rustix::event::poll(&mut fds, Some(&most)).unwrap(), 1);
+            assert!(server.write_all(b"more").is_err());
+        });
+    }
+
+    /// Telnet's interrupt, FTP's abort: out of band for whoever reads it so, in its place for others.
+    #[test]
+    fn an_urgent_byte_stays_in_its_place_and_urgent() {
+        relayed(|mut client, mut server| {
+            for inline in [false, true] {
+                SockRef::from(&server).set_out_of_band_inline(inline).unwrap();
+                client.write_all(b"before").unwrap();
+                assert_eq!(SockRef::from(&client).send_out_of_band(b"!").unwrap(), 1);
+                client.write_all(b"after").unwrap();
+                let mut read = [0; 6];
+                server.read_exact(&mut read).unwrap();
+                assert_eq!(&read, b"before");
+                let mut fds = [PollFd::new(&server, PollFlags::PRI)];
+                let most = Timespec { tv_sec: 10, tv_nsec: 0 };
+                assert_eq!(rustix::event::poll(&mut fds, Some(&most)).unwrap(), 1, "nothing is urgent");
+                let mut read = Vec::new();
+                if !inline {
+                    let mut urgent = [std::mem::MaybeUninit::uninit()];
+                    assert_eq!(SockRef::from(&server).recv_out_of_band(&mut urgent).unwrap(), 1);
+                    read.push(b'!');
+                }
+                while read.len() < 6 {
+                    let mut buffer = [0; 6];
+                    let len = server.read(&mut buffer).unwrap();
+                    assert!(len > 0);
+                    read.extend(&buffer[..len]);
+                }
+                assert_eq!(read, b"!after");
+            }
+            drop((client, server));
+        });
+    }
+
+    #[test]
+    fn many_may_come_at_once() {
+        let listener = listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let come = |_| TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok();
+        assert_eq!((0..400).map_while(come).collect::<Vec<_>>().len(), 400);
+    }
+
+    #[test]
+    fn peers_are_few_and_who_asks_again_keeps_its_socket() {
+        let mut peers = Peers { host: 9, list: Vec::new() };
+        let mut port =
+            |peer| peers.socket(([10, 77, 0, 1], peer).into()).unwrap().local_addr().unwrap().port();
+        let first = port(1);
+        for peer in 2..=2 * PEERS as u16 {
+            port(peer);
+            assert_eq!(port(1), first);
+        }
+        assert_eq!(peers.list.len(), PEERS);
+    }
+}

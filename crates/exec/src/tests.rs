@@ -1,0 +1,105 @@
+//! Networks of programs, from words and from files.
+
+use tollway_law::Time;
+use tollway_proto::Change;
+use tollway_scenario::file::Scenario;
+use tollway_scenario::plan::Plan;
+use tollway_scenario::run::mesh::{mesh, route};
+
+use super::*;
+
+fn plan(down: &str, up: Option<&str>) -> Plan {
+    let text = two_nodes(down, up, 1).unwrap();
+    Scenario::parse::<&str>("--link", &text, &[]).unwrap().variants()[0].plan.clone()
+}
+
+#[test]
+fn two_nodes_lead_to_each_other() {
+    let mesh = mesh(&plan("20Mbps 40ms fq_codel loss=1%", Some("5Mbps"))).unwrap();
+    assert_eq!(mesh.nodes, [PROGRAM, SERVER]);
+    assert_eq!((route(&mesh, 1, 0), route(&mesh, 0, 1)), (vec![0], vec![1]));
+    assert_eq!(mesh.links.iter().map(|link| link.rate.mbps()).collect::<Vec<_>>(), [20.0, 5.0]);
+    assert!(mesh.links.iter().all(|link| link.delay == Time::from_millis(40)));
+    assert_eq!(mesh.losses[0][0].probability, 0.01);
+}
+
+#[test]
+fn a_file_s_routers_are_passed_and_what_it_asks_beyond_is_named() {
+    let text = r#"
+        name = "row"
+        duration = "1 s"
+        [node.a]
+        [node.r]
+        [node.b]
+        [link.one]
+        from = "a"
+        to = "r"
+        rate = "10 Mbps"
+        [link.two]
+        from = "r"
+        to = "b"
+        rate = "10 Mbps"
+        [flow.f]
+        from = "a"
+        to = "b"
+        law = "cubic"
+    "#;
+    let plan = |more: &str| {
+        let text = text.to_owned() + more;
+        Scenario::parse::<&str>("row.toml", &text, &[]).unwrap().variants()[0].plan.clone()
+    };
+    let row = mesh(&plan("")).unwrap();
+    assert_eq!((route(&row, 0, 2), route(&row, 2, 0)), (vec![0, 2], vec![3, 1]));
+    let refused = mesh(&plan("[cbr.c]\nfrom = \"a\"\nto = \"b\"\nrate = \"1 Mbps\"\n")).unwrap_err();
+    assert!(refused.to_string().contains("cbr.c"), "{refused}");
+}
+
+#[test]
+fn what_happens_to_links_happens_in_order() {
+    let text = two_nodes("10Mbps loss=1%", None, 1).unwrap()
+        + "[[change]]\nat = \"300 ms\"\nlink = \"down\"\nrate = \"1 Mbps\"\n\
+           [[change]]\nat = \"500 ms\"\nlink = \"down\"\nloss = 0.5\n\
+           [[loss]]\nlink = \"down\"\nprobability = 0.25\nfrom = \"200 ms\"\nuntil = \"400 ms\"\n";
+    let plan = Scenario::parse::<&str>("--link", &text, &[]).unwrap().variants()[0].plan.clone();
+    let changes = mesh(&plan).unwrap().changes;
+    let at: Vec<f64> = changes.iter().map(|change| change.at.as_millis_f64()).collect();
+    assert_eq!(at, [200.0, 300.0, 400.0, 500.0]);
+    assert!(changes.iter().all(|change| change.link == 0));
+    let lost = |i: usize| match &changes[i].what {
+        Change::Losses(losses) => losses.iter().map(|loss| loss.probability).collect(),
+        other => panic!("{other:?}"),
+    };
+    let (both, one, other): (Vec<f64>, Vec<f64>, Vec<f64>) = (lost(0), lost(2), lost(3));
+    assert_eq!((both, one, other), (vec![0.01, 0.25], vec![0.01], vec![0.5]));
+    assert!(matches!(changes[1].what, Change::Rate(rate) if rate.mbps() == 1.0));
+}
+
+#[test]
+fn blackouts_that_overlap_are_one() {
+    let text = two_nodes("10Mbps", None, 1).unwrap()
+        + "[[change]]\nat = \"100 ms\"\nlink = \"down\"\nblackout = \"500 ms\"\n\
+           [[change]]\nat = \"200 ms\"\nlink = \"down\"\nblackout = \"100 ms\"\n\
+           [[change]]\nat = \"250 ms\"\nlink = \"up\"\nblackout = \"100 ms\"\n\
+           [[change]]\nat = \"600 ms\"\nlink = \"down\"\nblackout = \"200 ms\"\n";
+    let plan = Scenario::parse::<&str>("--link", &text, &[]).unwrap().variants()[0].plan.clone();
+    let ends: Vec<(f64, u32)> = mesh(&plan)
+        .unwrap()
+        .changes
+        .iter()
+        .filter(|change| matches!(change.what, Change::Blackout(false)))
+        .map(|change| (change.at.as_millis_f64(), change.link))
+        .collect();
+    assert_eq!(ends, [(350.0, 1), (800.0, 0)]);
+}
+
+#[test]
+fn trains_pass_where_nobody_looks_at_single_packets() {
+    let train = |down: &str| crate::options::longest_train(&plan(down, None));
+    assert_eq!(train("1Gbps 1ms"), 25_000);
+    assert_eq!(train("100Gbps"), 63_000);
+    assert_eq!(train("100Mbps"), 0);
+    assert_eq!(train("1Gbps fq_codel"), 0);
+    assert_eq!(train("1Gbps loss=0.1%"), 0);
+    assert_eq!(train("1Gbps jitter=1ms"), 0);
+    assert_eq!(train("1Gbps limit=1000packets"), 0);
+}

@@ -1,0 +1,25 @@
+//! Private parsers for fuzz targets.
+//!
+//! Each takes any bytes, and panics where a parser breaks its contract.
+
+/// A request to `--view`: what follows its head is a browser's wish.
+#[cfg(feature = "view")]
+pub fn wish(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data) {
+        crate::account::view::fuzzing::hear(text.split_once("\r\n\r\n").map_or(text, |(_, body)| body));
+    }
+}
+
+#[cfg(all(test, feature = "view"))]
+mod tests {
+    use std::path::Path;
+
+    #[test]
+    fn any_request_is_a_wish_or_none() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/http");
+        for file in std::fs::read_dir(corpus).unwrap() {
+            let data = std::fs::read(file.unwrap().path()).unwrap();
+            (0..data.len()).step_by(13).chain([data.len()]).for_each(|cut| super::wish(&data[..cut]));
+        }
+    }
+}

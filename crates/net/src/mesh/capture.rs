@@ -1,0 +1,94 @@
+//! What crosses the edge of an emulated network, as a pcap file for Wireshark or tcpdump.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::mpsc::{self, SyncSender};
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+
+use tollway_law::Time;
+
+/// Writes packets from a thread of its own: a disk may stand still for longer than a packet has time.
+#[derive(Debug)]
+pub struct Tap {
+    to: SyncSender<Vec<u8>>,
+    writer: JoinHandle<io::Result<()>>,
+    /// The run's beginning by the calendar.
+    began: u64,
+    /// The node whose packets are wanted.
+    node: u32,
+    missed: u64,
+}
+
+impl Tap {
+    /// What enters and leaves `node` goes to the file `path`.
+    pub fn new(path: &Path, node: u32) -> io::Result<Tap> {
+        let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        file.write_all(&file_header())?;
+        let (to, from) = mpsc::sync_channel::<Vec<u8>>(WAITING);
+        let writer = std::thread::Builder::new().name("tollway-pcap".into()).spawn(move || {
+            for record in from {
+                file.write_all(&record)?;
+            }
+            file.flush()
+        })?;
+        let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Ok(Tap { to, writer, began: began.as_nanos() as u64, node, missed: 0 })
+    }
+
+    /// A packet enters or leaves the network at `node`.
+    pub(super) fn note(&mut self, now: Time, node: u32, packet: &[u8]) {
+        if node == self.node && self.to.try_send(record(self.began + now.0, packet)).is_err() {
+            self.missed += 1;
+        }
+    }
+
+    /// Everything is written; answers how many packets there was no time for.
+    pub fn finish(self) -> io::Result<u64> {
+        drop(self.to);
+        let written = self.writer.join();
+        written.unwrap_or_else(|_| Err(io::Error::other("the writer broke off")))?;
+        Ok(self.missed)
+    }
+}
+
+/// A pcap file's header: times in nanoseconds, bare IP packets.
+fn file_header() -> [u8; 24] {
+    let mut header = [0u8; 24];
+    header[0..4].copy_from_slice(&0xa1b2_3c4d_u32.to_ne_bytes());
+    header[4..6].copy_from_slice(&2u16.to_ne_bytes());
+    header[6..8].copy_from_slice(&4u16.to_ne_bytes());
+    header[16..20].copy_from_slice(&(1u32 << 16).to_ne_bytes());
+    header[20..24].copy_from_slice(&LINKTYPE_RAW.to_ne_bytes());
+    header
+}
+
+fn record(at: u64, packet: &[u8]) -> Vec<u8> {
+    let mut record = Vec::with_capacity(16 + packet.len());
+    let len = packet.len() as u32;
+    for word in [(at / 1_000_000_000) as u32, (at % 1_000_000_000) as u32, len, len] {
+        record.extend_from_slice(&word.to_ne_bytes());
+    }
+    record.extend_from_slice(packet);
+    record
+}
+
+/// Packets that wait to be written at most.
+const WAITING: usize = 65_536;
+/// Packets begin with IP's header.
+const LINKTYPE_RAW: u32 = 101;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_say_when_and_how_long() {
+        let record = record(3_000_000_007, &[0x45; 40]);
+        let word = |i: usize| u32::from_ne_bytes(record[4 * i..4 * i + 4].try_into().unwrap());
+        assert_eq!([word(0), word(1), word(2), word(3)], [3, 7, 40, 40]);
+        assert_eq!(record.len(), 56);
+        assert_eq!(file_header().len(), 24);
+    }
+}

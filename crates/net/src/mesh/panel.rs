@@ -1,0 +1,309 @@
+//! Looking at links while a program runs, and changing them.
+//!
+//! Two channels join the emulator's thread and whoever looks: neither ever waits for the other.
+
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use rustix::event::EventfdFlags;
+use tollway_law::{Rate, Time};
+use tollway_proto::Change;
+use tollway_proto::link::LinkStats;
+
+use super::{Mesh, Setting};
+use crate::error::Error;
+use crate::sys::ip::FiveTuple;
+
+/// What happened in an interval of [`Mesh::INTERVAL`].
+#[derive(Clone, Debug)]
+pub struct Moment {
+    /// When it ended.
+    pub until: Time,
+    /// By link.
+    pub links: Vec<LinkMoment>,
+    /// The flows that delivered most, the largest first; at most [`Moment::FLOWS`].
+    pub flows: Vec<FlowMoment>,
+}
+
+impl Moment {
+    /// Flows that are told of at most.
+    pub const FLOWS: usize = 12;
+}
+
+/// What a link did in an interval.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkMoment {
+    /// How it is set at the interval's end.
+    pub setting: Setting,
+    /// Bits a second on the wire.
+    pub rate: Rate,
+    /// What packets waited at its port, on average; `None` if none left it.
+    pub wait: Option<Time>,
+    /// Packets dropped or lost.
+    pub drops: u64,
+}
+
+/// What a flow did in an interval.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowMoment {
+    /// Whose packets, one way.
+    pub tuple: FiveTuple,
+    /// Bits a second delivered.
+    pub rate: Rate,
+    /// The mean time on the way of its packets and that of those which answer; `None` if none did.
+    pub rtt: Option<Time>,
+}
+
+/// The looker's end.
+#[derive(Debug)]
+pub struct Remote {
+    changes: Sender<(u32, Change)>,
+    wake: OwnedFd,
+    moments: Receiver<Moment>,
+}
+
+impl Remote {
+    /// Changes a link, from the instant on at which the emulator hears of it. A number that no link has changes nothing.
+    pub fn change(&self, link: u32, what: Change) {
+        // An emulator that has ended has nothing to change, and needs no waking.
+        let _ = self.changes.send((link, what));
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// What happened since the last call.
+    pub fn moments(&self) -> impl Iterator<Item = Moment> + '_ {
+        self.moments.try_iter()
+    }
+}
+
+/// The emulator's end.
+#[derive(Debug)]
+pub struct Panel {
+    changes: Receiver<(u32, Change)>,
+    /// Readable when there are changes.
+    pub(super) wake: OwnedFd,
+    moments: Sender<Moment>,
+    /// When the last interval ended.
+    since: Time,
+    /// By link, up to then.
+    links: Vec<LinkPast>,
+    /// By flow, up to then.
+    flows: Vec<FlowPast>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct LinkPast {
+    bytes: u64,
+    drops: u64,
+    waited: Time,
+    waits: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct FlowPast {
+    bytes: u64,
+    packets: u64,
+    delays: Time,
+}
+
+/// Two ends, one for the emulator and one to keep.
+///
+/// # Errors
+/// [`Error::Namespace`] if there is no descriptor left.
+pub fn panel() -> Result<(Panel, Remote), Error> {
+    let failed = |source| Error::Namespace { action: "make an event descriptor", source };
+    let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+    let wake = wake.map_err(|error| failed(error.into()))?;
+    let waker = wake.try_clone().map_err(failed)?;
+    let (changes, changed) = mpsc::channel();
+    let (moments, seen) = mpsc::channel();
+    let panel =
+        Panel { changes: changed, wake, moments, since: Time::ZERO, links: Vec::new(), flows: Vec::new() };
+    Ok((panel, Remote { changes, wake: waker, moments: seen }))
+}
+
+impl Panel {
+    /// Makes the changes that have come.
+    pub(super) fn apply(&mut self, now: Time, mesh: &mut Mesh) {
+        let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+        for (link, what) in self.changes.try_iter() {
+            mesh.change_now(now, link, what);
+        }
+    }
+
+    /// Tells of the interval that ends at `until`; `totals` are the links' from the run's beginning on.
+    pub(super) fn tell(&mut self, until: Time, mesh: &Mesh, totals: &[LinkStats]) {
+        let span = until.saturating_sub(self.since).as_secs_f64();
+        self.since = until;
+        if span <= 0.0 {
+            return;
+        }
+        let rate = |bytes: u64| Rate::from_bytes_per_sec(bytes as f64 / span);
+        self.links.resize_with(totals.len(), LinkPast::default);
+        let mut links = Vec::with_capacity(totals.len());
+        for (i, (total, past)) in totals.iter().zip(&mut self.links).enumerate() {
+            let (waited, waits) = mesh.waited(i);
+            let drops = total.drops.total();
+            let now = LinkPast { bytes: total.sent_bytes, drops, waited, waits };
+            let before = std::mem::replace(past, now);
+            links.push(LinkMoment {
+                setting: mesh.setting(i),
+                rate: rate(now.bytes - before.bytes),
+                wait: mean(now.waited.saturating_sub(before.waited), now.waits - before.waits),
+                drops: now.drops - before.drops,
+            });
+        }
+        let flows = self.flows_told(mesh, rate);
+        let _ = self.moments.send(Moment { until, links, flows });
+    }
+
+    fn flows_told(&mut self, mesh: &Mesh, rate: impl Fn(u64) -> Rate) -> Vec<FlowMoment> {
+        let records = mesh.records();
+        self.flows.resize_with(records.len(), FlowPast::default);
+        let since: Vec<FlowPast> = records
+            .iter()
+            .zip(&self.flows)
+            .map(|(record, past)| FlowPast {
+                bytes: record.delivered_bytes - past.bytes,
+                packets: record.delivered - past.packets,
+                delays: record.delay_sum.saturating_sub(past.delays),
+            })
+            .collect();
+        for (past, record) in self.flows.iter_mut().zip(records) {
+            let (bytes, packets) = (record.delivered_bytes, record.delivered);
+            *past = FlowPast { bytes, packets, delays: record.delay_sum };
+        }
+        let mut active: Vec<usize> = (0..records.len()).filter(|&i| since[i].packets > 0).collect();
+        active.sort_by_key(|&i| std::cmp::Reverse(since[i].bytes));
+        active.truncate(Moment::FLOWS);
+        let delay = |i: usize| mean(since[i].delays, since[i].packets);
+        let told = |i: usize| {
+            let tuple = records[i].tuple;
+            let back = mesh.number_of(&tuple.back()).and_then(|back| delay(back as usize));
+            let rtt = delay(i).zip(back).map(|(there, back)| there + back);
+            FlowMoment { tuple, rate: rate(since[i].bytes), rtt }
+        };
+        active.into_iter().map(told).collect()
+    }
+}
+
+fn mean(sum: Time, count: u64) -> Option<Time> {
+    (count > 0).then(|| Time(sum.0 / count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::row;
+    use crate::sys::address;
+    use crate::sys::ip::tests::packet;
+    use tollway_proto::link::Drops;
+
+    use super::*;
+
+    #[test]
+    fn who_looks_on_sees_each_interval_and_changes_links() {
+        let mut mesh = Mesh::new(&row(), 0);
+        let (mut panel, remote) = panel().unwrap();
+        let totals = |mesh: &mut Mesh, now| -> Vec<LinkStats> {
+            (0..4).map(|link| mesh.read_link(now, link)).collect()
+        };
+        let send = |mesh: &mut Mesh, ms, from, to| {
+            // ICMP has no ports: whatever comes back answers.
+            let echo = packet(address(from).octets(), address(to).octets(), 1, 2, 972);
+            mesh.handle_frame(Time::from_millis(ms), from, &echo, 0);
+        };
+        let deliver = |mesh: &mut Mesh, now| {
+            mesh.handle_timeout(now);
+            while let Some(delivery) = mesh.poll_delivery() {
+                mesh.release(delivery, true);
+            }
+        };
+        // 1000 bytes take 1 ms on a link of 8 Mb/s: the second packet waits so long. The answer comes back at once.
+        send(&mut mesh, 1, 0, 1);
+        send(&mut mesh, 1, 0, 1);
+        send(&mut mesh, 10, 1, 0);
+        let first = Time::from_millis(100);
+        deliver(&mut mesh, first);
+        let seen = totals(&mut mesh, first);
+        panel.tell(first, &mesh, &seen);
+
+        // From then on the link has a tenth of the rate, and more delay.
+        remote.change(0, Change::Rate(Rate::from_mbps(0.8)));
+        remote.change(0, Change::Delay(Time::from_millis(20)));
+        remote.change(99, Change::Blackout(true));
+        panel.apply(Time::from_millis(120), &mut mesh);
+        send(&mut mesh, 130, 0, 1);
+        let second = Time::from_millis(200);
+        deliver(&mut mesh, second);
+        let seen = totals(&mut mesh, second);
+        panel.tell(second, &mesh, &seen);
+
+        let moments: Vec<Moment> = remote.moments().collect();
+        let [before, after] = &moments[..] else { panic!("{moments:?}") };
+        let link = before.links[0];
+        assert_eq!((link.rate.mbps(), link.drops), (0.16, 0));
+        assert_eq!(link.wait, Some(Time(500_000)));
+        assert_eq!(
+            (link.setting.rate, link.setting.delay),
+            (Some(Rate::from_mbps(8.0)), Time::from_millis(5))
+        );
+        assert_eq!((before.links[1].wait, before.flows.len()), (None, 2));
+        // 6 and 7 ms there, 6 ms back; stamps are exact to 64 ns.
+        let flow = before.flows[0];
+        let rtt = flow.rtt.unwrap().as_millis_f64();
+        assert!((rtt - 12.5).abs() < 1e-3 && flow.rate.mbps() == 0.16, "{flow:?}");
+
+        let link = after.links[0];
+        let expected = Setting { rate: Some(Rate::from_mbps(0.8)), delay: Time::from_millis(20), loss: 0.0 };
+        assert_eq!((link.setting, link.rate.mbps()), (expected, 0.08));
+        assert_eq!(mesh.rates(0), [(Time::from_millis(120), Rate::from_mbps(0.8))]);
+        // Nothing answered; 10 ms to serialise and 20 ms on the wire.
+        assert_eq!((after.flows.len(), after.flows[0].rtt), (1, None));
+    }
+
+    #[test]
+    fn the_dozen_flows_that_delivered_most_are_told_and_all_that_is_lost() {
+        let mut mesh = Mesh::new(&row(), 0);
+        let (mut panel, remote) = panel().unwrap();
+        let send = |mesh: &mut Mesh, ms, port: u8, payload| {
+            let mut datagram = packet(address(0).octets(), address(1).octets(), 17, 2, payload);
+            datagram[21] = port;
+            mesh.handle_frame(Time::from_millis(ms), 0, &datagram, 0);
+        };
+        let tell = |mesh: &mut Mesh, panel: &mut Panel, ms, total| {
+            mesh.handle_timeout(Time::from_millis(ms));
+            while let Some(delivery) = mesh.poll_delivery() {
+                mesh.release(delivery, true);
+            }
+            panel.tell(Time::from_millis(ms), mesh, &[total]);
+        };
+        (0..14).for_each(|port| send(&mut mesh, u64::from(port), port, 100 * usize::from(port)));
+        let stats = LinkStats {
+            drops: Drops { full: 1, law: 2, before: 4, after: 8, corrupt: 0, meter: 0 },
+            ..LinkStats::default()
+        };
+        tell(&mut mesh, &mut panel, 100, stats);
+        // Two that were small are large now.
+        for (ms, port, payload) in [(110, 3, 72), (120, 3, 72), (130, 2, 97)] {
+            send(&mut mesh, ms, port, payload);
+        }
+        let stats = LinkStats {
+            drops: Drops { full: 2, law: 4, before: 7, after: 12, corrupt: 0, meter: 0 },
+            ..stats
+        };
+        tell(&mut mesh, &mut panel, 200, stats);
+        // An interval of no length is none.
+        tell(&mut mesh, &mut panel, 200, stats);
+
+        let moments: Vec<Moment> = remote.moments().collect();
+        let [before, after] = &moments[..] else { panic!("{moments:?}") };
+        assert_eq!((before.links[0].drops, after.links[0].drops), (15, 10));
+        let ports = |moment: &Moment| -> Vec<u16> {
+            moment.flows.iter().map(|flow| flow.tuple.source_port & 0xff).collect()
+        };
+        assert_eq!(ports(before), (2..14).rev().collect::<Vec<_>>());
+        assert_eq!(ports(after), [3, 2]);
+        // Twice 100 bytes and once 125 in a tenth of a second.
+        assert_eq!([0, 1].map(|i| after.flows[i].rate.bytes_per_sec()), [2000.0, 1250.0]);
+    }
+}

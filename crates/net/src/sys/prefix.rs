@@ -1,0 +1,110 @@
+//! Prefixes of IP addresses, as configurations name networks.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Addresses that begin with the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Prefix {
+    bits: u128,
+    /// Of 32 or 128.
+    len: u32,
+    v4: bool,
+}
+
+impl Prefix {
+    /// `192.0.2.1`, `10.0.0.0/8`, `10.0.*`, `2001:db8::/32`, `*` (of either family: two prefixes).
+    pub fn parse(text: &str) -> Option<Vec<Prefix>> {
+        let text = text.trim();
+        if text == "*" {
+            return Some([true, false].map(|v4| Prefix { bits: 0, len: 0, v4 }).to_vec());
+        }
+        if let Some(head) = text.strip_suffix(".*") {
+            let bytes: Vec<u8> = head
+                .trim_end_matches(".*")
+                .split('.')
+                .map(|part| part.parse().ok())
+                .collect::<Option<_>>()?;
+            let mut whole = [0u8; 4];
+            whole.get_mut(..bytes.len()).filter(|_| bytes.len() < 4)?.copy_from_slice(&bytes);
+            return Some(vec![Prefix::new(IpAddr::from(whole), bytes.len() as u32 * 8)]);
+        }
+        let (address, len) = match text.split_once('/') {
+            Some((address, len)) => (address, Some(len.parse::<u32>().ok()?)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().ok()?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let len = len.unwrap_or(most);
+        if len > most {
+            return None;
+        }
+        // What an IPv6 socket calls an IPv4 address is one, as it is in connections.
+        Some(vec![match (address, address.to_canonical()) {
+            (IpAddr::V6(_), address @ IpAddr::V4(_)) if len >= 96 => Prefix::new(address, len - 96),
+            _ => Prefix::new(address, len),
+        }])
+    }
+
+    /// The first `len` bits of an address; `None` if it has fewer.
+    pub fn of(address: IpAddr, len: u32) -> Option<Prefix> {
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        (len <= most).then(|| Prefix::new(address, len))
+    }
+
+    fn new(address: IpAddr, len: u32) -> Prefix {
+        Prefix { bits: bits(address), len, v4: address.is_ipv4() }
+    }
+
+    /// An address of it, and how many of its bits count.
+    pub fn parts(&self) -> (IpAddr, u32) {
+        let address = if self.v4 {
+            Ipv4Addr::from_bits(self.bits as u32).into()
+        } else {
+            Ipv6Addr::from_bits(self.bits).into()
+        };
+        (address, self.len)
+    }
+
+    /// Two for a single address, one for those of a network, none for any.
+    pub fn score(&self, address: IpAddr) -> Option<u32> {
+        let most = if self.v4 { 32 } else { 128 };
+        let differs = self.bits ^ bits(address);
+        let same = address.is_ipv4() == self.v4 && differs.checked_shr(most - self.len).unwrap_or(0) == 0;
+        same.then_some(match self.len {
+            0 => 0,
+            len if len == most => 2,
+            _ => 1,
+        })
+    }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// An address is of every network that it was cut from, and of none that differs within the prefix.
+        #[test]
+        fn networks_hold_their_addresses(bits in any::<u32>(), len in 0u32..=32, flip in 0u32..32) {
+            let address = std::net::Ipv4Addr::from_bits(bits);
+            let network = Prefix::parse(&format!("{address}/{len}")).unwrap();
+            prop_assert!(network[0].score(address.into()).is_some());
+            let other = std::net::Ipv4Addr::from_bits(bits ^ 1 << flip);
+            prop_assert_eq!(network[0].score(other.into()).is_some(), flip < 32 - len);
+        }
+
+        #[test]
+        fn any_text_can_be_read(text in ".{0,40}") {
+            let _ = Prefix::parse(&text);
+        }
+    }
+}

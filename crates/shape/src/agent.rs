@@ -1,0 +1,588 @@
+//! The agent: at every tick it looks at all connections, has the rate divided, and sets what has changed.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+
+use tollway_law::shares::{Demand, LimitedBy, Member, Partition, Sample, Shares, Wants};
+use tollway_law::{Rate, Time};
+use tracing::{debug, trace};
+
+use super::cgroup::Cgroups;
+use super::{ByNumber, Hold, Kernel, LEAST_BURST, Regime, Seen, Traffic};
+
+/// What looks and sets.
+#[derive(Debug)]
+pub struct Agent {
+    kernel: Box<dyn Kernel>,
+    regime: Regime,
+    shares: Shares,
+    /// Class by class, whose it is.
+    owners: Vec<(u32, u32)>,
+    open: ByNumber<u64, Open>,
+    cgroups: Cgroups,
+    /// Counts ticks, to tell who is gone.
+    round: u64,
+    last: Time,
+    seen: Vec<Seen>,
+    members: Vec<Member>,
+    /// Whose each of `members` is, as a place in `seen`.
+    places: Vec<u32>,
+    /// Those in `seen` that are nobody's any more and still paced.
+    leaving: Vec<u32>,
+    /// The kernel has heard of the regime.
+    installed: bool,
+    /// By tenant, packets that are no known connection's.
+    rests: Vec<Rest>,
+    traffic: Vec<Traffic>,
+}
+
+/// A tenant's traffic beside the connections that are seen: short ones, and other sockets.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rest {
+    /// Counts of all its packets at the last tick; none before the first.
+    before: Option<Traffic>,
+    /// Bytes that its connections have sent since.
+    seen: u64,
+    connections: u32,
+    demand: Demand,
+    limit: Rate,
+}
+
+/// A connection from tick to tick.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    round: u64,
+    /// Ticks at which it was seen.
+    age: u32,
+    class: Option<u32>,
+    demand: Demand,
+    wants: Wants,
+    partition: Partition,
+    seen: Seen,
+    share: Rate,
+    /// What it may have, on the wire.
+    limit: Rate,
+    /// What that was when its pace was last set: small differences are not.
+    told: Rate,
+    /// What was last set: payload bytes a second.
+    set: Option<u64>,
+    /// What its program had set by itself.
+    own: Option<u64>,
+    /// It can't be reached.
+    denied: bool,
+}
+
+impl Open {
+    /// A program that has set a pace by itself since the last look means it; answers whether it has.
+    fn takes_own(&mut self, seen: &Seen) -> bool {
+        let by_itself = seen.limit != self.set && seen.limit != self.seen.limit;
+        if by_itself {
+            self.own = seen.limit;
+        }
+        by_itself
+    }
+}
+
+impl Agent {
+    /// An agent that has looked at nothing yet.
+    pub fn new(now: Time, kernel: Box<dyn Kernel>, regime: Regime) -> Agent {
+        let (shares, owners) = shares(now, &regime);
+        Agent {
+            kernel,
+            regime,
+            shares,
+            owners,
+            open: ByNumber::default(),
+            cgroups: Cgroups::find(),
+            round: 0,
+            last: now,
+            seen: Vec::new(),
+            members: Vec::new(),
+            places: Vec::new(),
+            leaving: Vec::new(),
+            installed: false,
+            rests: Vec::new(),
+            traffic: Vec::new(),
+        }
+    }
+
+    /// What holds.
+    pub fn regime(&self) -> &Regime {
+        &self.regime
+    }
+
+    /// When it looked last, or began.
+    pub fn last(&self) -> Time {
+        self.last
+    }
+
+    /// Another version is to hold from the next tick on, for open connections too. Tenants of the same name keep their buckets.
+    pub fn install(&mut self, now: Time, regime: Regime) {
+        let (mut shares, owners) = shares(now, &regime);
+        let before: HashMap<&str, usize> =
+            self.regime.tenants.iter().zip(0..).map(|(old, at)| (old.name.as_str(), at)).collect();
+        let same = |at: usize| before.get(regime.tenants[at].name.as_str()).copied();
+        shares.inherit(&self.shares, same);
+        debug!(target: "shape", %now, tenants = regime.tenants.len(), version = %regime.version, "policies in force");
+        (self.shares, self.owners, self.regime) = (shares, owners, regime);
+        self.installed = false;
+        for open in self.open.values_mut() {
+            open.class = self.regime.rules.class_of(&self.cgroups.identity(&open.seen));
+        }
+    }
+
+    /// Looks, divides and sets. `clock` tells the time, `tick` how far off the next tick is expected to be.
+    ///
+    /// # Errors
+    /// The kernel can't be asked. That a connection can't be paced is no error, and shows in [`Agent::status`].
+    pub fn tick(&mut self, clock: impl Fn() -> Time, tick: Time) -> io::Result<()> {
+        self.seen.clear();
+        if !self.installed {
+            self.kernel.install(&self.regime)?;
+            self.installed = true;
+            self.rests = vec![Rest::default(); self.regime.tenants.len()];
+        }
+        self.kernel.connections(&mut self.seen)?;
+        let now = clock();
+        let span = if self.round > 0 { now.saturating_sub(self.last) } else { Time::ZERO };
+        self.last = now;
+        self.round += 1;
+        self.members.clear();
+        self.places.clear();
+        self.leaving.clear();
+        let mut there = 0;
+        for (seen, place) in self.seen.iter().zip(0..) {
+            let open = self.open.entry(seen.cookie).or_insert_with(|| Open {
+                round: 0,
+                age: 0,
+                class: self.regime.rules.class_of(&self.cgroups.identity(seen)),
+                demand: Demand::new(),
+                wants: Wants::default(),
+                partition: Partition::default(),
+                seen: *seen,
+                share: Rate::ZERO,
+                limit: Rate::from_bytes_per_sec(f64::MAX),
+                told: Rate::from_bytes_per_sec(f64::MAX),
+                set: None,
+                own: seen.limit,
+                denied: false,
+            });
+            if open.takes_own(seen) {
+                self.kernel.owns(seen);
+            }
+            // What was sent is counted against the time in which it was: a long look may be interrupted.
+            let (sent, span) = match open.round > 0 {
+                true => {
+                    (wire_bytes(&open.seen, seen, self.regime.overhead), seen.at.saturating_sub(open.seen.at))
+                }
+                false => (0, Time::ZERO),
+            };
+            let by_receiver = seen.by_receiver.saturating_sub(open.seen.by_receiver);
+            there += usize::from(open.round != self.round);
+            open.round = self.round;
+            open.age += 1;
+            open.seen = *seen;
+            let Some(class) = open.class else {
+                self.leaving.extend(open.set.map(|_| place));
+                continue;
+            };
+            let rest = &mut self.rests[self.owners[class as usize].0 as usize];
+            rest.seen += sent;
+            rest.connections += 1;
+            open.wants = open.demand.observe(&Sample {
+                span,
+                sent,
+                by_receiver,
+                backlog: seen.unsent > 0,
+                window_open: seen.in_flight.saturating_add(LEAST_BURST) <= seen.cwnd.max(LEAST_BURST),
+                own: seen.wire(seen.able(), self.regime.overhead),
+                limit: open.told,
+                rtt: seen.rtt,
+                // A few segments are acknowledged together.
+                echo: Time::from_nanos(seen.rtt.as_nanos() * 4 / u64::from(seen.in_flight.max(4))),
+            });
+            self.members.push(Member {
+                class,
+                weight: 1.0,
+                sent,
+                burst: seen.burst(self.regime.overhead),
+                wants: open.wants,
+                partition: open.partition,
+                share: Rate::ZERO,
+                limit: Rate::ZERO,
+            });
+            self.places.push(place);
+        }
+        self.add_rests(span)?;
+        self.shares.divide(now, tick, &mut self.members);
+        self.set()?;
+        self.hold()?;
+        if self.open.len() > there {
+            let round = self.round;
+            self.open.retain(|_, open| round - open.round <= LEFT_OUT);
+        }
+        self.kernel.settle()
+    }
+
+    /// Counts what tenants send beside their connections, as one more member of each.
+    fn add_rests(&mut self, span: Time) -> io::Result<()> {
+        self.kernel.traffic(&mut self.traffic)?;
+        let mut scale = vec![1.0; self.rests.len()];
+        let packets = self.traffic.iter().zip(&mut self.rests);
+        for ((&all, rest), tenant) in packets.zip(0..) {
+            let seen = std::mem::take(&mut rest.seen);
+            let Some(before) = rest.before.replace(all) else { continue };
+            let (sent, dropped) = (all.passed - before.passed, all.dropped - before.dropped);
+            // TCP counts what was dropped as sent.
+            if dropped > 0 && seen > sent {
+                scale[tenant] = sent as f64 / seen as f64;
+            }
+            let sent = sent.saturating_sub(seen);
+            let wants = rest.demand.observe(&Sample {
+                span,
+                sent,
+                backlog: dropped > 0,
+                window_open: true,
+                own: Rate::from_bytes_per_sec(f64::MAX),
+                limit: rest.limit,
+                ..Sample::default()
+            });
+            // Acknowledgements are a part that the limit has room for.
+            let share = self.shares.share_of(tenant).bytes_per_sec();
+            if dropped > 0 || rest.demand.uses().bytes_per_sec() > share * ROOM {
+                let class = self.owners.iter().position(|&(of, _)| of as usize == tenant).unwrap_or(0);
+                self.members.push(Member {
+                    class: class as u32,
+                    weight: 1.0,
+                    sent,
+                    burst: 0,
+                    wants,
+                    partition: Partition::default(),
+                    share: Rate::ZERO,
+                    limit: Rate::ZERO,
+                });
+            }
+        }
+        for member in &mut self.members[..self.places.len()] {
+            let part = scale[self.owners[member.class as usize].0 as usize];
+            member.sent = (member.sent as f64 * part) as u64;
+        }
+        Ok(())
+    }
+
+    /// Limits each tenant's packets to what its connections and the rest of it may have together.
+    fn hold(&mut self) -> io::Result<()> {
+        for member in &self.members[self.places.len()..] {
+            self.rests[self.owners[member.class as usize].0 as usize].limit = member.limit;
+        }
+        let shares = &self.shares;
+        let holds: Vec<Hold> = (0..self.rests.len())
+            .map(|tenant| {
+                let rest = &mut self.rests[tenant];
+                let rate = shares.most_of(tenant).bytes_per_sec();
+                let contract = &self.regime.tenants[tenant].tenant.contract;
+                let average = contract.rate.or(self.regime.link.rate).map_or(rate, Rate::bytes_per_sec);
+                let depth = contract.depth.map_or(0.1, |depth| depth.0 as f64 / average.max(1.0));
+                let opening = rate * (1.0 - ROOM) / f64::from(std::mem::take(&mut rest.connections) + 1);
+                Hold {
+                    rate: Rate::from_bytes_per_sec((rate * (1.0 + ROOM)).max(LEAST as f64)),
+                    // Not of the tick, which grows with the connections that a tenant opens.
+                    depth: Time::from_secs_f64(depth.min(DEEPEST)),
+                    opening: Rate::from_bytes_per_sec(opening),
+                }
+            })
+            .collect();
+        let all: f64 = match self.regime.link.rate {
+            Some(rate) => rate.bytes_per_sec(),
+            None => holds.iter().map(|hold| hold.rate.bytes_per_sec()).sum(),
+        };
+        self.kernel.hold(Rate::from_bytes_per_sec(all / STRANGERS), &holds)
+    }
+
+    /// Sets what is to be otherwise than it is.
+    fn set(&mut self) -> io::Result<()> {
+        let mut exact = EXACT;
+        for (member, &place) in self.members.iter().zip(&self.places) {
+            let seen = &self.seen[place as usize];
+            let Some(open) = self.open.get_mut(&seen.cookie) else { continue };
+            open.share = member.share;
+            open.limit = member.limit;
+            open.partition = member.partition;
+            let payload = seen.payload(member.limit, self.regime.overhead).bytes_per_sec() as u64;
+            let payload = payload.max(LEAST).min(open.own.unwrap_or(u64::MAX));
+            let part = match member.wants.hungry {
+                true if exact > 0 => NEAREST,
+                true => NEAR,
+                false => NEAR_ENOUGH,
+            };
+            let off = open.set.map_or(u64::MAX, |set| set.abs_diff(payload));
+            let near = off <= payload / part;
+            exact -= usize::from(!near && off <= payload / NEAR);
+            if near && seen.limit == open.set {
+                continue;
+            }
+            // No process has it open, or none that says so.
+            if seen.inode == 0 {
+                open.denied = open.age > CLOSING;
+                continue;
+            }
+            let rate = Rate::from_bytes_per_sec(payload as f64);
+            trace!(target: "shape", remote = %seen.remote, %rate, "pace");
+            match self.kernel.pace(seen, Some(rate)) {
+                Ok(()) => (open.told, open.set, open.denied) = (member.limit, Some(payload), false),
+                // One that is closing may have no owner any more.
+                Err(_) => open.denied = open.age > CLOSING,
+            }
+        }
+        for &place in &self.leaving {
+            let seen = &self.seen[place as usize];
+            let Some(open) = self.open.get_mut(&seen.cookie) else { continue };
+            let own = open.own.map(|own| Rate::from_bytes_per_sec(own as f64));
+            if self.kernel.pace(seen, own).is_ok() {
+                open.set = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes every connection free again, as its program had it. Answers how many were paced.
+    ///
+    /// # Errors
+    /// The kernel can't be asked who is still there.
+    pub fn release(&mut self) -> io::Result<usize> {
+        let (mut freed, mut quiet) = (0, 0);
+        while quiet <= LEFT_OUT {
+            match self.release_seen()? {
+                0 => quiet += 1,
+                more => (freed, quiet) = (freed + more, 0),
+            }
+        }
+        self.kernel.settle()?;
+        Ok(freed)
+    }
+
+    /// The same of those that one look shows.
+    fn release_seen(&mut self) -> io::Result<usize> {
+        self.seen.clear();
+        self.kernel.connections(&mut self.seen)?;
+        let mut freed = 0;
+        for seen in &self.seen {
+            if let Some(open) = self.open.get_mut(&seen.cookie).filter(|open| open.set.is_some()) {
+                if open.takes_own(seen) {
+                    self.kernel.owns(seen);
+                }
+                let own = open.own.map(|own| Rate::from_bytes_per_sec(own as f64));
+                if self.kernel.pace(seen, own).is_ok() {
+                    open.set = None;
+                    freed += 1;
+                }
+            }
+        }
+        Ok(freed)
+    }
+
+    /// What could not be done at the last tick, and the remedy.
+    pub fn warning(&self) -> Option<String> {
+        let blind = self.regime.rules.by_group() && !self.cgroups.are_mounted();
+        blind.then(|| NO_GROUPS.to_owned()).or_else(|| self.kernel.warning()).or_else(|| self.unpaced())
+    }
+
+    /// A sentence on the connections that can't be paced.
+    fn unpaced(&self) -> Option<String> {
+        let mut of =
+            self.open.values().filter(|open| open.round == self.round && open.denied && open.set.is_none());
+        let first = of.next()?.seen;
+        let count = 1 + of.count();
+        Some(format!(
+            "{count} connections cannot be paced and are not limited, such as {} to {} of user {}: their sockets are in no descriptor \
+             table that the agent may look into, as those of MPTCP; `--backend bpf` limits them",
+            first.local, first.remote, first.uid
+        ))
+    }
+
+    /// Lets the kernel's side know, between ticks, that the agent is there.
+    pub fn beat(&mut self) {
+        self.kernel.beat();
+    }
+
+    /// How everything stands.
+    pub fn status(&self) -> Status {
+        let mut tenants: Vec<TenantStatus> = self
+            .regime
+            .tenants
+            .iter()
+            .enumerate()
+            .map(|(at, party)| TenantStatus {
+                name: party.name.clone(),
+                connections: 0,
+                uses: Rate::ZERO,
+                share: self.shares.share_of(at),
+                rate: party.tenant.contract.rate,
+                level: self.shares.level_of(at),
+            })
+            .collect();
+        let mut connections = Vec::with_capacity(self.open.len());
+        let mut others = 0;
+        for open in self.open.values().filter(|open| open.round == self.round) {
+            let Some(class) = open.class else {
+                others += 1;
+                continue;
+            };
+            let (tenant, class) = self.owners[class as usize];
+            let party = &self.regime.tenants[tenant as usize];
+            let of = &mut tenants[tenant as usize];
+            of.connections += 1;
+            of.uses = Rate::from_bytes_per_sec(of.uses.bytes_per_sec() + open.demand.uses().bytes_per_sec());
+            connections.push(ConnectionStatus {
+                cookie: open.seen.cookie,
+                tenant: party.name.clone(),
+                class: party.classes[class as usize].clone(),
+                local: open.seen.local,
+                remote: open.seen.remote,
+                uid: open.seen.uid,
+                cgroup: open.seen.cgroup.and_then(|id| self.cgroups.path(id)).map(str::to_owned),
+                uses: open.demand.uses(),
+                share: open.share,
+                limit: open.limit,
+                rtt: open.seen.rtt,
+                limited_by: open.demand.limited_by(),
+                hungry: open.wants.hungry,
+                sent: open.seen.sent,
+                resent: open.seen.resent,
+                paced: open.set.is_some(),
+                denied: open.denied,
+            });
+        }
+        connections
+            .sort_unstable_by(|a, b| (&a.tenant, a.remote, a.local).cmp(&(&b.tenant, b.remote, b.local)));
+        Status {
+            version: self.regime.version.clone(),
+            kernel: self.kernel.describe(),
+            warning: self.warning(),
+            tick: self.regime.tick,
+            rate: self.regime.link.rate,
+            level: self.shares.level(),
+            tenants,
+            connections,
+            others,
+        }
+    }
+}
+
+/// How the agent stands.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// The policies' version.
+    pub version: String,
+    /// What sees and sets.
+    pub kernel: String,
+    /// What could not be done at the last tick, and the remedy.
+    pub warning: Option<String>,
+    /// How often, if that is not too dear.
+    pub tick: Time,
+    /// The link's rate, if it has one.
+    pub rate: Option<Rate>,
+    /// Tokens in the link's bucket, as part of its depth; below 0 is debt.
+    pub level: f64,
+    /// Those who share it.
+    pub tenants: Vec<TenantStatus>,
+    /// Their connections, by tenant and the other end's address.
+    pub connections: Vec<ConnectionStatus>,
+    /// Connections that are nobody's.
+    pub others: usize,
+}
+
+/// How a tenant stands.
+#[derive(Clone, Debug)]
+pub struct TenantStatus {
+    /// Its name.
+    pub name: String,
+    /// Its open connections.
+    pub connections: usize,
+    /// What they send, on the wire.
+    pub uses: Rate,
+    /// What it has of the link.
+    pub share: Rate,
+    /// Its own rate, if it has one.
+    pub rate: Option<Rate>,
+    /// Tokens in its bucket, as part of its depth; below 0 is debt. 1 without a rate.
+    pub level: f64,
+}
+
+/// How a connection stands. Rates are on the wire.
+#[derive(Clone, Debug)]
+pub struct ConnectionStatus {
+    /// Names the socket.
+    pub cookie: u64,
+    /// Whose it is.
+    pub tenant: String,
+    /// Which of the tenant's.
+    pub class: String,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// The user.
+    pub uid: u32,
+    /// The path of its control group, where it is known.
+    pub cgroup: Option<String>,
+    /// What it sends.
+    pub uses: Rate,
+    /// What of the rate is kept for it.
+    pub share: Rate,
+    /// What it may have.
+    pub limit: Rate,
+    /// Smoothed round trip.
+    pub rtt: Time,
+    /// What holds it back.
+    pub limited_by: LimitedBy,
+    /// It wants all it can get.
+    pub hungry: bool,
+    /// Payload sent so far, bytes.
+    pub sent: u64,
+    /// Segments sent again so far.
+    pub resent: u32,
+    /// Its pace is set.
+    pub paced: bool,
+    /// Its pace can't be set: its owner is beyond our rights.
+    pub denied: bool,
+}
+
+/// The tree of a regime, and by class the tenant and its place there.
+fn shares(now: Time, regime: &Regime) -> (Shares, Vec<(u32, u32)>) {
+    let tenants: Vec<_> = regime.tenants.iter().map(|party| party.tenant.clone()).collect();
+    let owners = tenants.iter().zip(0..).flat_map(|(tenant, at)| {
+        (0..tenant.classes.len() as u32).map(move |class| (at, class)).collect::<Vec<_>>()
+    });
+    (Shares::new(now, regime.link, &tenants), owners.collect())
+}
+
+/// Bytes on the wire between two looks.
+fn wire_bytes(before: &Seen, now: &Seen, overhead: u32) -> u64 {
+    let segments = u64::from(now.segments.wrapping_sub(before.segments));
+    now.sent.saturating_sub(before.sent) + segments * u64::from(now.headers(overhead))
+}
+
+const NO_GROUPS: &str = "no hierarchy of control groups, version 2, is mounted where the agent runs, and so `cgroup` and `container` match no \
+                         connection; `mount -t cgroup2 none /sys/fs/cgroup`, and start it again";
+/// Looks in a row that may leave out a connection which is there: the kernel lists its table piece by piece, and who is next to one that closes
+/// meanwhile is passed over. Taken for a new one it would have our pace for its program's.
+pub(super) const LEFT_OUT: u64 = 2;
+/// Ticks after which a connection that can't be paced is not one that was just opened or is closing.
+const CLOSING: u32 = 20;
+/// Part of a tenant's rate that the limit of its packets has above it: headers are estimated.
+const ROOM: f64 = 0.02;
+/// Packets whose tenant is not known yet have one part in so many of the rate.
+const STRANGERS: f64 = 32.0;
+/// Seconds that a tenant's packets may be ahead of its rate at most, whatever its bucket.
+const DEEPEST: f64 = 60.0;
+/// Bytes a second: a connection always moves.
+const LEAST: u64 = 1000;
+/// A pace is left as it is within one part in so many,
+const NEAR: u64 = 250;
+/// or, for so many connections a tick, in so many: what they then lack is nobody's;
+const EXACT: usize = 32;
+const NEAREST: u64 = 5000;
+/// that of a connection which doesn't use it all within a larger one, since each setting is four system calls.
+const NEAR_ENOUGH: u64 = 8;

@@ -1,0 +1,141 @@
+//! What our programs write down of a connection, and where the kernel keeps it.
+
+use std::io;
+use std::mem::offset_of;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use tollway_law::Time;
+
+use super::btf::{Btf, Field};
+use super::sys::Plain;
+use crate::Seen;
+
+/// A row for each field: its name, its type here, and the kernel's path to it from a `struct tcp_sock`. Wide ones first: there is to be no
+/// padding.
+macro_rules! record {
+    ($($name:ident: $type:ty = $path:literal,)*) => {
+        /// A connection's record, as it lies in the map.
+        #[derive(Clone, Copy, Debug, Default)]
+        #[repr(C)]
+        pub(crate) struct Raw {
+            /// When it was written, in the kernel's jiffies.
+            pub(crate) jiffies: u64,
+            /// What its own program lets it be paced to at most, bytes a second; all bits set is any rate.
+            pub(crate) own: u64,
+            /// What ours has last set.
+            pub(crate) applied: u64,
+            $(pub(crate) $name: $type,)*
+        }
+
+        const FIELDS: &[(&str, usize, usize)] =
+            &[$(($path, offset_of!(Raw, $name), size_of::<$type>()),)*];
+
+        const _: () = assert!(size_of::<Raw>() == 24 $(+ size_of::<$type>())*, "there is padding");
+    };
+}
+
+record! {
+    cgroup: u64 = "inet_conn.icsk_inet.sk.sk_cgrp_data.cgroup->kn->id",
+    pacing: u64 = "inet_conn.icsk_inet.sk.sk_pacing_rate",
+    sent: u64 = "bytes_sent",
+    srtt: u32 = "srtt_us",
+    mss: u32 = "mss_cache",
+    cwnd: u32 = "snd_cwnd",
+    in_flight: u32 = "packets_out",
+    segments: u32 = "data_segs_out",
+    resent: u32 = "total_retrans",
+    written: u32 = "write_seq",
+    next: u32 = "snd_nxt",
+    chrono_start: u32 = "chrono_start",
+    by_receiver: u32 = "chrono_stat[1]",
+    uid: u32 = "inet_conn.icsk_inet.sk.sk_uid.val",
+    local4: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_rcv_saddr",
+    remote4: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_daddr",
+    local6a: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[0]",
+    local6b: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[1]",
+    local6c: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[2]",
+    local6d: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[3]",
+    remote6a: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_v6_daddr.in6_u.u6_addr32[0]",
+    remote6b: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_v6_daddr.in6_u.u6_addr32[1]",
+    remote6c: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_v6_daddr.in6_u.u6_addr32[2]",
+    remote6d: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_v6_daddr.in6_u.u6_addr32[3]",
+    local_port: u16 = "inet_conn.icsk_inet.sk.__sk_common.skc_num",
+    remote_port: u16 = "inet_conn.icsk_inet.sk.__sk_common.skc_dport",
+    family: u16 = "inet_conn.icsk_inet.sk.__sk_common.skc_family",
+    state: u16 = "inet_conn.icsk_inet.sk.__sk_common.skc_state",
+    chrono: u16 = "chrono_type",
+    timestamps: u16 = "rx_opt.tstamp_ok",
+}
+
+impl Raw {
+    /// The connection that this is of, as it was `at`; a jiffy is so long. `limit` is what it may be paced to.
+    pub(crate) fn read(&self, cookie: u64, at: Time, jiffy: Time, limit: u64) -> Seen {
+        let v6 = i32::from(self.family) == libc::AF_INET6;
+        // Addresses lie there as they go over the wire.
+        let address = |four: u32, six: [u32; 4]| {
+            if !v6 {
+                return IpAddr::V4(Ipv4Addr::from(four.to_ne_bytes()));
+            }
+            let mut bytes = [0; 16];
+            for (into, word) in bytes.chunks_exact_mut(4).zip(six) {
+                into.copy_from_slice(&word.to_ne_bytes());
+            }
+            // What an IPv6 socket calls an IPv4 address is one.
+            IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical()
+        };
+        let local = address(self.local4, [self.local6a, self.local6b, self.local6c, self.local6d]);
+        let remote = address(self.remote4, [self.remote6a, self.remote6b, self.remote6c, self.remote6d]);
+        // What lasts has not been added yet (tcp_get_info_chrono_stats).
+        let lasts = if self.chrono == BY_RECEIVER {
+            (self.jiffies as u32).wrapping_sub(self.chrono_start)
+        } else {
+            0
+        };
+        Seen {
+            cookie,
+            at,
+            local: SocketAddr::new(local, self.local_port),
+            remote: SocketAddr::new(remote, u16::from_be(self.remote_port)),
+            uid: self.uid,
+            cgroup: Some(self.cgroup),
+            // Here nobody need have it open.
+            inode: 1,
+            rtt: Time::from_nanos(u64::from(self.srtt) * 125), // in eighths of a microsecond
+            // Larger than the least; it only says how near the other end is.
+            least_rtt: Time::from_nanos(u64::from(self.srtt) * 125),
+            sent: self.sent,
+            segments: self.segments,
+            resent: self.resent,
+            by_receiver: jiffy * u64::from(self.by_receiver.wrapping_add(lasts)),
+            unsent: self.written.wrapping_sub(self.next),
+            in_flight: self.in_flight,
+            cwnd: self.cwnd,
+            mss: self.mss,
+            timestamps: self.timestamps != 0,
+            pacing: self.pacing,
+            limit: (limit != u64::MAX).then_some(limit),
+        }
+    }
+
+    /// Whether it may still send.
+    pub(crate) fn is_open(&self) -> bool {
+        OPEN.contains(&i32::from(self.state))
+    }
+}
+
+/// Finds the fields of a record in this kernel: each with its place in the record and its bytes there.
+///
+/// # Errors
+/// A field that this kernel doesn't have, by name.
+pub(crate) fn fields(btf: &Btf) -> io::Result<Vec<(Field, usize, u32)>> {
+    FIELDS.iter().map(|&(path, at, bytes)| Ok((btf.field(SOCKET, path)?, at, bytes as u32))).collect()
+}
+
+impl Plain for Raw {}
+
+/// The structure that all paths begin at.
+pub(crate) const SOCKET: &str = "tcp_sock";
+/// What holds a connection up: its receiver's window (enum tcp_chrono).
+const BY_RECEIVER: u16 = 2;
+/// States in which a connection sends, `net/tcp_states.h`: established, closed by either end or both.
+pub(crate) const OPEN: [i32; 5] = [1, 4, 8, 9, 11];

@@ -1,0 +1,151 @@
+//! An agent for Prometheus.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
+use serde_json::Value;
+use tollway_report::watch::metrics::{Metrics, ServeError};
+
+/// The last [`Standing`](crate::status::Standing) that is known, as JSON.
+pub type Latest = Arc<Mutex<Option<Value>>>;
+
+/// Serves `latest` from a thread of its own until the answer is dropped. Tenants have labels, connections have none: they come
+/// and go by the thousand.
+///
+/// # Errors
+/// The address is taken, or not this machine's.
+pub fn serve(latest: Latest, address: SocketAddr) -> Result<Metrics, ServeError> {
+    Metrics::of(Box::new(Gathered(latest)), address)
+}
+
+#[derive(Debug)]
+struct Gathered(Latest);
+
+impl Collector for Gathered {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(standing) = latest.as_ref() else { return Ok(()) };
+        for (name, help, unit, read) in TENANT {
+            let unit = unit.map(|unit| Unit::Other(unit.into()));
+            let mut metric = encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+            for tenant in rows(standing, "tenants") {
+                let labels = [("tenant", tenant["tenant"].as_str().unwrap_or_default())];
+                ConstGauge::new(read(tenant)).encode(metric.encode_family(&labels)?)?;
+            }
+        }
+        let mut held = encoder.encode_descriptor(
+            "tollway_shape_held",
+            "Connections by what holds them back",
+            None,
+            MetricType::Gauge,
+        )?;
+        for word in ["idle", "application", "receiver", "window", "share"] {
+            let those = rows(standing, "connections").filter(|one| one["limited_by"] == word).count();
+            ConstGauge::new(those as i64).encode(held.encode_family(&[("by", word)])?)?;
+        }
+        let denied = rows(standing, "connections").filter(|one| one["denied"] == true).count() as i64;
+        if standing["link_mbps"].is_number() {
+            let (help, ratio) =
+                ("Tokens, as part of the depth of the link's bucket", Unit::Other("ratio".into()));
+            let metric = encoder.encode_descriptor(
+                "tollway_shape_link_bucket",
+                help,
+                Some(&ratio),
+                MetricType::Gauge,
+            )?;
+            ConstGauge::new(number(standing, "link_bucket")).encode(metric)?;
+        }
+        for (name, help, value) in [
+            ("tollway_shape_denied", "Connections beyond the agent's rights", denied),
+            (
+                "tollway_shape_trouble",
+                "1 while newer policies are not in force",
+                i64::from(!standing["trouble"].is_null()),
+            ),
+        ] {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(value).encode(metric)?;
+        }
+        let tick = encoder.encode_descriptor(
+            "tollway_shape_tick",
+            "From tick to tick",
+            Some(&Unit::Seconds),
+            MetricType::Gauge,
+        )?;
+        ConstGauge::new(number(standing, "tick_ms") / 1000.0).encode(tick)?;
+        let cpu = encoder.encode_descriptor(
+            "tollway_shape_cpu",
+            "Processor's time used",
+            Some(&Unit::Seconds),
+            MetricType::Counter,
+        )?;
+        ConstCounter::new(number(standing, "cpu_s")).encode(cpu)
+    }
+}
+
+fn rows<'a>(standing: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    standing[key].as_array().into_iter().flatten()
+}
+
+fn number(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or_default()
+}
+
+/// Bytes a second of a key in Mb/s.
+fn rate(tenant: &Value, key: &str) -> f64 {
+    number(tenant, key) * 125_000.0
+}
+
+/// Name, help, unit, and where it is.
+type Gauge = (&'static str, &'static str, Option<&'static str>, fn(&Value) -> f64);
+
+const TENANT: [Gauge; 4] = [
+    ("tollway_shape_connections", "Open connections", None, |tenant| number(tenant, "connections")),
+    ("tollway_shape_sends", "What they send, on the wire", Some("bytes_per_second"), |tenant| {
+        rate(tenant, "sends_mbps")
+    }),
+    ("tollway_shape_share", "What of the link is the tenant's", Some("bytes_per_second"), |tenant| {
+        rate(tenant, "share_mbps")
+    }),
+    ("tollway_shape_bucket", "Tokens, as part of the bucket's depth", Some("ratio"), |tenant| {
+        number(tenant, "bucket")
+    }),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn a_scraper_reads_tenants_in_base_units() {
+        let standing = crate::status::tests::standing().to_json();
+        let latest: Latest = Arc::new(Mutex::new(Some(standing)));
+        let metrics = serve(latest, ([127, 0, 0, 1], 0).into()).unwrap();
+        let mut stream = std::net::TcpStream::connect(metrics.address()).unwrap();
+        write!(stream, "GET /metrics?debug=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        for line in [
+            r#"tollway_shape_connections{tenant="web"} 2"#,
+            r#"tollway_shape_share_bytes_per_second{tenant="web"} 6250000"#,
+            r#"tollway_shape_bucket_ratio{tenant="web"} 0.25"#,
+            "tollway_shape_link_bucket_ratio -0.5",
+            r#"tollway_shape_held{by="share"} 2"#,
+            "tollway_shape_denied 1",
+            "tollway_shape_trouble 1",
+            "tollway_shape_tick_seconds 0.015",
+            "tollway_shape_cpu_seconds_total 0.09",
+        ] {
+            assert!(answer.contains(line), "no {line} in\n{answer}");
+        }
+    }
+}

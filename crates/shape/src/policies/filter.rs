@@ -1,0 +1,275 @@
+//! Which connections a policy means.
+
+use serde::{Deserialize, Serialize};
+use tollway_net::sys::prefix::Prefix;
+use tollway_scenario::file::matches;
+
+use crate::{Distinctions, Identity, Rules};
+
+/// What a connection has to be; an empty list is anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Filter {
+    /// Our end's address.
+    #[serde(with = "prefixes")]
+    pub from: Vec<Prefix>,
+    /// The other end's.
+    #[serde(with = "prefixes")]
+    pub to: Vec<Prefix>,
+    /// Our end's port, from the first to the last.
+    pub from_ports: Vec<(u16, u16)>,
+    /// The other end's.
+    pub to_ports: Vec<(u16, u16)>,
+    /// Whose it is.
+    pub users: Vec<u32>,
+    /// Its control group, or one above.
+    pub cgroups: Vec<String>,
+    /// Its container.
+    pub containers: Vec<String>,
+}
+
+/// The filters of a policy file, in its order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filters {
+    /// A tenant's, and its classes' in order. The class that none of these matches comes before them.
+    pub tenants: Vec<(Filter, Vec<Filter>)>,
+}
+
+impl Filter {
+    /// How closely it names the connection; `None` if it doesn't.
+    pub fn score(&self, who: &Identity<'_>) -> Option<u32> {
+        let (local, remote) = (who.local.ip().to_canonical(), who.remote.ip().to_canonical());
+        // What stays in this machine is nobody's uplink's.
+        if self.to.is_empty() && (remote.is_loopback() || remote == local) {
+            return None;
+        }
+        self.closeness(who)
+    }
+
+    /// The same of a connection of which it is known that it may be meant.
+    fn closeness(&self, who: &Identity<'_>) -> Option<u32> {
+        let (local, remote) = (who.local.ip().to_canonical(), who.remote.ip().to_canonical());
+        let port = |ports: &[(u16, u16)], port: u16| {
+            best(ports, |&(first, last)| {
+                (first..=last).contains(&port).then_some(1 + u32::from(first == last))
+            })
+        };
+        let mut score = best(&self.from, |network| network.score(local))?;
+        score += best(&self.to, |network| network.score(remote))?;
+        score += port(&self.from_ports, who.local.port())?;
+        score += port(&self.to_ports, who.remote.port())?;
+        score += best(&self.users, |&user| (user == who.uid).then_some(2))?;
+        score += best(&self.cgroups, |pattern| in_group(pattern, who.cgroup?))?;
+        score += best(&self.containers, |pattern| in_container(pattern, who.cgroup?))?;
+        Some(score)
+    }
+}
+
+/// Prefixes as addresses and lengths.
+mod prefixes {
+    use std::net::IpAddr;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use tollway_net::sys::prefix::Prefix;
+
+    pub(super) fn serialize<S: Serializer>(prefixes: &[Prefix], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(prefixes.iter().map(Prefix::parts))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Prefix>, D::Error> {
+        let parts = Vec::<(IpAddr, u32)>::deserialize(deserializer)?;
+        let prefix = |(address, len)| Prefix::of(address, len).ok_or_else(|| Error::custom("no prefix"));
+        parts.into_iter().map(prefix).collect()
+    }
+}
+
+impl Rules for Filters {
+    fn class_of(&self, who: &Identity<'_>) -> Option<u32> {
+        let mut best: Option<(u32, u32, &[Filter])> = None;
+        let mut first = 0;
+        for (filter, classes) in &self.tenants {
+            if let Some(score) = filter.score(who)
+                && best.is_none_or(|(most, ..)| score > most)
+            {
+                best = Some((score, first, classes));
+            }
+            first += 1 + classes.len() as u32;
+        }
+        let (_, first, classes) = best?;
+        let mut class: Option<(u32, u32)> = None;
+        for (filter, at) in classes.iter().zip(first + 1..) {
+            if let Some(score) = filter.closeness(who)
+                && class.is_none_or(|(most, _)| score > most)
+            {
+                class = Some((score, at));
+            }
+        }
+        Some(class.map_or(first, |(_, at)| at))
+    }
+
+    fn distinctions(&self) -> Distinctions {
+        let mut distinct = Distinctions::default();
+        for filter in self.all() {
+            distinct.local.extend(filter.from.iter().map(Prefix::parts));
+            distinct.remote.extend(filter.to.iter().map(Prefix::parts));
+            distinct.local_ports.extend(&filter.from_ports);
+            distinct.remote_ports.extend(&filter.to_ports);
+            distinct.users.extend(&filter.users);
+        }
+        distinct
+    }
+
+    fn profile(&self, group: &str) -> Vec<Option<u32>> {
+        let of = |filter: &Filter| {
+            let groups = filter.cgroups.iter().map(|pattern| in_group(pattern, group));
+            let containers = filter.containers.iter().map(|pattern| in_container(pattern, group));
+            groups.chain(containers).collect::<Vec<_>>()
+        };
+        self.all().flat_map(of).collect()
+    }
+
+    fn by_group(&self) -> bool {
+        self.all().any(|filter| !filter.cgroups.is_empty() || !filter.containers.is_empty())
+    }
+}
+
+impl Filters {
+    /// Every filter, tenants' and classes'.
+    fn all(&self) -> impl Iterator<Item = &Filter> {
+        self.tenants.iter().flat_map(|(filter, classes)| std::iter::once(filter).chain(classes))
+    }
+}
+
+/// The best score of a list; 0 of an empty one.
+fn best<T>(list: &[T], score: impl Fn(&T) -> Option<u32>) -> Option<u32> {
+    if list.is_empty() { Some(0) } else { list.iter().filter_map(score).max() }
+}
+
+/// Whether a control group is one that `pattern` means, or below it.
+fn in_group(pattern: &str, path: &str) -> Option<u32> {
+    let above = path.match_indices('/').map(|(at, _)| &path[..at.max(1)]);
+    above.chain([path]).filter_map(|path| named(pattern, path)).max()
+}
+
+/// Whether a control group is that of a container, or within.
+fn in_container(pattern: &str, path: &str) -> Option<u32> {
+    path.split('/')
+        .filter_map(|group| {
+            let name =
+                group.strip_suffix(".scope").or_else(|| group.strip_suffix(".service")).unwrap_or(group);
+            let name = RUNTIMES.iter().find_map(|runtime| name.strip_prefix(runtime)).unwrap_or(name);
+            // Identifiers are long, and people write their beginnings.
+            let identifier = name.len() >= 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let begins = identifier && pattern.len() >= 12 && name.starts_with(pattern);
+            if begins { Some(2) } else { named(pattern, name) }
+        })
+        .max()
+}
+
+fn named(pattern: &str, name: &str) -> Option<u32> {
+    match pattern {
+        _ if pattern == name => Some(2),
+        "*" => Some(0),
+        _ if matches(pattern, name) => Some(1),
+        _ => None,
+    }
+}
+
+/// How container runtimes call their groups, before the container's name.
+const RUNTIMES: [&str; 8] = [
+    "docker-",
+    "libpod-",
+    "cri-containerd-",
+    "crio-",
+    "lxc.payload.",
+    "machine-",
+    "systemd-nspawn@",
+    "nerdctl-",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who<'a>(remote: &str, uid: u32, cgroup: Option<&'a str>) -> Identity<'a> {
+        Identity { local: "10.0.0.1:443".parse().unwrap(), remote: remote.parse().unwrap(), uid, cgroup }
+    }
+
+    fn to(text: &str) -> Filter {
+        Filter { to: Prefix::parse(text).unwrap(), ..Filter::default() }
+    }
+
+    #[test]
+    fn addresses_are_hosts_networks_or_any() {
+        let score = |filter: &str, remote: &str| to(filter).score(&who(remote, 0, None));
+        assert_eq!(score("192.0.2.1", "192.0.2.1:9"), Some(2));
+        assert_eq!(score("192.0.2.0/24", "192.0.2.1:9"), Some(1));
+        assert_eq!(score("192.0.*", "192.0.2.1:9"), Some(1));
+        assert_eq!(score("192.0.2.*", "192.0.3.1:9"), None);
+        assert_eq!(score("*", "[2001:db8::1]:9"), Some(0));
+        assert_eq!(score("2001:db8::/32", "[2001:db8:1::1]:9"), Some(1));
+        assert_eq!(score("0.0.0.0/0", "[2001:db8::1]:9"), None);
+        assert_eq!(score("::/0", "[2001:db8::1]:9"), Some(0));
+        // What an IPv6 socket calls an IPv4 address.
+        assert_eq!(score("192.0.2.1", "[::ffff:192.0.2.1]:9"), Some(2));
+        assert_eq!(score("::ffff:192.0.2.1", "192.0.2.1:9"), Some(2));
+        assert_eq!(score("::ffff:192.0.0.0/112", "[::ffff:192.0.2.1]:9"), Some(1));
+        for wrong in ["", "x", "1.2.3", "1.2.3.4/33", "1.2.3.4.5.*", "*.1", "::1/129", "1.2.3.4/"] {
+            assert_eq!(Prefix::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_stays_here_is_meant_only_if_it_is_named() {
+        for remote in ["127.0.0.1:80", "10.0.0.1:80", "[::1]:80"] {
+            assert_eq!(Filter::default().score(&who(remote, 0, None)), None, "{remote}");
+        }
+        assert_eq!(to("127.0.0.0/8").score(&who("127.0.0.1:80", 0, None)), Some(1));
+    }
+
+    #[test]
+    fn groups_hold_those_below_and_containers_are_known_by_their_names() {
+        let path = "/system.slice/docker-0123456789abcdef0123456789abcdef.scope/init";
+        let group = |pattern: &str| Filter { cgroups: vec![pattern.into()], ..Filter::default() };
+        let container = |pattern: &str| Filter { containers: vec![pattern.into()], ..Filter::default() };
+        let score = |filter: Filter| filter.score(&who("192.0.2.1:9", 0, Some(path)));
+        assert_eq!(score(group("/system.slice")), Some(2));
+        assert_eq!(score(group("/system.slice/docker-*")), Some(1));
+        assert_eq!(score(group("/system")), None);
+        assert_eq!(score(group("/")), Some(2), "it is above all");
+        assert_eq!(score(container("0123456789ab")), Some(2));
+        assert_eq!(score(container("0123456789")), None);
+        assert_eq!(score(container("0123*")), Some(1));
+        let web = who("192.0.2.1:9", 0, Some("/machine.slice/machine-web.scope"));
+        assert_eq!(container("web").score(&web), Some(2));
+        assert_eq!(group("*").score(&who("192.0.2.1:9", 0, None)), None, "where the group isn't known");
+    }
+
+    #[test]
+    fn the_most_specific_wins_and_of_two_the_first() {
+        let port = Filter { to_ports: vec![(80, 80)], ..Filter::default() };
+        let user = Filter { users: vec![33], ..Filter::default() };
+        let both = Filter { to_ports: vec![(1, 1000)], ..user.clone() };
+        let bulk = Filter { to_ports: vec![(80, 81)], ..Filter::default() };
+        let filters = Filters {
+            tenants: vec![
+                (Filter::default(), vec![]),
+                (port, vec![]),
+                (user, vec![bulk.clone(), Filter { to_ports: vec![(81, 81)], ..Filter::default() }]),
+                (both, vec![]),
+            ],
+        };
+        let class = |remote: &str, uid| filters.class_of(&who(remote, uid, None));
+        assert_eq!(class("192.0.2.1:9", 1), Some(0));
+        assert_eq!(class("192.0.2.1:80", 1), Some(1));
+        // 2 by its user alone; 3 by its user and a range.
+        assert_eq!(class("192.0.2.1:80", 33), Some(5));
+        assert_eq!(class("192.0.2.1:2000", 33), Some(2));
+        assert_eq!(class("127.0.0.1:80", 33), None);
+        let classes = Filters { tenants: vec![filters.tenants[2].clone()] };
+        assert_eq!(classes.class_of(&who("192.0.2.1:80", 33, None)), Some(1));
+        assert_eq!(classes.class_of(&who("192.0.2.1:81", 33, None)), Some(2));
+        assert_eq!(classes.class_of(&who("192.0.2.1:82", 33, None)), Some(0));
+    }
+}

@@ -1,0 +1,252 @@
+//! Where policies come from, and when there are new ones.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use tollway_scenario::file::ScenarioError;
+
+use super::Policies;
+
+/// A place that policies come from.
+pub trait Source {
+    /// What is new since the last call; called at every tick, so that it must not wait.
+    fn poll(&mut self) -> News;
+
+    /// What people call it.
+    fn describe(&self) -> String;
+}
+
+/// What a source has to say.
+#[derive(Debug)]
+pub enum News {
+    /// Nothing.
+    None,
+    /// Policies that are good.
+    Policies(Box<Policies>),
+    /// Something that is not: what was in force stays.
+    Wrong(Box<ScenarioError>),
+    /// The source itself can't be reached, or nothing is left in it: what was in force stays.
+    Away(String),
+}
+
+/// Whether the policies in force are about somebody. None that mean nobody take their place: so a shell leaves a file that it has opened for what
+/// is going to be written, and a store is between two keys.
+#[derive(Debug, Default)]
+pub(super) struct Pacing(bool);
+
+impl Pacing {
+    /// What holds first may be about nobody.
+    pub(super) fn begin(policies: &Policies) -> Pacing {
+        Pacing(!policies.regime().tenants.is_empty())
+    }
+
+    /// What becomes of policies that are good, of the source called so.
+    pub(super) fn news(&mut self, source: &str, policies: Policies) -> News {
+        let about = !policies.regime().tenants.is_empty();
+        if self.0 && !about {
+            return News::Away(format!(
+                "`{source}` has no `[aggregate.NAME]` any more (to have nothing paced, end the agent)"
+            ));
+        }
+        self.0 = about;
+        News::Policies(Box::new(policies))
+    }
+}
+
+/// A file that is watched.
+pub struct FileSource {
+    path: PathBuf,
+    open: Opener,
+    /// What it was when it was read last.
+    mark: Option<Mark>,
+    /// What it is now, and since when.
+    now: (Option<Mark>, Instant),
+    pacing: Pacing,
+    /// Why it could not be read, and when to try again though it has not changed: somebody may have given the right to.
+    unread: Option<(String, Instant)>,
+}
+
+/// What of a file changes when it does: the length too, since a clock may be coarse, and the number, since editors write another file.
+type Mark = (SystemTime, u64, u64);
+
+/// Opens the file that has a name now, without waiting for the writer of a FIFO.
+pub type Opener = Box<dyn FnMut() -> io::Result<File> + Send>;
+
+impl FileSource {
+    /// Watches the file that `open` opens, which messages call `path`, and reads it for the first
+    /// time.
+    ///
+    /// # Errors
+    /// It can't be read, or is wrong.
+    pub fn open(path: &Path, mut open: Opener) -> Result<(FileSource, Policies), ScenarioError> {
+        let unreadable = |error| ScenarioError::Unreadable { path: path.to_owned(), error };
+        let file = open().map_err(unreadable)?;
+        let mark = mark(&file).ok();
+        let policies = Policies::read(path, &file)?;
+        let pacing = Pacing::begin(&policies);
+        let now = (mark, Instant::now());
+        Ok((FileSource { path: path.to_owned(), open, mark, now, pacing, unread: None }, policies))
+    }
+}
+
+impl std::fmt::Debug for FileSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileSource").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Source for FileSource {
+    fn poll(&mut self) -> News {
+        let found = (self.open)().and_then(|file| Ok((mark(&file)?, file)));
+        let (new, now) = (found.as_ref().ok().map(|&(mark, _)| mark), Instant::now());
+        if new != self.now.0 {
+            self.now = (new, now);
+        }
+        let again = self.unread.as_ref().is_some_and(|&(_, at)| at <= now);
+        if (new == self.mark && !again) || now < self.now.1 + SETTLED {
+            return News::None;
+        }
+        self.mark = new;
+        let before = self.unread.take();
+        let path = self.describe();
+        let file = match found {
+            Ok((_, file)) => file,
+            Err(error) => return News::Away(format!("`{path}` cannot be read: {error}")),
+        };
+        match Policies::read(&self.path, &file) {
+            Ok(policies) => self.pacing.news(&path, policies),
+            Err(error) => {
+                if error.mistakes().is_empty() {
+                    let why = error.to_string();
+                    let said = before.is_some_and(|(said, _)| said == why);
+                    self.unread = Some((why, now + AGAIN));
+                    if said {
+                        return News::None;
+                    }
+                }
+                News::Wrong(Box::new(error))
+            }
+        }
+    }
+
+    fn describe(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+fn mark(file: &File) -> io::Result<Mark> {
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        // To read a pipe is to wait for somebody who writes.
+        return Err(io::Error::other("it is no file"));
+    }
+    Ok((meta.modified()?, meta.len(), meta.ino()))
+}
+
+/// How long a file has to have been as it is: it may be written in several steps, and between an editor's two there may be none.
+const SETTLED: Duration = Duration::from_millis(25);
+/// When to try again to read what could not be read.
+const AGAIN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::OpenOptionsExt;
+
+    use super::*;
+
+    fn opener(path: &Path) -> Opener {
+        let path = path.to_owned();
+        // O_NONBLOCK.
+        Box::new(move || File::options().read(true).custom_flags(0o4000).open(&path))
+    }
+
+    fn await_news(source: &mut FileSource) -> News {
+        loop {
+            match source.poll() {
+                News::None => std::thread::sleep(Duration::from_millis(5)),
+                news => return news,
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_again_when_it_changes_and_stays_in_force_when_it_is_wrong() {
+        let path = std::env::temp_dir().join(format!("tollway-policies-{}.toml", std::process::id()));
+        let write = |text: &str| std::fs::write(&path, text).unwrap();
+        write("version = \"a\"\n[link]\nrate = \"10 Mbps\"\n[aggregate.all]\n");
+        let (mut source, first) = FileSource::open(&path, opener(&path)).unwrap();
+        assert_eq!(first.regime().version, "a");
+        assert!(matches!(source.poll(), News::None));
+        write("version = \"b\"\n[link]\nrate = \"10 Mbqs\"\n[aggregate.all]\n");
+        let News::Wrong(error) = await_news(&mut source) else { panic!("a wrong unit is wrong") };
+        assert!(error.to_string().contains("Mbqs"), "{error}");
+        write("version = \"c\"\n[link]\nrate = \"100 Mbps\"\n[aggregate.all]\n");
+        let News::Policies(third) = await_news(&mut source) else { panic!("this is good") };
+        assert_eq!(third.regime().version, "c");
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(await_news(&mut source), News::Away(_)));
+        write("version = \"d\"\n[link]\nrate = \"100 Mbps\"\n[aggregate.all]\n");
+        assert!(matches!(await_news(&mut source), News::Policies(_)));
+        // A shell's `>` empties it first; what is then written may say that nobody is to be paced no more.
+        for empty in ["", "version = \"e\"\n[link]\nrate = \"100 Mbps\"\n"] {
+            write(empty);
+            let News::Away(why) = await_news(&mut source) else { panic!("nothing is left") };
+            assert!(why.contains("end the agent"), "{why}");
+            assert!(matches!(source.poll(), News::None), "it is said once");
+        }
+        std::fs::remove_file(&path).unwrap();
+        // Policies that never meant anybody may go on so.
+        write("");
+        let (mut source, _) = FileSource::open(&path, opener(&path)).unwrap();
+        write("version = \"f\"\n");
+        assert!(matches!(await_news(&mut source), News::Policies(_)));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said_once_and_read_when_it_can_be() {
+        let path = std::env::temp_dir().join(format!("tollway-unread-{}.toml", std::process::id()));
+        let right =
+            |version: &str| format!("version = \"{version}\"\n[link]\nrate = \"10 Mbps\"\n[aggregate.all]\n");
+        std::fs::write(&path, right("a")).unwrap();
+        let (mut source, _) = FileSource::open(&path, opener(&path)).unwrap();
+        // Root may read everything, so that a file of another encoding has to do, whose bytes change while its marks do not.
+        std::fs::write(&path, [0xff, 0xfe, 0]).unwrap();
+        let News::Wrong(error) = await_news(&mut source) else { panic!("it cannot be read") };
+        assert!(error.to_string().contains("UTF-16"), "{error}");
+        let tried = source.unread.as_ref().unwrap().1;
+        while source.unread.as_ref().unwrap().1 == tried {
+            assert!(matches!(source.poll(), News::None), "it is said once");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::fs::write(&path, right("b")).unwrap();
+        source.mark = mark(&opener(&path)().unwrap()).ok();
+        let News::Policies(policies) = await_news(&mut source) else { panic!("now it can be read") };
+        assert_eq!(policies.regime().version, "b");
+        // A pipe that nobody writes to is not waited for.
+        std::fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let News::Away(why) = await_news(&mut source) else { panic!("it is no file") };
+        assert!(why.contains("it is no file"), "{why}");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_still_written_to_is_not_read() {
+        let path = std::env::temp_dir().join(format!("tollway-written-{}.toml", std::process::id()));
+        let whole = "[link]\nrate = \"10 Mbps\"\n[aggregate.a]\n[aggregate.b]\nto-port = 80\n";
+        std::fs::write(&path, whole).unwrap();
+        let (mut source, _) = FileSource::open(&path, opener(&path)).unwrap();
+        // As far as this each time, which is right for itself.
+        let half = whole.find("[aggregate.b]").unwrap();
+        std::fs::write(&path, &whole[..half]).unwrap();
+        assert!(matches!(source.poll(), News::None));
+        std::fs::write(&path, format!("{whole}# All of it.\n")).unwrap();
+        let News::Policies(policies) = await_news(&mut source) else { panic!("it is right") };
+        assert_eq!(policies.regime().tenants.len(), 2);
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,105 @@
+//! Private parsers for fuzz targets.
+//!
+//! Each takes any bytes, and panics where a parser breaks its contract.
+
+/// The kernel's description of its types: all that is read lies within it.
+pub fn types(data: &[u8]) {
+    crate::bpf::btf::fuzzing::look(data);
+}
+
+/// The kernel's list of TCP connections; the first byte is the request's number.
+pub fn connections(data: &[u8]) {
+    use crate::diag::message::read;
+
+    let Some((&sequence, bytes)) = data.split_first() else { return };
+    let mut seen = Vec::new();
+    let answer = read(bytes, sequence.into(), &mut seen);
+    // A connection is a header, a message and 208 bytes of what is known at least.
+    assert!(seen.len() * (16 + 72 + 4 + 208) <= bytes.len(), "{} of {} bytes", seen.len(), bytes.len());
+    for seen in &seen {
+        let _ = seen.headers(14);
+    }
+    // One piece may come as two.
+    let mut cut = Vec::new();
+    if let Some(len) = bytes.first_chunk().map(|len| u32::from_ne_bytes(*len) as usize)
+        && (16..=bytes.len()).contains(&len)
+        && len.is_multiple_of(4)
+    {
+        let (first, rest) = bytes.split_at(len);
+        let mut again = read(first, sequence.into(), &mut cut);
+        if again == crate::diag::message::Answer::More {
+            again = read(rest, sequence.into(), &mut cut);
+        }
+        assert_eq!((again, cut.len()), (answer, seen.len()));
+    }
+}
+
+/// An etcd's answers to any request, and an address of one.
+#[cfg(feature = "etcd")]
+pub fn etcd(data: &[u8]) {
+    use crate::etcd::Address;
+
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    crate::etcd::message::fuzzing::hear(text);
+    if let Ok(address) = Address::parse(text) {
+        assert!(!address.members.is_empty() && address.prefix.len() > 1);
+        assert_eq!(Address::parse(&address.to_string()), Ok(address));
+    }
+}
+
+/// An agent's answer to `tollway shape status`.
+pub fn standing(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Some(shown) = crate::status::told(text, 80, 20) {
+        assert!(shown.ends_with('\n'));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn answers_may_be_anything(data in prop::collection::vec(any::<u8>(), 0..600)) {
+            connections(&data);
+        }
+    }
+
+    #[cfg(feature = "etcd")]
+    proptest! {
+        #[test]
+        fn a_store_may_say_anything(text in ".{0,80}") {
+            etcd(text.as_bytes());
+            etcd(format!("etcd://{text}").as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_kernels_and_stores_say_is_read_or_refused() {
+        replay("types", types);
+        replay("connections", connections);
+        #[cfg(feature = "etcd")]
+        replay("etcd", etcd);
+    }
+
+    #[test]
+    fn standing() {
+        replay("standing", super::standing);
+    }
+
+    /// Whole, and cut at every thirteenth byte.
+    fn replay(target: &str, run: fn(&[u8])) {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
+        let files: Vec<_> = std::fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(files.len() >= 3);
+        for file in files {
+            let data = std::fs::read(file).unwrap();
+            (0..data.len()).step_by(13).chain([data.len()]).for_each(|cut| run(&data[..cut]));
+        }
+    }
+}
