@@ -70,8 +70,8 @@ impl<T: Clone + Serialize + Send + 'static> Audience<T> {
         if now < self.next || unread {
             return true;
         }
-        self.next = now + Duration::from_millis(if self.has_terminal() { 200 } else { 1000 });
         let Some(state) = state() else { return true };
+        self.next = now + Duration::from_millis(if self.has_terminal() { 200 } else { 1000 });
         #[cfg(feature = "watch")]
         if let Some(screen) = &self.screen {
             screen.draw(state.clone());

@@ -150,24 +150,27 @@ impl Count {
     }
 }
 
-/// Set once somebody has pressed Ctrl-C, or the system has asked the program to end. The second time ends it at once. Under nohup(1) a
-/// hang-up is neither.
+/// The one flag that Ctrl-C and the signals to end set. The second of them ends the program at
+/// once. Under nohup(1) a hang-up sets nothing.
 pub(crate) fn interrupt_flag() -> Arc<AtomicBool> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let set = Arc::clone(&flag);
-    // Without a handler Ctrl-C just ends the program.
-    let handle = move || {
-        ctrlc::set_handler(move || {
-            if set.swap(true, Ordering::Relaxed) {
-                std::process::exit(130);
-            }
-        })
-    };
-    #[cfg(target_os = "linux")]
-    let _ = tollway_scenario::run::Signals::keep_ignored(handle);
-    #[cfg(not(target_os = "linux"))]
-    let _ = handle();
-    flag
+    static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    Arc::clone(FLAG.get_or_init(|| {
+        let flag = Arc::new(AtomicBool::new(false));
+        let set = Arc::clone(&flag);
+        // Without a handler Ctrl-C just ends the program.
+        let handle = move || {
+            ctrlc::set_handler(move || {
+                if set.swap(true, Ordering::Relaxed) {
+                    std::process::exit(130);
+                }
+            })
+        };
+        #[cfg(target_os = "linux")]
+        let _ = tollway_scenario::run::Signals::keep_ignored(handle);
+        #[cfg(not(target_os = "linux"))]
+        let _ = handle();
+        flag
+    }))
 }
 
 /// Waits for keys for as long as this, or for something else to happen to the terminal.

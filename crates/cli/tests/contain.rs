@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 mod common;
+#[path = "contain/privileges.rs"]
+mod privileges;
 
 /// Mb/s that each of two tenants may send on the wire.
 const RATE: f64 = 22.5;
@@ -101,6 +103,10 @@ impl Room {
     }
 
     fn agent(&self, backend: &str) -> Agent {
+        self.agent_with(backend, &[])
+    }
+
+    fn agent_with(&self, backend: &str, more: &[&str]) -> Agent {
         let policy = self.folder.join("policies.toml");
         let socket = self.folder.join("run/shape.sock");
         let tenant = |tenant| {
@@ -119,7 +125,8 @@ impl Room {
             "--socket",
             socket.to_str().unwrap(),
         ];
-        let process = Running(self.command("a", None, &words).spawn().unwrap());
+        let process = self.command("a", None, &[&words[..], more].concat()).spawn().unwrap();
+        let process = Running(process);
         let agent = Agent { process, socket };
         wait("an agent", || agent.status());
         agent
@@ -306,7 +313,7 @@ fn ebpf_holds_on_while_the_agent_is_stopped_and_lets_go_when_both_are_killed() {
     signal(agent.pid(), "STOP");
     let (most, _) = room.watch(Duration::from_millis(4500));
     assert!(most <= 1.1 * RATE, "{most:.2} Mb/s of {RATE} while the agent is stopped");
-    let guardian = child_of(agent.pid()).expect("a guardian");
+    let guardian = common::child_of(agent.pid(), "guard").expect("a guardian");
     run(&["kill", "-KILL", &agent.pid().to_string(), &guardian.to_string()]);
     std::thread::sleep(Duration::from_secs(2));
     let (most, _) = room.watch(Duration::from_millis(3500));
@@ -319,15 +326,6 @@ fn ebpf_holds_on_while_the_agent_is_stopped_and_lets_go_when_both_are_killed() {
 
 fn signal(pid: u32, name: &str) {
     assert!(run(&["kill", "-s", name, &pid.to_string()]));
-}
-
-fn child_of(parent: u32) -> Option<u32> {
-    fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
-        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        let mut words = stat.rsplit_once(") ")?.1.split(' ');
-        (words.next() != Some("Z") && words.next() == Some(parent.to_string().as_str()))
-            .then(|| entry.file_name().to_str()?.parse().ok())?
-    })
 }
 
 #[test]
@@ -346,13 +344,16 @@ fn a_status_socket_of_another_user_is_not_believed() {
     let spoof = Command::new("python3").args(["-c", script, path.to_str().unwrap()]).spawn().unwrap();
     let _spoof = Running(spoof);
     wait("the socket", || path.exists().then_some(()));
-    let words = ["shape", "status", "--socket", path.to_str().unwrap()];
-    let said = wait("a refusal", || {
-        let output = common::tollway(&words).output().unwrap();
-        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
-        let said = String::from_utf8(output.stderr).unwrap();
-        said.contains("user 65534 answers there").then_some(said)
-    });
-    assert!(!said.contains('\x1b'), "{said:?}");
+    for product in ["shape", "switch", "overlay"] {
+        let words = [product, "status", "--socket", path.to_str().unwrap()];
+        let said = wait("a refusal", || {
+            let output = common::tollway(&words).output().unwrap();
+            assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+            let said = String::from_utf8(output.stderr).unwrap();
+            let words: Vec<&str> = said.split_whitespace().filter(|word| *word != "│").collect();
+            words.join(" ").contains("user 65534 answers there").then_some(said)
+        });
+        assert!(!said.contains('\x1b'), "{said:?}");
+    }
     fs::remove_dir_all(folder).unwrap();
 }

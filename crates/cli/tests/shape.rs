@@ -5,11 +5,9 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -19,69 +17,14 @@ use tollway_shape::{Kernel, Reach, SockDiag};
 mod common;
 #[path = "shape/faults.rs"]
 mod faults;
+#[path = "shape/traffic.rs"]
+mod traffic;
 
 use common::tollway;
+use traffic::{Traffic, is_gone, limits, policies, signal, status, wait};
 
 fn folder(name: &str) -> PathBuf {
     common::folder("shape", name)
-}
-
-/// Connections to ourselves that send all they can.
-struct Traffic {
-    port: u16,
-    stop: Arc<AtomicBool>,
-    threads: Vec<std::thread::JoinHandle<()>>,
-}
-
-impl Traffic {
-    fn start(count: usize) -> Traffic {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut threads = Vec::new();
-        for _ in 0..count {
-            let mut sender = TcpStream::connect(("127.0.0.1", port)).unwrap();
-            let (mut receiver, _) = listener.accept().unwrap();
-            let stop = Arc::clone(&stop);
-            threads.push(std::thread::spawn(move || {
-                while !stop.load(Ordering::Relaxed) && sender.write_all(&[0; 16_384]).is_ok() {}
-            }));
-            threads.push(std::thread::spawn(move || {
-                let mut buffer = vec![0; 1 << 16];
-                while receiver.read(&mut buffer).is_ok_and(|len| len > 0) {}
-            }));
-        }
-        Traffic { port, stop, threads }
-    }
-
-    /// What the kernel lets each of the senders have, bytes a second.
-    fn limits(&self) -> Vec<Option<u64>> {
-        limits(self.port)
-    }
-
-    fn policies(&self, version: &str, mbps: u32) -> String {
-        policies(self.port, version, mbps)
-    }
-}
-
-/// The limits of the connections to a port of this machine.
-fn limits(port: u16) -> Vec<Option<u64>> {
-    let mut seen = Vec::new();
-    SockDiag::new().unwrap().connections(&mut seen).unwrap();
-    seen.iter().filter(|seen| seen.remote.port() == port).map(|seen| seen.limit).collect()
-}
-
-fn policies(port: u16, version: &str, mbps: u32) -> String {
-    format!(
-        "version = \"{version}\"\n[link]\nrate = \"{mbps} Mbps\"\n[aggregate.test]\nto = \"127.0.0.1\"\nto-port = {port}\n"
-    )
-}
-
-impl Drop for Traffic {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
-    }
 }
 
 /// An agent, ended with the test.
@@ -140,43 +83,14 @@ impl Agent {
 
     /// The process that frees connections when the agent can't.
     fn guardian(&self) -> Option<u32> {
-        let parent = self.process.id().to_string();
-        fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
-            // PID (NAME) STATE PARENT …; one that has ended and that nobody has asked after is in state Z.
-            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-            let mut words = stat.rsplit_once(") ")?.1.split(' ');
-            (words.next() != Some("Z") && words.next() == Some(parent.as_str()))
-                .then(|| entry.file_name().to_str()?.parse().ok())?
-        })
+        common::child_of(self.process.id(), "guard")
     }
-}
-
-fn status(socket: &Path) -> Option<Value> {
-    let output =
-        tollway(&["shape", "status", "--json", "--socket", socket.to_str().unwrap()]).output().unwrap();
-    output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("JSON"))
-}
-
-fn signal(pid: u32, name: &str) {
-    assert!(Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap().success());
 }
 
 impl Drop for Agent {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-    }
-}
-
-/// Waits until `what` is so, far longer than it takes.
-fn wait<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + Duration::from_secs(60);
-    loop {
-        if let Some(value) = is() {
-            return value;
-        }
-        assert!(Instant::now() < until, "{what} never came");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -320,12 +234,6 @@ fn more_programs_than_descriptors_are_paced_and_free_again() {
     wait("other policies", || agent.status().filter(|status| status["version"] == "b"));
     agent.signal("KILL");
     wait("freedom", || limits(port).iter().all(Option::is_none).then_some(()));
-}
-
-/// Whether a process has come to its end.
-fn is_gone(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
 }
 
 #[test]

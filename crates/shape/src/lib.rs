@@ -12,8 +12,10 @@
 //! | [`Agent`], [`run()`] | a tick: look, divide, set; and tick after tick |
 //! | [`Regime`], [`Rules`] | what is to hold: the link, tenants, and who is whose |
 //! | [`Guardian`] | the process that makes sockets free again when the agent can't |
+//! | [`Handover`] | files and sockets that the agent hands to its worker, which has no rights |
 //! | [`policies`] | the file of policies or a store, its checks, watching it |
 //! | [`service`] | the agent as a process |
+//! | [`worker`] | the process without rights that reads policies and serves readers |
 //! | [`status`] | the agent's state: for people, for programs |
 //!
 //! A file of policies, and the tenant of a connection:
@@ -45,6 +47,7 @@
 mod agent;
 pub mod bpf;
 mod cgroup;
+mod channel;
 pub(crate) mod diag;
 #[cfg(feature = "etcd")]
 pub mod etcd;
@@ -53,7 +56,7 @@ pub mod etcd;
 #[path = "tests/fuzzing.rs"]
 pub mod fuzzing;
 mod guardian;
-mod loader;
+mod handover;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 pub mod policies;
@@ -69,6 +72,7 @@ mod supervisor;
 #[cfg(test)]
 mod tests;
 mod ward;
+pub mod worker;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -80,7 +84,8 @@ use tollway_law::{Rate, Time};
 pub use agent::{Agent, ConnectionStatus, Status, TenantStatus};
 pub use diag::SockDiag;
 pub use guardian::{Guardian, clear, replay};
-pub use rights::{Needs, Reach, settle_in, unprivileged};
+pub use handover::{Handover, Item, Number};
+pub use rights::{Needs, Reach, give_up_all, settle_in, unprivileged};
 pub use run::{Then, Turn, run};
 pub use tollway_net::sys::control::{Control, ask};
 pub use tollway_net::sys::signals::Signals;

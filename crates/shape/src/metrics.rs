@@ -10,13 +10,11 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
+use serde_json::Value;
 use tollway_report::watch::metrics::{Metrics, ServeError};
 
-use crate::TenantStatus;
-use crate::status::Standing;
-
-/// The last that is known, for whoever asks.
-pub type Latest = Arc<Mutex<Option<Standing>>>;
+/// The last [`Standing`](crate::status::Standing) that is known, as JSON.
+pub type Latest = Arc<Mutex<Option<Value>>>;
 
 /// Serves `latest` from a thread of its own until the answer is dropped. Tenants have labels, connections have none: they come
 /// and go by the thousand.
@@ -37,8 +35,8 @@ impl Collector for Gathered {
         for (name, help, unit, read) in TENANT {
             let unit = unit.map(|unit| Unit::Other(unit.into()));
             let mut metric = encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
-            for tenant in &standing.status.tenants {
-                let labels = [("tenant", tenant.name.as_str())];
+            for tenant in rows(standing, "tenants") {
+                let labels = [("tenant", tenant["tenant"].as_str().unwrap_or_default())];
                 ConstGauge::new(read(tenant)).encode(metric.encode_family(&labels)?)?;
             }
         }
@@ -49,12 +47,11 @@ impl Collector for Gathered {
             MetricType::Gauge,
         )?;
         for word in ["idle", "application", "receiver", "window", "share"] {
-            let those =
-                standing.status.connections.iter().filter(|one| one.limited_by.word() == word).count();
+            let those = rows(standing, "connections").filter(|one| one["limited_by"] == word).count();
             ConstGauge::new(those as i64).encode(held.encode_family(&[("by", word)])?)?;
         }
-        let denied = standing.status.connections.iter().filter(|one| one.denied).count() as i64;
-        if standing.status.rate.is_some() {
+        let denied = rows(standing, "connections").filter(|one| one["denied"] == true).count() as i64;
+        if standing["link_mbps"].is_number() {
             let (help, ratio) =
                 ("Tokens, as part of the depth of the link's bucket", Unit::Other("ratio".into()));
             let metric = encoder.encode_descriptor(
@@ -63,14 +60,14 @@ impl Collector for Gathered {
                 Some(&ratio),
                 MetricType::Gauge,
             )?;
-            ConstGauge::new(standing.status.level).encode(metric)?;
+            ConstGauge::new(number(standing, "link_bucket")).encode(metric)?;
         }
         for (name, help, value) in [
             ("tollway_shape_denied", "Connections beyond the agent's rights", denied),
             (
                 "tollway_shape_trouble",
                 "1 while newer policies are not in force",
-                i64::from(standing.trouble.is_some()),
+                i64::from(!standing["trouble"].is_null()),
             ),
         ] {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -82,29 +79,44 @@ impl Collector for Gathered {
             Some(&Unit::Seconds),
             MetricType::Gauge,
         )?;
-        ConstGauge::new(standing.turn.tick.as_secs_f64()).encode(tick)?;
+        ConstGauge::new(number(standing, "tick_ms") / 1000.0).encode(tick)?;
         let cpu = encoder.encode_descriptor(
             "tollway_shape_cpu",
             "Processor's time used",
             Some(&Unit::Seconds),
             MetricType::Counter,
         )?;
-        ConstCounter::new(standing.turn.cpu.as_secs_f64()).encode(cpu)
+        ConstCounter::new(number(standing, "cpu_s")).encode(cpu)
     }
 }
 
+fn rows<'a>(standing: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+    standing[key].as_array().into_iter().flatten()
+}
+
+fn number(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or_default()
+}
+
+/// Bytes a second of a key in Mb/s.
+fn rate(tenant: &Value, key: &str) -> f64 {
+    number(tenant, key) * 125_000.0
+}
+
 /// Name, help, unit, and where it is.
-type Gauge = (&'static str, &'static str, Option<&'static str>, fn(&TenantStatus) -> f64);
+type Gauge = (&'static str, &'static str, Option<&'static str>, fn(&Value) -> f64);
 
 const TENANT: [Gauge; 4] = [
-    ("tollway_shape_connections", "Open connections", None, |tenant| tenant.connections as f64),
+    ("tollway_shape_connections", "Open connections", None, |tenant| number(tenant, "connections")),
     ("tollway_shape_sends", "What they send, on the wire", Some("bytes_per_second"), |tenant| {
-        tenant.uses.bytes_per_sec()
+        rate(tenant, "sends_mbps")
     }),
     ("tollway_shape_share", "What of the link is the tenant's", Some("bytes_per_second"), |tenant| {
-        tenant.share.bytes_per_sec()
+        rate(tenant, "share_mbps")
     }),
-    ("tollway_shape_bucket", "Tokens, as part of the bucket's depth", Some("ratio"), |tenant| tenant.level),
+    ("tollway_shape_bucket", "Tokens, as part of the bucket's depth", Some("ratio"), |tenant| {
+        number(tenant, "bucket")
+    }),
 ];
 
 #[cfg(test)]
@@ -115,7 +127,8 @@ mod tests {
 
     #[test]
     fn a_scraper_reads_tenants_in_base_units() {
-        let latest: Latest = Arc::new(Mutex::new(Some(crate::status::tests::standing())));
+        let standing = crate::status::tests::standing().to_json();
+        let latest: Latest = Arc::new(Mutex::new(Some(standing)));
         let metrics = serve(latest, ([127, 0, 0, 1], 0).into()).unwrap();
         let mut stream = std::net::TcpStream::connect(metrics.address()).unwrap();
         write!(stream, "GET /metrics?debug=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();

@@ -3,7 +3,11 @@
 use std::ffi::c_long;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use tollway_net::sys::seccomp;
 use tollway_net::sys::set_policy;
@@ -74,12 +78,7 @@ pub(super) fn give_up_rights(needs: Needs) -> io::Result<()> {
     let kept = sets.permitted & needs.capabilities();
     // A guardian that takes another's place has them from us, however we have them: said while they are in the bounding set.
     rustix::thread::set_capabilities(None, CapabilitySets { inheritable: kept, ..sets })?;
-    if sets.effective.contains(CapabilitySet::SETPCAP) {
-        // The kernel may know fewer than this library.
-        for each in CapabilitySet::all().iter() {
-            let _ = rustix::thread::remove_capability_from_bounding_set(each);
-        }
-    }
+    empty_bounding_set();
     rustix::thread::set_no_new_privs(true)?;
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };
     rustix::thread::set_capabilities(None, sets)?;
@@ -87,6 +86,14 @@ pub(super) fn give_up_rights(needs: Needs) -> io::Result<()> {
         rustix::thread::configure_capability_in_ambient_set(each, true)?;
     }
     Ok(())
+}
+
+/// Has programs that are started get no capability, where this thread may say so (`CAP_SETPCAP`).
+fn empty_bounding_set() {
+    // The kernel may know fewer than this library.
+    for each in CapabilitySet::all().iter() {
+        let _ = rustix::thread::remove_capability_from_bounding_set(each);
+    }
 }
 
 /// Gives up what a guardian need not have: it starts no program.
@@ -104,13 +111,26 @@ pub(super) fn settle_as_guardian(needs: Needs) -> io::Result<()> {
 /// # Panics
 /// `work` does.
 pub fn unprivileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    let none = CapabilitySet::empty();
-    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    with_only(CapabilitySet::empty(), work)
+}
+
+/// The same with the right to read all files, as far as this process has it.
+///
+/// # Panics
+/// `work` does.
+pub(crate) fn reading_files<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let has = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted);
+    with_only(has & CapabilitySet::DAC_READ_SEARCH, work)
+}
+
+fn with_only<T: Send>(kept: CapabilitySet, work: impl FnOnce() -> T + Send) -> T {
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     let work = || {
+        empty_bounding_set();
         // To have fewer is always allowed. The ambient ones go with these.
         let _ = rustix::thread::set_capabilities(None, sets);
         let _ = rustix::thread::set_no_new_privs(true);
-        let _ = seccomp::deny(&[&DENIED[..], &EXECUTION, &PRIVILEGED].concat());
+        let _ = seccomp::deny(&UNPRIVILEGED.concat());
         work()
     };
     std::thread::scope(|scope| match scope.spawn(work).join() {
@@ -118,6 +138,54 @@ pub fn unprivileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         Err(panic) => std::panic::resume_unwind(panic),
     })
 }
+
+/// Gives up every right of this process for good: capabilities, the ways to new ones, and, of root,
+/// the user. To be called before the first thread is started.
+///
+/// # Errors
+/// The kernel refuses, which it has no reason to.
+pub fn give_up_all() -> io::Result<()> {
+    let none = CapabilitySet::empty();
+    let sets = rustix::thread::capabilities(None)?;
+    empty_bounding_set();
+    if sets.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
+        let number = spare_user();
+        let (user, group) = (Uid::from_raw(number), Gid::from_raw(number));
+        // A user namespace may have no other user, and then no groups to give up.
+        let changed = rustix::thread::set_thread_groups(&[])
+            .and_then(|()| rustix::thread::set_thread_res_gid(group, group, group))
+            .and_then(|()| rustix::thread::set_thread_res_uid(user, user, user));
+        match changed {
+            Ok(()) | Err(Errno::INVAL | Errno::PERM) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    rustix::thread::set_no_new_privs(true)?;
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    rustix::thread::set_capabilities(None, sets)?;
+    seccomp::deny(&UNPRIVILEGED.concat())
+}
+
+/// A user's number that no process, account or service has, of those that systemd gives to services
+/// while they run: processes of `nobody` could be stopped by others of that user.
+fn spare_user() -> u32 {
+    let mut taken: Vec<u32> = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.metadata().ok()?.uid()))
+        .collect();
+    let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    taken.extend(accounts.lines().filter_map(|line| line.split(':').nth(2)?.parse::<u32>().ok()));
+    let is_free = |user: &u32| {
+        !taken.contains(user) && !Path::new(&format!("/run/systemd/dynamic-uid/{user}")).exists()
+    };
+    let first = std::process::id() % DYNAMIC_USERS.len() as u32;
+    let mut candidates = DYNAMIC_USERS.skip(first as usize).chain(DYNAMIC_USERS);
+    candidates.find(is_free).unwrap_or(DYNAMIC_USERS.start)
+}
+
+/// `DynamicUser=` of systemd.exec(5).
+const DYNAMIC_USERS: std::ops::Range<u32> = 61_184..65_520;
 
 /// Calls that no part of the agent makes.
 const DENIED: [c_long; 17] = [
@@ -144,6 +212,8 @@ const EXECUTION: [c_long; 2] = [libc::SYS_execve, libc::SYS_execveat];
 /// Calls that only the threads with capabilities make.
 const PRIVILEGED: [c_long; 5] =
     [libc::SYS_bpf, libc::SYS_perf_event_open, libc::SYS_setns, libc::SYS_unshare, libc::SYS_pidfd_getfd];
+/// System calls refused to threads and processes without rights.
+const UNPRIVILEGED: [&[c_long]; 3] = [&DENIED, &EXECUTION, &PRIVILEGED];
 const NEEDED_BY_PROGRAMS: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::PERFMON)
     .union(CapabilitySet::NET_ADMIN)

@@ -1,131 +1,195 @@
-//! The agent as a process: what sees and paces connections, policies put in force as they come, status and service manager.
+//! The agent as a process: what sees and paces connections, its worker, policies put in force as
+//! they come, service manager.
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 use tollway_law::Time;
-use tollway_scenario::file::ScenarioError;
 
-use crate::loader::{Fresh, Loader};
-use crate::policies::{Policies, Source};
+use crate::channel::{AgentEnd, Reply, Request};
+use crate::handover::{Item, Pending, hand_over, pending};
+use crate::policies::Policies;
+use crate::rights::reading_files;
 use crate::status::Standing;
 use crate::supervisor::Supervisor;
 use crate::{
-    Agent, Control, Guardian, Kernel, LookOnly, Needs, Reach, Regime, Signals, SockDiag, Then, Turn, bpf,
-    replay, run, settle_in, unprivileged,
+    Agent, Control, Guardian, Kernel, LookOnly, Needs, Reach, Signals, SockDiag, Then, Turn, bpf, replay,
+    run, settle_in,
 };
 
-/// An agent with the source of its policies and its socket.
+/// An agent with its worker's channel.
 pub struct Service {
     agent: Agent,
-    control: Control,
-    keeper: Keeper,
+    link: Link,
     /// Frees what the agent has paced if this process is killed.
     _guardian: Option<Guardian>,
 }
 
-/// The reader of an agent's state, and of lines about it.
-pub trait Audience {
-    /// Shows the state that `standing` returns, if that is due. Returns whether the agent is to go on.
-    fn show(&mut self, standing: impl FnOnce() -> Option<Standing>) -> bool;
-
-    /// Shows a line; never waits.
-    fn tell(&mut self, line: String);
-}
-
-/// Policies, and where they come from.
-pub type Opened = (Box<dyn Source + Send>, Policies);
-
 impl Service {
-    /// Puts the policies in force from the first tick on, and watches their source from now on. `tick` takes the place of the
-    /// policies' own; `text` is how mistakes in newer policies are shown.
+    /// Puts the first policies of the worker in force from the first tick on; none if it has ended.
+    /// To be called once this process has no more rights than the agent needs: here begins what
+    /// reads the worker's messages.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// No thread can be started. [`io::ErrorKind::InvalidData`]: the worker sends something else.
     pub fn start(
         (kernel, guardian): (Box<dyn Kernel>, Option<Guardian>),
-        control: Control,
-        (source, policies): Opened,
-        tick: Option<Time>,
-        text: fn(ScenarioError) -> String,
-    ) -> io::Result<Service> {
-        let agent = Agent::new(Time::ZERO, kernel, with_tick(policies, tick));
-        let loader = unprivileged(|| Loader::start(source, text))?;
-        let keeper = Keeper { loader, tick, trouble: None, warned: false };
-        Ok(Service { agent, control, keeper, _guardian: guardian })
+        worker: &mut WorkerProcess,
+    ) -> io::Result<Option<Service>> {
+        let Some(channel) = worker.channel.take() else { return Ok(None) };
+        let link = Link { end: AgentEnd::start(channel)?, warned: None, wanted: false, broken: None };
+        let regime = match link.end.wait() {
+            Ok(Request::Policies(regime)) => *regime,
+            Ok(Request::State) => return Err(io::ErrorKind::InvalidData.into()),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let agent = Agent::new(Time::ZERO, kernel, regime);
+        Ok(Some(Service { agent, link, _guardian: guardian }))
     }
 
-    /// The policies in force.
-    pub fn regime(&self) -> &Regime {
-        self.agent.regime()
-    }
-
-    /// Paces connections until a signal or the audience ends it. Frees them, and returns how many.
+    /// Paces connections until a signal or the worker ends it. Frees them, and returns how many.
     ///
     /// # Errors
-    /// The kernel can't be asked. What was paced is freed all the same, as far as that can be.
-    pub fn run(self, signals: &Signals, mut audience: impl Audience) -> io::Result<usize> {
-        let Service { mut agent, control, mut keeper, _guardian } = self;
+    /// The kernel can't be asked; or, with [`io::ErrorKind::InvalidData`], the worker sends what is
+    /// no request. What was paced is freed all the same, as far as that can be.
+    pub fn run(self, signals: &Signals) -> io::Result<usize> {
+        let Service { mut agent, mut link, _guardian } = self;
         let mut supervisor = Supervisor::find();
-        // The closure drops the audience, which gives the terminal back before more is written.
-        run(&mut agent, signals, move |agent, turn| {
+        let freed = run(&mut agent, signals, |agent, turn| {
             supervisor.tell();
-            // Of what was divided at this tick: other policies are in force from the next one on, and so that is at once.
-            control.answer(|| serde_json::to_string(&keeper.standing(agent, turn)).unwrap_or_default());
-            let goes_on = audience.show(|| Some(keeper.standing(agent, turn)));
-            match (goes_on, keeper.keep(agent, turn, |line| audience.tell(line))) {
-                (false, _) => Then::Stop,
-                (true, false) => Then::Go,
-                (true, true) => Then::Hurry,
-            }
-        })
+            link.turn(agent, turn)
+        })?;
+        link.broken.map_or(Ok(freed), Err)
     }
 }
 
-/// Keeps an agent's policies what their source says.
-struct Keeper {
-    loader: Loader,
-    tick: Option<Time>,
-    trouble: Option<String>,
-    /// The back-end's warning has been passed on.
-    warned: bool,
+/// The channel to the worker, from tick to tick.
+struct Link {
+    end: AgentEnd,
+    /// The worker's knowledge of a warning; none before it knows that the agent works.
+    warned: Option<bool>,
+    /// The worker waits for the agent's state.
+    wanted: bool,
+    /// It has sent what is no request.
+    broken: Option<io::Error>,
 }
 
-impl Keeper {
-    /// Returns whether there are others from now on.
-    fn keep(&mut self, agent: &mut Agent, turn: Turn, mut tell: impl FnMut(String)) -> bool {
+impl Link {
+    /// Does what the worker requests.
+    fn turn(&mut self, agent: &mut Agent, turn: Turn) -> Then {
         let warning = agent.warning();
-        if let Some(warning) = warning.as_ref().filter(|_| !self.warned) {
-            tell(format!("warning: {warning}"));
+        let is = Some(warning.is_some());
+        if self.warned != is && self.end.send(Reply::Warning(warning)) {
+            self.warned = is;
         }
-        self.warned = warning.is_some();
-        match self.loader.poll() {
-            None => {}
-            Some(Fresh::Policies(policies)) => {
-                self.trouble = None;
-                let regime = with_tick(*policies, self.tick);
-                let (new, old) = (&regime.version, &agent.regime().version);
-                tell(format!("policies {new} are in force instead of {old}"));
-                agent.install(turn.now, regime);
-                return true;
-            }
-            Some(Fresh::Trouble { text, first }) => {
-                tell(format!("{text}\npolicies {} stay in force", agent.regime().version));
-                self.trouble = Some(first);
+        let mut newest = None;
+        loop {
+            match self.end.poll() {
+                Ok(None) => break,
+                Ok(Some(Request::State)) => self.wanted = true,
+                Ok(Some(Request::Policies(regime))) => newest = Some(regime),
+                Err(error) => {
+                    self.broken = Some(error).filter(|error| error.kind() == io::ErrorKind::InvalidData);
+                    return Then::Stop;
+                }
             }
         }
-        false
+        // Of what was divided at this tick: other policies are in force from the next one on, and
+        // so that is at once.
+        if self.wanted {
+            self.wanted = !self.end.send(Reply::State(standing(agent, turn, String::new()).to_json()));
+        }
+        let Some(regime) = newest else { return Then::Go };
+        agent.install(turn.now, *regime);
+        Then::Hurry
+    }
+}
+
+fn standing(agent: &Agent, turn: Turn, source: String) -> Standing {
+    Standing { status: agent.status(), turn, source, trouble: None }
+}
+
+/// A worker as the agent's process has it: see [`worker`](crate::worker).
+#[derive(Debug)]
+pub struct WorkerProcess {
+    child: Child,
+    /// The agent's end of the channel, until it is used.
+    channel: Option<UnixStream>,
+}
+
+impl WorkerProcess {
+    /// Starts `program`, which has to call [`give_up_all`](crate::give_up_all) first, and hands it
+    /// the channel, the status socket and `files`, in the order of [`Number`](crate::Number). To be
+    /// called while this process has all its rights, which the worker needs in order to give them
+    /// up.
+    ///
+    /// # Errors
+    /// It can't be started.
+    pub fn start(
+        program: &[OsString],
+        control: Option<&Control>,
+        files: [Option<PathBuf>; 5],
+    ) -> io::Result<WorkerProcess> {
+        let (requests, theirs) = UnixStream::pair()?;
+        let (channel, far) = UnixStream::pair()?;
+        let status = control.map(Control::listener).transpose()?;
+        let mut items = vec![Some(Item::Open(far.into())), status.map(|socket| Item::Open(socket.into()))];
+        items.extend(files.map(|file| file.map(Item::File)));
+        let (name, arguments) = program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let child = Command::new(name).args(arguments).stdin(OwnedFd::from(theirs)).spawn()?;
+        let serve = move || hand_over(requests, &items);
+        reading_files(|| std::thread::Builder::new().name("handover".into()).spawn(serve))?;
+        Ok(WorkerProcess { child, channel: Some(channel) })
     }
 
-    fn standing(&self, agent: &Agent, turn: Turn) -> Standing {
-        Standing {
-            status: agent.status(),
-            turn,
-            source: self.loader.name().to_owned(),
-            trouble: self.trouble.clone(),
+    /// Waits until there are policies to be read; false if the worker ends before that, or is to.
+    pub fn await_policies(&mut self, signals: &Signals) -> bool {
+        loop {
+            match self.channel.as_ref().map_or(Pending::End, pending) {
+                Pending::Nothing => {}
+                pending => return pending == Pending::Data,
+            }
+            if signals.sleep(LOOK) {
+                self.channel = None;
+                return false;
+            }
+        }
+    }
+
+    /// Waits for its end, and returns its exit status. It is to end once the channel is closed,
+    /// which a signal does; one that does not is left.
+    ///
+    /// # Errors
+    /// A signal has ended it.
+    pub fn end(mut self, signals: &Signals) -> io::Result<u8> {
+        let patience = || Instant::now() + PATIENCE;
+        let mut until = self.channel.is_none().then(patience);
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                let code = status.code().and_then(|code| u8::try_from(code).ok());
+                return code.ok_or_else(|| io::Error::other(format!("it has ended: {status}")));
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(0);
+            }
+            if signals.sleep(LOOK) && until.is_none() {
+                self.channel = None;
+                until = Some(patience());
+            }
         }
     }
 }
+
+/// Between two looks at the worker.
+const LOOK: Duration = Duration::from_millis(5);
+/// The longest wait for the worker's end.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The way to see and pace connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,31 +262,32 @@ pub fn kernel(
     Ok((Box::new(SockDiag::new()?.guarded(guardian)), None))
 }
 
-/// Looks for a second and sets nothing. Returns the state then; none if a signal came first.
+/// Looks for a second and sets nothing. Returns the state then; none if a signal or `ends` came
+/// first.
 ///
 /// # Errors
 /// The kernel can't be asked.
 pub fn dry_run(
-    (source, policies): Opened,
-    tick: Option<Time>,
+    policies: Policies,
+    source: String,
     signals: &Signals,
-    note: impl Fn(&str),
+    ends: impl Fn() -> bool,
 ) -> io::Result<Option<Standing>> {
-    say_reach(note);
     let kernel = LookOnly(SockDiag::new()?);
-    let mut agent = Agent::new(Time::ZERO, Box::new(kernel), with_tick(policies, tick));
+    let mut agent = Agent::new(Time::ZERO, Box::new(kernel), policies.into_regime());
     let mut last = None;
     run(&mut agent, signals, |agent, turn| {
-        if turn.now < Time::from_secs(1) {
+        if turn.now < Time::from_secs(1) && !ends() {
             return Then::Go;
         }
-        last = Some(Standing { status: agent.status(), turn, source: source.describe(), trouble: None });
+        last = (turn.now >= Time::from_secs(1)).then(|| standing(agent, turn, source.clone()));
         Then::Stop
     })?;
     Ok(last)
 }
 
-fn say_reach(note: impl Fn(&str)) {
+/// Notes which connections are out of reach, and the remedy.
+pub fn say_reach(note: impl Fn(&str)) {
     match Reach::find() {
         Reach::All => {}
         Reach::User => note(
@@ -234,10 +299,4 @@ fn say_reach(note: impl Fn(&str)) {
              give `tollway` CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, or set `sysctl kernel.yama.ptrace_scope=0`",
         ),
     }
-}
-
-fn with_tick(policies: Policies, tick: Option<Time>) -> Regime {
-    let mut regime = policies.into_regime();
-    regime.tick = tick.unwrap_or(regime.tick);
-    regime
 }

@@ -23,7 +23,27 @@ pub struct Standing {
 impl Standing {
     /// The tables, in at most `width` columns where names allow, with no more than `most` connections.
     pub fn to_text(&self, width: usize, most: usize) -> String {
-        serde_json::to_value(self).ok().and_then(|value| text(&value, width, most)).unwrap_or_default()
+        text(&self.to_json(), width, most).unwrap_or_default()
+    }
+
+    /// The object that `--json` prints.
+    pub fn to_json(&self) -> Value {
+        let status = &self.status;
+        json!({
+            "time_s": self.turn.now.nearest_secs(),
+            "version": status.version,
+            "source": self.source,
+            "trouble": self.trouble,
+            "kernel": status.kernel,
+            "warning": status.warning,
+            "tick_ms": self.turn.tick.as_millis_f64(),
+            "cpu_s": self.turn.cpu.as_secs_f64(),
+            "link_mbps": status.rate.map(Rate::mbps),
+            "link_bucket": status.level,
+            "tenants": status.tenants.iter().map(tenant_json).collect::<Vec<_>>(),
+            "connections": status.connections.iter().map(connection_json).collect::<Vec<_>>(),
+            "others": status.others,
+        })
     }
 }
 
@@ -32,7 +52,8 @@ pub fn told(json: &str, width: usize, most: usize) -> Option<String> {
     text(&serde_json::from_str(json).ok()?, width, most)
 }
 
-fn text(standing: &Value, width: usize, most: usize) -> Option<String> {
+/// The same of such an object.
+pub(crate) fn text(standing: &Value, width: usize, most: usize) -> Option<String> {
     let word = |key: &str| standing[key].as_str();
     let mut text = format!(
         "Policies {} from {}; a tick every {:.0} ms by {}.\n",
@@ -138,23 +159,7 @@ fn number(value: &Value, digits: usize) -> String {
 
 impl Serialize for Standing {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let status = &self.status;
-        json!({
-            "time_s": self.turn.now.nearest_secs(),
-            "version": status.version,
-            "source": self.source,
-            "trouble": self.trouble,
-            "kernel": status.kernel,
-            "warning": status.warning,
-            "tick_ms": self.turn.tick.as_millis_f64(),
-            "cpu_s": self.turn.cpu.as_secs_f64(),
-            "link_mbps": status.rate.map(Rate::mbps),
-            "link_bucket": status.level,
-            "tenants": status.tenants.iter().map(tenant_json).collect::<Vec<_>>(),
-            "connections": status.connections.iter().map(connection_json).collect::<Vec<_>>(),
-            "others": status.others,
-        })
-        .serialize(serializer)
+        self.to_json().serialize(serializer)
     }
 }
 

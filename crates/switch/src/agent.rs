@@ -1,7 +1,7 @@
 //! A switch as a process: the thread of the event loop, and the control socket.
 
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -130,9 +130,7 @@ impl Teller {
     /// [`io::ErrorKind::AddrInUse`] if another switch answers there. Otherwise the folder cannot be
     /// created, or the path is not a socket.
     pub fn answer_at(&self, path: &Path) -> io::Result<Control> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        }
+        tollway_net::sys::control::own_folder(path)?;
         if let Ok(meta) = std::fs::symlink_metadata(path) {
             if !meta.file_type().is_socket() {
                 let text = format!("`{}` is there already, and is no socket", path.display());
@@ -187,15 +185,13 @@ impl Drop for Control {
 /// Sends a command to the switch at `path`: `status`, `drain NAME` or `undrain NAME`.
 ///
 /// # Errors
-/// No switch answers there.
+/// No switch answers there, or [another user's](io::ErrorKind::PermissionDenied) does.
 pub fn ask(path: &Path, what: &str) -> io::Result<String> {
-    let mut stream = UnixStream::connect(path)?;
+    let mut stream = tollway_net::sys::control::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(what.as_bytes())?;
     stream.shutdown(std::net::Shutdown::Write)?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    tollway_net::sys::control::read_answer(stream)
 }
 
 /// The default control socket of this user.

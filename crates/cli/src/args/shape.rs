@@ -78,6 +78,9 @@ pub(crate) struct Shape {
     /// Where the agent can be asked how it stands, instead of in the user's runtime folder.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+    /// Be the process without rights that the agent starts.
+    #[arg(long, hide = true)]
+    pub(crate) worker: bool,
 }
 
 /// What it takes to be let into a store of policies.

@@ -35,3 +35,16 @@ pub(crate) fn succeeds(dir: &Path, arguments: &[&str]) -> String {
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("output is UTF-8")
 }
+
+/// The process that `parent` has started with an argument, and that has not ended.
+pub(crate) fn child_of(parent: u32, argument: &str) -> Option<u32> {
+    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+        // PID (NAME) STATE PARENT …; a zombie is in state Z.
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let mut words = stat.rsplit_once(") ")?.1.split(' ');
+        let runs = words.next() != Some("Z") && words.next() == Some(&parent.to_string());
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        let has = runs && line.split(|&byte| byte == 0).any(|word| word == argument.as_bytes());
+        has.then(|| entry.file_name().to_str()?.parse().ok())?
+    })
+}

@@ -75,3 +75,30 @@ fn the_next_agent_frees_what_one_killed_with_its_guardian_has_left() {
     assert!(next.process.wait().unwrap().success());
     assert_eq!(free(), Some(()));
 }
+
+/// sd_notify(3), and `WatchdogSec=` of a service.
+#[test]
+fn a_service_manager_hears_of_the_agent_while_it_works() {
+    let folder = folder("notify");
+    let path = folder.join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let first = format!("export NOTIFY_SOCKET={} WATCHDOG_USEC=600000", path.display());
+    let mut agent = Agent::start_after(&first, &folder, &policies(1, "a", 80));
+    let hear = || {
+        let mut bytes = [0; 64];
+        manager.recv(&mut bytes).map(|len| String::from_utf8_lossy(&bytes[..len]).into_owned())
+    };
+    assert_eq!(hear().unwrap(), "READY=1\nWATCHDOG=1");
+    for _ in 0..3 {
+        assert_eq!(hear().unwrap(), "WATCHDOG=1");
+    }
+    agent.signal("STOP");
+    manager.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    // One may have been sent before.
+    let last = (0..3).map(|_| hear().is_err());
+    assert!(last.last().unwrap(), "a stopped agent says nothing");
+    agent.signal("CONT");
+    agent.signal("TERM");
+    assert!(agent.process.wait().unwrap().success());
+}

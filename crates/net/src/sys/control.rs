@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
@@ -25,14 +26,7 @@ impl Control {
     /// [`io::ErrorKind::AddrInUse`]: another agent answers there. [`io::ErrorKind::AlreadyExists`]: something else is there, which stays.
     /// [`io::ErrorKind::TimedOut`]: an agent has ended there, and its guardian has not. Or the folder is somebody else's, or can't be made.
     pub fn open(path: &Path) -> io::Result<Control> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-            let meta = fs::metadata(folder)?;
-            if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
-                let text = format!("others may write to `{}`", folder.display());
-                return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
-            }
-        }
+        own_folder(path)?;
         if fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket()) {
             let text = format!("`{}` is there already, and is no socket", path.display());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
@@ -62,22 +56,92 @@ impl Control {
 
     /// Answers those that have asked; never waits.
     pub fn answer(&self, mut text: impl FnMut() -> String) {
-        while let Ok((mut stream, _)) = self.listener.accept() {
-            let text = text();
-            // Who asks and doesn't read must not hold the agent; nor must it end because there is no thread to be had.
-            let _ = std::thread::Builder::new().spawn(move || {
-                let _ = stream.set_nonblocking(false);
-                let _ = stream.set_write_timeout(Some(Duration::from_secs(5)));
-                let _ = stream.write_all(text.as_bytes());
-            });
+        while let Ok((client, _)) = self.listener.accept() {
+            reply(client, text().into());
         }
     }
+
+    /// The socket, for another process that answers: see [`Answers`].
+    ///
+    /// # Errors
+    /// There is no descriptor left.
+    pub fn listener(&self) -> io::Result<UnixListener> {
+        self.listener.try_clone()
+    }
+}
+
+/// The clients of a status socket.
+#[derive(Debug)]
+pub struct Answers {
+    listener: UnixListener,
+    /// Those that wait.
+    clients: Vec<UnixStream>,
+    /// Clients that waited when a state was requested.
+    due: usize,
+}
+
+impl Answers {
+    /// Those of the socket that a [`Control`] has opened.
+    pub fn new(listener: UnixListener) -> Answers {
+        Answers { listener, clients: Vec::new(), due: 0 }
+    }
+
+    /// Accepts those that have come, without waiting; returns whether a state is to be requested
+    /// for them.
+    pub fn accept(&mut self) -> bool {
+        while let Ok((client, _)) = self.listener.accept() {
+            self.clients.push(client);
+        }
+        self.clients.len() > self.due
+    }
+
+    /// Notes that a state is requested: it is for all that wait now.
+    pub fn request(&mut self) {
+        self.due = self.clients.len();
+    }
+
+    /// Sends the state that was requested.
+    pub fn answer(&mut self, text: impl FnOnce() -> String) {
+        if self.due == 0 {
+            return;
+        }
+        let text: Arc<str> = text().into();
+        for client in self.clients.drain(..std::mem::take(&mut self.due)) {
+            reply(client, Arc::clone(&text));
+        }
+    }
+}
+
+/// Writes in another thread: a client that reads nothing must not stop the agent, nor must a lack
+/// of threads.
+fn reply(mut client: UnixStream, text: Arc<str>) {
+    let _ = std::thread::Builder::new().spawn(move || {
+        let _ = client.set_nonblocking(false);
+        let _ = client.set_write_timeout(Some(Duration::from_secs(5)));
+        let _ = client.write_all(text.as_bytes());
+    });
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// Makes the folder that `path` is in, if there is none, with no access for other users.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`]: another user's, or others may write to it. Or it cannot be
+/// made.
+pub fn own_folder(path: &Path) -> io::Result<()> {
+    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let meta = fs::metadata(folder)?;
+    if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
+        let text = format!("others may write to `{}`", folder.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    Ok(())
 }
 
 /// Takes the place at `path`, as soon as nobody has it any more. What an agent that was killed had paced has to be free before another looks: it would take
@@ -115,17 +179,34 @@ pub fn ask(path: &Path) -> io::Result<String> {
 }
 
 fn ask_within(path: &Path, patience: Duration) -> io::Result<String> {
-    let stream = UnixStream::connect(path)?;
-    crate::sys::sockopt::require_own_peer(&stream)?;
+    let stream = connect(path)?;
     stream.set_read_timeout(Some(patience))?;
-    let mut text = String::new();
-    stream.take(LONGEST_ANSWER).read_to_string(&mut text).map_err(|error| match error.kind() {
+    read_answer(stream).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => io::Error::new(
             io::ErrorKind::TimedOut,
             format!("it has said nothing for {} s", patience.as_secs_f64()),
         ),
         _ => error,
-    })?;
+    })
+}
+
+/// Connects to an agent of this user's, or root's.
+///
+/// # Errors
+/// None answers there, or [another user's](io::ErrorKind::PermissionDenied).
+pub fn connect(path: &Path) -> io::Result<UnixStream> {
+    let stream = UnixStream::connect(path)?;
+    crate::sys::sockopt::require_own_peer(&stream)?;
+    Ok(stream)
+}
+
+/// Reads an agent's answer, up to a bound.
+///
+/// # Errors
+/// The stream fails, or the answer is no text.
+pub fn read_answer(stream: UnixStream) -> io::Result<String> {
+    let mut text = String::new();
+    stream.take(LONGEST_ANSWER).read_to_string(&mut text)?;
     Ok(text)
 }
 
@@ -157,10 +238,15 @@ mod tests {
             let path = path.clone();
             move || ask(&path).unwrap()
         });
-        while !asking.is_finished() {
-            control.answer(|| "well".to_owned());
+        let mut answers = Answers::new(control.listener().unwrap());
+        while !answers.accept() {
             std::thread::sleep(Duration::from_millis(2));
         }
+        answers.answer(|| unreachable!("none was requested"));
+        answers.request();
+        assert!(!answers.accept(), "once is enough");
+        answers.answer(|| "well".to_owned());
+        drop(answers);
         assert_eq!(asking.join().unwrap(), "well");
         drop(control);
         assert!(ask(&path).is_err());

@@ -45,6 +45,12 @@ impl Prefix {
         }])
     }
 
+    /// The first `len` bits of an address; `None` if it has fewer.
+    pub fn of(address: IpAddr, len: u32) -> Option<Prefix> {
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        (len <= most).then(|| Prefix::new(address, len))
+    }
+
     fn new(address: IpAddr, len: u32) -> Prefix {
         Prefix { bits: bits(address), len, v4: address.is_ipv4() }
     }

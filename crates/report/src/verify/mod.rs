@@ -198,9 +198,10 @@ impl Verify {
                 return None;
             }
             let seed = self.seed + i;
-            let case = self.judge(seed, &self.text(seed));
-            go_on(1 + done.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
-            Some(case)
+            let goes_on = |_| go_on(done.load(std::sync::atomic::Ordering::Relaxed));
+            let case = self.judge(seed, &self.text(seed), &goes_on);
+            // Half a run shows nothing.
+            go_on(1 + done.fetch_add(1, std::sync::atomic::Ordering::Relaxed)).then_some(case)
         };
         // By index: the order of the cases is that of their seeds, whoever is first.
         let cases: Vec<Option<Result<Case, VerifyError>>> =
@@ -218,11 +219,17 @@ impl Verify {
     }
 
     /// Runs the network in `text`, drawn from `seed`, and judges it.
-    fn judge(&self, seed: u64, text: &str) -> Result<Case, VerifyError> {
+    fn judge(
+        &self,
+        seed: u64,
+        text: &str,
+        goes_on: &(dyn Fn(f64) -> bool + Sync),
+    ) -> Result<Case, VerifyError> {
         let scenario = Scenario::parse::<&str>(&format!("{seed}.toml"), text, &[])
             .map_err(|e| VerifyError::File { seed, message: format!("{e}\n{text}") })?;
         let plan = &scenario.variants()[0].plan;
-        let options = run::Options { outputs: Outputs::memory(), ..run::Options::default() };
+        let progress = Some(goes_on);
+        let options = run::Options { outputs: Outputs::memory(), progress, ..run::Options::default() };
         let result = run::run(plan, &options).map_err(|error| VerifyError::Run { seed, error })?.result;
         match self.kind {
             Kind::Steady => judge_rest(self.aim, seed, plan, &result),
@@ -391,7 +398,7 @@ mod tests {
 
     fn judge(aim: Aim, seed: u64, text: &str) -> Result<Case, VerifyError> {
         let law = aims().find(|(_, aims)| *aims == aim).unwrap().0;
-        Verify::law(law, 1, seed, 1)?.judge(seed, text)
+        Verify::law(law, 1, seed, 1)?.judge(seed, text, &|_| true)
     }
 
     #[test]

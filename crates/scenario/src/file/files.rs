@@ -1,6 +1,6 @@
 //! Files that a scenario names: found beside it, read once, and kept as sources that mistakes can point into.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -113,15 +113,29 @@ impl Files {
 /// The text of a regular file, without a byte order mark. The error names what else it is, and the
 /// remedy.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    let no_text = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
-    let wrong = |what: String| no_text(format!("{what}; save it as UTF-8"));
-    // A device may have no end, and opening a FIFO waits for its writer.
-    let about = std::fs::metadata(path)?;
+    // Opening a FIFO waits for its writer.
+    refuse_special(&std::fs::metadata(path)?)?;
+    text_of(&File::open(path)?)
+}
+
+fn no_text(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// Refuses a file that may have no end.
+fn refuse_special(about: &Metadata) -> io::Result<()> {
     if !about.is_file() && !about.is_dir() {
         return Err(no_text("it is a device, FIFO or socket; name a regular file".to_owned()));
     }
+    Ok(())
+}
+
+/// The same of a file that is open.
+pub(crate) fn text_of(file: &File) -> io::Result<String> {
+    refuse_special(&file.metadata()?)?;
+    let wrong = |what: String| no_text(format!("{what}; save it as UTF-8"));
     let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST_BYTES {
         return Err(no_text("it is larger than 1 GB".to_owned()));
     }

@@ -46,6 +46,7 @@ mod topology;
 mod tree;
 mod value;
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -111,6 +112,14 @@ impl Scenario {
     /// [`ScenarioError::Unreadable`]: there is none, or it is no UTF-8.
     pub fn read(path: &Path) -> Result<String, ScenarioError> {
         files::read_text(path).map_err(|error| ScenarioError::Unreadable { path: path.to_owned(), error })
+    }
+
+    /// The same of a file that is open, which messages call `path`.
+    ///
+    /// # Errors
+    /// Those of [`Scenario::read`].
+    pub fn read_open(path: &Path, file: &File) -> Result<String, ScenarioError> {
+        files::text_of(file).map_err(|error| ScenarioError::Unreadable { path: path.to_owned(), error })
     }
 
     /// Reads `text`, which messages call `file`; files that it names are looked for beside `file`. Each of `sets` is

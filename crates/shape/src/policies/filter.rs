@@ -1,16 +1,20 @@
 //! Which connections a policy means.
 
+use serde::{Deserialize, Serialize};
 use tollway_net::sys::prefix::Prefix;
 use tollway_scenario::file::matches;
 
 use crate::{Distinctions, Identity, Rules};
 
 /// What a connection has to be; an empty list is anything.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Filter {
     /// Our end's address.
+    #[serde(with = "prefixes")]
     pub from: Vec<Prefix>,
     /// The other end's.
+    #[serde(with = "prefixes")]
     pub to: Vec<Prefix>,
     /// Our end's port, from the first to the last.
     pub from_ports: Vec<(u16, u16)>,
@@ -58,6 +62,25 @@ impl Filter {
         score += best(&self.cgroups, |pattern| in_group(pattern, who.cgroup?))?;
         score += best(&self.containers, |pattern| in_container(pattern, who.cgroup?))?;
         Some(score)
+    }
+}
+
+/// Prefixes as addresses and lengths.
+mod prefixes {
+    use std::net::IpAddr;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use tollway_net::sys::prefix::Prefix;
+
+    pub(super) fn serialize<S: Serializer>(prefixes: &[Prefix], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(prefixes.iter().map(Prefix::parts))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Prefix>, D::Error> {
+        let parts = Vec::<(IpAddr, u32)>::deserialize(deserializer)?;
+        let prefix = |(address, len)| Prefix::of(address, len).ok_or_else(|| Error::custom("no prefix"));
+        parts.into_iter().map(prefix).collect()
     }
 }
 

@@ -9,6 +9,7 @@ mod source;
 mod store;
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use tollway_scenario::file::reading::{Mistakes, Reader, read, sections_markdown}
 use tollway_scenario::file::{Scenario, ScenarioError};
 
 pub use filter::{Filter, Filters};
-pub use source::{FileSource, News, Source};
+pub use source::{FileSource, News, Opener, Source};
 #[cfg(feature = "etcd")]
 pub use store::EtcdSource;
 
@@ -30,6 +31,7 @@ use keys::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
 #[derive(Clone, Debug)]
 pub struct Policies {
     regime: Regime,
+    filters: Arc<Filters>,
 }
 
 impl Policies {
@@ -42,19 +44,39 @@ impl Policies {
         Policies::parse(&path.display().to_string(), &text)
     }
 
+    /// Reads a file that is open, which messages call `path`.
+    ///
+    /// # Errors
+    /// Those of [`Policies::load`].
+    pub fn read(path: &Path, file: &File) -> Result<Policies, ScenarioError> {
+        let text = Scenario::read_open(path, file)?;
+        Policies::parse(&path.display().to_string(), &text)
+    }
+
     /// Reads `text`, which messages call `file`. Users are looked up in this machine's `/etc/passwd`.
     ///
     /// # Errors
     /// All mistakes that can be told apart, with their places.
     pub fn parse(file: &str, text: &str) -> Result<Policies, ScenarioError> {
         let title = ("a policy file", "policies");
-        let regime = read(file, text, &POLICIES, title, |top, mistakes| resolve(top, text, mistakes))?;
-        Ok(Policies { regime })
+        let resolve = |top: &Reader<'_>, mistakes: &mut Mistakes| resolve(top, text, mistakes);
+        let (regime, filters) = read(file, text, &POLICIES, title, resolve)?;
+        Ok(Policies { regime, filters })
     }
 
     /// What is to hold.
     pub fn regime(&self) -> &Regime {
         &self.regime
+    }
+
+    /// The filters of its rules.
+    pub(crate) fn filters(&self) -> &Filters {
+        &self.filters
+    }
+
+    /// Has the agent look this often.
+    pub fn set_tick(&mut self, tick: Time) {
+        self.regime.tick = tick;
     }
 
     /// The same, to be handed to an agent.
@@ -71,7 +93,7 @@ pub fn policy_reference_markdown() -> String {
         + &sections_markdown(&[&POLICIES, &UPLINK, &POLICY, &POLICY_CLASS])
 }
 
-fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> Regime {
+fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> (Regime, Arc<Filters>) {
     let tick = top.span("tick");
     if !(Time::from_millis(1)..=Time::from_secs(10)).contains(&tick) {
         mistakes.add(top.at("tick"), "`tick` must be from 1 ms to 10 s", "out of range");
@@ -123,14 +145,16 @@ fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> Regime {
         });
         filters.tenants.push((own, classes));
     }
-    Regime {
+    let filters = Arc::new(filters);
+    let regime = Regime {
         version: top.text("version").unwrap_or_else(|| format!("{:08x}", fingerprint(text))),
         tick,
         overhead: uplink.bytes("overhead").unwrap_or_default() as u32,
         link,
         tenants,
-        rules: Arc::new(filters),
-    }
+        rules: Arc::clone(&filters) as _,
+    };
+    (regime, filters)
 }
 
 fn contract(name: &str, keys: &Reader<'_>, linked: bool, mistakes: &mut Mistakes) -> Contract {

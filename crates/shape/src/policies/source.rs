@@ -1,5 +1,8 @@
 //! Where policies come from, and when there are new ones.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -54,9 +57,9 @@ impl Pacing {
 }
 
 /// A file that is watched.
-#[derive(Debug)]
 pub struct FileSource {
     path: PathBuf,
+    open: Opener,
     /// What it was when it was read last.
     mark: Option<Mark>,
     /// What it is now, and since when.
@@ -69,26 +72,36 @@ pub struct FileSource {
 /// What of a file changes when it does: the length too, since a clock may be coarse, and the number, since editors write another file.
 type Mark = (SystemTime, u64, u64);
 
+/// Opens the file that has a name now, without waiting for the writer of a FIFO.
+pub type Opener = Box<dyn FnMut() -> io::Result<File> + Send>;
+
 impl FileSource {
-    /// Watches `path`, and reads it for the first time.
+    /// Watches the file that `open` opens, which messages call `path`, and reads it for the first
+    /// time.
     ///
     /// # Errors
     /// It can't be read, or is wrong.
-    pub fn open(path: &Path) -> Result<(FileSource, Policies), ScenarioError> {
-        let mark = mark(path).ok();
-        let policies = Policies::load(path)?;
+    pub fn open(path: &Path, mut open: Opener) -> Result<(FileSource, Policies), ScenarioError> {
+        let unreadable = |error| ScenarioError::Unreadable { path: path.to_owned(), error };
+        let file = open().map_err(unreadable)?;
+        let mark = mark(&file).ok();
+        let policies = Policies::read(path, &file)?;
         let pacing = Pacing::begin(&policies);
-        Ok((
-            FileSource { path: path.to_owned(), mark, now: (mark, Instant::now()), pacing, unread: None },
-            policies,
-        ))
+        let now = (mark, Instant::now());
+        Ok((FileSource { path: path.to_owned(), open, mark, now, pacing, unread: None }, policies))
+    }
+}
+
+impl std::fmt::Debug for FileSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileSource").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
 impl Source for FileSource {
     fn poll(&mut self) -> News {
-        let found = mark(&self.path);
-        let (new, now) = (found.as_ref().ok().copied(), Instant::now());
+        let found = (self.open)().and_then(|file| Ok((mark(&file)?, file)));
+        let (new, now) = (found.as_ref().ok().map(|&(mark, _)| mark), Instant::now());
         if new != self.now.0 {
             self.now = (new, now);
         }
@@ -99,10 +112,11 @@ impl Source for FileSource {
         self.mark = new;
         let before = self.unread.take();
         let path = self.describe();
-        if let Err(error) = found {
-            return News::Away(format!("`{path}` cannot be read: {error}"));
-        }
-        match Policies::load(&self.path) {
+        let file = match found {
+            Ok((_, file)) => file,
+            Err(error) => return News::Away(format!("`{path}` cannot be read: {error}")),
+        };
+        match Policies::read(&self.path, &file) {
             Ok(policies) => self.pacing.news(&path, policies),
             Err(error) => {
                 if error.mistakes().is_empty() {
@@ -123,12 +137,11 @@ impl Source for FileSource {
     }
 }
 
-fn mark(path: &Path) -> std::io::Result<Mark> {
-    use std::os::unix::fs::MetadataExt;
-    let meta = std::fs::metadata(path)?;
+fn mark(file: &File) -> io::Result<Mark> {
+    let meta = file.metadata()?;
     if !meta.is_file() {
         // To read a pipe is to wait for somebody who writes.
-        return Err(std::io::Error::other("it is no file"));
+        return Err(io::Error::other("it is no file"));
     }
     Ok((meta.modified()?, meta.len(), meta.ino()))
 }
@@ -140,7 +153,15 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::OpenOptionsExt;
+
     use super::*;
+
+    fn opener(path: &Path) -> Opener {
+        let path = path.to_owned();
+        // O_NONBLOCK.
+        Box::new(move || File::options().read(true).custom_flags(0o4000).open(&path))
+    }
 
     fn await_news(source: &mut FileSource) -> News {
         loop {
@@ -156,7 +177,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tollway-policies-{}.toml", std::process::id()));
         let write = |text: &str| std::fs::write(&path, text).unwrap();
         write("version = \"a\"\n[link]\nrate = \"10 Mbps\"\n[aggregate.all]\n");
-        let (mut source, first) = FileSource::open(&path).unwrap();
+        let (mut source, first) = FileSource::open(&path, opener(&path)).unwrap();
         assert_eq!(first.regime().version, "a");
         assert!(matches!(source.poll(), News::None));
         write("version = \"b\"\n[link]\nrate = \"10 Mbqs\"\n[aggregate.all]\n");
@@ -179,7 +200,7 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         // Policies that never meant anybody may go on so.
         write("");
-        let (mut source, _) = FileSource::open(&path).unwrap();
+        let (mut source, _) = FileSource::open(&path, opener(&path)).unwrap();
         write("version = \"f\"\n");
         assert!(matches!(await_news(&mut source), News::Policies(_)));
         std::fs::remove_file(&path).unwrap();
@@ -191,7 +212,7 @@ mod tests {
         let right =
             |version: &str| format!("version = \"{version}\"\n[link]\nrate = \"10 Mbps\"\n[aggregate.all]\n");
         std::fs::write(&path, right("a")).unwrap();
-        let (mut source, _) = FileSource::open(&path).unwrap();
+        let (mut source, _) = FileSource::open(&path, opener(&path)).unwrap();
         // Root may read everything, so that a file of another encoding has to do, whose bytes change while its marks do not.
         std::fs::write(&path, [0xff, 0xfe, 0]).unwrap();
         let News::Wrong(error) = await_news(&mut source) else { panic!("it cannot be read") };
@@ -202,7 +223,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         std::fs::write(&path, right("b")).unwrap();
-        source.mark = mark(&path).ok();
+        source.mark = mark(&opener(&path)().unwrap()).ok();
         let News::Policies(policies) = await_news(&mut source) else { panic!("now it can be read") };
         assert_eq!(policies.regime().version, "b");
         // A pipe that nobody writes to is not waited for.
@@ -218,7 +239,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tollway-written-{}.toml", std::process::id()));
         let whole = "[link]\nrate = \"10 Mbps\"\n[aggregate.a]\n[aggregate.b]\nto-port = 80\n";
         std::fs::write(&path, whole).unwrap();
-        let (mut source, _) = FileSource::open(&path).unwrap();
+        let (mut source, _) = FileSource::open(&path, opener(&path)).unwrap();
         // As far as this each time, which is right for itself.
         let half = whole.find("[aggregate.b]").unwrap();
         std::fs::write(&path, &whole[..half]).unwrap();

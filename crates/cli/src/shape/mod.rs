@@ -1,5 +1,7 @@
 //! `tollway shape`: this machine's connections, paced.
 
+mod worker;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -8,22 +10,16 @@ use std::process::ExitCode;
 
 use miette::miette;
 use tollway_law::Time;
-use tollway_scenario::file::ScenarioError;
-#[cfg(feature = "metrics")]
-use tollway_shape::metrics;
-use tollway_shape::policies::{FileSource, Policies};
-use tollway_shape::service::{self, BackendError, Opened, Service};
-use tollway_shape::status::Standing;
-use tollway_shape::{self as shape, Control, Guardian, Kernel, Regime, Signals, bpf};
+use tollway_shape::policies::Policies;
+use tollway_shape::service::{self, BackendError, Service, WorkerProcess};
+use tollway_shape::{self as shape, Control, Guardian, Kernel, Signals, bpf};
 
-use crate::args::{Backend, Shape, ShapeCommand, StoreAccess};
-use crate::audience::{Audience, say_status};
+use crate::args::{Backend, Shape, ShapeCommand};
+use crate::audience::say_status;
 use crate::fail::Failure;
 use crate::features;
 use crate::outlet::Outlet;
 use crate::terminal;
-#[cfg(feature = "metrics")]
-use crate::watch::say_served;
 
 pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
     match &args.command {
@@ -65,54 +61,47 @@ fn unbuffered() -> io::Result<File> {
 
 fn run(args: &Shape) -> Result<ExitCode, Failure> {
     features::if_not_built(args.watch, args.metrics.is_some(), false)?;
-    let path = args.policy.clone().unwrap_or_default();
     let tick = args.tick.as_deref().map(tick).transpose()?;
+    if args.worker {
+        return worker::run(args, tick);
+    }
     // Before any thread is started, as is what follows.
     let signals = Signals::hold();
-    let open = || open(&path, &args.store, &signals);
-    let opened = if is_store(&path) { None } else { open()? };
     if args.dry_run {
-        let Some(opened) = opened.map_or_else(open, |opened| Ok(Some(opened)))? else {
-            return Ok(ExitCode::SUCCESS);
-        };
-        return dry_run(args, opened, tick, &signals);
+        service::say_reach(note);
+        return start_worker(args, None)?.end(&signals).map(ExitCode::from).map_err(unable);
     }
     let socket = args.socket.clone().unwrap_or_else(shape::default_path);
     let control = Control::open(&socket).map_err(|error| not_opened(&socket, &error))?;
-    let kernel = kernel(args, &control)?;
-    // A store is watched by a thread, which is to have no more rights than this one has left.
-    let opened = opened.map_or_else(|| shape::unprivileged(open), |opened| Ok(Some(opened)))?;
-    let Some(opened) = opened else { return Ok(ExitCode::SUCCESS) };
-    let text = |error: ScenarioError| Failure::from(error).text();
-    let service = Service::start(kernel, control, opened, tick, text).map_err(refused)?;
-    let log = Log::open().map_err(refused)?;
-    let mut audience = Audience::open(args.json)?;
-    #[cfg(feature = "metrics")]
-    let _metrics = match args.metrics {
-        None => None,
-        Some(address) => {
-            let latest = metrics::Latest::default();
-            audience.keep_in(latest.clone());
-            Some(say_served(shape::unprivileged(|| metrics::serve(latest, address)))?)
-        }
+    let mut worker = start_worker(args, Some(&control))?;
+    if !worker.await_policies(&signals) {
+        return worker.end(&signals).map(ExitCode::from).map_err(unable);
+    }
+    let log = shape::unprivileged(Log::open).map_err(unable)?;
+    let kernel = kernel(args, &control, &log)?;
+    let Some(service) = Service::start(kernel, &mut worker).map_err(unable)? else {
+        return worker.end(&signals).map(ExitCode::from).map_err(unable);
     };
-    #[cfg(feature = "watch")]
-    if args.watch {
-        audience.draw_with(shape::screen::draw)?;
-    }
-    say_if_empty(service.regime());
-    if !args.json && !args.watch {
-        log.tell(format!(
-            "policies {} of `{}` are in force; `tollway shape status` says how they stand, Ctrl-C ends them",
-            service.regime().version,
-            path.display()
-        ));
-    }
-    let freed = service.run(&signals, Readers { audience, log: &log }).map_err(refused)?;
+    let freed = service.run(&signals).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => unable(error),
+        _ => refused(error),
+    })?;
+    // The worker gives the terminal back first.
+    let status = worker.end(&signals).map_err(unable)?;
     if !args.json {
         log.tell(format!("{freed} connections are free again"));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(status))
+}
+
+/// Starts the process that reads policies and serves readers: see [`worker`].
+fn start_worker(args: &Shape, control: Option<&Control>) -> Result<WorkerProcess, Failure> {
+    let store = &args.store;
+    let files = [&args.policy, &store.store_password, &store.store_ca, &store.store_cert, &store.store_key];
+    let itself = std::env::current_exe().map_err(unable)?.into_os_string();
+    let words = std::iter::once(itself).chain(std::env::args_os().skip(1)).chain(["--worker".into()]);
+    let words: Vec<_> = words.collect();
+    WorkerProcess::start(&words, control, files.map(Clone::clone)).map_err(unable)
 }
 
 fn not_opened(socket: &Path, error: &io::Error) -> Failure {
@@ -132,24 +121,6 @@ fn not_opened(socket: &Path, error: &io::Error) -> Failure {
             "cannot open `{}`: {error}",
             socket.display()
         )),
-    }
-}
-
-/// The agent's state for its readers, and lines while the terminal is free.
-struct Readers<'a> {
-    audience: Audience<Standing>,
-    log: &'a Log,
-}
-
-impl service::Audience for Readers<'_> {
-    fn show(&mut self, standing: impl FnOnce() -> Option<Standing>) -> bool {
-        self.audience.show(standing)
-    }
-
-    fn tell(&mut self, line: String) {
-        if !self.audience.has_terminal() {
-            self.log.tell(line);
-        }
     }
 }
 
@@ -174,7 +145,11 @@ impl Log {
 const LINES: usize = 32;
 
 /// Starts the back-end, and the process that frees connections when this one can't.
-fn kernel(args: &Shape, control: &Control) -> Result<(Box<dyn Kernel>, Option<Guardian>), Failure> {
+fn kernel(
+    args: &Shape,
+    control: &Control,
+    log: &Log,
+) -> Result<(Box<dyn Kernel>, Option<Guardian>), Failure> {
     let guardian = |more: &[&str]| {
         let itself = std::env::current_exe()?;
         let words = ["shape", "guard"].iter().chain(more).map(Into::into);
@@ -185,6 +160,7 @@ fn kernel(args: &Shape, control: &Control) -> Result<(Box<dyn Kernel>, Option<Gu
         Backend::Bpf => service::Backend::Bpf,
         Backend::Auto => service::Backend::Auto,
     };
+    let note = |text: &str| log.tell(format!("note: {text}"));
     service::kernel(backend, args.everywhere, control, guardian, note).map_err(|error| match error {
         BackendError::System(error) => refused(error),
         BackendError::Bpf(error) => no_bpf(error),
@@ -200,92 +176,6 @@ fn note(text: &str) {
 
 fn is_store(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.starts_with("etcd://") || path.starts_with("etcds://"))
-}
-
-/// Reads policies from a file, or from a store, and watches either. There are none if a signal ends the wait for a store.
-fn open(path: &Path, access: &StoreAccess, signals: &Signals) -> Result<Option<Opened>, Failure> {
-    if !is_store(path) {
-        if access.is_given() {
-            return Err(Failure::input(miette!(
-                help =
-                    "give the store as `--policy etcd://HOST:PORT/PREFIX`, or leave out what is said of one",
-                "`{}` is a file, and needs no user and no certificate",
-                path.display()
-            )));
-        }
-        if let Some((scheme, rest)) = path.to_str().and_then(|path| path.split_once("://")) {
-            let meant = if scheme == "https" { "etcds" } else { "etcd" };
-            return Err(Failure::input(miette!(
-                help =
-                    format!("write `--policy {meant}://{rest}`: `etcd://` is without TLS, `etcds://` with"),
-                "`{}` is neither a file nor a store",
-                path.display()
-            )));
-        }
-        let (source, policies) = FileSource::open(path)?;
-        return Ok(Some((Box::new(source), policies)));
-    }
-    let tls = path.to_str().is_some_and(|path| path.starts_with("etcds://"));
-    if tls != access.store_ca.is_some() {
-        let path = path.display();
-        return Err(match tls {
-            true => Failure::input(miette!(
-                help = "give the certificate of the authority that signed it with `--store-ca FILE`",
-                "`{path}` has a certificate, and nothing says whose word is taken for it"
-            )),
-            false => Failure::input(miette!(
-                help = "write `etcds://` for TLS, or leave out `--store-ca`",
-                "`{path}` is a store without TLS, and has no certificate"
-            )),
-        });
-    }
-    #[cfg(feature = "etcd")]
-    {
-        let address = path.to_str().unwrap_or_default();
-        let say = |why: &str| terminal::tell(why);
-        let opened = shape::policies::EtcdSource::open(address, read_access(access)?, say, || {
-            signals.has_come().is_some()
-        })?;
-        Ok(opened.map(|(source, policies)| -> Opened { (Box::new(source), policies) }))
-    }
-    #[cfg(not(feature = "etcd"))]
-    let _ = signals;
-    #[cfg(not(feature = "etcd"))]
-    Err(Failure::input(miette!(
-        help = "build it with `--features etcd`, or give a file",
-        "this build of tollway has no policies from a store"
-    )))
-}
-
-/// Reads the files that it takes to be let into a store.
-#[cfg(feature = "etcd")]
-fn read_access(access: &StoreAccess) -> Result<shape::etcd::Access, Failure> {
-    let read = |file: &Option<PathBuf>| -> Result<Option<Vec<u8>>, Failure> {
-        let Some(file) = file else { return Ok(None) };
-        let read = std::fs::read(file).map_err(|error| {
-            let help = "give a file that this user may read, and others had better not";
-            Failure::input(miette!(help = help, "cannot read `{}`: {error}", file.display()))
-        });
-        read.map(Some)
-    };
-    let password = read(&access.store_password)?
-        .map(|password| String::from_utf8_lossy(&password).trim_end_matches(['\n', '\r']).to_owned());
-    Ok(shape::etcd::Access {
-        user: access.store_user.clone().zip(password),
-        authorities: read(&access.store_ca)?,
-        identity: read(&access.store_cert)?.zip(read(&access.store_key)?),
-    })
-}
-
-/// Looks for a second and sets nothing.
-fn dry_run(args: &Shape, opened: Opened, tick: Option<Time>, signals: &Signals) -> Result<ExitCode, Failure> {
-    if let Some(standing) = service::dry_run(opened, tick, signals, note).map_err(refused)? {
-        match args.json {
-            true => terminal::say_json(&standing),
-            false => terminal::say(standing.to_text(terminal::width(), usize::MAX)),
-        }
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn status(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
@@ -311,18 +201,17 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
     let names: Vec<&str> = regime.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
     let names = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
     terminal::say(format_args!("policies {} are right{names}\n", regime.version));
-    say_if_empty(regime);
+    if regime.tenants.is_empty() {
+        terminal::tell(paces_nothing(&regime.version));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 /// A link alone paces nobody, which is seldom meant.
-fn say_if_empty(regime: &Regime) {
-    if regime.tenants.is_empty() {
-        terminal::tell(format_args!(
-            "note: policies {} have no `[aggregate.NAME]`, so that nothing is paced; an empty one means every connection",
-            regime.version
-        ));
-    }
+fn paces_nothing(version: &str) -> String {
+    format!(
+        "note: policies {version} have no `[aggregate.NAME]`, so that nothing is paced; an empty one means every connection"
+    )
 }
 
 fn tick(text: &str) -> Result<Time, Failure> {
@@ -344,6 +233,10 @@ fn refused(error: io::Error) -> Failure {
         help = "the kernel needs `inet_diag` for TCP (CONFIG_INET_TCP_DIAG), Linux 5.6 or later",
         "cannot see or pace this machine's connections: {error}"
     ))
+}
+
+fn unable(error: io::Error) -> Failure {
+    Failure::run(miette!("the agent's worker cannot work: {error}"))
 }
 
 fn no_bpf(error: bpf::Unavailable) -> Failure {
