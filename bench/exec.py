@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `tollway exec` carries, beside a bare forwarder, and how exact it is.
+"""Measures the throughput and the timing accuracy of `tollway exec`, compared with a bare forwarder.
 
   python3 bench/exec.py            everything
   python3 bench/exec.py --quick    shorter runs
@@ -104,7 +104,8 @@ def bare(seconds):
             macs = ["02:00:00:00:00:01", "02:00:00:00:00:02"]
             inside = lambda name, *words: subprocess.run(["ip", "netns", "exec", name, *words], check=True)
             for i, name in enumerate(names[:2]):
-                # The forwarder's ends are in a namespace of their own, so that nothing else sees the packets.
+                # The forwarder's ends are in a namespace of their own, so that nothing else sees
+                # the packets.
                 inside(names[2], "ip", "link", "add", f"fw{i}", "type", "veth", "peer", "name", "eth0", "netns", name)
                 inside(names[2], "sysctl", "-qw", f"net.ipv6.conf.fw{i}.disable_ipv6=1")
                 inside(names[2], "ip", "link", "set", f"fw{i}", "up")
@@ -161,7 +162,8 @@ def main():
     rounds = [[way() for way in ways] for _ in range(runs)]
     best = lambda way: max((entry[way][0] for entry in rounds if entry[way][0]), default=None)
     whole, single, forwarded = (best(way) for way in range(3))
-    # Of the thread that forwards: on a machine with other work it says more than the rate, which hangs on when the two ends run.
+    # Of the thread that forwards: on a machine with other work it says more than the rate, which
+    # hangs on when the two ends run.
     a_second = lambda way: max(
         (rate * seconds / 1e9 / cpu for rate, cpu in (entry[way] for entry in rounds) if rate and cpu), default=None
     )

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the live engine costs, in processor time, since machines are shared.
+"""Measures the cost of the live engine in processor time, because machines are shared.
 
     python3 bench/live.py                  everything, some minutes (builds quinn's driver, too)
     python3 bench/live.py --quick          shorter runs
@@ -51,7 +51,7 @@ def measure(program: Path, arguments: list[str], rounds: int) -> list[dict]:
 
 
 def blast(seconds: float) -> None:
-    """Sends datagrams as long as the router's to whoever is at the far end; nobody needs to be."""
+    """Sends datagrams of the router's length to the far end, which need not exist."""
     sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sender.connect(("10.78.0.2", 9))
     payload, end = bytes(1472), time.monotonic() + seconds
@@ -64,7 +64,7 @@ def blast(seconds: float) -> None:
 
 
 def forward(seconds: str) -> dict:
-    """What `forwarder.c` takes for a packet, from one veth pair to another, each packet by itself."""
+    """The cost of `forwarder.c` per packet, from one veth pair to another, without batches."""
     with tempfile.TemporaryDirectory() as folder:
         forwarder = Path(folder) / "forwarder"
         subprocess.run(["cc", "-O2", "-o", forwarder, BENCH / "forwarder.c"], check=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `tollway shape` does to real TCP connections, beside Linux HTB and TBF in the same networks.
+"""Measures `tollway shape` on real TCP connections, compared with Linux HTB and TBF in the same networks.
 
   python3 bench/shape.py            everything, 100 Mb/s and 1 Gb/s
   python3 bench/shape.py --quick    100 Mb/s, shorter runs
@@ -364,8 +364,8 @@ class Pair:
     def connect(self):
         run = lambda where, line: subprocess.run([*where, *shlex.split(line)], check=True)
         run(self.near, f"ip link add near type veth peer name far netns {self.holders[1].pid}")
-        # Where round trips are next to nothing the kernel sends up to 64 KiB of a connection at a time, however slow its pace: with segments of
-        # two, as over a distance.
+        # Where round trips are next to nothing the kernel sends up to 64 KiB of a connection at a
+        # time, however slow its pace: with segments of two, as over a distance.
         run(self.near, "ip link set near gso_max_segs 2")
         for where, name, address in (self.near, "near", "10.9.0.1/24"), (self.far, "far", "10.9.0.2/24"):
             run(where, f"ip address add {address} dev {name}")
@@ -461,7 +461,8 @@ def main():
             # A peak makes up for what BBR leaves when it empties its window, which CUBIC doesn't.
             for case, laws in (("shape", ("cubic", "bbr")), ("peak", ("bbr",)), ("htb", ("cubic", "bbr")), ("tbf", ("cubic", "bbr"))):
                 for law in laws:
-                    # BBR empties its window every 10 s to see the round trip, and has what it missed back over the next: four of these.
+                    # BBR empties its window every 10 s to see the round trip, and has what it
+                    # missed back over the next: four of these.
                     span = 40 if law == "bbr" else seconds
                     rows = inside(mbps, STAR, {"kind": "four", "case": case, "mbps": mbps, "law": law, "warm": warm, "seconds": span, **how})
                     rates = [row["mbps"] for row in rows]

@@ -42,7 +42,8 @@ NS2_TARGETS = {10: 5.0, 100: 5.0, 1000: 12.0}
 NS3_TARGET = 100.0
 # FCP's rate over TCP's: each packet of the bottleneck makes a new price.
 FCP_TARGET = 0.6
-# ns-3 simulates a thousand flows at about the speed of a clock, so its runs are short; ours beside it are as short.
+# ns-3 simulates a thousand flows at about the speed of a clock, so its runs are short; ours beside
+# it are as short.
 NS3_SIMULATED_S = {10: 10.0, 100: 10.0, 1000: 4.0}
 HUGE_FLOWS = 100_000
 HUGE_SIMULATED_S = 5.0
@@ -50,7 +51,8 @@ SHORT_FLOWS = 100_000
 # Seconds simulated of a fat-tree, by k: 128 and 1024 hosts.
 TREES = {8: 0.1, 16: 0.02}
 ROUNDS = 3
-# A run of ours takes a fraction of a second, so a round holds several, half of them before the peer's and half after.
+# A run of ours takes a fraction of a second, so a round holds several, half of them before the
+# peer's and half after.
 OURS_PER_ROUND = 8
 QUICK_BUDGET_S = 50.0
 # When a program hangs. ns-2 with its own routing needs minutes of set-up on a slow machine.

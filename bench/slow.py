@@ -95,7 +95,8 @@ def relays(pairs):
     threading.Event().wait()
 
 
-# Clients: `begin`, `end` are the times between which messages are counted. A publisher's count is of messages that its server has taken.
+# Clients: `begin`, `end` are the times between which messages are counted. A publisher's count is
+# of messages that its server has taken.
 
 
 class Nats:

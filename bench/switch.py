@@ -204,7 +204,8 @@ def main():
             if echo:
                 for sessions in (1, 100):
                     for size in (1024, 8192):
-                        # A tenth of what HAProxy does in a processor second; one session has one frame outstanding.
+                        # A tenth of what HAProxy does in a processor second; one session has one
+                        # frame outstanding.
                         rate = best[sessions, size] / 10
                         row = {"sessions": sessions, "frame_bytes": size, "frames_per_s": rate}
                         times = {name: [] for name in ["direct", *names]}

@@ -1,5 +1,5 @@
-//! Has the module take its mathematics from itself (`mathematics`), as the command does, and not from whatever the interpreter has
-//! loaded: results are the same to the bit.
+//! Links the module so that it uses its own mathematical functions (`mathematics`), as the command
+//! does, and not those that the interpreter has loaded. Results are then bit-identical.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

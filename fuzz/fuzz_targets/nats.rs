@@ -1,4 +1,4 @@
-//! What a client of the overlay sends: `tollway_overlay::nats::parse::read_anything`.
+//! See `tollway_overlay::nats::parse::read_anything`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| tollway_overlay::nats::parse::read_anything(data));

@@ -26,7 +26,8 @@ pub fn tcp_option(data: &[u8]) {
         assert_eq!(&rewritten[..at + 2], &data[..at + 2]);
         assert_eq!(&rewritten[at + 4..], &data[at + 4..]);
     }
-    // Built anew, the list reads the same: what a header held fits a header, unless it had no padding.
+    // Built anew, the list reads the same: what a header held fits a header, unless it had no
+    // padding.
     let mut list = Builder::new();
     let timestamps = parsed.timestamps.map_or(Ok(()), |(value, echo)| list.timestamps(value, echo));
     let forward = parsed.forward.map_or(Ok(()), |forward| list.forward(forward));
@@ -88,7 +89,8 @@ pub fn acp(data: &[u8]) {
     assert_eq!(bytes, data[..decoded.payload]);
 }
 
-/// A framing's word, a line feed, and a stream: it is cut alike whole and byte by byte, and no frame exceeds its limit.
+/// A framing's word, a line feed, and a stream: it is cut alike whole and byte by byte, and no
+/// frame exceeds its limit.
 pub fn framing(data: &[u8]) {
     let Some(end) = data.iter().position(|&byte| byte == b'\n') else { return };
     let Ok(word) = std::str::from_utf8(&data[..end]) else { return };

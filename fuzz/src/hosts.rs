@@ -1,4 +1,4 @@
-//! A listening host that hears anything from anybody.
+//! A listening host that receives arbitrary datagrams from an unknown address.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -13,8 +13,9 @@ thread_local! {
     static LISTENER: RefCell<Option<Host>> = const { RefCell::new(None) };
 }
 
-/// The first byte is how long the first datagram is, and so on. Nothing panics, no stranger becomes a connection, and no
-/// more than three times what came goes out.
+/// Sends the datagrams in `data` to the host. Each is one byte with its length, then its bytes.
+/// Checks that nothing panics, that no connection opens, and that the answers have at most three
+/// times the bytes of the datagrams.
 pub fn strangers(data: &[u8]) {
     LISTENER.with_borrow_mut(|listener| {
         let host = listener.get_or_insert_with(listen);
@@ -22,7 +23,7 @@ pub fn strangers(data: &[u8]) {
         let mut rest = data;
         while let Some((&len, tail)) = rest.split_first() {
             let (datagram, tail) = tail.split_at(tail.len().min(usize::from(len)));
-            // Port 9 is nobody's: what is sent there is thrown away.
+            // Port 9 is the discard port: answers to it are lost.
             let from = SocketAddr::from(([127, 0, 0, 1], 9));
             host.handle(Time::from_secs(1), from, datagram).expect("a stranger has no payload to be wrong");
             rest = tail;

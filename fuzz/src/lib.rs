@@ -1,4 +1,4 @@
-//! What the fuzz targets run; tests of the crates replay the corpus through the same functions.
+//! The functions of the fuzz targets. Tests of the crates replay the corpus through them.
 
 pub mod codecs;
 pub mod inputs;

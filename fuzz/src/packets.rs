@@ -1,9 +1,10 @@
-//! Packets of programs: no bytes may panic.
+//! Packets of programs and tunnels: no bytes may cause a panic.
 
 use tollway_net::sys::ip;
 use tollway_net::tunnel::{Cipher, Tunnel};
 
-/// An IP packet as programs send it: what is read of it lies within it, and a mark changes nothing else.
+/// An IP packet of a program. Checks that parsed lengths lie within the packet, and that an ECN
+/// mark changes only the mark and the checksum.
 pub fn ip(data: &[u8]) {
     let Ok(header) = ip::parse(data) else { return };
     assert!(header.header_len <= header.len && usize::from(header.len) <= data.len());
@@ -23,7 +24,8 @@ pub fn ip(data: &[u8]) {
     assert!(marked.iter().zip(data).enumerate().all(|(i, (a, b))| a == b || matches!(i, 1 | 10 | 11)));
 }
 
-/// What comes to either end of a tunnel: whatever enters comes out as it was, and of what comes from elsewhere nothing but what stands behind its header.
+/// A packet at either end of a tunnel. Checks that a packet leaves the tunnel as it entered, and
+/// that of foreign datagrams only the part after the header leaves.
 pub fn tunnel(data: &[u8]) {
     let (mut outer, mut inner) = (Vec::new(), Vec::new());
     if Tunnel::new(LABEL, Open).enter(data, &mut outer).is_ok() {
@@ -35,7 +37,7 @@ pub fn tunnel(data: &[u8]) {
     }
 }
 
-/// Seals nothing, so that whatever is read inside can be anything.
+/// A cipher that does not encrypt, so that arbitrary bytes reach the code behind it.
 struct Open;
 
 impl Cipher for Open {

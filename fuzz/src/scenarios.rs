@@ -1,4 +1,5 @@
-//! Scenario files: whatever is written is read or refused with a message, and what is small enough to be run, runs.
+//! Scenario files: whatever is written is read or refused with a message, and what is small enough
+//! to be run, runs.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -50,7 +51,8 @@ fn huge_count(text: &str) -> bool {
     text.split(|c: char| !digits(c)).any(|run| run.len() > 4)
 }
 
-/// A file drawn from the table of keys, without its mistakes: it runs to its end, no packet appears or vanishes, no number is wild, and a second run is the same.
+/// A file drawn from the table of keys, without its mistakes: it runs to its end, no packet appears
+/// or vanishes, no number is wild, and a second run is the same.
 pub fn drawn(data: &[u8]) {
     let Some(scenario) = accepted(fuzzing::draw(data)) else { return };
     scenario.variants().iter().for_each(|variant| run_if_small(&variant.plan));

@@ -3,8 +3,8 @@
 use tollway_scenario::file::Scenario;
 use tollway_scenario::run::mesh::mesh;
 
-/// The words of `--link`, those of `--link-up` in a second line, and the same as `--mahimahi`. They make a file of one
-/// plan, or its mistakes lie in the words.
+/// The words of `--link`, those of `--link-up` in a second line, and the same as `--mahimahi`. They
+/// make a file of one plan, or its mistakes lie in the words.
 pub fn words(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     // A hundred thousand nodes are right, and slow.

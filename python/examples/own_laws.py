@@ -4,7 +4,8 @@ drop-tail. They are those of `crates/sim/examples/own_laws.rs` ("A law of your o
 
 import tollway
 
-#: Ten senders with round trips from 40 to 58 ms, and the bottleneck that they share. Acknowledgements have links of their own.
+#: Ten senders with round trips from 40 to 58 ms, and the bottleneck that they share.
+#: Acknowledgements have links of their own.
 DUMBBELL = """
 name = "dumbbell"
 duration = "40 s"

@@ -1,4 +1,5 @@
-//! Laws written in Python: what they are shown, and the calls to them. The interpreter is taken for each call and given back after it.
+//! Laws written in Python: their construction and the calls of their methods. Each call acquires
+//! the interpreter's lock (GIL) and releases it.
 
 use std::error::Error;
 use std::fmt;
@@ -19,10 +20,10 @@ use tollway_scenario::plan::{self, Failure, MakeLink, MakeSender, OwnLink, OwnRo
 use crate::ScenarioError;
 use crate::shown::{Acked, Carrying, Delivery, Flight, Passing, Sending, Verdict};
 
-/// Under a key, the class's name and what makes a law.
+/// A law from Python: its key, its class's name, and the callable that creates it.
 pub(crate) type Given = (String, String, Py<PyAny>);
 
-/// `scenario` with the laws given; `ending` ends the run.
+/// Returns `scenario` with the given laws. A failed law sets `ending`.
 pub(crate) fn with(
     scenario: &file::Scenario,
     laws: Vec<Given>,
@@ -44,7 +45,7 @@ pub(crate) fn with(
     })
 }
 
-/// The allocation that laws of a class aim at, by its attribute `aim`.
+/// The aim of a class of laws: its attribute `aim`.
 fn aim(factory: &Bound<'_, PyAny>) -> PyResult<Option<Aim>> {
     let given = factory.getattr_opt(intern!(factory.py(), "aim"))?.filter(|aim| !aim.is_none());
     let Some(given) = given else { return Ok(None) };
@@ -55,12 +56,12 @@ fn aim(factory: &Bound<'_, PyAny>) -> PyResult<Option<Aim>> {
     })
 }
 
-/// What a law raised, and where.
+/// An exception in a law, with its place.
 #[derive(Debug)]
 pub(crate) struct Raised {
-    /// The flow or link.
+    /// The name of the flow, link or session.
     of: String,
-    /// The method.
+    /// The method's name.
     hook: &'static str,
     pub(crate) error: PyErr,
 }
@@ -73,29 +74,29 @@ impl fmt::Display for Raised {
 
 impl Error for Raised {}
 
-/// Whether the laws of a run are asked any more.
+/// The end of a run, shared by all its laws.
 #[derive(Default)]
 pub(crate) struct Ending {
-    /// One of them has failed, or the run is to end.
+    /// True if a law has failed or the run must end. No law is called then.
     quiet: AtomicBool,
-    /// The run is to end.
+    /// True if the run must end.
     stopped: AtomicBool,
 }
 
 impl Ending {
-    /// From now on no law is asked anything.
+    /// Ends the run: no law is called any more.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         self.quiet.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the run is to end.
+    /// True if the run must end.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 }
 
-/// What goes wrong with the laws of one key.
+/// The first exception in the laws of one key.
 #[derive(Clone)]
 pub(crate) struct Trouble {
     ending: Arc<Ending>,
@@ -103,7 +104,8 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    /// Asks Python something, unless something was raised before. What is raised now ends the run.
+    /// Calls `ask` with the interpreter's lock. Returns `None` after an earlier exception. An
+    /// exception in `ask` ends the run.
     pub(crate) fn ask<R>(
         &self,
         of: &str,
@@ -113,7 +115,7 @@ impl Trouble {
         if self.ending.quiet.load(Ordering::Relaxed) {
             return None;
         }
-        // There is no Python any more where this thread outlives the interpreter.
+        // The interpreter may have ended before this thread.
         match Python::try_attach(ask)? {
             Ok(answer) => Some(answer),
             Err(error) => {
@@ -129,13 +131,13 @@ impl Trouble {
         let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner).take();
         match raised {
             Some(raised) => Some(Box::new(raised)),
-            // Sooner than by its progress, which is told a hundred times a run.
+            // This ends the run earlier than the progress call, which comes only 100 times a run.
             None => self.ending.is_stopped().then(|| "the run was ended".into()),
         }
     }
 }
 
-/// Calls a class, or whatever else answers a law, for each flow, port or session.
+/// Creates a law for each flow, port or session, by calling a class or another callable.
 pub(crate) struct Maker {
     pub(crate) factory: Py<PyAny>,
     aim: Option<Aim>,
@@ -196,7 +198,7 @@ pub(crate) struct Hook {
 }
 
 impl Hook {
-    /// A method that has to be there.
+    /// Finds a required method.
     pub(crate) fn of(law: &Bound<'_, PyAny>, name: &'static str) -> PyResult<Hook> {
         let method = law.getattr(name).map_err(|_| {
             PyTypeError::new_err(format!("a law has a method `{name}`; this {} has none", type_of(law)))
@@ -204,7 +206,8 @@ impl Hook {
         Ok(Hook { name, method: method.unbind() })
     }
 
-    /// One that may be; the one that `tollway`'s classes have for all does nothing, and isn't called.
+    /// Finds an optional method. The methods of `tollway`'s own classes do nothing, and are not
+    /// called.
     fn maybe(law: &Bound<'_, PyAny>, name: &'static str) -> PyResult<Option<Hook>> {
         let Some(method) = law.getattr_opt(name)? else { return Ok(None) };
         let idle = method.getattr_opt(intern!(law.py(), "_does_nothing"))?.is_some();
@@ -216,7 +219,7 @@ fn type_of(value: &Bound<'_, PyAny>) -> String {
     value.get_type().name().map_or("object".into(), |name| name.to_string())
 }
 
-/// A sender's law.
+/// A sender's law in Python.
 struct PySender {
     law: Py<PyAny>,
     flow: Arc<str>,
@@ -227,10 +230,11 @@ struct PySender {
     on_recovered: Option<Hook>,
     on_restart: Option<Hook>,
     on_delivery: Option<Hook>,
-    /// What it said last.
+    /// The law's window after the last call, segments.
     window: f64,
-    /// What it said last; `None` as long as it has no attribute for it.
+    /// The law's pacing rate after the last call. `None` without pacing.
     pacing: Option<Rate>,
+    /// True if the law has an attribute `pacing_bps`.
     paces: bool,
 }
 
@@ -254,7 +258,7 @@ impl PySender {
         Ok(made)
     }
 
-    /// What the law answers now.
+    /// Reads the law's window, segments, and pacing rate.
     fn said(&self, py: Python<'_>) -> PyResult<(f64, Option<Rate>)> {
         let law = self.law.bind(py);
         let window = law.getattr(intern!(py, "window"))?;
@@ -283,7 +287,7 @@ impl PySender {
         }
     }
 
-    /// Tells the law something, and asks what it says now.
+    /// Calls a method of the law with the arguments `told`, then reads its window and pacing rate.
     fn tell(&mut self, hook: fn(&PySender) -> Option<&Hook>, told: impl for<'py> PyCallArgs<'py>) {
         let Some(hook) = hook(self) else { return };
         let said = self.trouble.ask(&self.flow, hook.name, |py| {
@@ -343,12 +347,12 @@ impl SenderLaw for PySender {
     }
 }
 
-/// A link's law.
+/// A link's law in Python.
 #[derive(Clone)]
 struct PyLink {
     link: Arc<str>,
     trouble: Trouble,
-    // A port's clone is the law itself: the value that it was cloned from runs nothing.
+    // Clones share the Python object: only the port's clone is used, not its original.
     on_arrival: Arc<Hook>,
     on_departure: Option<Arc<Hook>>,
     on_capacity: Option<Arc<Hook>>,
@@ -365,7 +369,7 @@ impl PyLink {
         })
     }
 
-    /// What the law says to a packet.
+    /// Calls a method of the law with a packet, and returns its verdict.
     fn judge(&self, hook: &Hook, now: Time, packet: link::Passing) -> link::Verdict {
         let verdict = self.trouble.ask(&self.link, hook.name, |py| {
             let answer = hook.method.bind(py).call1((Passing { now, packet },))?;

@@ -1,5 +1,6 @@
-//! The extension module under `import tollway`: the crates check and run scenarios, and what comes of it goes over as Arrow's
-//! stream format and JSON. The package's Python side, in `python/tollway`, makes tables and dictionaries of them.
+//! The extension module of the Python package `tollway`. It checks and runs scenarios with the
+//! crates, and passes results to Python in Arrow's stream format and JSON. The Python side, in
+//! `python/tollway`, makes tables and dictionaries of them.
 
 #[path = "../../crates/cli/src/mathematics.rs"]
 mod mathematics;
@@ -47,8 +48,8 @@ struct Scenario {
 
 #[pymethods]
 impl Scenario {
-    /// Checks `text`, which messages call `file`. Each of `sets` is `path=value`, as given to `--set`; of the variants only
-    /// those named in `only` are kept, if any is named.
+    /// Checks the scenario `text`. `file` is its name in messages. Each of `sets` is `path=value`,
+    /// as for `--set`. A non-empty `only` names the variants to keep.
     #[new]
     fn new(text: &str, file: &str, sets: Vec<String>, only: Vec<String>) -> PyResult<Scenario> {
         let inner = file::Scenario::parse(file, text, &sets).map_err(|error| refused(&error))?;
@@ -62,7 +63,7 @@ impl Scenario {
         Ok(Scenario { inner: inner.only(&only) })
     }
 
-    /// The name that the file gives itself.
+    /// The key `name` of the file.
     #[getter]
     fn name(&self) -> &str {
         &self.inner.variants()[0].plan.name
@@ -78,25 +79,26 @@ impl Scenario {
         self.inner.variants()[0].plan.seed
     }
 
-    /// Simulated seconds.
+    /// The length of a run, simulated seconds.
     #[getter]
     fn duration(&self) -> f64 {
         self.inner.variants()[0].plan.duration.nearest_secs()
     }
 
-    /// The names of the variants, in the file's order; one, empty, if the file has none.
+    /// The names of the variants in the file's order, or one empty name if the file has no
+    /// variants.
     #[getter]
     fn variants(&self) -> Vec<String> {
         self.inner.variants().iter().map(|variant| variant.name.clone()).collect()
     }
 
-    /// What a reader should know of what was made of the file.
+    /// Notes on values that were assumed or ignored when the file was read.
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.inner.notes().to_vec()
     }
 
-    /// What flows should get, as `tollway theory --json` has it.
+    /// The flows' ideal rates, as JSON of `tollway theory --json`.
     fn theory(&self, py: Python<'_>) -> PyResult<String> {
         let all = py.detach(|| {
             let all =
@@ -112,10 +114,11 @@ impl Scenario {
         Ok(serde_json::json!({ "scenario": self.name(), "variants": variants }).to_string())
     }
 
-    /// Runs every variant, `jobs` at once (0: as many as there are processors). `progress` is called about ten times a
-    /// second with the share of each variant that is over. Answers the account that `tollway run --json` prints, the tables
-    /// that it prints otherwise, and for each variant its tables by name in Arrow's stream format. Each of `laws` is what it is for, its
-    /// name in tables, and what makes it.
+    /// Runs every variant, `jobs` in parallel (0: the number of processors). Calls `progress` about
+    /// ten times per second with the completed fraction of each variant. Each of `laws` is a key, a
+    /// name for tables, and the callable that creates the law. Returns the JSON of `tollway run
+    /// --json`, the text of its tables, and for each variant its tables by name in Arrow's stream
+    /// format.
     fn run<'py>(
         &self,
         py: Python<'py>,
@@ -132,7 +135,7 @@ impl Scenario {
             false => &self.inner,
         };
         let session = Session {
-            // Of laws in Python one is asked at a time, whoever else waits.
+            // Only one law in Python can run at a time.
             jobs: if asks && jobs == 0 { 1 } else { jobs },
             engine: match engine {
                 "sim" => EngineKind::Sim,
@@ -164,8 +167,9 @@ impl Scenario {
     }
 }
 
-/// Has `run` run in a thread of its own, while this one, which may be Python's main thread, listens for Ctrl-C and tells of progress. If the
-/// run `asks` Python, its thread is made known to it once, and not for each call.
+/// Runs `run` in a new thread. Meanwhile this thread, possibly Python's main thread, checks for
+/// Ctrl-C and reports progress. If the run calls Python (`asks`), its thread is registered with the
+/// interpreter once, not at each call.
 fn watched<R: Send>(
     shares: &[AtomicU64],
     progress: Option<&Py<PyAny>>,
@@ -182,7 +186,7 @@ fn watched<R: Send>(
             match ended.recv_timeout(LOOK) {
                 Ok(ran) => break ran,
                 Err(RecvTimeoutError::Disconnected) => {
-                    // Joined, its panic is not this thread's too.
+                    // Without the join, the scope would panic in this thread, too.
                     drop(thread.join());
                     return Err(RunError::new_err(
                         "the run panicked; this is a bug in Tollway, please report it",
@@ -207,13 +211,13 @@ fn watched<R: Send>(
     })
 }
 
-/// The text of a scenario file.
+/// Reads the text of a scenario file.
 #[pyfunction]
 fn read(path: PathBuf) -> PyResult<String> {
     file::Scenario::read(&path).map_err(|error| refused(&error))
 }
 
-/// TOML of tables given as JSON.
+/// Converts tables in JSON to TOML.
 #[pyfunction]
 fn toml_of(json: &str) -> PyResult<String> {
     let tables: serde_json::Value =
@@ -239,7 +243,7 @@ fn tables<'py>(py: Python<'py>, result: &RunResult) -> PyResult<Bound<'py, PyDic
     Ok(all)
 }
 
-/// Arrow's stream format.
+/// Encodes a table in Arrow's stream format.
 fn stream(table: Table, batches: &[RecordBatch]) -> PyResult<Vec<u8>> {
     let schema = batches.first().map_or_else(|| table.schema(), RecordBatch::schema);
     let mut bytes = Vec::new();
@@ -257,7 +261,7 @@ fn no_choice(what: &str, given: &str, known: [&str; 2]) -> PyErr {
     PyValueError::new_err(format!("there is no {what} {given:?}; there are {known:?}"))
 }
 
-/// Mistakes, each as the command shows it.
+/// The Python exception for a scenario's errors, each as the command shows it.
 fn refused(error: &file::ScenarioError) -> PyErr {
     let shown = match error.related() {
         Some(mistakes) => mistakes.map(shown).collect::<Vec<_>>().concat(),
@@ -273,7 +277,8 @@ fn shown(error: &dyn Diagnostic) -> String {
     if handler.render_report(&mut text, error).is_ok() { text } else { error.to_string() }
 }
 
-/// Whose fault it is, as with the command's exit statuses.
+/// The Python exception for a failed run: `ScenarioError` for wrong input, `RunError` otherwise,
+/// like the command's exit statuses.
 fn failed(error: &SessionError) -> PyErr {
     let text = error.to_string();
     let raised = match error {
@@ -285,7 +290,7 @@ fn failed(error: &SessionError) -> PyErr {
     if let Some(Raised { error: cause, .. }) = raised {
         return Python::attach(|py| {
             let cause = cause.clone_ref(py);
-            // Ctrl-C, and what else is no mistake of the law's, stays what it is.
+            // Ctrl-C and other exceptions that are not errors of the law are raised unchanged.
             if !cause.is_instance_of::<PyException>(py) {
                 return cause;
             }
@@ -297,19 +302,19 @@ fn failed(error: &SessionError) -> PyErr {
     if error.is_input() { ScenarioError::new_err(text) } else { RunError::new_err(text) }
 }
 
-/// How often a run is looked at, and whether somebody has pressed Ctrl-C.
+/// Interval of the checks for progress and Ctrl-C.
 const LOOK: Duration = Duration::from_millis(100);
-/// Columns of text.
+/// Width of messages and tables, columns.
 const WIDTH: usize = 100;
 
-/// The column of a varied key: its name, and a number for each of `values` if all are numbers or
-/// quantities of one kind.
+/// The column of a varied key: its name, and numbers if all `values` are numbers or quantities of
+/// one kind.
 #[pyfunction]
 fn sweep_column(key: &str, values: Vec<String>) -> (String, Option<Vec<f64>>) {
     tollway_report::sweep::column(key, &values)
 }
 
-/// Scenarios checked and run.
+/// The module's classes and functions.
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Scenario>()?;

@@ -1,4 +1,4 @@
-//! Papers' experiments with their claims, and two results beside each other.
+//! The papers' experiments with their claims, and the comparison of two results.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -17,14 +17,14 @@ use tollway_scenario::tables::{RunResult, Table};
 use crate::laws::Ending;
 use crate::{RunError, ScenarioError, WIDTH, shown, watched};
 
-/// Every experiment beneath a folder, or built in, by name.
+/// The names of all experiments in a folder, or of the built-in ones.
 #[pyfunction]
 fn experiments(papers: Option<PathBuf>) -> PyResult<Vec<String>> {
     let all = reproduce::list(&folder(papers)).map_err(|error| unjudged(&error))?;
     Ok(all.into_iter().map(|found| found.name).collect())
 }
 
-/// Those that names mean, each checked, with their files.
+/// The experiments that `names` select, each checked, with its file.
 #[pyfunction]
 fn select(py: Python<'_>, papers: Option<PathBuf>, names: Vec<String>) -> PyResult<Vec<(String, PathBuf)>> {
     let papers = folder(papers);
@@ -41,7 +41,8 @@ fn folder(papers: Option<PathBuf>) -> PathBuf {
     papers.unwrap_or_else(|| tollway_report::papers::BUILT_IN.into())
 }
 
-/// Runs an experiment with all or some of its neighbours and answers its claims as JSON. Its figure is drawn to `out`, if that is given.
+/// Runs an experiment with all or some of its neighbours, and returns its claims as JSON. Draws its
+/// figure to the folder `out`, if set.
 #[pyfunction]
 #[pyo3(name = "reproduce")]
 fn judge(
@@ -93,7 +94,8 @@ fn judge(
     Ok(json!({ "claims": claims.collect::<Vec<_>>(), "figures": drawn }).to_string())
 }
 
-/// One of two that are compared: a folder of tables, or runs by variant, each with its tables in Arrow's stream format.
+/// One side of a comparison: a folder of tables, or runs by variant, each with its tables in
+/// Arrow's stream format.
 #[derive(FromPyObject)]
 enum Side<'py> {
     Runs(Vec<(String, Bound<'py, PyDict>)>),
@@ -130,8 +132,8 @@ fn run(variant: String, tables: &Bound<'_, PyDict>) -> PyResult<RunResult> {
     })
 }
 
-/// Draws the usual plots of runs, each with its variant and its tables: to `path`, as PNG, SVG or
-/// PDF by its ending, or else answers them as SVG.
+/// Draws the usual plots of runs, each given by its variant and tables. Writes PNG, SVG or PDF to
+/// `path` by its ending, or returns SVG if there is no path.
 #[pyfunction]
 fn plot(
     py: Python<'_>,
@@ -152,7 +154,7 @@ fn plot(
     drawn.map_err(|error| RunError::new_err(error.to_string()))
 }
 
-/// Two results beside each other.
+/// The comparison of two results.
 #[pyclass(frozen, module = "tollway._native")]
 struct Comparison {
     inner: compare::Comparison,
@@ -163,24 +165,24 @@ impl Comparison {
     #[new]
     fn new(a: (String, Side<'_>), b: (String, Side<'_>)) -> PyResult<Comparison> {
         let inner = match (a, b) {
-            // The folders' own names.
+            // Two folders have their own names.
             ((_, Side::Folder(a)), (_, Side::Folder(b))) => compare::Comparison::read(&a, &b),
             ((a, a_side), (b, b_side)) => compare::Comparison::of((a, a_side.runs()?), (b, b_side.runs()?)),
         };
         Ok(Comparison { inner: inner.map_err(|error| incomparable(&error))? })
     }
 
-    /// The tables of `tollway compare`.
+    /// The text of `tollway compare`.
     fn text(&self) -> String {
         self.inner.to_text(WIDTH)
     }
 
-    /// The object of `tollway compare --json`.
+    /// The JSON of `tollway compare --json`.
     fn json(&self) -> String {
         self.inner.to_json().to_string()
     }
 
-    /// Draws the two over each other, and answers the files.
+    /// Draws both results in the same plots, and returns the files' paths.
     fn draw(&self, py: Python<'_>, folder: PathBuf) -> PyResult<Vec<PathBuf>> {
         py.detach(|| self.inner.draw(&folder, &[Picture::Png])).map_err(|error| incomparable(&error))
     }

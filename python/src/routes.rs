@@ -1,4 +1,4 @@
-//! Routing modules written in Python: what they are shown, and the calls to them.
+//! Routing modules written in Python: their arguments, and the calls of their methods.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl MakeRoute for Maker {
     }
 }
 
-/// A session's routing module.
+/// A session's routing module in Python.
 struct PyRoute {
     switch: Arc<str>,
     trouble: Trouble,
@@ -50,7 +50,7 @@ impl Route for PyRoute {
     }
 }
 
-/// The place that a module returned.
+/// The member's index that a module returned, checked.
 fn place(answer: &Bound<'_, PyAny>, members: &[route::Candidate]) -> PyResult<Option<usize>> {
     if answer.is_none() {
         return Ok(None);
@@ -76,7 +76,7 @@ struct Spreading {
     seed: u64,
 }
 
-/// What a routing module sees of a frame.
+/// A frame, as a routing module sees it.
 #[pyclass(frozen, module = "tollway", freelist = 16)]
 struct Item(route::Item);
 
@@ -98,7 +98,7 @@ impl Item {
     }
 }
 
-/// What a routing module sees of a member.
+/// A member of a cluster, as a routing module sees it.
 #[pyclass(frozen, module = "tollway", freelist = 16)]
 struct Candidate(route::Candidate);
 
@@ -125,7 +125,7 @@ impl Candidate {
     }
 }
 
-/// What routing modules are shown, for the module.
+/// Adds the classes of routing modules' arguments to the extension module.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Spreading>()?;
     module.add_class::<Item>()?;

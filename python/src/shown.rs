@@ -1,4 +1,4 @@
-//! What laws written in Python are shown: the flow or port that a law is made for, packets and acknowledgements.
+//! The arguments of laws written in Python: the flow or port of a law, packets, acknowledgements.
 
 use pyo3::prelude::*;
 use tollway_law::sender::{self, window_limited};
@@ -23,7 +23,7 @@ pub(crate) struct Carrying {
     pub(crate) seed: u64,
 }
 
-/// What the transport knows when it tells a law something.
+/// The state of a sender's transport when it calls its law.
 #[pyclass(frozen, module = "tollway", freelist = 16)]
 pub(crate) struct Flight(pub(crate) sender::Flight);
 
@@ -89,7 +89,7 @@ impl Flight {
     }
 }
 
-/// One acknowledgement.
+/// One acknowledgement, possibly a duplicate.
 #[pyclass(frozen, module = "tollway", freelist = 16)]
 pub(crate) struct Acked(pub(crate) sender::Acked);
 
@@ -126,7 +126,7 @@ impl Acked {
     }
 }
 
-/// What an acknowledgement tells of how fast segments are delivered.
+/// A delivery-rate sample.
 #[pyclass(frozen, module = "tollway", freelist = 16)]
 pub(crate) struct Delivery(pub(crate) sender::Delivery);
 
@@ -188,7 +188,7 @@ impl Delivery {
     }
 }
 
-/// What a link's law sees of a packet and of the queue around it.
+/// A packet and its queue, as a link's law sees them.
 #[pyclass(frozen, module = "tollway", freelist = 16)]
 pub(crate) struct Passing {
     pub(crate) now: Time,
@@ -248,7 +248,7 @@ impl Passing {
     }
 }
 
-/// What a link's law wants done with a packet.
+/// A link law's decision on a packet.
 #[pyclass(frozen, eq, from_py_object, module = "tollway")]
 #[derive(Clone, Copy, PartialEq)]
 #[expect(clippy::upper_case_acronyms, reason = "Python's constants are")]
@@ -262,7 +262,7 @@ fn known(time: Time) -> Option<Time> {
     (time != Time::NEVER).then_some(time)
 }
 
-/// What laws are shown, for the module.
+/// Adds the classes of laws' arguments to the extension module.
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Sending>()?;
     module.add_class::<Carrying>()?;

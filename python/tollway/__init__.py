@@ -1,19 +1,19 @@
 """Explicit rate control for ensembles of flows.
 
-A :class:`Scenario` is checked as it is made, and run by the same engines as the command ``tollway run``, to the same bits:
+A :class:`Scenario` is checked when it is made. The engines of the command ``tollway run`` run it, with bit-identical results:
 
 >>> import tollway
 >>> scenario = tollway.Scenario.load("scenarios/quickstart.toml")
 >>> results = scenario.with_sets({"link.bottleneck.rate": "20 Mbps"}).run()
 >>> results["xcp"].flows.to_pandas()
 
-A law of one's own, a :class:`SenderLaw` or :class:`LinkLaw`, takes the place of a file's:
+Your own law, a :class:`SenderLaw` or :class:`LinkLaw`, can replace a law of the file:
 
 >>> scenario.run(laws={"flow.f": MyLaw})
 
-:func:`sweep` runs one many times, on threads, processes, Dask, or any other ``concurrent.futures`` executor. :func:`reproduce`
-runs papers' experiments and judges their claims, :func:`compare` lays two results beside each other. Tables are
-``pyarrow.Table``; their columns, with units in the names, are those of the command's.
+:func:`sweep` runs a scenario with many values and seeds, on threads, processes, Dask, or any other ``concurrent.futures``
+executor. :func:`reproduce` runs the papers' experiments and judges their claims. :func:`compare` compares two results. Tables
+are ``pyarrow.Table``. Their columns are those of the command's tables, with units in the names.
 """
 
 from tollway._laws import LinkLaw, Route, SenderLaw

@@ -8,38 +8,41 @@ from typing import Any, TypeVar
 
 from tollway._native import Acked, Candidate, Carrying, Delivery, Flight, Item, Passing, Sending, Spreading, Verdict
 
-#: What :meth:`tollway.Scenario.run` takes: ``"flow.NAME"``, ``"workload.NAME"``, ``"link.NAME"``, ``"link.NAME.reverse"`` or
-#: ``"switch.NAME"``, with ``*`` for every name, and for each a class, or whatever else answers a law when called with what it is made for.
+#: The argument ``laws`` of :meth:`tollway.Scenario.run`. A key is ``"flow.NAME"``,
+#: ``"workload.NAME"``, ``"link.NAME"``, ``"link.NAME.reverse"`` or ``"switch.NAME"``, with ``*``
+#: for every name. A value is a class, or any callable that returns a law. Its argument describes
+#: the flow, link or session.
 Laws = Mapping[str, Callable[[Any], Any]]
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def _idle(method: Method) -> Method:
-    """A method that does nothing is not called: it may be left out."""
+    """Marks a method that does nothing. It is never called, so a law may omit it."""
     method._does_nothing = True  # type: ignore[attr-defined]
     return method
 
 
 class SenderLaw(ABC):
-    """How fast a sender may go. One is made for each flow, by calling the class with a :class:`Sending`.
+    """A sender's congestion control. The run creates one law for each flow, by calling the class with a :class:`Sending`.
 
-    The transport finds and repairs losses; a law is told what happens, and answers by setting :attr:`window` and, if it spaces
-    packets, :attr:`pacing_bps`. Both are read after each call, and after nothing else.
+    The transport detects and repairs losses. It calls the law's methods at events, and reads :attr:`window` and
+    :attr:`pacing_bps` after each call, at no other time.
 
-    A law needs not be of this class: whatever has these methods and attributes is one. Methods that are not abstract here may be
-    left out, and so may :attr:`pacing_bps`.
+    A law need not inherit from this class: any object with these methods and attributes is a law. It may omit the methods that
+    are not abstract here, and :attr:`pacing_bps`.
 
-    What is raised ends the run with a :class:`RunError` that has it as its cause.
+    An exception in a law ends the run with a :class:`RunError`, whose cause is that exception.
     """
 
-    #: Segments that may be in flight, fractions too: whole ones count, and one at least.
+    #: The congestion window, segments: the integer part counts, at least 1.
     window: float
-    #: The rate at which packets may leave, headers included, bit/s; ``None`` leaves it to the acknowledgements' clock.
-    #: :attr:`window` is then a bound. A change of less than 1/32 counts from the next packet's departure on.
+    #: The pacing rate, bit/s, headers included. With ``None``, acknowledgements clock packets out,
+    #: within :attr:`window`. A change of less than 1/32 takes effect after the next packet's
+    #: departure.
     pacing_bps: float | None = None
-    #: The allocation that runs are held against, where links aim at the same: ``"max-min"``, ``"proportional"``,
-    #: ``"xcp-equilibrium"``, or ``None``. It is read of the class, not of a law.
+    #: The allocation that runs are compared with, if the links have the same aim: ``"max-min"``,
+    #: ``"proportional"``, ``"xcp-equilibrium"``, or ``None``. It must be an attribute of the class.
     aim: str | None = None
 
     def __init__(self, of: Sending) -> None:
@@ -47,43 +50,43 @@ class SenderLaw(ABC):
 
     @abstractmethod
     def on_ack(self, flight: Flight, acked: Acked) -> None:
-        """An acknowledgement came, also while recovering, also a duplicate. A window that is not used must not grow: ask
+        """Called at each acknowledgement, also a duplicate one or during recovery. An unused window must not grow: see
         :meth:`Flight.window_limited`.
         """
 
     @abstractmethod
     def on_loss(self, flight: Flight) -> None:
-        """A loss was detected by acknowledgements: once an episode, as fast recovery is entered."""
+        """Called when acknowledgements show a loss: once per loss episode, at the start of fast recovery."""
 
     @abstractmethod
     def on_timeout(self, flight: Flight, first: bool) -> None:
-        """The retransmission timer expired; ``first`` unless it had expired already without progress since."""
+        """Called when the retransmission timer expires. ``first`` is false if it expires again without progress in between."""
 
     @_idle
     def on_recovered(self, flight: Flight) -> None:
-        """Fast recovery is over."""
+        """Called at the end of fast recovery."""
 
     @_idle
     def on_restart(self, flight: Flight) -> None:
-        """A segment is about to leave with nothing in flight, because the application had nothing to send; only told to a law
-        that has :meth:`on_delivery`.
+        """Called before a segment is sent with nothing in flight, after the application had nothing to send. Only for laws with
+        :meth:`on_delivery`.
         """
 
     @_idle
     def on_delivery(self, flight: Flight, delivery: Delivery) -> None:
-        """An acknowledgement covered segments newly; :meth:`on_ack` follows. The transport measures delivery for laws that have
-        this method.
+        """Called when an acknowledgement covers new segments, before :meth:`on_ack`. The transport measures the delivery rate
+        only for laws with this method.
         """
 
 
 class LinkLaw(ABC):
-    """What a link's port says to the packets that pass it. One is made for each link, by calling the class with a
-    :class:`Carrying`. The queue, which is one, and its limit are the port's; tolls are for laws in Rust.
+    """A link's law: it drops or marks packets at the port. The run creates one law for each link direction, by calling the
+    class with a :class:`Carrying`. The port has one queue, with its own limit. Only laws in Rust can change tolls.
 
-    A law needs not be of this class, and methods that are not abstract may be left out.
+    A law need not inherit from this class, and may omit the methods that are not abstract.
     """
 
-    #: As :attr:`SenderLaw.aim`.
+    #: The aim, as in :attr:`SenderLaw.aim`.
     aim: str | None = None
 
     def __init__(self, of: Carrying) -> None:
@@ -91,22 +94,23 @@ class LinkLaw(ABC):
 
     @abstractmethod
     def on_arrival(self, packet: Passing) -> Verdict | None:
-        """A packet comes to the port, also if the queue then has no room. ``None`` is :attr:`Verdict.PASS`."""
+        """Called at each packet's arrival, also if the queue is full. ``None`` means :attr:`Verdict.PASS`."""
 
     @_idle
     def on_departure(self, packet: Passing) -> Verdict | None:
-        """A packet leaves the queue for the transmitter."""
+        """Called when a packet leaves the queue for the transmitter. ``None`` means :attr:`Verdict.PASS`."""
 
     @_idle
     def on_capacity(self, now_s: float, capacity_bps: float) -> None:
-        """The capacity that the law is to believe in changes."""
+        """Called when the link's configured capacity changes, with the new capacity in bit/s."""
 
 
 class Route(ABC):
-    """The member that each frame of a session goes to. One is made for each session of a switch, by calling the class with a
-    :class:`Spreading`.
+    """A routing module: it chooses the member for each frame of a session. The run creates one module for each session of a
+    switch, by calling the class with a :class:`Spreading`.
 
-    A module needs not be of this class: whatever has this method is one. What is raised ends the run with a :class:`RunError`.
+    A module need not inherit from this class: any object with this method is a module. An exception in it ends the run with a
+    :class:`RunError`.
     """
 
     def __init__(self, of: Spreading) -> None:
@@ -114,13 +118,13 @@ class Route(ABC):
 
     @abstractmethod
     def pick(self, item: Item, members: list[Candidate]) -> int | None:
-        """Returns the place of the member that takes a frame, one that is ``up``; with ``None`` the frame is refused, and the peer
-        sends it again.
+        """Returns the index of the frame's member in ``members``. That member must be ``up``. With ``None``, the switch refuses
+        the frame, and the peer retransmits it.
         """
 
 
 def given(laws: Laws | None) -> list[tuple[str, str, Callable[[Any], Any]]]:
-    """The laws as the native module takes them: what each is for, and its name in tables."""
+    """Converts laws for the native module: each law's key, its name in tables, and the callable."""
     for key, law in (laws or {}).items():
         if not callable(law):
             raise TypeError(f"laws[{key!r}] is {law!r}; give a class, or a function that answers a law for each flow")

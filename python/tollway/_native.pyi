@@ -55,22 +55,22 @@ class Sending:
 
     @property
     def flow(self) -> str:
-        """The flow, as tables call it: ``f``, or ``f.3`` for the third of a section that makes several."""
+        """The flow's name in tables: ``f``, or ``f.3`` for the third flow of a section with several."""
     @property
     def section(self) -> str:
-        """The section it comes from: ``f`` for ``[flow.f]``."""
+        """The name of the flow's section: ``f`` for ``[flow.f]``."""
     @property
     def backward(self) -> bool:
-        """Whether it is the flow's far end, which sends, too, where data go both ways."""
+        """True for the sender at the flow's far end, if the flow has data in both directions."""
     @property
     def segment(self) -> int:
-        """Size of a full packet on the wire, headers included, bytes."""
+        """The size of a full packet on the wire, bytes, headers included."""
     @property
     def initial_window(self) -> float:
-        """Window at the start, segments."""
+        """The initial window, segments."""
     @property
     def seed(self) -> int:
-        """For a generator of the law's own: another one for each sender and each seed of the run."""
+        """A seed for the law's random numbers, different for each sender and each seed of the run."""
 
 @final
 class Carrying:
@@ -78,13 +78,13 @@ class Carrying:
 
     @property
     def link(self) -> str:
-        """The link, as tables call it, with ``.reverse`` for its way back."""
+        """The link's name in tables, with ``.reverse`` for its reverse direction."""
     @property
     def capacity_bps(self) -> float:
-        """The capacity that the law is to believe in, bit/s."""
+        """The capacity that the law assumes, bit/s: the link's ``capacity``, by default its rate."""
     @property
     def seed(self) -> int:
-        """For a generator of the law's own: another one for each port and each seed of the run."""
+        """A seed for the law's random numbers, different for each port and each seed of the run."""
 
 @final
 class Spreading:
@@ -92,20 +92,20 @@ class Spreading:
 
     @property
     def switch(self) -> str:
-        """The switch, as tables call it."""
+        """The switch's name in tables."""
     @property
     def session(self) -> str:
-        """The section of the session's flows."""
+        """The name of the section of the session's flows."""
     @property
     def members(self) -> list[str]:
-        """The nodes of the members, in the order of :meth:`Route.pick`'s."""
+        """The members' nodes, in the order of the argument ``members`` of :meth:`Route.pick`."""
     @property
     def seed(self) -> int:
-        """For a generator of the module's own: another one for each session, switch and seed of the run."""
+        """A seed for the module's random numbers, different for each session, switch and seed of the run."""
 
 @final
 class Item:
-    """What a routing module sees of a frame."""
+    """A frame, as a routing module sees it."""
 
     @property
     def session(self) -> int:
@@ -115,174 +115,174 @@ class Item:
         """A hash of the session and the frame's number."""
     @property
     def size(self) -> int:
-        """Bytes on the wire."""
+        """The frame's size on the wire, bytes."""
 
 @final
 class Candidate:
-    """What a routing module sees of a member."""
+    """A member of a cluster, as a routing module sees it."""
 
     @property
     def name(self) -> int:
         """A hash of the member's name and the run's seed."""
     @property
     def up(self) -> bool:
-        """Whether it takes frames."""
+        """True if the member accepts frames."""
     @property
     def outstanding(self) -> int:
-        """Bytes that it has not acknowledged."""
+        """Bytes that the member has not acknowledged."""
     @property
     def window(self) -> int:
-        """Bytes that may be."""
+        """The maximum of :attr:`outstanding`, bytes."""
 
 @final
 class Flight:
-    """What the transport knows when it tells a law something.
+    """The state of a sender's transport when it calls its law.
 
-    A time is an instant since the run's start, or a span. As ``_ns`` it is exact, in whole nanoseconds; as ``_s`` it is the
-    number nearest to that in seconds.
+    Times are durations, or count from the run's start. ``_ns`` is exact, in whole nanoseconds. ``_s`` is the nearest number in
+    seconds.
     """
 
     @property
     def now_s(self) -> float:
-        """The present."""
+        """The current time."""
     @property
     def now_ns(self) -> int:
-        """The present."""
+        """The current time."""
     @property
     def srtt_s(self) -> float:
-        """Smoothed round-trip time (RFC 6298's SRTT), 0 before the first sample."""
+        """The smoothed round-trip time (SRTT of RFC 6298), 0 before the first sample."""
     @property
     def srtt_ns(self) -> int:
-        """Smoothed round-trip time, 0 before the first sample."""
+        """The smoothed round-trip time (SRTT of RFC 6298), 0 before the first sample."""
     @property
     def min_rtt_s(self) -> float | None:
-        """Least round-trip time seen, ``None`` before the first sample."""
+        """The least round-trip time measured, ``None`` before the first sample."""
     @property
     def min_rtt_ns(self) -> int | None:
-        """Least round-trip time seen, ``None`` before the first sample."""
+        """The least round-trip time measured, ``None`` before the first sample."""
     @property
     def segment(self) -> int:
-        """A full segment on the wire, bytes."""
+        """The size of a full segment on the wire, bytes."""
     @property
     def in_flight(self) -> int:
-        """Segments sent and neither acknowledged, selectively acknowledged nor taken for lost."""
+        """Segments sent that are neither acknowledged, cumulatively or selectively, nor considered lost."""
     @property
     def outstanding(self) -> int:
-        """Segments sent and not yet acknowledged cumulatively: RFC 5681's FlightSize."""
+        """Segments sent and not yet acknowledged cumulatively: FlightSize of RFC 5681."""
     @property
     def limit(self) -> int:
-        """Segments that everything but the law allows in flight: receive window and send buffer."""
+        """The segments that the receive window and the send buffer allow in flight."""
     @property
     def app_limited(self) -> bool:
-        """Whether the application, not the law nor ``limit``, is what holds the sender back."""
+        """True if the application limits the sender, and not the law or ``limit``."""
     def window_limited(self, window: float) -> bool:
-        """Whether a window of so many segments is what holds the sender back. One that is not used must not grow (RFC 7661)."""
+        """True if a window of this many segments limits the sender. An unused window must not grow (RFC 7661)."""
 
 @final
 class Acked:
-    """One acknowledgement, also a duplicate one."""
+    """One acknowledgement, possibly a duplicate."""
 
     @property
     def segments(self) -> int:
-        """Segments that it newly covers, cumulatively or selectively."""
+        """The segments that it newly covers, cumulatively or selectively."""
     @property
     def cumulative(self) -> int:
-        """Of these, how many the cumulative acknowledgement covers newly."""
+        """The segments that it newly covers cumulatively."""
     @property
     def rtt_s(self) -> float | None:
-        """A round-trip sample, if it gives one."""
+        """The round-trip sample, ``None`` if the acknowledgement has none."""
     @property
     def rtt_ns(self) -> int | None:
-        """A round-trip sample, if it gives one."""
+        """The round-trip sample, ``None`` if the acknowledgement has none."""
     @property
     def recovering(self) -> bool:
-        """Whether the transport is repairing a loss."""
+        """True during the repair of a loss."""
     @property
     def marked(self) -> bool:
-        """Whether an ECN mark was echoed."""
+        """True if it echoes an ECN mark."""
 
 @final
 class Delivery:
-    """What an acknowledgement tells of how fast segments are delivered, by the segment of those covered that was sent last
-    (draft-ietf-ccwg-bbr, § 4.1).
+    """A delivery-rate sample (draft-ietf-ccwg-bbr, § 4.1). Its *reference segment* is the last sent of the segments that the
+    acknowledgement newly covers.
     """
 
     @property
     def delivered(self) -> int:
-        """Segments delivered so far, these included."""
+        """Segments delivered since the start, including the newly covered ones."""
     @property
     def newly_acked(self) -> int:
-        """Segments newly covered."""
+        """The segments that the acknowledgement newly covers."""
     @property
     def newly_lost(self) -> int:
-        """Segments newly taken for lost."""
+        """The segments newly considered lost."""
     @property
     def rtt_s(self) -> float | None:
-        """The round-trip sample, if there is one."""
+        """The round-trip sample, ``None`` if the acknowledgement has none."""
     @property
     def rtt_ns(self) -> int | None:
-        """The round-trip sample, if there is one."""
+        """The round-trip sample, ``None`` if the acknowledgement has none."""
     @property
     def segments_per_s(self) -> float:
-        """The delivery rate; 0 if this interval tells nothing reliable."""
+        """The delivery rate, segments per second; 0 if the sample is not reliable."""
     @property
     def delivered_before(self) -> int:
-        """Segments that had been delivered when it was sent."""
+        """Segments that had been delivered when the reference segment was sent."""
     @property
     def in_flight_then(self) -> int:
-        """Segments in flight when it was sent, itself included."""
+        """Segments in flight when the reference segment was sent, itself included."""
     @property
     def lost_since(self) -> int:
-        """Segments taken for lost since it was sent."""
+        """Segments considered lost since the reference segment was sent."""
     @property
     def app_limited(self) -> bool:
-        """Whether the application was what limited the rate then."""
+        """True if the application limited the rate when the reference segment was sent."""
     @property
     def recovering(self) -> bool:
-        """Whether the transport is repairing losses."""
+        """True during the repair of losses."""
 
 @final
 class Passing:
-    """What a link's law sees of a packet and of the queue around it. Times are as in :class:`Flight`."""
+    """A packet and its queue, as a link's law sees them. Times are as in :class:`Flight`."""
 
     @property
     def now_s(self) -> float:
-        """The packet's exact instant."""
+        """The time of the packet's arrival or departure."""
     @property
     def now_ns(self) -> int:
-        """The packet's exact instant."""
+        """The time of the packet's arrival or departure."""
     @property
     def size(self) -> int:
-        """Bytes on the wire without the link's framing."""
+        """The packet's size on the wire, bytes, without the link's framing."""
     @property
     def traffic_class(self) -> int:
-        """The class of traffic it belongs to, counted from 1; 0 is none."""
+        """The packet's class of traffic, counted from 1; 0 if it has none."""
     @property
     def ect(self) -> bool:
-        """Whether it may be marked instead of dropped (RFC 3168)."""
+        """True if the packet may be marked instead of dropped (RFC 3168)."""
     @property
     def l4s(self) -> bool:
-        """Whether it is to be taken for one of a scalable sender (RFC 9331)."""
+        """True if the packet identifies its sender as scalable (RFC 9331)."""
     @property
     def backlog_packets(self) -> int:
-        """Packets in the queue: without the one in transmission, without an arriving one, with a departing one."""
+        """Packets in the queue, excluding the one in transmission and an arriving one, including a departing one."""
     @property
     def backlog_bytes(self) -> int:
-        """The same in bytes."""
+        """Bytes in the queue, counted like :attr:`backlog_packets`."""
     @property
     def waited_s(self) -> float:
-        """How long it was queued, 0 on arrival."""
+        """The packet's time in the queue, 0 on arrival."""
     @property
     def waited_ns(self) -> int:
-        """How long it was queued, 0 on arrival."""
+        """The packet's time in the queue, 0 on arrival."""
 
 @final
 class Verdict:
-    """What a link's law wants done with a packet."""
+    """A link law's decision on a packet."""
 
     PASS: ClassVar[Verdict]
-    """Let it pass."""
+    """Forward the packet."""
     SIGNAL: ClassVar[Verdict]
-    """Tell its sender of congestion: marked if it may be, dropped if not."""
+    """Signal congestion: mark the packet if :attr:`Passing.ect`, else drop it."""
     DROP: ClassVar[Verdict]
-    """Drop it."""
+    """Drop the packet."""

@@ -1,4 +1,4 @@
-"""Papers' experiments with their claims, and results beside each other."""
+"""The papers' experiments with their claims, and the comparison of results."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tollway._results import Results, Run
 
 Path = str | os.PathLike[str]
 
-#: A claim's outcome at a neighbour of its experiment.
+#: The columns of a claim's outcome at one neighbour of its experiment.
 AT_NEIGHBOUR = [("at", pa.string()), ("status", pa.string()), ("measured", pa.string()), ("value", pa.float64())]
 
-#: A row a claim.
+#: The columns of :attr:`Reproduced.claims`, one row per claim.
 CLAIMS = pa.schema(
     [(name, pa.string()) for name in ("experiment", "id", "says", "status", "expected", "measured", "source")]
     + [("reading", pa.struct([(name, pa.float64()) for name in ("value", "of", "least", "most")]))]
@@ -29,25 +29,27 @@ CLAIMS = pa.schema(
 
 @dataclass(frozen=True)
 class Reproduced:
-    """What became of experiments' claims."""
+    """The outcome of experiments, made by :func:`reproduce`."""
 
-    #: A row a claim: ``experiment``, ``id``, what it ``says``, ``status`` (``met``, ``fragile`` where it holds at the base and
-    #: in fewer than nine of ten neighbours, ``unmet``, or ``skipped`` where a program that it needs is not installed),
-    #: ``expected`` and ``measured`` with their units, ``source``; ``reading``, the tightest value at
-    #: the base as a number with the paper's number and what is allowed; ``neighbourhood``, how many neighbours the experiment has
-    #: (null if its file doesn't say), and ``neighbours``: the outcome at each that was judged.
+    #: One row per claim. ``experiment``, ``id``, ``says`` and ``source`` identify it. ``status`` is
+    #: ``met``, ``fragile`` (it holds at the base, but in fewer than nine of ten neighbours),
+    #: ``unmet``, or ``skipped`` (a program that it needs is not installed). ``expected`` and
+    #: ``measured`` are texts with units. ``reading`` is the value with the smallest margin at the
+    #: base, with the paper's number and the allowed range. ``neighbourhood`` is the number of the
+    #: experiment's neighbours (null if its file has none), and ``neighbours`` the outcome at each
+    #: neighbour that was judged.
     claims: pa.Table
-    #: Pages and pictures that were drawn.
+    #: The paths of the pages and pictures.
     figures: list[str]
 
     @property
     def fragile(self) -> list[str]:
-        """The ids of the claims that hold at the base and in too few neighbours."""
+        """The ids of the claims that hold at the base, but in too few neighbours."""
         return self._of("fragile")
 
     @property
     def unmet(self) -> list[str]:
-        """The ids of the claims that don't hold at the base."""
+        """The ids of the claims that do not hold at the base."""
         return self._of("unmet")
 
     def _of(self, status: str) -> list[str]:
@@ -59,9 +61,9 @@ class Reproduced:
 
 
 def experiments(papers: Path | None = None) -> list[str]:
-    """The names of all experiments beneath a folder, or of those built in: ``xcp/validation``.
+    """The names of all experiments in a folder, or of the built-in ones, such as ``xcp/validation``.
 
-    :raises ScenarioError: there are none.
+    :raises ScenarioError: the folder has no experiments.
     """
     return _native.experiments(None if papers is None else os.fspath(papers))
 
@@ -74,16 +76,16 @@ def reproduce(
     out: Path | None = None,
     progress: Callable[[int, int], Any] | None = None,
 ) -> Reproduced:
-    """Runs experiments in the simulator and holds them against their claims, as ``tollway reproduce`` does.
+    """Runs experiments in the simulator and judges their claims, as ``tollway reproduce`` does.
 
-    :param names: experiments, ``xcp/validation``, or papers, ``xcp``; all there are, if none is named.
-    :param papers: the folder that they are in, if not those built in.
-    :param neighbours: how many neighbours of each are judged beside its base: all, or so many, drawn once and for all; with 0
-        the base only, after which no claim is known to hold beside it.
-    :param jobs: how many variants or neighbours run at once; 0 is as many as there are processors.
+    :param names: experiments (``xcp/validation``) or papers (``xcp``). Default: all experiments.
+    :param papers: the experiments' folder. Default: the built-in experiments.
+    :param neighbours: the number of neighbours to judge for each experiment, besides its base. The choice is the same in each
+        call. Default: all. With 0, only the base is judged, so that no claim is found fragile.
+    :param jobs: the number of variants or neighbours that run in parallel; 0 is the number of processors.
     :param out: a folder for figures, each as a page and a picture.
-    :param progress: called with how many experiments are done, and of how many, as each ends.
-    :raises ScenarioError: a name means nothing, or a file has mistakes; all are read before the first one runs.
+    :param progress: called at the end of each experiment, with the number done and the total.
+    :raises ScenarioError: a name is unknown, or a file has errors. All files are checked before the first run.
     :raises RunError: a run failed.
     """
     if neighbours is not None and neighbours < 0:
@@ -103,7 +105,7 @@ def reproduce(
 
 
 class Comparison:
-    """Two results beside each other, made by :func:`compare`. Printed, they are the tables of ``tollway compare``."""
+    """The comparison of two results, made by :func:`compare`. ``print`` shows the tables of ``tollway compare``."""
 
     def __init__(self, native: _native.Comparison) -> None:
         self._native = native
@@ -112,18 +114,18 @@ class Comparison:
 
     @cached_property
     def flows(self) -> pa.Table:
-        """A row a variant, flow and ``quantity`` of :attr:`Run.summary`, with its value in ``a`` and in ``b``, null where there
-        is none, and the ``difference``: the second less the first.
+        """One row per variant, flow and ``quantity`` of :attr:`Run.summary`. ``a`` and ``b`` are its values in the two results,
+        or null, and ``difference`` is b − a.
         """
         return self._table("flow")
 
     @cached_property
     def links(self) -> pa.Table:
-        """The same of links, and the quantities of :attr:`Run.link_summary`."""
+        """One row per variant, link and ``quantity`` of :attr:`Run.link_summary`, with the columns of :attr:`flows`."""
         return self._table("link")
 
     def draw(self, folder: Path) -> list[str]:
-        """Draws the two over each other, as pages and pictures, and answers the files."""
+        """Draws both results in the same plots, as pages and pictures. Returns the files' paths."""
         return [os.fspath(path) for path in self._native.draw(os.fspath(folder))]
 
     def _table(self, kind: str) -> pa.Table:
@@ -146,15 +148,15 @@ class Comparison:
 
 
 def compare(a: Results | Run | Path, b: Results | Run | Path, *, names: tuple[str, str] = ("a", "b")) -> Comparison:
-    """Two results beside each other, variant by variant, flow by flow, link by link. A variant is laid beside that of the same
-    name, and a single one beside a single one, whatever they are called.
+    """Compares two results by variant, flow and link. Variants of the same name are compared. If each result has only one
+    variant, these are compared whatever their names.
 
     >>> print(tollway.compare(scenario.run(), faster.run(), names=("slow", "fast")))
 
-    :param a: a result, a run of it, or a folder that ``tollway run --out`` has written.
-    :param b: the same.
-    :param names: what the two are called; folders have their own names if both are folders.
-    :raises ScenarioError: they have no variant in common, or a folder has no tables.
+    :param a: a result, one of its runs, or a folder that ``tollway run --out`` has written.
+    :param b: the second result, likewise.
+    :param names: the names of the two in tables and plots. If both are folders, they have the folders' names.
+    :raises ScenarioError: the two have no common variant, or a folder has no tables.
     """
     if len(names) != 2 or names[0] == names[1]:
         raise ValueError(f"names are {names!r}; give two that differ")

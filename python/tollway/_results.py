@@ -1,4 +1,4 @@
-"""What runs leave behind."""
+"""The results of runs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tollway import _native
 
 
 class Run:
-    """One variant's run: tables, and what it took.
+    """The results of one variant's run.
 
-    Tables are as in the command's files; *Reading results* in the manual has every column. A time is the end of its
-    interval, rates are at the link layer in Mb/s, a null is a number that doesn't exist.
+    The tables are those of ``tollway run --out``; *Reading results* in the manual describes every column. A time is the end of
+    its interval, and rates are in Mb/s at the link layer. A null means that the value does not exist.
     """
 
     def __init__(self, info: dict[str, Any], streams: dict[str, bytes]) -> None:
@@ -25,66 +25,66 @@ class Run:
 
     @cached_property
     def flows(self) -> pa.Table:
-        """A row a flow an interval of ``measure.interval``."""
+        """One row per flow and interval (``measure.interval``)."""
         return read(self._streams["flows"])
 
     @cached_property
     def links(self) -> pa.Table:
-        """A row a link direction an interval."""
+        """One row per link direction and interval."""
         return read(self._streams["links"])
 
     @cached_property
     def control(self) -> pa.Table:
-        """A row a control interval of a link whose law keeps one."""
+        """One row per control interval, for links whose law has control intervals."""
         return read(self._streams["control"])
 
     @cached_property
     def hops(self) -> pa.Table:
-        """A row a direction of an overlay's hop an interval."""
+        """One row per direction of an overlay's hop and interval."""
         return read(self._streams["hops"])
 
     @cached_property
     def summary(self) -> pa.Table:
-        """A row a flow, at the end."""
+        """One row per flow, for the whole run."""
         return read(self._streams["summary"])
 
     @cached_property
     def link_summary(self) -> pa.Table:
-        """A row a link direction, at the end."""
+        """One row per link direction, for the whole run."""
         return read(self._streams["link_summary"])
 
     @property
     def variant(self) -> str:
-        """The variant's name; empty if the scenario has none."""
+        """The variant's name; empty if the scenario has no variants."""
         return self.info["variant"]
 
     @property
     def seed(self) -> int:
-        """What it ran with."""
+        """The seed of the run."""
         return self.info["seed"]
 
     @property
     def digest(self) -> str | None:
-        """The same wherever the same ran; ``None`` for real packets."""
+        """A hash of the results, equal for identical runs on any machine; ``None`` for real packets."""
         return self.info["digest"]
 
     @property
     def packet_hops(self) -> int:
-        """Transmissions over a link."""
+        """The number of packet transmissions, summed over links."""
         return self.info["packet_hops"]
 
     @property
     def deviation(self) -> dict[str, Any] | None:
-        """How far it came to rest from what its laws aim at, if they aim at anything."""
+        """The deviation of the steady state from the laws' aim; ``None`` if they have no aim."""
         return self.info["deviation"]
 
     @property
     def tables(self) -> dict[str, pa.Table]:
-        """The tables of the systems that ran, by name: queues by class, meters, policies, hosts and others."""
+        """Further tables, by name: queues by class, meters, policies, hosts and others."""
         return {name: pa.Table.from_pylist(rows) for name, rows in self.info["tables"].items()}
 
     def _tables(self) -> tuple[str, dict[str, bytes]]:
-        """What the native module compares."""
+        """The variant's name and its tables, for the native module."""
         return self.variant, self._streams
 
     def __getstate__(self) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -99,9 +99,7 @@ class Run:
 
 
 class Results(Mapping[str, Run]):
-    """A scenario's runs by the names of its variants, in the file's order. Printed, they are the tables that ``tollway run``
-    prints.
-    """
+    """A scenario's runs by the names of its variants, in the file's order. ``print`` shows the tables of ``tollway run``."""
 
     def __init__(self, account: dict[str, Any], text: str, streams: list[dict[str, bytes]]) -> None:
         #: The object that ``tollway run --json`` prints.
@@ -111,16 +109,16 @@ class Results(Mapping[str, Run]):
 
     @property
     def run(self) -> Run:
-        """The run of a scenario that has one variant, or none.
+        """The only run, of a scenario with at most one variant.
 
-        :raises ValueError: there are several.
+        :raises ValueError: the scenario has several variants.
         """
         if len(self._runs) > 1:
             raise ValueError(f"there are several runs; choose one by its name: {', '.join(self._runs)}")
         return next(iter(self._runs.values()))
 
     def table(self, name: str) -> pa.Table:
-        """One table of all runs together, with a column ``variant`` at the front if there are variants.
+        """One table with the rows of all runs, and a first column ``variant`` if there are variants.
 
         :param name: ``"flows"``, ``"links"``, ``"control"``, ``"hops"``, ``"summary"`` or ``"link_summary"``.
         """
@@ -129,10 +127,10 @@ class Results(Mapping[str, Run]):
         return stack([({"variant": run.variant} if run.variant else {}, getattr(run, name)) for run in self.values()])
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
-        """The plots that ``tollway run --out`` draws. A notebook shows them.
+        """The plots of ``tollway run --out``, which a notebook displays.
 
-        :param path: where they are also written, as PNG, SVG or PDF by its ending.
-        :raises RunError: the file can't be written, or its ending is no picture's.
+        :param path: a file to write as well. Its ending, PNG, SVG or PDF, selects the format.
+        :raises RunError: the file cannot be written, or its ending is of no known format.
         """
         figure = Figure(self.account["title"], [run._tables() for run in self.values()])
         if path is not None:
@@ -167,7 +165,7 @@ class Figure:
         self._runs = runs
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes them to a file, as PNG, SVG or PDF by its ending."""
+        """Writes the plots to a file. Its ending, PNG, SVG or PDF, selects the format."""
         _native.plot(self._title, self._runs, os.fspath(path))
 
     def _repr_svg_(self) -> str | None:
@@ -177,19 +175,19 @@ class Figure:
         return f"<tollway.Figure of {self._title!r}>"
 
 
-#: The tables of a run.
+#: The names of a run's tables.
 TABLES = ("flows", "links", "control", "hops", "summary", "link_summary")
 
 
 def read(stream: bytes) -> pa.Table:
-    """The table in Arrow's stream format, text as plain text."""
+    """Reads a table in Arrow's stream format, with dictionary columns as plain text."""
     table = pa.ipc.open_stream(stream).read_all()
     plain = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in table.schema]
     return table.cast(pa.schema(plain))
 
 
 def stack(parts: list[tuple[dict[str, Any], pa.Table]]) -> pa.Table:
-    """Tables of the same columns over each other, each with columns in front that hold one value."""
+    """Concatenates tables with the same columns, and adds constant columns at the front of each."""
     types = {key: pa.scalar(value).type for key, value in parts[0][0].items()} if parts else {}
     tables = []
     for front, table in parts:

@@ -14,13 +14,13 @@ from tollway._words import word
 
 
 class Scenario:
-    """A checked scenario: what ``tollway run`` reads from a file. It never changes.
+    """A checked scenario, as in a file for ``tollway run``. It is immutable.
 
     :param text: TOML, as in a scenario file.
-    :param file: what messages call it; files that it names are looked for beside it.
-    :param sets: keys set otherwise in every variant, as ``--set`` does: ``{"link.bottleneck.rate": "20 Mbps"}``. A string is
-        taken as ``--set`` takes it, numbers, booleans, lists and tables are what they are; ``*`` in a key stands for every name.
-    :raises ScenarioError: with every mistake, its line, a caret and what was probably meant.
+    :param file: the file's name in messages. Files that the scenario names are relative to its folder.
+    :param sets: keys to set in every variant, as with ``--set``: ``{"link.bottleneck.rate": "20 Mbps"}``. A string has the
+        syntax of ``--set``. Numbers, booleans, lists and dicts are TOML values. ``*`` in a key matches every name.
+    :raises ScenarioError: the scenario has errors. The message has each with its line, a caret and a suggestion.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class Scenario:
     def load(cls, path: str | os.PathLike[str], *, sets: Mapping[str, Any] | None = None) -> Scenario:
         """Reads a scenario file.
 
-        :raises OSError: there is no such file, or it cannot be read.
-        :raises ScenarioError: it is no scenario.
+        :raises OSError: the file does not exist or cannot be read.
+        :raises ScenarioError: the file is not a valid scenario.
         """
         with open(path, "rb"):
-            pass  # What the system says is an OSError here as elsewhere in Python.
+            pass  # A file that cannot be opened raises Python's usual OSError.
         text = _native.read(os.fspath(path))
         return cls(text, file=path, sets=sets)
 
@@ -53,57 +53,57 @@ class Scenario:
         file: str | os.PathLike[str] = "scenario.toml",
         sets: Mapping[str, Any] | None = None,
     ) -> Scenario:
-        """A scenario put together in Python, table by table: ``{"name": "wire", "node": {"a": {}, "b": {}}, …}``."""
+        """Makes a scenario from dicts, one per TOML table: ``{"name": "wire", "node": {"a": {}, "b": {}}, …}``."""
         return cls(_native.toml_of(json.dumps(tables, allow_nan=False)), file=file, sets=sets)
 
     def with_sets(self, sets: Mapping[str, Any]) -> Scenario:
-        """The same with further keys set; of two that set the same, the later counts."""
+        """Returns a copy with further keys set. A later value of a key replaces an earlier one."""
         text, file, before, only = self._parts
         return Scenario.__new__(Scenario)._make(text, file, before + _sets(sets), only)
 
     def only(self, *variants: str) -> Scenario:
-        """The same with these variants and no others."""
+        """Returns a copy with these variants only."""
         text, file, sets, _ = self._parts
         return Scenario.__new__(Scenario)._make(text, file, sets, variants)
 
     @property
     def text(self) -> str:
-        """The TOML that it was made of, without what was set since."""
+        """The TOML text, without the keys that ``sets`` or :meth:`with_sets` changed."""
         return self._parts[0]
 
     @property
     def file(self) -> str:
-        """What messages call it."""
+        """The file's name in messages."""
         return self._parts[1]
 
     @property
     def name(self) -> str:
-        """The name that the file gives itself."""
+        """The key ``name`` of the file."""
         return self._native.name
 
     @property
     def title(self) -> str:
-        """What is written over tables and plots."""
+        """The title of tables and plots."""
         return self._native.title
 
     @property
     def seed(self) -> int:
-        """Where its randomness begins."""
+        """The seed of all random numbers of a run."""
         return self._native.seed
 
     @property
     def duration_s(self) -> float:
-        """Simulated time in seconds."""
+        """The length of a run, simulated seconds."""
         return self._native.duration
 
     @property
     def variants(self) -> list[str]:
-        """The variants' names in the file's order; ``[""]`` for a file that has none."""
+        """The variants' names in the file's order, or ``[""]`` if the file has no variants."""
         return self._native.variants
 
     @property
     def notes(self) -> list[str]:
-        """What was made of the file, as far as a reader should know."""
+        """Notes on values that were assumed or ignored when the file was read."""
         return self._native.notes
 
     def run(
@@ -118,22 +118,23 @@ class Scenario:
     ) -> Results:
         """Runs every variant.
 
-        The same scenario and seed give the same results to the bit, on any machine and for any number of threads. The
-        interpreter is free meanwhile, so that threads run scenarios beside each other; Ctrl-C ends the run.
+        Simulations of the same scenario and seed give bit-identical results, on any machine and with any number of threads. The
+        interpreter's lock is free during a run, so that several threads can run scenarios in parallel. Ctrl-C ends the run.
 
-        :param seed: in place of the scenario's.
+        :param seed: replaces the scenario's seed.
         :param engine: ``"sim"`` simulates; ``"live"`` sends real packets over loopback, in real time.
-        :param jobs: how many variants run at once; 0 is as many as there are processors.
-        :param digest: what digests cover: counters and rows of tables, or every packet on every link (``--digest packets``).
-        :param progress: called about ten times a second with the share of each variant that is over, 0 to 1. What it raises
-            ends the run.
-        :param laws: laws of one's own, in place of the file's: under ``"flow.NAME"`` or ``"workload.NAME"`` a :class:`SenderLaw`,
-            under ``"link.NAME"`` or ``"link.NAME.reverse"`` a :class:`LinkLaw`, under ``"switch.NAME"`` a :class:`Route`; ``*``
-            stands for every name. Each is a class, called once for each flow, link or session, in every variant. Variants then run one after the other unless ``jobs`` says
-            otherwise: Python asks one law at a time.
-        :raises ScenarioError: the engine cannot run this, the interval tables would not fit into memory, or there is nothing
-            that a law was given for.
-        :raises RunError: the run failed; what a law raised is its cause.
+        :param jobs: the number of variants that run in parallel; 0 is the number of processors.
+        :param digest: the content of digests: ``"results"`` for counters and rows of tables, ``"packets"`` for every packet on
+            every link.
+        :param progress: called about ten times per second with the completed fraction of each variant, 0 to 1. An exception in
+            it ends the run.
+        :param laws: your own laws, which replace the file's: a :class:`SenderLaw` for ``"flow.NAME"`` or ``"workload.NAME"``, a
+            :class:`LinkLaw` for ``"link.NAME"`` or ``"link.NAME.reverse"``, a :class:`Route` for ``"switch.NAME"``. ``*`` matches
+            every name. Each is a class, called once for each flow, link or session, in every variant. Only one law in Python
+            runs at a time, so variants then run one after another unless ``jobs`` is set.
+        :raises ScenarioError: the engine does not support the scenario, the interval tables would not fit into memory, or a
+            law's key matches nothing.
+        :raises RunError: the run failed. If a law raised an exception, it is the cause.
         """
         if jobs < 0:
             raise ValueError(f"jobs is {jobs}; 0 is as many as there are processors")
@@ -142,9 +143,9 @@ class Scenario:
         return Results(json.loads(account), text, tables)
 
     def theory(self) -> dict[str, Any]:
-        """What flows should get by the allocations that laws aim at, in Mb/s: what ``tollway theory --json`` prints.
+        """The ideal rates of all flows, Mb/s, by the allocations that laws aim at: the object of ``tollway theory --json``.
 
-        :raises ScenarioError: no allocation follows, as for flows of a workload.
+        :raises ScenarioError: theory has no answer, for example with flows of a workload.
         """
         return json.loads(self._native.theory())
 

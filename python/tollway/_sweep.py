@@ -1,4 +1,4 @@
-"""One scenario many times, wherever there are processors."""
+"""Sweeps: runs of one scenario with many values and seeds, on any executor."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from tollway._words import word
 
 @dataclass(frozen=True)
 class Sweep:
-    """What came of a sweep, in the order of the values as given, then seeds, then variants."""
+    """The results of a sweep, in the order of the given values, then seeds, then variants."""
 
-    #: A row a run and flow: a column for each varied key (its name ends in the unit, ``link.wire.rate_mbps``), ``variant`` if there are any, ``seed``, and the columns of
+    #: One row per run and flow. The columns are the varied keys (a name ends in the unit,
+    #: ``link.wire.rate_mbps``), ``variant`` if the scenario has variants, ``seed``, and those of
     #: :attr:`Run.summary`.
     flows: pa.Table
-    #: A row a run and link, with the columns of :attr:`Run.link_summary`.
+    #: One row per run and link, with the columns of :attr:`Run.link_summary`.
     links: pa.Table
 
 
@@ -39,23 +40,24 @@ def sweep(
     progress: Callable[[int, int], Any] | None = None,
     laws: Laws | None = None,
 ) -> Sweep:
-    """Runs every combination of values with every seed, and every variant.
+    """Runs every combination of values with every seed and every variant.
 
-    Every point is checked before the first one runs. Interval tables are not made.
+    All points are checked before the first run. Runs have no interval tables.
 
     >>> tollway.sweep(scenario, {"link.bottleneck.rate": ["5 Mbps", "10 Mbps"]}, seeds=10)
 
-    :param vary: keys as for :meth:`Scenario.with_sets`, each with the values that it takes; each value runs with each of the
-        others'. Their columns are numbers if all values are, or are quantities of one kind; else text.
-    :param seeds: how many, from the scenario's own on, or which.
-    :param executor: where points run: a ``ThreadPoolExecutor``, a ``ProcessPoolExecutor``, ``dask.distributed``'s
-        ``client.get_executor()``, or any other. Threads of this process, one a processor, if none is given. A scenario goes
-        there as its text; files that it names have to be there.
-    :param progress: called with how many points are done, and of how many, as each in its turn ends.
-    :param laws: laws of one's own, as for :meth:`Scenario.run`. Python asks one at a time: points run one after the other unless
-        an ``executor`` is given. Processes run them beside each other, and get laws by name: those at the top level of a module.
-    :raises ScenarioError: of a point that is no scenario.
-    :raises RunError: of a run that failed; what hasn't begun by then is cancelled.
+    :param vary: keys as for :meth:`Scenario.with_sets`, each with a list of values. The sweep runs all combinations. A key's
+        column has numbers if all its values are numbers, or quantities of one kind, and text otherwise.
+    :param seeds: the number of seeds, counted up from the scenario's seed, or the seeds themselves.
+    :param executor: the executor of the runs: a ``ThreadPoolExecutor``, a ``ProcessPoolExecutor``, ``dask.distributed``'s
+        ``client.get_executor()``, or any other. Default: threads of this process, one per processor. The executor receives the
+        scenario's text; files that it names must exist there.
+    :param progress: called after each point, in order, with the number done and the total.
+    :param laws: your own laws, as for :meth:`Scenario.run`. Only one law in Python runs at a time, so points run one after
+        another unless ``executor`` is set. Processes run in parallel. They find laws by name, so define a law at the top level
+        of a module.
+    :raises ScenarioError: a point is not a valid scenario.
+    :raises RunError: a run failed. Runs that have not started are then cancelled.
     """
     over = {key: list(values) for key, values in (vary or {}).items()}
     for key, values in over.items():
@@ -95,7 +97,7 @@ def _check_they_travel(laws: Laws) -> None:
 
 
 def _cells(key: str, values: list[Any]) -> tuple[str, list[float] | list[str]]:
-    """A varied key's column, as the command has it: its name, and what it holds for each value."""
+    """A varied key's column, as in ``tollway sweep``: its name, and its entry for each value."""
     words = [word(value, key) for value in values]
     name, numbers = _native.sweep_column(key, words)
     return name, words if numbers is None else numbers
@@ -125,5 +127,5 @@ def _gather(
 
 
 def run_point(scenario: Scenario, laws: Laws | None) -> list[Run]:
-    """What an executor runs: a point's variants, one after the other."""
+    """Runs a point's variants one after another, in an executor."""
     return list(scenario.run(jobs=1, laws=laws).values())

@@ -1,4 +1,4 @@
-"""Python's values as the words that ``--set`` takes."""
+"""Conversion of Python's values to the syntax of ``--set``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 
 
 def word(value: Any, key: str) -> str:
-    """What stands after ``key=``. A string is its own word: ``20 Mbps``."""
+    """The text after ``key=``. A string is used unchanged: ``20 Mbps``."""
     return value if isinstance(value, str) else _toml(value, key)
 
 
 def _toml(value: Any, key: str) -> str:
     if isinstance(value, str):
-        # A JSON string is a TOML string, but for the character that TOML wants escaped and JSON doesn't.
+        # A JSON string is a TOML string, except that TOML requires an escape for U+007F and JSON
+        # does not.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -1,10 +1,12 @@
-//! quinn in bulk on loopback: Gbit a second of processor time, both ends together, with TLS and without encryption.
+//! quinn in bulk on loopback: Gbit a second of processor time, both ends together, with TLS and
+//! without encryption.
 //!
 //! ```text
 //! cargo run --release -- [GIGABYTES]
 //! ```
 //!
-//! Windows and packet sizes are quinn's own, but for the upper bound of MTU discovery, which is set to what ACP's segments take.
+//! Windows and packet sizes are quinn's own, but for the upper bound of MTU discovery, which is set
+//! to what ACP's segments take.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -3,8 +3,9 @@
 use std::io::{Error, ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use tollway_scenario::file::Variant;
 
 /// Errors are shown in place; plain where nobody looks at colours.
@@ -70,8 +71,7 @@ impl Bars {
         if !wanted || !std::io::stderr().is_terminal() {
             return Bars { bars: Vec::new(), all };
         }
-        let style = ProgressStyle::with_template("{msg:24!} {bar:40} {percent:>3} %  {eta} left")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style = style("{percent:>3} %");
         let bars = variants
             .iter()
             .map(|variant| {
@@ -97,6 +97,22 @@ impl Bars {
     }
 }
 
+/// A bar with its name, how much is done, and the time left.
+fn style(done: &str) -> ProgressStyle {
+    let left = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+        // It is not drawn where the terminal takes nothing.
+        let _ = out.write_str(&left(state.pos(), state.eta()));
+    };
+    ProgressStyle::with_template(&format!("{{msg:24!}} {{bar:40}} {done}  {{left}}"))
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .with_key("left", left)
+}
+
+/// The time left, once something is done to estimate it from.
+fn left(done: u64, time: Duration) -> String {
+    if done == 0 { String::new() } else { format!("{:#} left", HumanDuration(time)) }
+}
+
 /// One bar over many things of a kind, if somebody is there to see it.
 pub(crate) struct Count(Option<ProgressBar>);
 
@@ -105,8 +121,7 @@ impl Count {
         if !wanted || !std::io::stderr().is_terminal() {
             return Count(None);
         }
-        let style = ProgressStyle::with_template("{msg:24!} {bar:40} {pos} of {len}  {eta} left")
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style = style("{pos} of {len}");
         Count(Some(ProgressBar::new(all).with_style(style).with_message(title.to_owned())))
     }
 
@@ -191,4 +206,15 @@ pub(crate) fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_done_has_no_time_left() {
+        assert_eq!(left(0, Duration::ZERO), "");
+        assert_eq!(left(3, Duration::from_secs(20)), "20s left");
+    }
 }

@@ -1,5 +1,6 @@
 //! The order of modules: within a crate no two import each other, directly or through others. A module and its own children do
-//! not count. A module with children is `x/mod.rs`. Files, those of tests too, and functions are short.
+//! not count. A module with children is `x/mod.rs`. Files, those of tests too, and functions are short. Only the command
+//! knows products.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -68,6 +69,22 @@ fn files_have_at_most_600_lines_and_functions_100() {
         }
     }
     assert!(long.is_empty(), "{}", long.join("\n"));
+}
+
+#[test]
+fn only_the_command_knows_products() {
+    const PRODUCTS: [&str; 4] = ["exec", "overlay", "shape", "switch"];
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut known = Vec::new();
+    for of in fs::read_dir(crates).unwrap() {
+        let name = of.unwrap().file_name().into_string().unwrap();
+        let manifest = fs::read_to_string(crates.join(&name).join("Cargo.toml")).unwrap();
+        let knows = |product: &&&str| {
+            manifest.lines().any(|line| line.starts_with(&format!("tollway-{product}"))) && name != "cli"
+        };
+        known.extend(PRODUCTS.iter().filter(knows).map(|product| format!("{name} knows {product}")));
+    }
+    assert!(known.is_empty(), "{}", known.join("\n"));
 }
 
 /// True if a function with a body of several lines begins here.

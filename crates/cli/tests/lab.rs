@@ -130,6 +130,20 @@ fn a_sweep_says_where_seeds_change_nothing() {
 }
 
 #[test]
+fn a_sweep_on_a_terminal_counts_its_runs() {
+    let dir = folder("counts");
+    let sweep = format!("{} sweep s.toml --seeds 4 --out s.csv", env!("CARGO_BIN_EXE_tollway"));
+    let mut script = std::process::Command::new("script");
+    let Ok(output) = script.args(["-qec", &sweep, "/dev/null"]).current_dir(&dir).output() else {
+        eprintln!("SKIPPED: `script` is not installed");
+        return;
+    };
+    let said = text(&output.stdout);
+    assert!(output.status.success() && said.contains("0 of 8"), "{said}");
+    assert!(!said.contains("0 of 8  0s left"), "{said}");
+}
+
+#[test]
 fn sweeps_as_arrow_and_what_is_refused() {
     let dir = folder("refused");
     succeeds(&dir, &["sweep", "s.toml", "--vary", "flow.f.count=1,2", "--out", "x.arrow", "--quiet"]);

@@ -171,7 +171,7 @@ impl Host {
     }
 
     /// A connection's counters, while there is one.
-    pub fn transfer(&self, id: PeerId) -> Option<&Stats> {
+    pub fn transfer(&self, id: PeerId) -> Option<Stats> {
         self.peers.get(&id).map(|peer| peer.machine.stats())
     }
 

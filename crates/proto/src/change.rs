@@ -43,7 +43,7 @@ pub enum FlowChange {
 }
 
 impl FlowChange {
-    /// Applies the change to the ends of a flow at `now`. The class of packets is the engine's to set.
+    /// Applies the change to the ends of a flow at `now`. The engine sets the class of packets.
     pub fn apply(self, now: Time, client: &mut Connection, server: &mut Connection) {
         if let FlowChange::Class(_) = self {
             let rtt = client.srtt();

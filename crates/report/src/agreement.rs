@@ -155,7 +155,7 @@ fn rates_agree(sim: &Ran, live: &Ran, comparison: &LiveClaim) -> Outcome {
             let rates = flows.iter().filter(|flow| data::matches(pattern, &flow.name));
             // Of no flow it is no number.
             let rate = rates.map(|flow| flow.get("rate_mbps")).reduce(|a, b| a + b).unwrap_or(f64::NAN);
-            FlowInfo { name: pattern.clone(), numbers: [("rate_mbps", rate)].into_iter().collect() }
+            FlowInfo::new(pattern.as_str(), [("rate_mbps", rate)])
         };
         comparison.flows.iter().map(together).collect()
     };
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     fn pair(sim: f64, live: f64) -> Vec<Pair> {
-        let info = |value| vec![FlowInfo { name: "f".into(), numbers: [("x", value)].into_iter().collect() }];
+        let info = |value| vec![FlowInfo::new("f", [("x", value)])];
         pairs(&info(sim), &info(live), |flow| flow.get("x"), |sim| sim * 0.05)
     }
 

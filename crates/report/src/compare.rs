@@ -1,5 +1,6 @@
 //! Two folders of results, flow by flow.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -228,10 +229,10 @@ impl Comparison {
             let each = rows.iter().map(|row| {
                 let numbers = |info: &Option<FlowInfo>| match info {
                     None => Value::Null,
-                    Some(info) => info.numbers.iter().filter(|n| !n.1.is_nan()).map(|(k, v)| ((*k).to_owned(), json!(v))).collect::<std::collections::BTreeMap<_, _>>().into_iter().collect(),
+                    Some(info) => info.numbers().map(|(k, v)| (k.to_owned(), json!(v))).collect::<BTreeMap<_, _>>().into_iter().collect(),
                 };
                 let mut columns: Vec<&str> =
-                    row.a.iter().chain(&row.b).flat_map(|info| info.numbers.keys().copied()).collect();
+                    row.a.iter().chain(&row.b).flat_map(|info| info.numbers().map(|n| n.0)).collect();
                 columns.sort_unstable();
                 columns.dedup();
                 let differences = columns.iter().map(|c| (*c, row.difference(c))).filter(|d| !d.1.is_nan());
@@ -359,7 +360,7 @@ fn signed_text(value: f64, decimals: usize) -> String {
 fn rows(a: Vec<FlowInfo>, b: Vec<FlowInfo>) -> Vec<Row> {
     // `f1` and `f01` stand at one place, and are two.
     let key = |name: &str| (natural(name), name.to_owned());
-    let mut all: std::collections::BTreeMap<(Vec<(String, u64)>, String), Row> = Default::default();
+    let mut all: BTreeMap<(Vec<(String, u64)>, String), Row> = Default::default();
     let blank = |name: &str| Row { name: name.to_owned(), a: None, b: None };
     for info in a {
         let row = all.entry(key(&info.name)).or_insert_with(|| blank(&info.name));
@@ -449,8 +450,7 @@ mod tests {
 
     #[test]
     fn flows_that_differ_in_leading_zeros_are_two() {
-        let infos =
-            |names: [&str; 3]| names.map(|name| FlowInfo { name: name.into(), ..FlowInfo::default() });
+        let infos = |names: [&str; 3]| names.map(|name| FlowInfo::new(name, []));
         let rows = rows(infos(["f1", "f01", "f2"]).into(), infos(["f01", "f1", "f10"]).into());
         let rows: Vec<_> = rows.iter().map(|r| (r.name.as_str(), r.a.is_some(), r.b.is_some())).collect();
         let both = |name| (name, true, true);

@@ -1,6 +1,7 @@
 //! Result tables turned into series, the form in which claims and plots want them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type, UInt64Type};
@@ -69,13 +70,47 @@ impl Window {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlowInfo {
     pub(crate) name: String,
-    pub(crate) numbers: HashMap<&'static str, f64>,
+    numbers: Numbers,
+}
+
+/// The numeric columns of a row.
+#[derive(Clone, Debug)]
+enum Numbers {
+    /// Numbers that stand in no table.
+    Own(Vec<(&'static str, f64)>),
+    /// A row of a batch.
+    Row(Arc<RecordBatch>, usize),
+}
+
+impl Default for Numbers {
+    fn default() -> Numbers {
+        Numbers::Own(Vec::new())
+    }
 }
 
 impl FlowInfo {
+    /// A flow of which these numbers are known.
+    pub(crate) fn new(
+        name: impl Into<String>,
+        numbers: impl IntoIterator<Item = (&'static str, f64)>,
+    ) -> FlowInfo {
+        FlowInfo { name: name.into(), numbers: Numbers::Own(numbers.into_iter().collect()) }
+    }
+
     /// A numeric column of the summary; NaN for null.
     pub(crate) fn get(&self, column: &str) -> f64 {
-        self.numbers.get(column).copied().unwrap_or(f64::NAN)
+        let value = match &self.numbers {
+            Numbers::Own(numbers) => {
+                numbers.iter().find(|(name, _)| *name == column).map(|(_, value)| *value)
+            }
+            Numbers::Row(batch, row) => batch.column_by_name(column).and_then(|array| number(array, *row)),
+        };
+        value.unwrap_or(f64::NAN)
+    }
+
+    /// The columns that have a number, and it.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+        SUMMARY_NUMBERS.iter().map(|&column| (column, self.get(column))).filter(|(_, value)| !value.is_nan())
     }
 
     pub(crate) fn start(&self) -> f64 {
@@ -85,8 +120,8 @@ impl FlowInfo {
 
     /// When it ended; infinite if it did not.
     pub(crate) fn end(&self) -> f64 {
-        let end = self.get("finish_s");
-        if end.is_nan() { f64::INFINITY } else { end }
+        let ends = [self.get("finish_s"), self.get("start_s") + self.get("fct_s")];
+        ends.into_iter().find(|end| !end.is_nan()).unwrap_or(f64::INFINITY)
     }
 }
 
@@ -138,13 +173,10 @@ fn rows(batches: &[RecordBatch], key: &str, wanted: impl Fn(&str) -> bool) -> Ve
     for batch in batches {
         let laws = batch.column_by_name("law").and_then(|c| c.as_string_opt::<i32>());
         let Some(names) = batch.column_by_name(key).and_then(|c| c.as_string_opt::<i32>()) else { continue };
-        let columns: Vec<(&'static str, Vec<f64>)> =
-            SUMMARY_NUMBERS.iter().filter_map(|&c| Some((c, numbers(batch, c)?))).collect();
+        let shared = Arc::new(batch.clone());
         for row in (0..batch.num_rows()).filter(|&row| wanted(laws.map_or("", |laws| laws.value(row)))) {
-            rows.push(FlowInfo {
-                name: names.value(row).to_string(),
-                numbers: columns.iter().map(|(c, values)| (*c, values[row])).collect(),
-            });
+            let numbers = Numbers::Row(Arc::clone(&shared), row);
+            rows.push(FlowInfo { name: names.value(row).to_string(), numbers });
         }
     }
     rows.sort_by_cached_key(|r| natural(&r.name));
@@ -214,8 +246,18 @@ fn usual_interval(all: &[Series]) -> f64 {
     steps[steps.len() / 2]
 }
 
+/// One number of a column; `None` for null.
+fn number(array: &dyn Array, row: usize) -> Option<f64> {
+    let there = array.is_valid(row);
+    match array.data_type() {
+        DataType::Float64 => there.then(|| array.as_primitive::<Float64Type>().value(row)),
+        DataType::UInt64 => there.then(|| array.as_primitive::<UInt64Type>().value(row) as f64),
+        _ => None,
+    }
+}
+
 /// A numeric column as floats, null as NaN.
-fn numbers(batch: &RecordBatch, column: &str) -> Option<Vec<f64>> {
+pub(crate) fn numbers(batch: &RecordBatch, column: &str) -> Option<Vec<f64>> {
     let array = batch.column_by_name(column)?;
     match array.data_type() {
         DataType::Float64 => {

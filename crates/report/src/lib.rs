@@ -47,6 +47,7 @@ pub mod folder;
 pub mod fuzzing;
 mod gallery;
 pub mod grid;
+mod groups;
 pub mod html;
 #[cfg(any(feature = "metrics", feature = "view"))]
 pub mod http;

@@ -130,7 +130,7 @@ fn flow_sheet(runs: &[RunResult]) -> Sheet {
         columns.push(("95 %", "queueing_p95_ms", millis));
         columns.push(("99 %", "queueing_p99_ms", millis));
         notes.push(
-            "RTT: mean of a sample each 100 ms; queued: RTT less an empty path's, mean and percentiles",
+            "RTT: mean of samples, mostly one each 100 ms; queued: RTT less an empty path's, mean and percentiles",
         );
     }
     columns.push(("Mb/s", "rate_mbps", rate));
@@ -368,7 +368,7 @@ fn labels(flows: &[Vec<FlowInfo>]) -> Vec<Label> {
 }
 
 /// `f` for `f.12`, `f.reverse` for its way back `f.12.reverse`, the name itself for anything without a number at its end.
-fn group_of(name: &str) -> Cow<'_, str> {
+pub(crate) fn group_of(name: &str) -> Cow<'_, str> {
     let (forth, back) = name.strip_suffix(".reverse").map_or((name, ""), |forth| (forth, ".reverse"));
     match forth.rsplit_once('.') {
         Some((group, member)) if !member.is_empty() && member.bytes().all(|b| b.is_ascii_digit()) => {

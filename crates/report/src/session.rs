@@ -17,6 +17,7 @@ use tollway_scenario::tables::{Outputs, RunResult, Table, TableError, Unwritten}
 
 use crate::data;
 use crate::deviation::{Deviation, NoDeviation};
+use crate::groups;
 use crate::ideal::{ideal_mbps, too_many};
 use crate::slowdown::{Slowdown, slowdowns};
 use crate::text::{Align, TextTable};
@@ -259,6 +260,8 @@ pub fn notes(scenario: &Scenario) -> Vec<String> {
 const MOST_READ_BACK: u64 = 64 << 20;
 /// Rows of interval tables that are kept where there is no folder for them: of links one takes 80 bytes, of flows 20 or 80.
 const MOST_ROWS_KEPT: u64 = 20_000_000;
+/// Rows of a summary that an [`Account`] lists: some 6 MB of text.
+const MOST_ROWS_LISTED: usize = 10_000;
 
 /// Everything about the runs as one JSON object, units in the names.
 ///
@@ -288,9 +291,15 @@ impl Serialize for Account<'_> {
         let live = runs.iter().any(|ran| ran.info.live.is_some());
         map.serialize_entry("engine", if live { EngineKind::Live.name() } else { EngineKind::Sim.name() })?;
         map.serialize_entry("duration_s", &plan.duration.nearest_secs())?;
-        map.serialize_entry("notes", &notes(self.scenario))?;
-        map.serialize_entry("flows", &Rows { runs, table: |result| &result.summary })?;
-        map.serialize_entry("links", &Rows { runs, table: |result| &result.link_summary })?;
+        let flows = Rows { runs, table: |result| &result.summary, group: groups::flows };
+        let links = Rows { runs, table: |result| &result.link_summary, group: groups::links };
+        let mut notes = notes(self.scenario);
+        notes.extend([(&flows, "flows"), (&links, "links")].iter().filter_map(|(rows, of)| rows.note(of)));
+        map.serialize_entry("notes", &notes)?;
+        map.serialize_entry("flows", &flows)?;
+        map.serialize_entry("links", &links)?;
+        map.serialize_entry("flow_groups", &flows.groups())?;
+        map.serialize_entry("link_groups", &links.groups())?;
         map.serialize_entry("deviation", &worst(runs))?;
         map.serialize_entry("events", &total(|info| info.events))?;
         map.serialize_entry("packet_hops", &total(|info| info.packet_hops))?;
@@ -305,16 +314,54 @@ impl Serialize for Account<'_> {
     }
 }
 
-/// The rows of one table of all runs.
+/// The rows of one table of all runs; none if there are more than [`MOST_ROWS_LISTED`].
 struct Rows<'a> {
     runs: &'a [Ran],
     table: fn(&RunResult) -> &[RecordBatch],
+    /// Makes groups of a run's rows.
+    group: fn(&[RecordBatch]) -> Vec<Value>,
+}
+
+impl Rows<'_> {
+    fn count(&self) -> usize {
+        self.runs.iter().flat_map(|ran| (self.table)(&ran.result)).map(RecordBatch::num_rows).sum()
+    }
+
+    fn are_listed(&self) -> bool {
+        self.count() <= MOST_ROWS_LISTED
+    }
+
+    /// The note in place of rows that are not listed.
+    fn note(&self, of: &str) -> Option<String> {
+        let (one, count) = (of.trim_end_matches('s'), self.count());
+        let file = if of == "flows" { "summary" } else { "link_summary" };
+        (!self.are_listed()).then(|| {
+            format!(
+                "`{of}` is empty: {count} rows are more than {MOST_ROWS_LISTED}; `{one}_groups` sums them up, and `--out DIR` writes \
+                 them to {file}.arrow, with `--format` also to CSV or Parquet"
+            )
+        })
+    }
+
+    /// The rows by group, of each run.
+    fn groups(&self) -> Vec<Value> {
+        let of_run = |ran: &Ran| {
+            let mut groups = (self.group)((self.table)(&ran.result));
+            let variant = &ran.result.variant;
+            for group in groups.iter_mut().filter_map(Value::as_object_mut).filter(|_| !variant.is_empty()) {
+                group.shift_insert(0, "variant".into(), variant.as_str().into());
+            }
+            groups
+        };
+        self.runs.iter().flat_map(of_run).collect()
+    }
 }
 
 impl Serialize for Rows<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut rows = serializer.serialize_seq(None)?;
-        for ran in self.runs {
+        let listed = if self.are_listed() { self.runs } else { &[] };
+        for ran in listed {
             for batch in (self.table)(&ran.result) {
                 for i in 0..batch.num_rows() {
                     let mut row = data::row_as_json(batch, i);

@@ -22,8 +22,8 @@ fn advise(start: *mut u8, bytes: usize) {
 #[cfg(not(target_os = "linux"))]
 fn advise(_: *mut u8, _: usize) {}
 
-/// Arrays from here on are large: up to 2 MiB more of memory at both ends are not much of them, bytes.
-const LARGE: usize = 64 << 20;
+/// The least size of a large array, bytes: up to 2 MiB more at its end are not much of it.
+const LARGE: usize = 4 << 20;
 /// The system's least page, or a multiple.
 #[cfg(target_os = "linux")]
 const PAGE: usize = 1 << 16;

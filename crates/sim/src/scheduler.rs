@@ -9,6 +9,8 @@
 
 use tollway_law::Time;
 
+use crate::pages::in_large_pages;
+
 /// The pending events of a run.
 #[derive(Debug)]
 pub struct Scheduler {
@@ -270,8 +272,11 @@ struct Tree {
 impl Tree {
     /// With at least so many leaves.
     fn new(leaves: usize) -> Tree {
-        let nodes = 2 * leaves.next_power_of_two().max(LEAST_LEAVES);
-        Tree { nodes: vec![IDLE; nodes], climb: way_up(nodes), least: IDLE, rival: IDLE }
+        let room = 2 * leaves.next_power_of_two().max(LEAST_LEAVES);
+        let mut nodes = Vec::with_capacity(room);
+        in_large_pages(&nodes);
+        nodes.resize(room, IDLE);
+        Tree { nodes, climb: way_up(room), least: IDLE, rival: IDLE }
     }
 
     fn leaves(&self) -> usize {

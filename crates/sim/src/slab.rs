@@ -5,6 +5,8 @@ use tollway_proto::link::Store;
 use tollway_proto::port::HostTable;
 use tollway_proto::{Encoding, Flags, Packet, Pool, SackRanges};
 
+use crate::pages::in_large_pages;
+
 /// All packets of a run, and the SACK ranges that hang on some of them.
 #[derive(Debug)]
 pub(crate) struct Slab {
@@ -92,7 +94,11 @@ impl Slab {
 
     #[cold]
     fn grow(&mut self) -> u32 {
+        let room = self.packets.capacity();
         self.packets.push(Packet::default());
+        if self.packets.capacity() > room {
+            in_large_pages(&self.packets);
+        }
         (self.packets.len() - 1) as u32
     }
 

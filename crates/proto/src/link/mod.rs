@@ -112,12 +112,15 @@ pub struct Link {
 
 const _: () = assert!(size_of::<Link>() == 192);
 
-/// A packet on its way to the far end.
+/// A packet on its way to the far end. Without padding: a large network has several for each flow.
 #[derive(Clone, Copy, Debug)]
+#[repr(C, packed(4))]
 struct Arrival {
     at: Time,
     slot: u32,
 }
+
+const _: () = assert!(size_of::<Arrival>() == 12);
 
 impl Default for Arrival {
     fn default() -> Arrival {

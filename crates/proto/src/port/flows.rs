@@ -19,7 +19,8 @@ config! {
         queues: u32 = 1024, Kind::Count { least: 1, most: 65_536 }, from "RFC 8290, § 5.2.3";
         /// Bytes that a queue may send per turn.
         quantum: Bytes = Bytes(1514), Kind::Bytes { least: 1, most: 1 << 20 }, from "RFC 8290, § 5.2.4";
-        /// Hosts that share the capacity before their flows do: the ones in the flows' `from`, in their `to`, or `both`. In `exec` the `from` of a connection is the host that opened it.
+        /// Hosts that share the capacity before their flows do: the ones in the flows' `from`, in
+        /// their `to`, or `both`. In `exec` the `from` of a connection is the host that opened it.
         hosts: Isolation = Isolation::None, Kind::Word(Isolation::WORDS), from "CAKE (Høiland-Jørgensen, Täht and Morton, LANMAN 2018)";
         fixed {
             /// A salt of the hash, so that different flows collide at different ports.

@@ -1,22 +1,23 @@
-//! Host isolation: shares for hosts first, and then for each host's flows.
+//! Host isolation: the capacity is shared among hosts, then among each host's flows.
 
 use tollway_law::words;
 
 words! {
-    /// Hosts among which a port shares the capacity before their flows, as in CAKE (Høiland-Jørgensen, Täht and Morton, LANMAN 2018).
+    /// The hosts among which a port shares the capacity before their flows, as in CAKE
+    /// (Høiland-Jørgensen, Täht and Morton, LANMAN 2018).
     pub enum Isolation {
-        /// None: flows share alike.
+        /// None: all flows have equal shares.
         None = "none",
-        /// Those that flows come from; in `exec` those that open connections.
+        /// The flows' sources; in `exec`, the hosts that open connections.
         From = "from",
-        /// Those that flows go to.
+        /// The flows' destinations.
         To = "to",
-        /// Both: a flow has the lesser of its two hosts' shares.
+        /// Both: a flow has the smaller of its two hosts' shares.
         Both = "both",
     }
 }
 
-/// The two hosts of each flow and of each source of cross-traffic: where it comes from and where it goes.
+/// The source and destination hosts of each flow and of each source of cross-traffic.
 #[derive(Debug, Default)]
 pub struct HostTable {
     flows: Vec<[u32; 2]>,
@@ -24,7 +25,7 @@ pub struct HostTable {
 }
 
 impl HostTable {
-    /// Notes the hosts of a flow, or of a source if `plain`.
+    /// Sets the hosts of a flow, or of a cross-traffic source if `plain`.
     pub fn set(&mut self, number: u32, plain: bool, hosts: [u32; 2]) {
         let (table, at) = (if plain { &mut self.sources } else { &mut self.flows }, number as usize);
         if table.len() <= at {
@@ -33,14 +34,14 @@ impl HostTable {
         table[at] = hosts;
     }
 
-    /// The hosts of a flow, or of a source if `plain`; zeros if they are not known.
+    /// The hosts of a flow, or of a cross-traffic source if `plain`; zeros if they are not known.
     pub fn get(&self, number: u32, plain: bool) -> [u32; 2] {
         let table = if plain { &self.sources } else { &self.flows };
         table.get(number as usize).copied().unwrap_or_default()
     }
 }
 
-/// How many flows of each host are busy.
+/// The number of busy flows of each host.
 #[derive(Clone, Debug)]
 pub(super) struct Loads {
     isolation: Isolation,
@@ -53,7 +54,7 @@ impl Loads {
         Loads { isolation, from: Vec::new(), to: Vec::new() }
     }
 
-    /// Another flow between these hosts is busy.
+    /// Counts a flow between these hosts as busy.
     pub(super) fn add(&mut self, [from, to]: [u32; 2]) {
         if self.isolation == Isolation::None {
             return;
@@ -66,7 +67,7 @@ impl Loads {
         }
     }
 
-    /// A busy flow between these hosts has nothing to send.
+    /// Removes a busy flow between these hosts from the counts.
     pub(super) fn remove(&mut self, [from, to]: [u32; 2]) {
         if self.isolation != Isolation::None {
             self.from[from as usize] -= 1;
@@ -74,7 +75,7 @@ impl Loads {
         }
     }
 
-    /// The part of a `quantum` that a flow between these hosts has in a turn, at least 1.
+    /// Bytes that a flow between these hosts may send per turn: its part of `quantum`, at least 1.
     pub(super) fn turn(&self, quantum: i64, [from, to]: [u32; 2]) -> i64 {
         let load = |loads: &[u32], host: u32| loads.get(host as usize).copied().unwrap_or(0);
         let load = match self.isolation {

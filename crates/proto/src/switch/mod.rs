@@ -6,8 +6,8 @@
 //!
 //! | direction | sequence numbers | acknowledgements |
 //! |---|---|---|
-//! | inbound, peer → members | the member's, by the routing module | to the peer: up to the first gap of a member |
-//! | outbound, members → peer | by arrival | to each member: up to its first packet missing at the peer |
+//! | inbound, peer → members | per member, by the router | to the peer: up to a member's first gap |
+//! | outbound, members → peer | by arrival | to each member: up to its first gap at the peer |
 //!
 //! **Holes.** A missing packet keeps its place. Inbound, its member is not known before it arrives.
 //! So each member that gets later packets holds a number for it. Once the packet goes to one of

@@ -1,4 +1,4 @@
-//! How the connections of a session open, and how members join it later.
+//! The handshakes of a session, and the admission of members to an open session.
 
 use tollway_law::Time;
 use tracing::debug;
@@ -9,7 +9,7 @@ use super::members::{Health, Member};
 use super::session::{Opener, Session, Stage, answered};
 
 impl Session {
-    /// A SYN of the peer, alone or with an acknowledgement.
+    /// Handles a SYN or SYN+ACK of the peer. Returns the side to which it is forwarded.
     pub(super) fn on_peer_syn(&mut self, now: Time, packet: &mut Packet) -> Option<u32> {
         let first = self.first();
         if packet.flags.has(Flags::ACK) {
@@ -50,7 +50,7 @@ impl Session {
         Some(k as u32 + 1)
     }
 
-    /// A SYN of member `k`, alone or with an acknowledgement.
+    /// Handles a SYN or SYN+ACK of member `k`. Returns the side to which it is forwarded.
     pub(super) fn on_member_syn(&mut self, now: Time, k: usize, packet: &mut Packet) -> Option<u32> {
         let first = self.first();
         if packet.seq.wrapping_add(1) != first || !self.config.handshake {
@@ -105,14 +105,14 @@ impl Session {
         (self.stage == Stage::Opening && self.opener == Some(Opener::Members(k))).then_some(0)
     }
 
-    /// All members may open, for a while.
+    /// Expects connections of all members, until `open_by`.
     fn await_members(&mut self, now: Time) {
         self.members.iter_mut().for_each(|member| member.awaited = !member.barred);
         self.open_by = now.saturating_add(self.config.patience);
         self.wake(self.open_by);
     }
 
-    /// Both directions begin.
+    /// Starts both directions.
     fn begin(&mut self) {
         let first = self.first();
         self.inbound.begin(first);
@@ -120,7 +120,8 @@ impl Session {
         self.stage = Stage::Open;
     }
 
-    /// Opens the session towards the peer once no member is waited for.
+    /// Opens the session towards the peer, if a member is up and no other is still opening, or at
+    /// `open_by`.
     pub(super) fn open_if_complete(&mut self, now: Time) {
         let opening = self.members.iter().any(|member| member.health == Health::Opening);
         if (self.stage, self.opener) == (Stage::Opening, Some(Opener::Peer))
@@ -132,9 +133,10 @@ impl Session {
         }
     }
 
-    /// Member `k` may take part: it is opened, or will open.
+    /// Admits member `k` to the session. If the peer opened the session, a SYN to the member is
+    /// due.
     pub(super) fn admit(&mut self, k: usize, now: Time) {
-        // Beyond its FIN the peer takes no data of a member.
+        // After the FIN, the peer accepts no more data of members.
         if self.members[k].barred || self.stage == Stage::Reset || self.outbound.fin.is_some() {
             return;
         }
@@ -149,7 +151,7 @@ impl Session {
         }
     }
 
-    /// Member `k` has no packets of the session, and gets those from here on.
+    /// Starts the numbers of member `k`, which gets the packets from now on.
     fn begin_member(&mut self, k: usize) {
         let open = self.stage == Stage::Open;
         let covered = if open { self.inbound.space.una } else { self.first() };
@@ -157,7 +159,7 @@ impl Session {
         self.members[k].begin(first, covered, self.config.handshake);
     }
 
-    /// Member `k` takes part from now on.
+    /// Marks member `k` as up: the router may choose it.
     fn join(&mut self, k: usize, now: Time) {
         debug!(target: "switch", %now, member = k, "member takes part");
         let member = &mut self.members[k];

@@ -12,7 +12,7 @@ use super::inbound::{Heard, Inbound, Module, Router};
 use super::members::{Health, Member};
 use super::outbound::{Onward, Outbound};
 
-/// One connection over the members of a cluster.
+/// One session: a connection of the peer, divided over the members of a cluster.
 #[derive(Debug)]
 pub struct Session {
     pub(super) config: Config,
@@ -23,14 +23,14 @@ pub struct Session {
     pub(super) outbound: Outbound,
     pub(super) router: Router,
     pub(super) stats: Stats,
-    /// Packets due to the peer: an acknowledgement; a SYN with one; a reset, by the number it
-    /// expects.
+    // Packets to send to the peer: an acknowledgement (`answer`), a SYN+ACK (`greet`), or a reset
+    // with its sequence and acknowledgement numbers.
     pub(super) answer: bool,
     pub(super) greet: bool,
     pub(super) reset: Option<(u32, u32)>,
     /// The stamp that the SYN to the peer echoes.
     pub(super) greeting: Option<Stamp>,
-    /// When members that do not open are left out.
+    /// The time after which the session opens without the members that have not opened.
     pub(super) open_by: Time,
     pub(super) alarm: Time,
 }
@@ -40,53 +40,53 @@ pub(super) enum Stage {
     Idle,
     Opening,
     Open,
-    /// It is over; all that comes is answered by a reset.
+    /// The session has ended: each packet is answered by a reset.
     Reset,
 }
 
-/// The side that opens connections.
+/// The side that opens the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opener {
     Peer,
-    /// The members; the SYN of this one went to the peer.
+    /// The members. The peer received the SYN of the member with this index.
     Members(usize),
 }
 
 /// The counters of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Packets that came again although their receiver had them.
+    /// Duplicate packets, which their receiver already had.
     pub duplicates: u64,
-    /// Packets outside the ring or the receiver's window, or without a member to go to.
+    /// Packets dropped: outside the ring or the receiver's window, or without a member for them.
     pub refused: u64,
-    /// Acknowledgements of what never left the switch.
+    /// Acknowledgements of numbers that the switch has not sent.
     pub forged: u64,
-    /// Null segments, retransmissions left out.
+    /// Null segments sent, without their retransmissions.
     pub nulls: u64,
-    /// Packets of a failed member that went to another.
+    /// Packets of failed members that were forwarded to other members.
     pub rerouted: u64,
-    /// Packets lost with a failed member: it had reported them and not delivered, or had sent them.
+    /// Packets lost with failed members: acknowledged but not delivered by them, or sent by them.
     pub lost: u64,
     /// Members that failed.
     pub failures: u64,
 }
 
-/// The state of a session's member.
+/// The state of a session's member, for tables.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MemberStats {
-    /// Its state.
+    /// The member's state.
     pub health: Health,
-    /// Packets that it has acknowledged.
+    /// Packets that the member has acknowledged.
     pub packets: u64,
     /// The same in bytes on the wire.
     pub bytes: u64,
-    /// Packets of it that the peer has.
+    /// Packets of the member that the peer has acknowledged.
     pub sent_packets: u64,
     /// The same in bytes on the wire.
     pub sent_bytes: u64,
-    /// Its receive ratio.
+    /// The member's receive ratio, as in the Anypoint paper.
     pub ratio: f64,
-    /// Bytes that it has not acknowledged.
+    /// Bytes that the member has not acknowledged.
     pub outstanding: u64,
 }
 
@@ -124,12 +124,12 @@ impl Session {
         }
     }
 
-    /// The counters.
+    /// The counters so far.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Its members, in their order.
+    /// The members, in the order of the configuration.
     pub fn members(&self) -> impl Iterator<Item = MemberStats> {
         self.members.iter().enumerate().map(|(k, member)| MemberStats {
             health: member.health,
@@ -142,17 +142,17 @@ impl Session {
         })
     }
 
-    /// Packets outstanding, inbound and outbound: each at most [`Config::ring`].
+    /// Unacknowledged packets, inbound and outbound, each at most [`Config::ring`].
     pub fn outstanding(&self) -> (u32, u32) {
         (self.inbound.space.len(), self.outbound.space.len())
     }
 
-    /// Returns true if it was reset, by the peer or for want of members.
+    /// True if the session was reset, by the peer or because it has no members.
     pub fn is_reset(&self) -> bool {
         self.stage == Stage::Reset
     }
 
-    /// Returns true once both directions have ended, and their receivers have acknowledged that.
+    /// True if both directions have ended, and their receivers have acknowledged the FIN.
     pub fn is_closed(&self) -> bool {
         let fin = self.outbound.fin.is_some_and(|fin| before(fin, self.outbound.space.una));
         self.stage == Stage::Open && fin && self.inbound.fin_done()
@@ -173,12 +173,12 @@ impl Session {
         self.reschedule(now);
     }
 
-    /// The first number of either side after its SYN.
+    /// The first data number of each side, after its SYN.
     pub(super) fn first(&self) -> u32 {
         self.config.initial_segment.wrapping_add(u32::from(self.config.handshake))
     }
 
-    /// Returns true if a packet of the switch itself may be due.
+    /// True if the switch itself may have a packet to send.
     pub(super) fn has_work(&self) -> bool {
         let due = self.answer || self.greet || self.reset.is_some() || !self.outbound.nulls.is_empty();
         due || self.members.iter().any(Member::has_work)
@@ -188,7 +188,7 @@ impl Session {
         self.alarm
     }
 
-    /// A packet from the peer. Returns the side that it goes to.
+    /// Handles a packet from the peer. Returns the side to which it is forwarded.
     pub(super) fn on_peer(&mut self, now: Time, packet: &mut Packet, sack: &mut SackRanges) -> Option<u32> {
         if packet.flags.has(Flags::RST) {
             self.on_peer_reset(packet);
@@ -202,7 +202,7 @@ impl Session {
             return self.on_peer_syn(now, packet);
         }
         if self.stage != Stage::Open {
-            // Of a session before this one: the switch was started anew.
+            // The packet belongs to an earlier session, from before a restart of the switch.
             self.reset = (self.stage == Stage::Idle).then(|| answered(packet));
             return None;
         }
@@ -241,7 +241,7 @@ impl Session {
         Some(k as u32 + 1)
     }
 
-    /// A packet from member `k`. Returns the side that it goes to.
+    /// Handles a packet from member `k`. Returns the side to which it is forwarded.
     pub(super) fn on_member(
         &mut self,
         now: Time,
@@ -315,7 +315,7 @@ impl Session {
         Some(0)
     }
 
-    /// Member `k` is gone.
+    /// Removes member `k`, which failed or left, and reroutes its packets.
     pub(super) fn fail(&mut self, k: usize, now: Time) {
         self.stats.failures += u64::from(self.members[k].is_up());
         let expects = (self.members[k].to.una, self.members[k].from.next);
@@ -336,7 +336,7 @@ impl Session {
         self.wake(now);
     }
 
-    /// Resets the session if no member takes part, and none is awaited.
+    /// Resets the session if no member is up or opening, and none is expected.
     fn reset_without_members(&mut self) {
         if self.members.iter().all(|member| member.health == Health::Down && !member.awaited) {
             // A peer whose SYN was not answered expects an acknowledgement of it.
@@ -412,7 +412,7 @@ impl Session {
             }
         }
         if self.outbound.asks_at(self.config.patience) <= now {
-            // It may be gone, and have no packets to answer.
+            // The member may have failed, and has no packets that it could acknowledge.
             if let Some(k) = self.outbound.waits_for() {
                 self.members[k].probe = self.members[k].is_up();
             }
@@ -430,8 +430,8 @@ impl Session {
     }
 }
 
-/// The numbers of a reset that answers a packet: the one that its sender expects, and the one after
-/// it.
+/// The numbers of a reset that answers `packet`: the sequence number that its sender expects, and
+/// the number after the packet.
 pub(super) fn answered(packet: &Packet) -> (u32, u32) {
     let uses = packet.flags.0 & (Flags::SYN.0 | Flags::FIN.0 | Flags::DATA.0) != 0;
     (packet.ack, packet.seq.wrapping_add(u32::from(uses)))

@@ -51,6 +51,7 @@ use predict::Expected;
 use receiver::Receiver;
 use respond::Plain;
 use sender::{Scoreboard, Sender};
+use stats::Counters;
 
 /// One endpoint of a connection.
 ///
@@ -69,7 +70,7 @@ pub struct Connection {
     expected: Expected,
     receive: Receiver,
     send: Sender,
-    stats: Stats,
+    stats: Counters,
 }
 
 /// Cache lines begin with the sequence numbers in flight and with the counters, if an engine stores
@@ -77,6 +78,7 @@ pub struct Connection {
 const _: () = {
     let una = offset_of!(Connection, send) + offset_of!(Sender, board) + offset_of!(Scoreboard, una);
     assert!((HEAD + una).is_multiple_of(64) && (HEAD + offset_of!(Connection, stats)).is_multiple_of(64));
+    assert!(HEAD + size_of::<Connection>() == 9 * 64);
 };
 
 /// The simulator's own state per endpoint, bytes.
@@ -110,7 +112,7 @@ impl Connection {
             expected: Expected::Anything,
             send: Sender::new(config, law),
             receive: Receiver::new(config),
-            stats: Stats::default(),
+            stats: Counters::default(),
             config: Arc::clone(config),
         }
     }

@@ -80,7 +80,7 @@ impl Connection {
                 flags.set(Flags::GAP);
             }
         } else if packet.in_profile() {
-            self.stats.in_profile_received += size;
+            self.stats.rare().in_profile_received += size;
         }
         packet.toll = toll;
         packet.seq = self.send.board.next;

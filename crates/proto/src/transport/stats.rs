@@ -39,10 +39,8 @@ pub struct Buffer {
     pub last_drop: Time,
 }
 
-/// Counters of a connection, never reset. Those of an undisturbed flow come first, in one cache
-/// line.
+/// The counters of a connection, which are never reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
 pub struct Stats {
     /// Segments sent, retransmissions, SYN and FIN included.
     pub segments_sent: u64,
@@ -78,4 +76,68 @@ pub struct Stats {
     pub tail_probes: u64,
     /// Retransmissions detected as lost before a timeout.
     pub lost_retransmissions: u64,
+}
+
+/// The counters of a connection: those of an undisturbed flow in one cache line, the others in a box of their own.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct Counters {
+    pub(super) segments_sent: u64,
+    pub(super) bytes_sent: u64,
+    pub(super) acks_sent: u64,
+    pub(super) segments_received: u64,
+    pub(super) bytes_received: u64,
+    pub(super) segments_delivered: u64,
+    pub(super) bytes_delivered: u64,
+    rare: Option<Box<Rare>>,
+}
+
+const _: () = assert!(size_of::<Counters>() == 64);
+
+/// The counters of rare events.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rare {
+    pub(super) in_profile_received: u64,
+    pub(super) echoing_segments: u64,
+    pub(super) retransmissions: u64,
+    pub(super) duplicates: u64,
+    pub(super) frames_delivered: u64,
+    pub(super) timeouts: u32,
+    pub(super) spurious_timeouts: u32,
+    pub(super) fast_recoveries: u32,
+    pub(super) tail_probes: u32,
+    pub(super) lost_retransmissions: u32,
+}
+
+impl Counters {
+    /// The rare ones, to be added to.
+    #[inline]
+    pub(super) fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// All of them.
+    #[inline]
+    pub(super) fn all(&self) -> Stats {
+        let rare = self.rare.as_deref().copied().unwrap_or_default();
+        Stats {
+            segments_sent: self.segments_sent,
+            bytes_sent: self.bytes_sent,
+            acks_sent: self.acks_sent,
+            segments_received: self.segments_received,
+            bytes_received: self.bytes_received,
+            in_profile_received: rare.in_profile_received,
+            segments_delivered: self.segments_delivered,
+            bytes_delivered: self.bytes_delivered,
+            echoing_segments: rare.echoing_segments,
+            retransmissions: rare.retransmissions,
+            duplicates: rare.duplicates,
+            frames_delivered: rare.frames_delivered,
+            timeouts: u64::from(rare.timeouts),
+            spurious_timeouts: u64::from(rare.spurious_timeouts),
+            fast_recoveries: u64::from(rare.fast_recoveries),
+            tail_probes: u64::from(rare.tail_probes),
+            lost_retransmissions: u64::from(rare.lost_retransmissions),
+        }
+    }
 }

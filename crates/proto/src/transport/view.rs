@@ -12,8 +12,8 @@ use super::{Buffer, Config, Connection, FINISHED, State, Stats, sender};
 impl Connection {
     /// The counters so far.
     #[inline]
-    pub fn stats(&self) -> &Stats {
-        &self.stats
+    pub fn stats(&self) -> Stats {
+        self.stats.all()
     }
 
     /// The state of the connection.

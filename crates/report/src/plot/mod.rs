@@ -474,8 +474,7 @@ mod tests {
     #[test]
     fn curves_are_named_by_round_trips_that_differ() {
         let flow = |name: &str, rtt: f64| {
-            let numbers = HashMap::from([("rtt_mean_ms", rtt + 7.0), ("queueing_mean_ms", 7.0)]);
-            data::FlowInfo { name: name.into(), numbers }
+            data::FlowInfo::new(name, [("rtt_mean_ms", rtt + 7.0), ("queueing_mean_ms", 7.0)])
         };
         let named = round_trips(&[flow("a", 20.04), flow("b", 40.0), flow("c", 40.0), flow("d", f64::NAN)]);
         let of = |name: &str| named.get(name).map(String::as_str);

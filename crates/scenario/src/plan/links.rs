@@ -1,5 +1,7 @@
 //! Links: ports, laws and their constants, classes of traffic, media.
 
+use std::ops::Deref;
+
 use tollway_law::link::{Descriptor, DropTail, LinkConfig, Misfit, Placement, Pricing};
 use tollway_law::toll::Content;
 use tollway_proto::faults::Impairments;
@@ -8,44 +10,62 @@ use tollway_proto::port::{ClassQueuesConfig, QueueConfig};
 use super::*;
 
 /// One direction of a link: a port and the wire behind it.
+///
+/// A plan may have a million. The settings of its section are therefore shared, and read through the link: `link.rate`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// `bottleneck`, `access.3` for a link of a group's third member, with `.reverse` for the way back.
     pub name: String,
-    /// The section of the file it comes from.
-    pub section: Arc<str>,
     /// Where its port is.
     pub from: NodeId,
     /// Where its packets arrive.
     pub to: NodeId,
-    /// Whether it runs as the file says, or the other way.
-    pub direction: Direction,
     /// The other direction, if the link is duplex.
     pub twin: Option<LinkId>,
+    /// Propagation delay, one way.
+    pub delay: Time,
+    /// The upper bound of the queue.
+    pub limit: Limit,
+    /// The link's law; links of one section share it, unless its thresholds are parts of their limits.
+    pub law: Arc<LinkLaw>,
+    /// The settings of its section in this direction.
+    pub shared: Arc<LinkSection>,
+}
+
+const _: () = assert!(size_of::<Link>() == 80);
+
+impl Deref for Link {
+    type Target = LinkSection;
+
+    fn deref(&self) -> &LinkSection {
+        &self.shared
+    }
+}
+
+/// The settings that the links of one section share in one direction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkSection {
+    /// The section of the file they come from.
+    pub section: Arc<str>,
+    /// Their direction: as in the file, or reverse.
+    pub direction: Direction,
     /// How fast packets are put on the wire; the mean if it replays a trace.
     pub rate: Rate,
     /// When it may send, instead of at a rate.
     pub trace: Option<Trace>,
-    /// Propagation delay, one way.
-    pub delay: Time,
     /// Framing bytes that every packet takes on this wire in addition to its own.
     pub overhead: u32,
-    /// What the queue holds.
-    pub limit: Limit,
     /// The capacity that the link's law believes in.
     pub capacity: Rate,
-    /// The link's law; links of one section share it, unless its thresholds are parts of their limits.
-    pub law: Arc<LinkLaw>,
     /// The half-duplex medium that it shares.
     pub medium: Option<MediumId>,
     /// Probability that a packet is lost on the wire.
     pub loss: f64,
-    /// Impairments of the wire beside loss. (In a box, as few links have any.)
+    /// Impairments of the wire beside loss.
     pub impairments: Option<Box<Impairments>>,
-    /// The meter at its far end; only of a link that has a way back. (In a box, as few have one and there may be thousands of
-    /// links.)
+    /// The meter at the far end; only of a link that has a way back.
     pub meter: Option<Box<Meter>>,
-    /// The border at its far end; only of a link that has a way back and no meter. (In a box likewise.)
+    /// The border at the far end; only of a link that has a way back and no meter.
     pub exchange: Option<Box<ExchangeRate>>,
 }
 
@@ -157,8 +177,14 @@ impl Plan {
 
     /// The port of a link, for its law; `classes` are [`Plan::pricings`].
     pub(crate) fn placement<'a>(&self, link: &'a Link, classes: &'a [Pricing], seed: u64) -> Placement<'a> {
-        let Link { ref name, capacity, limit, overhead, .. } = *link;
-        Placement { link: name, capacity, limit, overhead: Bytes(u64::from(overhead)), classes, seed }
+        Placement {
+            link: &link.name,
+            capacity: link.capacity,
+            limit: link.limit,
+            overhead: Bytes(u64::from(link.overhead)),
+            classes,
+            seed,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Round trips of flows, sampled every 100 ms, and the part of them that packets wait in queues.
+//! Round trips of flows, sampled every 100 ms (with very many flows less often), and the part of them that packets wait in queues.
 //!
 //! A sample is the round trip that the latest acknowledgement measured. It costs nothing per packet.
 
@@ -65,10 +65,17 @@ fn sent_in(rate: Rate, bytes: u64) -> Time {
     if rate > Rate::ZERO { rate.time_for(bytes) } else { Time::ZERO }
 }
 
-/// Whether so many lanes are sampled in a run of so many intervals: no more samples are kept than fit 32 MB.
-pub(super) fn fit(lanes: usize, intervals: u64) -> bool {
-    (lanes as u64).saturating_mul(intervals) <= 8_000_000
+/// The time between two samples of each of `lanes`: 100 ms, or a multiple of that with which a run has no more than
+/// [`MOST_SAMPLES`]. A sample visits both ends of a flow, which with many flows are in no cache.
+pub(super) fn sampled_every(lanes: usize, duration: Time) -> Time {
+    let samples = (lanes as u64).saturating_mul(duration.0 / SAMPLED_EVERY.0);
+    Time(SAMPLED_EVERY.0.saturating_mul(samples.div_ceil(MOST_SAMPLES).max(1)))
 }
+
+/// The usual time between two samples.
+const SAMPLED_EVERY: Time = Time::from_millis(100);
+/// Samples of a run, 4 bytes each.
+const MOST_SAMPLES: u64 = 2_000_000;
 
 /// Nanoseconds of a sample's unit, that of the stamps that round trips come from.
 const UNIT: u64 = 64;
@@ -76,6 +83,15 @@ const UNIT: u64 = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_flows_are_sampled_less_often() {
+        let every = |lanes, secs| sampled_every(lanes, Time::from_secs(secs));
+        let usual = Time::from_millis(100);
+        assert_eq!([every(0, 60), every(3000, 60), every(100_000, 2)], [usual; 3]);
+        assert_eq!(every(3334, 60), Time::from_millis(200));
+        assert_eq!(every(100_000, 100), Time::from_secs(5));
+    }
 
     #[test]
     fn percentiles_are_samples_and_queueing_is_what_exceeds_the_unloaded_round_trip() {

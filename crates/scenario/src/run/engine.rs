@@ -1,4 +1,4 @@
-//! What building, measuring and changing a run need of an engine: the one seam between a plan and what runs it.
+//! The seam between a plan and the engine that runs it.
 //!
 //! It is crossed when flows start, at ends of intervals and at the file's changes, never for a packet.
 
@@ -22,7 +22,7 @@ pub(super) trait Engine {
     /// Names a route.
     type Route: Copy;
 
-    /// Adds a route over the first of `ways`, or one whose packets an end of a flow divides among all of them.
+    /// Adds a route over the first of `ways`, or one that divides its packets among all of them.
     fn add_route(&mut self, ways: &[Vec<LinkId>], end: RouteEnd, cost: EqualCost) -> Self::Route;
     /// Adds a machine at a node.
     fn add(&mut self, node: NodeId, machine: NodeMachine) -> MachineId;
@@ -30,8 +30,9 @@ pub(super) trait Engine {
     fn join(&mut self, joint: Joint<'_, Self::Route>);
     /// Adds a source of cross-traffic; `None` if the engine has none.
     fn add_source(&mut self, cbr: &Cbr, route: Self::Route) -> Option<SourceId>;
-    /// Adds a flow between the client and the server that `ends` makes, given the number of its first segment if each flow has
-    /// another. It may take the place of `vacant`, a flow that has ended, if no packet of that is on its way.
+    /// Adds a flow between the client and the server that `ends` makes, which receives the number
+    /// of the first segment if each flow has another. The flow may take the place of `vacant`, a
+    /// flow that has ended, once no packet of that is on its way.
     fn start_flow(
         &mut self,
         start: Start<Self::Route>,
@@ -49,29 +50,29 @@ pub(super) trait Engine {
     fn now(&self) -> Time;
     /// The furthest instant a run can reach.
     fn horizon(&mut self) -> Time;
-    /// Everything before `end` happens; then it is `end`. Returns true if nothing is left to be done here.
+    /// Runs everything before `end`; returns true if nothing is left to be done here.
     fn run_until(&mut self, end: Time) -> Result<bool, RunError>;
     /// Ends the run, and accounts for every packet.
     fn settle(&mut self) -> Result<Totals, RunError>;
     /// Frees the memory of a settled run's flows, which are not observed from then on.
     fn release_flows(&mut self) {}
 
-    /// Whether a place is run here.
+    /// Returns true if a place is run here.
     fn has(&self, _place: Place) -> bool {
         true
     }
     /// An end of a flow.
     fn connection(&self, flow: FlowId, end: End) -> &Connection;
-    /// How data of a flow fare, from the client or to it, if its ends are none of these machines.
+    /// Figures of a flow's data, from the client or to it, if its ends are none of these machines.
     fn outside(&self, _flow: FlowId, _forward: bool) -> Option<Outside> {
         None
     }
-    /// In which part of a span of time a flow ran, from the client or to it, where only the receiver is run here: it waits for
-    /// the flow to be opened, and for what may come late after the last of it.
+    /// The part of a span of time in which a flow ran, from the client or to it. It differs where
+    /// only the receiver is run here, which waits for the flow to be opened, and for late packets.
     fn heard(&self, _flow: FlowId, _forward: bool, span: (Time, Time)) -> (Time, Time) {
         span
     }
-    /// What happened to flows since the last call, and when: beginnings first.
+    /// The events of flows since the last call: beginnings first.
     fn drain_events(&mut self) -> Vec<(FlowId, FlowEvent, Time)>;
     /// Reads a link, caught up to the present, or sets what is measured of it.
     fn with_link<R>(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time) -> R) -> R;
@@ -82,7 +83,7 @@ pub(super) trait Engine {
 
 /// How parts of a network are joined.
 pub(super) enum Joint<'a, R> {
-    /// A middle sees what comes off a link to its node, by the gate, on every route added from now on.
+    /// A middle sees packets that come off a link to its node, by the gate, on routes added later.
     PassBy(LinkId, MachineId, Gate),
     /// A middle watches the wire of a link, by the gate.
     Watch(LinkId, MachineId, Gate),
@@ -93,10 +94,10 @@ pub(super) enum Joint<'a, R> {
     App(MachineId, FlowId, End),
     /// The client of a flow asks a shaper before it sends.
     Gate(FlowId, MachineId, ClassId),
-    /// A source of cross-traffic asks a shaper, and so many of its packets may wait.
+    /// A source of cross-traffic asks a shaper. The number bounds its packets that wait.
     SourceGate(SourceId, MachineId, ClassId, u32),
-    /// A flow begins `delay` after the last of `others` has ended: its client, or each of its ends if
-    /// `true` stands beside it. A plan of such flows runs on an engine that has them wait.
+    /// A flow begins `delay` after the last of `others` has ended: its client, or each of its
+    /// ends if `true` stands beside it. A plan of such flows runs on an engine that has them wait.
     After { flow: FlowId, others: &'a [(FlowId, bool)], delay: Time },
 }
 
@@ -109,7 +110,7 @@ pub(super) enum Place {
     End(FlowId, End),
 }
 
-/// What happens to a flow without the plan's doing.
+/// An event of a flow that no plan states.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FlowEvent {
     /// It has begun or will, after the end of others.
@@ -120,7 +121,7 @@ pub(super) enum FlowEvent {
 
 /// The sums of a run.
 pub(super) struct Totals {
-    /// Where every packet went, none having appeared or vanished.
+    /// The fate of every packet; none has appeared or vanished.
     pub(super) census: Census,
     /// Steps of the engine's loop.
     pub(super) events: u64,

@@ -32,7 +32,7 @@ pub(super) struct Hosts {
 
 struct Owner {
     /// `None` for a flow on its own.
-    machine: Option<BudgetHost>,
+    machine: Option<Box<BudgetHost>>,
     flows: Vec<FlowId>,
     /// Dollars spent by flows that are gone.
     past: f64,
@@ -50,7 +50,7 @@ impl Hosts {
             .iter()
             .map(|host| {
                 let machine = BudgetHost::new(Budget::per_sec(host.budget), law(host.strategy));
-                Owner::new(Some(machine), host.budget)
+                Owner::new(Some(Box::new(machine)), host.budget)
             })
             .collect();
         let mut owner_of = vec![None; plan.flows.len()];
@@ -90,7 +90,7 @@ impl Hosts {
     /// When something is to be done.
     pub(super) fn next(&self) -> Time {
         let event = self.events.get(self.at).map_or(Time::NEVER, |event| event.0);
-        let machines = self.hosts[..self.named].iter().filter_map(|owner| owner.machine.as_ref());
+        let machines = self.hosts[..self.named].iter().filter_map(|owner| owner.machine.as_deref());
         machines
             .map(BudgetHost::poll_timeout)
             .min()
@@ -234,7 +234,7 @@ impl Hosts {
 }
 
 impl Owner {
-    fn new(machine: Option<BudgetHost>, budget: f64) -> Owner {
+    fn new(machine: Option<Box<BudgetHost>>, budget: f64) -> Owner {
         Owner { machine, flows: Vec::new(), past: 0.0, before: 0.0, allowed: budget, worst: 0.0 }
     }
 

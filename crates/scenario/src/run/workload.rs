@@ -108,8 +108,8 @@ impl Generator {
     }
 
     /// Starts every flow that is due; all there will be, each for its time, if other processes run
-    /// some of the nodes: a number means the same flow in each. `joined` takes each flow whose time has
-    /// come, and its workload.
+    /// some of the nodes: a number means the same flow in each. `joined` takes each flow whose time
+    /// has come, and its workload.
     pub(super) fn arrive<E: Engine>(
         &mut self,
         plan: &Plan,

@@ -34,12 +34,12 @@ impl Columns {
         self.rows
     }
 
-    pub(super) fn push<R: Row>(&mut self, row: &R) {
+    pub(super) fn push<R: Row>(&mut self, rows: &[R]) {
         debug_assert_eq!(R::TABLE, self.table);
         let mut cells = Cells { left: self.builders.iter_mut() };
-        row.write(&mut cells);
+        R::write(rows, &mut cells);
         debug_assert!(cells.left.next().is_none(), "a row leaves no column out");
-        self.rows += 1;
+        self.rows += rows.len();
     }
 
     /// The rows so far as a batch; the columns are empty again. Dictionaries keep their values, so that each batch's
@@ -50,46 +50,49 @@ impl Columns {
             self.builders.iter_mut().filter_map(|builder| builder.take(next)).collect();
         arrays
             .and_then(|arrays| RecordBatch::try_new(self.schema.clone(), arrays))
-            .map_err(|e| TableError::Batch { table: self.table.name(), message: e.to_string() })
+            .map_err(|e| self.error(&e))
+    }
+
+    /// Why a batch could not be put together.
+    pub(super) fn error(&self, error: &ArrowError) -> TableError {
+        TableError::Batch { table: self.table.name(), message: error.to_string() }
     }
 }
 
-/// A row that knows its table, and writes its cells in the order of the table's columns.
-pub(super) trait Row {
+/// A row that knows its table. Rows write their cells column by column, in the order of the table's columns: what a column is
+/// gets looked up once for many cells.
+pub(super) trait Row: Sized {
     const TABLE: Table;
 
-    fn write(&self, cells: &mut Cells<'_>);
+    fn write(rows: &[Self], cells: &mut Cells<'_>);
 }
 
-/// Where a row writes its cells, from the first column to the last.
+/// The columns that rows write their cells to, from the first to the last.
 pub(super) struct Cells<'a> {
     left: std::slice::IterMut<'a, Builder>,
 }
 
 impl Cells<'_> {
-    #[inline]
-    pub(super) fn text(&mut self, value: &str) {
+    pub(super) fn texts<'b>(&mut self, values: impl Iterator<Item = &'b str>) {
         match self.left.next() {
-            Some(Builder::Name(names)) => names.append(value),
-            Some(Builder::Text(b)) => b.append_value(value),
+            Some(Builder::Name(names)) => values.for_each(|value| names.append(value)),
+            Some(Builder::Text(b)) => values.for_each(|value| b.append_value(value)),
             Some(Builder::Unwanted) => {}
             _ => debug_assert!(false, "a text where the table has none"),
         }
     }
 
-    #[inline]
-    pub(super) fn number(&mut self, value: impl Into<Option<f64>>) {
+    pub(super) fn numbers<T: Into<Option<f64>>>(&mut self, values: impl Iterator<Item = T>) {
         match self.left.next() {
-            Some(Builder::Number(b)) => b.append(value.into()),
+            Some(Builder::Number(b)) => values.for_each(|value| b.append(value.into())),
             Some(Builder::Unwanted) => {}
             _ => debug_assert!(false, "a number where the table has none"),
         }
     }
 
-    #[inline]
-    pub(super) fn count(&mut self, value: impl Into<Option<u64>>) {
+    pub(super) fn counts<T: Into<Option<u64>>>(&mut self, values: impl Iterator<Item = T>) {
         match self.left.next() {
-            Some(Builder::Count(b)) => b.append(value.into()),
+            Some(Builder::Count(b)) => values.for_each(|value| b.append(value.into())),
             Some(Builder::Unwanted) => {}
             _ => debug_assert!(false, "a count where the table has none"),
         }
@@ -118,7 +121,12 @@ impl Builder {
     fn take(&mut self, next: usize) -> Option<Result<ArrayRef, ArrowError>> {
         Some(match self {
             Builder::Name(names) => names.take(next).map(|array| Arc::new(array) as ArrayRef),
-            Builder::Text(b) => Ok(Arc::new(b.finish()) as ArrayRef),
+            Builder::Text(b) => {
+                // Texts are kept for each row: as much room as the last batch took, not twice that.
+                let bytes = if next == 0 { 0 } else { b.values_slice().len() + b.values_slice().len() / 8 };
+                let mut full = std::mem::replace(b, StringBuilder::with_capacity(next, bytes));
+                Ok(Arc::new(full.finish()) as ArrayRef)
+            }
             Builder::Number(b) => b.take(next).map(|array| Arc::new(array) as ArrayRef),
             Builder::Count(b) => b.take(next).map(|array| Arc::new(array) as ArrayRef),
             Builder::Unwanted => return None,

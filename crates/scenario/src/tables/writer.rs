@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use arrow_ipc::writer::{DictionaryHandling, FileWriter, IpcWriteOptions};
+use arrow_schema::ArrowError;
 
 use super::columns::Columns;
 use super::columns::Row;
@@ -53,6 +54,14 @@ impl TableWriter {
     /// A full batch could not be put together.
     pub fn flow(&mut self, row: &FlowRow<'_>) -> Result<(), TableError> {
         self.flows.push(row)
+    }
+
+    /// Adds rows to [`Table::Flows`].
+    ///
+    /// # Errors
+    /// A full batch could not be put together.
+    pub fn flows(&mut self, rows: &[FlowRow<'_>]) -> Result<(), TableError> {
+        self.flows.push_all(rows)
     }
 
     /// Adds a row to [`Table::Links`].
@@ -127,7 +136,7 @@ pub struct Outputs {
     pub ipc: bool,
     /// Write `flows.parquet` and so on; needs the feature `parquet`.
     pub parquet: bool,
-    /// Keep all batches in memory.
+    /// Keep all batches in memory; of the summary of a large run, its main columns.
     pub memory: bool,
     /// Keep the tables with one row a flow or link in memory, whatever becomes of the others.
     pub summaries: bool,
@@ -153,8 +162,43 @@ struct Stream {
     /// `None` when nobody wants the rows.
     columns: Option<Columns>,
     files: Vec<TableFile>,
-    memory: Option<Vec<RecordBatch>>,
+    memory: Option<Kept>,
     unwritten: Vec<Unwritten>,
+}
+
+/// Batches in memory.
+struct Kept {
+    batches: Vec<RecordBatch>,
+    rows: usize,
+    /// The columns of a row beyond [`MOST_WHOLE_ROWS`]; empty for all of them.
+    core: &'static [&'static str],
+}
+
+impl Kept {
+    fn push(&mut self, batch: RecordBatch) -> Result<(), ArrowError> {
+        let whole = |rows| self.core.is_empty() || rows <= MOST_WHOLE_ROWS;
+        let was_whole = whole(self.rows);
+        self.rows += batch.num_rows();
+        if whole(self.rows) {
+            self.batches.push(batch);
+            return Ok(());
+        }
+        if was_whole {
+            for batch in &mut self.batches {
+                *batch = core_of(batch, self.core)?;
+            }
+        }
+        self.batches.push(core_of(&batch, self.core)?);
+        Ok(())
+    }
+}
+
+/// The columns `core` of `batch`, in its order.
+fn core_of(batch: &RecordBatch, core: &[&str]) -> Result<RecordBatch, ArrowError> {
+    let fields = batch.schema_ref().fields().iter().enumerate();
+    let indices: Vec<usize> =
+        fields.filter(|(_, field)| core.contains(&field.name().as_str())).map(|(i, _)| i).collect();
+    batch.project(&indices)
 }
 
 impl Stream {
@@ -172,7 +216,12 @@ impl Stream {
             }
         }
         let summary = matches!(table, Table::Summary | Table::LinkSummary);
-        let memory = (outputs.memory || outputs.summaries && summary).then(Vec::new);
+        let core = if table == Table::Summary { SUMMARY_CORE } else { &[] };
+        let memory = (outputs.memory || outputs.summaries && summary).then(|| Kept {
+            batches: Vec::new(),
+            rows: 0,
+            core,
+        });
         let wanted = |column: &str| {
             !(outputs.rates_only && table == Table::Flows)
                 || ["time_s", "flow", "rate_mbps"].contains(&column)
@@ -182,9 +231,19 @@ impl Stream {
     }
 
     fn push<R: Row>(&mut self, row: &R) -> Result<(), TableError> {
-        let Some(columns) = &mut self.columns else { return Ok(()) };
-        columns.push(row);
-        if columns.rows() >= BATCH_ROWS { self.flush(BATCH_ROWS) } else { Ok(()) }
+        self.push_all(std::slice::from_ref(row))
+    }
+
+    fn push_all<R: Row>(&mut self, mut rows: &[R]) -> Result<(), TableError> {
+        while let (Some(columns), false) = (&mut self.columns, rows.is_empty()) {
+            let (now, later) = rows.split_at(rows.len().min(BATCH_ROWS - columns.rows()));
+            columns.push(now);
+            rows = later;
+            if columns.rows() == BATCH_ROWS {
+                self.flush(BATCH_ROWS)?;
+            }
+        }
+        Ok(())
     }
 
     /// Hands the rows on; about as many as `next` will follow.
@@ -199,10 +258,10 @@ impl Stream {
                 false
             }
         });
-        if let Some(kept) = &mut self.memory {
-            kept.push(batch);
+        match &mut self.memory {
+            Some(kept) => kept.push(batch).map_err(|e| columns.error(&e)),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn finish(mut self, unwritten: &mut Vec<Unwritten>) -> Result<Vec<RecordBatch>, TableError> {
@@ -212,7 +271,7 @@ impl Stream {
             let path = file.path.clone();
             unwritten.extend(file.finish().err().map(|error| Unwritten::new(&path, error)));
         }
-        Ok(self.memory.unwrap_or_default())
+        Ok(self.memory.map_or(Vec::new(), |kept| kept.batches))
     }
 }
 
@@ -291,6 +350,10 @@ fn create(path: &Path) -> Result<BufWriter<File>, TableError> {
 
 /// Enough rows that a batch's overhead is small, few enough that a table under way stays under a megabyte.
 const BATCH_ROWS: usize = 4096;
+/// Rows of a summary of flows that are kept in memory with all their columns, some 200 bytes each.
+const MOST_WHOLE_ROWS: usize = 1 << 17;
+/// The columns of the summary of flows that more rows keep in memory, some 45 bytes each. Files have all columns.
+const SUMMARY_CORE: &[&str] = &["flow", "start_s", "fct_s", "size_bytes", "rate_mbps", "ideal_mbps"];
 
 #[cfg(test)]
 mod tests {
@@ -374,6 +437,28 @@ mod tests {
             ]
         );
         assert_eq!(lines[4], "0.2,f.1,0.30000000000000004,0,0,100.33333333333333,,0,0,,");
+    }
+
+    #[test]
+    fn many_summaries_keep_their_main_columns() {
+        let kept = |rows: usize| {
+            let mut writer = TableWriter::new(&Outputs::memory()).unwrap();
+            for i in 0..rows {
+                let fct_s = Some(i as f64);
+                writer
+                    .flow_summary(&FlowSummary { flow: "f", law: "xcp", fct_s, ..FlowSummary::default() })
+                    .unwrap();
+            }
+            writer.finish("").unwrap().summary
+        };
+        let (few, many) = (kept(MOST_WHOLE_ROWS), kept(MOST_WHOLE_ROWS + 1));
+        assert!(few.iter().all(|batch| batch.column_by_name("law").is_some()));
+        assert_eq!(many.iter().map(RecordBatch::num_rows).sum::<usize>(), MOST_WHOLE_ROWS + 1);
+        for (few, many) in few.iter().zip(&many) {
+            let names: Vec<&str> = many.schema_ref().fields().iter().map(|f| f.name().as_str()).collect();
+            assert_eq!(names, SUMMARY_CORE);
+            assert_eq!(many.column_by_name("fct_s"), few.column_by_name("fct_s"));
+        }
     }
 
     #[test]

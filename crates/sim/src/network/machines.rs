@@ -139,8 +139,7 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// Works on a machine or a shaper at the present instant, then sends what it has to send or lets
-    /// go.
+    /// Works on a machine or a shaper at the present instant, then sends what it sends or lets go.
     pub fn with_machine<R>(&mut self, id: MachineId, work: impl FnOnce(&mut dyn Any) -> R) -> R {
         self.seal();
         if let Some(shaper) = id.0.checked_sub(SHAPERS) {

@@ -13,7 +13,7 @@ use crate::{Flags, Packet, SackRanges, Stamp};
 use super::config::{Config, MAX_WINDOW, WindowGrowth};
 use super::early::{Early, EarlySlot};
 use super::serial::{before, later};
-use super::stats::{Event, Stats};
+use super::stats::{Counters, Event};
 use reading::Reading;
 
 /// The receiving half of a connection. Its first cache line has the fields that every packet needs.
@@ -174,17 +174,19 @@ impl Receiver {
 
     /// Handles a segment or a FIN.
     #[inline]
-    pub(super) fn on_segment(&mut self, now: Time, packet: &Packet, config: &Config, stats: &mut Stats) {
+    pub(super) fn on_segment(&mut self, now: Time, packet: &Packet, config: &Config, stats: &mut Counters) {
         stats.segments_received += 1;
         stats.bytes_received += u64::from(packet.size);
-        stats.echoing_segments += u64::from(packet.flags.has(Flags::ECHO));
+        if packet.flags.has(Flags::ECHO) {
+            stats.rare().echoing_segments += 1;
+        }
         if self.reads {
             return self.on_segment_to_buffer(now, packet, config, stats);
         }
         if packet.flags.has(Flags::TOLLED) {
             self.feedback.on_data(&packet.toll);
         } else if packet.in_profile() {
-            stats.in_profile_received += u64::from(packet.size);
+            stats.rare().in_profile_received += u64::from(packet.size);
         }
         let news = self.note_mark(packet);
         self.widen(packet, config);
@@ -274,7 +276,7 @@ impl Receiver {
 
     /// Delivers the next segment in order to the application.
     #[inline]
-    pub(super) fn deliver(&mut self, slot: EarlySlot, stats: &mut Stats) {
+    pub(super) fn deliver(&mut self, slot: EarlySlot, stats: &mut Counters) {
         if slot.flags.has(Flags::FIN) {
             self.finished = true;
             return;
@@ -293,25 +295,25 @@ impl Receiver {
                 self.in_frame = false;
                 self.framed = true;
                 frames.push();
-                stats.frames_delivered += 1;
+                stats.rare().frames_delivered += 1;
             }
         }
     }
 
     /// Handles a segment after a gap, or a duplicate: always answered at once (RFC 5681 § 4.2).
     #[inline(never)]
-    pub(super) fn on_gap(&mut self, packet: &Packet, config: &Config, stats: &mut Stats) {
+    pub(super) fn on_gap(&mut self, packet: &Packet, config: &Config, stats: &mut Counters) {
         self.note(packet);
         let seq = packet.seq;
         if self.finished || seq.wrapping_sub(self.next) >= self.window() {
-            stats.duplicates += 1;
+            stats.rare().duplicates += 1;
             return;
         }
         let slot =
             EarlySlot { payload: packet.size.saturating_sub(config.header), flags: packet.flags.among(KEPT) };
         let early = self.early.get_or_insert_with(|| Box::new(Early::new()));
         if !early.insert(seq, slot, self.next) {
-            stats.duplicates += 1;
+            stats.rare().duplicates += 1;
             return;
         }
         if let Some(reading) = &mut self.reading {
@@ -324,7 +326,7 @@ impl Receiver {
 
     /// Delivers early segments that are now in order.
     #[inline]
-    fn deliver_early(&mut self, stats: &mut Stats) {
+    fn deliver_early(&mut self, stats: &mut Counters) {
         let Some(mut early) = self.early.take() else { return };
         if let Some(end) = early.take_first(self.next) {
             while before(self.next, end) && !self.finished {
@@ -367,7 +369,7 @@ impl Receiver {
     }
 
     /// Handles a due acknowledgement or read.
-    pub(super) fn on_timer(&mut self, now: Time, stats: &mut Stats) {
+    pub(super) fn on_timer(&mut self, now: Time, stats: &mut Counters) {
         if self.ack_at <= now {
             if self.reads {
                 return self.on_reading_timer(now, stats);

@@ -16,7 +16,7 @@ use super::Receiver;
 use crate::transport::config::{Config, FlowControl, MAX_WINDOW, Reader};
 use crate::transport::early::EarlySlot;
 use crate::transport::serial::later;
-use crate::transport::stats::{Buffer, Stats};
+use crate::transport::stats::{Buffer, Counters};
 
 /// The buffer, and the application behind it.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl Receiver {
         now: Time,
         packet: &Packet,
         config: &Config,
-        stats: &mut Stats,
+        stats: &mut Counters,
     ) {
         let news = self.note_mark(packet);
         let payload = packet.size.saturating_sub(config.header);
@@ -122,7 +122,7 @@ impl Receiver {
             }
             self.feedback.on_data(&toll);
         } else if packet.in_profile() {
-            stats.in_profile_received += u64::from(packet.size);
+            stats.rare().in_profile_received += u64::from(packet.size);
         }
         let in_order = packet.seq == self.next;
         let dropped =
@@ -171,7 +171,7 @@ impl Receiver {
     }
 
     /// Reads the data that the application is ready for, which opens the window.
-    fn read(&mut self, now: Time, stats: &mut Stats) {
+    fn read(&mut self, now: Time, stats: &mut Counters) {
         let Some(mut reading) = self.reading.take() else { return };
         loop {
             let at = reading.free_at.max(reading.since);
@@ -203,7 +203,7 @@ impl Receiver {
 
     /// Handles a due delayed acknowledgement, or the application's next read.
     #[cold]
-    pub(in crate::transport) fn on_reading_timer(&mut self, now: Time, stats: &mut Stats) {
+    pub(in crate::transport) fn on_reading_timer(&mut self, now: Time, stats: &mut Counters) {
         if let Some(reading) = &mut self.reading
             && reading.delayed <= now
         {

@@ -16,7 +16,7 @@ use super::config::{Config, Detection, MAX_WINDOW};
 use super::inline::Inline;
 use super::rtt::Rtt;
 use super::serial::before;
-use super::stats::Stats;
+use super::stats::Counters;
 use delivery::Sampler;
 use rack::Rack;
 pub(super) use scoreboard::{Scoreboard, Slot};
@@ -195,7 +195,7 @@ impl Sender {
         now: Time,
         out: &mut Packet,
         config: &Config,
-        stats: &mut Stats,
+        stats: &mut Counters,
     ) -> bool {
         let pick = self.pick(now, config);
         let sampled = self.board.sampler.is_some() && !matches!(pick, Pick::Nothing);
@@ -262,10 +262,10 @@ impl Sender {
     }
 
     #[inline]
-    pub(super) fn resend(&mut self, now: Time, seq: u32, stats: &mut Stats) -> Slot {
+    pub(super) fn resend(&mut self, now: Time, seq: u32, stats: &mut Counters) -> Slot {
         let stamp = Stamp::at(now);
         let slot = self.board.resend(seq, stamp);
-        stats.retransmissions += 1;
+        stats.rare().retransmissions += 1;
         if self.phase == Phase::Loss && self.timeout_stamp.is_none() && self.expiries > 0 {
             self.timeout_stamp = Some(stamp);
         }
@@ -421,7 +421,7 @@ impl Sender {
         packet: &Packet,
         sack: &SackRanges,
         config: &Config,
-        stats: &mut Stats,
+        stats: &mut Counters,
     ) {
         // Most data that comes back tells nothing of ours: a flow one way acknowledges with nothing
         // in flight.

@@ -11,7 +11,7 @@ use super::scoreboard::{DUP_THRESH, sent_after};
 use super::{Phase, Sender};
 use crate::transport::config::Config;
 use crate::transport::serial::before;
-use crate::transport::stats::Stats;
+use crate::transport::stats::Counters;
 
 /// The additional state of time-based detection.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ impl Rack {
 
 impl Sender {
     /// RFC 8985 § 6.2: declares lost what was sent long enough before a segment that was received.
-    pub(in crate::transport) fn detect_by_time(&mut self, now: Time, stats: &mut Stats) {
+    pub(in crate::transport) fn detect_by_time(&mut self, now: Time, stats: &mut Counters) {
         if self.board.clean() {
             return;
         }
@@ -89,7 +89,7 @@ impl Sender {
                     break;
                 }
                 self.board.lose(seq);
-                stats.lost_retransmissions += 1;
+                stats.rare().lost_retransmissions += 1;
             }
             rack.resent.pop_front();
         }
@@ -157,7 +157,7 @@ impl Sender {
         now: Time,
         flow: u32,
         config: &Config,
-        stats: &mut Stats,
+        stats: &mut Counters,
     ) {
         let has_room = self.has_room(config);
         let Some(rack) = &mut self.rack else { return };
@@ -179,7 +179,7 @@ impl Sender {
         if self.board.clean() {
             self.board.refresh();
         }
-        stats.tail_probes += 1;
+        stats.rare().tail_probes += 1;
         self.force_probe(fresh);
         self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
     }

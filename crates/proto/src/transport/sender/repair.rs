@@ -10,7 +10,7 @@ use super::scoreboard::{DUP_THRESH, Slot};
 use super::{Force, Phase, Sender, whole};
 use crate::transport::config::{Config, Detection};
 use crate::transport::serial::before;
-use crate::transport::stats::Stats;
+use crate::transport::stats::Counters;
 
 impl Sender {
     /// Handles an acknowledgement while there may be losses to repair. Returns the number of newly
@@ -23,7 +23,7 @@ impl Sender {
         sack: &SackRanges,
         advance: u32,
         config: &Config,
-        stats: &mut Stats,
+        stats: &mut Counters,
     ) -> u32 {
         if self.board.clean() {
             self.board.refresh();
@@ -61,7 +61,7 @@ impl Sender {
         now: Time,
         flow: u32,
         config: &Config,
-        stats: &mut Stats,
+        stats: &mut Counters,
     ) {
         let (una, outstanding) = (self.board.una, self.board.outstanding());
         debug!(target: "transport", %now, flow, una, outstanding, "recovery begins");
@@ -70,7 +70,7 @@ impl Sender {
         self.careful = false;
         self.force = Force::Lost;
         self.board.begin_recovery();
-        stats.fast_recoveries += 1;
+        stats.rare().fast_recoveries += 1;
         let flight = self.flight(now, config);
         self.law.on_loss(&flight);
         self.window = whole(self.law.window());
@@ -82,7 +82,7 @@ impl Sender {
         now: Time,
         flow: u32,
         config: &Config,
-        stats: &mut Stats,
+        stats: &mut Counters,
     ) {
         if before(self.board.una, self.recover) {
             return;
@@ -107,7 +107,7 @@ impl Sender {
         packet: &Packet,
         advance: u32,
         config: &Config,
-        stats: &mut Stats,
+        stats: &mut Counters,
     ) {
         let duplicate = advance == 0 && self.is_duplicate(packet);
         match self.phase {
@@ -146,10 +146,10 @@ impl Sender {
 
     /// Detects whether the acknowledgement after a timeout belongs to a packet sent before it
     /// (Eifel, RFC 3522).
-    fn judge_timeout(&mut self, packet: &Packet, stats: &mut Stats) {
+    fn judge_timeout(&mut self, packet: &Packet, stats: &mut Counters) {
         if let Some(stamp) = self.timeout_stamp.take() {
             let echoed = packet.flags.has(Flags::STAMP_ECHO);
-            stats.spurious_timeouts += u64::from(echoed && before(packet.sent_echo.0, stamp.0));
+            stats.rare().spurious_timeouts += u32::from(echoed && before(packet.sent_echo.0, stamp.0));
         }
     }
 
@@ -159,7 +159,7 @@ impl Sender {
         now: Time,
         flow: u32,
         config: &Config,
-        stats: &mut Stats,
+        stats: &mut Counters,
     ) {
         if self.rack_at <= now {
             self.rack_at = Time::NEVER;
@@ -172,7 +172,7 @@ impl Sender {
     }
 
     /// RFC 6298 § 5.4–5.6, RFC 5681 § 3.1.
-    fn on_rto(&mut self, now: Time, flow: u32, config: &Config, stats: &mut Stats) {
+    fn on_rto(&mut self, now: Time, flow: u32, config: &Config, stats: &mut Counters) {
         self.rtt.back_off(&config.rto);
         self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
         if self.board.outstanding() == 0 {
@@ -184,7 +184,7 @@ impl Sender {
             }
             return;
         }
-        stats.timeouts += 1;
+        stats.rare().timeouts += 1;
         let (una, outstanding) = (self.board.una, self.board.outstanding());
         let next = self.rto_at;
         debug!(target: "transport", %now, flow, una, outstanding, %next, "retransmission timeout");

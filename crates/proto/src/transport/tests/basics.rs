@@ -26,7 +26,7 @@ fn a_frame_crosses_with_handshake_and_without() {
         }
         // 10 000 bytes in segments of 1460: seven, one or two of control beside them, nothing
         // twice.
-        let stats = *pair.client().stats();
+        let stats = pair.client().stats();
         assert_eq!(stats.segments_sent, 7 + 1 + u64::from(handshake));
         assert_eq!((stats.retransmissions, stats.timeouts), (0, 0));
         assert_eq!(pair.server().stats().bytes_delivered, 10_000);

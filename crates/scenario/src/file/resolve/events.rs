@@ -9,7 +9,7 @@ use super::flows::buffer;
 use super::{Resolver, matches};
 use crate::file::keys;
 use crate::file::reader::Reader;
-use crate::plan::{Direction, Event, FlowId, Link, LinkId, Loss, What};
+use crate::plan::{Direction, Event, FlowId, LinkId, Loss, What};
 
 /// Keys of a change to a link, and the direction that each is meant for unless it says so.
 const OF_LINKS: [(&str, &str); 7] = [
@@ -132,10 +132,10 @@ impl<'a> Resolver<'a> {
                 };
                 let Some(what) = what else { return };
                 // A law that was told the truth is told this, too.
-                let Link { rate, capacity, ref law, .. } = self.plan.links[link.0 as usize];
+                let of = &self.plan.links[link.0 as usize];
                 let told = match what {
                     What::Link(_, Change::Rate(new))
-                        if capacity == rate && !law.is_none() && !change.has("capacity") =>
+                        if of.capacity == of.rate && !of.law.is_none() && !change.has("capacity") =>
                     {
                         Some(What::Link(link, Change::Capacity(new)))
                     }

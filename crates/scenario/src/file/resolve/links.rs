@@ -17,7 +17,7 @@ use crate::file::keys;
 use crate::file::reader::Reader;
 use crate::file::value::{LimitSpec, When};
 use crate::import;
-use crate::plan::{Class, Direction, Link, LinkId, LinkLaw, Medium, MediumId, Meter};
+use crate::plan::{Class, Direction, Link, LinkId, LinkLaw, LinkSection, Medium, MediumId, Meter};
 
 /// The ports of one section and direction: every second link from `first` on.
 #[derive(Clone)]
@@ -189,41 +189,36 @@ impl<'a> Resolver<'a> {
         let first = self.plan.links.len() as u32;
         let step = if duplex { 2 } else { 1 };
         let section: Arc<str> = Arc::from(name);
-        let there_law = Arc::new(there.law(&self.plan.classes));
-        let back_law = Arc::new(back.law(&self.plan.classes));
+        let shared = |side: &Side<'_>, direction| {
+            let shared = side.shared(section.clone(), direction, medium.map(|m| m.0));
+            (Arc::new(side.law(&self.plan.classes)), Arc::new(shared))
+        };
+        let there_shared = shared(&there, Direction::Forward);
+        let back_shared = shared(&back, Direction::Reverse);
         for k in 0..pairs.count() {
             let (from, to) = pairs.of(k);
             let name_k = if pairs.numbered() { format!("{name}.{}", k + 1) } else { name.to_owned() };
             let id = self.plan.links.len() as u32;
-            let mut make = |side: &Side<'_>, law: &Arc<LinkLaw>, direction, full: String| {
-                let (from, to, twin) = match direction {
-                    Direction::Forward => (from, to, duplex.then_some(LinkId(id + 1))),
-                    Direction::Reverse => (to, from, Some(LinkId(id))),
+            let mut make =
+                |side: &Side<'_>, (law, shared): &(Arc<LinkLaw>, Arc<LinkSection>), full: String| {
+                    let (from, to, twin) = match shared.direction {
+                        Direction::Forward => (from, to, duplex.then_some(LinkId(id + 1))),
+                        Direction::Reverse => (to, from, Some(LinkId(id))),
+                    };
+                    self.plan.links.push(Link {
+                        name: full,
+                        from,
+                        to,
+                        twin,
+                        delay: side.delay.of(u64::from(k), u64::from(pairs.count()), 0, ""),
+                        limit: Limit::NONE,
+                        law: law.clone(),
+                        shared: shared.clone(),
+                    });
                 };
-                self.plan.links.push(Link {
-                    name: full,
-                    section: section.clone(),
-                    from,
-                    to,
-                    direction,
-                    twin,
-                    rate: side.rate,
-                    trace: side.trace.clone(),
-                    delay: side.delay.of(u64::from(k), u64::from(pairs.count()), 0, ""),
-                    overhead: side.overhead,
-                    limit: Limit::NONE,
-                    capacity: side.capacity,
-                    law: law.clone(),
-                    medium: medium.map(|m| m.0),
-                    loss: side.loss,
-                    impairments: side.impairments.clone(),
-                    meter: side.meter.map(Box::new),
-                    exchange: side.exchange.map(Box::new),
-                });
-            };
-            make(&there, &there_law, Direction::Forward, name_k.clone());
+            make(&there, &there_shared, name_k.clone());
             if duplex {
-                make(&back, &back_law, Direction::Reverse, format!("{name_k}.reverse"));
+                make(&back, &back_shared, format!("{name_k}.reverse"));
             }
         }
         if let Some((medium, _)) = medium {
@@ -461,6 +456,23 @@ impl<'a> Resolver<'a> {
 }
 
 impl Side<'_> {
+    /// The settings that all links of the section share in this direction.
+    fn shared(&self, section: Arc<str>, direction: Direction, medium: Option<MediumId>) -> LinkSection {
+        LinkSection {
+            section,
+            direction,
+            rate: self.rate,
+            trace: self.trace.clone(),
+            overhead: self.overhead,
+            capacity: self.capacity,
+            medium,
+            loss: self.loss,
+            impairments: self.impairments.clone(),
+            meter: self.meter.map(Box::new),
+            exchange: self.exchange.map(Box::new),
+        }
+    }
+
     /// The law with its constants.
     fn law(&self, classes: &[Class]) -> LinkLaw {
         let (word, tables) = (self.law_keys.word("law"), Given { laws: &self.laws, classes });

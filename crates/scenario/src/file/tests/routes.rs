@@ -11,25 +11,28 @@ use crate::file::route::Router;
 use crate::plan::*;
 
 fn link(from: u32, to: u32, delay: u64) -> Link {
-    Link {
-        name: String::new(),
+    let shared = LinkSection {
         section: "".into(),
-        from: NodeId(from),
-        to: NodeId(to),
         direction: Direction::Forward,
-        twin: None,
         rate: Rate::from_mbps(1.0),
         trace: None,
-        delay: Time(delay),
         overhead: 0,
-        limit: Limit::NONE,
         capacity: Rate::from_mbps(1.0),
-        law: Arc::new(LinkLaw::none()),
         medium: None,
         loss: 0.0,
         impairments: None,
         meter: None,
         exchange: None,
+    };
+    Link {
+        name: String::new(),
+        from: NodeId(from),
+        to: NodeId(to),
+        twin: None,
+        delay: Time(delay),
+        limit: Limit::NONE,
+        law: Arc::new(LinkLaw::none()),
+        shared: Arc::new(shared),
     }
 }
 

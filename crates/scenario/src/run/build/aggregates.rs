@@ -167,7 +167,7 @@ impl Policies {
                 let mut tell = |column, value| tables.set("policies", &[("policy", &name)], column, value);
                 tell("conforming_mbps", mbps(stats.bytes));
                 tell("excess_mbps", mbps(stats.excess_bytes));
-                // Where nodes are processes, receivers are elsewhere.
+                // Receivers are elsewhere if nodes are processes.
                 if !built.is_part && plan.aggregates[policy].policy.action == Action::Mark {
                     tell("conforming_delivered_mbps", mbps(entry.arrived));
                 }

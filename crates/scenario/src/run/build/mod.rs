@@ -50,7 +50,7 @@ pub(super) struct Built<E: Engine> {
     configs: HashMap<(TransportId, u32, u32, bool), Arc<Config>>,
     /// Flows started.
     started: u64,
-    /// Nodes are run elsewhere, too.
+    /// Other processes run some of the nodes.
     pub(super) is_part: bool,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct FlowEnds<'a, R> {
     pub(super) buffer_changes: bool,
     pub(super) start: Time,
     pub(super) stop: Time,
-    /// Where it asks before it sends.
+    /// The shaper's gate before it.
     pub(super) gate: Option<plan::Gate>,
 }
 
@@ -280,9 +280,16 @@ impl<E: Engine> Built<E> {
             Ok(name) => name.to_owned(),
             Err(number) => format!("{}.{}", ends.section, number + 1),
         };
-        // The caller is asked for senders that have something to send.
+        // The caller is asked for senders that have something to send, and an end that only acknowledges needs no state of a law.
         let own = transport.law.get::<plan::OwnSender>().is_some();
-        let asked = |backward: bool| !own || ends.start < Time::NEVER && (!backward || transport.both_ways);
+        let asked = |backward: bool| {
+            let sends = !backward || transport.both_ways;
+            if own {
+                sends && ends.start < Time::NEVER
+            } else {
+                sends || ends.data == Data::Messages || ends.session
+            }
+        };
         let law = |seed: u64, backward: bool| {
             let flow = if own { name() } else { String::new() };
             let sending = Sending {
@@ -327,7 +334,7 @@ impl<E: Engine> Built<E> {
             class: transport.first_class(),
             hosts: ends.hosts.map(|node| node.0),
             session: ends.session,
-            // Workloads would fill the memory.
+            // Flows of workloads would fill the memory.
             retire: ends.name.is_err().then_some(transport.both_ways),
             kernel: transport.kernel.then(|| kernels(transport, &ends)),
         };
@@ -442,7 +449,7 @@ impl<E: Engine> Built<E> {
     }
 }
 
-/// What the kernel's TCP is to do for a flow.
+/// The task of the kernel's TCP for a flow.
 fn kernels<R>(transport: &plan::Transport, ends: &FlowEnds<'_, R>) -> Kernels {
     let buffer = Some(ends.receive_buffer.min(ends.send_buffer)).filter(|&packets| packets < u32::MAX);
     let payload = u32::from(transport.packet_size.saturating_sub(transport.header));

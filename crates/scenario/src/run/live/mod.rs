@@ -368,7 +368,7 @@ impl Engine for Live {
             Joint::SourceGate(source, shaper, class, room) => {
                 network.gate_source(source.0, shaper.0, class, room);
             }
-            // The plan has none.
+            // `adapt` refuses such plans.
             Joint::After { .. } => {}
         }
     }
@@ -526,12 +526,13 @@ impl Engine for Live {
     }
 }
 
-/// Has the kernel offer a window of `packets` on a flow of its own; returns true if it is one.
+/// Limits the window that the kernel offers on a flow to `packets`; returns false if the ends are
+/// machines.
 #[cfg(target_os = "linux")]
 fn set_kernel_buffer(network: &mut net::Network, flow: FlowId, packets: u32) -> Result<bool, net::Error> {
     let config = network.client(flow.0).config();
     let payload = u32::from(config.segment.saturating_sub(config.header));
-    // What may be unacknowledged the sender's buffer limits, too; more than can be is no limit.
+    // The sender's buffer limits unacknowledged data, too. A limit beyond TCP's window is none.
     let most = packets.min(config.send_buffer);
     let window = Some(most).filter(|&most| most < 1 << 20).map(|most| most.saturating_mul(payload));
     network.set_kernel_buffer(flow.0, window)

@@ -1,13 +1,12 @@
 //! Measurement: counters read at interval ends, made rows.
 
+mod lanes;
 mod links;
 
 use std::sync::Arc;
 
-use tollway_law::sender::{SenderLaw as _, Spender};
-use tollway_law::{Price, Rate, Time};
+use tollway_law::Time;
 use tollway_proto::link::Link;
-use tollway_proto::transport::{Connection, Stats};
 use tollway_sim::{End, FlowId};
 
 use super::build::Built;
@@ -15,11 +14,12 @@ use super::build::overlay;
 use super::build::sessions::Share;
 use super::delays::{self, Samples, unloaded_rtt};
 use super::digest::Digest;
-use super::engine::{Engine, Outside, Place};
+use super::engine::{Engine, Place};
 use super::workload::{Generator, Running};
 use super::{Options, RunError, Watch};
 use crate::plan::Plan;
-use crate::tables::{Ends, FlowRow, FlowSummary, TableWriter};
+use crate::tables::{Ends, FlowSummary, TableWriter};
+use lanes::{Counters, FlowMeter};
 use links::{LinkMeter, Sent};
 
 /// Reads counters and writes rows.
@@ -34,8 +34,6 @@ pub(super) struct Meter {
     lanes: Vec<FlowMeter>,
     /// When which lane is stopped, the next one last.
     stops: Vec<(Time, usize)>,
-    /// Kept for its memory.
-    readings: Vec<Reading>,
     /// The links that get rows.
     links: Vec<LinkMeter>,
     /// What each link had sent by the end of the warm-up; empty where there was none.
@@ -44,140 +42,13 @@ pub(super) struct Meter {
     lanes_of: Vec<(FlowId, usize)>,
     ideal_mbps: Arc<[[Option<f64>; 2]]>,
     workload_names: Vec<(String, String)>,
-    /// When round trips are sampled next.
+    /// How often round trips are sampled, whatever the interval of rows: the summary does not depend on that.
+    sampled_every: Time,
     next_sample: Time,
     /// Bytes of each constant-rate source that had arrived by the end of the warm-up.
     sources_at_warmup: Vec<u64>,
     /// Of the overlay.
     senders: overlay::Senders,
-}
-
-/// One direction of data of a flow.
-struct FlowMeter {
-    name: String,
-    flow: FlowId,
-    /// Where its data come from: another flow, for a receiver of copies.
-    sender: FlowId,
-    /// The flow with its receiver: another one, for a session's senders to one receiver.
-    receiver: FlowId,
-    /// The sender's part of what that receiver gets, if there are others.
-    share: Option<Share>,
-    plan_flow: usize,
-    /// From client to server, or back.
-    forward: bool,
-    start: Time,
-    stop: Time,
-    done: Option<Time>,
-    last: Counters,
-    at_warmup: Counters,
-    rtts: Samples,
-    /// Bytes received at the last sample.
-    heard: u64,
-    /// When it was stopped: what comes later was on its way, and is part of no rate.
-    at_stop: Option<Counters>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Counters {
-    received: u64,
-    delivered: u64,
-    retransmissions: u64,
-}
-
-impl FlowMeter {
-    fn ends<'a, E: Engine>(&self, built: &'a Built<E>) -> (&'a Connection, &'a Connection) {
-        let client = built.network.connection(self.sender, End::Client);
-        let server = built.network.connection(self.receiver, End::Server);
-        if self.forward { (client, server) } else { (server, client) }
-    }
-
-    fn counters<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> Counters {
-        if let Some(outside) = built.network.outside(self.flow, self.forward) {
-            return Counters::outside(&outside);
-        }
-        let (sender, receiver) = self.ends(built);
-        self.shared(plan, built, Counters::of(sender.stats(), receiver.stats()))
-    }
-
-    /// The counters without what other senders have sent to the same receiver.
-    fn shared<E: Engine>(&self, plan: &Plan, built: &Built<E>, counters: Counters) -> Counters {
-        let Some(share) = &self.share else { return counters };
-        let (received, delivered) = share.bytes(plan, built);
-        Counters { received, delivered, ..counters }
-    }
-
-    /// The ends of it that are known here.
-    fn seen<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> Ends {
-        match seen(&built.network, [self.sender, self.receiver], self.forward) {
-            Ends::Receiver if self.share.is_some_and(|share| !share.is_counted(plan, built)) => Ends::Neither,
-            seen => seen,
-        }
-    }
-
-    /// Whether there was anything of it since `last`.
-    fn lived(&self, last: Time, now: Time) -> bool {
-        self.start < now && self.done.is_none_or(|done| done > last)
-    }
-}
-
-/// What a flow's two machines say at the end of an interval.
-///
-/// They lie apart and in no near cache: read by a loop that does little else, several are waited for at once.
-struct Reading {
-    lane: usize,
-    counters: Counters,
-    cwnd: f64,
-    srtt: Time,
-    pacing: Option<Rate>,
-    in_flight: u32,
-    spending: Option<f64>,
-    price: Option<Price>,
-}
-
-impl Reading {
-    /// Of a flow whose ends are no machines of ours.
-    fn outside(lane: usize, flow: &Outside) -> Reading {
-        Reading {
-            lane,
-            counters: Counters::outside(flow),
-            cwnd: flow.cwnd,
-            srtt: flow.srtt,
-            pacing: None,
-            in_flight: flow.in_flight,
-            spending: None,
-            price: None,
-        }
-    }
-
-    #[inline]
-    fn of(lane: usize, sender: &Connection, receiver: &Connection, now: Time) -> Reading {
-        let spender = sender.law().spender();
-        Reading {
-            lane,
-            counters: Counters::of(sender.stats(), receiver.stats()),
-            cwnd: sender.cwnd(),
-            srtt: sender.srtt(),
-            pacing: sender.pacing_rate(now),
-            in_flight: sender.in_flight(),
-            spending: spender.map(Spender::spending),
-            price: spender.and_then(Spender::price),
-        }
-    }
-}
-
-impl Counters {
-    fn outside(flow: &Outside) -> Counters {
-        let Outside { received, delivered, retransmissions, .. } = *flow;
-        Counters { received, delivered, retransmissions }
-    }
-
-    fn of(sender: &Stats, receiver: &Stats) -> Counters {
-        Counters {
-            received: receiver.bytes_received,
-            delivered: receiver.bytes_delivered,
-            retransmissions: sender.retransmissions,
-        }
-    }
 }
 
 impl Meter {
@@ -200,16 +71,14 @@ impl Meter {
                 }
                 lanes_of.push((sender, lanes.len()));
                 lanes.push(FlowMeter {
-                    name: if forward { flow.name.clone() } else { format!("{}.reverse", flow.name) },
                     flow: built.flows[i],
                     sender,
                     receiver,
-                    share: Share::of(plan, i),
-                    plan_flow: i,
-                    forward,
+                    plan_flow: i as u32,
+                    reverse: (!forward).then(|| format!("{}.reverse", flow.name).into()),
+                    share: Share::of(plan, i).map(Box::new),
                     start: if flow.after.is_some() { Time::NEVER } else { flow.start },
-                    stop: flow.stop,
-                    done: None,
+                    done: Time::NEVER,
                     last: Counters::default(),
                     at_warmup: Counters::default(),
                     rtts: Samples::default(),
@@ -222,8 +91,8 @@ impl Meter {
         let mut stops: Vec<(Time, usize)> = lanes
             .iter()
             .enumerate()
-            .filter(|(_, lane)| lane.stop < plan.duration)
-            .map(|(i, lane)| (lane.stop, i))
+            .map(|(i, lane)| (lane.plan(plan).stop, i))
+            .filter(|(stop, _)| *stop < plan.duration)
             .collect();
         stops.sort_unstable_by(|a, b| b.cmp(a));
         let shown = plan.shown_links();
@@ -241,7 +110,7 @@ impl Meter {
             }
         }
         let law = |i: usize| plan.transports[plan.workloads[i].transport.0 as usize].law.word().to_owned();
-        let sampled = delays::fit(lanes.len(), plan.duration.0 / SAMPLED_EVERY.0);
+        let sampled_every = delays::sampled_every(lanes.len(), plan.duration);
         Ok(Meter {
             sources_at_warmup: vec![0; plan.cbrs.len()],
             senders: overlay::Senders::new(plan),
@@ -249,13 +118,13 @@ impl Meter {
             digest: Digest::new(),
             interval: plan.measure.interval,
             next_row: plan.measure.interval.unwrap_or(Time::NEVER),
-            next_sample: if sampled { SAMPLED_EVERY } else { Time::NEVER },
+            sampled_every,
+            next_sample: sampled_every,
             warmup: plan.measure.warmup,
             warmed: plan.measure.warmup == Time::ZERO,
             last: Time::ZERO,
             lanes,
             stops,
-            readings: Vec::with_capacity(READ_AHEAD),
             links,
             at_warmup: Vec::new(),
             lanes_of,
@@ -281,18 +150,20 @@ impl Meter {
         watch: Option<&dyn Watch>,
     ) -> Result<(), RunError> {
         let now = built.network.now();
+        let samples = now >= self.next_sample;
         if now >= self.next_row || (now == plan.duration && self.interval.is_some() && now > self.last) {
-            self.rows(plan, built, now, watch)?;
+            self.rows(plan, built, (now, samples), watch)?;
             self.last = now;
             self.next_row = self.interval.map_or(Time::NEVER, |interval| self.next_row + interval);
-        }
-        if now >= self.next_sample {
+        } else if samples {
             self.sample(plan, built, now);
-            self.next_sample += SAMPLED_EVERY;
+        }
+        if samples {
+            self.next_sample += self.sampled_every;
         }
         while let Some((_, lane)) = self.stops.pop_if(|stop| stop.0 <= now) {
             let lane = &mut self.lanes[lane];
-            lane.at_stop = Some(lane.counters(plan, built));
+            lane.at_stop = Some(Box::new(lane.counters(plan, built)));
         }
         if !self.warmed && now >= self.warmup {
             self.warmed = true;
@@ -320,79 +191,6 @@ impl Meter {
         Ok(())
     }
 
-    /// Samples the round trips of all flows that something arrived of since the last sample.
-    fn sample<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, now: Time) {
-        for lane in self.lanes.iter_mut().filter(|lane| lane.start < now) {
-            let received = lane.counters(plan, built).received;
-            if received <= lane.heard {
-                continue;
-            }
-            lane.heard = received;
-            let outside = built.network.outside(lane.flow, lane.forward);
-            let latest = outside.map_or_else(|| lane.ends(built).0.latest_rtt(), |outside| outside.srtt);
-            if now > self.warmup && latest > Time::ZERO {
-                lane.rtts.note(latest);
-            }
-        }
-    }
-
-    /// The rows of the interval that ends now.
-    fn rows<E: Engine>(
-        &mut self,
-        plan: &Plan,
-        built: &mut Built<E>,
-        now: Time,
-        watch: Option<&dyn Watch>,
-    ) -> Result<(), RunError> {
-        let variant = plan.variant.as_deref().unwrap_or_default();
-        let span = now - self.last;
-        let seconds = span.as_secs_f64();
-        let time_s = now.nearest_secs();
-        for first in (0..self.lanes.len()).step_by(READ_AHEAD) {
-            let lanes = &mut self.lanes[first..];
-            self.readings.clear();
-            for (i, lane) in lanes.iter().enumerate().take(READ_AHEAD) {
-                if lane.lived(self.last, now) {
-                    let (sender, receiver) = lane.ends(built);
-                    let mut reading = match built.network.outside(lane.flow, lane.forward) {
-                        None => Reading::of(i, sender, receiver, now),
-                        Some(outside) => Reading::outside(i, &outside),
-                    };
-                    reading.counters = lane.shared(plan, built, reading.counters);
-                    self.readings.push(reading);
-                }
-            }
-            for reading in &self.readings {
-                let lane = &mut lanes[reading.lane];
-                let counters = reading.counters;
-                let row = FlowRow {
-                    time_s,
-                    flow: &lane.name,
-                    rate_mbps: (counters.received - lane.last.received) as f64 * 8e-6 / seconds,
-                    goodput_mbps: (counters.delivered - lane.last.delivered) as f64 * 8e-6 / seconds,
-                    cwnd_packets: reading.cwnd,
-                    rtt_ms: (reading.srtt > Time::ZERO).then(|| reading.srtt.as_millis_f64()),
-                    pacing_mbps: reading.pacing.map(|rate| rate.mbps()),
-                    in_flight_packets: f64::from(reading.in_flight),
-                    retransmissions: counters.retransmissions - lane.last.retransmissions,
-                    spending: reading.spending,
-                    price: reading.price.map(Price::per_megabyte),
-                    seen: lane.seen(plan, built),
-                };
-                self.digest.word(counters.received);
-                self.digest.number(row.cwnd_packets);
-                lane.last = counters;
-                self.writer.flow(&row)?;
-                if let Some(watch) = watch {
-                    watch.flow(variant, &row);
-                }
-            }
-        }
-        self.senders.rows(plan, built, (self.last, now), (&mut self.writer, &mut self.digest), watch)?;
-        overlay::hop_rows(plan, built, &mut self.writer)?;
-        self.link_rows(plan, built, now, watch)
-    }
-
     /// A flow of the file that waited for others begins at `at`.
     pub(super) fn flow_begun(&mut self, flow: FlowId, at: Time) {
         let first = self.lanes_of.partition_point(|&(of, _)| of < flow);
@@ -405,8 +203,8 @@ impl Meter {
     pub(super) fn flow_done(&mut self, flow: FlowId, end: End, at: Time) {
         let first = self.lanes_of.partition_point(|&(of, _)| of < flow);
         for &(_, lane) in self.lanes_of[first..].iter().take_while(|&&(of, _)| of == flow) {
-            if self.lanes[lane].forward == (end == End::Client) {
-                self.lanes[lane].done = Some(at);
+            if self.lanes[lane].forward() == (end == End::Client) {
+                self.lanes[lane].done = at;
             }
         }
     }
@@ -422,7 +220,7 @@ impl Meter {
         let [client, server] = [End::Client, End::Server].map(|end| built.network.connection(flow, end));
         let outside = built.network.outside(flow, true);
         let counters = match &outside {
-            None => Counters::of(client.stats(), server.stats()),
+            None => Counters::of(client, server),
             Some(outside) => Counters::outside(outside),
         };
         let until = done.unwrap_or(built.network.now());
@@ -467,37 +265,39 @@ impl Meter {
         for lane in &self.lanes {
             let (sender, _) = lane.ends(built);
             let seen = lane.seen(plan, built);
-            let outside = built.network.outside(lane.flow, lane.forward);
+            let outside = built.network.outside(lane.flow, lane.forward());
             let counters = lane.counters(plan, built);
-            let flow = &plan.flows[lane.plan_flow];
+            let flow = lane.plan(plan);
             // It is the sender's clock that stops a flow.
-            let stop = if seen.sent(()).is_none() { Time::NEVER } else { lane.stop };
-            let last = lane.done.unwrap_or(end).min(stop).min(end);
-            let (first, last) = built.network.heard(lane.receiver, lane.forward, (lane.start, last));
+            let stop = if seen.sent(()).is_none() { Time::NEVER } else { flow.stop };
+            let last = lane.done.min(stop).min(end);
+            let (first, last) = built.network.heard(lane.receiver, lane.forward(), (lane.start, last));
             let seconds = last.saturating_sub(first.max(self.warmup)).as_secs_f64();
             let base = if self.warmed { lane.at_warmup } else { Counters::default() };
             let per_second =
                 |now: u64, then: u64| if seconds > 0.0 { (now - then) as f64 * 8e-6 / seconds } else { 0.0 };
-            let until = lane.at_stop.filter(|_| stop == lane.stop).unwrap_or(counters);
+            let until = lane.at_stop.as_deref().filter(|_| stop == flow.stop).copied().unwrap_or(counters);
             let rate_mbps = per_second(until.received, base.received);
             // Of a run that ended before its time it would be the ideal of another one.
-            let ideal_mbps =
-                self.ideal_mbps.get(lane.plan_flow).and_then(|ways| ways[usize::from(!lane.forward)]);
+            let ideal_mbps = self
+                .ideal_mbps
+                .get(lane.plan_flow as usize)
+                .and_then(|ways| ways[usize::from(!lane.forward())]);
             let ideal_mbps = ideal_mbps.filter(|_| end == plan.duration);
             self.digest.word(counters.received);
             self.digest.word(counters.retransmissions);
             let size = flow.data.bytes();
             self.writer.flow_summary(&FlowSummary {
-                flow: &lane.name,
+                flow: lane.name(plan),
                 law: plan.transports[flow.transport.0 as usize].law.word(),
                 start_s: if lane.start == Time::NEVER { end } else { lane.start }.nearest_secs(),
                 finish_s: (last < end).then(|| last.nearest_secs()),
                 fct_s: match flow.data {
                     data if data.is_endless() => None,
                     // One that was stopped on the way ended without completing.
-                    _ if seen == Ends::Sender && lane.done > Some(lane.stop) => None,
+                    _ if lane.done == Time::NEVER || seen == Ends::Sender && lane.done > flow.stop => None,
                     _ if seen != Ends::Sender && counters.delivered < size.unwrap_or(0) => None,
-                    _ => lane.done.map(|done| done.saturating_sub(lane.start).nearest_secs()),
+                    _ => Some(lane.done.saturating_sub(lane.start).nearest_secs()),
                 },
                 size_bytes: size,
                 sent_bytes: outside.map_or(sender.stats().bytes_sent, |outside| outside.sent),
@@ -508,7 +308,7 @@ impl Meter {
                 share_of_ideal: ideal_mbps.filter(|&ideal| ideal > 0.0).map(|ideal| rate_mbps / ideal),
                 retransmissions: counters.retransmissions,
                 timeouts: sender.stats().timeouts,
-                delays: lane.rtts.clone().delays(unloaded_rtt(plan, flow, lane.forward)),
+                delays: lane.rtts.clone().delays(unloaded_rtt(plan, flow, lane.forward())),
                 lost_packets: None,
                 seen,
             })?;
@@ -569,9 +369,5 @@ fn seen<E: Engine>(network: &E, [of_client, of_server]: [FlowId; 2], forward: bo
     }
 }
 
-/// How often round trips are sampled, whatever the interval of rows: the summary does not depend on that.
-const SAMPLED_EVERY: Time = Time::from_millis(100);
 /// What the summary calls the law of a constant-rate source.
 const CONSTANT_RATE: &str = "constant-rate";
-/// How many flows are read before their rows are written.
-const READ_AHEAD: usize = 64;

@@ -3,7 +3,7 @@
 use super::{ColumnKind, ColumnSpec, Table};
 use crate::tables::columns::{Cells, Row};
 
-/// Declares the row of a table: a struct with a field for each column, the columns, and how a row writes its cells.
+/// Declares the row of a table: a struct with a field for each column, the columns, and how rows write their cells.
 ///
 /// A column is `FIELD: KIND`, with `from sent` or `from received` where only that end of a flow knows it, or `COLUMN = VALUE` for a
 /// number that follows from others. What stands `beside` columns are fields only.
@@ -22,19 +22,23 @@ macro_rules! row {
     (@nullable maybe_number) => { true };
     (@nullable maybe_count) => { true };
     (@nullable $kind:ident) => { false };
-    (@write $row:ident $cells:ident $name:ident: count) => { $cells.count($row.$name) };
-    (@write $row:ident $cells:ident $name:ident: maybe_count) => { $cells.count($row.$name) };
-    (@write $row:ident $cells:ident $name:ident: number) => { $cells.number($row.$name) };
-    (@write $row:ident $cells:ident $name:ident: maybe_number) => { $cells.number($row.$name) };
-    (@write $row:ident $cells:ident $name:ident: count $end:ident) => { $cells.count($row.seen.$end($row.$name)) };
-    (@write $row:ident $cells:ident $name:ident: number $end:ident) => { $cells.number($row.seen.$end($row.$name)) };
-    (@write $row:ident $cells:ident $name:ident: maybe_number $end:ident) => {
-        $cells.number($row.seen.$end($row.$name).flatten())
+    (@write $row:ident $cells:ident $name:ident: count) => { $cells.counts($row.iter().map(|row| row.$name)) };
+    (@write $row:ident $cells:ident $name:ident: maybe_count) => { $cells.counts($row.iter().map(|row| row.$name)) };
+    (@write $row:ident $cells:ident $name:ident: number) => { $cells.numbers($row.iter().map(|row| row.$name)) };
+    (@write $row:ident $cells:ident $name:ident: maybe_number) => { $cells.numbers($row.iter().map(|row| row.$name)) };
+    (@write $row:ident $cells:ident $name:ident: count $end:ident) => {
+        $cells.counts($row.iter().map(|row| row.seen.$end(row.$name)))
     };
-    (@write $row:ident $cells:ident $name:ident: $text:ident) => { $cells.text($row.$name) };
+    (@write $row:ident $cells:ident $name:ident: number $end:ident) => {
+        $cells.numbers($row.iter().map(|row| row.seen.$end(row.$name)))
+    };
+    (@write $row:ident $cells:ident $name:ident: maybe_number $end:ident) => {
+        $cells.numbers($row.iter().map(|row| row.seen.$end(row.$name).flatten()))
+    };
+    (@write $row:ident $cells:ident $name:ident: $text:ident) => { $cells.texts($row.iter().map(|row| row.$name)) };
     (@write $row:ident $cells:ident $name:ident = $value:expr) => {{
         let value: fn(&Self) -> Option<f64> = $value;
-        $cells.number(value($row))
+        $cells.numbers($row.iter().map(value))
     }};
     (
         $(#[$doc:meta])*
@@ -59,8 +63,8 @@ macro_rules! row {
         impl Row for $row<'_> {
             const TABLE: Table = Table::$table;
 
-            fn write(&self, cells: &mut Cells<'_>) {
-                $(row!(@write self cells $name $(: $kind $($end)?)? $(= $value)?);)*
+            fn write(rows: &[Self], cells: &mut Cells<'_>) {
+                $(row!(@write rows cells $name $(: $kind $($end)?)? $(= $value)?);)*
             }
         }
     };
@@ -145,7 +149,7 @@ row! {
         share_of_ideal: maybe_number from received, "rate over ideal";
         retransmissions: count from sent, "packets sent again; null where its sender is another process";
         timeouts: count from sent, "retransmission timeouts; null likewise";
-        rtt_mean_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.mean_ms), "mean round trip, sampled every 100 ms after warm-up if something arrived; null, as the next seven, without samples";
+        rtt_mean_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.mean_ms), "mean round trip, sampled every 100 ms (less often beyond 2 million samples) after warm-up if something arrived; null, as the next seven, without samples";
         rtt_p50_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.p50_ms), "median of the same samples";
         rtt_p95_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.p95_ms), "their 95th percentile";
         rtt_p99_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.p99_ms), "their 99th percentile";

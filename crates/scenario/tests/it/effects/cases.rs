@@ -444,6 +444,7 @@ pub(super) const CASES: &[Case] = cases! {
     "flow.fcp.initial-packets": ["link.mid.law=fcp", "flow.f.law=fcp"] "flow.f.fcp.initial-packets=4",
     "flow.fcp.initial-always": ["link.mid.law=fcp", "flow.f.law=fcp", "flow.f.size=6kB"] "flow.f.fcp.initial-always=true",
     "flow.fcp.short": ["link.mid.law=fcp", "flow.f.law=fcp", "flow.f.size=200kB"] "flow.f.fcp.short=1GB",
+    "flow.fcp.max-pause": ["link.mid.law=fcp", "flow.f.law=fcp", "flow.f.fcp.budget=1e-9"] + "[flow.f2]\nfrom = \"q\"\nto = \"d\"\nlaw = \"fcp\"\n"; "flow.f.fcp.max-pause=1 ms",
     "flow.fcp.max-preload": ["link.mid.law=fcp", "flow.f.law=fcp"] "flow.f.fcp.max-preload=1",
     "flow.fcp.cheat": ["link.mid.law=fcp", "flow.f.law=fcp"] "flow.f.fcp.cheat={ trick = \"overspend\" }",
     "flow.fcp.cheat.trick": ["link.mid.law=fcp", "flow.f.law=fcp", "flow.f.fcp.cheat={ trick = \"overspend\" }"] "flow.f.fcp.cheat.trick=false-leave",

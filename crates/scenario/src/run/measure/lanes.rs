@@ -1,0 +1,241 @@
+//! What flows did, by interval.
+
+use tollway_law::sender::{SenderLaw as _, Spender};
+use tollway_law::{Price, Time};
+use tollway_proto::transport::Connection;
+use tollway_sim::{End, FlowId};
+
+use super::{Meter, seen};
+use crate::plan::{Flow, Plan};
+use crate::run::build::sessions::Share;
+use crate::run::build::{Built, overlay};
+use crate::run::delays::Samples;
+use crate::run::engine::{Engine, Outside};
+use crate::run::{RunError, Watch};
+use crate::tables::{Ends, FlowRow};
+
+/// One direction of data of a flow.
+pub(super) struct FlowMeter {
+    pub(super) flow: FlowId,
+    /// Where its data come from: another flow, for a receiver of copies.
+    pub(super) sender: FlowId,
+    /// The flow with its receiver: another one, for a session's senders to one receiver.
+    pub(super) receiver: FlowId,
+    /// Its index in the plan.
+    pub(super) plan_flow: u32,
+    /// The name of data from server to client; `None` for the other direction.
+    pub(super) reverse: Option<Box<str>>,
+    /// The sender's part of what that receiver gets, if there are others.
+    pub(super) share: Option<Box<Share>>,
+    pub(super) start: Time,
+    /// [`Time::NEVER`] while it is not.
+    pub(super) done: Time,
+    pub(super) last: Counters,
+    pub(super) at_warmup: Counters,
+    pub(super) rtts: Samples,
+    /// Bytes received at the last sample.
+    pub(super) heard: u64,
+    /// When it was stopped: what comes later was on its way, and is part of no rate.
+    pub(super) at_stop: Option<Box<Counters>>,
+}
+
+// A run has at least as many of these as flows.
+const _: () = assert!(size_of::<FlowMeter>() == 144);
+
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counters {
+    pub(super) received: u64,
+    pub(super) delivered: u64,
+    pub(super) retransmissions: u64,
+}
+
+impl FlowMeter {
+    pub(super) fn plan<'a>(&self, plan: &'a Plan) -> &'a Flow {
+        &plan.flows[self.plan_flow as usize]
+    }
+
+    pub(super) fn name<'a>(&'a self, plan: &'a Plan) -> &'a str {
+        self.reverse.as_deref().unwrap_or(&self.plan(plan).name)
+    }
+
+    /// Whether its data go from client to server.
+    #[inline]
+    pub(super) fn forward(&self) -> bool {
+        self.reverse.is_none()
+    }
+
+    #[inline]
+    pub(super) fn ends<'a, E: Engine>(&self, built: &'a Built<E>) -> (&'a Connection, &'a Connection) {
+        let client = built.network.connection(self.sender, End::Client);
+        let server = built.network.connection(self.receiver, End::Server);
+        if self.forward() { (client, server) } else { (server, client) }
+    }
+
+    #[inline]
+    pub(super) fn counters<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> Counters {
+        if let Some(outside) = built.network.outside(self.flow, self.forward()) {
+            return Counters::outside(&outside);
+        }
+        let (sender, receiver) = self.ends(built);
+        self.shared(plan, built, Counters::of(sender, receiver))
+    }
+
+    /// The counters without what other senders have sent to the same receiver.
+    #[inline]
+    fn shared<E: Engine>(&self, plan: &Plan, built: &Built<E>, counters: Counters) -> Counters {
+        let Some(share) = &self.share else { return counters };
+        let (received, delivered) = share.bytes(plan, built);
+        Counters { received, delivered, ..counters }
+    }
+
+    /// The ends of it that are known here.
+    #[inline]
+    pub(super) fn seen<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> Ends {
+        let seen = seen(&built.network, [self.sender, self.receiver], self.forward());
+        match (&self.share, seen) {
+            (Some(share), Ends::Receiver) if !share.is_counted(plan, built) => Ends::Neither,
+            _ => seen,
+        }
+    }
+
+    /// Whether there was anything of it since `last`.
+    #[inline]
+    fn lived(&self, last: Time, now: Time) -> bool {
+        self.start < now && self.done > last
+    }
+
+    /// Notes the latest round trip if something has arrived since the last sample.
+    #[inline]
+    fn sample(&mut self, received: u64, latest: Time, warm: bool) {
+        if received > self.heard {
+            self.heard = received;
+            if warm && latest > Time::ZERO {
+                self.rtts.note(latest);
+            }
+        }
+    }
+
+    /// [`sample`](FlowMeter::sample), reading the flow's ends.
+    fn sample_now<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, warm: bool) {
+        let received = self.counters(plan, built).received;
+        if received <= self.heard {
+            return;
+        }
+        let outside = built.network.outside(self.flow, self.forward());
+        let latest = outside.map_or_else(|| self.ends(built).0.latest_rtt(), |outside| outside.srtt);
+        self.sample(received, latest, warm);
+    }
+
+    /// The row of an interval of so many `seconds` that ends now, without its name; and its latest round trip.
+    #[inline]
+    fn read<E: Engine>(
+        &mut self,
+        plan: &Plan,
+        built: &Built<E>,
+        (now, seconds): (Time, f64),
+    ) -> (FlowRow<'static>, Counters, Time) {
+        let (sender, receiver) = self.ends(built);
+        let outside = built.network.outside(self.flow, self.forward());
+        let counters = match &outside {
+            None => Counters::of(sender, receiver),
+            Some(outside) => Counters::outside(outside),
+        };
+        let counters = self.shared(plan, built, counters);
+        let mut row = FlowRow {
+            rate_mbps: (counters.received - self.last.received) as f64 * 8e-6 / seconds,
+            goodput_mbps: (counters.delivered - self.last.delivered) as f64 * 8e-6 / seconds,
+            retransmissions: counters.retransmissions - self.last.retransmissions,
+            seen: self.seen(plan, built),
+            ..FlowRow::default()
+        };
+        self.last = counters;
+        let srtt = match outside {
+            None => {
+                row.cwnd_packets = sender.cwnd();
+                row.in_flight_packets = f64::from(sender.in_flight());
+                row.pacing_mbps = sender.pacing_rate(now).map(|rate| rate.mbps());
+                if let Some(spender) = sender.law().spender() {
+                    row.spending = Some(Spender::spending(spender));
+                    row.price = Spender::price(spender).map(Price::per_megabyte);
+                }
+                sender.srtt()
+            }
+            Some(outside) => {
+                row.cwnd_packets = outside.cwnd;
+                row.in_flight_packets = f64::from(outside.in_flight);
+                outside.srtt
+            }
+        };
+        row.rtt_ms = (srtt > Time::ZERO).then(|| srtt.as_millis_f64());
+        let latest = if outside.is_none() { sender.latest_rtt() } else { srtt };
+        (row, counters, latest)
+    }
+}
+
+impl Counters {
+    pub(super) fn outside(flow: &Outside) -> Counters {
+        let Outside { received, delivered, retransmissions, .. } = *flow;
+        Counters { received, delivered, retransmissions }
+    }
+
+    #[inline]
+    pub(super) fn of(sender: &Connection, receiver: &Connection) -> Counters {
+        let received = receiver.stats();
+        Counters {
+            received: received.bytes_received,
+            delivered: received.bytes_delivered,
+            retransmissions: sender.stats().retransmissions,
+        }
+    }
+}
+
+impl Meter {
+    /// Samples the round trips of all flows that something arrived of since the last sample.
+    pub(super) fn sample<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, now: Time) {
+        let warm = now > self.warmup;
+        for lane in self.lanes.iter_mut().filter(|lane| lane.start < now) {
+            lane.sample_now(plan, built, warm);
+        }
+    }
+
+    /// The rows of the interval that ends now; also [samples](Meter::sample) if that is due.
+    pub(super) fn rows<E: Engine>(
+        &mut self,
+        plan: &Plan,
+        built: &mut Built<E>,
+        (now, samples): (Time, bool),
+        watch: Option<&dyn Watch>,
+    ) -> Result<(), RunError> {
+        let variant = plan.variant.as_deref().unwrap_or_default();
+        let (seconds, time_s) = ((now - self.last).as_secs_f64(), now.nearest_secs());
+        let warm = now > self.warmup;
+        let mut rows: Vec<FlowRow<'_>> = Vec::with_capacity(READ_AHEAD);
+        for lanes in self.lanes.chunks_mut(READ_AHEAD) {
+            rows.clear();
+            for lane in lanes {
+                if lane.lived(self.last, now) {
+                    let (row, counters, latest) = lane.read(plan, built, (now, seconds));
+                    self.digest.word(counters.received);
+                    self.digest.number(row.cwnd_packets);
+                    if samples {
+                        lane.sample(counters.received, latest, warm);
+                    }
+                    rows.push(FlowRow { time_s, flow: lane.name(plan), ..row });
+                } else if samples && lane.start < now {
+                    lane.sample_now(plan, built, warm);
+                }
+            }
+            self.writer.flows(&rows)?;
+            if let Some(watch) = watch {
+                rows.iter().for_each(|row| watch.flow(variant, row));
+            }
+        }
+        self.senders.rows(plan, built, (self.last, now), (&mut self.writer, &mut self.digest), watch)?;
+        overlay::hop_rows(plan, built, &mut self.writer)?;
+        self.link_rows(plan, built, now, watch)
+    }
+}
+
+/// How many flows are read before their rows are written: they lie apart and in no near cache, and read by a loop that does little
+/// else, several are waited for at once.
+const READ_AHEAD: usize = 64;
