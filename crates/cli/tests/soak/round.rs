@@ -86,8 +86,7 @@ impl Round {
                         common::child_of(pid, "guard").filter(|&next| next != guardian)
                     });
                 } else {
-                    self.end("KILL");
-                    self.start();
+                    self.end_both();
                 }
             }
             4 => {
@@ -105,8 +104,7 @@ impl Round {
             6 => {
                 self.past.push("both killed");
                 signal(guardian, "KILL");
-                self.end("KILL");
-                self.start();
+                self.end_both();
             }
             7 => {
                 self.past.push("worker killed");
@@ -167,6 +165,16 @@ impl Round {
         signal(agent.0.id(), name);
         agent.0.wait().unwrap();
         wait("the worker's end", || is_gone(worker).then_some(()));
+    }
+
+    /// Kills an agent that has no guardian, and starts another.
+    fn end_both(&mut self) {
+        self.end("KILL");
+        // The lease has to be over before another agent may take over.
+        if self.bpf {
+            self.is_free();
+        }
+        self.start();
     }
 
     fn pid(&self) -> u32 {
