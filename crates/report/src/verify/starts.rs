@@ -140,7 +140,7 @@ mod tests {
         assert!(case.lost <= MOST_LOST && case.rest.is_none(), "{case:?}");
         let text =
             verify.text(SEED).replace("law = \"fcp\"\nlimit", "law = \"fcp\"\nfcp.bound = false\nlimit");
-        let flooded = verify.judge(SEED, &text).unwrap();
+        let flooded = verify.judge(SEED, &text, &|_| true).unwrap();
         assert!(flooded.lost > 5.0 * MOST_LOST && flooded.peak_queue_bdp > Some(1.9), "{flooded:?}");
         let problems = flooded.problems.join("; ");
         assert!(problems.contains("of packets are lost; link up") && problems.contains(" BDP"), "{problems}");
