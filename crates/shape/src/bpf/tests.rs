@@ -220,7 +220,7 @@ fn the_agent() {
 /// A process that paces every connection of a control group to [`share`].
 fn agent(group: &Path) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "shape::bpf::tests::the_agent", "--ignored", "--nocapture"]);
+    command.args(["--exact", "bpf::tests::the_agent", "--ignored", "--nocapture"]);
     command.env(GROUP, group).stdout(Stdio::null()).spawn().unwrap()
 }
 
