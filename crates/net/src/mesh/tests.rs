@@ -96,7 +96,7 @@ fn the_segments_of_a_train_are_counted_and_framed_each_by_itself() {
 
 #[test]
 fn hosts_share_before_their_flows() {
-    for (isolation, expected) in [(Isolation::None, 10), (Isolation::From, 25)] {
+    for (isolation, expected) in [(Isolation::None, 40), (Isolation::From, 100)] {
         let mut spec = row();
         spec.links[0].limit.packets = 1000;
         spec.links[1].limit.packets = 1000;
@@ -105,17 +105,17 @@ fn hosts_share_before_their_flows() {
         spec.links[1].queue = config.build().into();
         let mut mesh = Mesh::new(&spec, 0);
         // Four flows of one host and one of another, told apart by their protocols.
-        for _ in 0..50 {
+        for _ in 0..150 {
             for (from, protocol) in [(0, 200), (0, 201), (0, 202), (0, 203), (1, 200)] {
                 let frame = packet(address(from).octets(), address(2).octets(), protocol, 2, 980);
                 mesh.handle_frame(Time::ZERO, from, &frame, 0);
             }
         }
         // A packet takes 8 ms.
-        mesh.handle_timeout(Time::from_millis(415));
+        deliveries(&mut mesh, Time::from_millis(1615));
         let flows = mesh.flows();
         let other = flows.iter().find(|flow| flow.from == 1).unwrap().delivered;
-        assert!(other.abs_diff(expected) <= 3, "{isolation:?}: {other}");
+        assert!(other.abs_diff(expected) <= 5, "{isolation:?}: {other}");
     }
 }
 
