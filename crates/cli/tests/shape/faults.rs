@@ -96,8 +96,7 @@ fn a_service_manager_hears_of_the_agent_while_it_works() {
     agent.signal("STOP");
     manager.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     // One may have been sent before.
-    let last = (0..3).map(|_| hear().is_err());
-    assert!(last.last().unwrap(), "a stopped agent says nothing");
+    assert!((0..3).any(|_| hear().is_err()), "a stopped agent says nothing");
     agent.signal("CONT");
     agent.signal("TERM");
     assert!(agent.process.wait().unwrap().success());
