@@ -96,7 +96,8 @@ fn a_service_manager_hears_of_the_agent_while_it_works() {
     agent.signal("STOP");
     manager.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     // One may have been sent before.
-    assert!((0..3).any(|_| hear().is_err()), "a stopped agent says nothing");
+    let silent = [(); 3].map(|()| hear().is_err());
+    assert!(silent[2], "a stopped agent says nothing");
     agent.signal("CONT");
     agent.signal("TERM");
     assert!(agent.process.wait().unwrap().success());

@@ -156,7 +156,7 @@ macro_rules! read_as {
     )*};
 }
 
-/// Reads the keys of one table, with their defaults. Values that do not pass [`check`] read as their defaults: they
+/// Reads the keys of one table, with their defaults. Values that do not pass the check of their key read as their defaults: they
 /// have been reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {

@@ -106,7 +106,7 @@ pub struct Plan {
     pub sessions: Vec<switch::Session>,
     /// What happens on the way, by time, in the file's order where times are equal.
     pub events: Vec<Event>,
-    /// Random loss beyond [`Link::loss`].
+    /// Random loss beyond [`LinkSection::loss`].
     pub losses: Vec<Loss>,
 }
 
