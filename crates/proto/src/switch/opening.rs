@@ -67,7 +67,7 @@ impl Session {
                     self.greeting = packet.flags.has(Flags::STAMP_ECHO).then_some(packet.sent_echo);
                     let Session { inbound, members, router, .. } = self;
                     inbound.on_ack(now, k, packet, &SackRanges::EMPTY, members, router);
-                    self.open_if_complete(now);
+                    self.open_if_complete();
                 }
             }
             self.members[k].from.owes = self.members[k].is_up();
@@ -120,13 +120,12 @@ impl Session {
         self.stage = Stage::Open;
     }
 
-    /// Opens the session towards the peer, if a member is up and no other is still opening, or at
-    /// `open_by`.
-    pub(super) fn open_if_complete(&mut self, now: Time) {
-        let opening = self.members.iter().any(|member| member.health == Health::Opening);
+    /// Opens the session towards the peer, if a member is up and no other is awaited.
+    pub(super) fn open_if_complete(&mut self) {
+        let awaited = |member: &Member| member.awaited && member.health == Health::Opening;
         if (self.stage, self.opener) == (Stage::Opening, Some(Opener::Peer))
             && self.members.iter().any(Member::is_up)
-            && (!opening || now >= self.open_by)
+            && !self.members.iter().any(awaited)
         {
             self.begin();
             self.greet = true;

@@ -418,7 +418,6 @@ impl Session {
             }
             self.outbound.since = now.saturating_sub(Time(self.config.patience.0 / 8 * 7));
         }
-        self.open_if_complete(now);
         if now >= self.open_by {
             self.open_by = Time::NEVER;
             self.members.iter_mut().for_each(|member| member.awaited = false);
@@ -426,6 +425,7 @@ impl Session {
             self.send_fin(now, fin);
             self.reset_without_members();
         }
+        self.open_if_complete();
         self.reschedule(now);
     }
 }
