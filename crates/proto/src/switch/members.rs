@@ -106,6 +106,14 @@ impl Member {
         self.is_up() && self.born.is_some_and(|born| is_later(now, sent, born) == Some(false))
     }
 
+    /// Returns true if the process may have sent a packet at `sent`: the peer may echo the SYN of
+    /// another member.
+    pub(super) fn may_have_sent(&self, now: Time, sent: Stamp) -> bool {
+        self.born.is_some_and(|(stamp, came)| {
+            sent.0.wrapping_sub(stamp.0) <= Stamp::at(now).0.wrapping_sub(Stamp::at(came).0)
+        })
+    }
+
     /// Returns true if a packet of the switch itself may be due to it.
     pub(super) fn has_work(&self) -> bool {
         let due = self.reset.is_some() || self.greet || self.from.owes || self.probe;

@@ -20,7 +20,7 @@ impl Session {
                 self.begin();
                 self.outbound.open(first.wrapping_add(packet.window));
                 let echo = packet.flags.has(Flags::STAMP_ECHO).then_some(packet.sent_echo);
-                self.members[k].from.stamp = echo;
+                self.members[k].from.stamp = echo.filter(|&echo| self.members[k].may_have_sent(now, echo));
                 self.outbound.on_ack(now, packet, &SackRanges::EMPTY, &mut self.members);
             }
             self.answer = self.stage == Stage::Open;
@@ -97,8 +97,9 @@ impl Session {
             self.await_members(now);
             self.members[k].awaited = false;
         }
+        // One whose SYN was lost on the way to the peer may have failed since.
         if let (Stage::Opening, Some(Opener::Members(first))) = (self.stage, self.opener)
-            && !self.members[first].is_up()
+            && (!self.members[first].is_up() || self.open_by == Time::NEVER)
         {
             self.opener = Some(Opener::Members(k));
         }
