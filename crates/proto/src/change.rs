@@ -45,20 +45,19 @@ pub enum FlowChange {
 impl FlowChange {
     /// Applies the change to the ends of a flow at `now`. The engine sets the class of packets.
     pub fn apply(self, now: Time, client: &mut Connection, server: &mut Connection) {
-        if let FlowChange::Class(_) = self {
-            let rtt = client.srtt();
-            client.law_mut().spender_mut().into_iter().for_each(|law| law.change_class(now, rtt));
-            return;
-        }
-        for end in [client, server] {
-            match self {
-                FlowChange::Budget(budget) => {
-                    end.law_mut().spender_mut().into_iter().for_each(|law| law.set_budget(budget));
-                }
-                FlowChange::ReceiveBuffer(packets) => end.set_receive_buffer(packets),
-                FlowChange::Reader(reader) => end.set_reader(reader),
-                FlowChange::Class(_) => {}
+        match self {
+            FlowChange::Budget(budget) => {
+                let spenders = [client, server].into_iter().filter_map(|end| end.law_mut().spender_mut());
+                spenders.for_each(|law| law.set_budget(budget));
             }
+            FlowChange::Class(_) => {
+                let rtt = client.srtt();
+                client.law_mut().spender_mut().into_iter().for_each(|law| law.change_class(now, rtt));
+            }
+            FlowChange::ReceiveBuffer(packets) => {
+                [client, server].into_iter().for_each(|end| end.set_receive_buffer(packets));
+            }
+            FlowChange::Reader(reader) => [client, server].into_iter().for_each(|end| end.set_reader(reader)),
         }
     }
 }

@@ -24,8 +24,8 @@ pub use config::{Descriptor, Ecn, SenderConfig, Sending, Spending, Unanswered, e
 pub use cubic::{Cubic, CubicConfig};
 pub use dctcp::{Dctcp, DctcpConfig};
 pub use delivery::{Delivery, Lost};
-pub(crate) use fcp::least_pause;
 pub use fcp::{Fcp, FcpConfig};
+pub(crate) use fcp::{config::LONGEST_PAUSE, longest_pause};
 pub use fcp_cheat::{FcpCheat, FcpCheatConfig, FcpTrick};
 pub use newreno::{NewReno, NewRenoConfig};
 pub use rcp::{Rcp, RcpConfig};

@@ -2,7 +2,8 @@
 //! states.
 
 use super::config::fixed;
-use super::fcp::{Peak, least_pause};
+use super::fcp::config::LONGEST_PAUSE;
+use super::fcp::{Peak, longest_pause};
 use super::{Acked, AnySender, Descriptor, Flight, SenderConfig, SenderLaw, Sending};
 use crate::param::Entry;
 use crate::toll::Content;
@@ -49,7 +50,7 @@ impl Rcp {
 
     #[inline]
     fn floored(&self, rate: f64, flight: &Flight) -> f64 {
-        rate.max(f64::from(flight.segment) / least_pause(flight.srtt.as_secs_f64()))
+        rate.max(f64::from(flight.segment) / longest_pause(flight.srtt.as_secs_f64(), LONGEST_PAUSE))
     }
 }
 

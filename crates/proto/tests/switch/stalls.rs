@@ -209,3 +209,34 @@ fn a_member_that_is_still_to_open_keeps_the_session() {
         }
     }
 }
+
+/// The member whose SYN went to the peer, where it was lost, says nothing more: another's goes on
+/// after `patience`. The peer may still have the first, whose stamp means nothing to the other.
+#[test]
+fn another_member_opens_the_session_where_the_first_has_failed() {
+    let syn = |at: Time, ahead: u32| {
+        let sent = Stamp(Stamp::at(at).0.wrapping_add(ahead));
+        Packet { flags: Flags::SYN, size: 40, sent, ..Packet::default() }
+    };
+    // The second member's clock is ahead of the first's.
+    const AHEAD: u32 = 1 << 28;
+    for own in [false, true] {
+        let mut bench = Bench::with(2, Config::default());
+        let first = syn(bench.now, 0);
+        assert_eq!(bench.show(1, first, &[])[0].0, 0);
+        let to_peer = |left: &[(u32, Packet)]| left.iter().any(|(side, _)| *side == 0);
+        let second = syn(bench.now, AHEAD);
+        assert!(!to_peer(&bench.show(2, second, &[])));
+        bench.now += Config::default().patience;
+        bench.switch_timeout();
+        let again = syn(bench.now, AHEAD);
+        assert!(to_peer(&bench.show(2, again, &[])));
+        bench.now += Time::from_millis(20);
+        let flags = Flags::SYN.with(Flags::ACK).with(Flags::STAMP_ECHO);
+        let sent_echo = if own { again.sent } else { first.sent };
+        let left = bench.show(0, Packet { flags, sent_echo, ..ack(1) }, &[]);
+        let echoes = left.iter().filter(|(side, out)| *side == 2 && out.flags.has(Flags::STAMP_ECHO));
+        let echoes: Vec<Stamp> = echoes.map(|(_, out)| out.sent_echo).collect();
+        assert_eq!(echoes, if own { vec![again.sent] } else { vec![] });
+    }
+}

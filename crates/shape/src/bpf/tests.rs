@@ -220,7 +220,8 @@ fn the_agent() {
 /// A process that paces every connection of a control group to [`share`].
 fn agent(group: &Path) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "bpf::tests::the_agent", "--ignored", "--nocapture"]);
+    let (_, module) = module_path!().split_once("::").unwrap();
+    command.args(["--exact", &format!("{module}::the_agent"), "--ignored", "--nocapture"]);
     command.env(GROUP, group).stdout(Stdio::null()).spawn().unwrap()
 }
 

@@ -2,7 +2,7 @@
 //! 6.1.3, "Misbehaving users").
 
 use super::{MeterConfig, Offence, Passage};
-use crate::sender::least_pause;
+use crate::sender::{LONGEST_PAUSE, longest_pause};
 use crate::{Budget, Time, Toll};
 
 /// The account of one host over all its flows.
@@ -292,8 +292,8 @@ impl BalanceMeter {
         self.least = self.least.min(toll.due);
         let gone = now.saturating_sub(self.last).as_secs_f64();
         self.last = now;
-        self.least_rate =
-            (self.least_rate + LEAST_RATE_SLACK * gone / least_pause(rtt)).min(MOST_AT_LEAST_RATE);
+        self.least_rate = (self.least_rate + LEAST_RATE_SLACK * gone / longest_pause(rtt, LONGEST_PAUSE))
+            .min(MOST_AT_LEAST_RATE);
         if fresh && asked > 0.0 && asked.is_finite() {
             let mut part = (1.0 - f64::from(toll.stake).max(0.0) / asked).clamp(-1.0, 1.0);
             if part > 0.0 && self.least_rate >= 1.0 {

@@ -517,7 +517,7 @@ fn the_least_rate_s_packets_pay_what_they_can_and_no_more_than_two_together() {
     found.on_data(Time::from_secs(100), true, &Toll { stake: 1.0, ..toll });
     assert_eq!(found.least_rate, 2.0);
     // One is earned in a pause, and a tenth more.
-    let pause = least_pause(0.125);
+    let pause = longest_pause(0.125, LONGEST_PAUSE);
     let mut found = BalanceMeter { least_rate: 0.0, ..meter() };
     found.on_data(Time::from_secs(1) + Time::from_secs_f64(pause / 2.0), true, &toll);
     assert!((found.least_rate - 0.55).abs() < 1e-6, "{}", found.least_rate);

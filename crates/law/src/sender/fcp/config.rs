@@ -22,9 +22,9 @@ config! {
         /// A flow with no more than this left requests only enough to send it within a round trip;
         /// with more, it requests its budget.
         short: Bytes = Bytes(50_000), Kind::Bytes { least: 0, most: 1 << 60 }, from "§ 6.1.1";
-        /// The longest pause between its packets, however high the price, if four round trips are shorter: a price that falls
-        /// is known by the next packet. A meter allows for pauses no shorter than the default.
-        max_pause: Time = FcpConfig::LONGEST_PAUSE, SPAN;
+        /// The longest pause between packets at any price, unless four round trips are longer. The
+        /// next packet learns of a price that has fallen. Meters assume the default.
+        max_pause: Time = LONGEST_PAUSE, SPAN;
         /// The largest preload.
         max_preload: Option<f64> = None, Kind::Over { over: 0.0, most: 1e30 }, else "none", from "§ 4.2: 1 for stability";
         /// The rate that a host's strategy `stable` is to keep.
@@ -88,10 +88,10 @@ impl SenderConfig for FcpConfig {
     }
 }
 
-impl FcpConfig {
-    /// The default of `max_pause`.
-    pub(super) const LONGEST_PAUSE: Time = Time::from_millis(250);
+/// The default of [`FcpConfig::max_pause`].
+pub(crate) const LONGEST_PAUSE: Time = Time::from_millis(250);
 
+impl FcpConfig {
     pub(in super::super) const ENTRY: Entry<dyn SenderConfig> = Entry {
         word: FcpConfig::TABLE.word,
         tables: &[FcpConfig::TABLE, FcpCheatConfig::TABLE],

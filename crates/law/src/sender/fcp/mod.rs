@@ -13,10 +13,10 @@
 //! others may use it.
 //!
 //! So that feedback never stops, a packet leaves at least every four round trips or quarter of a
-//! second ([`FcpConfig::max_pause`]), the longer of the two. If the flow's budget does not buy that rate, it pays budget ∕
-//! rate for a byte.
+//! second ([`FcpConfig::max_pause`]), the longer of the two. If the flow's budget does not buy that
+//! rate, it pays budget ∕ rate for a byte.
 
-mod config;
+pub(crate) mod config;
 
 use std::collections::VecDeque;
 
@@ -190,7 +190,7 @@ impl Fcp {
     #[inline]
     fn rate(&self, price: Price, flight: &Flight) -> f64 {
         let srtt = flight.srtt.as_secs_f64();
-        let pause = at_least(4.0 * srtt, self.config.max_pause.as_secs_f64());
+        let pause = longest_pause(srtt, self.config.max_pause);
         // The last packets of a flow that has taken everything back need no feedback.
         let pause = if self.ending { pause.min(srtt) } else { pause };
         let segment = f64::from(flight.segment);
@@ -561,10 +561,10 @@ impl Peak {
     }
 }
 
-/// Longest pause between packets of a rate-based sender, s: four round trips or 250 ms.
+/// Longest pause between packets of a rate-based sender, s: four round trips or `most`.
 #[inline]
-pub(crate) fn least_pause(rtt: f64) -> f64 {
-    at_least(4.0 * rtt, FcpConfig::LONGEST_PAUSE.as_secs_f64())
+pub(crate) fn longest_pause(rtt: f64, most: Time) -> f64 {
+    at_least(4.0 * rtt, most.as_secs_f64())
 }
 
 /// Budgets that differ by less than this fraction count as equal.
