@@ -19,7 +19,7 @@ const LONG: &str = "name = \"long\"\nduration = \"100000 s\"\n[node.a]\n[node.b]
 const FAST: &str = "name = \"fast\"\nduration = \"1 s\"\n[node.a]\n[node.b]\n[link.wire]\nfrom = \"a\"\nto = \"b\"\n\
                     rate = \"100 Tbps\"\ndelay = \"0 s\"\nlimit = \"20 packets\"\n[cbr.f]\nfrom = \"a\"\nto = \"b\"\nrate = \"100 Tbps\"\n";
 
-/// What there is after the end.
+/// Checks the folder after the command has ended.
 type Check = fn(&Path);
 
 /// A command, how it ends (`None`: by the signal itself, since it has nothing to lose), and what is

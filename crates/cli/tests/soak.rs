@@ -39,7 +39,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Rounds by seed, for so many seconds, and `least` at least.
+/// Runs rounds by seed for `seconds`, and at least `least` of them.
 fn soak(what: &str, seconds: u64, least: u64, each: impl Fn(u64) + std::panic::RefUnwindSafe) {
     if let Some(seed) = number("TOLLWAY_SOAK_SEED") {
         return each(seed);

@@ -262,7 +262,8 @@ struct World {
     /// Epochs of each site: the earliest, by a clock that was set back, and the latest.
     early: [u64; 3],
     latest: [u64; 3],
-    /// Since when each link has stood with both ends running, and when its ends were last in contact.
+    /// For each link: the time from which it has stood with both ends running, and the last time its
+    /// ends were in contact.
     stands: [Option<Time>; 3],
     contact: [Time; 3],
     /// When the last fault is over.

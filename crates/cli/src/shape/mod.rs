@@ -27,7 +27,7 @@ pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
         Some(ShapeCommand::Status { json, socket }) => status(*json, socket.as_deref()),
         Some(ShapeCommand::Check { file }) => check(file),
         Some(ShapeCommand::Clear) => {
-            // What programs in the kernel set first: it comes back for connections that call them.
+            // The programs' paces first: a connection that calls a program takes its pace again.
             let programs = bpf::clear(&bpf::Config { everywhere: true, ..bpf::Config::default() });
             let (freed, left) = shape::clear().map_err(refused)?;
             let freed = freed + programs.map_or(0, |cleared| cleared.connections);
@@ -207,7 +207,7 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A link alone paces nobody, which is seldom meant.
+/// The note on policies without tenants, which are rarely intended: nothing is paced.
 fn paces_nothing(version: &str) -> String {
     format!(
         "note: policies {version} have no `[aggregate.NAME]`, so that nothing is paced; an empty one means every connection"

@@ -1,4 +1,4 @@
-//! What the processes of an agent may do while it runs, by `/proc/PID/status`.
+//! Rights of an agent's processes while it runs, by `/proc/PID/status`.
 
 use super::*;
 
@@ -69,7 +69,7 @@ fn what_reads_policies_and_serves_readers_has_no_rights() {
     }
 }
 
-/// What another user may do to an agent's processes: nothing.
+/// Another user cannot signal an agent's processes.
 #[test]
 fn another_user_cannot_stop_an_agents_processes() {
     let Some(room) = Room::open("pk") else { return };

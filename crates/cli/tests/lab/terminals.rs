@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::common::text;
 use super::{folder, read};
 
-/// `run` on a terminal whose keys and picture are pipes; where its third descriptor leads is `third`.
+/// Starts `run` on a terminal whose input and output are pipes; `third` redirects descriptor 3.
 fn on_a_terminal(dir: &Path, third: &str, run: &str) -> std::process::Child {
     use std::process::Stdio;
 
@@ -18,7 +18,7 @@ fn on_a_terminal(dir: &Path, third: &str, run: &str) -> std::process::Child {
     shell.spawn().expect("a shell starts")
 }
 
-/// The window is closed: the run ends, as by Ctrl-C, and nothing of it stays behind to read on at the end of the terminal.
+/// A closed window ends the run, as Ctrl-C does, and leaves no process that reads the terminal.
 #[test]
 fn a_terminal_that_goes_away_ends_a_run_that_is_watched() {
     use std::io::Read;
@@ -47,11 +47,11 @@ fn a_terminal_that_goes_away_ends_a_run_that_is_watched() {
         let _ = said.read_to_end(&mut Vec::new());
         ended.send(())
     });
-    // It has four seconds a variant, where nobody ends it.
+    // Not ended, a variant takes four seconds.
     assert_eq!(end.recv_timeout(std::time::Duration::from_secs(100)), Ok(()), "it is there still");
 }
 
-/// One that takes nothing any more, its line hanging, keeps no results from the file that they are for.
+/// A terminal that is not read does not keep results from their file.
 #[test]
 fn a_terminal_that_takes_nothing_does_not_hold_the_end_of_a_run_up() {
     use std::io::Read;
@@ -75,7 +75,7 @@ fn a_terminal_that_takes_nothing_does_not_hold_the_end_of_a_run_up() {
         }
         seen.extend(&bytes[..n]);
     }
-    // Whoever has the other end of the terminal takes nothing from it.
+    // Nothing is read from the terminal any more.
     let stopped = Command::new("kill").args(["-STOP", &script.id().to_string()]).status();
     assert!(stopped.is_ok_and(|status| status.success()));
     let until = Instant::now() + std::time::Duration::from_secs(100);
@@ -87,7 +87,7 @@ fn a_terminal_that_takes_nothing_does_not_hold_the_end_of_a_run_up() {
     script.wait().expect("it ended");
 }
 
-/// Escapes on a terminal that does not know them are noise.
+/// No escape sequences go to a terminal that does not support them.
 #[test]
 fn a_dumb_terminal_is_not_drawn_on() {
     let dir = folder("dumb");

@@ -88,9 +88,9 @@ fn forged_and_corrupted_datagrams_end_no_flow() {
     assert_eq!((delivered, &told["runs"][0]["live"]["datagrams_senseless"]), ([300_000; 2], &3.into()));
 }
 
-/// Where a datagram has its segment's number.
+/// Offset of the segment's number in a datagram, bytes.
 const SEQ_AT: usize = 32;
-/// In its fourth byte: it opens a connection; it gives one up.
+/// Flags in the fourth byte: SYN, RST.
 const SYN: u8 = 1 << 2;
 const RST: u8 = 1 << 4;
 

@@ -13,7 +13,8 @@ fn a_way_that_is_gone_for_a_while_ends_nothing() {
     assert_eq!(b.0["runs"][0]["live"]["broken"].as_array().unwrap().len(), 0);
 }
 
-/// An interface that takes less than a flow's packets: who sends them is told so and what helps, and shorter ones go on.
+/// An interface with an MTU below a flow's packets: the sending process reports it and the remedy,
+/// and shorter packets pass.
 #[test]
 fn packets_longer_than_the_way_takes_are_lost_and_told() {
     let short = r#"
@@ -30,7 +31,7 @@ fn packets_longer_than_the_way_takes_are_lost_and_told() {
     assert!(too_long > 0 && live["datagrams_unsent"].as_u64() == Some(too_long), "{live}");
     let told = "error: link `wire`: packets of up to 1500 B left node `a` for node `b`, and the way there takes 1300 B";
     assert!(a.1.contains(told) && a.1.contains("flow `f`: nothing new has come of it"), "{}", a.1);
-    // What goes back is short.
+    // Acknowledgements are short.
     assert!(!b.1.contains("the way there takes"), "{}", b.1);
     let flows = b.0["flows"].as_array().unwrap();
     let arrived =

@@ -43,7 +43,7 @@ impl Traffic {
         Traffic { port, stop, threads }
     }
 
-    /// What the kernel lets each of the senders have, bytes a second.
+    /// The kernel's pacing limit of each sender, bytes/s.
     pub(crate) fn limits(&self) -> Vec<Option<u64>> {
         limits(self.port)
     }
@@ -95,7 +95,7 @@ pub(crate) fn wait<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Whether a process has come to its end.
+/// True if a process has ended.
 pub(crate) fn is_gone(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))

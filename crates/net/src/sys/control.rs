@@ -128,7 +128,7 @@ impl Drop for Control {
     }
 }
 
-/// Makes the folder that `path` is in, if there is none, with no access for other users.
+/// Creates the parent folder of `path` if it does not exist, without access for other users.
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`]: another user's, or others may write to it. Or it cannot be

@@ -38,7 +38,7 @@ impl Prefix {
         if len > most {
             return None;
         }
-        // What an IPv6 socket calls an IPv4 address is one, as it is in connections.
+        // An IPv4-mapped address counts as IPv4, as it does in connections.
         Some(vec![match (address, address.to_canonical()) {
             (IpAddr::V6(_), address @ IpAddr::V4(_)) if len >= 96 => Prefix::new(address, len - 96),
             _ => Prefix::new(address, len),

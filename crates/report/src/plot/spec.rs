@@ -35,7 +35,7 @@ use crate::grid::Part;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PlotSpec {
-    /// What stands above it, with the unit.
+    /// The title, with the unit.
     pub title: String,
     /// A numeric column of the table of links or of that of control intervals, if `link` is given, of hops, if `hop` is, or else of
     /// flows.
@@ -78,28 +78,29 @@ pub struct PlotSpec {
     pub fraction: Option<f64>,
     /// With a metric: as in a claim.
     pub span: Option<Time>,
-    /// Which links: a name or a pattern with `*`.
+    /// Links: a name or a pattern with `*`.
     pub link: Option<String>,
     /// Hops of an overlay, `FROM-TO`: a name or a pattern with `*`.
     pub hop: Option<String>,
-    /// Which flows: a name, a group's name, or a pattern with `*`; all if left out.
+    /// Flows: a name, a group's name, or a pattern with `*`; all if left out.
     #[serde(alias = "flow")]
     pub flows: Option<String>,
-    /// Which variants: a name or a pattern with `*`; all if left out.
+    /// Variants: a name or a pattern with `*`; all if left out.
     pub variants: Option<String>,
     /// All variants in one panel instead of side by side.
     #[serde(default)]
     pub overlay: bool,
-    /// Draws each curve as its moving mean over so long, which the title should say; the tables stay as they are.
+    /// Draws the moving mean of each curve over this time, which the title should state. The tables
+    /// do not change.
     pub mean_over: Option<Time>,
     /// The names of flows' curves.
     #[serde(default)]
     pub label: Label,
     /// Series of others to lay beneath ours, as broken lines.
     pub reference: Option<PlotReference>,
-    /// Where the time axis, or what a metric is measured over, starts.
+    /// Start of the time axis, or of the span over which a metric is measured.
     pub from: Option<Time>,
-    /// Where it ends.
+    /// End of the same.
     pub until: Option<Time>,
     /// The experiment's folder.
     #[serde(skip)]
@@ -117,7 +118,7 @@ pub enum Label {
     Rtt,
 }
 
-/// What others found, to be drawn beside ours: `reference = { file = "ns2/*.csv", name = "ns-2" }`.
+/// Series measured by others, drawn beside ours: `reference = { file = "ns2/*.csv", name = "ns-2" }`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PlotReference {
