@@ -170,10 +170,6 @@ impl Round {
     /// Kills an agent that has no guardian, and starts another.
     fn end_both(&mut self) {
         self.end("KILL");
-        // The lease has to be over before another agent may take over.
-        if self.bpf {
-            self.is_free();
-        }
         self.start();
     }
 

@@ -132,8 +132,17 @@ impl Bpf {
         let layout = Layout::of_kernel().map_err(refused("read the kernel's types"))?;
         let group = open_group(config)?;
         let namespace = scope(config).map_err(refused("name the network namespace"))?;
-        clear_group(&layout, &group.1, namespace, false)
-            .map_err(refused("take over from another `tollway shape`"))?;
+        let take_over = || clear_group(&layout, &group.1, namespace, false);
+        let taken = match take_over() {
+            // One that was killed with its guardian holds on until its lease ends; one that is at
+            // work has renewed it by then.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                std::thread::sleep(Duration::from_nanos(Config::default().lease.as_nanos()));
+                take_over()
+            }
+            taken => taken,
+        };
+        taken.map_err(refused("take over from another `tollway shape`"))?;
         let tables = Tables::new(config.connections).map_err(refused("make maps"))?;
         let classes = Classes::new().map_err(refused("make maps"))?;
         let maps = tables.raw();
