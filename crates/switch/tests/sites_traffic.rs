@@ -180,6 +180,26 @@ fn a_slow_server_holds_its_client_back_and_memory_stays_bounded() {
 }
 
 #[test]
+fn answers_that_wait_for_a_slow_server_hold_their_client_back() {
+    let servers = [Server::start(), Server::start()];
+    let limits = "frame = \"16 KiB\"\nsession-buffer = \"64 KiB\"\n";
+    let mesh = Mesh::with("ahead", &servers, "u16", "in-order", &Faults::None, "", limits);
+    let client = dial(mesh.front.listen()[0]);
+    servers[0].manners.hangs.store(true, Ordering::SeqCst);
+    let sent = bodies(1, 600, 8000);
+    std::thread::scope(|scope| {
+        let answers = scope.spawn(|| echoed(&client, &sent));
+        eventually("answers wait", || status(&mesh.front).memory > 64 << 10);
+        // The client writes 4.8 MB, half of it for the other server; little of that is read.
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(servers[1].frames().len() < 100, "{} frames read", servers[1].frames().len());
+        servers[0].manners.hangs.store(false, Ordering::SeqCst);
+        assert!(answers.join().unwrap() == sent, "the answers, in the order of requests");
+    });
+    check_servers(&servers, 1, 600);
+}
+
+#[test]
 fn a_server_that_goes_has_its_frames_go_elsewhere_and_one_that_comes_back_is_used() {
     let mut servers = vec![Server::start(), Server::start()];
     let mesh = Mesh::start("server-gone", &servers, "u16", "any", &Faults::None);

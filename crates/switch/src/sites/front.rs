@@ -14,6 +14,7 @@ use tollway_proto::framing::Framing;
 use tollway_proto::route::Hash;
 use tollway_proto::{Packet, SackRanges};
 
+use super::config::Sites;
 use super::core::{Core, Work};
 use super::end::End;
 use super::message::{Ledger, Noted};
@@ -65,7 +66,7 @@ enum Why {
     Dripped,
     /// The session was idle for too long.
     Idle,
-    /// Frames were not answered in time, or can no longer be.
+    /// Frames were not answered in time, or can no longer be, or too many answers wait for one.
     Unanswered,
     /// The peer did not open the session.
     NoMember,
@@ -366,18 +367,25 @@ impl Session {
     }
 
     fn carry(&mut self, core: &mut Core, key: usize) -> Result<(), Why> {
-        self.take_requests(core, key)?;
+        // First the answers, which make room for requests.
         self.give_answers(core)?;
+        self.take_requests(core, key)?;
         self.check_end()
+    }
+
+    /// Returns true if no more requests are read for now: earlier ones have not been taken by
+    /// members, or too many answers wait for an earlier one.
+    fn is_full(&self, config: &Sites) -> bool {
+        self.end.unacknowledged() > config.limits.session_buffer
+            || self.ledger.len() > REQUESTS
+            || self.ledger.bytes() > most_held(config)
     }
 
     /// Reads requests while there is room for them.
     fn take_requests(&mut self, core: &mut Core, key: usize) -> Result<(), Why> {
         let Core { config, scratch, counters, now, again, .. } = core;
         for _ in 0..READS {
-            let full =
-                self.end.unacknowledged() > config.limits.session_buffer || self.ledger.len() > REQUESTS;
-            if !self.tcp.may_read() || full {
+            if !self.tcp.may_read() || self.is_full(config) {
                 break;
             }
             let (end, ledger) = (&mut self.end, &mut self.ledger);
@@ -389,7 +397,7 @@ impl Session {
             read.map_err(|_| Why::Malformed)?;
             self.last = *now;
         }
-        if self.tcp.may_read() && self.end.unacknowledged() <= config.limits.session_buffer {
+        if self.tcp.may_read() && !self.is_full(config) {
             again.push(key);
         }
         if self.tcp.broken && !self.gone {
@@ -416,8 +424,8 @@ impl Session {
             }
             core.counters.answer_bytes += (self.tcp.out.len() - before) as u64;
         }
-        if self.ledger.bytes() > HELD * core.config.limits.frame.max(buffer) {
-            return Err(Why::Malformed);
+        if self.ledger.bytes() > HELD * most_held(&core.config) {
+            return Err(Why::Unanswered);
         }
         self.tcp.flush();
         self.end.offer(self.tcp.out.len(), buffer);
@@ -465,6 +473,11 @@ impl Session {
     }
 }
 
+/// Bytes of answers that may wait for others in a session before its client is held back.
+fn most_held(config: &Sites) -> usize {
+    config.limits.frame.max(config.limits.session_buffer)
+}
+
 /// The only neighbour.
 const PEER: usize = 0;
 /// Tokens below this are listeners.
@@ -474,8 +487,8 @@ const ACCEPTS: usize = 64;
 const READS: usize = 4;
 /// Upper bound on unanswered requests of a session.
 const REQUESTS: usize = 1 << 16;
-/// Upper bound on answers that wait for others in a session, in frames of the largest size.
-const HELD: usize = 4;
+/// Upper bound on the answers that wait for others in a session, in multiples of [`most_held`].
+const HELD: usize = 8;
 /// Upper bound on a switch's wait for members that do not open, in addition to the time to connect
 /// to servers.
 const OPENING: Time = Time::from_secs(4);
