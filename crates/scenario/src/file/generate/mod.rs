@@ -1,4 +1,4 @@
-//! Generated networks: tables `[node.NAME]` and `[link.NAME]` as a file would have them.
+//! Generated networks: tables `[node.NAME]` and `[link.NAME]` in the form of a file.
 
 mod datacentre;
 mod lattice;
@@ -51,7 +51,7 @@ pub(crate) fn network(key: &str, topology: &Reader<'_>, mistakes: &mut Mistakes)
 /// A network under construction.
 #[derive(Default)]
 struct Network {
-    /// The place of all that is generated: the generator's key.
+    /// The place of all generated entries: the generator's key.
     at: At,
     nodes: Table,
     links: Table,
@@ -92,5 +92,6 @@ fn member(name: &str, i: u64) -> String {
     format!("{name}.{}", i + 1)
 }
 
-/// Links of a generated network: a resolved network has a million directions at most.
+/// Largest number of links of a generated network; a resolved network has at most a million
+/// directions.
 const MOST_LINKS: usize = 500_000;

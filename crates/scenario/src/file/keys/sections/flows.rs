@@ -6,7 +6,7 @@ use super::super::{Key, Kind};
 use super::*;
 use crate::plan::Strategy;
 
-/// What flows and workloads share: how their ends behave.
+/// Keys of flows and workloads for their ends.
 pub(super) const TRANSPORT: &[Key] = keys! {
     /// The sender's law.
     "law": Kind::Word(sender::WORDS);
