@@ -70,17 +70,18 @@ pub struct Gate {
 words! {
     /// The division of a budget among a host's flows (the FCP report, § 4.2).
     pub enum Strategy {
-        /// By weight.
+        /// The whole budget, in proportion to the flows' weights.
         EqualBudget = "equal-budget",
-        /// Each its weight's part, whoever is there.
+        /// To each flow the fraction of the budget that its weight states; unused parts stay
+        /// unspent.
         Fixed = "fixed",
-        /// A ten-thousandth, by weight.
+        /// A ten-thousandth of the budget, in proportion to weights: background traffic.
         Background = "background",
-        /// The same rate for all.
+        /// Equal rates for all flows, or rates in proportion to weights.
         EqualThroughput = "equal-throughput",
-        /// The most in all.
+        /// The largest sum of rates.
         MaxThroughput = "max-throughput",
-        /// Steady rates for those that want one.
+        /// Constant rates for flows with a target rate; the rest in proportion to weights.
         Stable = "stable",
     }
 }
