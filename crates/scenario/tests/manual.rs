@@ -64,8 +64,8 @@ fn snippets_are_right() {
 
 /// The users' parts of the book have at most 25 000 words.
 ///
-/// Words outside of fenced blocks count, tables included, on the pages that SUMMARY.md lists before
-/// *For contributors*. References that are compared with the code (keys, policies, columns) do not count.
+/// Words outside fenced blocks count, tables included, on the pages before *For contributors* in
+/// SUMMARY.md. References that are compared with the code (keys, policies, columns) do not count.
 #[test]
 fn the_users_book_is_short() {
     const REFERENCES: [&str; 3] = ["scenario-reference.md", "policy-reference.md", "columns.md"];

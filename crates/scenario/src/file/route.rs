@@ -76,7 +76,7 @@ impl<'a> Router<'a> {
         Router { links, leaves, out, into, far, reached: Vec::new(), search: 0 }
     }
 
-    /// The route of each request; empty if there is none, and from a node to itself.
+    /// The route of each request. Empty if no route exists, or from a node to itself.
     pub(crate) fn routes(&mut self, requests: &[(NodeId, NodeId)]) -> Vec<Vec<LinkId>> {
         let mut known: HashMap<u32, Vec<LinkId>> = HashMap::new();
         let mut latest = None;

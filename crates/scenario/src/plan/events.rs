@@ -43,7 +43,7 @@ pub struct Loss {
     pub link: LinkId,
     /// Start of the loss.
     pub from: Time,
-    /// End of the loss; [`Time::NEVER`] if there is none.
+    /// End of the loss; [`Time::NEVER`] if it does not end.
     pub until: Time,
     /// The affected packets and their probability of loss.
     pub loss: faults::Loss,

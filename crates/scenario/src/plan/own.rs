@@ -94,7 +94,8 @@ pub struct Spreading<'a> {
 /// use tollway_scenario::plan::{OwnSender, Sending};
 /// use tollway_scenario::run::{Options, run};
 ///
-/// # let text = "name = 'wire'\nduration = '1 s'\nnode = { a = {}, b = {} }\nlink.wire = { from = 'a', to = 'b', rate = '1 Mbps' }\n\
+/// # let text = "name = 'wire'\nduration = '1 s'\nnode = { a = {}, b = {} }\n\
+/// #     link.wire = { from = 'a', to = 'b', rate = '1 Mbps' }\n\
 /// #     flow.long = { from = 'a', to = 'b', law = 'cubic' }\n";
 /// let mine = OwnSender::new("mine", |of: &Sending<'_>| {
 ///     let law = NewRenoConfig { initial_window: of.initial_window, ..Default::default() };

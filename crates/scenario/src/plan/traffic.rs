@@ -160,7 +160,7 @@ pub struct Workload {
     pub sizes: Sizes,
     /// Earliest arrival.
     pub start: Time,
-    /// Time from which no flow arrives; [`Time::NEVER`] if there is none.
+    /// Time from which no flow arrives; [`Time::NEVER`] for no such time.
     pub stop: Time,
     /// Largest number of flows.
     pub max_flows: u64,

@@ -204,7 +204,8 @@ impl std::fmt::Display for Term<'_> {
 const LINK: f64 = 600.0;
 /// Bytes of a flow's two ends and its rows, measured with 100 000 flows.
 const FLOW: f64 = 2500.0;
-/// Bytes of a packet in a queue or on a wire, with its sender's segment; measured with three million.
+/// Bytes of a packet in a queue or on a wire, with its sender's segment; measured with three
+/// million packets.
 const PACKET: f64 = 96.0;
 /// Bytes of a segment of a flow's first window.
 const SEGMENT: f64 = 8.0;

@@ -29,7 +29,7 @@ pub(super) trait Engine {
     fn add(&mut self, node: NodeId, machine: NodeMachine) -> MachineId;
     /// Joins parts that have been added.
     fn join(&mut self, joint: Joint<'_, Self::Route>);
-    /// Adds a source of cross-traffic; `None` if the engine has none.
+    /// Adds a source of cross-traffic; `None` if the engine supports no sources.
     fn add_source(&mut self, cbr: &Cbr, route: Self::Route) -> Option<SourceId>;
     /// Adds a flow between the client and the server that `ends` makes. `ends` receives the number
     /// of the first segment if each flow has a different one. The flow may reuse the slot of

@@ -130,7 +130,8 @@ impl TableWriter {
 pub struct Outputs {
     /// The folder of the files; `None` writes no files.
     pub dir: Option<PathBuf>,
-    /// Write `flows.csv`, `links.csv`, `control.csv`, `hops.csv`, `summary.csv`, `link_summary.csv`.
+    /// Write `flows.csv`, `links.csv`, `control.csv`, `hops.csv`, `summary.csv` and
+    /// `link_summary.csv`.
     pub csv: bool,
     /// Write `flows.arrow` and so on: Arrow IPC files, also known as Feather version 2.
     pub ipc: bool,

@@ -1,4 +1,4 @@
-//! Replays the checked-in fuzz corpus (`fuzz/corpus`) through the functions that the fuzz targets run.
+//! Replays the checked-in fuzz corpus (`fuzz/corpus`) through the functions of the fuzz targets.
 
 use std::fs;
 use std::path::Path;

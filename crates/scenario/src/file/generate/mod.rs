@@ -11,8 +11,8 @@ use super::keys::GENERATORS;
 use super::reader::Reader;
 use super::tree::{Entry, Table, Value};
 
-/// Builds the network of the generator `key` of `[topology]`: tables of nodes and of links. `None`, and a
-/// mistake, if its keys do not define one.
+/// Builds the network of the generator `key` of `[topology]`: tables of nodes and of links. `None`,
+/// with a mistake, if its keys do not define one.
 pub(crate) fn network(key: &str, topology: &Reader<'_>, mistakes: &mut Mistakes) -> Option<(Table, Table)> {
     let (_, section) = GENERATORS.iter().find(|(name, _)| *name == key)?;
     let keys = topology.table(key, section);

@@ -1,4 +1,4 @@
-//! Transports of flows and workloads: the sender's law, the wire format, loss detection, timers, the receiver.
+//! Transports of flows and workloads: sender law, wire format, loss detection, timers, receiver.
 
 use tollway_law::Time;
 use tollway_law::link::Pricing;
