@@ -38,7 +38,7 @@ struct Point {
 pub(super) fn take(base: &mut Table, taken: &[Over], mistakes: &mut Mistakes) -> Vec<Over> {
     let Some(i) = base.0.iter().position(|e| e.key == "grid") else { return Vec::new() };
     if !matches!(base.0[i].node.value, Value::Table(_)) {
-        return Vec::new(); // Left in place, for the check to find.
+        return Vec::new(); // Left in the tree; the check reports it.
     }
     let entry = base.0.remove(i);
     let Value::Table(axes) = entry.node.value else { return Vec::new() };

@@ -354,7 +354,7 @@ fn parse_sets<'a>(sources: &'a Sources, mistakes: &mut Mistakes) -> Vec<Set<'a>>
 fn take_variants(base: &mut Table, mistakes: &mut Mistakes) -> Vec<Over> {
     let Some(i) = base.0.iter().position(|e| e.key == "variant") else { return Vec::new() };
     if !matches!(base.0[i].node.value, Value::Table(_)) {
-        return Vec::new(); // Left in place, for the check to find.
+        return Vec::new(); // Left in the tree; the check reports it.
     }
     let Value::Table(named) = base.0.remove(i).node.value else { return Vec::new() };
     let mut variants = Vec::new();

@@ -307,7 +307,7 @@ impl Setter<'_> {
                     }
                 };
                 let Value::Table(table) = table else {
-                    return; // Not a table in the file: that is reported where the file is checked.
+                    return; // Not a table in the file; the check of the file reports it.
                 };
                 match (&node.value, rest) {
                     // A table is laid over the existing table, key by key.

@@ -64,7 +64,7 @@ pub struct LinkSection {
     pub medium: Option<MediumId>,
     /// Probability of loss on the wire.
     pub loss: f64,
-    /// Impairments of the wire beside loss.
+    /// Impairments of the wire other than loss.
     pub impairments: Option<Box<Impairments>>,
     /// The meter at the far end; only on a link with a reverse direction.
     pub meter: Option<Box<Meter>>,
@@ -115,7 +115,7 @@ impl PartialEq for LinkLaw {
 }
 
 impl LinkLaw {
-    /// Returns a law over one queue; over two if the law wants a queue for priority classes and
+    /// Returns a law over one queue; over two if the law needs a queue for priority classes and
     /// there are such.
     pub fn new(law: Arc<dyn LinkConfig>, classes: &[Class]) -> LinkLaw {
         let first = classes.iter().map(|class| matches!(class.pricing, Pricing::Priority { .. }));

@@ -81,7 +81,7 @@ pub struct Plan {
     pub equal_cost: EqualCost,
     /// Half-duplex media.
     pub media: Vec<Medium>,
-    /// Classes of traffic: class i + 1 of [`Transport::class`] stands at i.
+    /// Classes of traffic: class i + 1 of [`Transport::class`] has index i.
     pub classes: Vec<Class>,
     /// Settings of transports; the flows of one section share one entry.
     pub transports: Vec<Transport>,

@@ -1,7 +1,7 @@
 //! The memory that a run takes, estimated from its plan.
 //!
-//! A wire holds what the flows across it can send in its delay. A queue is full where they can send
-//! as much as its link forwards. A drop-tail queue without limit grows until the end. Buffers and
+//! A wire holds the packets that its flows can send in its delay. A queue is full if its flows can
+//! send as fast as its link. A drop-tail queue without limit grows until the end. Buffers and
 //! sizes of flows bound both.
 
 use std::collections::HashMap;

@@ -85,7 +85,7 @@ pub(super) trait Engine {
 
 /// How parts of a network are joined.
 pub(super) enum Joint<'a, R> {
-    /// A middle sees packets that come off a link to its node, by the gate, on routes added later.
+    /// A middle receives packets from a link to its node, by the gate, on routes added later.
     PassBy(LinkId, MachineId, Gate),
     /// A middle watches the wire of a link, by the gate.
     Watch(LinkId, MachineId, Gate),
@@ -94,12 +94,12 @@ pub(super) enum Joint<'a, R> {
     Outlet { machine: MachineId, gate: Gate, route: R, flow: FlowId, of: FlowId },
     /// An app owns an end of a flow at its node.
     App(MachineId, FlowId, End),
-    /// The client of a flow asks a shaper before it sends.
+    /// A shaper gates the client of a flow.
     Gate(FlowId, MachineId, ClassId),
-    /// A source of cross-traffic asks a shaper. The number bounds its packets that wait.
+    /// A shaper gates a source of cross-traffic. The number bounds the source's waiting packets.
     SourceGate(SourceId, MachineId, ClassId, u32),
     /// A flow begins `delay` after the last of `others` has ended: its client, or each of its
-    /// ends if `true` stands beside it. A plan of such flows runs on an engine that has them wait.
+    /// ends if its entry has `true`. Only an engine that can delay flows runs such a plan.
     After { flow: FlowId, others: &'a [(FlowId, bool)], delay: Time },
 }
 
@@ -141,7 +141,7 @@ pub(super) struct Start<R> {
     pub(super) segment: u32,
     /// The class of traffic of its packets, 0 for none.
     pub(super) class: u8,
-    /// The nodes that it comes from and goes to.
+    /// Source and destination node.
     pub(super) hosts: [u32; 2],
     /// Its data are frames of a session.
     pub(super) session: bool,

@@ -69,7 +69,7 @@ pub enum EngineKind {
     /// The simulator: virtual time; equal seeds give equal bits.
     #[default]
     Sim,
-    /// The live engine: real datagrams in real time, on loopback unless [`Hosting`] says otherwise.
+    /// The live engine: real datagrams in real time, on loopback, or as [`Hosting`] states.
     Live,
 }
 

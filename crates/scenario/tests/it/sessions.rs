@@ -156,7 +156,7 @@ fn tcp_and_fcp_pass_a_switch() {
     }
 }
 
-/// Four servers' frames to one client get half of a link, beside one other flow.
+/// Four servers' frames to one client get half of a link that one other flow shares.
 #[test]
 fn a_session_has_one_share_of_a_link() {
     let finished = ran(include_str!("../../../../scenarios/switch.toml"), &["measure.warmup=8 s"]);

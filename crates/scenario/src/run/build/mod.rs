@@ -481,8 +481,8 @@ fn write(sender: &mut Connection, data: Data) {
     }
 }
 
-/// The numbers of routers there and back, as derived from IP's time-to-live. The first queue, the
-/// host's own, counts only if it speaks XCP, which the host can tell.
+/// The numbers of routers there and back, as derived from IP's time-to-live. The first queue is the
+/// host's own; it counts only if its law gives feedback.
 pub(super) fn routers(plan: &Plan, path: &plan::Path) -> (u8, u8) {
     let count = |route: &[plan::LinkId]| {
         let gives = |link: &plan::LinkId| plan.links[link.0 as usize].law.descriptor().gives;

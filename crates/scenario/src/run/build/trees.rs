@@ -74,8 +74,7 @@ fn plant_one<E: Engine>(plan: &Plan, tree: &Tree, built: &mut Built<E>, planted:
             }
         }
         if stretch.above.is_none() {
-            // The sender's route begins here, wherever acknowledgements of its own receiver come
-            // from.
+            // The sender's route begins here, independently of the acknowledgements' route.
             planted.routes.entry(root).or_insert((down, up)).0 = down;
         }
     }

@@ -158,7 +158,7 @@ fn largest(plan: &Plan) -> u16 {
 fn threads(plan: &Plan) -> usize {
     if !plan.media.is_empty() || plan.links.iter().any(|link| link.meter.is_some() || link.exchange.is_some())
     {
-        return 1; // Who sends on a medium, and what meters know of flows and hosts, is one thread's.
+        return 1; // The state of a medium, and that of meters, belongs to one thread.
     }
     let slowest = |route: &[crate::plan::LinkId]| {
         route.iter().map(|link| plan.links[link.0 as usize].rate.mbps()).fold(f64::INFINITY, f64::min)
@@ -347,7 +347,7 @@ impl Engine for Live {
         let end = match end {
             RouteEnd::Client => net::RouteEnd::Client,
             RouteEnd::Middle(middle, gate) => net::RouteEnd::Middle(middle.0, gate),
-            // A packet for a sink carries its own mark.
+            // The packet itself states that it is for a sink.
             RouteEnd::Server | RouteEnd::Sink => net::RouteEnd::Server,
         };
         self.routes.push((ways[0].iter().map(|link| link.0).collect(), end));

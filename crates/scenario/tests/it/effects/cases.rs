@@ -56,7 +56,7 @@ macro_rules! aggregate {
     };
 }
 
-/// An overlay beside the rest: four daemons, several paths between them, full hops.
+/// An overlay beside the base: four daemons, several paths between them, full hops.
 macro_rules! overlay {
     ($more:literal) => {
         concat!(
@@ -73,7 +73,7 @@ macro_rules! overlay {
     };
 }
 
-/// Two sessions beside the rest, over a switch each.
+/// Two sessions beside the base, each over its own switch.
 macro_rules! switches {
     ($more:literal) => {
         concat!(
