@@ -1,7 +1,7 @@
-//! The scenario file, what it resolves to, running it, and the result tables.
+//! Scenario files, their resolution into plans, the runner, and the result tables.
 //!
-//! What a user writes ([`mod@file`]) is checked and resolved into a [`plan::Plan`], from which the engine is built and run
-//! ([`run`]); what is measured goes into [`tables`].
+//! [`mod@file`] reads, checks and resolves a scenario file into a [`plan::Plan`] for each variant.
+//! [`run`] builds an engine from a plan and runs it. [`tables`] holds the measurements.
 //!
 //! ```
 //! use tollway_scenario::file::Scenario;
@@ -29,6 +29,6 @@ pub mod tables;
 #[cfg(test)]
 #[path = "tests/corpus.rs"]
 mod corpus;
-// The fuzz targets' files, which the corpus is replayed through, name this crate as others do.
+// The fuzz targets' files name this crate `tollway_scenario`; the corpus test includes them.
 #[cfg(test)]
 extern crate self as tollway_scenario;

@@ -1,4 +1,4 @@
-//! What an explicit law says in each control interval, as a table.
+//! The table of control intervals of an explicit law.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
@@ -6,8 +6,10 @@ use tollway_scenario::file::Scenario;
 use tollway_scenario::run::{Options, run};
 use tollway_scenario::tables::{Outputs, RunResult};
 
-/// One flow on a link whose capacity becomes half as much again at 40 s, at the study's round trip of half a second: a
-/// control interval has some 420 packets, so that one more or less counts for little.
+/// One flow on a link whose capacity grows by half at 40 s.
+///
+/// The round trip is the study's, half a second. A control interval then has some 420 packets, so
+/// that a single packet hardly matters.
 const STEP: &str = r#"
 name = "step"
 duration = "44 s"
@@ -57,8 +59,8 @@ fn intervals_follow_each_other_and_the_first_after_a_step_gives_alpha_times_it()
     let result = result("xcp", &[]);
     let (ends, lengths) = (column(&result, "time_s"), column(&result, "interval_ms"));
     let feedback = column(&result, "feedback_packets");
-    // 44 s of round trips of half a second and a little, queues at the start included, each interval beginning where the
-    // last one ended.
+    // 44 s of round trips a little longer than half a second, with queues at the start. Each
+    // interval begins where the last one ended.
     assert!((80..=130).contains(&ends.len()), "{}", ends.len());
     let steady = ends.iter().position(|end| *end > 5.0).unwrap();
     for i in steady..ends.len() {

@@ -1,4 +1,4 @@
-//! The same plan on real packets. No test here asserts how punctual the machine is, or how fast.
+//! Plans on real packets. No test here asserts the machine's punctuality or speed.
 
 use std::net::UdpSocket;
 
@@ -8,7 +8,7 @@ use tollway_scenario::file::Scenario;
 use tollway_scenario::run::{EngineKind, Finished, Options, RunError, run};
 use tollway_scenario::tables::Outputs;
 
-/// Whether this machine lets us open sockets; says so loudly if it does not.
+/// Returns true if this machine allows sockets; prints a warning if it does not.
 fn sockets() -> bool {
     match UdpSocket::bind("127.0.0.1:0") {
         Ok(_) => true,
@@ -53,7 +53,7 @@ const DUMBBELL: &str = r#"
     pacing = true
 "#;
 
-/// A live run fails, too, if a packet appears or vanishes beside those that wires make and lose.
+/// A live run also fails if packets appear or vanish beyond those that wires duplicate and lose.
 #[test]
 fn wires_shake_packets_live_as_simulated() {
     if !sockets() {
@@ -93,7 +93,8 @@ fn a_live_run_leaves_the_same_tables() {
     assert_eq!(sim.result.flows[0].schema(), live.result.flows[0].schema());
     assert!(sim.run.live.is_none());
     let info = live.run.live.unwrap();
-    // 5 Mb/s for two seconds are 800 packets: on each of two links there and two back they cross a socket.
+    // 5 Mb/s for two seconds are 800 packets; they cross a socket on each of two links there and
+    // two back.
     assert!(info.counters.sent > 800, "{:?}", info.counters);
     assert_eq!(info.punctuality.departures.count(), info.counters.sent + info.counters.unsent);
     assert!(live.run.census.is_conserved() && live.run.census.delivered > 400, "{:?}", live.run.census);
@@ -132,7 +133,7 @@ const SESSION: &str = r#"
     frames = { size = "1 kB", count = 600 }
 "#;
 
-/// Payload is checked on the way: each frame says what it is.
+/// The payload is checked: each frame states what it is.
 #[test]
 fn sessions_deliver_every_frame_once_live() {
     if !sockets() {
@@ -141,7 +142,7 @@ fn sessions_deliver_every_frame_once_live() {
     let outbound = SESSION
         .replace("from = \"client\"\n    to = \"server\"", "from = \"server\"\n    to = \"client\"")
         .replace("count = 600", "count = 300");
-    // An application takes 2 ms for each frame.
+    // An application reads a frame every 2 ms.
     let read = SESSION.to_owned()
         + "    receive-buffer = \"50 kB\"\n    flow-control = \"soft\"\n    reader = { every = \"2 ms\" }\n    xcp = { pacing = true }\n";
     for (text, side) in [(SESSION.to_owned(), "received"), (outbound, "sent"), (read, "received")] {
@@ -233,7 +234,7 @@ fn a_trace_is_replayed_live() {
     let scenario = Scenario::parse::<&str>(&file, &text, &[]).unwrap();
     let options = Options { engine: EngineKind::Live, outputs: Outputs::memory(), ..Options::default() };
     let finished = run(&scenario.variants()[0].plan, &options).unwrap();
-    // 800 opportunities in two seconds, and no packet without one.
+    // 800 opportunities in two seconds; no packet leaves without one.
     let delivered = finished.run.census.delivered;
     assert!((400..=1700).contains(&delivered), "{delivered}");
 }
@@ -271,7 +272,7 @@ fn what_cannot_run_live_is_named() {
     assert!(error.contains("`aggregate.a`") && error.contains("tollway shape"), "{error}");
 }
 
-/// What the live engine has of a simulation's extras.
+/// A number of the run's system tables.
 fn number(finished: &Finished, path: &str) -> f64 {
     finished.result.systems.get(path).unwrap_or_else(|| panic!("{path}: {:?}", finished.result.systems))
 }
@@ -312,7 +313,8 @@ fn classes_have_queues_of_their_own_live() {
         times = 2
         "#;
     let live = finish(&text, EngineKind::Live).unwrap();
-    // What is of no class are acknowledgements of nobody: only the class's queue was used at the bottleneck.
+    // Packets without a class are acknowledgements: only the class's queue was used at the
+    // bottleneck.
     assert!(
         live.result.systems.get("queues.bottleneck.first.delay_ms").is_some(),
         "{:?}",
@@ -362,7 +364,7 @@ fn a_host_holds_its_flows_to_a_profile_live() {
         let text = text.replace("\"shape\"", &format!("\"{action}\""));
         let [sim, live] = [EngineKind::Sim, EngineKind::Live].map(|engine| finish(&text, engine).unwrap());
         for found in [&sim, &live] {
-            // However late a machine runs, what it lets go at an instant conforms at that instant.
+            // Even on a late machine, packets released at an instant conform at that instant.
             assert!(
                 number(found, "policies.a.burst_bytes") <= 20_000.0,
                 "{action}: {:?}",
@@ -392,7 +394,8 @@ fn every_receiver_of_a_tree_has_all_of_it_live() {
     if !sockets() {
         return;
     }
-    // Two routers where copies are made, losses on the way to one of three receivers; one class, which copies belong to as well.
+    // Two routers that copy, losses on the path to one of three receivers, and one class, which
+    // includes copies.
     let text = r#"
         name = "tree"
         duration = "6 s"
@@ -447,7 +450,8 @@ fn every_receiver_of_a_tree_has_all_of_it_live() {
         size = "300 kB"
         "#;
     let [sim, live] = [EngineKind::Sim, EngineKind::Live].map(|engine| finish(text, engine).unwrap());
-    // A payload that a middle garbled, and a packet that appeared or vanished, would have ended the run with an error.
+    // A damaged payload, or a packet that appeared or vanished, would have ended the run with an
+    // error.
     for found in [&sim, &live] {
         let mut ends = Vec::new();
         for batch in &found.result.summary {
@@ -460,7 +464,7 @@ fn every_receiver_of_a_tree_has_all_of_it_live() {
     }
     let copies = 2 * 300_000 / 1460;
     assert!(live.run.census.absorbed > copies, "{:?}", live.run.census);
-    // Its packets are of its class on every link, whoever made them.
+    // The flow's packets keep their class on every link, also those that a middle made.
     assert!(
         number(&live, "queues.two.dear.delay_ms") >= 0.0
             && live.result.systems.get("queues.two.none.delay_ms").is_none()
@@ -487,7 +491,8 @@ fn one_sends_at_a_time_on_a_medium_live() {
                 .filter(|(link, _)| link.is_some_and(|link| link.starts_with("bottleneck")));
             busy += both.filter_map(|(_, used)| used).sum::<f64>();
         }
-        // Both directions together send as one transmitter can; of a packet that has begun to leave all counts.
+        // Both directions together send like one transmitter; a packet counts fully once it starts
+        // to leave.
         assert!((0.3..=1.01).contains(&busy), "{busy}");
         assert!(found.run.census.is_conserved());
     }

@@ -1,4 +1,5 @@
-//! The manual and the examples say what is true: snippets parse, links lead somewhere, columns exist, examples run.
+//! Checks of the manual and the examples: snippets parse, links have targets, columns exist,
+//! examples run.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +20,7 @@ fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// README, the pages of the book, notes and decisions, with their texts.
+/// README, pages of the book, notes and decisions, with their texts.
 fn pages() -> Vec<(PathBuf, String)> {
     let mut paths: Vec<PathBuf> =
         ["docs/src", "docs/notes", "docs/decisions"].iter().flat_map(|folder| files(folder, "md")).collect();
@@ -28,14 +29,15 @@ fn pages() -> Vec<(PathBuf, String)> {
     paths.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).expect("a page"))).collect()
 }
 
-/// The fenced blocks of a page: what stands after the fence, and the text.
+/// The fenced blocks of a page: the info string and the text.
 fn blocks(page: &str) -> Vec<(&str, &str)> {
     // Every other part between fences is a block.
     let parts = page.split("```").skip(1).step_by(2);
     parts.filter_map(|part| part.split_once('\n')).map(|(info, text)| (info.trim(), text)).collect()
 }
 
-/// A block marked `toml,scenario` is a whole file, one marked `toml,on-base` goes below the page's last whole one.
+/// A block marked `toml,scenario` is a complete file. One marked `toml,on-base` is appended to the
+/// page's last complete file.
 #[test]
 fn snippets_are_right() {
     let mut count = 0;
@@ -62,8 +64,8 @@ fn snippets_are_right() {
 
 /// The users' parts of the book have at most 25 000 words.
 ///
-/// Words outside of fenced blocks count, tables included, on the pages that SUMMARY.md lists before
-/// *For contributors*. References that are compared with the code (keys, policies, columns) do not count.
+/// Words outside fenced blocks count, tables included, on the pages before *For contributors* in
+/// SUMMARY.md. References that are compared with the code (keys, policies, columns) do not count.
 #[test]
 fn the_users_book_is_short() {
     const REFERENCES: [&str; 3] = ["scenario-reference.md", "policy-reference.md", "columns.md"];
@@ -113,14 +115,14 @@ fn links_lead_somewhere() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// Targets of `[text](target)` outside of fenced blocks, those within the repository.
+/// Targets of `[text](target)` within the repository, outside fenced blocks.
 fn links(page: &str) -> Vec<String> {
     let prose: String = page.split("```").step_by(2).collect();
     let targets = prose.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
     targets.filter(|t| !t.contains("://")).map(str::to_owned).collect()
 }
 
-/// `columns.md` has each table's columns, all of them, in their order, with what the schema says of them.
+/// `columns.md` lists all columns of each table, in order, with the schema's descriptions.
 #[test]
 fn result_columns_are_those_of_the_manual() {
     let page = std::fs::read_to_string(repository().join("docs/src/columns.md")).expect("a page");
@@ -140,13 +142,13 @@ fn result_columns_are_those_of_the_manual() {
     }
 }
 
-/// Every example runs, each variant for two seconds, and something arrives.
+/// Every example runs, each variant for two seconds, and delivers packets.
 #[test]
 fn examples_run() {
     for path in files("scenarios", "toml").into_iter().chain(files("scenarios/fcp", "toml")) {
         let mut sets = vec!["duration=2 s", "measure.warmup=0 s"];
         if path.ends_with("cogent-100k.toml") {
-            // Its network is not in the repository.
+            // This network is not in the repository.
             sets.extend(["topology.file=../abilene.graphml", "flow.f.count=1"]);
         }
         if path.ends_with("geant.toml") {

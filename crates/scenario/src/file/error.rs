@@ -1,4 +1,4 @@
-//! What is wrong with a scenario file, each mistake with its place and, where it can be guessed, its remedy.
+//! Mistakes in a scenario file, with their place and, if possible, a remedy.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode, SourceSpan};
 
-/// Why a scenario cannot be run, or policies cannot be put in force.
+/// The reason why a scenario or a file of policies is refused.
 #[derive(Debug)]
 pub enum ScenarioError {
     /// The file could not be read.
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// The file, or a `--set`, has mistakes; at least one, in the order of the text.
+    /// The file or a `--set` has mistakes: at least one, in the order of the text.
     Mistakes {
-        /// What the file is of: `scenario` or `policies`.
+        /// Kind of file: `scenario` or `policies`.
         of: &'static str,
         /// The mistakes.
         all: Vec<Mistake>,
@@ -26,7 +26,7 @@ pub enum ScenarioError {
 }
 
 impl ScenarioError {
-    /// The mistakes, each a diagnostic of its own.
+    /// The mistakes; each is a diagnostic.
     pub fn mistakes(&self) -> &[Mistake] {
         match self {
             ScenarioError::Unreadable { .. } => &[],
@@ -34,7 +34,7 @@ impl ScenarioError {
         }
     }
 
-    /// The same of a file of something else.
+    /// Sets the kind of file that messages name.
     pub(super) fn of(mut self, what: &'static str) -> ScenarioError {
         if let ScenarioError::Mistakes { of, .. } = &mut self {
             *of = what;
@@ -42,7 +42,7 @@ impl ScenarioError {
         self
     }
 
-    /// The same where `sets`, given as by `--set`, were made of what `option` says.
+    /// Attributes mistakes in `sets`, which `option` produced, to `option` instead of `--set`.
     pub fn set_by(mut self, option: &str, sets: &[String]) -> ScenarioError {
         if let ScenarioError::Mistakes { all, .. } = &mut self {
             for mistake in all {
@@ -55,8 +55,10 @@ impl ScenarioError {
         self
     }
 
-    /// The same where the file `name` was made of words, each text of them given to an option: mistakes are shown in the words, and
-    /// what two links have of one word is shown once.
+    /// Attributes mistakes in the file `name` to the command-line options that produced it.
+    ///
+    /// `words` pairs each option with its text. Mistakes are shown in that text. A mistake that two
+    /// links share because of one option is shown once.
     pub fn in_words(self, name: &str, words: &[(&str, &str)]) -> ScenarioError {
         let ScenarioError::Mistakes { of, all } = self else { return self };
         let mut shown: Vec<Mistake> = Vec::new();
@@ -81,7 +83,7 @@ impl ScenarioError {
         ScenarioError::Mistakes { of, all: shown }
     }
 
-    /// The mistake, if there is just one: it then speaks for the whole.
+    /// The mistake, if there is only one; the error's message is then that mistake's.
     fn only(&self) -> Option<&Mistake> {
         match self.mistakes() {
             [one] => Some(one),
@@ -131,21 +133,22 @@ impl Diagnostic for ScenarioError {
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error("{message}")]
 pub struct Mistake {
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     #[help]
     pub help: Option<String>,
-    /// The text it is in: the file, or one `--set`.
+    /// The text with the mistake: the file, or one `--set`.
     #[source_code]
     text: NamedSource<Arc<str>>,
-    /// Where in that text.
+    /// The place in that text.
     #[label("{label}")]
     pub span: SourceSpan,
     label: String,
 }
 
-/// The option, its words, and where in them the line has its key or its value from that `mistake` is in; all of them, if that cannot be told.
+/// The option, its text, and the place in it of the key or value with the mistake; the whole text
+/// if no word matches.
 fn word_of<'w>(mistake: &Mistake, words: &[(&'w str, &'w str)]) -> (&'w str, &'w str, SourceSpan) {
     let (text, at) = (mistake.text.inner(), mistake.span.offset());
     let before = text.get(..at).unwrap_or_default();
@@ -164,7 +167,7 @@ fn word_of<'w>(mistake: &Mistake, words: &[(&'w str, &'w str)]) -> (&'w str, &'w
         starts.find(is_meant).map(|start| (start, word(start).len()))
     };
     let mut order = words.to_vec();
-    // What the way up says itself goes over what it has of the other.
+    // The options of the reverse direction override those of the other direction.
     if before.contains("\n[link.up]") {
         order.reverse();
     }
@@ -175,10 +178,10 @@ fn word_of<'w>(mistake: &Mistake, words: &[(&'w str, &'w str)]) -> (&'w str, &'w
     })
 }
 
-/// What a text is called that came by `--set`.
+/// The name of a text given by `--set`.
 pub(crate) const SET: &str = "--set";
 
-/// A place in one of the texts that a scenario is made of.
+/// A place in one of a scenario's texts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct At {
     /// Index into [`Sources`].
@@ -197,7 +200,7 @@ impl At {
     }
 }
 
-/// The texts that a scenario is made of: the file first, then each `--set`.
+/// The texts of a scenario: the file first, then each `--set`.
 #[derive(Clone, Debug)]
 pub(crate) struct Sources(pub(crate) Vec<(String, Arc<str>)>);
 
@@ -209,27 +212,27 @@ impl Sources {
     }
 }
 
-/// Mistakes as they are found.
+/// The mistakes found so far.
 #[derive(Clone, Debug, Default)]
 pub struct Mistakes {
     found: Vec<Found>,
-    /// Values that are right and may not be meant, with their places.
+    /// Remarks on valid values that are probably not meant, with their places.
     notes: Vec<(At, String)>,
 }
 
-/// A mistake before it gets its text.
+/// A mistake without its source text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     at: At,
     message: String,
     label: String,
     help: Option<String>,
-    /// The variants in which it shows.
+    /// The variants with the mistake.
     variants: Vec<String>,
 }
 
 impl Mistakes {
-    /// Notes a mistake.
+    /// Adds a mistake.
     pub fn add(&mut self, at: At, message: impl Into<String>, label: impl Into<String>) -> &mut Found {
         let (message, label) = (visible(message.into()), visible(label.into()));
         let found = Found { at, message, label, help: None, variants: Vec::new() };
@@ -237,15 +240,15 @@ impl Mistakes {
         self.found.last_mut().expect("just pushed")
     }
 
-    /// Notes a value that is right and may not be meant.
+    /// Adds a remark on a valid value that is probably not meant.
     pub(crate) fn note(&mut self, at: At, note: String) {
         self.notes.push((at, note));
     }
 
-    /// The notes, each with its line.
+    /// Returns the remarks, each with its line.
     pub(crate) fn take_notes(&mut self, sources: &Sources) -> Vec<String> {
         let told = |(at, note): (At, String)| match sources.0.get(at.source as usize) {
-            // Given on the command line.
+            // The text comes from the command line.
             Some((name, _)) if name.starts_with("--") => format!("{name}: {note}"),
             Some((name, text)) => {
                 let before = text.get(..at.start as usize).unwrap_or_default();
@@ -258,24 +261,24 @@ impl Mistakes {
         notes
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no mistake.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
-    /// How many there are.
+    /// Number of mistakes.
     pub(crate) fn len(&self) -> usize {
         self.found.len()
     }
 
-    /// Adds those of a variant; one that other variants have too is kept once.
+    /// Adds the mistakes of a variant; a mistake of several variants is kept once.
     pub(crate) fn merge(&mut self, variant: Option<&str>, others: Mistakes) {
         for note in others.notes {
             if !self.notes.contains(&note) {
                 self.notes.push(note);
             }
         }
-        // Enough to count; a spoiled file is compared with itself otherwise.
+        // Each new mistake is compared with all others: limit their number.
         for mut new in others.found.into_iter().take(1000) {
             let same = self.found.iter_mut().find(|f| f.at == new.at && f.message == new.message);
             let variants = match same {
@@ -294,9 +297,9 @@ impl Mistakes {
         }
     }
 
-    /// The finished error. What does not show in all of the `variants` says where it does.
+    /// Returns the error. A mistake of only some of `variants` variants names them.
     pub(crate) fn into_error(mut self, sources: &Sources, variants: usize) -> ScenarioError {
-        // A spoiled file can have thousands; the first screenful is what helps.
+        // A damaged file can have thousands of mistakes; the first screenful is enough.
         const MOST: usize = 20;
         self.found.sort_by_key(|f| f.at);
         let more = self.found.len().saturating_sub(MOST);
@@ -316,12 +319,12 @@ impl Mistakes {
 }
 
 impl Found {
-    /// Says what to do.
+    /// Sets the remedy.
     pub fn help(&mut self, help: impl Into<String>) {
         self.help = Some(help.into());
     }
 
-    /// Says what was probably meant ([`suggestion`]).
+    /// Sets the remedy to the probable name ([`suggestion`]).
     pub(crate) fn suggest<'a>(&mut self, wrong: &str, there_is: impl Iterator<Item = &'a str> + Clone) {
         self.help = suggestion(wrong, there_is).or(self.help.take());
     }
@@ -337,7 +340,7 @@ impl Found {
             let s = if self.variants.len() > 1 { "s" } else { "" };
             message += &format!(" (in variant{s} {list})");
         }
-        // Miette cannot draw a caret outside of the text.
+        // Miette cannot draw a caret outside the text.
         let end = (self.at.end as usize).min(text.len());
         let start = (self.at.start as usize).min(end);
         Mistake {
@@ -350,8 +353,8 @@ impl Found {
     }
 }
 
-/// The names that `wrong` was probably meant to be, or else the few names that exist, or of many
-/// the three nearest; `None` if no name exists.
+/// The names that `wrong` probably stands for; else all names if they are few, or the three
+/// nearest. `None` if there are no names.
 pub fn suggestion<'a>(wrong: &str, there_is: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
     let meant = synonyms(wrong, there_is.clone());
     let meant = if meant.is_empty() { closest(wrong, there_is.clone()).into_iter().collect() } else { meant };
@@ -369,7 +372,7 @@ pub fn suggestion<'a>(wrong: &str, there_is: impl Iterator<Item = &'a str> + Clo
     (count > 0).then(|| format!("there is {}", listed(&names, "and")))
 }
 
-/// A message as a terminal may have it: what it quotes may be anybody's.
+/// A message made safe for a terminal: quoted control characters are escaped.
 fn visible(text: String) -> String {
     let hidden = |c: char| c.is_control() && c != '\n';
     if !text.contains(hidden) {
@@ -385,7 +388,7 @@ fn visible(text: String) -> String {
     shown
 }
 
-/// A text to be shown with carets under it: everything stays in its place.
+/// A source text made safe for a terminal, with all byte offsets unchanged.
 fn printable(text: Arc<str>) -> Arc<str> {
     let hidden = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
     if !text.contains(hidden) {
@@ -399,7 +402,7 @@ fn printable(text: Arc<str>) -> Arc<str> {
     text.chars().map(shown).collect::<String>().into()
 }
 
-/// The names here of what `wrong` calls otherwise, as other tools do.
+/// The names that correspond to `wrong`, a word of other tools.
 pub fn synonyms<'a>(wrong: &str, names: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a str> {
     let folded = wrong.to_lowercase().replace('_', "-");
     let ours = SYNONYMS
@@ -433,17 +436,17 @@ const SYNONYMS: [(&[&str], &[&str]); 11] = [
     (&["begin", "start-time", "at"], &["start", "from"]),
     (&["end", "end-time", "stop-time", "finish"], &["stop", "until", "duration"]),
 ];
-/// Up to so many names are all listed.
+/// Largest number of names that a remedy lists completely.
 const FEW: usize = 5;
-/// Comparing with hundreds of thousands of names is not worth the wait.
+/// Largest number of names compared: more would take too long.
 const MOST_COMPARED: usize = 10_000;
 
-/// The one of `names` that `wrong` was most probably meant to be.
+/// The name nearest to `wrong`, if it is near enough to be a misspelling.
 pub fn closest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let folded = wrong.to_lowercase();
-    // A third of the letters may be wrong.
+    // At most a third of the letters may differ.
     let allowed = (wrong.chars().count() / 3).max(1);
-    // Of two that are equally far, the one that begins alike.
+    // Of two equally near names, take the one with the more similar beginning.
     let alike = |n: &str| (strsim::jaro_winkler(wrong, n) * 1e6) as u32;
     names
         .take(MOST_COMPARED)
@@ -453,5 +456,5 @@ pub fn closest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<
         .map(|(_, n)| n)
 }
 
-/// Where a file is looked for.
+/// The rule by which a file's name is resolved.
 pub(super) const BESIDE: &str = "a file's name is relative to the folder of the scenario that names it";

@@ -1,4 +1,4 @@
-//! Files that a scenario names: found beside it, read once, and kept as sources that mistakes can point into.
+//! Files that a scenario names: read once, and kept as sources for places of mistakes.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -9,21 +9,21 @@ use std::sync::Arc;
 use super::error::{At, BESIDE, Mistakes};
 use crate::import::ImportError;
 
-/// Everything read so far.
+/// The files read so far.
 #[derive(Debug)]
 pub(crate) struct Files {
     folder: PathBuf,
-    /// Number of the first file's text among the sources.
+    /// Index of the first file's text among the sources.
     first: u32,
     read: Vec<(PathBuf, Result<Arc<str>, String>)>,
-    /// What was made of them that a reader should know.
+    /// Remarks for the user on the imported files.
     notes: Vec<String>,
-    /// What is without effect in variants, and in how many of them.
+    /// Keys without effect, and the number of variants in which they have none.
     idle: Vec<(String, usize)>,
 }
 
 impl Files {
-    /// Of a scenario in `folder` that is made of `sources` texts itself.
+    /// Returns an empty set of files for a scenario in `folder` with `sources` texts.
     pub(crate) fn new(folder: &Path, sources: usize) -> Files {
         Files {
             folder: folder.to_owned(),
@@ -34,12 +34,13 @@ impl Files {
         }
     }
 
-    /// Whether there is a file `name`.
+    /// Returns true if the file `name` exists.
     pub(crate) fn has_file(&self, name: &str) -> bool {
         self.folder.join(name).is_file()
     }
 
-    /// The text of the file `name`, which `at` names, and its number among the sources; or a mistake.
+    /// Returns the text of the file `name`, which `at` names, and its index among the sources; or
+    /// adds a mistake.
     pub(crate) fn text(&mut self, name: &str, at: At, mistakes: &mut Mistakes) -> Option<(u32, Arc<str>)> {
         let path = self.folder.join(name);
         let known = self.read.iter().position(|(known, _)| *known == path);
@@ -62,7 +63,8 @@ impl Files {
         }
     }
 
-    /// What `read` makes of the file `name`, which `at` names; or a mistake, in that file.
+    /// Returns the result of `read` for the file `name`, which `at` names; or adds a mistake at its
+    /// place in that file.
     pub(crate) fn import<T>(
         &mut self,
         name: &str,
@@ -80,19 +82,19 @@ impl Files {
         }
     }
 
-    /// Whether a place lies in a file that was read, not in the scenario itself.
+    /// Returns true if a place lies in one of these files.
     pub(crate) fn has(&self, at: At) -> bool {
         at.source >= self.first
     }
 
-    /// Notes something that a reader should know, once.
+    /// Adds a remark for the user, once.
     pub(crate) fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
     }
 
-    /// Notes what has no effect in a variant: once in each.
+    /// Counts a variant in which a key has no effect.
     pub(crate) fn note_idle(&mut self, note: String) {
         match self.idle.iter_mut().find(|(known, _)| *known == note) {
             Some((_, variants)) => *variants += 1,
@@ -100,7 +102,8 @@ impl Files {
         }
     }
 
-    /// The texts, with their names, and the notes: of what has no effect only if it has none in any of so many variants.
+    /// Returns the texts with their names, and the remarks. A key without effect is among them only
+    /// if it has none in all `variants` variants.
     pub(crate) fn finish(mut self, variants: usize) -> (Vec<(String, Arc<str>)>, Vec<String>) {
         let idle = self.idle.into_iter().filter(|(_, idle_in)| *idle_in == variants);
         self.notes.extend(idle.map(|(note, _)| note));
@@ -110,8 +113,8 @@ impl Files {
     }
 }
 
-/// The text of a regular file, without a byte order mark. The error names what else it is, and the
-/// remedy.
+/// Returns the text of a regular file, without a byte order mark. The error names another file
+/// type, and the remedy.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     // Opening a FIFO waits for its writer.
     refuse_special(&std::fs::metadata(path)?)?;
@@ -130,7 +133,7 @@ fn refuse_special(about: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// The same of a file that is open.
+/// Returns the text of an open file.
 pub(crate) fn text_of(file: &File) -> io::Result<String> {
     refuse_special(&file.metadata()?)?;
     let wrong = |what: String| no_text(format!("{what}; save it as UTF-8"));
@@ -139,7 +142,7 @@ pub(crate) fn text_of(file: &File) -> io::Result<String> {
     if bytes.len() as u64 > MOST_BYTES {
         return Err(no_text("it is larger than 1 GB".to_owned()));
     }
-    // Marked, or beginning with a letter of ASCII's, whose other byte is zero.
+    // UTF-16: a byte order mark, or an ASCII letter first, whose other byte is zero.
     if let [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [0, 1..0x80, ..] | [1..0x80, 0, ..] = bytes[..] {
         return Err(wrong("it is UTF-16".to_owned()));
     }
@@ -159,5 +162,5 @@ pub(crate) fn place(source: u32, span: &Range<usize>) -> At {
     At { source, start: span.start as u32, end: span.end as u32 }
 }
 
-/// Places are 32 bits, and no such file is larger.
+/// Largest size of a file; places have 32 bits.
 const MOST_BYTES: u64 = 1_000_000_000;

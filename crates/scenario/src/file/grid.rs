@@ -1,24 +1,25 @@
-//! Variants as a grid: lists of settings, crossed.
+//! A grid of variants: the product of lists of settings.
 //!
-//! Each axis is a table `[grid.AXIS]`. It lists values of one key (`set`, `to`), or it has a table for each of its points,
-//! with what the point sets. Every combination is a variant, the first axis changing slowest.
+//! Each axis is a table `[grid.AXIS]`. It lists values of one key (`set`, `to`), or it has a table
+//! of settings for each point. Every combination of points is a variant; the first axis changes
+//! slowest.
 
 use super::error::{At, Mistakes};
 use super::reader;
 use super::tree::{Entry, Node, Table, Value};
 
-/// Where a variant lies on one axis of the file's grid.
+/// Position of a variant on one axis of the file's grid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Coordinate {
     /// The axis: `loss` of `[grid.loss]`.
     pub axis: String,
-    /// The point's name, or its value as the variant's name has it.
+    /// The point's name, or the value in the form used in the variant's name.
     pub point: String,
-    /// The number that a value is or begins with: 500 of `"500 B"`; none for a point with no number in front.
+    /// The number that the value begins with: 500 of `"500 B"`; `None` if it begins with none.
     pub value: Option<f64>,
 }
 
-/// A variant before it is laid over the file: its name, what it sets, and where it lies in the grid.
+/// A variant before it is laid over the file: its name, settings and position in the grid.
 pub(super) struct Over {
     pub(super) name: String,
     pub(super) sets: Table,
@@ -32,11 +33,12 @@ struct Point {
     sets: Table,
 }
 
-/// Takes `[grid.AXIS]` out of the tree and crosses its axes. `taken` are the names that variants have already.
+/// Takes `[grid.AXIS]` out of the tree and returns the product of its axes. `taken` are existing
+/// variants.
 pub(super) fn take(base: &mut Table, taken: &[Over], mistakes: &mut Mistakes) -> Vec<Over> {
     let Some(i) = base.0.iter().position(|e| e.key == "grid") else { return Vec::new() };
     if !matches!(base.0[i].node.value, Value::Table(_)) {
-        return Vec::new(); // Left in place, for the check to find.
+        return Vec::new(); // Left in the tree; the check reports it.
     }
     let entry = base.0.remove(i);
     let Value::Table(axes) = entry.node.value else { return Vec::new() };
@@ -74,7 +76,7 @@ pub(super) fn take(base: &mut Table, taken: &[Over], mistakes: &mut Mistakes) ->
     overs
 }
 
-/// The variant of a cell, counted with the last axis fastest.
+/// The variant with index `cell` in the grid; the last axis changes fastest.
 fn over(axes: &[(String, Vec<Point>)], cell: usize) -> Over {
     let mut over = Over { name: String::new(), sets: Table::default(), cell: Vec::new() };
     let mut below: usize = axes.iter().map(|(_, points)| points.len()).product();
@@ -103,7 +105,7 @@ fn points(axis: &str, at: At, table: Table, mistakes: &mut Mistakes) -> Vec<Poin
     points
 }
 
-/// Points that have tables: `[grid.sender.sack]`.
+/// Points given as tables: `[grid.sender.sack]`.
 fn named(table: Table, mistakes: &mut Mistakes) -> Vec<Point> {
     let mut points = Vec::new();
     for entry in table.0 {
@@ -125,7 +127,7 @@ fn named(table: Table, mistakes: &mut Mistakes) -> Vec<Point> {
     points
 }
 
-/// Points that are values: `set = "loss.0.probability"`, `to = [0.01, 0.1]`.
+/// Points given as values: `set = "loss.0.probability"`, `to = [0.01, 0.1]`.
 fn values(axis: &str, at: At, table: &Table, mistakes: &mut Mistakes) -> Vec<Point> {
     if let Some(other) = table.0.iter().find(|e| !matches!(e.key.as_str(), "set" | "to")) {
         mistakes
@@ -172,7 +174,7 @@ fn texts(node: &Node) -> Option<Vec<(String, At)>> {
     }
 }
 
-/// What a value is called in a variant's name, and the number it begins with.
+/// A value's form in a variant's name, and the number that it begins with.
 fn called(value: &Value) -> Option<(String, Option<f64>)> {
     Some(match value {
         Value::Text(text) => {
@@ -200,5 +202,5 @@ fn leading_number(text: &str) -> Option<f64> {
 const HELP: &str = "write `set = \"link.a.rate\"` with `to = [\"1 Mbps\", \"2 Mbps\"]`, or a table of settings for each \
                     point, `[grid.AXIS.POINT]`";
 
-/// Enough for any figure; each is read, checked and run as a whole.
+/// Largest number of cells; each is read, checked and run.
 const MOST_CELLS: usize = 1000;

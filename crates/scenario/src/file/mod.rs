@@ -1,8 +1,8 @@
-//! The scenario file: TOML in, one checked [`Plan`] a variant out.
+//! The scenario file: TOML in, one checked [`Plan`] for each variant out.
 //!
-//! A file is parsed to a tree whose values know their places; variants and `--set` are laid over it; the result is
-//! checked against one table of keys and resolved. Every mistake that can be told apart is reported in one go, with
-//! its line, a caret and what was probably meant.
+//! The file is parsed to a tree of values with their places. Each variant and `--set` is laid over
+//! the tree. The result is checked against one table of keys and resolved. All independent mistakes
+//! are reported at once, each with its line, a caret and a suggestion.
 //!
 //! ```
 //! use tollway_scenario::file::Scenario;
@@ -67,8 +67,8 @@ use tree::{Setter, Table, Value};
 
 use crate::plan::{Flow, NoPlace, OwnLink, OwnRoute, OwnSender, Plan};
 
-/// Files of other kinds, read with the same checks and messages: tables of keys by [`section!`](crate::section), and
-/// their reader.
+/// Reading of other files with the same checks and messages: tables of keys by
+/// [`section!`](crate::section), and their reader.
 pub mod reading {
     pub use super::error::{At, Found, Mistakes, closest, synonyms};
     pub use super::keys::{Default, Key, Kind, LINK_LAWS, Section};
@@ -77,7 +77,7 @@ pub mod reading {
     pub use super::value::{percent, spelt};
 }
 
-/// A scenario, checked and resolved.
+/// A scenario file, checked and resolved.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     file: String,
@@ -86,35 +86,36 @@ pub struct Scenario {
     notes: Vec<String>,
 }
 
-/// One variant of a scenario: a run of its own.
+/// One variant of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
     /// Its name; empty if the file has no variants.
     pub name: String,
-    /// Where it lies in the file's grid, axis by axis; empty for a variant that is not of a grid.
+    /// Position of the variant in the file's grid, one coordinate an axis; empty outside a grid.
     pub cell: Vec<Coordinate>,
-    /// What to run.
+    /// The plan of the variant's run.
     pub plan: Plan,
 }
 
 impl Scenario {
-    /// Reads the file at `path`, with `sets` as in [`Scenario::parse`].
+    /// Reads the file at `path`; `sets` as in [`Scenario::parse`].
     ///
     /// # Errors
-    /// [`ScenarioError::Unreadable`] if there is no such text file, and whatever [`Scenario::parse`] finds.
+    /// [`ScenarioError::Unreadable`] if there is no such text file, and the errors of
+    /// [`Scenario::parse`].
     pub fn load<S: AsRef<str>>(path: &Path, sets: &[S]) -> Result<Scenario, ScenarioError> {
         Scenario::parse(&path.display().to_string(), &Scenario::read(path)?, sets)
     }
 
-    /// The text of the file at `path`, for [`Scenario::parse`].
+    /// Returns the text of the file at `path`, for [`Scenario::parse`].
     ///
     /// # Errors
-    /// [`ScenarioError::Unreadable`]: there is none, or it is no UTF-8.
+    /// [`ScenarioError::Unreadable`] if the file does not exist or is not UTF-8.
     pub fn read(path: &Path) -> Result<String, ScenarioError> {
         files::read_text(path).map_err(|error| ScenarioError::Unreadable { path: path.to_owned(), error })
     }
 
-    /// The same of a file that is open, which messages call `path`.
+    /// Returns the text of an open file; messages call it `path`.
     ///
     /// # Errors
     /// Those of [`Scenario::read`].
@@ -122,11 +123,13 @@ impl Scenario {
         files::text_of(file).map_err(|error| ScenarioError::Unreadable { path: path.to_owned(), error })
     }
 
-    /// Reads `text`, which messages call `file`; files that it names are looked for beside `file`. Each of `sets` is
-    /// `path=value`, as given by `--set`, and goes over every variant.
+    /// Reads `text`; messages call it `file`.
+    ///
+    /// Files that the text names are relative to the folder of `file`. Each of `sets` is
+    /// `path=value`, as in `--set`, and applies to all variants.
     ///
     /// # Errors
-    /// [`ScenarioError::Mistakes`], with all that could be told apart.
+    /// [`ScenarioError::Mistakes`], with all independent mistakes.
     pub fn parse<S: AsRef<str>>(file: &str, text: &str, sets: &[S]) -> Result<Scenario, ScenarioError> {
         let mut sources = Sources(vec![(file.to_owned(), Arc::from(text))]);
         sources.0.extend(sets.iter().map(|s| (SET.to_owned(), Arc::from(s.as_ref()))));
@@ -148,7 +151,7 @@ impl Scenario {
             let mut found = Mistakes::default();
             let mut tree = base.clone();
             let mut whole = true;
-            // What is set of the topology first: it decides what else there is to be set.
+            // Settings of the topology come first: they decide which other keys exist.
             for topology in [true, false] {
                 let mut setter = Setter { sources: &sources, mistakes: &mut found };
                 let its_turn =
@@ -189,23 +192,22 @@ impl Scenario {
         Ok(Scenario { file: file.to_owned(), text: Arc::from(text), variants, notes })
     }
 
-    /// Every variant, in the file's order; a file without any has one, unnamed. Never empty.
+    /// All variants, in the file's order; a single unnamed one if the file has none. Never empty.
     pub fn variants(&self) -> &[Variant] {
         &self.variants
     }
 
-    /// The variant of a name.
+    /// The variant called `name`.
     pub fn variant(&self, name: &str) -> Option<&Variant> {
         self.variants.iter().find(|v| v.name == name)
     }
 
-    /// What was made of the files that this one names, as far as a reader should know: renamed nodes, rates and delays
-    /// that were made up.
+    /// Notes about imported files: renamed nodes, and assumed rates and delays.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The same with only the variants of these names, if there is any.
+    /// Keeps only the variants with these names; keeps all if no name matches.
     pub fn only<S: AsRef<str>>(mut self, names: &[S]) -> Scenario {
         let named = |variant: &Variant| names.iter().any(|name| name.as_ref() == variant.name);
         if self.variants.iter().any(named) {
@@ -214,34 +216,36 @@ impl Scenario {
         self
     }
 
-    /// The same with the senders of a section by a law of the caller's, in every variant that has the section ([`Plan::set_sender`]).
+    /// Gives the senders of a section a law of the caller, in all variants with the section
+    /// ([`Plan::set_sender`]).
     ///
     /// # Errors
-    /// No variant has it, or one can't have another law there.
+    /// No variant has the section, or in one of them the senders cannot have another law.
     pub fn with_sender(self, key: &str, law: &OwnSender) -> Result<Scenario, NoPlace> {
         self.with(|plan| plan.set_sender(key, law))
     }
 
-    /// The same with links under a law of the caller's, in every variant that has them ([`Plan::set_link`]).
+    /// Gives links a law of the caller, in all variants with these links ([`Plan::set_link`]).
     ///
     /// # Errors
-    /// No variant has them.
+    /// No variant has such links.
     pub fn with_link(self, key: &str, law: &OwnLink) -> Result<Scenario, NoPlace> {
         self.with(|plan| plan.set_link(key, law))
     }
 
-    /// The same with switches under a routing module of the caller's, in every variant that has them
+    /// Gives switches a routing module of the caller, in all variants with these switches
     /// ([`Plan::set_route`]).
     ///
     /// # Errors
-    /// No variant has them.
+    /// No variant has such switches.
     pub fn with_route(self, key: &str, route: &OwnRoute) -> Result<Scenario, NoPlace> {
         self.with(|plan| plan.set_route(key, route))
     }
 
-    /// The same with flows that start later, each by the time that `later` answers for it; one that
-    /// would not start before its stop keeps its start. Receivers of a tree start together, as the
-    /// first of them.
+    /// Delays the start of each flow by the time that `later` returns.
+    ///
+    /// A flow that would not start before its stop keeps its start. All receivers of a tree start
+    /// with the tree's first flow.
     pub fn with_starts(mut self, later: impl Fn(&Flow) -> Time) -> Scenario {
         for Variant { plan, .. } in &mut self.variants {
             let by: Vec<Time> =
@@ -260,7 +264,7 @@ impl Scenario {
         let all = self.variants.iter_mut().map(|variant| set(&mut variant.plan));
         let (done, wrong): (Vec<_>, Vec<_>) = all.partition(Result::is_ok);
         let mut wrong: Vec<NoPlace> = wrong.into_iter().filter_map(Result::err).collect();
-        // A section may be of some variants only.
+        // Some variants may lack the section.
         let is_missing = |why: &NoPlace| matches!(why, NoPlace::Unknown { .. });
         match wrong.iter().position(|why| done.is_empty() || !is_missing(why)) {
             Some(i) => Err(wrong.swap_remove(i)),
@@ -268,18 +272,18 @@ impl Scenario {
         }
     }
 
-    /// What the file is called in messages.
+    /// The file's name in messages.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The file's text, into which the spans of [`Scenario::raw`] point.
+    /// The file's text; the spans of [`Scenario::raw`] are places in it.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The tables of one of the arrays that an experiment adds, `claim`, `plot` or `reference`, as they stand in the
-    /// file, with their places; empty if there are none.
+    /// The tables of an array that only an experiment uses: `claim`, `plot` or `reference`. They
+    /// come unresolved, with their places; empty if there are none.
     pub fn raw(&self, array: &str) -> Vec<toml::Spanned<toml::Value>> {
         #[derive(serde::Deserialize)]
         struct Raw {
@@ -290,7 +294,7 @@ impl Scenario {
             #[serde(default)]
             reference: Vec<toml::Spanned<toml::Value>>,
         }
-        // The file has been parsed before and its arrays are arrays, so that nothing can fail here.
+        // Cannot fail: the file was parsed before, and its arrays are arrays.
         let Ok(raw) = toml::from_str::<Raw>(&self.text) else { return Vec::new() };
         match array {
             "claim" => raw.claim,
@@ -301,7 +305,8 @@ impl Scenario {
     }
 }
 
-/// Variants of the same plan, each with the first that has it. A grid may have thousands, whose points differ.
+/// Pairs of variants with equal plans: the first such variant and the other. Variants of a grid are
+/// not compared: there may be thousands.
 fn twins(variants: &mut [Variant]) -> Vec<(String, String)> {
     let mut named: Vec<&mut Variant> =
         variants.iter_mut().filter(|variant| variant.cell.is_empty()).collect();
@@ -314,7 +319,7 @@ fn twins(variants: &mut [Variant]) -> Vec<(String, String)> {
     twins.into_iter().map(|(i, j)| (named[i].name.clone(), named[j].name.clone())).collect()
 }
 
-/// A `--set`, taken apart.
+/// One `--set`, parsed.
 struct Set<'a> {
     path: &'a str,
     at: At,
@@ -349,7 +354,7 @@ fn parse_sets<'a>(sources: &'a Sources, mistakes: &mut Mistakes) -> Vec<Set<'a>>
 fn take_variants(base: &mut Table, mistakes: &mut Mistakes) -> Vec<Over> {
     let Some(i) = base.0.iter().position(|e| e.key == "variant") else { return Vec::new() };
     if !matches!(base.0[i].node.value, Value::Table(_)) {
-        return Vec::new(); // Left in place, for the check to find.
+        return Vec::new(); // Left in the tree; the check reports it.
     }
     let Value::Table(named) = base.0.remove(i).node.value else { return Vec::new() };
     let mut variants = Vec::new();

@@ -1,4 +1,4 @@
-//! Checking a tree against the table of keys, and reading what passed.
+//! Checks a tree against the table of keys, and reads valid values.
 
 use std::sync::Arc;
 
@@ -10,11 +10,13 @@ use super::keys::{Default, Kind, Section};
 use super::tree::{self, Entry, Node, Table, Value};
 use super::value::{LimitSpec, SizesSpec, Val, When};
 
-/// Reads `text`, which messages call `file`, by the keys of `top`. Messages call the table at its top `title`, and the
-/// whole `of`. `resolve` makes a value of it, and notes mistakes of its own.
+/// Reads `text` by the keys of `top`.
+///
+/// Messages call the text `file`, its top table `title`, and the kind of file `of`. `resolve` makes
+/// the result and may add mistakes.
 ///
 /// # Errors
-/// All mistakes that can be told apart, with their places.
+/// All independent mistakes, with their places.
 pub fn read<T>(
     file: &str,
     text: &str,
@@ -35,8 +37,8 @@ pub fn read<T>(
     Ok(value)
 }
 
-/// Notes every unknown key, every missing one and every value that its key does not take, all the way down. `title`
-/// is what messages call the table.
+/// Adds a mistake for every unknown key, missing key and invalid value, also in nested tables.
+/// Messages call the table `title`.
 pub(crate) fn check(table: &Table, at: At, section: &'static Section, title: &str, mistakes: &mut Mistakes) {
     for entry in &table.0 {
         let Some(key) = section.key(&entry.key) else {
@@ -72,7 +74,7 @@ pub(crate) fn check(table: &Table, at: At, section: &'static Section, title: &st
                     }
                 }
             }
-            // Variants are laid over the rest before it is checked; the report reads its own.
+            // Variants were laid over the rest before this check. The report checks its own tables.
             (Kind::Variants | Kind::Grid | Kind::RawTable, Value::Table(_)) | (Kind::Raw, Value::List(_)) => {
             }
             (kind, _) if kind.holds_tables() => {
@@ -92,7 +94,7 @@ pub(crate) fn check(table: &Table, at: At, section: &'static Section, title: &st
     }
 }
 
-/// Checks tables by name.
+/// Checks a table of named tables.
 fn check_named(names: &Table, at: &Entry, of: &str, inner: &'static Section, mistakes: &mut Mistakes) {
     for named in &names.0 {
         match &named.node.value {
@@ -100,7 +102,7 @@ fn check_named(names: &Table, at: &Entry, of: &str, inner: &'static Section, mis
                 name(&named.key, named.at, mistakes);
                 check(t, named.at, inner, &format!("`[{of}.{}]`", named.key), mistakes);
             }
-            // `[flow]` for `[flow.NAME]`: once is enough.
+            // `[flow]` in place of `[flow.NAME]`: one message is enough.
             _ if inner.key(&named.key).is_some() => {
                 mistakes
                     .add(at.at, format!("this {} has no name", at.key), "no name")
@@ -115,7 +117,7 @@ fn check_named(names: &Table, at: &Entry, of: &str, inner: &'static Section, mis
     }
 }
 
-/// Whether an absent key is there under a name that is none: one message is enough then.
+/// Returns true if an unknown key is probably the absent `key`: one message is then enough.
 fn misspelt(table: &Table, section: &'static Section, key: &str) -> bool {
     let unknown = table.0.iter().filter(|e| section.key(&e.key).is_none());
     let mut unknown = unknown.map(|e| e.key.as_str());
@@ -124,7 +126,7 @@ fn misspelt(table: &Table, section: &'static Section, key: &str) -> bool {
     })
 }
 
-/// Names become parts of paths: letters, digits, `-` and `_`.
+/// Checks a name: names become parts of paths and consist of letters, digits, `-` and `_`.
 pub(crate) fn name(text: &str, at: At, mistakes: &mut Mistakes) {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if text.is_empty() || !text.chars().all(good) {
@@ -143,7 +145,7 @@ fn example(kind: Kind, name: &str) -> String {
     }
 }
 
-/// Methods of [`Reader`] for values of one kind; `None` without a value and a default.
+/// Methods of [`Reader`] for values of one kind; `None` if a key has neither value nor default.
 macro_rules! read_as {
     ($($(#[$doc:meta])* $vis:vis $name:ident: $kind:ident($type:ty);)*) => {$(
         $(#[$doc])*
@@ -156,8 +158,8 @@ macro_rules! read_as {
     )*};
 }
 
-/// Reads the keys of one table, with their defaults. Values that do not pass the check of their key read as their defaults: they
-/// have been reported.
+/// Reads the keys of one table, with their defaults. An invalid value, already reported, reads as
+/// the default.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     section: &'static Section,
@@ -166,26 +168,26 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Of a table; of one that is not there, all defaults.
+    /// Returns a reader of a table; of an absent table, a reader of all defaults.
     pub(crate) fn new(section: &'static Section, table: Option<&'a Table>, at: At) -> Reader<'a> {
         Reader { section, table, at }
     }
 
-    /// Notes what is wrong in the table, as [`check`] does.
+    /// Adds the table's mistakes, as [`check`] does.
     pub(crate) fn check(&self, mistakes: &mut Mistakes) {
         if let Some(table) = self.table {
             check(table, self.at, self.section, &self.section.title(), mistakes);
         }
     }
 
-    /// The table under a key.
+    /// The table at a key.
     pub fn table(&self, key: &str, section: &'static Section) -> Reader<'a> {
         debug_assert!(self.section.key(key).is_some(), "{key}");
         let at = self.table.and_then(|t| t.get(key)).map_or(self.at, |e| e.at);
         Reader { section, table: self.table.and_then(|t| t.table(key)), at }
     }
 
-    /// The tables by name under a key.
+    /// The named tables at a key.
     pub fn named(
         &self,
         key: &str,
@@ -199,13 +201,13 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The names of the tables under a key.
+    /// The names of the tables at a key.
     pub(crate) fn names(&self, key: &str) -> impl Iterator<Item = &'a str> + Clone + use<'a> {
         let tables = self.table.and_then(|t| t.table(key)).map_or(&[][..], |t| &t.0);
         tables.iter().map(|e| e.key.as_str())
     }
 
-    /// The tables one after another under a key.
+    /// The list of tables at a key.
     pub(crate) fn list(
         &self,
         key: &str,
@@ -222,38 +224,38 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A key as it stands in the table.
+    /// A key's entry in the table.
     pub(crate) fn entry(&self, key: &str) -> Option<&'a Entry> {
         debug_assert!(self.section.key(key).is_some(), "{key}");
         self.table.and_then(|t| t.get(key))
     }
 
-    /// Whether the table is there.
+    /// Returns true if the table exists.
     pub(crate) fn is_there(&self) -> bool {
         self.table.is_some()
     }
 
-    /// Whether the key is there.
+    /// Returns true if the table has the key.
     pub fn has(&self, key: &str) -> bool {
         self.table.is_some_and(|t| t.get(key).is_some())
     }
 
-    /// Whether the key is absent, and no other was probably meant for it.
+    /// Returns true if the key is absent and no unknown key is probably a misspelling of it.
     pub fn lacks(&self, key: &str) -> bool {
         !self.table.is_some_and(|t| t.get(key).is_some() || misspelt(t, self.section, key))
     }
 
-    /// Where the table is.
+    /// The place of the table.
     pub fn place(&self) -> At {
         self.at
     }
 
-    /// Where a key's value is, or else the table.
+    /// The place of a key's value; of the table if the key is absent.
     pub fn at(&self, key: &str) -> At {
         self.table.and_then(|t| t.get(key)).map_or(self.at, |e| e.node.at)
     }
 
-    /// Where the key itself is, or else the table.
+    /// The place of a key's name; of the table if the key is absent.
     pub(crate) fn key_at(&self, key: &str) -> At {
         self.table.and_then(|t| t.get(key)).map_or(self.at, |e| e.at)
     }
@@ -273,7 +275,7 @@ impl<'a> Reader<'a> {
     }
 
     read_as! {
-        /// A number of a key that has no default.
+        /// The number of a key without a default.
         pub(crate) number_if: Number(f64);
         /// A string.
         pub text: Text(String);
@@ -289,7 +291,7 @@ impl<'a> Reader<'a> {
         matches!(self.value(key), Some(Val::Truth(true)))
     }
 
-    /// One of the key's words; empty if it has neither value nor default.
+    /// The word of a key with fixed words; empty if it has neither value nor default.
     pub(crate) fn word(&self, key: &str) -> &'static str {
         match self.value(key) {
             Some(Val::Word(word)) => word,
@@ -297,17 +299,17 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The same, where the words are an enum's.
+    /// The member of an enum whose word the key has.
     pub(crate) fn one_of<F: Field>(&self, key: &str) -> Option<F> {
         F::of(param::Value::Word(self.word(key)))
     }
 
-    /// A number of a key that has a default or must be there.
+    /// The number of a key that is required or has a default.
     pub fn number(&self, key: &str) -> f64 {
         self.number_if(key).unwrap_or_default()
     }
 
-    /// A time; `None` if it is `"none"`, or neither given nor a default.
+    /// A time; `None` for `"none"`, and for a key with neither value nor default.
     pub(crate) fn time(&self, key: &str) -> Option<Time> {
         match self.value(key) {
             Some(Val::Time(time)) => time,
@@ -315,12 +317,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A time of a key that has a default or must be there.
+    /// The time of a key that is required or has a default.
     pub fn span(&self, key: &str) -> Time {
         self.time(key).unwrap_or_default()
     }
 
-    /// A rate; `None` if it is `"all"`, or neither given nor a default.
+    /// A rate; `None` for `"all"`, and for a key with neither value nor default.
     pub fn rate(&self, key: &str) -> Option<Rate> {
         match self.value(key) {
             Some(Val::Rate(rate)) => rate,
@@ -335,7 +337,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Patterns, with their places.
+    /// The patterns of a key, with their places.
     pub fn patterns(&self, key: &str) -> Vec<(String, At)> {
         match self.value(key) {
             Some(Val::Patterns(patterns)) => patterns,
@@ -344,7 +346,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Values of a law's parameters. Words of files have hyphens.
+/// Values of a law's parameters. Underscores of parameter names are hyphens in the file.
 impl Values for Reader<'_> {
     fn value(&self, field: &str) -> Option<param::Value> {
         let key = field.replace('_', "-");
@@ -367,7 +369,7 @@ impl Values for Reader<'_> {
     }
 }
 
-/// A default as a value.
+/// The text of a default as a value.
 fn literal(kind: Kind, text: &str) -> Value {
     match kind {
         Kind::Truth => Value::Truth(text == "true"),
@@ -380,7 +382,7 @@ fn literal(kind: Kind, text: &str) -> Value {
 
 #[cfg(test)]
 impl Reader<'_> {
-    /// Whether a key's default is a value that it takes.
+    /// Returns true if the key's default is a valid value of it.
     pub(crate) fn default_is_right(&self, key: &str) -> bool {
         self.value(key).is_some()
     }

@@ -1,11 +1,11 @@
-//! The table of keys written out for others: JSON Schema for editors, Markdown for the manual.
+//! Documents generated from the table of keys: a JSON Schema for editors, Markdown for the manual.
 
 use serde_json::{Map, Value, json};
 use tollway_law::Time;
 
 use super::keys::{Default, Key, Kind, Section, TOP, all};
 
-/// The JSON Schema (2020-12) of a scenario file, for editors that complete and check TOML.
+/// Returns the JSON Schema (2020-12) of a scenario file, for editors with TOML support.
 pub fn schema() -> Value {
     let mut schema = section(&TOP);
     if let Value::Object(object) = &mut schema {
@@ -85,7 +85,7 @@ fn property(key: &'static Key) -> Value {
     schema
 }
 
-/// A number up to `most`; up to one it may be given in percent, too.
+/// The schema of a number up to `most`; a number up to 1 may also be a percentage.
 fn part_of_whole(number: Value, most: f64) -> Value {
     match most == 1.0 {
         true => json!({ "anyOf": [number, { "type": "string", "pattern": "%\\s*$" }] }),
@@ -93,7 +93,7 @@ fn part_of_whole(number: Value, most: f64) -> Value {
     }
 }
 
-/// A time, or a table of times.
+/// The schema of a time or a table of times.
 fn parts(names: &[&str]) -> Value {
     let properties: Map<String, Value> =
         names.iter().map(|n| ((*n).to_owned(), json!({ "type": "string" }))).collect();
@@ -104,7 +104,7 @@ fn named(inner: Value) -> Value {
     json!({ "type": "object", "propertyNames": { "pattern": "^[A-Za-z0-9_-]+$" }, "additionalProperties": inner })
 }
 
-/// The chapter of the manual that names every key: its type, its default and its meaning.
+/// Returns the manual's reference of all keys in Markdown, with type, default and meaning.
 pub fn reference_markdown() -> String {
     let mut out = String::from(
         "# Scenario reference\n\n\
@@ -127,7 +127,7 @@ pub fn reference_markdown() -> String {
     out
 }
 
-/// The keys of `sections` as the manual has them: a table for each, in Markdown.
+/// Returns the Markdown tables of the keys of `sections`.
 pub fn sections_markdown(sections: &[&'static Section]) -> String {
     let mut out = String::new();
     tables(sections, &mut out);
@@ -135,7 +135,7 @@ pub fn sections_markdown(sections: &[&'static Section]) -> String {
     out + "\n"
 }
 
-/// A table for each section.
+/// Appends a Markdown table for each section.
 fn tables(sections: &[&'static Section], out: &mut String) {
     for s in sections {
         if s.header.is_empty() {

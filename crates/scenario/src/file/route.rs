@@ -1,11 +1,11 @@
-//! Routes: fewest hops, then least delay, then the link that the file names first.
+//! Routes: fewest hops first, then least delay, then the order of links in the file.
 //!
-//! A route is fixed by what lies ahead of each of its nodes: among the links out of a node that lie on a best way to
-//! the destination, the one of lowest index is taken. That is a rule without history: the order of requests does
-//! not matter. Among routes of equal hops and delay a hash can choose instead, at each node, as ECMP does.
+//! Each node of a route takes the link of lowest index among its best links to the destination.
+//! This depends on no state, so the order of requests does not matter. Alternatively a hash chooses
+//! among a node's best links, as in ECMP.
 //!
-//! A hundred thousand hosts hang on a few routers, so hosts with a single neighbour are never searched through:
-//! such a leaf is replaced by its neighbour, and what remains are routes between the few.
+//! There may be a hundred thousand hosts at a few routers. Hosts with a single neighbour, the
+//! leaves, are therefore not searched: the search uses the neighbour instead.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,20 +14,21 @@ use tollway_proto::route::mix;
 
 use crate::plan::{Link, LinkId, NodeId};
 
-/// The graph, ready for finding routes.
+/// The graph, prepared for route searches.
 #[derive(Debug)]
 pub(crate) struct Router<'a> {
     links: &'a [Link],
-    /// For each node, if it is a leaf: its neighbour, the best link there and the best link from there.
+    /// The leaf at each node, if it is one: its neighbour, the best link there and the best link
+    /// back.
     leaves: Vec<Option<Leaf>>,
-    /// Links between nodes that are no leaves, out of and into each node.
+    /// Links between nodes other than leaves, by source and by destination.
     out: Adjacency,
     into: Adjacency,
-    /// How far each node is from the destination at hand.
+    /// Distance of each node from the destination of the current search.
     far: Vec<Far>,
-    /// Nodes in the order they were reached.
+    /// Nodes in the order in which the search reached them.
     reached: Vec<u32>,
-    /// Numbers the destinations, so that `far` need not be cleared.
+    /// Number of the current search; entries of `far` with another number are stale.
     search: u32,
 }
 
@@ -51,8 +52,9 @@ impl<'a> Router<'a> {
         Router::with_leaves(nodes, links, find_leaves(nodes, links))
     }
 
-    /// Prepares a graph for [`hashed`](Router::hashed) and [`equal`](Router::equal) routes: a node with parallel links
-    /// to its only neighbour is no leaf, since they may share its packets.
+    /// Prepares a graph for [`hashed`](Router::hashed) and [`equal`](Router::equal) routes. A node
+    /// with parallel links to its only neighbour is then no leaf, since packets may be divided
+    /// among them.
     pub(crate) fn for_equal_routes(nodes: usize, links: &'a [Link]) -> Router<'a> {
         let mut leaves = find_leaves(nodes, links);
         let mut seen = HashSet::new();
@@ -74,7 +76,7 @@ impl<'a> Router<'a> {
         Router { links, leaves, out, into, far, reached: Vec::new(), search: 0 }
     }
 
-    /// The route of each request, empty where there is none; from a node to itself there is none.
+    /// The route of each request. Empty if no route exists, or from a node to itself.
     pub(crate) fn routes(&mut self, requests: &[(NodeId, NodeId)]) -> Vec<Vec<LinkId>> {
         let mut known: HashMap<u32, Vec<LinkId>> = HashMap::new();
         let mut latest = None;
@@ -86,13 +88,15 @@ impl<'a> Router<'a> {
         })
     }
 
-    /// The route of each request among those of equal hops and delay, chosen at each node by its hash.
+    /// The route of each request among those of equal hops and delay, chosen at each node by the
+    /// request's hash.
     pub(crate) fn hashed(&mut self, requests: &[(NodeId, NodeId)], hashes: &[u64]) -> Vec<Vec<LinkId>> {
         self.find(requests, |router, i, (start, end)| router.walk(start, end, Some(hashes[i])))
     }
 
-    /// The routes of equal hops and delay of each request, one after the other, in ascending order of
-    /// their links; if there are more than `most`, as many drawn by `seed`, possibly with repetition.
+    /// All routes of equal hops and delay of each request, concatenated, in ascending order of
+    /// their links. If there are more than `most`, returns `most` routes drawn with `seed`, with
+    /// possible repetition.
     pub(crate) fn equal(
         &mut self,
         requests: &[(NodeId, NodeId)],
@@ -111,15 +115,16 @@ impl<'a> Router<'a> {
         })
     }
 
-    /// The routes of each request: `between` answers those between two nodes of the core, of which the search of the
-    /// second is at hand, one after the other.
+    /// The routes of each request. `between` returns the routes between two core nodes,
+    /// concatenated; the search from the second node is then current.
     fn find(
         &mut self,
         requests: &[(NodeId, NodeId)],
         mut between: impl FnMut(&Self, usize, (u32, u32)) -> Vec<LinkId>,
     ) -> Vec<Vec<LinkId>> {
         let mut routes = vec![Vec::new(); requests.len()];
-        // What is left between two nodes of the core, by destination, so that one search serves all that share it.
+        // Pairs of core nodes, by destination, so that one search serves all requests with one
+        // destination.
         let mut left: Vec<(u32, u32, u32)> = Vec::new();
         for (i, &(from, to)) in requests.iter().enumerate() {
             if from == to {
@@ -159,7 +164,7 @@ impl<'a> Router<'a> {
         routes
     }
 
-    /// The first node of the core on a way from `from`, and the link there if that is another node.
+    /// The first core node on a route from `from`, and the link to it if that is another node.
     fn towards(&self, from: u32) -> (u32, Option<LinkId>) {
         match self.leaves[from as usize] {
             Some(leaf) => (leaf.neighbour, Some(leaf.up)),
@@ -167,7 +172,7 @@ impl<'a> Router<'a> {
         }
     }
 
-    /// The last node of the core on a way to `to`, and the link from there if that is another node.
+    /// The last core node on a route to `to`, and the link from it if that is another node.
     fn origin(&self, to: u32) -> (u32, Option<LinkId>) {
         match self.leaves[to as usize] {
             Some(leaf) => (leaf.neighbour, Some(leaf.down)),
@@ -175,8 +180,8 @@ impl<'a> Router<'a> {
         }
     }
 
-    /// Finds how far every node of the core is from `end`, breadth first: when a node's turn comes all that are one
-    /// hop nearer have had theirs, so its delay is final.
+    /// Computes the distance of every core node from `end`, breadth first. All nodes one hop nearer
+    /// are visited before a node, so its delay is then final.
     fn search_from(&mut self, end: u32) {
         self.search += 1;
         self.reached.clear();
@@ -200,7 +205,7 @@ impl<'a> Router<'a> {
         }
     }
 
-    /// The links out of `node` that lie on a best way to the node from which was searched, lowest index first.
+    /// The links out of `node` on best routes to the current destination, lowest index first.
     fn onward(&self, node: u32) -> impl Iterator<Item = u32> + Clone + '_ {
         let here = self.far[node as usize];
         self.out.of(node).iter().copied().filter(move |&l| {
@@ -212,8 +217,8 @@ impl<'a> Router<'a> {
         })
     }
 
-    /// The route from `start` to `end`, where the search began; empty if they are not linked. At each
-    /// node it takes the first best link, or the one that a hash chooses.
+    /// The route from `start` to `end`, the current destination; empty if there is none. Each node
+    /// takes its first best link, or the one that a hash chooses.
     fn walk(&self, start: u32, end: u32, hash: Option<u64>) -> Vec<LinkId> {
         let mut route = Vec::new();
         let mut node = start;
@@ -236,8 +241,8 @@ impl<'a> Router<'a> {
         route
     }
 
-    /// Appends all best routes from `node` to `end`, each behind the links of `before`; answers false once there are
-    /// more than `most`.
+    /// Appends all best routes from `node` to `end`, each after the links of `before`. Returns
+    /// false once there are more than `most`.
     fn collect(
         &self,
         node: u32,
@@ -259,12 +264,12 @@ impl<'a> Router<'a> {
     }
 }
 
-/// Propagation along a route.
+/// Propagation delay of a route.
 pub(crate) fn delay(links: &[Link], route: &[LinkId]) -> Time {
     route.iter().fold(Time::ZERO, |sum, l| sum.saturating_add(links[l.0 as usize].delay))
 }
 
-/// Leaves: nodes whose links all lead to and come from one and the same neighbour.
+/// Finds the leaves: nodes with links to and from a single neighbour only.
 fn find_leaves(nodes: usize, links: &[Link]) -> Vec<Option<Leaf>> {
     #[derive(Clone, Copy)]
     enum Side {
@@ -296,7 +301,7 @@ fn find_leaves(nodes: usize, links: &[Link]) -> Vec<Option<Leaf>> {
     sides.into_iter().map(leaf).collect()
 }
 
-/// Links by node, in one piece of memory, lowest index first.
+/// Links by node in one allocation, lowest index first.
 #[derive(Debug)]
 struct Adjacency {
     starts: Vec<u32>,

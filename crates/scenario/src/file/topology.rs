@@ -1,5 +1,5 @@
-//! `[topology]`: an imported or generated network becomes `[node.NAME]` and `[link.NAME]` like those that are written
-//! down, so that whatever can be said of these can be said of it, in the file, by variants and by `--set`.
+//! The section `[topology]`: turns an imported or generated network into `[node.NAME]` and
+//! `[link.NAME]`. The file, variants and `--set` can then change it like other nodes and links.
 
 use std::collections::HashMap;
 
@@ -13,8 +13,9 @@ use super::reader::Reader;
 use super::tree::{self, Entry, Setter, Table, Value};
 use crate::import::{Graph, graphml, unique, word};
 
-/// Puts the network that `[topology]` names, if there is one, under the tree's own nodes and links. `None` if there is one, but not
-/// to be had: what the rest of the scenario says of nodes and links can't be judged then.
+/// Adds the network that `[topology]` names to the tree's nodes and links; keys of the tree
+/// override it. `None` if the network cannot be made: other nodes and links can then not be
+/// checked.
 pub(crate) fn expand(
     tree: &mut Table,
     files: &mut Files,
@@ -58,7 +59,7 @@ pub(crate) fn expand(
         }
     };
 
-    // What the file says itself goes on top.
+    // The file's own nodes and links override the network's.
     let own = |key: &str| tree.0.iter().position(|entry| entry.key == key);
     let mut over = Table::default();
     for key in ["node", "link"] {
@@ -104,12 +105,12 @@ fn imported(
     Some((Table(nodes.collect()), links))
 }
 
-/// `links` with what `[topology.link]` gives all of them, as a variant would set it.
+/// Returns `links` with the settings of `[topology.link]`, applied as a variant would be.
 fn with_common(topology: &Reader<'_>, links: Table, sources: &Sources) -> Option<Table> {
     let Some(common) = topology.entry("link") else { return Some(links) };
     let path = Entry { key: "link.*".into(), at: common.at, node: common.node.clone() };
     let mut tree = Table(vec![Entry::new("link", common.at, Value::Table(links))]);
-    // What is wrong in it is reported where it stands.
+    // Mistakes in `[topology.link]` are reported at its own place.
     let mut unheard = Mistakes::default();
     Setter { sources, mistakes: &mut unheard }.overlay(&mut tree, &keys::TOP, &Table(vec![path]));
     match tree.0.remove(0).node.value {
@@ -118,7 +119,7 @@ fn with_common(topology: &Reader<'_>, links: Table, sources: &Sources) -> Option
     }
 }
 
-/// An import under way.
+/// An import in progress.
 struct Import<'a> {
     graph: &'a Graph,
     topology: Reader<'a>,
@@ -128,7 +129,7 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
-    /// What each node is called: its label, or its id if it has none, made a name and made unique.
+    /// A unique name for each node, from its label or else its id.
     fn names(&mut self) -> Vec<String> {
         let nodes = &self.graph.nodes;
         let mut nameless = Vec::new();
@@ -161,7 +162,7 @@ impl Import<'_> {
         names
     }
 
-    /// Every edge as `[link.FROM-TO]`.
+    /// A `[link.FROM-TO]` for every edge.
     fn links(&mut self, names: &[String], sources: &Sources, mistakes: &mut Mistakes) -> Option<Table> {
         let graph = self.graph;
         let (loops, edges): (Vec<_>, Vec<_>) = graph.edges.iter().partition(|edge| edge.from == edge.to);
@@ -195,7 +196,7 @@ impl Import<'_> {
                 text("from", names[edge.from].clone()),
                 text("to", names[edge.to].clone()),
                 text("delay", format!("{} ns", delay.0)),
-                // An edge is a cable: nothing tells its two directions apart.
+                // An edge is a cable: its two directions are equal.
                 Entry::new("symmetric", at, Value::Truth(true)),
             ];
             if let Some(rate) = edge.rate.or(default_rate) {
@@ -206,7 +207,8 @@ impl Import<'_> {
         with_common(&self.topology, links, sources)
     }
 
-    /// How long each edge is: by its ends' positions, or by the drawing, or else as `delay` says.
+    /// Delay of each edge: from its ends' positions, else from the drawing, else from the key
+    /// `delay`.
     fn delays(&mut self, edges: &[&crate::import::Edge]) -> Vec<Time> {
         let per_km = self.topology.span("delay-per-km");
         let per_unit = self.topology.time("delay-per-unit");
@@ -245,7 +247,7 @@ impl Import<'_> {
         delays
     }
 
-    /// Pairs of nodes with more than one edge.
+    /// Adds a note on pairs of nodes with several edges.
     fn tell_parallel(&mut self, edges: &[&crate::import::Edge], names: &[String]) {
         let mut seen: HashMap<(usize, usize), &str> = HashMap::new();
         let mut parallel = Vec::new();
@@ -261,7 +263,7 @@ impl Import<'_> {
         self.tell("parallel edges, of which packets take the shorter or else the first", &parallel);
     }
 
-    /// Notes how many there are of something, and the first few.
+    /// Adds a note with the number of items and the first few.
     fn tell(&mut self, what: &str, which: &[String]) {
         const SHOWN: usize = 6;
         if which.is_empty() {
@@ -280,5 +282,5 @@ impl Import<'_> {
     }
 }
 
-/// What is longer is drawn in other units than its reader thinks.
+/// Largest delay of an edge. A longer one results from a wrong unit of the drawing.
 const MOST_DELAY: Time = Time(3_600_000_000_000);

@@ -1,4 +1,4 @@
-//! The file as a tree of values that know their places, and setting values in it by dotted path.
+//! The file as a tree of values with their places, and assignment by dotted path.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -14,7 +14,7 @@ pub(crate) struct Node {
     pub(crate) at: At,
 }
 
-/// What TOML can say; dates mean nothing in a scenario.
+/// A TOML value; a scenario has no dates.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Text(String),
@@ -47,7 +47,7 @@ impl Entry {
 }
 
 impl Value {
-    /// What it is, with its article.
+    /// The value's type, with an article.
     pub(crate) fn what(&self) -> &'static str {
         match self {
             Value::Text(_) => "a string",
@@ -81,9 +81,9 @@ impl Table {
     }
 }
 
-/// Reads a whole file; syntax errors, as many as TOML's parser can tell apart, go to `mistakes`.
+/// Parses a whole file; syntax errors, as far as TOML's parser separates them, go to `mistakes`.
 pub(crate) fn parse(text: &str, mistakes: &mut Mistakes) -> Table {
-    // Places are 32 bits.
+    // Places have 32 bits.
     if u32::try_from(text.len()).is_err() {
         mistakes.add(At::default(), "the file is larger than 4 GiB", "here");
         return Table::default();
@@ -95,7 +95,7 @@ pub(crate) fn parse(text: &str, mistakes: &mut Mistakes) -> Table {
         let at = At { source: 0, start: span.start as u32, end: span.end as u32 };
         let twice = if e.message() == "duplicate key" { twice(text, span) } else { None };
         match twice {
-            // Each key of such a table is a duplicate, too.
+            // The keys of such a table are duplicates, too.
             Some(Twice::Table { at, .. }) if tables_twice.contains(&at) => {}
             Some(Twice::Table { at, header, first }) => {
                 tables_twice.push(at);
@@ -116,15 +116,16 @@ pub(crate) fn parse(text: &str, mistakes: &mut Mistakes) -> Table {
     table(tree.get_ref(), 0, 0)
 }
 
-/// Something that a file has twice, and the line where it has it first.
+/// A duplicate, and the line of its first occurrence.
 enum Twice {
-    /// A table's header, the second one at `at`.
+    /// A table's header, whose second occurrence is at `at`.
     Table { at: At, header: String, first: usize },
     /// A key of a table.
     Key { key: String, first: usize },
 }
 
-/// What the duplicate key at `span` is a duplicate of; `None` if its first place is in no line of its own.
+/// The item that the key at `span` duplicates; `None` if its first occurrence does not begin a
+/// line.
 fn twice(text: &str, span: std::ops::Range<usize>) -> Option<Twice> {
     let mut start = 0;
     let lines = text.split_inclusive('\n').enumerate().map(|(i, line)| {
@@ -153,7 +154,8 @@ fn twice(text: &str, span: std::ops::Range<usize>) -> Option<Twice> {
     Some(Twice::Key { key: key.to_owned(), first: *first })
 }
 
-/// Spells the keys of a table with `-` where the file has `_`.
+/// Replaces `_` by `-` in the keys of a table and its inner tables, if the table of keys has the
+/// result.
 pub(crate) fn spell(table: &mut Table, section: &'static Section) {
     for i in 0..table.0.len() {
         let Some(key) = section.key_spelt(&table.0[i].key) else { continue };
@@ -181,8 +183,8 @@ pub(crate) fn spell(table: &mut Table, section: &'static Section) {
     }
 }
 
-/// Reads a value given on the command line, as TOML if it is, as a string if not; it begins at byte `offset` of the
-/// source numbered `source`.
+/// Parses a value of the command line as TOML, or else as a string. It begins at byte `offset` of
+/// source `source`.
 pub(crate) fn parse_value(text: &str, source: u32, offset: usize) -> Node {
     let at = At { source, start: offset as u32, end: (offset + text.len()) as u32 };
     if let Ok(value) = DeValue::parse(text)
@@ -226,14 +228,15 @@ fn node(spanned: &Spanned<DeValue<'_>>, source: u32, offset: usize) -> Node {
     Node { value, at: at(spanned, source, offset) }
 }
 
-/// Sets values in a tree: what variants and `--set` do.
+/// Sets values in a tree, for variants and `--set`.
 pub(crate) struct Setter<'a> {
     pub(crate) sources: &'a Sources,
     pub(crate) mistakes: &'a mut Mistakes,
 }
 
 impl Setter<'_> {
-    /// Lays `over` on top of `base`, whose keys `section` describes. Keys of `over` may be dotted paths.
+    /// Lays `over` on top of `base`, whose keys `section` describes. Keys of `over` may be dotted
+    /// paths.
     pub(crate) fn overlay(&mut self, base: &mut Table, section: &'static Section, over: &Table) {
         for entry in &over.0 {
             self.set(base, section, &entry.key, entry.at, &entry.node);
@@ -249,7 +252,7 @@ impl Setter<'_> {
         at: At,
         node: &Node,
     ) {
-        // Where each segment stands: within the quotes, if the key is a quoted one.
+        // The place of each segment: inside the quotes of a quoted key.
         let text = self.sources.text(at);
         let inner = match text.find(path) {
             Some(offset) => at.part(offset, path.len()),
@@ -262,7 +265,7 @@ impl Setter<'_> {
             segments.push((name.trim(), place));
             offset += name.len() + 1;
         }
-        // Names in a scenario are at most four deep.
+        // Paths of a scenario have at most four segments.
         if segments.len() > 8 || segments.iter().any(|s| s.0.is_empty()) {
             self.mistakes
                 .add(at, format!("`{path}` is no path to a key"), "set here")
@@ -304,10 +307,10 @@ impl Setter<'_> {
                     }
                 };
                 let Value::Table(table) = table else {
-                    return; // Not a table in the file: that is reported where the file is checked.
+                    return; // Not a table in the file; the check of the file reports it.
                 };
                 match (&node.value, rest) {
-                    // A table is laid over the one there is, key by key.
+                    // A table is laid over the existing table, key by key.
                     (Value::Table(over), []) => {
                         for e in &over.0 {
                             self.descend(table, shape, &[(e.key.as_str(), e.at)], &e.node);
@@ -326,7 +329,7 @@ impl Setter<'_> {
                 Some(entry) => entry.node = node.clone(),
                 None => base.0.push(Entry { key: name.to_owned(), at, node: node.clone() }),
             },
-            // A value with parts of its own, such as `start = { first, last }`.
+            // A value with parts, such as `start = { first, last }`.
             _ => {
                 let mut value = Table::default();
                 let entry = match base.get_mut(name) {
@@ -349,7 +352,7 @@ impl Setter<'_> {
         }
     }
 
-    /// Into a table of tables by name: `*` stands for any letters of a name, `?` for one.
+    /// Sets a value in a table of named tables: `*` stands for any letters of a name, `?` for one.
     fn named(
         &mut self,
         base: &mut Table,
@@ -381,7 +384,7 @@ impl Setter<'_> {
         if found || (name == "*" && whole) {
             return;
         }
-        // A whole new one may be added; a part of one that is not there is a slip of the pen.
+        // A path may add a whole table. A part of a missing table is a mistake.
         if whole && !pattern && matches!(node.value, Value::Table(_)) {
             base.0.push(Entry { key: name.to_owned(), at, node: node.clone() });
             return;
@@ -394,7 +397,7 @@ impl Setter<'_> {
         found.suggest(name, base.0.iter().map(|e| e.key.as_str()));
     }
 
-    /// Into a list of tables by number from 0: `*` is every one.
+    /// Sets a value in a list of tables by index from 0; `*` is all of them.
     fn numbered(
         &mut self,
         items: &mut [Node],
@@ -427,7 +430,7 @@ impl Setter<'_> {
     }
 }
 
-/// What a place in the tree holds.
+/// The kind of table at a place in the tree.
 #[derive(Clone, Copy)]
 enum Shape {
     Section(&'static Section),

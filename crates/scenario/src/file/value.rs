@@ -1,4 +1,4 @@
-//! Reading a single value: what each [`Kind`] of key takes, and what to say of anything else.
+//! Reads a single value: checks it against the [`Kind`] of its key, and reports mistakes.
 
 use tollway_law::units::split_quantity;
 use tollway_law::{Bytes, Rate, Time, UnitError};
@@ -28,17 +28,17 @@ pub(crate) enum Val {
     Patterns(Vec<(String, At)>),
 }
 
-/// A limit as written.
+/// A limit before it is resolved.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum LimitSpec {
     Unlimited,
     Packets(f64),
     Bytes(f64),
-    /// Bandwidth–delay products, or for a threshold parts of the queue's limit.
+    /// Multiples of the bandwidth–delay product; for a threshold, fractions of the queue's limit.
     Times(f64),
 }
 
-/// A time for each of several.
+/// A time for each of several flows or links.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum When {
     At(Time),
@@ -46,16 +46,16 @@ pub(crate) enum When {
     Random { span: Time, after: Time },
 }
 
-/// A distribution of sizes as written.
+/// A distribution of sizes before it is resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum SizesSpec {
     Is(crate::plan::Sizes),
-    /// In a file of this name, which stands here.
+    /// The name of a file with the distribution, and the place of that name.
     File(String, At),
 }
 
 impl Kind {
-    /// The values it takes, if they have bounds.
+    /// The range of valid values, for kinds with bounds.
     fn range(&self) -> Option<String> {
         Some(match *self {
             Kind::WireRate => format!("from {} to {}", Rate::SLOWEST_WIRE, Rate::FASTEST_WIRE),
@@ -68,7 +68,7 @@ impl Kind {
         })
     }
 
-    /// What it takes, with an article and an example.
+    /// A description of valid values, with an article and an example.
     pub(crate) fn wants(&self) -> String {
         match self {
             Kind::Text | Kind::Line => "a string".into(),
@@ -103,7 +103,7 @@ impl Kind {
         }
     }
 
-    /// Reads a value, or says what is wrong with it. `key` is what the value is of.
+    /// Reads a value, or reports a mistake. `key` is the value's key.
     pub(crate) fn read(&self, key: &str, node: &Node, mistakes: &mut Mistakes) -> Option<Val> {
         let mut r = Read { key, kind: self, mistakes };
         match *self {
@@ -152,7 +152,7 @@ impl Kind {
     }
 }
 
-/// Reading one value of one key.
+/// The reading of one value of one key.
 struct Read<'a> {
     key: &'a str,
     kind: &'a Kind,
@@ -170,7 +170,7 @@ impl Read<'_> {
         None
     }
 
-    /// Out of the kind's own range.
+    /// Reports a value outside the kind's range.
     fn beyond<T>(&mut self, node: &Node) -> Option<T> {
         let range = self.kind.range().unwrap_or_else(|| self.kind.wants());
         self.out_of_range(node, &range)
@@ -189,7 +189,7 @@ impl Read<'_> {
             self.mistakes.add(node.at, format!("`{key}` is empty"), "empty").help(help);
             return None;
         }
-        // It is printed on terminals, and stands in tables, files' names and metrics' labels.
+        // The text appears on terminals, in tables, in names of files and in labels of metrics.
         if text.contains(char::is_control) {
             let message = format!("`{key}` has a control character in it");
             self.mistakes
@@ -255,7 +255,7 @@ impl Read<'_> {
         if inside(x) { Some(x) } else { self.out_of_range(node, &range) }
     }
 
-    /// A string that parses as a quantity.
+    /// Reads a string with a quantity.
     fn quantity<T: std::str::FromStr<Err = UnitError>>(&mut self, node: &Node) -> Option<T> {
         match &node.value {
             Value::Text(t) => match t.parse() {
@@ -279,7 +279,7 @@ impl Read<'_> {
         let key = self.key;
         let (at, message, label, help) = match &error {
             UnitError::UnknownUnit { unit, what, example, units } => {
-                // `Pbps` is as near to `bps` as to `Gbps`: an unknown prefix is no slip.
+                // `Pbps` is as near to `bps` as to `Gbps`: do not suggest another prefix.
                 let tail = |unit: &'_ str| unit.chars().skip(1).collect::<String>();
                 let prefixed = |known: &&str| **known == tail(unit) || tail(known) == tail(unit);
                 let help = match closest(unit, units.split(", ").filter(|known| !prefixed(known))) {
@@ -312,7 +312,7 @@ impl Read<'_> {
     }
 
     fn time(&mut self, node: &Node, least: Time) -> Option<Time> {
-        // Longer than a century is a slip, and leaves room to add times up without overflow.
+        // A longer time is a mistake. The bound also allows sums of times without overflow.
         const MOST: Time = Time(100 * 365 * 86_400 * 1_000_000_000);
         let time: Time = self.quantity(node)?;
         if (least..=MOST).contains(&time) {
@@ -343,7 +343,7 @@ impl Read<'_> {
 
     fn bytes(&mut self, node: &Node, least: u64, most: u64) -> Option<u64> {
         let n = match node.value {
-            // A number of bytes has no other unit to be mistaken for.
+            // A plain number is a number of bytes.
             Value::Whole(n) => match u64::try_from(n) {
                 Ok(n) => n,
                 Err(_) => return self.out_of_range(node, &format!("from {least} to {most} bytes")),
@@ -379,7 +379,7 @@ impl Read<'_> {
         }
     }
 
-    /// A number of packets, bytes or, where that makes sense, bandwidth–delay products.
+    /// Reads a number of packets, bytes or, if `bdp`, bandwidth–delay products.
     fn amount(&mut self, node: &Node, text: &str, bdp: bool) -> Option<LimitSpec> {
         let what = if bdp { "a limit" } else { "a threshold" };
         let units = if bdp { AMOUNTS } else { &AMOUNTS[..AMOUNTS.len() - 1] };
@@ -387,7 +387,7 @@ impl Read<'_> {
             Ok(number) => number,
             Err(e) => return self.unit_error(node, e),
         };
-        // The last word is the unit: `split_quantity` has made sure that it is one.
+        // The last word is a unit: `split_quantity` has checked it.
         let unit = text.trim_end().rsplit(|c: char| !c.is_alphabetic()).next().unwrap_or("");
         Some(match unit.to_ascii_lowercase() {
             u if u.ends_with("bdp") => LimitSpec::Times(number),
@@ -396,7 +396,7 @@ impl Read<'_> {
         })
     }
 
-    /// The table of a value that has parts, none but `known`.
+    /// The table of a value with parts, which may have no parts but `known`.
     fn parts<'n>(&mut self, node: &'n Node, known: &[&str]) -> Option<&'n Table> {
         let Value::Table(table) = &node.value else { return self.wrong_type(node) };
         let mut good = true;
@@ -516,7 +516,7 @@ impl Read<'_> {
     }
 }
 
-/// Whether points make a cumulative distribution.
+/// Checks that points form a cumulative distribution.
 pub(crate) fn check_cdf(points: &[crate::plan::CdfPoint]) -> Result<(), String> {
     match points.last() {
         None => return Err("it has no points".into()),
@@ -532,12 +532,13 @@ pub(crate) fn check_cdf(points: &[crate::plan::CdfPoint]) -> Result<(), String> 
     }
 }
 
-/// A part of a whole in percent: `5%`, `5 %`.
+/// A percentage as a fraction: `5%` or `5 %` is 0.05.
 pub fn percent(text: &str) -> Option<f64> {
     text.trim().strip_suffix('%')?.trim_end().parse::<f64>().ok().map(|percent| percent / 100.0)
 }
 
-/// The word that `text` spells: as it is, with `_` for `-` or other case, or by another name of the field.
+/// The member of `words` that `text` spells: exactly, with `_` for `-`, in another case, or by a
+/// common alias.
 pub fn spelt<'w>(text: &str, words: &[&'w str]) -> Option<&'w str> {
     let folded = text.trim().to_ascii_lowercase().replace('_', "-");
     let known = |name: &str| words.iter().copied().find(|word| *word == name);
@@ -547,8 +548,8 @@ pub fn spelt<'w>(text: &str, words: &[&'w str]) -> Option<&'w str> {
     })
 }
 
-/// Where `part` stands in a string's place: the string is written as it is, with quotes or without, unless it has
-/// escapes.
+/// The place of `part` inside a string's place. Works for a string without escapes, with or without
+/// quotes.
 fn within(node: &Node, part: &str) -> At {
     let Value::Text(text) = &node.value else { return node.at };
     let quote = match ((node.at.end - node.at.start) as usize).checked_sub(text.len()) {
@@ -559,7 +560,7 @@ fn within(node: &Node, part: &str) -> At {
     text.rfind(part).map_or(node.at, |i| node.at.part(quote + i, part.len()))
 }
 
-/// Other names of laws, as Linux and tc(8) have them.
+/// Aliases of laws, as in Linux and tc(8).
 const ALIASES: [(&str, &str); 6] = [
     ("reno", "newreno"),
     ("fifo", "drop-tail"),
@@ -568,10 +569,10 @@ const ALIASES: [(&str, &str); 6] = [
     ("bfifo", "drop-tail"),
     ("pfifo-fast", "drop-tail"),
 ];
-/// The least time that is more than none.
+/// The least positive time.
 const POSITIVE: Time = Time(1);
 
-/// Units of limits; the last one is only for some.
+/// Units of limits; the last one is valid for limits only, not for thresholds.
 const AMOUNTS: &[(&str, f64)] = &[
     ("packets", 1.0),
     ("packet", 1.0),

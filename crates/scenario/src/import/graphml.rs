@@ -1,5 +1,5 @@
-//! GraphML, as the Internet Topology Zoo has it: its data set, with latitudes and link speeds, and the drawings that
-//! it was made from.
+//! GraphML of the Internet Topology Zoo: its data set, with latitudes and link speeds, and the
+//! drawings behind it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,31 +9,31 @@ use tollway_law::Rate;
 
 use super::ImportError;
 
-/// What a file says of a network.
+/// A network in a GraphML file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Graph {
-    /// In the file's order.
+    /// All nodes, in the file's order.
     pub nodes: Vec<Node>,
-    /// In the file's order, those from a node to itself too.
+    /// All edges, in the file's order, with those from a node to itself.
     pub edges: Vec<Edge>,
 }
 
 /// A node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// What edges call it.
+    /// The identifier that edges use.
     pub id: String,
-    /// What people call it: the datum `label`, or else what is written on it in a yEd drawing.
+    /// The label: the datum `label`, or else the text in a yEd drawing.
     pub label: Option<String>,
-    /// Where it is: the data `Latitude` and `Longitude`.
+    /// The position: the data `Latitude` and `Longitude`.
     pub position: Option<Position>,
-    /// Where the middle of its shape is in a yEd drawing, in the drawing's units.
+    /// The centre of its shape in a yEd drawing, in the drawing's units.
     pub drawn: Option<(f64, f64)>,
     /// Its place in the text.
     pub span: Range<usize>,
 }
 
-/// A point of the Earth's surface.
+/// A point on the Earth's surface.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Position {
     /// Degrees north.
@@ -45,19 +45,21 @@ pub struct Position {
 /// An edge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
-    /// Index of the node it comes from.
+    /// Index of the source node.
     pub from: usize,
-    /// Index of the node it goes to.
+    /// Index of the destination node.
     pub to: usize,
-    /// How fast it is, if the file says so: `LinkSpeedRaw` in bit/s, `LinkSpeed` with `LinkSpeedUnits`, or a label that
-    /// is a rate (`10 Gbps`) or one of SONET's or SDH's (`OC-48`, `STM-16`).
+    /// The rate, if the file has one: `LinkSpeedRaw` in bit/s, or `LinkSpeed` with
+    /// `LinkSpeedUnits`, or a label with a rate. A label may be `10 Gbps`, or a level of SONET or
+    /// SDH (`OC-48`, `STM-16`).
     pub rate: Option<Rate>,
     /// Its place in the text.
     pub span: Range<usize>,
 }
 
 impl Position {
-    /// Kilometres to `other` along a great circle of a sphere with the Earth's mean radius.
+    /// The great-circle distance to `other` in kilometres, on a sphere with the Earth's mean
+    /// radius.
     pub fn km_to(self, other: Position) -> f64 {
         let radians = |degrees: f64| degrees * (std::f64::consts::PI / 180.0);
         let (a, b) = (radians(self.latitude), radians(other.latitude));
@@ -65,18 +67,18 @@ impl Position {
             let sine = libm::sin(angle / 2.0);
             sine * sine
         };
-        // The haversine, which is exact for near neighbours too.
+        // The haversine formula is accurate for small distances, too.
         let across = half(b - a)
             + libm::cos(a) * libm::cos(b) * half(radians(other.longitude) - radians(self.longitude));
         2.0 * EARTH_RADIUS_KM * libm::asin(across.clamp(0.0, 1.0).sqrt())
     }
 }
 
-/// Reads a GraphML file. Every `<node>` and `<edge>` counts, nested graphs' too.
+/// Reads a GraphML file. All `<node>` and `<edge>` elements count, also in nested graphs.
 ///
 /// # Errors
-/// [`ImportError`] if it is no XML, has no nodes, uses an id twice, has an edge to a node that is not there, a hyperedge,
-/// or a position or speed that is no number.
+/// [`ImportError`] if the text is not XML, has no nodes, repeats an id, has an edge to an unknown
+/// node, a hyperedge, or an invalid position or speed.
 pub fn graphml(text: &str) -> Result<Graph, ImportError> {
     let options = ParsingOptions { allow_dtd: false, nodes_limit: MOST_NODES, ..Default::default() };
     let document = Document::parse_with_options(text, options).map_err(|error| {
@@ -91,7 +93,7 @@ pub fn graphml(text: &str) -> Result<Graph, ImportError> {
     let keys = Keys::of(&root);
     let mut graph = Graph::default();
     let mut ids = HashMap::new();
-    // Edges may come before their nodes.
+    // An edge may precede its nodes.
     for node in root.descendants().filter(|n| is(n, "node")) {
         let id = attribute(&node, "id")?;
         if ids.insert(id, graph.nodes.len()).is_some() {
@@ -127,7 +129,7 @@ pub fn graphml(text: &str) -> Result<Graph, ImportError> {
 
 type Element<'a, 'input> = roxmltree::Node<'a, 'input>;
 
-/// What the file's `<key>`s are called: by id, in lower case.
+/// The names of the file's `<key>`s: by id, in lower case.
 struct Keys<'a>(HashMap<&'a str, String>);
 
 impl<'a> Keys<'a> {
@@ -137,7 +139,7 @@ impl<'a> Keys<'a> {
         Keys(named.collect())
     }
 
-    /// The data of a node or an edge by name, with their places; empty ones say nothing.
+    /// The data of a node or an edge by name, with their places; without empty ones.
     fn data<'n>(&self, element: &Element<'n, '_>) -> HashMap<&str, (&'n str, Range<usize>)> {
         let data = element.children().filter(|n| is(n, "data"));
         data.filter_map(|datum| {
@@ -190,13 +192,14 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// A label that is a rate.
+/// The rate that a label states.
 fn rate_of(label: &str) -> Option<Rate> {
     let label = label.trim();
     if let Ok(rate) = label.parse::<Rate>() {
         return (rate > Rate::ZERO && rate.bps() <= 1e18).then_some(rate);
     }
-    // OC-n is n times 51.84 Mb/s, STM-n three times that (ITU-T G.707); the `c` of a concatenated one is no matter.
+    // OC-n is n × 51.84 Mb/s, STM-n is n × 155.52 Mb/s (ITU-T G.707). A final `c` (concatenated)
+    // does not matter.
     let upper = label.to_ascii_uppercase();
     let (unit_mbps, rest) = match (upper.strip_prefix("OC"), upper.strip_prefix("STM")) {
         (Some(rest), _) => (51.84, rest),
@@ -208,7 +211,7 @@ fn rate_of(label: &str) -> Option<Rate> {
     Some(Rate::from_mbps(unit_mbps * f64::from(n)))
 }
 
-/// A datum that is a number, of an absolute value up to `most`.
+/// The number of a datum, with an absolute value of at most `most`.
 fn number(
     data: &HashMap<&str, (&str, Range<usize>)>,
     name: &str,
@@ -225,13 +228,13 @@ fn number(
     }
 }
 
-/// The first element of this name in a yEd drawing of a node or an edge, not of what is nested in it.
+/// The first element `name` in a yEd drawing of a node or an edge, without nested elements.
 fn drawing<'a, 'input>(element: &Element<'a, 'input>, name: &str) -> Option<Element<'a, 'input>> {
     let data = element.children().filter(|n| is(n, "data"));
     data.flat_map(|datum| datum.descendants()).find(|n| is(n, name))
 }
 
-/// What is written on a node or an edge in a yEd drawing.
+/// The text on a node or an edge in a yEd drawing.
 fn written(element: &Element<'_, '_>, name: &str) -> Option<String> {
     let text = drawing(element, name)?.text()?;
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -249,7 +252,7 @@ fn attribute<'a>(node: &Element<'a, '_>, name: &str) -> Result<&'a str, ImportEr
     })
 }
 
-/// The place of an element's opening tag, or what of it stands on its first line.
+/// The place of an element's opening tag, at most to the end of its first line.
 fn tag(node: &Element<'_, '_>) -> Range<usize> {
     let range = node.range();
     let text = node.document().input_text().get(range.clone()).unwrap_or("");
@@ -257,7 +260,7 @@ fn tag(node: &Element<'_, '_>) -> Range<usize> {
     range.start..range.start + end
 }
 
-/// The byte at a row and a column, both counted from 1, the column in characters.
+/// The byte offset of a row and a column, both counted from 1, the column in characters.
 fn offset(text: &str, row: u32, column: u32) -> usize {
     let mut lines = text.split_inclusive('\n').scan(0, |next, line| {
         let start = *next;
@@ -272,5 +275,5 @@ fn offset(text: &str, row: u32, column: u32) -> usize {
 /// The Earth's mean radius (IUGG).
 const EARTH_RADIUS_KM: f64 = 6371.0088;
 
-/// Elements, texts and comments: the largest of the Zoo's files has some 40 000.
+/// Largest number of elements, texts and comments; the largest file of the Zoo has some 40 000.
 const MOST_NODES: u32 = 4_000_000;

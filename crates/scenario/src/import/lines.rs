@@ -1,4 +1,4 @@
-//! Formats of one number, or two, a line. Empty lines and lines that begin with `#` say nothing.
+//! Formats with one or two numbers a line. Empty lines and lines that begin with `#` are skipped.
 
 use std::ops::Range;
 
@@ -7,11 +7,11 @@ use tollway_sim::{Trace, TraceError};
 use super::ImportError;
 use crate::plan::{CdfPoint, Sizes};
 
-/// A Mahimahi trace: each line the millisecond of an opportunity to deliver 1500 bytes.
+/// Reads a Mahimahi trace: each line is the millisecond of an opportunity to deliver 1500 bytes.
 ///
 /// # Errors
-/// [`ImportError`] at the first line that is no whole number, that lies before the one above it, or at the whole if
-/// there is no opportunity or they all are at 0.
+/// [`ImportError`] at the first line that is not a whole number or is less than the previous line.
+/// [`ImportError`] for the whole text if there is no opportunity, or if all are at 0.
 pub fn trace(text: &str) -> Result<Trace, ImportError> {
     const HELP: &str =
         "a line is a millisecond in which 1500 bytes may leave, never less than the line before";
@@ -40,13 +40,16 @@ pub fn trace(text: &str) -> Result<Trace, ImportError> {
     })
 }
 
-/// A cumulative distribution of sizes: on each line a size in bytes and the part of all that are no larger, as a
-/// probability, or as a percentage if the last line's is 100. Between points it is a straight line (as ns-2's
-/// `RandomVariable/Empirical` with `interpolation_ 1`, whose middle column may be there and is not read).
+/// Reads a cumulative distribution of sizes.
+///
+/// Each line has a size in bytes and the fraction of sizes up to it, as a probability, or as a
+/// percentage if the last line has 100. The distribution is linear between points, as in ns-2's
+/// `RandomVariable/Empirical` with `interpolation_ 1`. The middle column of that format is
+/// optional, and ignored.
 ///
 /// # Errors
-/// [`ImportError`] at the first line that is not two or three numbers, or falls below the line above it, or at the
-/// last, if that does not complete the distribution.
+/// [`ImportError`] at the first line that is not two or three numbers, or is less than the previous
+/// line. [`ImportError`] at the last line if it does not complete the distribution.
 pub fn sizes(text: &str) -> Result<Vec<CdfPoint>, ImportError> {
     const HELP: &str = "a line is a size in bytes and its cumulative probability, or percentage";
     let mut points: Vec<CdfPoint> = Vec::new();
@@ -61,7 +64,7 @@ pub fn sizes(text: &str) -> Result<Vec<CdfPoint>, ImportError> {
             }
         };
         let fine = |x: f64| x.is_finite() && x >= 0.0;
-        // Sizes are counted in 64 bits, and a flow of an exbibyte is a slip.
+        // Sizes have 64 bits, and a flow of an exbibyte is a mistake.
         if !fine(size) || !fine(cumulative) || size > (1u64 << 60) as f64 {
             return Err(ImportError::new(span, format!("`{}` is out of range", short(line)), HELP));
         }
@@ -89,7 +92,7 @@ pub fn sizes(text: &str) -> Result<Vec<CdfPoint>, ImportError> {
     Ok(points)
 }
 
-/// Lines that say something, without the space around them.
+/// The lines with content, without surrounding space, and their places.
 fn lines(text: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
     let mut start = 0;
     text.split_inclusive('\n').filter_map(move |whole| {
@@ -100,7 +103,7 @@ fn lines(text: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
     })
 }
 
-/// A line's beginning: whole books have been given for a table.
+/// The beginning of a line for a message: a line may be arbitrarily long.
 fn short(line: &str) -> String {
     match line.char_indices().nth(40) {
         None => line.to_owned(),
@@ -109,7 +112,7 @@ fn short(line: &str) -> String {
 }
 
 impl Sizes {
-    /// The mean, bytes.
+    /// The mean size, bytes.
     pub fn mean(&self) -> f64 {
         match self {
             Sizes::Fixed(size) => *size as f64,

@@ -1,8 +1,8 @@
-//! What other programs wrote: topologies as GraphML, link traces, distributions of sizes. Text in, plain data out; what
-//! a scenario makes of them is `file`'s business.
+//! Readers of other programs' files: topologies as GraphML, link traces, distributions of sizes.
 //!
-//! None of these read a disk or allocate more than a small multiple of their text. Whatever is not understood is
-//! refused with its place, or skipped if the format says that it may be; what was skipped or made up is told.
+//! The readers turn text into plain data; `file` turns these into a scenario. No reader accesses a
+//! disk or allocates more than a small multiple of its text. A reader refuses unknown content with
+//! its place, or skips it if the format allows that. It reports what it skipped or assumed.
 
 mod graphml;
 mod lines;
@@ -14,15 +14,15 @@ pub use graphml::{Edge, Graph, Node, Position, graphml};
 pub use lines::{sizes, trace};
 pub use names::{unique, word};
 
-/// Why a text is not what it was taken for.
+/// The reason why a text is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ImportError {
-    /// What is wrong.
+    /// The message.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub help: String,
-    /// Where: bytes of the text.
+    /// The place: bytes of the text.
     pub span: Range<usize>,
 }
 

@@ -1,9 +1,10 @@
-//! Labels made names: a scenario's names are ASCII letters, digits, `-` and `_`, and each is used once.
+//! Names from labels: a scenario's names consist of ASCII letters, digits, `-` and `_`, and are
+//! unique.
 
 use std::collections::{HashMap, HashSet};
 
-/// What `label` is called in a scenario: `Los-Angeles` for `Los Angeles`, `Zuerich` for `Zürich`; empty if nothing of
-/// it can be kept.
+/// Returns the name for `label`: `Los-Angeles` for `Los Angeles`, `Zuerich` for `Zürich`; empty if
+/// no character can be kept.
 pub fn word(label: &str) -> String {
     let mut word = String::with_capacity(label.len());
     for c in label.chars() {
@@ -11,7 +12,7 @@ pub fn word(label: &str) -> String {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '_' => word.push(c),
             _ => match plain(c) {
                 Some(letters) => word.push_str(letters),
-                // One for all of a gap, none at the start.
+                // One hyphen for a whole gap, none at the start.
                 None if !word.is_empty() && !word.ends_with('-') => word.push('-'),
                 None => {}
             },
@@ -21,7 +22,8 @@ pub fn word(label: &str) -> String {
     word
 }
 
-/// `words` with `-2`, `-3` and so on behind each that has been there before; none of these is one of the words.
+/// Returns `words` with `-2`, `-3` and so on appended to repetitions; no result equals another
+/// word.
 pub fn unique(words: Vec<String>) -> Vec<String> {
     let taken: HashSet<String> = words.iter().cloned().collect();
     let mut uses: HashMap<String, u32> = HashMap::new();
@@ -42,7 +44,7 @@ pub fn unique(words: Vec<String>) -> Vec<String> {
     words.into_iter().map(number).collect()
 }
 
-/// A letter of the Latin alphabets in ASCII.
+/// The ASCII form of a Latin letter.
 fn plain(c: char) -> Option<&'static str> {
     Some(match c {
         'à' | 'á' | 'â' | 'ã' | 'å' | 'ā' | 'ă' | 'ą' => "a",

@@ -1,4 +1,4 @@
-//! What other programs wrote, read right or refused with its place.
+//! Import of other programs' files: results, and places of mistakes.
 
 use proptest::prelude::*;
 use tollway_law::{Rate, Time};
@@ -31,7 +31,7 @@ fn edge(data: &str) -> Option<Rate> {
 
 #[test]
 fn nodes_and_edges_are_read_in_order() {
-    // The edge comes first, and that is fine.
+    // An edge may come first.
     let text = zoo(&format!("<edge source='1' target='0'/>{TWO}"));
     let graph = graphml(&text).unwrap();
     assert_eq!(graph.nodes[0].label.as_deref(), Some("A b"));
@@ -55,7 +55,7 @@ fn rates_are_found_where_the_zoo_has_them() {
     }
 }
 
-/// The Zoo's drawings have neither positions nor labels as data; the names are on the shapes.
+/// The Zoo's drawings have no positions or labels as data; shapes hold the names.
 #[test]
 fn drawings_are_read_too() {
     let text = r#"<graphml xmlns="http://graphml.graphdrawing.org/xmlns" xmlns:y="http://www.yworks.com/xml/graphml">
@@ -181,7 +181,7 @@ proptest! {
     #[test]
     fn no_text_breaks_a_reader(text in "(?s)[0-9. \n#<>/a-f&;'\"=é]{0,120}") {
         for error in [graphml(&text).err(), trace(&text).err(), sizes(&text).err()].into_iter().flatten() {
-            // A slice of it: ends on characters, within the text.
+            // The span lies within the text, on character boundaries.
             prop_assert!(text.get(error.span.clone()).is_some(), "{error:?}");
         }
     }
@@ -198,7 +198,7 @@ proptest! {
         }
     }
 
-    /// What is written is read again.
+    /// A written trace reads back equal.
     #[test]
     fn a_trace_is_its_lines(gaps in prop::collection::vec(0u32..2000, 1..60)) {
         let mut at = 1;

@@ -1,4 +1,4 @@
-//! Changes and random losses on the way.
+//! Changes and random losses during a run.
 
 use std::collections::BTreeMap;
 
@@ -6,57 +6,59 @@ use tollway_proto::faults;
 
 use super::*;
 
-/// Something that happens on the way.
+/// A change at an instant of the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// When.
+    /// The instant.
     pub at: Time,
-    /// What.
+    /// The change.
     pub what: What,
 }
 
-/// What happens.
+/// A kind of change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// A link changes.
+    /// Changes a link.
     Link(LinkId, Change),
-    /// A link gets another probability of loss, beside the losses of [`Plan::losses`].
+    /// Sets a link's own probability of loss; the losses of [`Plan::losses`] stay.
     Loss(LinkId, f64),
-    /// Until the given instant every packet offered to the link is lost.
+    /// Drops every packet offered to the link until the given instant.
     Blackout(LinkId, Time),
-    /// A flow changes.
+    /// Changes a flow.
     Flow(FlowId, FlowChange),
-    /// A host, by its index, may spend so much, $/s.
+    /// Sets the budget of a host, by its index, $/s.
     HostBudget(usize, f64),
-    /// A host, by its index, divides its budget otherwise.
+    /// Sets the budget strategy of a host, by its index.
     HostStrategy(usize, Strategy),
-    /// A switch, by its index, spreads frames over its members by other shares.
+    /// Sets the shares by which a switch, by its index, divides frames among its members.
     Shares(usize, Arc<[u32]>),
-    /// The member at a node leaves the sessions of a switch, by its index.
+    /// Removes the member at a node from the sessions of a switch, by its index.
     Leave(usize, NodeId),
 }
 
-/// Random loss for a while.
+/// Random loss on a link during a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
-    /// Where.
+    /// The link.
     pub link: LinkId,
-    /// From this instant.
+    /// Start of the loss.
     pub from: Time,
-    /// Until this one; [`Time::NEVER`] for good.
+    /// End of the loss; [`Time::NEVER`] if it does not end.
     pub until: Time,
-    /// Which packets, and how likely.
+    /// The affected packets and their probability of loss.
     pub loss: faults::Loss,
 }
 
 impl Plan {
-    /// The losses of every link at the start, without those of [`Plan::losses`].
+    /// The loss of each link at the start, without [`Plan::losses`].
     pub(crate) fn own_losses(&self) -> impl Iterator<Item = Vec<faults::Loss>> + '_ {
         self.links.iter().map(|link| faults::Loss::on_wire(link.loss).into_iter().collect())
     }
 
-    /// Everything that happens, by time, and in the file's order where times are equal. Blackouts and losses are changes
-    /// of links here, with an end of their own.
+    /// All events of the run, by time; events at one instant keep the file's order.
+    ///
+    /// A blackout and a loss of [`Plan::losses`] become two changes of their link: one at the
+    /// start, one at the end.
     pub(crate) fn timeline(&self) -> Vec<Event> {
         let mut events = Vec::new();
         for event in &self.events {
@@ -77,7 +79,7 @@ impl Plan {
         events.into_iter().map(|(at, entry)| Event { at, what: self.resolved(entry, &mut losses) }).collect()
     }
 
-    /// Whether a blackout that ends at `until` is followed by another without a gap.
+    /// Returns true if another blackout covers the instant `until`, at which a blackout ends.
     fn dark_beyond(&self, link: LinkId, until: Time) -> bool {
         self.events.iter().any(|event| {
             matches!(event.what, What::Blackout(on, later) if on == link && event.at <= until && until < later)
@@ -108,9 +110,9 @@ impl Plan {
 enum Entry<'a> {
     Event(&'a What),
     BlackoutEnds(LinkId),
-    /// A loss of the plan's list begins, or ends.
+    /// Start or end of an entry of [`Plan::losses`].
     Loss(usize, Option<faults::Loss>),
 }
 
-/// What each link loses: by its own loss under `None`, by those of the plan's list under their index.
+/// Losses of each link: its own under `None`, entries of [`Plan::losses`] under their index.
 type Losses = BTreeMap<LinkId, Vec<(Option<usize>, faults::Loss)>>;

@@ -1,4 +1,4 @@
-//! Links: ports, laws and their constants, classes of traffic, media.
+//! Links: ports, laws with their constants, classes of traffic, media.
 
 use std::ops::Deref;
 
@@ -11,24 +11,27 @@ use super::*;
 
 /// One direction of a link: a port and the wire behind it.
 ///
-/// A plan may have a million. The settings of its section are therefore shared, and read through the link: `link.rate`.
+/// A plan may have a million links. They share the settings of their section, which [`Deref`] makes
+/// available: `link.rate`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
-    /// `bottleneck`, `access.3` for a link of a group's third member, with `.reverse` for the way back.
+    /// `bottleneck`, or `access.3` for the link of a group's third member; with `.reverse` in
+    /// reverse direction.
     pub name: String,
-    /// Where its port is.
+    /// The node of its port.
     pub from: NodeId,
-    /// Where its packets arrive.
+    /// The node at its far end.
     pub to: NodeId,
     /// The other direction, if the link is duplex.
     pub twin: Option<LinkId>,
     /// Propagation delay, one way.
     pub delay: Time,
-    /// The upper bound of the queue.
+    /// Upper bound of the queue.
     pub limit: Limit,
-    /// The link's law; links of one section share it, unless its thresholds are parts of their limits.
+    /// The link's law. Links of one section share it, unless thresholds are fractions of different
+    /// limits.
     pub law: Arc<LinkLaw>,
-    /// The settings of its section in this direction.
+    /// Settings shared with the other links of its section and direction.
     pub shared: Arc<LinkSection>,
 }
 
@@ -45,60 +48,63 @@ impl Deref for Link {
 /// The settings that the links of one section share in one direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSection {
-    /// The section of the file they come from.
+    /// The section of the file.
     pub section: Arc<str>,
-    /// Their direction: as in the file, or reverse.
+    /// The direction of these links.
     pub direction: Direction,
-    /// How fast packets are put on the wire; the mean if it replays a trace.
+    /// Transmission rate; the mean rate if the link replays a trace.
     pub rate: Rate,
-    /// When it may send, instead of at a rate.
+    /// The transmission opportunities of a replayed trace, which replace the rate.
     pub trace: Option<Trace>,
-    /// Framing bytes that every packet takes on this wire in addition to its own.
+    /// Framing overhead on this wire, bytes a packet.
     pub overhead: u32,
-    /// The capacity that the link's law believes in.
+    /// The capacity that the link's law assumes.
     pub capacity: Rate,
-    /// The half-duplex medium that it shares.
+    /// The half-duplex medium of the link.
     pub medium: Option<MediumId>,
-    /// Probability that a packet is lost on the wire.
+    /// Probability of loss on the wire.
     pub loss: f64,
-    /// Impairments of the wire beside loss.
+    /// Impairments of the wire other than loss.
     pub impairments: Option<Box<Impairments>>,
-    /// The meter at the far end; only of a link that has a way back.
+    /// The meter at the far end; only on a link with a reverse direction.
     pub meter: Option<Box<Meter>>,
-    /// The border at the far end; only of a link that has a way back and no meter.
+    /// The border at the far end, with its exchange rate; only on a link with a reverse direction
+    /// and without a meter.
     pub exchange: Option<Box<ExchangeRate>>,
 }
 
-/// A meter for flows that enter, or leave, there ([`tollway_law::meter`]).
+/// A meter for flows that enter or leave at a link ([`tollway_law::meter`]).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Meter {
-    /// How far what is stated may be from what is measured, as a part of it.
+    /// Largest accepted difference between statement and measurement, as a fraction of the
+    /// measurement.
     pub tolerance: f64,
-    /// Round trips of excess before a flow is accused.
+    /// Round trips of excess before the meter reports a flow.
     pub burst: f64,
-    /// Round trips for which a wrong round trip must be stated without a break.
+    /// Round trips with a false stated round trip, without interruption, before the meter reports a
+    /// flow.
     pub patience: f64,
-    /// Accused flows are held to their allotment, not only reported.
+    /// True if the meter limits reported flows to their allotment; false if it only reports them.
     pub enforce: bool,
-    /// What it looks after.
+    /// The traffic that the meter checks.
     pub duty: Duty,
 }
 
-/// Which way along a link.
+/// A direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From `from` to `to`.
     Forward,
-    /// The way back.
+    /// From `to` to `from`.
     Reverse,
 }
 
-/// A link's law and the discipline of its port, with their constants.
+/// A link's law and its port's queueing discipline, with their constants.
 #[derive(Clone, Debug)]
 pub struct LinkLaw {
     /// The law.
     pub law: Arc<dyn LinkConfig>,
-    /// The discipline; first in, first out if `None`.
+    /// The discipline; `None` is first in, first out.
     pub queue: Option<Arc<dyn QueueConfig>>,
 }
 
@@ -109,42 +115,43 @@ impl PartialEq for LinkLaw {
 }
 
 impl LinkLaw {
-    /// A law over one queue, or over two if it needs one for classes with priority and there are such.
+    /// Returns a law over one queue; over two if the law needs a queue for priority classes and
+    /// there are such.
     pub fn new(law: Arc<dyn LinkConfig>, classes: &[Class]) -> LinkLaw {
         let first = classes.iter().map(|class| matches!(class.pricing, Pricing::Priority { .. }));
         let queue = ClassQueuesConfig::priority(first).filter(|_| law.descriptor().priority);
         LinkLaw { law, queue: queue.map(|queue| -> Arc<dyn QueueConfig> { Arc::new(queue) }) }
     }
 
-    /// Drop-tail.
+    /// Returns drop-tail.
     pub fn none() -> LinkLaw {
         LinkLaw::new(Arc::new(DropTail), &[])
     }
 
-    /// Whether what does not fit is dropped, and nothing else happens.
+    /// Returns true for plain drop-tail.
     pub fn is_none(&self) -> bool {
         *self == LinkLaw::none()
     }
 
-    /// The law's config, if it is of this type.
+    /// The law's config, if it has this type.
     pub fn get<C: LinkConfig>(&self) -> Option<&C> {
         self.law.get()
     }
 
-    /// What it needs, gives and aims at.
+    /// The law's needs, outputs and aim.
     pub fn descriptor(&self) -> Descriptor {
         self.law.descriptor()
     }
 
-    /// The same for traffic of `class`.
+    /// The descriptor of the law that applies to traffic of `class`.
     pub fn of_class(&self, class: u8) -> Descriptor {
         self.law.of_class(class).map_or_else(|| self.descriptor(), LinkConfig::descriptor)
     }
 
-    /// Whether its constants fit each other and the link.
+    /// Checks that the constants fit each other and the link.
     ///
     /// # Errors
-    /// The word of the law whose constants don't, and why.
+    /// The word of the unfit law and the reason.
     pub(crate) fn check(&self, at: &Placement<'_>) -> Result<(), (&str, Misfit)> {
         let classes = (0..u8::MAX).map_while(|class| self.law.of_class(class));
         let mut laws = std::iter::once(&*self.law).chain(classes);
@@ -153,13 +160,13 @@ impl LinkLaw {
 }
 
 impl Plan {
-    /// Whether a link of `route` writes `content` into tolls of `class`.
+    /// Returns true if a link of `route` writes `content` into tolls of `class`.
     pub(crate) fn says(&self, route: &[LinkId], class: u8, content: Content) -> bool {
         let gives = |link: &LinkId| self.links[link.0 as usize].law.of_class(class).gives;
         route.iter().any(|link| gives(link) == Some(content))
     }
 
-    /// What is asked of each class of traffic, first of what is of none; empty if there are no classes.
+    /// The pricing of no class, then of each class; empty if there are no classes.
     pub(crate) fn pricings(&self) -> Vec<Pricing> {
         let classes = self.classes.iter().map(|class| class.pricing);
         if self.classes.is_empty() {
@@ -169,13 +176,13 @@ impl Plan {
         }
     }
 
-    /// What is asked of a class of traffic; 0 is none.
+    /// The pricing of a class; 0 is no class.
     pub(crate) fn pricing(&self, class: u8) -> Pricing {
         let class = self.classes.get(usize::from(class).wrapping_sub(1));
         class.map_or(Pricing::Standard, |class| class.pricing)
     }
 
-    /// The port of a link, for its law; `classes` are [`Plan::pricings`].
+    /// The placement of a link's law; `classes` are [`Plan::pricings`].
     pub(crate) fn placement<'a>(&self, link: &'a Link, classes: &'a [Pricing], seed: u64) -> Placement<'a> {
         Placement {
             link: &link.name,
@@ -193,11 +200,11 @@ impl Plan {
 pub struct Class {
     /// Its name.
     pub name: String,
-    /// What links of the law `fcp` ask it for.
+    /// Pricing of the class on links with the law `fcp`.
     pub pricing: Pricing,
-    /// The word of the law that its queue is under on links of the law `by-class`.
+    /// Word of the law of the class's queue on links with the law `by-class`.
     pub law: &'static str,
-    /// The weight of that queue.
+    /// Weight of that queue.
     pub weight: f64,
 }
 

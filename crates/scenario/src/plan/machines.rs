@@ -1,4 +1,4 @@
-//! Machines that a file places at nodes.
+//! Machines that a scenario places at nodes.
 
 use std::any::Any;
 
@@ -11,28 +11,28 @@ use super::*;
 /// A machine at a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
-    /// `m`, or `m.3` for that of the third member of a group.
+    /// `m`, or `m.3` for the machine at the third member of a group.
     pub name: String,
     /// Its node.
     pub node: NodeId,
     /// Its kind.
     pub kind: &'static MachineKind,
-    /// With the kind `caller`: messages on each connection, and bytes of each.
+    /// Messages on each connection, and bytes of each, for the kind `caller`.
     pub messages: (u64, u64),
-    /// The ends that an app owns, in the order of its ports: the flow, and whether it is its client.
+    /// Ends that an app owns, in the order of its ports: the flow, and true for its client.
     pub ends: Vec<(FlowId, bool)>,
 }
 
 /// A kind of machine that a file can place.
 #[derive(Debug)]
 pub struct MachineKind {
-    /// Its name in files.
+    /// Its name in scenario files.
     pub word: &'static str,
-    /// An app, which owns connections; otherwise a middle.
+    /// True for an app, which owns connections; false for a middle.
     pub is_app: bool,
-    /// Makes one.
+    /// Builds a machine of this kind.
     pub build: fn(&Machine) -> NodeMachine,
-    /// Its counters, by name.
+    /// Reads its counters, with their names.
     pub counts: fn(&dyn Any) -> Vec<(&'static str, u64)>,
 }
 
@@ -43,7 +43,7 @@ impl PartialEq for MachineKind {
 }
 
 impl MachineKind {
-    /// The kind of a word.
+    /// The kind called `word`.
     pub fn of(word: &str) -> Option<&'static MachineKind> {
         MACHINES.iter().find(|kind| kind.word == word)
     }

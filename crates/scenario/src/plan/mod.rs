@@ -1,7 +1,9 @@
-//! The resolved form of a scenario: plain data in law units, names turned into indices, no default left implicit.
+//! The resolved form of a scenario: plain data in law units, with indices for names and no implicit
+//! default.
 //!
-//! A [`Plan`] is one run: one variant of one file. Either engine is built from it without looking anything up:
-//! routes are lists of link indices, limits are packets and bytes, `"2 BDP"` and `{ first, last }` are worked out.
+//! A [`Plan`] describes one run: one variant of one file. Both engines are built from it without
+//! further lookups. Routes are lists of link indices, limits are packets and bytes, and `"2 BDP"`
+//! and `{ first, last }` are computed.
 
 mod events;
 mod links;
@@ -51,67 +53,69 @@ pub struct TransportId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MediumId(pub u32);
 
-/// One run, complete.
+/// The complete description of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// The scenario's name.
     pub name: String,
-    /// A line to print over results; the name if the file has none.
+    /// The title of the results; the scenario's name if the file has no title.
     pub title: String,
-    /// Where the experiment comes from.
+    /// Origin of the experiment: paper, section, figure.
     pub source: Option<String>,
-    /// What the scenario is about.
+    /// A description of the scenario.
     pub description: Option<String>,
-    /// The variant this is; `None` if the file has none.
+    /// The variant's name; `None` if the file has no variants.
     pub variant: Option<String>,
-    /// How long to run.
+    /// Duration of the run.
     pub duration: Time,
-    /// What every random choice of the run is drawn from.
+    /// Seed of every random choice of the run.
     pub seed: u64,
-    /// What is measured.
+    /// Settings of the measurement.
     pub measure: Measure,
-    /// Every node, in the file's order, group members in theirs.
+    /// All nodes, in the file's order; members of a group in the group's order.
     pub nodes: Vec<Node>,
-    /// Every direction of every link; the directions of a duplex link stand side by side, forward first.
+    /// All directions of all links; the two directions of a duplex link are adjacent, forward
+    /// first.
     pub links: Vec<Link>,
-    /// How traffic is divided among equal-cost routes.
+    /// Division of traffic among equal-cost routes.
     pub equal_cost: EqualCost,
     /// Half-duplex media.
     pub media: Vec<Medium>,
-    /// Classes of traffic: class i + 1 of [`Transport::class`] stands at i.
+    /// Classes of traffic: class i + 1 of [`Transport::class`] has index i.
     pub classes: Vec<Class>,
-    /// Settings of transports, shared by the flows of one section.
+    /// Settings of transports; the flows of one section share one entry.
     pub transports: Vec<Transport>,
-    /// Every flow that is known beforehand.
+    /// Flows that the file lists one by one or by number; flows of workloads are not among them.
     pub flows: Vec<Flow>,
     /// Flows with several receivers.
     pub trees: Vec<Tree>,
-    /// Flows that come by chance.
+    /// Generators of flows that arrive at random.
     pub workloads: Vec<Workload>,
     /// Owners of budgets.
     pub hosts: Vec<Host>,
-    /// Policies for aggregates of flows.
+    /// Token-bucket policies for aggregates of flows.
     pub aggregates: Vec<Aggregate>,
-    /// Hosts that have any.
+    /// Hosts with policies.
     pub shapers: Vec<Shaper>,
     /// Constant-rate cross-traffic.
     pub cbrs: Vec<Cbr>,
     /// Machines at nodes; those of one node in the order in which a packet passes them.
     pub machines: Vec<Machine>,
-    /// Daemons that multicast messages at a price.
+    /// The cost-benefit multicast overlay.
     pub overlay: Option<overlay::Overlay>,
     /// Anypoint switches.
     pub switches: Vec<switch::Switch>,
-    /// Connections over them.
+    /// Sessions over the switches.
     pub sessions: Vec<switch::Session>,
-    /// What happens on the way, by time, in the file's order where times are equal.
+    /// Events during the run, by time; events at one instant keep the file's order.
     pub events: Vec<Event>,
     /// Random loss beyond [`LinkSection::loss`].
     pub losses: Vec<Loss>,
 }
 
 impl Plan {
-    /// Rows that the interval tables of the run will have at least: those of links, and of flows that send for as long as they are let.
+    /// The least number of rows in the run's interval tables: rows of shown links and of endless
+    /// flows.
     pub fn least_rows(&self) -> u64 {
         let Some(interval) = self.measure.interval.filter(|interval| *interval > Time::ZERO) else {
             return 0;
@@ -123,8 +127,11 @@ impl Plan {
         flows.fold(rows(self.duration).saturating_mul(links), u64::saturating_add)
     }
 
-    /// Which links get rows in the interval tables: all of a small network; of a large one those that several flows' data share, since
-    /// a row for each of a thousand access links an interval would cost more than the run and tell less.
+    /// Returns, for each link, true if it gets rows in the interval tables.
+    ///
+    /// A network of up to 64 link directions shows all of them. A larger one shows the links that
+    /// carry the data of several flows, with their reverse directions. A row for each of a thousand
+    /// access links in each interval would cost more than the run.
     pub fn shown_links(&self) -> Vec<bool> {
         if self.links.len() <= FEW_LINKS {
             return vec![true; self.links.len()];
@@ -148,15 +155,15 @@ impl Plan {
     }
 }
 
-/// Up to how many link directions each gets rows.
+/// The largest number of link directions of which all get rows.
 const FEW_LINKS: usize = 64;
 
-/// What is measured.
+/// Settings of the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measure {
-    /// Length of a row of the interval tables; `None` writes summaries only.
+    /// Length of an interval, one row in the interval tables; `None` writes summaries only.
     pub interval: Option<Time>,
-    /// What happens before this instant is left out of summaries.
+    /// Length of the warm-up; summaries leave out everything before this instant.
     pub warmup: Time,
 }
 

@@ -1,4 +1,4 @@
-//! A cost-benefit overlay.
+//! The plan of a cost-benefit overlay.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use tollway_proto::overlay::Demand;
 
 use super::*;
 
-/// Daemons, their hops, groups and senders.
+/// An overlay: daemons, their hops, groups and senders.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Overlay {
-    /// The price of hops.
+    /// Constants of the cost of hops.
     pub cost: CostConfig,
-    /// Salaries.
+    /// Constants of salaries and purses.
     pub purse: PurseConfig,
-    /// Announcements.
+    /// Constants of price announcements.
     pub announce: AnnounceConfig,
-    /// How long messages are kept for a daemon out of reach.
+    /// Time for which a daemon keeps messages for an unreachable daemon.
     pub patience: Time,
-    /// Bytes of a message on a link, all headers included.
+    /// Size of a message on a link, bytes, all headers included.
     pub message: u32,
     /// The nodes with a daemon, ascending.
     pub daemons: Vec<NodeId>,
     /// Connections between daemons.
     pub hops: Vec<Hop>,
-    /// Groups.
+    /// Groups of receivers.
     pub groups: Vec<Group>,
     /// Senders.
     pub senders: Vec<Sender>,
@@ -35,44 +35,45 @@ pub struct Overlay {
 pub struct Hop {
     /// The flow between them, with data both ways.
     pub flow: FlowId,
-    /// Its length for shortest paths.
+    /// Length of the hop in the shortest-path computation.
     pub length: u16,
 }
 
 /// A group of receivers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// `g`, or `g.3`.
+    /// `g`, or `g.3` for the third group of a section.
     pub name: String,
-    /// Where its receivers are, ascending.
+    /// Nodes of the receivers, ascending.
     pub members: Vec<NodeId>,
-    /// All members take all messages in one order. Nodes with senders are members, too.
+    /// True if all members deliver all messages in one order. Nodes with senders are then members,
+    /// too.
     pub ordered: bool,
 }
 
 /// A sender to a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sender {
-    /// `s`, or `s.3`.
+    /// `s`, or `s.3` for the third sender of a section.
     pub name: String,
-    /// The section of the file it comes from.
+    /// The section of the file.
     pub section: Arc<str>,
-    /// Where it is.
+    /// The sender's node.
     pub at: NodeId,
     /// Its group, as an index into [`Overlay::groups`].
     pub group: usize,
-    /// When it begins.
+    /// Start of the messages.
     pub start: Time,
-    /// When it ends; [`Time::NEVER`] if it does not.
+    /// End of the messages; [`Time::NEVER`] if there is no end.
     pub stop: Time,
-    /// When it has a message.
+    /// The process by which messages are generated.
     pub demand: Demand,
-    /// It has messages for the first span, none for the second, and so on.
+    /// Lengths of the on and off periods, on first; `None` is always on.
     pub on_off: Option<(Time, Time)>,
-    /// Whose purse it spends from; its own if `None`.
+    /// The tenant whose purse pays; `None` is a purse for this sender alone.
     pub tenant: Option<String>,
-    /// That purse's salary, as a multiple of the others'.
+    /// The purse's salary, as a multiple of the other purses'.
     pub salary: f64,
-    /// What its messages are worth.
+    /// The benefit of its messages.
     pub benefit: Benefit,
 }

@@ -1,4 +1,4 @@
-//! Laws and routing modules that a caller brings, in place of those that a file names.
+//! Laws and routing modules of the caller, which replace those of the file.
 
 use std::fmt;
 
@@ -11,17 +11,18 @@ use tollway_proto::shaper::Increase;
 
 use super::*;
 
-/// Makes a law for each sender of a section. Functions do.
+/// Makes a law for each sender of a section. Functions implement it.
 pub trait MakeSender: Send + Sync {
-    /// A new law.
+    /// Returns a new law.
     fn make(&self, of: &Sending<'_>) -> AnySender;
 
-    /// What it needs, does and aims at. Default: it needs nothing and aims at nothing.
+    /// The law's needs, effects and aim. Default: no needs and no aim.
     fn descriptor(&self) -> sender::Descriptor {
         sender::Descriptor::default()
     }
 
-    /// What has gone wrong in a law that was made, if anything has: the run ends with it. Asked every 100 ms of the run's time.
+    /// The failure of a law that was made, if any. It ends the run. The runner calls this every 100
+    /// ms of the run's time.
     fn failure(&self) -> Option<Failure> {
         None
     }
@@ -33,12 +34,12 @@ impl<F: Fn(&Sending<'_>) -> AnySender + Send + Sync> MakeSender for F {
     }
 }
 
-/// Makes a law for each port of a section's links. Functions do.
+/// Makes a law for each port of a section's links. Functions implement it.
 pub trait MakeLink: Send + Sync {
-    /// A new law.
+    /// Returns a new law.
     fn make(&self, at: &Placement<'_>) -> AnyLink;
 
-    /// What it needs, gives and aims at. Default nothing.
+    /// The law's needs, outputs and aim. Default: none.
     fn descriptor(&self) -> Descriptor {
         Descriptor::default()
     }
@@ -55,9 +56,9 @@ impl<F: Fn(&Placement<'_>) -> AnyLink + Send + Sync> MakeLink for F {
     }
 }
 
-/// Makes a routing module for each session of a section's switches. Functions do.
+/// Makes a routing module for each session of a section's switches. Functions implement it.
 pub trait MakeRoute: Send + Sync {
-    /// A new module.
+    /// Returns a new module.
     fn make(&self, of: &Spreading<'_>) -> Box<dyn Route + Send>;
 
     /// As [`MakeSender::failure`].
@@ -75,17 +76,17 @@ impl<F: Fn(&Spreading<'_>) -> Box<dyn Route + Send> + Send + Sync> MakeRoute for
 /// The session that a routing module is made for.
 #[derive(Clone, Copy, Debug)]
 pub struct Spreading<'a> {
-    /// The switch, as tables call it.
+    /// Name of the switch in tables.
     pub switch: &'a str,
     /// The section of the session's flows.
     pub session: &'a str,
     /// The nodes of the members, in the order of [`Route::pick`]'s candidates.
     pub members: &'a [&'a str],
-    /// Seeds a generator of the module: another one for each session, switch and seed of the run.
+    /// Seed for the module's random generator; differs by session, switch and seed of the run.
     pub seed: u64,
 }
 
-/// A sender law that no file has a word for.
+/// A sender law of the caller, which replaces the law of the file.
 ///
 /// ```
 /// use tollway_law::sender::{AnySender, NewRenoConfig};
@@ -93,7 +94,8 @@ pub struct Spreading<'a> {
 /// use tollway_scenario::plan::{OwnSender, Sending};
 /// use tollway_scenario::run::{Options, run};
 ///
-/// # let text = "name = 'wire'\nduration = '1 s'\nnode = { a = {}, b = {} }\nlink.wire = { from = 'a', to = 'b', rate = '1 Mbps' }\n\
+/// # let text = "name = 'wire'\nduration = '1 s'\nnode = { a = {}, b = {} }\n\
+/// #     link.wire = { from = 'a', to = 'b', rate = '1 Mbps' }\n\
 /// #     flow.long = { from = 'a', to = 'b', law = 'cubic' }\n";
 /// let mine = OwnSender::new("mine", |of: &Sending<'_>| {
 ///     let law = NewRenoConfig { initial_window: of.initial_window, ..Default::default() };
@@ -107,39 +109,39 @@ pub struct Spreading<'a> {
 /// ```
 pub type OwnSender = Own<dyn MakeSender>;
 
-/// A link law that no file has a word for. Its queue is one.
+/// A link law of the caller. It works on a single queue.
 pub type OwnLink = Own<dyn MakeLink>;
 
-/// A routing module that no file has a word for.
+/// A routing module of the caller.
 pub type OwnRoute = Own<dyn MakeRoute>;
 
-/// A name, and what makes laws.
+/// A name and a factory of laws.
 pub struct Own<M: ?Sized> {
     name: Arc<str>,
     make: Arc<M>,
 }
 
 impl OwnSender {
-    /// A law that result tables call `name`, and that `make` makes.
+    /// Returns a law made by `make` and called `name` in result tables.
     pub fn new(name: &str, make: impl MakeSender + 'static) -> OwnSender {
         Own { name: name.into(), make: Arc::new(make) }
     }
 }
 
 impl OwnLink {
-    /// A law called `name` that `make` makes.
+    /// Returns a law made by `make` and called `name` in result tables.
     pub fn new(name: &str, make: impl MakeLink + 'static) -> OwnLink {
         Own { name: name.into(), make: Arc::new(make) }
     }
 }
 
 impl OwnRoute {
-    /// A module called `name` that `make` makes.
+    /// Returns a routing module made by `make` and called `name` in result tables.
     pub fn new(name: &str, make: impl MakeRoute + 'static) -> OwnRoute {
         Own { name: name.into(), make: Arc::new(make) }
     }
 
-    /// A module for a session.
+    /// Returns a module for a session.
     pub(crate) fn module(&self, of: &Spreading<'_>) -> Box<dyn Route + Send> {
         self.make.make(of)
     }
@@ -151,7 +153,7 @@ impl<M: ?Sized> Clone for Own<M> {
     }
 }
 
-/// The same is what the same made.
+/// Equal if name and factory are the same.
 impl<M: ?Sized> PartialEq for Own<M> {
     fn eq(&self, other: &Own<M>) -> bool {
         Arc::ptr_eq(&self.make, &other.make) && self.name == other.name
@@ -200,27 +202,27 @@ impl LinkConfig for OwnLink {
     }
 }
 
-/// Why a law of the caller's has no place in a scenario.
+/// The reason why a caller's law does not fit a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum NoPlace {
-    /// Nothing is called so.
+    /// No section has this name.
     #[error("there is nothing called `{key}` to give a law of your own; there {}", there_are(known))]
     #[diagnostic(help("`*` in place of a name stands for every name"))]
     Unknown {
-        /// What was asked for.
+        /// The key that the caller gave.
         key: String,
-        /// What could have been.
+        /// The keys that exist.
         known: Vec<String>,
     },
-    /// What else its file says of it needs a law of the house.
+    /// Another setting of the section requires a law of Tollway.
     #[error("`{key}` can't have a law of your own: {why}")]
     #[diagnostic(help("{remedy}"))]
     Refused {
         /// The section.
         key: String,
-        /// Why not.
+        /// The reason.
         why: &'static str,
-        /// What to do instead.
+        /// A change that removes the obstacle.
         remedy: &'static str,
     },
 }
@@ -234,11 +236,13 @@ fn there_are(known: &[String]) -> String {
 }
 
 impl Plan {
-    /// Has the senders of a section, `flow.NAME` or `workload.NAME`, go by a law of the caller's; `*` stands for every name. All else
-    /// about them stays as the file says. A tree's flows, and the kernel's, keep theirs.
+    /// Gives the senders of a section, `flow.NAME` or `workload.NAME`, a law of the caller; `*`
+    /// stands for every name.
+    ///
+    /// All other settings stay. Flows of a tree and flows of the kernel keep their law.
     ///
     /// # Errors
-    /// There is no such section, or it can't have another law.
+    /// There is no such section, or its senders cannot have another law.
     pub fn set_sender(&mut self, key: &str, law: &OwnSender) -> Result<(), NoPlace> {
         let sections = self.senders();
         let chosen: Vec<&(String, TransportId)> = sections.iter().filter(|one| names(key, &one.0)).collect();
@@ -255,7 +259,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Puts a law of the caller's on links, `link.NAME` or, for their ways back, `link.NAME.reverse`; `*` stands for every name.
+    /// Gives links, `link.NAME` or in reverse direction `link.NAME.reverse`, a law of the caller;
+    /// `*` stands for every name.
     ///
     /// # Errors
     /// There is no such link.
@@ -269,7 +274,8 @@ impl Plan {
         if !chosen.contains(&true) {
             return Err(unknown(key, self.links.iter().map(section)));
         }
-        // Of another rate only drop-tail has not been told, which has no use for it.
+        // A link under drop-tail has no change of capacity beside its change of rate. The new law
+        // needs one.
         let mut events = Vec::with_capacity(self.events.len());
         for (i, event) in self.events.iter().enumerate() {
             events.push(event.clone());
@@ -290,8 +296,9 @@ impl Plan {
         Ok(())
     }
 
-    /// Puts a routing module of the caller's on switches, `switch.NAME`; `*` stands for every name. It
-    /// takes the place of `policy` and `shares`; a later change of shares takes its place.
+    /// Gives switches, `switch.NAME`, a routing module of the caller; `*` stands for every name.
+    ///
+    /// The module replaces `policy` and `shares`. A later change of shares replaces the module.
     ///
     /// # Errors
     /// There is no such switch.
@@ -307,7 +314,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What went wrong in a law of the caller's, and whose.
+    /// The first failure of a caller's law, with the law's name.
     pub(crate) fn failure(&self) -> Option<(String, Failure)> {
         let senders = self.transports.iter().filter_map(|transport| {
             transport.law.failure().map(|failure| (transport.law.word().to_owned(), failure))
@@ -323,14 +330,14 @@ impl Plan {
         senders.chain(links).chain(routes).next()
     }
 
-    /// Whether any law is the caller's.
+    /// Returns true if any law or routing module is the caller's.
     pub(crate) fn has_own_laws(&self) -> bool {
         self.transports.iter().any(|transport| transport.law.get::<OwnSender>().is_some())
             || self.links.iter().any(|link| link.law.get::<OwnLink>().is_some())
             || self.switches.iter().any(|switch| switch.own.is_some())
     }
 
-    /// The sections that send by a law.
+    /// The sections with sender laws: `flow.NAME` and `workload.NAME`, with their transports.
     fn senders(&self) -> Vec<(String, TransportId)> {
         let mut sections: Vec<(String, TransportId)> = Vec::new();
         for flow in &self.flows {
@@ -386,7 +393,7 @@ impl Plan {
     }
 }
 
-/// Whether `key` means a section, its name or `*` in place of it.
+/// Returns true if `key` names `section`; `*` in `key` stands for any name.
 fn names(key: &str, section: &str) -> bool {
     let mut parts = section.splitn(3, '.');
     let [of, name, rest] = [(); 3].map(|()| parts.next());
@@ -405,5 +412,5 @@ fn unknown(key: &str, known: impl Iterator<Item = String>) -> NoPlace {
     NoPlace::Unknown { key: key.to_owned(), known: all }
 }
 
-/// Names that a message has room for.
+/// Most names that a message lists.
 const MOST_NAMED: usize = 12;

@@ -1,18 +1,18 @@
-//! Who flows belong to: hosts with budgets, policies with token buckets.
+//! Owners of flows: hosts with budgets, policies with token buckets.
 
 use tollway_law::words;
 use tollway_proto::shaper::PolicyConfig;
 
 use super::*;
 
-/// An owner of a budget.
+/// An owner of a budget: a host whose flows follow the law `fcp`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
     /// Its name.
     pub name: String,
-    /// What its flows may spend together, $/s.
+    /// Budget of all its flows together, $/s.
     pub budget: f64,
-    /// How it divides that.
+    /// Strategy by which the budget is divided.
     pub strategy: Strategy,
     /// Its flows.
     pub flows: Vec<FlowId>,
@@ -21,7 +21,7 @@ pub struct Host {
 }
 
 impl Plan {
-    /// The nodes where the data of a host's flows come from, each as often as it is that of one.
+    /// The source node of each of the host's flows and workload paths; a node may repeat.
     pub fn senders_of<'a>(&'a self, host: &'a Host) -> impl Iterator<Item = NodeId> + 'a {
         let flows = host.flows.iter().map(|flow| &self.flows[flow.0 as usize].path);
         let workloads = host.workloads.iter().flat_map(|&workload| &self.workloads[workload].paths);
@@ -34,13 +34,13 @@ impl Plan {
 pub struct Aggregate {
     /// Its name.
     pub name: String,
-    /// What flows keep to, and how they share it.
+    /// The filter, the rate and the division among flows.
     pub policy: PolicyConfig,
-    /// Packets of cross-traffic that may wait, of each source.
+    /// Queue limit of each cross-traffic source, packets.
     pub queue: u32,
-    /// In force from this instant.
+    /// Instant at which the policy is installed.
     pub install: Time,
-    /// Until this one; [`Time::NEVER`] for good.
+    /// Instant at which the policy is removed; [`Time::NEVER`] if it stays.
     pub remove: Time,
 }
 
@@ -49,38 +49,39 @@ pub struct Aggregate {
 pub struct Shaper {
     /// The host.
     pub node: NodeId,
-    /// Period of its timer.
+    /// Period of the host's timer.
     pub timer: Time,
-    /// Each flow that waits has one instead.
+    /// True if each waiting flow has a timer instead.
     pub flow_timers: bool,
-    /// For each kind of flow that policies tell apart, those that are for it, indices into [`Plan::aggregates`], the most
-    /// specific first.
+    /// For each kind of flow that the policies distinguish, its policies, the most specific first:
+    /// indices into [`Plan::aggregates`].
     pub classes: Vec<Vec<usize>>,
 }
 
-/// Where a flow asks before it sends.
+/// The token-bucket gate that a flow's packets pass at their host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
     /// Index into [`Plan::shapers`].
     pub shaper: usize,
-    /// Index into its classes.
+    /// Index into [`Shaper::classes`].
     pub class: u32,
 }
 
 words! {
-    /// How a budget is divided (the FCP report, § 4.2).
+    /// The division of a budget among a host's flows (the FCP report, § 4.2).
     pub enum Strategy {
-        /// By weight.
+        /// The whole budget, in proportion to the flows' weights.
         EqualBudget = "equal-budget",
-        /// Each its weight's part, whoever is there.
+        /// To each flow the fraction of the budget that its weight states; unused parts stay
+        /// unspent.
         Fixed = "fixed",
-        /// A ten-thousandth, by weight.
+        /// A ten-thousandth of the budget, in proportion to weights: background traffic.
         Background = "background",
-        /// The same rate for all.
+        /// Equal rates for all flows, or rates in proportion to weights.
         EqualThroughput = "equal-throughput",
-        /// The most in all.
+        /// The largest sum of rates.
         MaxThroughput = "max-throughput",
-        /// Steady rates for those that want one.
+        /// Constant rates for flows with a target rate; the rest in proportion to weights.
         Stable = "stable",
     }
 }

@@ -1,4 +1,4 @@
-//! What flows' ends do: the transport and the senders' laws.
+//! The endpoints of flows: transport settings and sender laws.
 
 use std::ops::Deref;
 
@@ -8,54 +8,55 @@ pub use tollway_proto::transport::{Detection, Rto, WindowGrowth};
 
 use super::*;
 
-/// How a flow's ends behave.
+/// Settings of a flow's sender and receiver.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transport {
     /// The sender's law.
     pub law: SenderLaw,
-    /// In a live run it is the kernel's TCP.
+    /// True if a live run uses the kernel's TCP.
     pub kernel: bool,
-    /// Size of a full packet on the wire, headers included, the link's framing not, bytes.
+    /// Size of a full packet on the wire, bytes; with headers, without the link's framing.
     pub packet_size: u16,
-    /// Of these, what is header.
+    /// Header bytes of a full packet.
     pub header: u16,
     /// Size of a packet without data, bytes.
     pub ack_size: u16,
-    /// Window at the start, packets.
+    /// Initial congestion window, packets.
     pub initial_window: u32,
-    /// SACK ranges an acknowledgement has room for; 0 is no SACK.
+    /// SACK ranges that an acknowledgement can hold; 0 disables SACK.
     pub sack_blocks: u8,
-    /// How losses are found.
+    /// The loss-detection algorithm.
     pub loss_detection: Detection,
-    /// How many times more a retransmission leaves where the receiver's window would not last until its loss is repaired.
+    /// Extra copies of a retransmission if the receiver's window would run out before the repair.
     pub repair_copies: u8,
-    /// How long an acknowledgement may wait for a second packet; `None` acknowledges every packet.
+    /// Longest delay of an acknowledgement while it waits for a second packet; `None` acknowledges
+    /// every packet.
     pub delayed_ack: Option<Time>,
-    /// Whether a connection is opened before data flow.
+    /// True if a handshake opens the connection before data.
     pub handshake: bool,
-    /// What the toll looks like in a packet.
+    /// The form of the toll in a packet.
     pub encoding: Encoding,
-    /// Data in both directions.
+    /// True if both ends send data.
     pub both_ways: bool,
-    /// Data packets may be marked instead of dropped (RFC 3168).
+    /// True if data packets are ECN-capable (RFC 3168).
     pub ecn: bool,
-    /// They say by ECT(1) that their sender is scalable (RFC 9331).
+    /// True if data packets carry ECT(1), the mark of a scalable sender (RFC 9331).
     pub l4s: bool,
-    /// How much of the receive buffer is advertised.
+    /// The growth of the advertised part of the receive buffer.
     pub window_growth: WindowGrowth,
-    /// The pace of the receiver's application.
+    /// The rate at which the receiver's application reads.
     pub reader: Reader,
     /// The receiver's flow control.
     pub flow_control: FlowControl,
     /// The retransmission timer.
     pub rto: Rto,
-    /// The class of traffic that its packets belong to, counted from 1; 0 is none.
+    /// Class of traffic of its packets, counted from 1; 0 is no class.
     pub class: u8,
-    /// The flow's weight in theory's ideal allocation, and among those of its host.
+    /// Weight of the flow in the ideal allocation and among its host's flows.
     pub weight: f64,
 }
 
-/// A sender's law with its constants.
+/// A sender's law and its constants.
 #[derive(Clone, Debug)]
 pub struct SenderLaw(pub Arc<dyn SenderConfig>);
 
@@ -74,14 +75,14 @@ impl PartialEq for SenderLaw {
 }
 
 impl Transport {
-    /// The class that its packets are of at first.
+    /// The class of the first packets: none if the law chooses between classes.
     pub fn first_class(&self) -> u8 {
         let chooses = self.law.descriptor().spends.is_some_and(|spends| spends.patience.is_some());
         if chooses { 0 } else { self.class }
     }
 }
 
-/// The words of the laws that are so, in a sentence.
+/// The words of the laws whose descriptor satisfies `are`, joined for a sentence: `a, b or c`.
 pub(crate) fn laws_that(are: impl Fn(&Descriptor) -> bool) -> String {
     let laws = sender::LAWS.iter().filter(|law| are(&(law.read)(&()).descriptor()));
     let words: Vec<&str> = laws.map(|law| law.word).collect();

@@ -11,30 +11,33 @@ use super::*;
 /// A switch at a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Switch {
-    /// `s`, or `s.3` for that of the third member of a group of nodes.
+    /// `s`, or `s.3` for the switch at the third member of a group of nodes.
     pub name: String,
-    /// The section of the file it comes from.
+    /// The section of the file.
     pub section: Arc<str>,
     /// Its node.
     pub node: NodeId,
-    /// Its routing module.
+    /// The policy that chooses a member for each frame.
     pub policy: Policy,
-    /// Shares of a session's members, in their order, in place of the policy; empty without.
+    /// Shares of a session's members, in their order; they replace the policy. Empty if the file
+    /// gives none.
     pub shares: Vec<u32>,
-    /// A routing module of the caller's, in place of both.
+    /// The caller's routing module; it replaces the policy and the shares.
     pub own: Option<OwnRoute>,
-    /// How it translates windows.
+    /// The translation of windows between members and peer.
     pub flow_control: FlowControl,
-    /// How it applies the paper's formulas.
+    /// The variant of the paper's formulas.
     pub reading: Reading,
-    /// Packets that a receive ratio looks back on.
+    /// Number of packets over which a receive ratio is computed.
     pub ratio_window: usize,
     /// The longest silence of a member while answers are due.
     pub patience: Time,
 }
 
-/// A connection over switches: flows of a section, one after the other. Flows from one node have one
-/// sender, flows to one node one receiver: those of the first.
+/// A connection over switches: consecutive flows of one section.
+///
+/// Flows from one node share one sender, and flows to one node share one receiver: those of the
+/// first such flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
     /// The section of its flows.
@@ -43,24 +46,24 @@ pub struct Session {
     pub first: FlowId,
     /// Their number.
     pub count: u32,
-    /// Its ways, taken apart at switches.
+    /// Parts of the session's paths between switches.
     pub stretches: Vec<Stretch>,
-    /// The switches on its ways.
+    /// The switches on the session's paths.
     pub stations: Vec<Station>,
 }
 
-/// A part of a session's ways without switches.
+/// A part of a session's path with no switch inside.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stretch {
-    /// The end at which data enter.
+    /// The end where data enter.
     pub from: Place,
-    /// The end at which they leave.
+    /// The end where data leave.
     pub to: Place,
     /// Its links, in the direction of data. Acknowledgements take their twins.
     pub links: Vec<LinkId>,
 }
 
-/// An end of a stretch.
+/// One end of a [`Stretch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The sender of this flow, or its receiver.
@@ -69,7 +72,7 @@ pub enum Place {
     Station(usize),
 }
 
-/// A switch on a session's ways. Its stretches are indices into [`Session::stretches`].
+/// A switch on a session's paths. Its stretches are indices into [`Session::stretches`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Station {
     /// Index into [`Plan::switches`].
@@ -81,12 +84,12 @@ pub struct Station {
 }
 
 impl Session {
-    /// Its flows.
+    /// The flows, as a range of indices into [`Plan::flows`].
     pub fn flows(&self) -> std::ops::Range<usize> {
         self.first.0 as usize..(self.first.0 + self.count) as usize
     }
 
-    /// Returns true if a switch spreads its frames over members, by a schedule of its own.
+    /// Returns true if a switch schedules the session's frames over several members.
     pub fn spreads(&self) -> bool {
         let spreads = |(at, station): (usize, &Station)| {
             station.members.len() > 1 && self.stretches[station.peer].to == Place::Station(at)
@@ -94,13 +97,13 @@ impl Session {
         self.stations.iter().enumerate().any(spreads)
     }
 
-    /// The other end of a stretch at a station.
+    /// The end of `stretch` that is not `station`.
     pub fn across(&self, station: usize, stretch: usize) -> Place {
         let Stretch { from, to, .. } = self.stretches[stretch];
         if from == Place::Station(station) { to } else { from }
     }
 
-    /// The node of a place at the end of `stretch`.
+    /// The node of `place`, which must be an end of `stretch`.
     pub(crate) fn node(&self, plan: &Plan, stretch: usize, place: Place) -> NodeId {
         let Stretch { from, links, .. } = &self.stretches[stretch];
         let link = |at: Option<&LinkId>| at.map(|link| &plan.links[link.0 as usize]);
@@ -108,7 +111,8 @@ impl Session {
         node.or(link(links.last()).map(|link| link.to)).unwrap_or(NodeId(0))
     }
 
-    /// The station and the member there that a flow's sender is, if others send to the same receiver.
+    /// The station and the member index of a flow's sender; `None` unless several flows have its
+    /// receiver.
     pub(crate) fn share(&self, plan: &Plan, flow: usize) -> Option<(usize, usize)> {
         let sender = Place::End(FlowId(plan.sender_of(flow) as u32));
         let receiver = plan.receiver_of(flow);
@@ -120,15 +124,16 @@ impl Session {
 }
 
 impl Plan {
-    /// The flow whose sender sends what `flow` receives: itself, but for a receiver of a [`Tree`] and
-    /// flows of a [`Session`].
+    /// The flow whose sender supplies the data of `flow`. Differs from `flow` only for receivers of
+    /// a [`Tree`] and for flows of a [`Session`].
     pub fn sender_of(&self, flow: usize) -> usize {
         let tree = self.trees.iter().map(Tree::flows).find(|flows| flows.contains(&flow));
         let from = |flow: usize| self.flows[flow].path.from;
         tree.map(|flows| flows.start).unwrap_or_else(|| self.first_like(flow, from))
     }
 
-    /// The flow whose receiver receives what `flow` sends: itself, but for flows of a [`Session`].
+    /// The flow whose receiver takes the data of `flow`. Differs from `flow` only for flows of a
+    /// [`Session`].
     pub fn receiver_of(&self, flow: usize) -> usize {
         self.first_like(flow, |flow| self.flows[flow].path.to)
     }

@@ -1,30 +1,31 @@
-//! What is sent, and where: flows, workloads, cross-traffic.
+//! Traffic: flows, workloads, constant-rate cross-traffic, with their paths.
 
 use super::*;
 
-/// The way between two hosts.
+/// A path between two hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// Where data come from.
+    /// Source node.
     pub from: NodeId,
-    /// Where they go.
+    /// Destination node.
     pub to: NodeId,
     /// Links that data cross, in order.
     pub route: Vec<LinkId>,
     /// Links that acknowledgements cross, in order.
     pub back: Vec<LinkId>,
-    /// Propagation there and back.
+    /// Round-trip propagation delay, without queueing and transmission.
     pub base_rtt: Time,
-    /// Where flows or packets are divided among several routes: all of them.
+    /// All routes, if flows or packets are divided among several.
     pub spread: Option<Box<Spread>>,
 }
 
 /// Routes of equal hops and delay between two hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spread {
-    /// Routes of data, one after the other, each as long as [`Path::route`], which is the first.
+    /// Routes of data, concatenated. Each is as long as [`Path::route`], which is the first.
     pub routes: Vec<LinkId>,
-    /// Routes of acknowledgements, likewise.
+    /// Routes of acknowledgements, concatenated. Each is as long as [`Path::back`], which is the
+    /// first.
     pub backs: Vec<LinkId>,
 }
 
@@ -39,95 +40,97 @@ impl Path {
         self.spread.as_ref().map_or(&self.back, |spread| &spread.backs)
     }
 
-    /// Every route of data.
+    /// All routes of data.
     pub fn routes(&self) -> impl ExactSizeIterator<Item = &[LinkId]> {
         self.links().chunks(self.route.len().max(1))
     }
 
-    /// Every route of acknowledgements.
+    /// All routes of acknowledgements.
     pub fn backs(&self) -> impl ExactSizeIterator<Item = &[LinkId]> {
         self.back_links().chunks(self.back.len().max(1))
     }
 }
 
-/// How traffic is divided among routes of equal hops and delay.
+/// The division of traffic among routes of equal hops and delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EqualCost {
-    /// All of it takes the route by the links that the file names first.
+    /// All traffic takes one route: at each node, the first link in the file's order.
     #[default]
     First,
-    /// Each flow takes one, chosen at each node by a hash (RFC 2992).
+    /// Each flow takes one route, chosen at each node by a hash (RFC 2992).
     Flow,
-    /// Each packet takes one of its own.
+    /// Each packet takes its own route.
     Packet,
-    /// As `Packet`, but packets of one end that follow each other within this time take the same one.
+    /// As `Packet`, but packets of one end within this time of each other take the same route.
     Flowlet(Time),
 }
 
-/// A flow that is known beforehand.
+/// A flow of a `[flow.NAME]` section.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
     /// `f`, or `f.3` for the third flow of a section that makes several.
     pub name: String,
-    /// The section of the file it comes from.
+    /// The section of the file.
     pub section: Arc<str>,
-    /// Where it runs.
+    /// The flow's path.
     pub path: Path,
-    /// How its ends behave.
+    /// Settings of its ends.
     pub transport: TransportId,
-    /// When it begins; a time after the end of the flows of `after`, if there are such.
+    /// Start of the flow. With `after`: a delay from the end of those flows.
     pub start: Time,
-    /// The flows that have ended before it begins.
+    /// The flows that must end before this one starts.
     pub after: Option<Arc<[FlowId]>>,
-    /// When its application stops; [`Time::NEVER`] if it does not.
+    /// Time at which the application stops; [`Time::NEVER`] if it does not.
     pub stop: Time,
-    /// What there is to send.
+    /// The data to send.
     pub data: Data,
-    /// The receiver's buffer, full packets, at least one; `u32::MAX` is no limit.
+    /// The receiver's buffer in full packets, at least one; `u32::MAX` is no limit.
     pub receive_buffer: u32,
-    /// The sender's buffer, likewise.
+    /// The sender's buffer in full packets, at least one; `u32::MAX` is no limit.
     pub send_buffer: u32,
-    /// Where it asks before it sends, if any policy is for it.
+    /// The gate of the flow's packets, if a policy applies to the flow.
     pub gate: Option<Gate>,
 }
 
-/// One sender and several receivers: a flow of [`Plan::flows`] for each receiver, one after the other, of which the first's
-/// sender is the only one. Its packets are copied where the flows' routes part.
+/// One sender with several receivers.
+///
+/// It occupies consecutive entries of [`Plan::flows`], one for each receiver. Only the first
+/// entry's sender sends. Its packets are copied where the flows' routes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tree {
     /// The first of the flows.
     pub first: FlowId,
-    /// How many there are.
+    /// Number of flows, which is the number of receivers.
     pub count: u32,
 }
 
 impl Tree {
-    /// Its flows.
+    /// The flows, as a range of indices into [`Plan::flows`].
     pub fn flows(&self) -> std::ops::Range<usize> {
         self.first.0 as usize..(self.first.0 + self.count) as usize
     }
 }
 
-/// What a flow has to send.
+/// The data that a flow sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// As much as goes through.
+    /// Data without end.
     Endless,
-    /// So many bytes of payload.
+    /// A number of bytes of payload.
     Bytes(u64),
     /// Frames.
     Frames {
-        /// How many; `None` as many as go through.
+        /// Number of frames; `None` is without end.
         count: Option<u64>,
-        /// Payload of each, bytes.
+        /// Payload of a frame, bytes.
         size: u64,
     },
-    /// What apps at its ends write.
+    /// The messages of apps at its ends.
     Messages,
 }
 
 impl Data {
-    /// Payload in all, bytes; `None` if it has no end or is up to apps.
+    /// Total payload, bytes; `None` if it is endless or if apps write it.
     pub fn bytes(self) -> Option<u64> {
         match self {
             Data::Bytes(bytes) => Some(bytes),
@@ -136,40 +139,40 @@ impl Data {
         }
     }
 
-    /// Whether the flow sends as much as goes through.
+    /// Returns true if the flow sends without end.
     pub fn is_endless(self) -> bool {
         matches!(self, Data::Endless | Data::Frames { count: None, .. })
     }
 }
 
-/// Flows that come by chance: each arrival takes one of the paths, all equally likely.
+/// Flows that arrive at random. Each arrival takes one of the paths with equal probability.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// Its name.
     pub name: String,
-    /// Where its flows may run.
+    /// Possible paths of its flows.
     pub paths: Vec<Path>,
-    /// How their ends behave.
+    /// Settings of its flows' ends.
     pub transport: TransportId,
-    /// When flows come.
+    /// The arrival process.
     pub arrivals: Arrivals,
-    /// How much each sends.
+    /// The distribution of flow sizes.
     pub sizes: Sizes,
-    /// First instant of an arrival.
+    /// Earliest arrival.
     pub start: Time,
-    /// Last one; [`Time::NEVER`] if there is none.
+    /// Time from which no flow arrives; [`Time::NEVER`] for no such time.
     pub stop: Time,
-    /// Flows that come at most.
+    /// Largest number of flows.
     pub max_flows: u64,
-    /// Receive buffer of each flow, as in [`Flow`], one a path.
+    /// Receive buffer of each flow, by path, as in [`Flow::receive_buffer`].
     pub receive_buffers: Vec<u32>,
-    /// Send buffer of each flow, as in [`Flow`], one a path.
+    /// Send buffer of each flow, by path, as in [`Flow::send_buffer`].
     pub send_buffers: Vec<u32>,
-    /// As in [`Flow`], one a path; empty if there are no policies.
+    /// Gate of each flow, by path, as in [`Flow::gate`]; empty if there are no policies.
     pub gates: Vec<Option<Gate>>,
 }
 
-/// When flows come.
+/// The arrival process of a workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Arrivals {
     /// A Poisson process.
@@ -177,7 +180,7 @@ pub enum Arrivals {
         /// Mean arrivals a second, over all paths.
         per_sec: f64,
     },
-    /// One every so often.
+    /// Arrivals at a constant interval.
     Every(Time),
 }
 
@@ -191,31 +194,31 @@ impl Arrivals {
     }
 }
 
-/// How much a flow sends, in bytes of payload.
+/// The distribution of flow sizes, in bytes of payload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sizes {
-    /// Always the same.
+    /// All flows have one size.
     Fixed(u64),
-    /// Exponential.
+    /// An exponential distribution.
     Exponential {
         /// Mean, bytes.
         mean: f64,
     },
-    /// Pareto.
+    /// A Pareto distribution.
     Pareto {
         /// Mean, bytes.
         mean: f64,
-        /// Shape, over one.
+        /// Shape, above 1.
         shape: f64,
     },
-    /// A cumulative distribution, sizes between its points interpolated.
+    /// A cumulative distribution; sizes between its points are interpolated.
     Empirical(Vec<CdfPoint>),
 }
 
 /// A point of a cumulative distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CdfPoint {
-    /// Bytes.
+    /// Size, bytes.
     pub size: f64,
     /// Probability of this size or less; the last point's is 1.
     pub cumulative: f64,
@@ -224,26 +227,26 @@ pub struct CdfPoint {
 /// Constant-rate cross-traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cbr {
-    /// `c`, or `c.3`.
+    /// `c`, or `c.3` for the third source of a section.
     pub name: String,
-    /// The section of the file it comes from.
+    /// The section of the file.
     pub section: Arc<str>,
-    /// Where it comes from.
+    /// Source node.
     pub from: NodeId,
-    /// Where it goes.
+    /// Destination node.
     pub to: NodeId,
-    /// Links it crosses.
+    /// Links of the route, in order.
     pub route: Vec<LinkId>,
-    /// While it sends, on the wire without framing.
+    /// Rate while on; sizes on the wire without framing.
     pub rate: Rate,
-    /// Bytes on the wire without framing.
+    /// Size of a packet on the wire without framing, bytes.
     pub packet_size: u16,
-    /// When it begins.
+    /// Start of the source.
     pub start: Time,
-    /// When it ends; [`Time::NEVER`] if it does not.
+    /// End of the source; [`Time::NEVER`] if it does not end.
     pub stop: Time,
-    /// It sends for the first span, is silent for the second, and so on; `None` always sends.
+    /// Lengths of the on and off periods, on first; `None` is always on.
     pub on_off: Option<(Time, Time)>,
-    /// As in [`Flow`].
+    /// As [`Flow::gate`].
     pub gate: Option<Gate>,
 }

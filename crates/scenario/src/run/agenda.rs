@@ -1,4 +1,4 @@
-//! What the file says happens on the way, in order of time.
+//! The file's events, by time.
 
 use tollway_law::Time;
 
@@ -8,7 +8,7 @@ use super::engine::Engine;
 use super::hosts::Hosts;
 use crate::plan::{Event, Plan, What};
 
-/// The events of a plan that have not happened yet.
+/// The events of a plan that are still to come.
 pub(super) struct Agenda(std::iter::Peekable<std::vec::IntoIter<Event>>);
 
 impl Agenda {
@@ -16,12 +16,12 @@ impl Agenda {
         Agenda(plan.timeline().into_iter().peekable())
     }
 
-    /// When something changes next.
+    /// The time of the next event.
     pub(super) fn next(&mut self) -> Time {
         self.0.peek().map_or(Time::NEVER, |event| event.at)
     }
 
-    /// Applies everything that is due.
+    /// Applies all events that are due.
     pub(super) fn apply<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>, hosts: &mut Hosts) {
         let now = built.network.now();
         while let Some(event) = self.0.next_if(|event| event.at <= now) {
@@ -38,7 +38,7 @@ fn apply<E: Engine>(what: What, plan: &Plan, built: &mut Built<E>, hosts: &mut H
         What::HostStrategy(host, strategy) => hosts.set_strategy(built.network.now(), host, strategy),
         What::Shares(switch, shares) => sessions::set_shares(built, switch, &shares),
         What::Leave(switch, node) => sessions::leave(plan, built, switch, node),
-        // The timeline has made changes of links of them.
+        // The timeline has changes of links in place of these.
         What::Loss(..) | What::Blackout(..) => {}
     }
 }

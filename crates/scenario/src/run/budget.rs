@@ -1,7 +1,7 @@
 //! The memory that a run takes, estimated from its plan.
 //!
-//! A wire holds what the flows across it can send in its delay. A queue is full where they can send
-//! as much as its link forwards. A drop-tail queue without limit grows until the end. Buffers and
+//! A wire holds the packets that its flows can send in its delay. A queue is full if its flows can
+//! send as fast as its link. A drop-tail queue without limit grows until the end. Buffers and
 //! sizes of flows bound both.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use tollway_law::{Bytes, Time};
 use super::RunError;
 use crate::plan::{LinkId, Path, Plan, Transport, TransportId};
 
-/// Refuses a plan that takes more than `memory` bytes; by default, more than 80 % of what is free.
+/// Refuses a plan whose estimate exceeds `memory` bytes; by default, 80 % of free memory.
 pub(super) fn check(plan: &Plan, memory: Option<u64>) -> Result<(), RunError> {
     let Some(allowed) = memory.map(|bytes| bytes as f64).or_else(|| free().map(|free| 0.8 * free)) else {
         return Ok(());
@@ -35,7 +35,7 @@ fn rounded(bytes: f64) -> Bytes {
     Bytes(((bytes.min(1e15) / unit).ceil() * unit) as u64)
 }
 
-/// Bytes of memory that processes can get without swapping, where the system tells.
+/// Bytes of memory available without swapping; `None` if the system does not report it.
 fn free() -> Option<f64> {
     let about = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = about.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -78,7 +78,7 @@ fn loads(plan: &Plan) -> (Vec<Load>, f64) {
     }
     let mut loads = vec![Load::default(); plan.links.len()];
     for stream in &streams {
-        // A stream has on all of its route its share of the link that is asked for most.
+        // A stream's rate is its share of the most loaded link of its route.
         let shares = stream.route.iter().map(|link| rate(link) / asked[link.0 as usize]);
         let bytes = stream.bytes * shares.fold(1.0, f64::min);
         let packets = bytes / stream.packet_size;
@@ -97,7 +97,7 @@ fn loads(plan: &Plan) -> (Vec<Load>, f64) {
     (loads, flows)
 }
 
-/// All that sends, and bytes for flows.
+/// All streams, and bytes for flows.
 fn streams(plan: &Plan) -> (Vec<Stream<'_>>, f64) {
     let mut flows = 0.0;
     let mut of = |path: &'_ Path, transport: TransportId, buffer: u32, bytes: f64, count: f64| {
@@ -146,14 +146,14 @@ fn streams(plan: &Plan) -> (Vec<Stream<'_>>, f64) {
 struct Stream<'a> {
     route: &'a [LinkId],
     back: &'a [LinkId],
-    /// Bytes a second, by the slowest link of the route.
+    /// Bytes a second, limited by the slowest link of the route.
     bytes: f64,
     packet_size: f64,
     ack_size: f64,
-    /// Packets under way at most.
+    /// Largest number of packets in flight.
     window: f64,
     rtt: Time,
-    /// Sends faster where answers come at once.
+    /// True if the stream sends faster when acknowledgements return at once.
     responds: bool,
 }
 
@@ -164,9 +164,10 @@ struct Load {
     bytes: f64,
     /// Packets a second.
     packets: f64,
-    /// Packets that flows can have under way at most.
+    /// Largest number of packets that flows can have in flight.
     window: f64,
-    /// The same of flows whose packets follow each other in under a nanosecond, the engines' step.
+    /// The part of `window` of flows with less than a nanosecond between packets, the engines'
+    /// resolution.
     instant: f64,
     /// The longest round trip.
     rtt: Time,
@@ -201,11 +202,12 @@ impl std::fmt::Display for Term<'_> {
 
 /// Bytes of a link direction, measured with 100 000 of them.
 const LINK: f64 = 600.0;
-/// Bytes of a flow's two ends and its rows, likewise.
+/// Bytes of a flow's two ends and its rows, measured with 100 000 flows.
 const FLOW: f64 = 2500.0;
-/// Bytes of a packet in a queue or on a wire, with its sender's segment; measured with three million.
+/// Bytes of a packet in a queue or on a wire, with its sender's segment; measured with three
+/// million packets.
 const PACKET: f64 = 96.0;
 /// Bytes of a segment of a flow's first window.
 const SEGMENT: f64 = 8.0;
-/// Packets a second that an engine can tell apart.
+/// Largest packet rate of a flow, 1/s: the engines' resolution is a nanosecond.
 const MOST_PACKETS: f64 = 1e9;

@@ -1,7 +1,7 @@
-//! Captures: what crossed a link, as a pcapng file for Wireshark (draft-ietf-opsawg-pcapng).
+//! Captures: packets on links, as a pcapng file for Wireshark (draft-ietf-opsawg-pcapng).
 //!
-//! The four kinds of block that this takes are written here: nanosecond stamps, comments and one interface a link
-//! direction are what a capture of a simulation is about.
+//! This module writes the four block types itself. A capture of a simulation needs nanosecond
+//! timestamps, comments, and an interface for each link direction.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -19,27 +19,27 @@ use crate::file::matches;
 use crate::plan::{NodeId, Plan};
 use crate::tables::Unwritten;
 
-/// A capture to be made of a run.
+/// Settings of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capture {
     /// The file to write.
     pub path: PathBuf,
-    /// The links, `*` and `?` standing for any characters and one; all if there are none.
+    /// Names of links, with `*` for any characters and `?` for one; all links if empty.
     pub links: Vec<String>,
-    /// Bytes kept of each packet: what follows its headers is zeros in any case.
+    /// Bytes kept of each packet; bytes after its headers are zero in any case.
     pub snaplen: u32,
 }
 
 impl Capture {
-    /// Of all links, to `path`, with as much of each packet as headers take at most.
+    /// Returns a capture of all links to `path`, with room for the largest headers of a packet.
     pub fn new(path: impl Into<PathBuf>) -> Capture {
         Capture { path: path.into(), links: Vec::new(), snaplen: 128 }
     }
 
-    /// Which links of `plan` it is of, one by one.
+    /// Returns, for each link of `plan`, true if the capture includes it.
     ///
     /// # Errors
-    /// [`CaptureError::UnknownLink`]: a pattern is that of no link.
+    /// [`CaptureError::UnknownLink`]: a pattern matches no link.
     pub fn chosen(&self, plan: &Plan) -> Result<Vec<bool>, CaptureError> {
         let mut chosen = vec![self.links.is_empty(); plan.links.len()];
         for pattern in &self.links {
@@ -58,15 +58,15 @@ impl Capture {
     }
 }
 
-/// Why a capture could not be made.
+/// The reason for a failed capture.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// No link has this name.
     #[error("no link is called `{name}`; there are {}", known.join(", "))]
     UnknownLink {
-        /// The name or pattern asked for.
+        /// The given name or pattern.
         name: String,
-        /// The links there are; of many only some.
+        /// Existing links; only some if there are many.
         known: Vec<String>,
     },
     /// The file could not be written.
@@ -74,29 +74,29 @@ pub enum CaptureError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// Writes what a network's tapped links saw.
+/// Writes the packets on a network's tapped links.
 pub(super) struct Writer {
     path: PathBuf,
     file: BufWriter<File>,
     snaplen: usize,
-    /// Interface, by the simulator's link.
+    /// The interface of each link of the simulator.
     interfaces: HashMap<u32, u32>,
-    /// The plan's link, by the simulator's.
+    /// The plan's link of each link of the simulator.
     links: HashMap<u32, usize>,
     numbers: HashMap<FlowId, ByteNumbers>,
     frame: Vec<u8>,
     block: Vec<u8>,
-    /// Why nothing more is written: the run goes on.
+    /// The first error; nothing is written after it, but the run goes on.
     failed: Option<io::Error>,
 }
 
 impl Writer {
-    /// Taps the links and begins the file.
+    /// Taps the links and creates the file.
     pub(super) fn new(
         capture: &Capture,
         plan: &Plan,
@@ -134,7 +134,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Writes what was seen since the last time.
+    /// Writes the packets since the last call.
     pub(super) fn drain(&mut self, plan: &Plan, built: &mut Built<Network<Connection>>) {
         for sighting in built.network.drain_sightings() {
             if self.failed.is_none() {
@@ -143,7 +143,7 @@ impl Writer {
         }
     }
 
-    /// Answers what is not in the file, if that is not everything.
+    /// Completes the file; returns the error if some of it was not written.
     pub(super) fn finish(mut self) -> Option<Unwritten> {
         let failed = self.failed.or_else(|| self.file.flush().err());
         failed.map(|source| {
@@ -179,12 +179,13 @@ impl Writer {
                 };
                 let data = seen.packet.flags.has(Flags::DATA);
                 if data && known.is_none() && u32::from(seen.packet.size) >= segment {
-                    // A flow's first full segment says how many bytes one is, and whether a SYN came before it.
+                    // A flow's first full segment determines its payload, and shows if a SYN came
+                    // before.
                     let handshake = seen.packet.seq > 0;
                     frame.numbers = ByteNumbers { payload: frame.payload().max(1), handshake };
                     self.numbers.insert(flow, frame.numbers);
                 } else if seen.packet.flags.has(Flags::SYN) {
-                    // Another flow may have had this number.
+                    // An earlier flow may have had this number.
                     self.numbers.remove(&flow);
                 }
                 frame.write(self.snaplen, &mut self.frame)
@@ -198,7 +199,7 @@ impl Writer {
         self.packet(interface, seen.at, whole as u32, comment)
     }
 
-    /// Section Header Block.
+    /// Writes the Section Header Block.
     fn section(&mut self, plan: &Plan) -> io::Result<()> {
         self.block.clear();
         self.block.extend_from_slice(&0x1a2b_3c4d_u32.to_le_bytes());
@@ -209,7 +210,7 @@ impl Writer {
         self.end_block(0x0a0d_0d0a)
     }
 
-    /// Interface Description Block: raw IP, nanoseconds.
+    /// Writes an Interface Description Block: raw IP, nanoseconds.
     fn interface(&mut self, name: &str, says: &str, bits_per_second: f64) -> io::Result<()> {
         self.block.clear();
         self.block.extend_from_slice(&LINKTYPE_RAW.to_le_bytes());
@@ -222,7 +223,7 @@ impl Writer {
         self.end_block(1)
     }
 
-    /// Enhanced Packet Block of what is in `frame`.
+    /// Writes an Enhanced Packet Block with the contents of `frame`.
     fn packet(&mut self, interface: u32, at: Time, whole: u32, comment: Option<&str>) -> io::Result<()> {
         self.block.clear();
         let words = [interface, (at.0 >> 32) as u32, at.0 as u32, self.frame.len() as u32, whole];
@@ -236,7 +237,7 @@ impl Writer {
     }
 
     fn option(&mut self, code: u16, value: &[u8]) {
-        // A title of more than 64 KiB is cut.
+        // Longer values, such as a title of more than 64 KiB, are cut.
         let value = &value[..value.len().min(0xffff)];
         self.block.extend_from_slice(&code.to_le_bytes());
         self.block.extend_from_slice(&(value.len() as u16).to_le_bytes());
@@ -257,7 +258,8 @@ impl Writer {
     }
 }
 
-/// Where variant `name`'s capture goes, if there are several: `out.pcapng` becomes `out.NAME.pcapng`.
+/// The path of the capture of variant `name`: `out.NAME.pcapng` for `out.pcapng`; unchanged if
+/// `name` is empty.
 pub fn variant_path(path: &Path, name: &str) -> PathBuf {
     if name.is_empty() {
         return path.to_owned();
@@ -266,7 +268,7 @@ pub fn variant_path(path: &Path, name: &str) -> PathBuf {
     path.with_extension(format!("{name}.{ending}"))
 }
 
-/// A node's address: 10.0.0.1 for the first, and so on.
+/// A node's address: 10.0.0.1 for the first, 10.0.0.2 for the second.
 fn address(node: Option<NodeId>) -> [u8; 4] {
     (0x0a00_0000_u32 + (node.map_or(0, |node| node.0 + 1) & 0x00ff_ffff)).to_be_bytes()
 }

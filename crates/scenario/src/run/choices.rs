@@ -1,4 +1,4 @@
-//! Flows that choose their class of traffic while a run is on.
+//! Flows that choose their class of traffic during a run.
 
 use std::collections::BTreeMap;
 
@@ -13,39 +13,39 @@ use super::engine::Engine;
 use crate::plan::{Plan, TransportId};
 use crate::tables::SystemTables;
 
-/// Every flow that has a patience, and so a choice.
+/// All flows with a patience: each chooses between its class and no class.
 #[derive(Default)]
 pub(super) struct Choices {
     flows: BTreeMap<FlowId, Choice>,
-    /// What became of flows of the file that have stopped, by name.
+    /// Stopped flows of the file: name, class and time in the class.
     past: Vec<(String, u8, Inside)>,
 }
 
 struct Choice {
     chooser: Chooser<Patience>,
-    /// Which class it may be in.
+    /// The class that the flow may choose.
     class: u8,
-    /// Its name, if it is one of the file's.
+    /// The flow's name; `None` for a flow of a workload.
     name: Option<String>,
     inside: Inside,
 }
 
-/// How long a flow has been in its class.
+/// The time that a flow has spent in its class.
 #[derive(Clone, Copy)]
 struct Inside {
     start: Time,
-    /// Since when it is where it is.
+    /// Instant of the latest change.
     since: Time,
     sum: Time,
 }
 
 impl Choices {
-    /// When a flow is to be looked at.
+    /// The next instant at which a flow chooses.
     pub(super) fn next(&self) -> Time {
         self.flows.values().map(|choice| choice.chooser.poll_timeout()).min().unwrap_or(Time::NEVER)
     }
 
-    /// A flow is about to start.
+    /// Adds a flow that is about to start.
     pub(super) fn join(
         &mut self,
         plan: &Plan,
@@ -66,7 +66,7 @@ impl Choices {
         }
     }
 
-    /// A flow has sent all it had, or was stopped.
+    /// Removes a flow that has sent all its data or was stopped.
     pub(super) fn left(&mut self, now: Time, flow: FlowId) {
         if let Some(mut choice) = self.flows.remove(&flow) {
             choice.inside.turn(now, choice.chooser.in_class());
@@ -74,7 +74,7 @@ impl Choices {
         }
     }
 
-    /// Shows those who are due what they get.
+    /// Lets flows that are due choose by their rate and delay.
     pub(super) fn tick<E: Engine>(&mut self, built: &mut Built<E>) {
         let now = built.network.now();
         for (&flow, choice) in self.flows.iter_mut().filter(|(_, c)| c.chooser.poll_timeout() <= now) {
@@ -89,7 +89,7 @@ impl Choices {
         }
     }
 
-    /// The part of its time that each flow of the file was in its class.
+    /// Reports the fraction of its time that each flow of the file spent in its class.
     pub(super) fn report(&self, now: Time, plan: &Plan, tables: &mut SystemTables) {
         let running = self.flows.values().filter_map(|choice| {
             let mut inside = choice.inside;
@@ -109,7 +109,7 @@ impl Choices {
 }
 
 impl Inside {
-    /// Until `now` it was in its class, or was not.
+    /// Accounts for the time until `now`, inside the class or not.
     fn turn(&mut self, now: Time, was_inside: bool) {
         if was_inside {
             self.sum += now.saturating_sub(self.since);
@@ -118,7 +118,8 @@ impl Inside {
     }
 }
 
-/// What a flow sends by the price of its path, zero while that is unknown.
+/// The rate at which a flow spends its budget at the present price; zero while the price is
+/// unknown.
 fn rate(law: &AnySender) -> Rate {
     let by_price = |law: &dyn Spender| Some(Rate::from_bytes_per_sec(law.spending() / law.price()?.get()));
     law.spender().and_then(by_price).unwrap_or(Rate::ZERO)

@@ -1,13 +1,14 @@
-//! Round trips of flows, sampled every 100 ms (with very many flows less often), and the part of them that packets wait in queues.
+//! Round-trip times of flows, and the queueing delay in them.
 //!
-//! A sample is the round trip that the latest acknowledgement measured. It costs nothing per packet.
+//! A sample is taken every 100 ms; less often with very many flows. It is the round trip measured
+//! by the latest acknowledgement, and costs nothing per packet.
 
 use tollway_law::{Rate, Time};
 
 use crate::plan::{Flow, LinkId, Plan};
 use crate::tables::{Delays, Spread};
 
-/// The round trips sampled of one direction of a flow.
+/// Round-trip samples of one direction of a flow, in units of [`UNIT`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Samples(Vec<u32>);
 
@@ -17,7 +18,8 @@ impl Samples {
         self.0.push(u32::try_from(rtt.0 / UNIT).unwrap_or(u32::MAX));
     }
 
-    /// The mean and percentiles of the samples, and of what exceeds `unloaded` in them; `None` if there are no samples.
+    /// The mean and percentiles of the samples, and of their excess over `unloaded`; `None` if
+    /// there are no samples.
     pub(super) fn delays(mut self, unloaded: Time) -> Option<Delays> {
         self.0.sort_unstable();
         let excess: Vec<Time> = self.0.iter().map(|&rtt| time(rtt).saturating_sub(unloaded)).collect();
@@ -30,11 +32,11 @@ fn time(units: u32) -> Time {
     Time(u64::from(units) * UNIT)
 }
 
-/// Of times in order.
+/// The mean and percentiles of ascending times.
 fn spread(sorted: &[Time]) -> Option<Spread> {
     let last = sorted.len().checked_sub(1)?;
     let sum: u64 = sorted.iter().map(|time| time.0).sum();
-    // The nearest rank: the least sample that a share `p` of all do not exceed.
+    // Nearest rank: the least sample that is at least as large as a share `p` of all.
     let percentile = |p: usize| sorted[(sorted.len() * p).div_ceil(100).saturating_sub(1).min(last)];
     Some(Spread {
         mean_ms: sum as f64 / sorted.len() as f64 / 1e6,
@@ -44,14 +46,15 @@ fn spread(sorted: &[Time]) -> Option<Spread> {
     })
 }
 
-/// The round trip of a full packet and its acknowledgement over empty queues, as the file has links at first.
+/// The round trip of a full packet and its acknowledgement over empty queues, with the links'
+/// initial settings.
 pub(super) fn unloaded_rtt(plan: &Plan, flow: &Flow, forward: bool) -> Time {
     let transport = &plan.transports[flow.transport.0 as usize];
     let (data, back) = match forward {
         true => (&flow.path.route, &flow.path.back),
         false => (&flow.path.back, &flow.path.route),
     };
-    // A replayed trace has no rate: what a packet waits for its opportunity counts as queueing.
+    // A replayed trace has no rate: the wait for a transmission opportunity counts as queueing.
     let over = |links: &[LinkId], bytes: u16| {
         let links = links.iter().map(|link| &plan.links[link.0 as usize]).filter(|link| link.trace.is_none());
         links.fold(Time::ZERO, |sum, link| {
@@ -65,8 +68,10 @@ fn sent_in(rate: Rate, bytes: u64) -> Time {
     if rate > Rate::ZERO { rate.time_for(bytes) } else { Time::ZERO }
 }
 
-/// The time between two samples of each of `lanes`: 100 ms, or a multiple of that with which a run has no more than
-/// [`MOST_SAMPLES`]. A sample visits both ends of a flow, which with many flows are in no cache.
+/// The time between two samples of each of `lanes` lanes.
+///
+/// It is 100 ms, or the least multiple for which a run has at most [`MOST_SAMPLES`] samples. A
+/// sample reads both ends of a flow, and with many flows these are not in a cache.
 pub(super) fn sampled_every(lanes: usize, duration: Time) -> Time {
     let samples = (lanes as u64).saturating_mul(duration.0 / SAMPLED_EVERY.0);
     Time(SAMPLED_EVERY.0.saturating_mul(samples.div_ceil(MOST_SAMPLES).max(1)))
@@ -74,10 +79,10 @@ pub(super) fn sampled_every(lanes: usize, duration: Time) -> Time {
 
 /// The usual time between two samples.
 const SAMPLED_EVERY: Time = Time::from_millis(100);
-/// Samples of a run, 4 bytes each.
+/// Largest number of samples in a run, 4 bytes each.
 const MOST_SAMPLES: u64 = 2_000_000;
 
-/// Nanoseconds of a sample's unit, that of the stamps that round trips come from.
+/// Unit of a sample in nanoseconds; the same as that of timestamps.
 const UNIT: u64 = 64;
 
 #[cfg(test)]

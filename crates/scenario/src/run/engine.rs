@@ -1,6 +1,7 @@
-//! The seam between a plan and the engine that runs it.
+//! The interface between a plan and the engine that runs it.
 //!
-//! It is crossed when flows start, at ends of intervals and at the file's changes, never for a packet.
+//! It is used when flows start, at ends of intervals and at the file's changes, never for a single
+//! packet.
 
 use std::any::Any;
 
@@ -17,7 +18,7 @@ use tollway_sim::{
 use super::RunError;
 use crate::plan::{Cbr, EqualCost, NodeId};
 
-/// A network that runs: links, flows, time. It is built, changed and observed.
+/// A running network: links, flows, time. The runner builds, changes and observes it.
 pub(super) trait Engine {
     /// Names a route.
     type Route: Copy;
@@ -28,11 +29,11 @@ pub(super) trait Engine {
     fn add(&mut self, node: NodeId, machine: NodeMachine) -> MachineId;
     /// Joins parts that have been added.
     fn join(&mut self, joint: Joint<'_, Self::Route>);
-    /// Adds a source of cross-traffic; `None` if the engine has none.
+    /// Adds a source of cross-traffic; `None` if the engine supports no sources.
     fn add_source(&mut self, cbr: &Cbr, route: Self::Route) -> Option<SourceId>;
-    /// Adds a flow between the client and the server that `ends` makes, which receives the number
-    /// of the first segment if each flow has another. The flow may take the place of `vacant`, a
-    /// flow that has ended, once no packet of that is on its way.
+    /// Adds a flow between the client and the server that `ends` makes. `ends` receives the number
+    /// of the first segment if each flow has a different one. The flow may reuse the slot of
+    /// `vacant`, a flow that has ended, once none of that flow's packets is in flight.
     fn start_flow(
         &mut self,
         start: Start<Self::Route>,
@@ -44,46 +45,47 @@ pub(super) trait Engine {
     fn change(&mut self, link: LinkId, change: Change);
     /// Changes a flow at the present instant.
     fn change_flow(&mut self, flow: FlowId, change: FlowChange);
-    /// Works on a machine or a shaper at the present instant.
+    /// Applies `work` to a machine or a shaper at the present instant.
     fn with_machine(&mut self, machine: MachineId, work: impl FnOnce(&mut dyn Any));
 
     fn now(&self) -> Time;
     /// The furthest instant a run can reach.
     fn horizon(&mut self) -> Time;
-    /// Runs everything before `end`; returns true if nothing is left to be done here.
+    /// Runs all events before `end`; returns true if no work is left here.
     fn run_until(&mut self, end: Time) -> Result<bool, RunError>;
     /// Ends the run, and accounts for every packet.
     fn settle(&mut self) -> Result<Totals, RunError>;
     /// Frees the memory of a settled run's flows, which are not observed from then on.
     fn release_flows(&mut self) {}
 
-    /// Returns true if a place is run here.
+    /// Returns true if this process runs a place.
     fn has(&self, _place: Place) -> bool {
         true
     }
     /// An end of a flow.
     fn connection(&self, flow: FlowId, end: End) -> &Connection;
-    /// Figures of a flow's data, from the client or to it, if its ends are none of these machines.
+    /// Counters of a flow's data, from the client or to it, if its ends are not machines of
+    /// Tollway.
     fn outside(&self, _flow: FlowId, _forward: bool) -> Option<Outside> {
         None
     }
-    /// The part of a span of time in which a flow ran, from the client or to it. It differs where
-    /// only the receiver is run here, which waits for the flow to be opened, and for late packets.
+    /// The part of a span in which a flow ran, from the client or to it. It differs from the span
+    /// if only the receiver is here: the receiver waits for the flow's start, and for late packets.
     fn heard(&self, _flow: FlowId, _forward: bool, span: (Time, Time)) -> (Time, Time) {
         span
     }
     /// The events of flows since the last call: beginnings first.
     fn drain_events(&mut self) -> Vec<(FlowId, FlowEvent, Time)>;
-    /// Reads a link, caught up to the present, or sets what is measured of it.
+    /// Reads a link, updated to the present, or changes its measurement.
     fn with_link<R>(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time) -> R) -> R;
-    /// A machine or a shaper, if its node is run here.
+    /// A machine or a shaper, if this process runs its node.
     fn machine(&self, machine: MachineId) -> Option<&dyn Any>;
     fn read_source(&self, source: SourceId) -> SinkStats;
 }
 
 /// How parts of a network are joined.
 pub(super) enum Joint<'a, R> {
-    /// A middle sees packets that come off a link to its node, by the gate, on routes added later.
+    /// A middle receives packets from a link to its node, by the gate, on routes added later.
     PassBy(LinkId, MachineId, Gate),
     /// A middle watches the wire of a link, by the gate.
     Watch(LinkId, MachineId, Gate),
@@ -92,16 +94,16 @@ pub(super) enum Joint<'a, R> {
     Outlet { machine: MachineId, gate: Gate, route: R, flow: FlowId, of: FlowId },
     /// An app owns an end of a flow at its node.
     App(MachineId, FlowId, End),
-    /// The client of a flow asks a shaper before it sends.
+    /// A shaper gates the client of a flow.
     Gate(FlowId, MachineId, ClassId),
-    /// A source of cross-traffic asks a shaper. The number bounds its packets that wait.
+    /// A shaper gates a source of cross-traffic. The number bounds the source's waiting packets.
     SourceGate(SourceId, MachineId, ClassId, u32),
     /// A flow begins `delay` after the last of `others` has ended: its client, or each of its
-    /// ends if `true` stands beside it. A plan of such flows runs on an engine that has them wait.
+    /// ends if its entry has `true`. Only an engine that can delay flows runs such a plan.
     After { flow: FlowId, others: &'a [(FlowId, bool)], delay: Time },
 }
 
-/// A place of a network, which this process runs or another one.
+/// A place of a network: this process or another one runs it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
     Node(NodeId),
@@ -110,10 +112,10 @@ pub(super) enum Place {
     End(FlowId, End),
 }
 
-/// An event of a flow that no plan states.
+/// An event of a flow at a time that the plan does not determine.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FlowEvent {
-    /// It has begun or will, after the end of others.
+    /// The flow has begun, or will, after the end of others.
     Begun,
     /// One end has had all its data acknowledged.
     Done(End),
@@ -139,30 +141,31 @@ pub(super) struct Start<R> {
     pub(super) segment: u32,
     /// The class of traffic of its packets, 0 for none.
     pub(super) class: u8,
-    /// The nodes that it comes from and goes to.
+    /// Source and destination node.
     pub(super) hosts: [u32; 2],
     /// Its data are frames of a session.
     pub(super) session: bool,
-    /// It is retired once its client is done, or each of its ends if `true`.
+    /// Retired once its client is done; once both ends are done if `true`.
     pub(super) retire: Option<bool>,
-    /// Live it is the kernel's TCP.
+    /// The task of the kernel's TCP, if a live run uses that.
     pub(super) kernel: Option<Kernels>,
 }
 
-/// What the kernel's TCP is to do.
+/// The task of the kernel's TCP for a flow.
 pub(super) struct Kernels {
-    /// Its name for the congestion control.
+    /// The kernel's name of the congestion control.
     pub(super) congestion: String,
-    /// What is sent; endless if `None`.
+    /// Bytes to send; `None` is endless.
     pub(super) bytes: Option<u64>,
     pub(super) both_ways: bool,
-    /// What may be on its way and unacknowledged, bytes: the lesser of the two ends' buffers, which the window offered holds it to.
+    /// Largest unacknowledged data, bytes: the lesser of the two ends' buffers, enforced by the
+    /// offered window.
     pub(super) receive_buffer: Option<u32>,
-    /// That is to change.
+    /// True if that limit is to change.
     pub(super) changes: bool,
 }
 
-/// What is known of a flow whose ends are no machines of ours.
+/// Counters of a flow whose ends are not machines of Tollway.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outside {
     pub(super) received: u64,

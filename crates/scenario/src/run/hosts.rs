@@ -1,4 +1,4 @@
-//! Owners of budgets while a run is on: their flows come and go, they divide and are held to what they have.
+//! Owners of budgets during a run: membership of flows, division of budgets, and audit of spending.
 
 use std::collections::BTreeMap;
 
@@ -15,31 +15,31 @@ use super::engine::{Engine, Place};
 use crate::plan::{Plan, Strategy, TransportId};
 use crate::tables::SystemTables;
 
-/// Every host of a plan; flows of the law `fcp` without a host are hosts of their own that divide nothing.
+/// All hosts of a plan. A flow of the law `fcp` without a host has an owner that divides nothing.
 pub(super) struct Hosts {
-    /// Those of the file, then those of flows on their own.
+    /// Hosts of the file, then owners of single flows.
     hosts: Vec<Owner>,
-    /// How many there are of the former.
+    /// Number of hosts of the file.
     named: usize,
-    /// Starts (with whose the flow is) and stops of the flows of the file, by time.
+    /// Starts and stops of the file's flows, by time; a start has the flow's owner.
     events: Vec<(Time, usize, Option<usize>)>,
     at: usize,
-    /// The host of each flow that runs, by its place in the network.
+    /// The host of each running flow.
     members: BTreeMap<FlowId, usize>,
     choices: Choices,
     next_audit: Time,
 }
 
 struct Owner {
-    /// `None` for a flow on its own.
+    /// `None` for the owner of a single flow.
     machine: Option<Box<BudgetHost>>,
     flows: Vec<FlowId>,
-    /// Dollars spent by flows that are gone.
+    /// Dollars spent by flows that have ended.
     past: f64,
-    /// Dollars spent when the second under way began, the most that could have been spent in it, and in how much time.
+    /// Dollars spent at the start of the current second, and the allowance in it.
     before: f64,
     allowed: f64,
-    /// The most spent in a second, over what was allowed: equation 1 says one at most.
+    /// The largest ratio of spending to allowance in any second; at most 1 by equation 1.
     worst: f64,
 }
 
@@ -87,7 +87,7 @@ impl Hosts {
         }
     }
 
-    /// When something is to be done.
+    /// The time of the next action.
     pub(super) fn next(&self) -> Time {
         let event = self.events.get(self.at).map_or(Time::NEVER, |event| event.0);
         let machines = self.hosts[..self.named].iter().filter_map(|owner| owner.machine.as_deref());
@@ -100,7 +100,7 @@ impl Hosts {
             .min(self.choices.next())
     }
 
-    /// Does what is due.
+    /// Performs all actions that are due.
     pub(super) fn tick<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>) {
         let now = built.network.now();
         while let Some(&(at, flow, owner)) = self.events.get(self.at).filter(|event| event.0 <= now) {
@@ -140,7 +140,7 @@ impl Hosts {
         }
     }
 
-    /// A flow of the file that waited for others begins at `at`.
+    /// Sets the start of a flow of the file that waited for others.
     pub(super) fn begun<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, place: FlowId, at: Time) {
         let left = &mut self.events[self.at..];
         let Some(i) = left.iter().position(|event| event.2.is_some() && built.flows[event.1] == place) else {
@@ -150,14 +150,14 @@ impl Hosts {
         if at > built.network.now() {
             left.sort_by_key(|event| event.0);
         } else if let (_, flow, Some(owner)) = self.events.remove(self.at + i) {
-            // It may have ended since, and then leaves next.
+            // The flow may have ended since; its end is handled next.
             let flow = &plan.flows[flow];
             self.choices.join(plan, at, place, flow.transport, Some(&flow.name));
             self.join(plan, at, owner, place, flow.transport);
         }
     }
 
-    /// A flow of a workload is about to start.
+    /// Adds a flow of a workload that is about to start.
     pub(super) fn workload_joined<E: Engine>(
         &mut self,
         plan: &Plan,
@@ -190,7 +190,7 @@ impl Hosts {
         }
     }
 
-    /// A flow has sent all it had, or was stopped.
+    /// Removes a flow that has sent all its data or was stopped.
     pub(super) fn left<E: Engine>(&mut self, built: &Built<E>, flow: FlowId) {
         self.choices.left(built.network.now(), flow);
         let Some(host) = self.members.remove(&flow) else { return };
@@ -216,7 +216,8 @@ impl Hosts {
         }
     }
 
-    /// How near each owner came to its budget, the worst second of each, and how long flows were in the class they may choose.
+    /// Reports each owner's largest use of its budget in a second, and the time that flows spent in
+    /// the class of their choice.
     pub(super) fn report<E: Engine>(&self, plan: &Plan, built: &Built<E>, tables: &mut SystemTables) {
         self.choices.report(built.network.now(), plan, tables);
         let (named, alone) = self.hosts.split_at(self.named);
@@ -238,7 +239,7 @@ impl Owner {
         Owner { machine, flows: Vec::new(), past: 0.0, before: 0.0, allowed: budget, worst: 0.0 }
     }
 
-    /// A second is over (equation 1). What a budget was lowered to counts from the next second on.
+    /// Audits a second (equation 1). A lowered budget applies from the next second on.
     fn audit<E: Engine>(&mut self, network: &E) {
         let spent = self.past + self.flows.iter().map(|&flow| spent(network, flow)).sum::<f64>();
         let present = match &self.machine {

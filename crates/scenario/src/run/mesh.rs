@@ -1,4 +1,5 @@
-//! The network of a plan for the kernel's own packets: those of programs, and of its TCP. A plan's own flows do not run there.
+//! The network of a plan for packets of the kernel: those of programs and of its TCP. Other flows
+//! of the plan do not run in it.
 
 use tollway_law::Time;
 
@@ -9,10 +10,10 @@ use super::live::link_specs;
 use crate::file::Router;
 use crate::plan::{Event, NodeId, Plan, What};
 
-/// The network of `plan`, for programs.
+/// Returns the network of `plan`, for programs.
 ///
 /// # Errors
-/// [`Unsupported`] names the first key that programs' packets can't be subject to.
+/// [`Unsupported`] names the first key that cannot apply to packets of programs.
 pub fn mesh(plan: &Plan) -> Result<MeshSpec, Unsupported> {
     let unsupported = |key: String, why: &str| {
         Err(Unsupported { key, why: why.into(), remedy: "leave it out, or run the file with `tollway run`" })
@@ -45,7 +46,7 @@ pub fn mesh(plan: &Plan) -> Result<MeshSpec, Unsupported> {
     })
 }
 
-/// The change of a link, if an event is one: of flows and hosts there are none here.
+/// The change of a link, if an event is one; there are no flows and hosts here.
 fn of_link(event: Event) -> Option<MeshChange> {
     match event.what {
         What::Link(link, what) => Some(MeshChange { at: event.at, link: link.0, what }),
@@ -53,10 +54,10 @@ fn of_link(event: Event) -> Option<MeshChange> {
     }
 }
 
-/// The flows of `plan`, to be run by the kernel's own TCP over its [`mesh`].
+/// Returns the flows of `plan`, for the kernel's TCP over [`mesh`].
 ///
 /// # Errors
-/// [`Unsupported`] names the first flow that the kernel has no TCP for.
+/// [`Unsupported`] names the first flow that the kernel's TCP cannot run.
 pub fn kernel_flows(plan: &Plan) -> Result<Vec<KernelFlow>, Unsupported> {
     let flow = |flow: &crate::plan::Flow| {
         let unsupported = |key: &str, remedy| Unsupported {
@@ -78,7 +79,7 @@ pub fn kernel_flows(plan: &Plan) -> Result<Vec<KernelFlow>, Unsupported> {
     plan.flows.iter().map(flow).collect()
 }
 
-/// The links from one node to another, by index; empty if there is no way.
+/// The links from one node to another, by index; empty if there is no route.
 pub fn route(mesh: &MeshSpec, from: u32, to: u32) -> Vec<usize> {
     let mut links = Vec::new();
     let mut at = from;
@@ -90,5 +91,5 @@ pub fn route(mesh: &MeshSpec, from: u32, to: u32) -> Vec<usize> {
     links
 }
 
-/// Namespaces that a run makes at most.
+/// Largest number of namespaces in a run.
 const MOST_NODES: usize = 200;

@@ -1,4 +1,4 @@
-//! Runs a [`Plan`] in either engine: builds the network, applies what happens on the way, measures.
+//! Runs a [`Plan`] on either engine: builds the network, applies the file's events, measures.
 
 mod agenda;
 mod budget;
@@ -39,37 +39,37 @@ pub use workload::{Drawn, arrivals};
 
 use crate::tables::{Outputs, RunResult, SystemTables, TableError};
 
-/// How to run, apart from what the plan says.
+/// Settings of a run that are not part of the plan.
 #[derive(Default)]
 pub struct Options<'a> {
-    /// What runs the packets.
+    /// The engine.
     pub engine: EngineKind,
-    /// Who runs the nodes of a live network.
+    /// Location of the nodes of a live run.
     pub hosting: Hosting,
-    /// Where the result tables go.
+    /// Destinations of the result tables.
     pub outputs: Outputs,
-    /// The ideal rates of [`Plan::flows`], then of the overlay's senders, Mb/s; empty if not computed.
+    /// Ideal rates of [`Plan::flows`], then of the overlay's senders, Mb/s; empty if not computed.
     pub ideal_mbps: Arc<[[Option<f64>; 2]]>,
-    /// What the digest covers.
+    /// Coverage of the digest.
     pub digest: DigestMode,
-    /// Bytes of memory that the run may take, as estimated from its plan; `None` is 80 % of what is free.
+    /// Memory limit in bytes, for the plan's estimate; `None` is 80 % of free memory.
     pub memory: Option<u64>,
-    /// What crosses links, to a file; in the simulator.
+    /// A capture of packets to a file; only in the simulator.
     pub capture: Option<Capture>,
-    /// Who looks on.
+    /// An observer of the interval tables.
     pub watch: Option<&'a dyn Watch>,
-    /// Called a hundred times or more with the share of the simulated time that is over; answering false ends the run
-    /// there, with the results so far.
+    /// Called at least a hundred times with the elapsed fraction of simulated time. If it returns
+    /// false, the run ends with the results so far.
     pub progress: Option<&'a (dyn Fn(f64) -> bool + Sync)>,
 }
 
-/// What runs the packets.
+/// The engine of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
-    /// The simulator: virtual time, the same bits for the same seed.
+    /// The simulator: virtual time; equal seeds give equal bits.
     #[default]
     Sim,
-    /// Real datagrams between sockets on loopback, in real time.
+    /// The live engine: real datagrams in real time, on loopback, or as [`Hosting`] states.
     Live,
 }
 
@@ -83,99 +83,101 @@ impl EngineKind {
     }
 }
 
-/// Who runs the nodes of a live network.
+/// The location of the nodes of a live run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Hosting {
-    /// This process: each is a socket on loopback.
+    /// Sockets on loopback in this process, one for each node.
     #[default]
     Loopback,
-    /// This process: each is a network namespace, with veth pairs between them (Linux).
+    /// Network namespaces in this process, one for each node, connected by veth pairs (Linux).
     Namespaces,
-    /// A process each.
+    /// Separate processes, one for each node.
     Processes(Part),
 }
 
-/// One node, which is this process.
+/// The single node that this process runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its place among the plan's nodes.
+    /// Index into [`Plan::nodes`].
     pub node: usize,
-    /// Where the plan's nodes can be reached.
+    /// Addresses of the plan's nodes, in their order.
     pub at: Vec<SocketAddr>,
-    /// An end of a flow here of which nothing new has come for so long is given up.
+    /// Time without news after which this process gives up an end of a flow.
     pub patience: Time,
-    /// Its keys, if datagrams between nodes are to be sealed.
+    /// Keys for sealing datagrams between nodes; `None` leaves them unsealed.
     pub keys: Option<KeyFile>,
 }
 
-/// What a run's digest covers. Both are equal on every machine and for any number of threads.
+/// Coverage of a run's digest. Both kinds are equal on every machine and for any number of threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DigestMode {
     /// The counters of every flow and link at the end, and every row of the interval tables.
     #[default]
     Results,
-    /// Every packet-hop: when, where, what.
+    /// Every packet-hop: its time, link and packet.
     Packets,
 }
 
-/// What a run gives: tables, and what it took.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// The tables; [`RunResult::meta`] says what ran and what it took.
+    /// The tables; [`RunResult::meta`] has the settings and costs of the run.
     pub result: RunResult,
-    /// Everything about the run that is no table.
+    /// Figures of the run outside the tables.
     pub run: RunInfo,
 }
 
-/// What ran and what it took.
+/// Figures of a run.
 #[derive(Clone, Debug)]
 pub struct RunInfo {
-    /// Simulated time; less than the plan's if the run was ended.
+    /// Simulated time; less than the plan's duration if the run was stopped.
     pub duration: Time,
-    /// Whether it was ended before its time.
+    /// True if the run was stopped early.
     pub stopped: bool,
-    /// Events taken.
+    /// Number of processed events.
     pub events: u64,
     /// Transmissions over a link, acknowledgements included.
     pub packet_hops: u64,
-    /// Where every packet went.
+    /// The fate of all packets.
     pub census: Census,
-    /// The digest asked for.
+    /// The digest of [`Options::digest`].
     pub digest: u64,
-    /// Flows that ran, those of workloads included.
+    /// Number of flows, including flows of workloads.
     pub flows: u64,
-    /// Flows of workloads that finished, and their mean completion time in seconds.
+    /// Number of workload flows that finished, and their mean completion time in seconds.
     pub finished: u64,
-    /// Wall-clock seconds to build the network; a session adds what else it does before the first event.
+    /// Wall-clock seconds to build the network; a session adds its other work before the first
+    /// event.
     pub setup_s: f64,
     /// Wall-clock seconds of the run.
     pub run_wall_s: f64,
-    /// CPU seconds that the run's thread took; live, all of the process's.
+    /// CPU seconds of the run's thread; in a live run, of the whole process.
     pub run_cpu_s: f64,
-    /// What a live run has to say of itself; `None` in the simulator.
+    /// Figures of a live run; `None` in the simulator.
     pub live: Option<LiveInfo>,
 }
 
-/// Why a run gave no result.
+/// The reason for a run without result.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// A table could not be begun.
+    /// A table file could not be created.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// The capture could not be made.
+    /// The capture failed.
     #[error(transparent)]
     Capture(#[from] CaptureError),
-    /// Time is counted in 64 bits together with the number of entities.
+    /// The duration exceeds the engine's horizon: one 64-bit word holds the time and the number of
+    /// an entity.
     #[error(
         "a run of {duration} is too long for a network of this size: at most {horizon}; shorten `duration`"
     )]
     TooLong {
-        /// What was asked for.
+        /// The plan's duration.
         duration: Time,
-        /// What is possible.
+        /// The longest possible duration.
         horizon: Time,
     },
-    /// The run would take more memory than it may.
+    /// The estimate exceeds the memory limit.
     #[error("the run would take some {needed} of memory, more than the {allowed} that it may: {share} {of}")]
     Memory {
         /// The estimate.
@@ -187,22 +189,22 @@ pub enum RunError {
         /// Its purpose and remedy.
         of: String,
     },
-    /// The plan has something that the live engine cannot do.
+    /// The live engine cannot run the plan.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
-    /// The live engine met something it cannot go on with.
+    /// The live engine failed.
     #[error(transparent)]
     Live(#[from] tollway_net::Error),
-    /// A law of the caller's has given up.
+    /// A law of the caller failed.
     #[error("the law `{law}` failed: {failure}")]
     Law {
-        /// What it is called.
+        /// The law's name.
         law: String,
-        /// What it said.
+        /// The law's error.
         #[source]
         failure: crate::plan::Failure,
     },
-    /// Packets appeared or vanished: a bug of the simulator, not of the scenario.
+    /// Packets appeared or vanished: a bug in the simulator, not in the scenario.
     #[error(
         "packets were not conserved: {census:?}; this is a bug in Tollway, please report it with the scenario"
     )]
@@ -215,8 +217,9 @@ pub enum RunError {
 /// Runs `plan` to its end.
 ///
 /// # Errors
-/// [`RunError`]: a file cannot be created, the run is too long, or the live engine cannot do it. A file that takes no more on the way ends
-/// no run: [`RunResult::unwritten`] has it.
+/// [`RunError`]: for example if a file cannot be created, the run is too long, or the live engine
+/// cannot run the plan. A failed write to a file does not end the run: [`RunResult::unwritten`]
+/// lists it.
 pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     let begun = Instant::now();
     budget::check(plan, options.memory)?;
@@ -255,7 +258,7 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     }
 }
 
-/// Runs what is built; `cpu` answers the CPU seconds spent so far, and `drain` takes what was captured.
+/// Runs a built network. `cpu` returns the CPU seconds so far; `drain` takes the captured packets.
 fn drive<E: Engine>(
     plan: &Plan,
     options: &Options<'_>,
@@ -277,7 +280,7 @@ fn drive<E: Engine>(
     let mut agenda = agenda::Agenda::new(plan);
     let mut tick = Time(plan.duration.0 / 100 + 1);
     if options.engine == EngineKind::Live {
-        // A hundredth of a long run is too long for whoever pressed Ctrl-C.
+        // A hundredth of a long run would delay the reaction to Ctrl-C.
         tick = tick.min(Time::from_millis(200));
     }
     let mut next_tick = Time::ZERO;
@@ -291,7 +294,7 @@ fn drive<E: Engine>(
     loop {
         let mut next = agenda.next().min(parts.next()).min(plan.duration);
         if options.capture.is_some() {
-            // What was seen waits in memory until it is written.
+            // Captured packets wait in memory until they are written.
             next = next.min(network.network.now().saturating_add(CAPTURE_TICK));
         }
         if let Some(progress) = options.progress {
@@ -316,7 +319,7 @@ fn drive<E: Engine>(
         }
         drain(network);
         parts.collect(plan, network)?;
-        // What the file changes at an instant comes after the measurement that ends there.
+        // Changes at an instant follow the measurement that ends there.
         parts.meter.tick(plan, network, options.watch)?;
         if next == plan.duration || stopped || over {
             break;
@@ -331,7 +334,7 @@ fn drive<E: Engine>(
     parts.conclude(plan, network, stopped, times)
 }
 
-/// What goes on beside the engine while a run is on.
+/// The parts of a run beside the engine.
 struct Parts {
     meter: measure::Meter,
     workloads: workload::Generator,
@@ -340,7 +343,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// The next instant at which one of them is due.
+    /// The earliest instant at which a part is due.
     fn next(&self) -> Time {
         self.meter.next().min(self.workloads.next()).min(self.hosts.next()).min(self.policies.next())
     }
@@ -352,7 +355,7 @@ impl Parts {
         });
     }
 
-    /// Takes note of flows that are done.
+    /// Handles flows that have begun or finished.
     fn collect<E: Engine>(&mut self, plan: &Plan, network: &mut Built<E>) -> Result<(), RunError> {
         for (flow, event, at) in network.network.drain_events() {
             let FlowEvent::Done(end) = event else {
@@ -378,7 +381,8 @@ impl Parts {
         Ok(())
     }
 
-    /// The results of a run that is over; the times are seconds to set up, to run, and of CPU.
+    /// Returns the results of a finished run; the times are seconds of setup, of the run, and of
+    /// CPU.
     fn conclude<E: Engine>(
         self,
         plan: &Plan,
@@ -397,7 +401,7 @@ impl Parts {
         sessions::report(plan, network, &mut tables);
         overlay::report(plan, network, &mut tables);
         policies.report(plan, network, &workloads, &mut tables);
-        // Where there are thousands of links, their rows take the place that the flows had.
+        // Frees the flows: with thousands of links, their rows need that memory.
         network.network.release_flows();
         let (mut result, digest) = meter.finish_links(plan, network)?;
         network.report_links(plan, &mut tables);
@@ -420,7 +424,8 @@ impl Parts {
     }
 }
 
-/// The more flows are there at once, the shorter is what an engine can tell apart: an event past it would never come.
+/// Checks the duration against the engine's horizon, which shrinks as the number of concurrent
+/// flows grows. Later events would never occur.
 fn within_horizon<E: Engine>(plan: &Plan, network: &mut Built<E>) -> Result<(), RunError> {
     let horizon = network.network.horizon();
     if plan.duration > horizon {
@@ -429,14 +434,15 @@ fn within_horizon<E: Engine>(plan: &Plan, network: &mut Built<E>) -> Result<(), 
     Ok(())
 }
 
-/// Cuts simulated time into slices of like real time, so that a caller can end a run between them.
+/// Divides simulated time into slices of nearly constant real time, so that a caller can end a run
+/// between them.
 struct Slices {
-    /// Grows and shrinks towards [`SLICE`] of real time.
+    /// Adapts towards [`SLICE`] of real time.
     length: Time,
 }
 
 impl Slices {
-    /// Runs to `end`; false if `goes_on` ended the run before.
+    /// Runs until `end`; returns false if `goes_on` ended the run before.
     fn run_until<E: Engine>(
         &mut self,
         network: &mut E,
@@ -462,14 +468,14 @@ impl Slices {
     }
 }
 
-/// Real time between two questions whether a simulation goes on.
+/// Real time between two calls of `goes_on`.
 const SLICE: Duration = Duration::from_millis(200);
-/// How often laws of the caller's are asked whether they go on.
+/// Simulated time between two checks of the caller's laws.
 const OWN_LAWS_TICK: Time = Time::from_millis(100);
-/// How often what a capture saw is written.
+/// Simulated time between two writes of a capture.
 const CAPTURE_TICK: Time = Time::from_millis(100);
 
-/// CPU seconds of this thread, or wall-clock seconds where the system does not tell.
+/// CPU seconds of this thread; wall-clock seconds if the system does not report them.
 fn thread_cpu() -> f64 {
     cpu_time::ThreadTime::now().as_duration().as_secs_f64()
 }

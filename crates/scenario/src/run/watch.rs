@@ -1,16 +1,17 @@
-//! Looking on while a run goes.
+//! Observation of a run.
 
 use std::fmt;
 
 use crate::tables::{FlowRow, LinkRow};
 
-/// Somebody who looks on: told the rows of the interval tables as they are made, from the thread that runs.
+/// An observer of a run. It receives the rows of the interval tables as they are made, on the run's
+/// thread.
 ///
-/// Nothing that it does changes a run, but a run waits for it.
+/// It cannot change a run, but the run waits for each call.
 pub trait Watch: fmt::Debug + Send + Sync {
-    /// What a flow did in an interval.
+    /// Receives a flow's row of an interval.
     fn flow(&self, variant: &str, row: &FlowRow<'_>);
 
-    /// What a link direction did in an interval.
+    /// Receives a link direction's row of an interval.
     fn link(&self, variant: &str, row: &LinkRow<'_>);
 }

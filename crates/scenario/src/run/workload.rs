@@ -1,4 +1,4 @@
-//! Flows that come by chance, each from a generator of its own workload's.
+//! Flows of workloads, each from the random generator of its workload.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,14 +12,14 @@ use super::engine::Engine;
 use crate::plan::{Arrivals, Data, Gate, Plan, Sizes, Workload};
 use crate::tables::SystemTables;
 
-/// Makes the flows of all workloads, and clears them away when they are done.
+/// Starts the flows of all workloads, and retires finished ones.
 pub(super) struct Generator {
     queues: Vec<Queue>,
-    /// Flows of workloads that run, by the place they have in the network.
+    /// Running flows of workloads, by their identifier in the engine.
     running: BTreeMap<FlowId, Running>,
-    /// Flows that are there before their time, by time: when it comes, and whose they are.
+    /// Flows that exist before their start, by start time, with their workload.
     foreseen: VecDeque<(Time, FlowId, usize)>,
-    /// Places of flows that are done but may have packets on their way still.
+    /// Identifiers of finished flows that may still have packets in flight.
     leaving: VecDeque<FlowId>,
     arrived: u64,
     finished: u64,
@@ -32,44 +32,44 @@ struct Queue {
     count: u64,
 }
 
-/// A flow of a workload, as chance has it: no run has any influence on it.
+/// A flow of a workload, as drawn. It does not depend on the course of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drawn {
-    /// Its number among those of its workload, from 0.
+    /// Index of the flow in its workload, from 0.
     pub number: u64,
-    /// When it comes.
+    /// Time of its arrival.
     pub at: Time,
     /// Payload to send, bytes.
     pub size: u64,
-    /// Where it runs: an index into [`Workload::paths`].
+    /// Index into [`Workload::paths`].
     pub path: usize,
 }
 
-/// The flows of workload `i` of `plan`, in the order in which they come, up to the run's end.
+/// Returns the flows of workload `i` of `plan`, by time of arrival, until the end of the run.
 pub fn arrivals(plan: &Plan, i: usize) -> impl Iterator<Item = Drawn> + '_ {
     let workload = &plan.workloads[i];
     let mut queue = Queue::new(plan, i);
     std::iter::from_fn(move || (queue.next < plan.duration).then(|| queue.draw(workload)))
 }
 
-/// A workload's flow on its way.
+/// A running flow of a workload.
 pub(super) struct Running {
     pub(super) workload: usize,
     pub(super) number: u64,
     pub(super) start: Time,
     pub(super) size: u64,
-    /// Where it asks before it sends.
+    /// The gate of its packets.
     pub(super) gate: Option<Gate>,
-    /// Data in both directions.
+    /// True if both ends send data.
     both: bool,
-    /// Ends that are not done yet.
+    /// Number of unfinished ends.
     ends_left: u8,
 }
 
 /// The owner of a flow of which an end is done.
 pub(super) enum Whose {
     File,
-    /// A workload; with the flow if all of it is done.
+    /// A workload; with the flow once both ends are done.
     Workload(Option<Running>),
 }
 
@@ -86,30 +86,32 @@ impl Generator {
         }
     }
 
-    /// When the next flow comes.
+    /// Time of the next arrival.
     pub(super) fn next(&self) -> Time {
         let foreseen = self.foreseen.front().map_or(Time::NEVER, |flow| flow.0);
         self.queues.iter().map(|queue| queue.next).min().unwrap_or(Time::NEVER).min(foreseen)
     }
 
-    /// Flows that came.
+    /// Number of arrivals so far.
     pub(super) fn arrived(&self) -> u64 {
         self.arrived
     }
 
-    /// Flows that finished.
+    /// Number of finished flows so far.
     pub(super) fn finished(&self) -> u64 {
         self.finished
     }
 
-    /// Flows that haven't finished.
+    /// Unfinished flows.
     pub(super) fn running(&self) -> &BTreeMap<FlowId, Running> {
         &self.running
     }
 
-    /// Starts every flow that is due; all there will be, each for its time, if other processes run
-    /// some of the nodes: a number means the same flow in each. `joined` takes each flow whose time
-    /// has come, and its workload.
+    /// Starts every flow that is due.
+    ///
+    /// If other processes run some of the nodes, this adds all flows at once, each with its start
+    /// time, so that each process gives a flow the same number. `joined` receives each flow that
+    /// starts now, with its workload.
     pub(super) fn arrive<E: Engine>(
         &mut self,
         plan: &Plan,
@@ -160,10 +162,10 @@ impl Generator {
         }
     }
 
-    /// Takes note of an end of a flow that is done.
+    /// Handles the end of one direction of a flow.
     pub(super) fn done(&mut self, flow: FlowId, end: End, at: Time) -> Whose {
         let Some(running) = self.running.get_mut(&flow) else { return Whose::File };
-        // With data both ways it is done with its later end.
+        // With data both ways, a flow is done when both ends are done.
         running.ends_left = running.ends_left.saturating_sub(u8::from(running.both || end == End::Client));
         if running.ends_left > 0 {
             return Whose::Workload(None);
@@ -174,7 +176,7 @@ impl Generator {
         Whose::Workload(self.running.remove(&flow))
     }
 
-    /// What came of workloads, all together.
+    /// Reports the totals of all workloads.
     pub(super) fn report(&self, plan: &Plan, tables: &mut SystemTables) {
         if !plan.workloads.is_empty() {
             tables.set("workloads", &[], "arrived", self.arrived as f64);
@@ -185,19 +187,19 @@ impl Generator {
 }
 
 impl Queue {
-    /// A generator of its own for each workload.
+    /// Returns the queue of workload `i`, with an independent random generator.
     fn new(plan: &Plan, i: usize) -> Queue {
         let workload = &plan.workloads[i];
         let seed = plan.seed ^ (i as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03);
         let mut queue = Queue { rng: Pcg64Mcg::seed_from_u64(seed), next: workload.start, count: 0 };
-        // A Poisson process has nobody waiting at its start.
+        // A Poisson process has no arrival at its start.
         if let Arrivals::Poisson { .. } = workload.arrivals {
             queue.advance(workload);
         }
         queue
     }
 
-    /// The flow that comes next.
+    /// Draws the next flow.
     fn draw(&mut self, workload: &Workload) -> Drawn {
         let (number, at) = (self.count, self.next);
         let size = draw_size(&workload.sizes, &mut self.rng);
@@ -210,7 +212,7 @@ impl Queue {
         Drawn { number, at, size, path }
     }
 
-    /// Draws when the next flow comes.
+    /// Draws the time of the next arrival.
     fn advance(&mut self, workload: &Workload) {
         let gap = match workload.arrivals {
             Arrivals::Every(gap) => gap,
@@ -223,7 +225,7 @@ impl Queue {
     }
 }
 
-/// A flow's size in bytes, at least one: by inversion, so that one draw makes one size.
+/// A random flow size in bytes, at least 1. Inversion makes one size of one draw.
 fn draw_size(sizes: &Sizes, rng: &mut Pcg64Mcg) -> u64 {
     let size = match sizes {
         Sizes::Fixed(size) => return (*size).max(1),
@@ -248,7 +250,7 @@ fn draw_size(sizes: &Sizes, rng: &mut Pcg64Mcg) -> u64 {
     (size as u64).max(1)
 }
 
-/// A draw from the exponential distribution of mean 1.
+/// A random value of the exponential distribution with mean 1.
 fn exponential(rng: &mut Pcg64Mcg) -> f64 {
     -libm::log(1.0 - rng.random::<f64>())
 }

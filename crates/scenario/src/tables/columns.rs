@@ -11,7 +11,7 @@ use arrow_schema::{ArrowError, Fields, Schema, SchemaRef};
 use super::TableError;
 use super::schema::{ColumnKind, ColumnSpec, Table};
 
-/// The columns of one table being filled row by row.
+/// The columns of one table, filled row by row.
 pub(super) struct Columns {
     table: Table,
     schema: SchemaRef,
@@ -20,7 +20,8 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// All columns of `table` for which `wanted` holds; the cells of others are dropped.
+    /// Returns the columns of `table` for which `wanted` is true; cells of other columns are
+    /// dropped.
     pub(super) fn new(table: Table, wanted: impl Fn(&str) -> bool) -> Columns {
         let builder = |c: &ColumnSpec| if wanted(c.name) { Builder::new(c.kind) } else { Builder::Unwanted };
         let builders = table.columns().iter().map(builder).collect();
@@ -29,7 +30,7 @@ impl Columns {
         Columns { table, schema: Arc::new(Schema::new(fields.collect::<Fields>())), builders, rows: 0 }
     }
 
-    /// Rows since the last [`Columns::take`].
+    /// Number of rows since the last [`Columns::take`].
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
@@ -42,8 +43,10 @@ impl Columns {
         self.rows += rows.len();
     }
 
-    /// The rows so far as a batch; the columns are empty again. Dictionaries keep their values, so that each batch's
-    /// begins with the one before it, as the IPC file format demands. With room for `next` rows at once.
+    /// Returns the rows so far as a batch, and empties the columns, with room for `next` rows.
+    ///
+    /// Dictionaries keep their values: each batch's dictionary begins with that of the previous
+    /// batch, as the IPC file format requires.
     pub(super) fn take(&mut self, next: usize) -> Result<RecordBatch, TableError> {
         self.rows = 0;
         let arrays: Result<_, _> =
@@ -53,21 +56,21 @@ impl Columns {
             .map_err(|e| self.error(&e))
     }
 
-    /// Why a batch could not be put together.
+    /// The error of a failed batch.
     pub(super) fn error(&self, error: &ArrowError) -> TableError {
         TableError::Batch { table: self.table.name(), message: error.to_string() }
     }
 }
 
-/// A row that knows its table. Rows write their cells column by column, in the order of the table's columns: what a column is
-/// gets looked up once for many cells.
+/// A row of a known table. Rows write their cells by column, in the table's order, so that a column
+/// is looked up once for many cells.
 pub(super) trait Row: Sized {
     const TABLE: Table;
 
     fn write(rows: &[Self], cells: &mut Cells<'_>);
 }
 
-/// The columns that rows write their cells to, from the first to the last.
+/// The columns for the rows' cells, from first to last.
 pub(super) struct Cells<'a> {
     left: std::slice::IterMut<'a, Builder>,
 }
@@ -117,12 +120,13 @@ impl Builder {
         }
     }
 
-    /// The rows so far, unless nobody wants them.
+    /// Returns the rows so far; `None` for an unwanted column.
     fn take(&mut self, next: usize) -> Option<Result<ArrayRef, ArrowError>> {
         Some(match self {
             Builder::Name(names) => names.take(next).map(|array| Arc::new(array) as ArrayRef),
             Builder::Text(b) => {
-                // Texts are kept for each row: as much room as the last batch took, not twice that.
+                // Texts are stored for each row: reserve the size of the last batch, not twice
+                // that.
                 let bytes = if next == 0 { 0 } else { b.values_slice().len() + b.values_slice().len() / 8 };
                 let mut full = std::mem::replace(b, StringBuilder::with_capacity(next, bytes));
                 Ok(Arc::new(full.finish()) as ArrayRef)
@@ -134,15 +138,17 @@ impl Builder {
     }
 }
 
-/// A column of numbers: plain vectors, which Arrow takes over as they are. A cell costs a store, not a builder's
-/// bookkeeping; a missing one only a count while no row has a value, as in most columns that can lack one.
+/// A column of numbers, as plain vectors that Arrow takes over without a copy.
+///
+/// A cell costs a store, without a builder's bookkeeping. A missing cell costs only a count while
+/// no row has a value, which holds for most columns that can lack values.
 struct Values<T: ArrowPrimitiveType> {
     rows: Vec<T::Native>,
-    /// Which rows have a value; shorter than `rows` while all that follow have one.
+    /// True for rows with a value; shorter than `rows` while all later rows have one.
     there: Vec<bool>,
-    /// Rows without a value; `rows` begins after them, when they are made up for.
+    /// Number of rows without a value before the first value; `rows` begins after them.
     missing: usize,
-    /// The last batch without any value: others of its length share it.
+    /// The last batch without any value; other such batches of its length share it.
     blank: PrimitiveArray<T>,
 }
 
@@ -174,7 +180,7 @@ impl<T: ArrowPrimitiveType> Values<T> {
         self.rows.push(T::Native::default());
     }
 
-    /// The first value comes after rows that have none.
+    /// Adds the rows without a value before the first value.
     #[cold]
     fn make_up(&mut self) {
         let missing = std::mem::take(&mut self.missing);
@@ -200,17 +206,17 @@ impl<T: ArrowPrimitiveType> Values<T> {
     }
 }
 
-/// A column of names that come again and again, in the same order: the name that followed the last one before is tried
-/// before any table is asked.
+/// A column of recurring names, usually in the same order. The successor of the previous name is
+/// compared first, before any lookup.
 #[derive(Default)]
 struct Names {
     rows: Vec<i32>,
     last: i32,
     known: Known,
-    /// By name, the one that followed it last.
+    /// By name: its latest successor.
     next: Vec<i32>,
     keys: HashMap<String, i32>,
-    /// The known names as Arrow wants them; every batch with no new name shares them.
+    /// The known names as an Arrow array; batches without a new name share it.
     values: Option<Arc<StringArray>>,
 }
 
@@ -254,16 +260,16 @@ impl Names {
     }
 }
 
-/// Texts one after the other, as they are looked at.
+/// Texts in one allocation, which a comparison reads in order.
 #[derive(Default)]
 struct Known {
     text: String,
-    /// Where each begins and ends.
+    /// Start and end of each text.
     spans: Vec<(u32, u32)>,
 }
 
 impl Known {
-    /// Adds a text; answers its number.
+    /// Adds a text; returns its number.
     fn push(&mut self, text: &str) -> i32 {
         let begin = self.text.len() as u32;
         self.text.push_str(text);
@@ -271,7 +277,7 @@ impl Known {
         self.spans.len() as i32 - 1
     }
 
-    /// Whether the text `number` is there and is `text`.
+    /// Returns true if text `number` exists and equals `text`.
     #[inline]
     fn is(&self, number: i32, text: &str) -> bool {
         self.spans.get(number as usize).is_some_and(|&(begin, end)| {

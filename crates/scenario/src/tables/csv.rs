@@ -1,5 +1,5 @@
-//! CSV as RFC 4180 has it, lines ending in a bare line feed. Floats in the shortest form that reads back to the same
-//! bits, so that equal runs give equal files.
+//! CSV according to RFC 4180, except that lines end in a line feed only. Floats have the shortest
+//! form that reads back to the same bits, so that equal runs give equal files.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ pub(super) fn write_header(out: &mut impl Write, table: Table) -> io::Result<()>
     write_names(out, table.columns().iter().map(|column| column.name))
 }
 
-/// A header line of columns of any name.
+/// Writes a header line of any column names.
 pub(super) fn write_names<S: AsRef<str>>(
     out: &mut impl Write,
     names: impl Iterator<Item = S>,
@@ -29,7 +29,7 @@ pub(super) fn write_names<S: AsRef<str>>(
     writeln!(out)
 }
 
-/// The rows of `batch`; nulls are empty.
+/// Writes the rows of `batch`; a null is an empty cell.
 pub(super) fn write_batch(out: &mut impl Write, batch: &RecordBatch) -> io::Result<()> {
     let columns: Vec<Column<'_>> = batch.columns().iter().map(|c| Column::new(c)).collect();
     for row in 0..batch.num_rows() {
@@ -44,7 +44,7 @@ pub(super) fn write_batch(out: &mut impl Write, batch: &RecordBatch) -> io::Resu
     Ok(())
 }
 
-/// A column's array in its own type: found once a batch, not once a cell.
+/// A column's array in its concrete type, looked up once for each batch.
 enum Column<'a> {
     Name(&'a Int32Array, Option<&'a StringArray>),
     Text(&'a StringArray),

@@ -1,4 +1,4 @@
-//! A table of any columns as one file.
+//! Export of a table with any columns to one file.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -9,14 +9,15 @@ use arrow_ipc::writer::FileWriter;
 
 use super::{TableError, csv};
 
-/// The endings that [`export`] knows.
+/// The file extensions that [`export`] supports.
 pub const EXPORTS: [&str; 2] = ["csv", "arrow"];
 
-/// Writes `batch` to `path` as CSV (`.csv`) or Arrow IPC (`.arrow`). The file is whole or not there: it is written beside its
-/// place and moved there.
+/// Writes `batch` to `path` as CSV (`.csv`) or Arrow IPC (`.arrow`).
+///
+/// The file appears only when complete: it is written beside `path` and then moved there.
 ///
 /// # Errors
-/// The ending is another, or the file cannot be written.
+/// The extension is not supported, or the file cannot be written.
 pub fn export(path: &Path, batch: &RecordBatch) -> Result<(), TableError> {
     let ending = path.extension().map(|e| e.to_string_lossy().into_owned()).unwrap_or_default();
     let mut name = path.file_name().unwrap_or_default().to_owned();

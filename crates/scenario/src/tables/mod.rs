@@ -1,4 +1,4 @@
-//! Result tables: what a run leaves behind, streamed as it runs.
+//! Result tables of a run, written while it runs.
 //!
 //! | table | a row for each |
 //! |---|---|
@@ -9,14 +9,18 @@
 //! | [`Table::Summary`] | flow, at the end |
 //! | [`Table::LinkSummary`] | link direction, at the end |
 //!
-//! An engine pushes plain rows ([`FlowRow`], [`LinkRow`], [`ControlRow`], [`HopRow`], [`FlowSummary`], [`LinkSummary`]) into a [`TableWriter`],
-//! which writes batches of a few thousand of them to CSV, Arrow IPC and (feature `parquet`) Parquet files, keeps them
-//! in memory, or drops them, as [`Outputs`] says. With files alone, memory grows with the number of flow and link
-//! *names*, not with simulated time. [`RunResult`] is what reports are made of, whether it stayed in memory or was
-//! read back with [`Table::read_ipc`].
+//! An engine pushes plain rows ([`FlowRow`], [`LinkRow`], [`ControlRow`], [`HopRow`],
+//! [`FlowSummary`], [`LinkSummary`]) into a [`TableWriter`]. The writer makes batches of a few
+//! thousand rows. It writes them to CSV, Arrow IPC and (feature `parquet`) Parquet files, keeps
+//! them in memory, or drops them; [`Outputs`] decides.
 //!
-//! A time stands for the end of its interval. Rates are at the link layer in units of 10⁶ bit/s, and every unit stands
-//! in its column's name. A null is a number that does not exist (no RTT sample yet, no size given), never a zero.
+//! If only files are written, memory grows with the number of flow and link *names*, not with
+//! simulated time. A [`RunResult`] is the input of reports. It is kept in memory or read back with
+//! [`Table::read_ipc`].
+//!
+//! A time is the end of its interval. Rates are link-layer rates in units of 10⁶ bit/s. Every unit
+//! is part of its column's name. A null is a number that does not exist (no RTT sample yet, no size
+//! given), never a zero.
 
 mod columns;
 mod csv;
@@ -38,17 +42,17 @@ pub use writer::{Outputs, TableWriter};
 
 use std::path::{Path, PathBuf};
 
-/// Why a result table could not be written or read.
+/// The reason why a result table could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    /// The file system said no.
+    /// The file system reported an error.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
         /// `create`, `write`, `read`, …
         action: &'static str,
-        /// Which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// Arrow could not write or read the file.
@@ -56,30 +60,30 @@ pub enum TableError {
     Format {
         /// `write` or `read`.
         action: &'static str,
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the format's library said.
+        /// The error of the format's library.
         message: String,
     },
-    /// The file is a table, but not this one.
+    /// The file has another table's columns.
     #[error("{} is no table of {table}: {message}", path.display())]
     Schema {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// The name of the table that was expected.
         table: &'static str,
-        /// What differs.
+        /// The difference.
         message: String,
     },
-    /// A batch could not be put together.
+    /// A batch could not be built.
     #[error("cannot build a batch of the table of {table}: {message}")]
     Batch {
         /// The table's name.
         table: &'static str,
-        /// What Arrow said.
+        /// Arrow's error.
         message: String,
     },
-    /// Parquet was asked for in a build without it.
+    /// This build cannot write Parquet.
     #[error("this build cannot write Parquet: build it with the feature `parquet`, or ask for `ipc`")]
     NoParquet,
 }

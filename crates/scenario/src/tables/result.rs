@@ -1,4 +1,4 @@
-//! What a run leaves behind.
+//! The results of a run.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use arrow_array::RecordBatch;
 use super::schema::Table;
 use super::{SystemTables, TableError};
 
-/// A run's tables and what else is known of it: all that claims, plots and terminal tables are made of.
+/// A run's tables and other figures: the input of claims, plots and terminal tables.
 #[derive(Clone, Debug, Default)]
 pub struct RunResult {
-    /// The variant of the scenario that ran; empty if it has none.
+    /// Name of the variant; empty if the scenario has no variants.
     pub variant: String,
     /// Batches of [`Table::Flows`], in order of time.
     pub flows: Vec<RecordBatch>,
@@ -27,23 +27,23 @@ pub struct RunResult {
     pub link_summary: Vec<RecordBatch>,
     /// The tables of the systems that ran.
     pub systems: SystemTables,
-    /// Anything else worth showing: seed, engine, events, wall time.
+    /// Other figures: seed, engine, events, wall time.
     pub meta: serde_json::Value,
-    /// Files that were to be written, and are not there or not whole.
+    /// Files that are missing or incomplete.
     pub unwritten: Vec<Unwritten>,
 }
 
-/// A file that took no more, or none of what it should hold.
+/// A file that could not be written completely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unwritten {
     /// The file.
     pub path: PathBuf,
-    /// Why, the file named.
+    /// The error, with the file's name.
     pub error: String,
 }
 
 impl Unwritten {
-    /// What an error says of the file at `path`.
+    /// Returns an error about the file at `path`.
     pub fn new(path: &Path, error: impl fmt::Display) -> Unwritten {
         Unwritten { path: path.to_path_buf(), error: error.to_string() }
     }
@@ -56,11 +56,11 @@ impl fmt::Display for Unwritten {
 }
 
 impl RunResult {
-    /// The tables of `dir` as [`TableWriter`](super::TableWriter) wrote them in Arrow IPC; `systems` and `meta`
-    /// stay empty.
+    /// Reads the tables in `dir`, Arrow IPC files of [`TableWriter`](super::TableWriter). `systems`
+    /// and `meta` stay empty.
     ///
     /// # Errors
-    /// A file is missing, unreadable, or another table.
+    /// A file is missing, unreadable, or holds another table.
     pub fn read(dir: &Path, variant: impl Into<String>) -> Result<RunResult, TableError> {
         let read = |table: Table| table.read_ipc(&dir.join(format!("{}.arrow", table.name())));
         let mut result = RunResult {
@@ -73,10 +73,10 @@ impl RunResult {
         Ok(result)
     }
 
-    /// Takes the tables of intervals, which grow with the length of the run, from `dir`.
+    /// Replaces the interval tables, which grow with the length of the run, by those in `dir`.
     ///
     /// # Errors
-    /// A file is missing, unreadable, or another table.
+    /// A file is missing, unreadable, or holds another table.
     pub fn read_intervals(&mut self, dir: &Path) -> Result<(), TableError> {
         let read = |table: Table| table.read_ipc(&dir.join(format!("{}.arrow", table.name())));
         (self.flows, self.links) = (read(Table::Flows)?, read(Table::Links)?);

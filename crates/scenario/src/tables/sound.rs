@@ -1,4 +1,5 @@
-//! Whether an Arrow file can be what it says it is. The library that reads it believes the places and lengths in it, and panics where they are damaged.
+//! Checks of an Arrow file's structure. The Arrow library trusts a file's offsets and lengths, and
+//! panics if they are damaged.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -7,10 +8,10 @@ use arrow_ipc::reader::read_footer_length;
 use arrow_ipc::{Block, MessageHeader, RecordBatch, root_as_footer, root_as_message};
 use arrow_schema::DataType;
 
-/// Goes through the footer and the head of every batch, not the data.
+/// Checks the footer and the head of every batch, not the data.
 ///
 /// # Errors
-/// What is wrong.
+/// A description of the damage.
 pub(super) fn check(file: &mut (impl Read + Seek)) -> Result<(), String> {
     let cannot = |error: io::Error| error.to_string();
     let len = file.seek(SeekFrom::End(0)).map_err(cannot)?;
@@ -46,7 +47,8 @@ fn read(file: &mut (impl Read + Seek), at: u64, into: &mut [u8]) -> io::Result<(
     file.read_exact(into)
 }
 
-/// Where a block begins, the length of its head, and that of its body.
+/// The offset of a block, the length of its head, and that of its body; `None` if it is not before
+/// `end`.
 fn lies_within(block: &Block, end: u64) -> Option<(u64, usize, i64)> {
     let at = u64::try_from(block.offset()).ok()?;
     let head = u64::try_from(block.metaDataLength()).ok()?;
@@ -55,7 +57,7 @@ fn lies_within(block: &Block, end: u64) -> Option<(u64, usize, i64)> {
     (after <= end).then_some((at, head as usize, block.bodyLength()))
 }
 
-/// How many bytes an element of each of a column's buffers has; nothing for types that no table has.
+/// Bytes of an element in each of a column's buffers; empty for types that no table uses.
 fn widths(kind: &DataType) -> &'static [i64] {
     match kind {
         DataType::Dictionary(..) => &[1, 4],
@@ -65,7 +67,7 @@ fn widths(kind: &DataType) -> &'static [i64] {
     }
 }
 
-/// Whether what a batch says lies within its body, and is what buffers of these widths can be.
+/// Returns `Some` if a batch's buffers lie within its body and fit elements of these widths.
 fn is_sound(head: &[u8], body_len: i64, widths: &[i64]) -> Option<()> {
     let message = match head.strip_prefix(&CONTINUATION) {
         Some(rest) => rest.get(4..)?,
@@ -77,7 +79,7 @@ fn is_sound(head: &[u8], body_len: i64, widths: &[i64]) -> Option<()> {
         MessageHeader::RecordBatch => message.header_as_record_batch()?,
         _ => return None,
     };
-    // Nothing here is ever compressed.
+    // Tollway's files are never compressed.
     let plain = batch.compression().is_none() && batch.length() >= 0;
     let mut nodes = batch.nodes()?.iter();
     let rows =
@@ -96,8 +98,8 @@ fn damaged(what: &str) -> String {
 
 const CUT: &str = "the file has been cut short, or is no Arrow file";
 const FOREIGN: &str = "it has columns of kinds that no result table has";
-/// The footer's length, and the magic word.
+/// Size of the footer's length and the magic word.
 const END: u64 = 10;
-/// Which cells there are, where each begins, and the letters.
+/// Widths of a text column's buffers: validity, offsets, characters.
 const TEXT: &[i64] = &[1, 4, 1];
 const CONTINUATION: [u8; 4] = [0xff; 4];

@@ -1,4 +1,4 @@
-//! Tables that systems bring: a row for each thing that a system knows, a column for each number.
+//! Tables of the systems in a run: a row for each object, a column for each number.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,19 @@ use serde_json::{Map, Value, json};
 
 /// The tables of a run's systems, by name: queues by class, meters, policies, hosts and others.
 ///
-/// A number has a path: its table, the keys of its row and its column, with dots between, such as `queues.bottleneck.none.delay_ms`.
+/// A number has a path: its table, the keys of its row, and its column, joined by dots. An example
+/// is `queues.bottleneck.none.delay_ms`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SystemTables(BTreeMap<&'static str, BTreeMap<Keys, Row>>);
 
-/// The columns that tell rows apart, and what each holds.
+/// Columns that identify a row, with their values.
 pub type Keys = Vec<(&'static str, String)>;
 /// Numbers by column.
 type Row = BTreeMap<&'static str, f64>;
 
 impl SystemTables {
-    /// Sets a number in `table`: in the row with these keys, under `column`, whose name ends in its unit.
+    /// Sets the number of `column` in the row with these keys in `table`. The column's name ends in
+    /// its unit.
     pub fn set(
         &mut self,
         table: &'static str,
@@ -27,7 +29,7 @@ impl SystemTables {
         *self.cell(table, keys, column) = value;
     }
 
-    /// Adds to a number, which is zero at first.
+    /// Adds to a number, which is 0 at first.
     pub fn add(
         &mut self,
         table: &'static str,
@@ -43,12 +45,12 @@ impl SystemTables {
         self.0.entry(table).or_default().entry(keys).or_default().entry(column).or_default()
     }
 
-    /// The tables: a name, and for each row its keys and its numbers by column.
+    /// The tables: a name, and the numbers by column of each row, by its keys.
     pub fn tables(&self) -> impl Iterator<Item = (&'static str, &BTreeMap<Keys, Row>)> {
         self.0.iter().map(|(table, rows)| (*table, rows))
     }
 
-    /// Every number, with its path, in order of paths.
+    /// All numbers with their paths, in order of paths.
     pub fn numbers(&self) -> impl Iterator<Item = (String, f64)> + '_ {
         self.0.iter().flat_map(|(table, rows)| {
             rows.iter().flat_map(move |(keys, row)| {
@@ -63,7 +65,7 @@ impl SystemTables {
         self.numbers().find_map(|(name, value)| (name == path).then_some(value))
     }
 
-    /// Adds the tables of others.
+    /// Adds the tables of `others`.
     pub fn extend(&mut self, others: SystemTables) {
         for (table, rows) in others.0 {
             let own = self.0.entry(table).or_default();
@@ -73,7 +75,7 @@ impl SystemTables {
         }
     }
 
-    /// A list of rows for each table; what is no number is null.
+    /// Returns a list of rows for each table; a number that is not finite becomes null.
     pub fn to_json(&self) -> Value {
         let row = |(keys, row): (&Keys, &Row)| {
             let keys = keys.iter().map(|(key, value)| ((*key).to_owned(), json!(value)));

@@ -1,4 +1,4 @@
-//! Where rows go.
+//! The writer of result tables.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -15,11 +15,11 @@ use super::{
     ControlRow, FlowRow, FlowSummary, HopRow, LinkRow, LinkSummary, RunResult, TableError, Unwritten, csv,
 };
 
-/// Takes rows from an engine and hands them on in batches.
+/// Collects rows from an engine and writes them in batches.
 ///
-/// Rows of one table appear in the order they were pushed. [`TableWriter::finish`] must be called for files to be
-/// whole: an IPC file ends in an index. A file that takes no more, on a full disk for one, ends no run: it is left as it is, and
-/// [`RunResult::unwritten`] has it.
+/// Rows of one table keep their order. [`TableWriter::finish`] completes the files; without it an
+/// IPC file has no index. A failed write, for example on a full disk, does not end the run: the
+/// file stays incomplete, and [`RunResult::unwritten`] lists it.
 pub struct TableWriter {
     flows: Stream,
     links: Stream,
@@ -30,10 +30,10 @@ pub struct TableWriter {
 }
 
 impl TableWriter {
-    /// A writer to everything `outputs` asks for. Files of the same names are overwritten; the folder is created.
+    /// Returns a writer to all of `outputs`. Creates the folder, and overwrites existing files.
     ///
     /// # Errors
-    /// A file or the folder cannot be created, or Parquet is asked for in a build without it.
+    /// A file or the folder cannot be created, or `outputs` has Parquet in a build without it.
     pub fn new(outputs: &Outputs) -> Result<TableWriter, TableError> {
         if let Some(dir) = &outputs.dir {
             std::fs::create_dir_all(dir).map_err(|e| TableError::io("create", dir, e))?;
@@ -51,7 +51,7 @@ impl TableWriter {
     /// Adds a row to [`Table::Flows`].
     ///
     /// # Errors
-    /// A full batch could not be put together.
+    /// A full batch could not be built.
     pub fn flow(&mut self, row: &FlowRow<'_>) -> Result<(), TableError> {
         self.flows.push(row)
     }
@@ -59,7 +59,7 @@ impl TableWriter {
     /// Adds rows to [`Table::Flows`].
     ///
     /// # Errors
-    /// A full batch could not be put together.
+    /// A full batch could not be built.
     pub fn flows(&mut self, rows: &[FlowRow<'_>]) -> Result<(), TableError> {
         self.flows.push_all(rows)
     }
@@ -67,7 +67,7 @@ impl TableWriter {
     /// Adds a row to [`Table::Links`].
     ///
     /// # Errors
-    /// A full batch could not be put together.
+    /// A full batch could not be built.
     pub fn link(&mut self, row: &LinkRow<'_>) -> Result<(), TableError> {
         self.links.push(row)
     }
@@ -75,7 +75,7 @@ impl TableWriter {
     /// Adds a row to [`Table::Control`].
     ///
     /// # Errors
-    /// A full batch could not be put together.
+    /// A full batch could not be built.
     pub fn control(&mut self, row: &ControlRow<'_>) -> Result<(), TableError> {
         self.control.push(row)
     }
@@ -83,7 +83,7 @@ impl TableWriter {
     /// Adds a row to [`Table::Hops`].
     ///
     /// # Errors
-    /// A full batch could not be put together.
+    /// A full batch could not be built.
     pub fn hop(&mut self, row: &HopRow<'_>) -> Result<(), TableError> {
         self.hops.push(row)
     }
@@ -91,7 +91,7 @@ impl TableWriter {
     /// Adds a row to [`Table::Summary`].
     ///
     /// # Errors
-    /// A full batch could not be put together.
+    /// A full batch could not be built.
     pub fn flow_summary(&mut self, row: &FlowSummary<'_>) -> Result<(), TableError> {
         self.summary.push(row)
     }
@@ -99,16 +99,16 @@ impl TableWriter {
     /// Adds a row to [`Table::LinkSummary`].
     ///
     /// # Errors
-    /// A full batch could not be put together.
+    /// A full batch could not be built.
     pub fn link_summary(&mut self, row: &LinkSummary<'_>) -> Result<(), TableError> {
         self.link_summary.push(row)
     }
 
-    /// Writes what is left, closes the files, and returns what was to be kept in memory ([`Outputs::memory`],
-    /// [`Outputs::summaries`]): other tables are empty.
+    /// Writes the remaining rows and closes the files. Returns the tables that are kept in memory
+    /// ([`Outputs::memory`], [`Outputs::summaries`]); others are empty.
     ///
     /// # Errors
-    /// The last batch could not be put together.
+    /// The last batch could not be built.
     pub fn finish(self, variant: impl Into<String>) -> Result<RunResult, TableError> {
         let mut unwritten = Vec::new();
         Ok(RunResult {
@@ -125,41 +125,42 @@ impl TableWriter {
     }
 }
 
-/// What to do with the rows. The default drops them all.
+/// Destinations of the rows. The default drops all rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outputs {
-    /// The folder for files; without one no file is written.
+    /// The folder of the files; `None` writes no files.
     pub dir: Option<PathBuf>,
-    /// Write `flows.csv`, `links.csv`, `control.csv`, `hops.csv`, `summary.csv`, `link_summary.csv`.
+    /// Write `flows.csv`, `links.csv`, `control.csv`, `hops.csv`, `summary.csv` and
+    /// `link_summary.csv`.
     pub csv: bool,
     /// Write `flows.arrow` and so on: Arrow IPC files, also known as Feather version 2.
     pub ipc: bool,
     /// Write `flows.parquet` and so on; needs the feature `parquet`.
     pub parquet: bool,
-    /// Keep all batches in memory; of the summary of a large run, its main columns.
+    /// Keep all batches in memory; the summary of a large run keeps only its main columns.
     pub memory: bool,
-    /// Keep the tables with one row a flow or link in memory, whatever becomes of the others.
+    /// Keep the tables with one row for each flow or link in memory, independently of the others.
     pub summaries: bool,
-    /// Of a row a flow an interval keep only time, flow and rate: what it takes to hold a run against theory, a third of
-    /// the memory.
+    /// Keep only time, flow and rate of each row of [`Table::Flows`]. A comparison with theory
+    /// needs no more, and it takes a third of the memory.
     pub rates_only: bool,
 }
 
 impl Outputs {
-    /// Everything in memory, no file.
+    /// Returns outputs that keep everything in memory and write no file.
     pub fn memory() -> Outputs {
         Outputs { memory: true, ..Outputs::default() }
     }
 
-    /// CSV and Arrow IPC files in `dir`, nothing in memory.
+    /// Returns outputs that write CSV and Arrow IPC files to `dir` and keep nothing in memory.
     pub fn files(dir: impl Into<PathBuf>) -> Outputs {
         Outputs { dir: Some(dir.into()), csv: true, ipc: true, ..Outputs::default() }
     }
 }
 
-/// One table on its way out.
+/// The outputs of one table.
 struct Stream {
-    /// `None` when nobody wants the rows.
+    /// `None` if the rows have no destination.
     columns: Option<Columns>,
     files: Vec<TableFile>,
     memory: Option<Kept>,
@@ -246,7 +247,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Hands the rows on; about as many as `next` will follow.
+    /// Writes a batch of the rows so far; about `next` rows will follow.
     fn flush(&mut self, next: usize) -> Result<(), TableError> {
         let Some(columns) = self.columns.as_mut().filter(|c| c.rows() > 0) else { return Ok(()) };
         let batch = columns.take(next)?;
@@ -295,7 +296,7 @@ impl TableFile {
     }
 
     fn ipc(table: Table, path: &Path) -> Result<TableFile, TableError> {
-        // New names come as additions to the dictionary: the format has no way to replace one.
+        // New names extend the dictionary: the format cannot replace one.
         let options = IpcWriteOptions::default().with_dictionary_handling(DictionaryHandling::Delta);
         let writer = FileWriter::try_new_with_options(create(path)?, &table.schema(), options)
             .map_err(|e| TableError::format("write", path, e))?;
@@ -348,11 +349,13 @@ fn create(path: &Path) -> Result<BufWriter<File>, TableError> {
     File::create(path).map(BufWriter::new).map_err(|e| TableError::io("create", path, e))
 }
 
-/// Enough rows that a batch's overhead is small, few enough that a table under way stays under a megabyte.
+/// Rows of a batch: enough to make its overhead small, few enough that it takes less than a
+/// megabyte.
 const BATCH_ROWS: usize = 4096;
-/// Rows of a summary of flows that are kept in memory with all their columns, some 200 bytes each.
+/// Largest number of rows of the flow summary kept in memory with all columns, some 200 bytes each.
 const MOST_WHOLE_ROWS: usize = 1 << 17;
-/// The columns of the summary of flows that more rows keep in memory, some 45 bytes each. Files have all columns.
+/// Columns of the flow summary kept in memory beyond that number, some 45 bytes a row. Files have
+/// all columns.
 const SUMMARY_CORE: &[&str] = &["flow", "start_s", "fct_s", "size_bytes", "rate_mbps", "ideal_mbps"];
 
 #[cfg(test)]
@@ -361,7 +364,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder of its own for each test, gone at the end.
+    /// A separate folder for each test, removed at the end.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -380,7 +383,7 @@ mod tests {
     fn fill(writer: &mut TableWriter, intervals: usize) {
         for i in 0..intervals {
             let time_s = (i + 1) as f64 * 0.1;
-            // New names keep coming, so that dictionaries grow from batch to batch.
+            // New names extend the dictionaries from batch to batch.
             let late = format!("late.{}", i / 1000);
             for flow in ["f.1", "f,2", &late] {
                 let rtt_ms = (i % 3 > 0).then_some(100.0 + i as f64 / 3.0);

@@ -1,4 +1,4 @@
-//! Replays the checked-in fuzz corpus (`fuzz/corpus`) through the functions that the fuzz targets run.
+//! Replays the checked-in fuzz corpus (`fuzz/corpus`) through the functions of the fuzz targets.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn scenario() {
 proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 200, ..ProptestConfig::with_cases(96) })]
 
-    /// Whatever the table of keys makes of random bytes: what of it is right, runs.
+    /// The valid part of a file drawn from random bytes runs.
     #[test]
     fn drawn(data in prop::collection::vec(any::<u8>(), 0..2000)) {
         scenarios::drawn(&data);
@@ -29,7 +29,7 @@ proptest! {
 
 #[test]
 fn drawn_before() {
-    // Whole: what is drawn of a part is another file.
+    // Only whole inputs: a part of one draws a different file.
     for data in inputs("drawn") {
         scenarios::drawn(&data);
     }
@@ -55,11 +55,11 @@ fn sizes() {
     assert!(replay("sizes", inputs::sizes) >= 5);
 }
 
-/// Runs every input of a target, and counts them.
+/// Runs all inputs of a target; returns their number.
 fn replay(target: &str, run: fn(&[u8])) -> usize {
     let all = inputs(target);
     for data in &all {
-        // Whole, and cut at every thirteenth byte.
+        // The whole input, and prefixes at every thirteenth byte.
         for cut in (0..data.len()).step_by(13).chain([data.len()]) {
             run(&data[..cut]);
         }
@@ -67,7 +67,7 @@ fn replay(target: &str, run: fn(&[u8])) -> usize {
     all.len()
 }
 
-/// The checked-in inputs of a target; there is one at least.
+/// The checked-in inputs of a target, at least one.
 fn inputs(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
     let entries = fs::read_dir(&folder).expect("the corpus is in the repository");

@@ -1,4 +1,5 @@
-//! Aggregates under load: flows that come and go, cross-traffic beside them, policies that come and go.
+//! Aggregates under load: flows start and end, cross-traffic shares the links, policies are
+//! installed and removed.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use tollway_scenario::run::DigestMode;
 
 use crate::{finish, parse};
 
-/// A server that many clients load from, two hosts in all.
+/// A server with many clients, on two hosts.
 const BASE: &str = r#"
 name = "aggregates"
 duration = "20 s"
@@ -70,7 +71,8 @@ fn numbers(more: &str, sets: &[&str]) -> BTreeMap<String, f64> {
     finish(&scenario.variants()[0].plan, DigestMode::Results).result.systems.numbers().collect()
 }
 
-/// agg.conservation, in whole runs: a depth of thirteen packets, and dozens of connections that come and go.
+/// agg.conservation, in whole runs: a depth of thirteen packets, and dozens of connections that
+/// start and end.
 #[test]
 fn no_burst_is_longer_than_the_bucket_is_deep() {
     for scheme in ["partitioned", "common", "logical"] {
@@ -84,15 +86,15 @@ fn no_burst_is_longer_than_the_bucket_is_deep() {
                 assert!(of("conforming_mbps") <= 4.01, "{scheme}, {action}, {host}: {found:?}");
                 assert_eq!(of("excess_mbps") > 0.0, action == "mark", "{scheme}, {host}: {found:?}");
             }
-            // Four flows, cross-traffic, and what the workload has on its way.
+            // Four flows, cross-traffic, and the running flows of the workload.
             assert!(found["policies.p@a.most_members"] > 5.0, "{found:?}");
             assert_eq!(found["policies.p@b.most_members"], 4.0);
         }
     }
 }
 
-/// agg.marking: what arrives in profile is told of receivers of every kind, also of flows that are over. Where nothing is lost it is what was sent; where queues
-/// overflow it is less.
+/// agg.marking: arrivals in profile are reported for all kinds of receivers, also after a flow's
+/// end. They equal the packets sent if nothing is lost; if queues overflow they are fewer.
 #[test]
 fn what_is_sent_in_profile_and_not_lost_arrives_in_profile() {
     let mark = [
@@ -117,8 +119,8 @@ fn what_is_sent_in_profile_and_not_lost_arrives_in_profile() {
     assert!(!numbers("", &[]).contains_key("policies.p@a.conforming_delivered_mbps"));
 }
 
-/// agg.policies: from the instant of its installation what connections send keeps the profile of the new policy, and when
-/// it is gone that of the old one again.
+/// agg.policies: from the instant of its installation, connections keep the new policy's profile;
+/// after its removal, the old policy's.
 #[test]
 fn a_policy_is_in_force_from_the_instant_it_is_installed() {
     let late = "[aggregate.late]\nflows = \"g\"\nrate = \"1 Mbps\"\ndepth = \"3 kB\"\ninstall = \"10 s\"\nremove = \"15 s\"\n";
@@ -130,12 +132,12 @@ fn a_policy_is_in_force_from_the_instant_it_is_installed() {
     assert!((2.9..=3.01).contains(&found["policies.p@b.conforming_mbps"]), "{found:?}");
 }
 
-/// What waits when its policy goes is sent.
+/// Packets that wait when their policy is removed are sent.
 #[test]
 fn nobody_waits_for_a_policy_that_is_gone() {
     let sets = ["aggregate.p.remove=5s", "duration=10s", "flow.f.size=100 kB", "link.*.limit=64 MB"];
     let found = numbers("", &sets);
-    // But for those on their way: no queue is full.
+    // Except for packets in flight: no queue is full.
     let missing =
         found["sources.u.sent_packets"] - found["sources.u.arrived_packets"] - found["policies.p@a.drops"];
     assert!((0.0..=3.0).contains(&missing), "{found:?}");

@@ -1,4 +1,4 @@
-//! Captures: what is in the file, and that taking it changes nothing.
+//! Captures: their contents; and a run with one equals a run without.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Networks of so many links that not each is watched.
+//! Networks with too many links for a row of each.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
@@ -39,7 +39,7 @@ to = "b"
 law = "cubic"
 "#;
 
-/// A link's cell, if it has one.
+/// A link's cell in `column`; `None` if it is null.
 fn cell(batches: &[RecordBatch], link: &str, column: &str) -> Option<f64> {
     let batch = &batches[0];
     let names = batch.column_by_name("link").expect("links").as_string::<i32>();
@@ -48,7 +48,7 @@ fn cell(batches: &[RecordBatch], link: &str, column: &str) -> Option<f64> {
     cells.is_valid(row).then(|| cells.value(row))
 }
 
-/// What was not watched is not known, instead of nothing: each link that has one flow holds packets back here.
+/// Queues of links without rows are null, not zero: every link with one flow queues packets here.
 #[test]
 fn a_queue_that_nobody_watches_has_no_length() {
     let of = |sets: &[&str]| finish(&parse(SCENE, sets).variants()[0].plan, DigestMode::Results).result;

@@ -1,4 +1,4 @@
-//! Networks of several equal routes, and flows that start as others end.
+//! Networks with several equal routes, and flows with `after`.
 
 use std::path::Path;
 
@@ -35,13 +35,13 @@ fn by_spine(finished: &Finished) -> [f64; 4] {
 #[test]
 fn packets_are_divided_among_spines() {
     let of = |sets: &[&str]| by_spine(&finish(&fabric(PAIRS, sets), DigestMode::Results));
-    // Both flows together have no more than the one link that all routes share by default.
+    // By default both flows together get only the rate of the one link that all routes share.
     let first = of(&[]);
     assert!(first[0] > 0.9 && first[1..] == [0.0; 3], "{first:?}");
-    // With a route for each packet every spine has a quarter of the two hosts' 200 Mb/s.
+    // With a route for each packet, every spine carries a quarter of the two hosts' 200 Mb/s.
     let spray = of(&["routing.equal-cost=spray"]);
     assert!(spray.iter().all(|used| (0.4..0.55).contains(used)), "{spray:?}");
-    // A pause that never comes leaves each flow on one route; one that comes often divides it.
+    // A flowlet gap that never occurs leaves each flow on one route; a frequent gap divides it.
     let whole = of(&["routing.equal-cost=flowlet", "routing.flowlet-gap=1 s"]);
     assert!(whole.iter().filter(|used| **used > 0.0).count() <= 2, "{whole:?}");
     let parts = of(&["routing.equal-cost=flowlet", "routing.flowlet-gap=20 us"]);
@@ -66,7 +66,7 @@ fn divided_packets_are_the_same_for_a_seed() {
     }
 }
 
-/// A capture sees each packet on the route that it takes, and changes nothing.
+/// A capture records each packet on its route, and does not change the run.
 #[test]
 fn divided_packets_are_captured() {
     let plan = fabric(PAIRS, &["routing.equal-cost=spray", "duration=50 ms"]);
@@ -82,7 +82,7 @@ fn divided_packets_are_captured() {
     assert!(std::fs::metadata(&path).expect("the capture").len() > 100_000);
 }
 
-/// A ring of requests and answers, a barrier, and a flow whose turn never comes.
+/// A ring of requests and answers, a barrier, and a flow that never starts.
 const CHAIN: &str = "[flow.ask]\nfrom = \"host.1\"\nto = \"host.5\"\nlaw = \"cubic\"\nsize = \"200 kB\"\ncount = 3\n\
     start = { first = \"0 s\", last = \"20 ms\" }\n\
     [flow.answer]\nfrom = \"host.5\"\nto = \"host.1\"\nlaw = \"cubic\"\nsize = \"50 kB\"\ncount = 3\nafter = \"ask\"\nstart = \"3 ms\"\n\
@@ -110,11 +110,11 @@ fn flows_start_as_others_end() {
     }
     let latest = (1..=3).map(|k| finish_of(&format!("answer.{k}"))).fold(0.0, f64::max);
     assert!((start("last") - latest).abs() < 1e-9, "{latest}");
-    // Both ends of it.
+    // Both ends have finished.
     let ends = finish_of("last").max(finish_of("last.reverse"));
     assert!((start("priced") - ends).abs() < 1e-9, "{ends}");
     assert!((start("never") - 2.0).abs() < 1e-9 && of("never", "delivered_bytes") == Some(0.0));
-    // When flows start does not depend on when the run is looked at.
+    // The start of flows does not depend on the measurement interval.
     let other = finish(&fabric(CHAIN, &["duration=2 s", "measure.interval=none"]), DigestMode::Packets);
     assert_eq!(other.run.digest, finished.run.digest);
 }

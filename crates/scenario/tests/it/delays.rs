@@ -1,4 +1,4 @@
-//! What the summary says of delays and of constant-rate sources.
+//! Delays and constant-rate sources in the summary.
 
 use arrow_array::RecordBatch;
 use tollway_scenario::run::{DigestMode, Finished};
@@ -6,7 +6,7 @@ use tollway_scenario::run::{DigestMode, Finished};
 use super::scenes::{names, numbers};
 use super::{finish, parse};
 
-/// A 10 Mb/s link with a queue of 60 ms, shared by TCP and a source that alone would fill half of it.
+/// A 10 Mb/s link with a queue of 60 ms, shared by TCP and a source with about half of the rate.
 const SCENE: &str = r#"
 name = "delays"
 duration = "30 s"
@@ -46,7 +46,7 @@ fn a_flow_has_its_round_trip_and_the_queue_s_part_of_it() {
     let of = |column: &str| of(&summary, "f", column).expect("there are samples");
     for queued in ["queueing_mean_ms", "queueing_p50_ms", "queueing_p95_ms", "queueing_p99_ms"] {
         let rtt = of(&queued.replace("queueing", "rtt"));
-        // 40 ms of propagation and 1.2 of transmission, and something for the acknowledgement.
+        // 40 ms of propagation, 1.2 ms of transmission, and a little for the acknowledgement.
         let unloaded = rtt - of(queued);
         assert!((41.2..41.4).contains(&unloaded), "{queued}: {unloaded}");
         // Fifty packets of 1.2 ms.
@@ -58,7 +58,7 @@ fn a_flow_has_its_round_trip_and_the_queue_s_part_of_it() {
 #[test]
 fn under_flow_queueing_a_flow_s_delay_is_its_own() {
     let queued = |sets: &[&str]| of(&run(sets).result.summary, "f", "queueing_p95_ms").unwrap();
-    // With drop-tail the flow waits behind all that the link holds; FQ-CoDel holds its own queue short.
+    // With drop-tail the flow waits behind all queued packets; FQ-CoDel keeps its own queue short.
     let shared = queued(&["cbr.c.rate=9 Mbps"]);
     let apart = queued(&["cbr.c.rate=9 Mbps", "link.b.law=fq_codel"]);
     assert!(shared > 40.0 && apart < 30.0, "{shared} {apart}");
@@ -70,7 +70,7 @@ fn constant_rate_sources_have_rows() {
     let of = |column: &str| of(&result.summary, "c", column);
     let drops: f64 = numbers(&result.link_summary, "drops").into_iter().flatten().sum();
     let lost = of("lost_packets").unwrap();
-    // Not counted: those on their way, or queued, at the end.
+    // Packets in flight or queued at the end are not counted.
     assert_eq!(lost, drops);
     assert!((9.9..=10.01).contains(&of("rate_mbps").unwrap()), "{:?}", of("rate_mbps"));
     assert_eq!((of("rtt_mean_ms"), of("finish_s"), of("start_s")), (None, None, Some(0.0)));

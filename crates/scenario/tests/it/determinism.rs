@@ -1,5 +1,6 @@
-//! One scenario, one digest: for any law, both kinds of digest, beside other runs or alone, again and again. The values
-//! are in the snapshot, so that another machine or compiler that reckons differently is noticed.
+//! Equal runs have equal digests: for any law, both kinds of digest, in parallel or alone,
+//! repeatedly. A snapshot holds the values, so that a machine or compiler with different results is
+//! noticed.
 
 use std::fmt::Write;
 
@@ -9,7 +10,7 @@ use tollway_scenario::run::DigestMode;
 use crate::scenes::scene;
 use crate::{finish, parse};
 
-/// The digests of every variant, in threads beside each other or one after the other.
+/// The digests of all variants, computed in parallel threads or one after the other.
 fn digests(scenario: &Scenario, mode: DigestMode, beside: bool) -> Vec<u64> {
     let digest = |plan| finish(plan, mode).run.digest;
     if beside {
@@ -58,7 +59,7 @@ fn a_seed_moves_what_is_random_and_nothing_else() {
     }
 }
 
-/// Somebody who watches, and is asked a hundred times, changes nothing.
+/// Neither a watcher nor progress calls change a run.
 #[test]
 fn watching_changes_nothing() {
     use tollway_scenario::run::{Options, run};

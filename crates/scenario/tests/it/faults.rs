@@ -1,5 +1,5 @@
-//! Random scenarios full of trouble: nothing panics, no packet appears or vanishes, what finishes has arrived whole,
-//! and a second run is the same.
+//! Random scenarios with many faults: no panic, conservation of packets, complete delivery by
+//! finished flows, and an equal second run.
 
 use std::fmt::Write;
 
@@ -67,7 +67,7 @@ const FORMS: [&str; 5] = [
 const SENDERS: [&str; 4] = ["newreno", "cubic", "xcp", "scalable"];
 
 impl Scene {
-    /// An XCP sender must be answered; any other takes what comes.
+    /// An XCP sender needs a link of its law; others run on any link.
     fn law(&self, flow: &FlowOf) -> &'static str {
         let (low, high) = (flow.from.min(flow.to), flow.from.max(flow.to));
         let forward = flow.from < flow.to;
@@ -289,7 +289,7 @@ fn scene() -> impl Strategy<Value = Scene> {
     })
 }
 
-/// No number in a table is wild.
+/// Checks that all numbers of the tables are finite and not negative.
 pub(crate) fn assert_finite(finished: &Finished) {
     let result = &finished.result;
     for batch in [&result.flows, &result.links, &result.summary, &result.link_summary].into_iter().flatten() {
@@ -303,7 +303,7 @@ pub(crate) fn assert_finite(finished: &Finished) {
     }
 }
 
-/// Flows that finished, their sizes and what was delivered of them.
+/// Size and delivered bytes of each finished flow.
 pub(crate) fn finished_flows(batches: &[RecordBatch]) -> Vec<(u64, u64)> {
     let mut all = Vec::new();
     for batch in batches {
@@ -326,7 +326,7 @@ proptest! {
         let stopped = scene.flows.iter().any(|flow| flow.stop_ms.is_some());
         let scenario = parse(&scene.toml(), &[]);
         let plan = &scenario.variants()[0].plan;
-        // Conservation is checked by the run itself.
+        // The run itself checks conservation.
         let once = finish(plan, DigestMode::Packets);
         assert_finite(&once);
         prop_assert_eq!(once.run.digest, finish(plan, DigestMode::Packets).run.digest);
@@ -338,11 +338,13 @@ proptest! {
     }
 }
 
-/// When all of a flow's data have been sent once, and a part of them is lost, it has not come to its end: one that took its leave of the
-/// links then had a quarter of a second for each segment that it sent again.
+/// A flow that has sent all data once but lost some is not finished.
+///
+/// With an announcement of its end at that point, the links' laws gave it one packet in a quarter
+/// of a second for the retransmissions.
 #[test]
 fn who_has_lost_data_at_its_end_does_not_take_its_leave() {
-    // In the first it takes 0.88 s, and 1.41 of one that does.
+    // The first case takes 0.88 s; 1.41 s with the early announcement.
     for (kb, at, blackout, within) in [
         (500, 230, 30, 1000),
         (300, 100, 30, 4000),
@@ -386,7 +388,8 @@ fn who_has_lost_data_at_its_end_does_not_take_its_leave() {
     }
 }
 
-/// Of two blackouts that overlap, each lasts as long as the file says: 6 s of 2 Mb/s in packets of 1500 bytes.
+/// Of two overlapping blackouts, each lasts as long as the file says: 6 s of 2 Mb/s in packets of
+/// 1500 bytes.
 #[test]
 fn the_end_of_a_blackout_ends_no_other() {
     for (first, second) in [(2, 5), (6, 1)] {
@@ -409,7 +412,8 @@ fn the_end_of_a_blackout_ends_no_other() {
     }
 }
 
-/// Flows that come on the way make an event a bit shorter each time that they double: what no longer fits is not left out in silence.
+/// Each doubling of the number of flows shortens the horizon a little. Flows that arrive during the
+/// run must not drop events silently.
 #[test]
 fn flows_that_come_on_the_way_can_make_a_run_too_long() {
     let text = r#"
@@ -428,7 +432,8 @@ fn flows_that_come_on_the_way_can_make_a_run_too_long() {
     }
 }
 
-/// Twelve megabytes that wait for an hour are more byte-nanoseconds than 64 bits hold, and with no interval nobody reads them before the end.
+/// Twelve megabytes queued for an hour exceed 64 bits of byte-nanoseconds. With no interval, the
+/// counter is read only at the end.
 #[test]
 fn a_long_queue_for_long_is_measured_in_one_piece() {
     let text = r#"
@@ -442,6 +447,7 @@ fn a_long_queue_for_long_is_measured_in_one_piece() {
     let finished = finish(&parse(text, &[]).variants()[0].plan, DigestMode::Results);
     let summary = &finished.result.link_summary[0];
     let mean = summary.column_by_name("queue_mean_bytes").expect("a column").as_primitive::<Float64Type>();
-    // It grows for 100 s to 12.5 MB less what the wire takes, and then loses 450 kB an hour.
+    // The queue grows for 100 s to 12.5 MB less the transmitted bytes, and then shrinks by 450 kB
+    // an hour.
     assert!((11.9e6..12.2e6).contains(&mean.value(0)), "{}", mean.value(0));
 }

@@ -1,4 +1,4 @@
-//! What wires do to packets beside losing each by itself, as scenario files have it.
+//! Impairments of wires other than independent loss, from scenario files.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt64Type};
@@ -7,7 +7,7 @@ use tollway_scenario::run::{DigestMode, Finished};
 
 use crate::{finish, parse};
 
-/// A flow over a wire of 30 ms, both ways, whose forward direction has `keys`.
+/// Runs a flow over a wire of 30 ms in each direction; `keys` apply to the forward direction.
 fn run(keys: &str, law: &str) -> Finished {
     let text = format!(
         "name = \"wire\"\nduration = \"20 s\"\nmeasure.interval = \"none\"\nnode.a = {{}}\nnode.b = {{}}\n\
@@ -34,7 +34,7 @@ fn jitter_is_felt_in_round_trips_and_loses_nothing() {
     let added = number(&kept, "rtt_p50_ms", 0) - number(&plain, "rtt_p50_ms", 0);
     assert!(number(&kept, "lost_packets", 1) <= number(&plain, "lost_packets", 1) + 100.0);
     assert!(added > -40.0, "{added}");
-    // Packets out of order mislead a sender that counts acknowledgements.
+    // Reordering misleads a sender that counts duplicate acknowledgements.
     let rate = |finished: &Finished| number(finished, "rate_mbps", 0);
     let free = run("jitter = \"20 ms\"\njitter-order = \"free\"", "cubic");
     assert!(rate(&free) < 0.7 * rate(&kept), "{} {}", rate(&free), rate(&kept));
@@ -42,7 +42,7 @@ fn jitter_is_felt_in_round_trips_and_loses_nothing() {
 
 #[test]
 fn duplicates_damage_and_bursts_are_counted_and_conserved() {
-    // A run fails if a packet appears or vanishes beside these.
+    // The run fails if packets appear or vanish other than by these impairments.
     let doubled = run("duplicate = \"5%\"", "newreno");
     assert_eq!(number(&doubled, "lost_packets", 1), 0.0);
     assert!(number(&doubled, "goodput_mbps", 0) > 6.0);
@@ -50,12 +50,12 @@ fn duplicates_damage_and_bursts_are_counted_and_conserved() {
     let (sent, lost) = (20.0 * 1e6 / 12e3, number(&damaged, "lost_packets", 1));
     assert!((0.003 * sent..0.02 * sent).contains(&lost), "{lost} of {sent}");
     assert!(damaged.result.systems.get("losses.wire.packets").is_some_and(|packets| packets > lost));
-    // A twentieth on average, by ten on a row.
+    // A loss of a twentieth on average, in bursts of ten packets.
     let bursts = "bursts = { to-bad = \"0.5%\", to-good = \"10%\" }";
     let burst = run(bursts, "newreno");
     let share = number(&burst, "lost_packets", 1) / sent;
     assert!((0.015..0.1).contains(&share), "{share}");
-    // As many lost one by one leave the flow less: it halves its window for each.
+    // The same number of single losses reduces the rate more: the flow halves its window for each.
     let single = run("loss = 0.0476", "newreno");
     assert!(number(&burst, "rate_mbps", 0) > 1.3 * number(&single, "rate_mbps", 0));
 }

@@ -1,12 +1,12 @@
-//! What counts as income of a link: what short flows take back when they go does not make it cheap for those who stay, and what flows
-//! pay elsewhere does not make it dear.
+//! The income of a link. Refunds of ending short flows must not lower its price for others;
+//! payments at other links must not raise it.
 
 use tollway_scenario::run::DigestMode;
 
 use crate::scenes::Outcome;
 use crate::{finish, parse};
 
-/// A long flow, and short ones that take more than half of the link.
+/// A long flow, and short flows that use more than half of the link.
 const CROWD: &str = r#"
 name = "crowd"
 duration = "10 s"
@@ -40,13 +40,15 @@ fn a_long_flow_among_many_short_ones_fills_no_queue() {
     for seed in ["seed=1", "seed=2", "seed=3"] {
         let scenario = parse(CROWD, &[seed]);
         let outcome = Outcome::of(seed, &finish(&scenario.variants()[0].plan, DigestMode::Results));
-        // A round trip holds 167 packets. Twice the rate for two round trips is as much as half the price can do.
+        // A round trip holds 167 packets. Halving the price can at most double the rate, for two
+        // round trips.
         assert!(outcome.peak < 500.0, "{seed}: {} packets", outcome.peak);
         assert!(outcome.used > 0.85 && outcome.drops == 0, "{seed}: {}", outcome.used);
     }
 }
 
-/// A flow of half a millisecond, and five of a tenth of a second that pay nearly all they have on a small link further on.
+/// A flow with a round trip of half a millisecond, and five with a tenth of a second. These pay
+/// nearly all their budget at a small link further on.
 const NEIGHBOURS: &str = r#"
 name = "neighbours"
 duration = "5 s"
@@ -97,7 +99,8 @@ law = "fcp"
 start = { random = "1 s" }
 "#;
 
-/// With a history of but a few mean round trips the link took the far one's price for its own, and a fifth of it was used.
+/// With a history of only a few mean round trips, the link adopted the far link's price, and a
+/// fifth of it was used.
 #[test]
 fn flows_with_long_round_trips_pay_a_link_its_own_price() {
     let scenario = parse(NEIGHBOURS, &[]);
@@ -105,7 +108,7 @@ fn flows_with_long_round_trips_pay_a_link_its_own_price() {
     assert!(outcome.used > 0.95, "{}", outcome.used);
 }
 
-/// Acknowledgements wait behind cross-traffic while prices forget what they were.
+/// Acknowledgements wait behind cross-traffic while the history of prices expires.
 const STORM: &str = r#"
 name = "storm"
 duration = "1450 ms"
@@ -157,7 +160,8 @@ to = "n0"
 rate = "1.76 Mbps"
 "#;
 
-/// A price of next to nothing bought a terabit a second, and a host lost millions of packets at its own interface.
+/// At a price near zero a host sent a terabit a second, and lost millions of packets at its own
+/// interface.
 #[test]
 fn a_host_sends_no_more_than_its_interface_carries() {
     let dropped = |sets: &[&str]| {
@@ -165,7 +169,7 @@ fn a_host_sends_no_more_than_its_interface_carries() {
         Outcome::of("storm", &finish(&scenario.variants()[0].plan, DigestMode::Results)).drops
     };
     assert_eq!(dropped(&[]), 0);
-    // What it is to have is what it may use at once: a change of rate is nothing that a law is told.
+    // The host may use its later rate at once: laws receive no change of their interface's rate.
     let raised = dropped(&[r#"change=[{ at = "1 s", link = "l2.reverse", rate = "30 Mbps" }]"#]);
     assert!((1..10_000).contains(&raised), "{raised}");
 }

@@ -1,4 +1,4 @@
-//! Machines that a file places: what they count, and what is refused.
+//! Machines in a file: their counters, and refused combinations.
 
 use tollway_scenario::file::Scenario;
 use tollway_scenario::run::DigestMode;
@@ -21,7 +21,8 @@ fn messages_come_back_past_a_counter() {
             ),
             (200.0, 0.0, 200.0)
         );
-        // Of 200 messages there and 200 back; one whose last segment got lost before the counter comes as a repair.
+        // Of 200 messages in each direction, some have a last segment that was lost before the
+        // counter and sent again.
         let frames = number("machines.count.frames");
         assert!((390.0..=400.0).contains(&frames), "{frames}");
         // 20 kB are fourteen packets each way.

@@ -1,4 +1,4 @@
-//! Whole scenarios, from their text to the numbers in the tables.
+//! Whole scenarios, from text to tables.
 
 mod aggregates;
 mod captures;
@@ -23,7 +23,7 @@ use tollway_scenario::plan::Plan;
 use tollway_scenario::run::{DigestMode, Finished, Options, run};
 use tollway_scenario::tables::Outputs;
 
-/// A scenario whose text has to be right.
+/// Parses a scenario, which must be valid.
 fn parse(text: &str, sets: &[&str]) -> Scenario {
     match Scenario::parse("test.toml", text, sets) {
         Ok(scenario) => scenario,
@@ -31,7 +31,7 @@ fn parse(text: &str, sets: &[&str]) -> Scenario {
     }
 }
 
-/// Runs a plan whose end must be reached, its tables kept in memory.
+/// Runs a plan to its end, with tables in memory.
 fn finish(plan: &Plan, digest: DigestMode) -> Finished {
     let options = Options { outputs: Outputs::memory(), digest, ..Options::default() };
     match run(plan, &options) {

@@ -1,5 +1,5 @@
-//! Meters find every kind of cheat, and accuse nobody else: a thousand random networks of honest senders, with all the
-//! trouble that honest senders have.
+//! Meters detect every kind of cheat and accuse no honest sender. The honest senders run in a
+//! thousand random networks with all impairments.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,15 +11,15 @@ use tollway_scenario::run::{DigestMode, Finished};
 
 use crate::{finish, parse};
 
-/// Random networks tried.
+/// Number of random networks.
 const RUNS: u64 = 1000;
 
-/// One of two, as often as `p` says.
+/// True with probability `p`.
 fn chance(rng: &mut Pcg64Mcg, p: f64) -> bool {
     rng.random::<f64>() < p
 }
 
-/// Between two bounds, evenly over orders of magnitude.
+/// A random number between two bounds, uniform in its logarithm.
 fn spread(rng: &mut Pcg64Mcg, low: f64, high: f64) -> f64 {
     low * libm::pow(high / low, rng.random::<f64>())
 }
@@ -28,13 +28,14 @@ fn one_of<'a>(rng: &mut Pcg64Mcg, of: &[&'a str]) -> &'a str {
     of[rng.random_range(0..of.len())]
 }
 
-/// One to five hosts, each on a metered link of its own, over a bottleneck to one receiver.
+/// A scenario with one to five hosts, each behind a metered link, over a bottleneck to one
+/// receiver.
 fn honest(seed: u64) -> String {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     write_honest(&mut rng, seed).expect("text grows")
 }
 
-/// What the flows of an honest scenario depend on.
+/// Properties of the network that the flows of an honest scenario depend on.
 #[derive(Clone, Copy)]
 struct Bottleneck {
     mbps: f64,
@@ -43,7 +44,7 @@ struct Bottleneck {
     duplex: bool,
 }
 
-/// A host behind a meter, and its flow.
+/// Writes a host behind a meter, and its flow.
 fn write_host(t: &mut String, rng: &mut Pcg64Mcg, i: usize, of: Bottleneck) -> std::fmt::Result {
     let Bottleneck { mbps, base_ms, seconds, duplex } = of;
     let access =
@@ -142,7 +143,7 @@ fn write_honest(rng: &mut Pcg64Mcg, seed: u64) -> Result<String, std::fmt::Error
     } else if chance(rng, 0.2) {
         writeln!(t, "[link.bottleneck.reverse]\nrate = \"{} Mbps\"", mbps * spread(rng, 0.03, 1.0))?;
     }
-    // Perhaps there is a narrower link behind, that says nothing.
+    // Sometimes a narrower drop-tail link follows.
     let last = if chance(rng, 0.1) { mbps * rng.random_range(0.7..1.0) } else { mbps * 10.0 };
     writeln!(t, "[link.last]\nfrom = \"q\"\nto = \"d\"\nrate = \"{last} Mbps\"\ndelay = \"1 ms\"")?;
     if duplex {
@@ -204,7 +205,7 @@ fn write_honest(rng: &mut Pcg64Mcg, seed: u64) -> Result<String, std::fmt::Error
     Ok(t)
 }
 
-/// Whom meters accuse of what, and when.
+/// The time of each accusation, by host or flow and offence.
 fn accused(run: &Finished) -> BTreeMap<String, f64> {
     let offence = |path: String| Some(path.strip_prefix("accusations.")?.strip_suffix(".at_s")?.to_owned());
     run.result.systems.numbers().filter_map(|(path, at)| Some((offence(path)?, at))).collect()
@@ -238,7 +239,7 @@ fn nobody_honest_is_accused() {
     assert!(flows.into_inner() > 2 * RUNS);
 }
 
-/// Three honest flows and a cheat from 10 s on; who is accused, of what, and when.
+/// The accusations in a run with three honest flows, and a cheat from 10 s on.
 fn with_cheat(trick: &str) -> Vec<(String, f64)> {
     let text = format!(
         r#"

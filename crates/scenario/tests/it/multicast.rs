@@ -1,4 +1,5 @@
-//! One sender, several receivers: what is lost on the way to one is sent again, and every packet is accounted for.
+//! One sender with several receivers: losses of one are retransmitted, and every packet is
+//! accounted for.
 
 use tollway_scenario::file::Scenario;
 use tollway_scenario::run::DigestMode;
@@ -6,7 +7,8 @@ use tollway_scenario::run::DigestMode;
 use crate::faults::finished_flows;
 use crate::{finish, parse};
 
-/// A tree with branches at two routers, its receivers at different distances, and losses on the way to one of them.
+/// A tree with branches at two routers, receivers at different distances, and losses on the path to
+/// one of them.
 const TREE: &str = r#"
 name = "tree"
 duration = "20 s"
@@ -71,10 +73,10 @@ law = "fcp"
 fn every_receiver_has_all_of_it_whatever_is_lost_to_one() {
     let scenario = parse(TREE, &[]);
     let plan = &scenario.variants()[0].plan;
-    // A run in which a packet appeared or vanished would end with an error.
+    // A packet that appeared or vanished would end the run with an error.
     let finished = finish(plan, DigestMode::Packets);
     assert_eq!(finished_flows(&finished.result.summary), [(2_000_000, 2_000_000); 3]);
-    // Each copy ends somewhere: as many were absorbed, at the least, as the two routers made of what came by.
+    // At least as many packets were absorbed as the two routers copied.
     assert!(finished.run.census.absorbed > 2 * 2_000_000 / 1460, "{:?}", finished.run.census);
     let again = finish(plan, DigestMode::Packets);
     assert_eq!(finished.run.digest, again.run.digest);

@@ -1,4 +1,4 @@
-//! Laws of the caller's own on scenarios of files.
+//! Laws of the caller in scenarios of files.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -113,7 +113,7 @@ fn each_sender_is_told_what_it_is_made_for() {
     seeds.sort_unstable();
     seeds.dedup();
     assert_eq!(seeds.len(), told.len(), "each has a stream of chance of its own");
-    // Tables call the law what the caller does, and its flows what they are called elsewhere.
+    // Tables use the caller's name of the law, and the flows' usual names.
     for batch in &finished.result.summary {
         for column in ["law", "flow"] {
             let words = batch.column_by_name(column).expect("a column");
@@ -171,7 +171,7 @@ fn the_book_shows_what_the_documentation_runs() {
     }
 }
 
-/// RCP, brought by the caller.
+/// RCP as a law of the caller.
 struct MakeRcp;
 
 impl MakeSender for MakeRcp {
@@ -193,7 +193,7 @@ fn a_law_that_needs_a_toll_has_its_echo_and_is_refused_without() {
     assert_eq!(packets(&with(&["link.wire.law=rcp"]).unwrap()), packets(&house));
 }
 
-/// Gives up at its hundredth acknowledgement.
+/// Fails at its hundredth acknowledgement.
 struct Tired(Arc<AtomicU32>);
 
 impl SenderLaw for Tired {
@@ -222,7 +222,7 @@ impl MakeSender for MakeTired {
 fn a_law_that_fails_ends_the_run() {
     let acks = Arc::new(AtomicU32::new(0));
     let law = OwnSender::new("tired", MakeTired(Arc::clone(&acks)));
-    // Nothing else that would have the run look up.
+    // No other event causes an earlier check.
     let sets = ["duration=1000 h", "measure.interval=none", "workload.web.start=999 h"];
     let scenario = parse(WIRE, &sets).with_sender("flow.one", &law).expect("it is there");
     let options = Options { outputs: Outputs::memory(), ..Options::default() };
@@ -232,12 +232,12 @@ fn a_law_that_fails_ends_the_run() {
         }
         other => panic!("{other:?}"),
     }
-    // Four packets a round trip of 40 ms and more: 100 ms are no more than a dozen.
+    // A window of four packets and a round trip of at least 40 ms: at most a dozen in 100 ms.
     let acks = acks.load(Ordering::Relaxed);
     assert!((100..=112).contains(&acks), "{acks}");
 }
 
-/// Marks or drops what finds ten packets queued, and notes its capacity.
+/// Marks or drops arrivals at a queue above ten packets, and records its capacity.
 #[derive(Clone)]
 struct Ten(Arc<Mutex<Vec<(String, f64)>>>);
 
@@ -274,7 +274,8 @@ fn a_law_on_a_link_is_the_callers() {
         seen.lock().expect("nobody panics").drain(..).collect::<Vec<_>>(),
         [("wire".to_owned(), 10.0)]
     );
-    // Rates that change on the way, as a law of the house is told of them: not where it is told something else.
+    // The law receives changes of rate like a law of Tollway; a change of `capacity` overrides
+    // them.
     let change = |at: u32, what: &str| format!("[[change]]\nat = \"{at} s\"\nlink = \"wire\"\n{what}\n");
     let rate = |mbps: u32| format!("rate = \"{mbps} Mbps\"");
     let text = [WIRE, &change(1, &rate(5)), &change(2, &(rate(8) + "\ncapacity = \"7 Mbps\""))].concat();

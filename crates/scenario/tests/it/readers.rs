@@ -1,4 +1,4 @@
-//! Receivers that read at their own pace, and endless frames, from the file to the tables.
+//! Receivers with a reading rate, and endless frames, from the file to the tables.
 
 use tollway_scenario::run::DigestMode;
 
@@ -51,7 +51,7 @@ fn endless_frames_fill_the_link_as_a_stream_does() {
 fn a_reader_holds_back_what_it_cannot_read_by_credit_and_by_soft_flow_control() {
     for (control, least) in [("credit", 0.99), ("soft", 0.9)] {
         let control = format!("flow.f.flow-control={control}");
-        // 1 kB each 400 µs: 20 Mb/s.
+        // 1 kB every 400 µs: 20 Mb/s.
         let (goodput, _, [unread, most, dropped]) = run(&["flow.f.reader.every=400us", &control]);
         assert!((least * 20.0..=20.01).contains(&goodput), "{control}: {goodput}");
         assert!(unread <= most && most <= Some(100_000.0), "{control}: {unread:?} {most:?}");
@@ -64,6 +64,6 @@ fn a_change_gives_a_flow_another_reader() {
     let change = "change=[{ at = '4 s', flow = 'f', reader = { every = '800 us' } }]";
     let (goodput, _, [_, most, _]) = run(&[change]);
     assert!((9.9..=10.1).contains(&goodput), "{goodput}");
-    // A round trip's worth of it is on its way.
+    // About a round trip of its data is in flight.
     assert!(most > Some(80_000.0) && most <= Some(100_000.0), "{most:?}");
 }

@@ -1,5 +1,5 @@
-//! A table for each of the small scenarios in `tests/scenes`, so that a change of behaviour shows as a difference of
-//! text. What can be reckoned by hand is asserted beneath each.
+//! A table for each of the small scenarios in `tests/scenes`, so that a change of behaviour shows
+//! as a difference of text. Values that can be computed by hand are asserted below each.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) fn scene(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// What one variant came to.
+/// The results of one variant.
 pub(crate) struct Outcome {
     variant: String,
     rates: Vec<f64>,
@@ -62,10 +62,10 @@ pub(super) fn names(batches: &[RecordBatch], column: &str) -> Vec<String> {
 }
 
 impl Outcome {
-    /// Sums up a run, its bottleneck being the link `b`.
+    /// Summarises a run; its bottleneck is the link `b`.
     pub(crate) fn of(variant: &str, finished: &Finished) -> Outcome {
         let RunResult { summary, link_summary, systems, .. } = &finished.result;
-        // Constant-rate sources take what they take.
+        // Constant-rate sources do not respond to congestion.
         let laws = names(summary, "law");
         let of_flows = |column| {
             let all = numbers(summary, column).into_iter().zip(&laws);
@@ -101,7 +101,7 @@ impl Outcome {
         self.rates.iter().sum()
     }
 
-    /// Jain's index.
+    /// Jain's index of the rates.
     fn fairness(&self) -> f64 {
         let squares: f64 = self.rates.iter().map(|r| r * r).sum();
         if squares > 0.0 { self.total() * self.total() / (self.rates.len() as f64 * squares) } else { 0.0 }
@@ -119,12 +119,13 @@ fn outcomes(name: &str) -> Vec<Outcome> {
     variants.map(|v| Outcome::of(&v.name, &finish(&v.plan, DigestMode::Results))).collect()
 }
 
-/// Finds the variant of a name.
+/// The outcome of variant `name`.
 fn get<'a>(all: &'a [Outcome], name: &str) -> &'a Outcome {
     all.iter().find(|outcome| outcome.variant == name).unwrap_or_else(|| panic!("no variant {name}"))
 }
 
-/// Rates in Mb/s on the wire, the link `b`'s queue in packets, what all links dropped and lost.
+/// The table: rates in Mb/s on the wire, the queue of link `b` in packets, drops and losses of all
+/// links.
 fn table(all: &[Outcome]) -> String {
     let mut text = format!(
         "{:<22} {:>7} {:>7} {:>7} {:>7} {:>5} {:>6} {:>6} {:>5} {:>6} {:>6} {:>6} {:>6} {:>4} {:>5} {:>8} {:>6}\n",
@@ -201,7 +202,7 @@ macro_rules! scenes {
 scenes! {
     laws = "laws", |all| {
         for law in ["newreno", "cubic"] {
-            // To plain packets an XCP link is a FIFO.
+            // For packets without a toll, an XCP link is a FIFO.
             let (tail, xcp) = (get(all, &format!("{law}-tail")), get(all, &format!("{law}-xcp")));
             assert_eq!((tail.drops, tail.resent), (xcp.drops, xcp.resent));
             assert!(get(all, &format!("{law}-red")).queue < 0.6 * tail.queue);
@@ -214,17 +215,17 @@ scenes! {
     red = "red", |all| {
         let ecn = get(all, "ecn");
         assert!(ecn.marks > 0 && ecn.resent < get(all, "default").resent);
-        // A threshold of 15 packets over a BDP of 42 leaves the link idle at times, but not for good.
+        // A threshold of 15 packets with a BDP of 42 leaves the link idle at times.
         assert!(get(all, "low").used > 0.8);
     }
     sack = "sack", |_all| {}
     loss = "loss", |all| {
         assert_eq!(get(all, "none").lost, 0);
-        // Lost before the transmitter it takes no capacity, lost on the wire it has taken it: 1 / 0.95.
+        // A loss before the transmitter uses no capacity; a loss on the wire does: 1 / 0.95.
         let (before, after) = (get(all, "before"), get(all, "after"));
         assert!((before.used - before.total() / 10.0).abs() < 0.002);
         assert!((after.used * 9.5 / after.total() - 1.0).abs() < 0.01);
-        // Acknowledgements add up: losing them costs next to nothing.
+        // Acknowledgements are cumulative: their loss costs next to nothing.
         assert!(get(all, "acks").used > 0.98 && get(all, "acks").lost > 1000);
         assert!(get(all, "halving").used < after.used);
     }
@@ -236,30 +237,32 @@ scenes! {
         assert!(get(all, "newreno").fairness() < 0.6);
     }
     medium = "medium", |all| {
-        // For each 1500 bytes of data 40 of acknowledgement, or half of that.
+        // For each 1500 bytes of data 40 bytes of acknowledgement, or 20 with delayed
+        // acknowledgements.
         assert!((get(all, "half-duplex").used / (1500.0 / 1540.0) - 1.0).abs() < 0.005);
         assert!((get(all, "half-duplex-delayed").used / (1500.0 / 1520.0) - 1.0).abs() < 0.005);
     }
     cross = "cross", |all| {
         let steady = get(all, "steady");
         assert!((steady.total() - 6.0).abs() < 0.05);
-        // Plain traffic, four tenths of all, doesn't hand back its share of what is shuffled. The router makes up for it
-        // where 0.6 of (shuffled + F) is what is shuffled, so F = 0.4 γ y = 50 kB/s, and keeps a queue of F d / β: with
-        // d = 62 ms, 13.7 kB, which are 16.5 packets of 833 bytes in the mean.
+        // Cross-traffic, four tenths of all, does not return its share of the shuffled feedback.
+        // The router compensates for that at 0.6 · (shuffled + F) = shuffled, so F = 0.4 γ y = 50
+        // kB/s. It keeps a queue of F d / β: with d = 62 ms, 13.7 kB, which are 16.5 packets of 833
+        // bytes on average.
         assert!((steady.queue / 16.5 - 1.0).abs() < 0.1, "{}", steady.queue);
     }
     workload = "workload", |all| {
         assert_eq!(get(all, "regular").fcts.len() + get(all, "regular").unfinished, 600);
         assert_eq!(get(all, "hundred").fcts.len(), 100);
-        // Two round trips and a packet through each link.
+        // Two round trips, and one transmission on each link.
         assert!((get(all, "xcp-one-packet").mean_fct() - 0.101).abs() < 0.001);
-        // Each flow of 30 kB takes 30 840 bytes with its headers.
+        // A flow of 30 kB takes 30 840 bytes with headers.
         let fixed = get(all, "fixed");
         let offered = (fixed.fcts.len() + fixed.unfinished) as f64 * 30_840.0 * 8.0 / 30.0 / 10e6;
         assert!((fixed.used / offered - 1.0).abs() < 0.03);
     }
     changes = "changes", |all| {
-        // XCP's queue stays empty at whatever rate, since the law hears of it.
+        // XCP's queue stays empty at any rate, since the law receives changes of rate.
         assert!(get(all, "slower").queue < 2.0);
         assert!((get(all, "faster").total() / 15.0 - 1.0).abs() < 0.15, "{}", get(all, "faster").total());
         // Ten seconds of fifteen at half the capacity.
@@ -278,21 +281,21 @@ scenes! {
         for name in ["acp", "tcp-option", "draft-2", "draft-3", "tcp-option-delayed", "draft-3-delayed"] {
             assert!(get(all, name).used > 0.98, "{name}");
         }
-        // The study, on the format of whole packets: feedback under a packet gets lost.
+        // With the study's format of whole packets, feedback of less than a packet is lost.
         assert!(get(all, "whole-packets").used < 0.9);
     }
     buffers = "buffers", |all| {
-        // Ten packets of 1500 bytes a round trip of 51.3 ms, twice.
+        // Ten packets of 1500 bytes in a round trip of 51.3 ms, twice.
         for name in ["receive", "receive-bytes", "receive-half-bdp", "send", "receive-untold"] {
             assert!((get(all, name).total() / (2.0 * 120e-3 / 51.3e-3) - 1.0).abs() < 0.02, "{name}");
         }
         assert!(get(all, "request").total() < 2.0);
     }
     sizes = "sizes", |all| {
-        // Two round trips of 50 ms and serialisation; without handshake one.
+        // Two round trips of 50 ms and transmission; one round trip without a handshake.
         assert!((get(all, "one-byte").mean_fct() - 0.1002).abs() < 0.0005);
         assert!((get(all, "no-handshake").mean_fct() - 0.052).abs() < 0.001);
-        // What was stopped did not complete.
+        // A stopped flow did not complete.
         assert_eq!((get(all, "stopped").fcts.len(), get(all, "stopped").unfinished), (0, 2));
         assert_eq!(get(all, "ten").fcts.len(), 10);
         assert_eq!(get(all, "both-ways").fcts.len(), 4);

@@ -1,4 +1,5 @@
-//! Sessions over switches, from their text: every frame once, and where its switch sends it.
+//! Sessions over switches, from their text: every frame is delivered once, to the member that its
+//! switch chooses.
 
 use std::sync::{Arc, Mutex};
 
@@ -74,7 +75,7 @@ fn ran(text: &str, sets: &[&str]) -> Finished {
     finish(&parse(text, sets).variants()[0].plan, DigestMode::Packets)
 }
 
-/// Frames of 1 kB delivered by each flow, and how many of the flows completed.
+/// Frames of 1 kB delivered by each flow, and the number of completed flows.
 fn frames(finished: &Finished) -> (Vec<u64>, usize) {
     let summary = &finished.result.summary;
     let count = |batch: &RecordBatch| {
@@ -88,7 +89,7 @@ fn frames(finished: &Finished) -> (Vec<u64>, usize) {
 #[test]
 fn a_cascade_spreads_every_frame_once() {
     let finished = ran(CASCADE, &[]);
-    // Half of them at the first switch, of the rest half at the second.
+    // Half of them at the first switch, and half of the rest at the second.
     assert_eq!(frames(&finished).0, [2000, 1000, 1000]);
     let number = |path: &str| finished.result.systems.get(path).unwrap();
     assert_eq!(number("members.near.f.far.received_packets"), 2000.0);
@@ -99,7 +100,7 @@ fn a_cascade_spreads_every_frame_once() {
 
 #[test]
 fn a_cascade_merges_every_frame_once() {
-    // Lost packets are sent again by their servers.
+    // Servers retransmit lost packets.
     for loss in ["link.joint.loss=0", "link.joint.loss=0.02"] {
         let finished = ran(CASCADE, &[&OUTBOUND[..], &[loss]].concat());
         assert_eq!(frames(&finished), (vec![1000; 3], 3), "{loss}");
@@ -124,7 +125,7 @@ fn a_member_that_leaves_gets_no_more_frames() {
     let leaves = "change=[{ at = '1 s', switch = 'far', member = 'server.3' }]";
     let finished = ran(CASCADE, &[leaves]);
     let after = frames(&finished).0;
-    // Frames that it had not acknowledged go to the other once more.
+    // Its unacknowledged frames are sent to the other member again.
     assert!((4000..4040).contains(&after.iter().sum::<u64>()), "{after:?}");
     assert!(after[0] == 2000 && after[2] < 500, "{after:?}");
     assert_eq!(finished.result.systems.get("switches.far.f.members_up"), Some(1.0));
@@ -155,7 +156,7 @@ fn tcp_and_fcp_pass_a_switch() {
     }
 }
 
-/// Four servers' frames to one client have half of a link beside one other flow.
+/// Four servers' frames to one client get half of a link that one other flow shares.
 #[test]
 fn a_session_has_one_share_of_a_link() {
     let finished = ran(include_str!("../../../../scenarios/switch.toml"), &["measure.warmup=8 s"]);
@@ -165,7 +166,7 @@ fn a_session_has_one_share_of_a_link() {
     assert!(rates[..4].iter().all(|rate| (rate / 2.5 - 1.0).abs() < 0.2), "{rates:?}");
 }
 
-/// All frames to the first member.
+/// Sends all frames to the first member.
 struct First;
 
 impl Route for First {

@@ -4,8 +4,11 @@ use super::{Network, member};
 use crate::file::error::Mistakes;
 use crate::file::reader::Reader;
 
-/// `k` pods of k/2 edge and k/2 aggregation switches; k/2 hosts at each edge switch; (k/2)² cores, of which
-/// aggregation switch `a` of every pod is linked to those from a·k/2 on.
+/// A fat-tree: `k` pods of k/2 edge and k/2 aggregation switches, and k/2 hosts at each edge
+/// switch.
+///
+/// Of the (k/2)² cores, aggregation switch `a` of every pod has links to k/2 cores from number
+/// a·k/2 on.
 pub(super) fn fat_tree(keys: &Reader<'_>, network: &mut Network, mistakes: &mut Mistakes) {
     let k = keys.count("k").unwrap_or_default();
     if !k.is_multiple_of(2) {
@@ -37,7 +40,7 @@ pub(super) fn fat_tree(keys: &Reader<'_>, network: &mut Network, mistakes: &mut 
     }
 }
 
-/// Every leaf with its hosts, and a link to every spine.
+/// A leaf-spine network: each leaf has its hosts, and a link to every spine.
 pub(super) fn leaf_spine(keys: &Reader<'_>, network: &mut Network) {
     let [leaves, spines, hosts] =
         ["leaves", "spines", "hosts"].map(|key| keys.count(key).unwrap_or_default());

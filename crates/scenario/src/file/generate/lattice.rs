@@ -3,7 +3,7 @@
 use super::{Network, member};
 use crate::file::reader::Reader;
 
-/// Each router is linked to the next, the last to the first.
+/// A ring: each router has a link to the next, the last to the first.
 pub(super) fn ring(keys: &Reader<'_>, network: &mut Network) {
     let routers = keys.count("routers").unwrap_or_default();
     let (rate, delay) = (keys.rate("rate").unwrap_or_default(), keys.span("delay"));
@@ -14,7 +14,7 @@ pub(super) fn ring(keys: &Reader<'_>, network: &mut Network) {
     }
 }
 
-/// Each router is linked to its neighbours in its row and column.
+/// A grid: each router has links to its neighbours in row and column.
 pub(super) fn grid(keys: &Reader<'_>, network: &mut Network) {
     let [rows, columns] = ["rows", "columns"].map(|key| keys.count(key).unwrap_or_default());
     let (rate, delay) = (keys.rate("rate").unwrap_or_default(), keys.span("delay"));

@@ -1,4 +1,4 @@
-//! Generated networks: tables `[node.NAME]` and `[link.NAME]` as a file would have them.
+//! Generated networks: tables `[node.NAME]` and `[link.NAME]` in the form of a file.
 
 mod datacentre;
 mod lattice;
@@ -11,8 +11,8 @@ use super::keys::GENERATORS;
 use super::reader::Reader;
 use super::tree::{Entry, Table, Value};
 
-/// Builds the network of the generator `key` of `[topology]`: tables of nodes and of links. `None`, and a
-/// mistake, if its keys do not define one.
+/// Builds the network of the generator `key` of `[topology]`: tables of nodes and of links. `None`,
+/// with a mistake, if its keys do not define one.
 pub(crate) fn network(key: &str, topology: &Reader<'_>, mistakes: &mut Mistakes) -> Option<(Table, Table)> {
     let (_, section) = GENERATORS.iter().find(|(name, _)| *name == key)?;
     let keys = topology.table(key, section);
@@ -51,7 +51,7 @@ pub(crate) fn network(key: &str, topology: &Reader<'_>, mistakes: &mut Mistakes)
 /// A network under construction.
 #[derive(Default)]
 struct Network {
-    /// The place of all that is generated: the generator's key.
+    /// The place of all generated entries: the generator's key.
     at: At,
     nodes: Table,
     links: Table,
@@ -92,5 +92,6 @@ fn member(name: &str, i: u64) -> String {
     format!("{name}.{}", i + 1)
 }
 
-/// Links of a generated network: a resolved network has a million directions at most.
+/// Largest number of links of a generated network; a resolved network has at most a million
+/// directions.
 const MOST_LINKS: usize = 500_000;

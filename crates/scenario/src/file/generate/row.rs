@@ -5,7 +5,7 @@ use tollway_law::{Rate, Time};
 use super::{Network, member};
 use crate::file::reader::Reader;
 
-/// Sources, a bottleneck and sinks.
+/// A dumbbell: sources, a bottleneck and sinks.
 pub(super) fn dumbbell(keys: &Reader<'_>, network: &mut Network) {
     let pairs = keys.count("pairs").unwrap_or_default();
     let [(rate, delay), (access, access_delay)] = links(keys);
@@ -18,7 +18,8 @@ pub(super) fn dumbbell(keys: &Reader<'_>, network: &mut Network) {
     network.link("right", "sink", access, access_delay);
 }
 
-/// Routers in a row, a host at either end, and hosts before and behind each bottleneck.
+/// A parking lot: routers in a row, a host at either end, and a host before and after each
+/// bottleneck.
 pub(super) fn parking_lot(keys: &Reader<'_>, network: &mut Network) {
     let hops = keys.count("hops").unwrap_or_default();
     let [(rate, delay), (access, access_delay)] = links(keys);

@@ -1,5 +1,7 @@
-//! What a scenario file may say: one table of keys, from which files are checked and read, what was probably meant
-//! is guessed, and the JSON Schema and the reference in the manual are written.
+//! The table of keys of a scenario file.
+//!
+//! Files are checked and read by it. Suggestions, the JSON Schema and the manual's reference come
+//! from it, too.
 
 mod sections;
 
@@ -12,51 +14,51 @@ pub(crate) use sections::{
 };
 pub(crate) use sections::{TOP, all};
 
-/// A table of the file.
+/// A table of the file, such as `[link.NAME]`.
 #[derive(Debug)]
 pub struct Section {
     /// Its header as the manual writes it: `[link.NAME]`; empty for the top of the file.
     pub header: &'static str,
-    /// What it is for: a sentence or two of Markdown.
+    /// The table's purpose: a sentence or two of Markdown.
     pub says: &'static str,
-    /// Its keys; in several parts, as sections share some.
+    /// Its keys, in several lists, since sections share some lists.
     pub parts: &'static [&'static [Key]],
 }
 
 /// A key of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Its name, as files write it.
+    /// The key's name in files.
     pub name: &'static str,
-    /// The values that it takes.
+    /// The valid values.
     pub kind: Kind,
-    /// The value where it is absent.
+    /// The value if the key is absent.
     pub default: Default,
-    /// What it means, in Markdown.
+    /// The key's meaning, in Markdown.
     pub says: &'static str,
 }
 
-/// What holds if a key is absent.
+/// The value of an absent key.
 #[derive(Clone, Copy, Debug)]
 pub enum Default {
-    /// It must not be.
+    /// The key is required.
     Must,
-    /// This value, written as in a file but without the quotes.
+    /// This value, as in a file but without quotes.
     Is(&'static str),
-    /// Something worked out, or nothing: what, in words; empty for nothing to be said.
+    /// A computed value or none, described in words; empty if no description is needed.
     Else(&'static str),
 }
 
-/// What a key's value is.
+/// The type and range of a key's values.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// Any string.
     Text,
-    /// A string that can stand on a line: not empty, and without control characters.
+    /// A string for a single line: not empty, without control characters.
     Line,
     /// True or false.
     Truth,
-    /// One of these.
+    /// One of these words.
     Word(&'static [&'static str]),
     /// A whole number in a range.
     Count {
@@ -72,23 +74,23 @@ pub enum Kind {
         /// The upper bound.
         most: f64,
     },
-    /// A number over the first bound, up to the second.
+    /// A number above the first bound, at most the second.
     Over {
-        /// The bound below, excluded.
+        /// The lower bound, excluded.
         over: f64,
         /// The upper bound.
         most: f64,
     },
-    /// A span or an instant, of so many nanoseconds at least.
+    /// A duration or an instant of at least `least` nanoseconds.
     Time {
         /// The lower bound.
         least: u64,
     },
-    /// The same, or `"none"`.
+    /// A positive duration, or `"none"`.
     TimeOrNone,
-    /// Bits a second, more than none.
+    /// A positive rate, bit/s.
     Rate,
-    /// The same, as much as a wire has at least.
+    /// A rate in the range of a wire's rates, bit/s.
     WireRate,
     /// As `Rate`, or `"all"`.
     RateOrAll,
@@ -101,48 +103,48 @@ pub enum Kind {
     },
     /// A queue's or a buffer's limit: packets, bytes, BDP or `"unlimited"`.
     Limit,
-    /// A part of a limit, or packets or bytes.
+    /// A fraction of a limit, or packets or bytes.
     Threshold,
     /// A time, or `{ first, last }`.
     Spread,
-    /// A time, `{ first, last }` or `{ random, after }`.
+    /// A time, `{ first, last }`, or `{ random, after }`.
     When,
-    /// How large flows are.
+    /// The sizes of flows.
     Sizes,
-    /// When flows come.
+    /// The arrivals of flows.
     Arrivals,
     /// A node, a group, or a member of one.
     Node,
     /// Nodes by name, with `*` and `?`, or a list of such.
     Nodes,
-    /// A name that `[medium.NAME]` gives.
+    /// A name of a `[medium.NAME]`.
     Medium,
     /// Links by name, with `*` and `?`.
     Links,
     /// Flows by name, with `*` and `?`.
     Flows,
-    /// A string or several, of which this is said.
+    /// A string or a list of strings, described by these words.
     Match(&'static str),
-    /// A table of its own.
+    /// A table.
     Table(&'static Section),
     /// Tables by name.
     Named(&'static Section),
-    /// Tables one after another.
+    /// A list of tables.
     List(&'static Section),
-    /// Tables by name that say what to set otherwise.
+    /// Tables by name with settings of variants.
     Variants,
     /// Tables by name that are the axes of a grid of variants.
     Grid,
-    /// Tables one after another that the report reads.
+    /// A list of tables for the report, not checked here.
     Raw,
-    /// A table of another reader.
+    /// A table for another reader, not checked here.
     RawTable,
-    /// No key, but all of these.
+    /// No key of this name; all of the returned keys instead.
     All(fn() -> &'static [Key]),
 }
 
 impl Kind {
-    /// Whether its value is a table, or several, and not read by [`Kind::read`].
+    /// Returns true if the value is a table or a list of tables; [`Kind::read`] does not read it.
     pub(crate) fn holds_tables(&self) -> bool {
         use Kind::*;
         matches!(self, Table(_) | Named(_) | List(_) | Variants | Grid | Raw | RawTable | All(_))
@@ -150,7 +152,7 @@ impl Kind {
 }
 
 impl Section {
-    /// Every key.
+    /// All keys.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &'static Key> + Clone + use<> {
         self.parts.iter().flat_map(|part| part.iter()).flat_map(|key| match key.kind {
             Kind::All(keys) => keys(),
@@ -158,22 +160,22 @@ impl Section {
         })
     }
 
-    /// Every key's name.
+    /// The names of all keys.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
         self.keys().map(|k| k.name)
     }
 
-    /// A key by name.
+    /// The key called `name`.
     pub(crate) fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys().find(|k| k.name == name)
     }
 
-    /// A key by its name, or by its name with `_` for `-`.
+    /// The key called `name`, also with `_` for `-`.
     pub(crate) fn key_spelt(&self, name: &str) -> Option<&'static Key> {
         self.key(name).or_else(|| self.key(&name.replace('_', "-")))
     }
 
-    /// What messages call it.
+    /// The table's name in messages.
     pub(crate) fn title(&self) -> String {
         if self.header.is_empty() { "a scenario".to_owned() } else { format!("`{}`", self.header) }
     }

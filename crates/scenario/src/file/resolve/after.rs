@@ -1,4 +1,4 @@
-//! Flows that start as others end.
+//! The key `after`: flows that start when others have ended.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::file::reader::Reader;
 use crate::plan::{Data, FlowId};
 
 impl<'a> Resolver<'a> {
-    /// The flows that each flow waits for.
+    /// Resolves `after` of every flow.
     pub(super) fn after(&mut self) {
         let mut sections: HashMap<Arc<str>, Range<usize>> = HashMap::new();
         for (i, flow) in self.plan.flows.iter().enumerate() {
@@ -66,7 +66,7 @@ impl<'a> Resolver<'a> {
         Some(others)
     }
 
-    /// Reports a circle of flows that wait for each other.
+    /// Reports a cycle of flows that wait for each other.
     fn circles(&mut self) {
         let flows = &self.plan.flows;
         let mut left: Vec<usize> =

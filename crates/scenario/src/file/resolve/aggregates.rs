@@ -1,4 +1,4 @@
-//! Policies for aggregates: which flows each is for, and which of several is a flow's.
+//! Policies for aggregates: the flows under each policy, and the policy that applies to each flow.
 
 use tollway_law::aggregate::{Depths, Scheme};
 use tollway_law::bucket::Profile;
@@ -11,7 +11,7 @@ use crate::file::keys;
 use crate::file::reader::Reader;
 use crate::plan::{Aggregate, Gate, NodeId, Plan, Shaper, TransportId};
 
-/// What of a connection policies look at.
+/// Properties of a connection that policies depend on.
 struct Subject {
     name: String,
     section: String,
@@ -23,18 +23,18 @@ struct Subject {
     law: Option<Descriptor>,
 }
 
-/// A mistake in a policy: its key, what is wrong, in short, and what to do.
+/// A mistake in a policy: key, message, label and remedy.
 type Wrong = (&'static str, String, &'static str, &'static str);
 
 impl Resolver<'_> {
-    /// Every policy, the hosts that have it, and the flows that are under it.
+    /// Resolves the policies, the hosts with policies and the flows under them.
     pub(super) fn aggregates(&mut self) {
         let sections: Vec<_> = self.top.named("aggregate", &keys::AGGREGATE).collect();
         if sections.is_empty() {
             return;
         }
         let subjects = subjects(&self.plan);
-        // By policy and subject, how closely the one names the other.
+        // By policy and subject: the closeness of the policy's filter to the subject.
         let mut closeness: Vec<Vec<u32>> = Vec::new();
         for (name, keys) in &sections {
             let scores: Vec<u32> =
@@ -65,7 +65,8 @@ impl Resolver<'_> {
         self.gate(&subjects, &closeness, &timers);
     }
 
-    /// Puts each subject that any policy is for behind its host's shaper, in the class of those under the same policies.
+    /// Assigns each subject under a policy to its host's shaper, in a class shared by all subjects
+    /// under the same policies.
     fn gate(&mut self, subjects: &[Subject], closeness: &[Vec<u32>], timers: &[(Time, bool)]) {
         let shapers = &mut self.plan.shapers;
         let mut gates = subjects.iter().enumerate().map(|(i, subject)| {
@@ -99,7 +100,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Flows, paths of workloads and cross-traffic, in this order.
+/// The subjects: flows, paths of workloads and cross-traffic, in this order.
 fn subjects(plan: &Plan) -> Vec<Subject> {
     let ends = |name: &str, section: &str, path: &crate::plan::Path, transport: TransportId| {
         let transport = &plan.transports[transport.0 as usize];
@@ -130,8 +131,10 @@ fn subjects(plan: &Plan) -> Vec<Subject> {
     flows.chain(workloads).chain(cbrs).collect()
 }
 
-/// How closely a policy's filter names a subject: one, and two for each full name, one for each pattern or group that leaves
-/// something out; `None` if it doesn't match.
+/// The closeness of a policy's filter to a subject; `None` if it does not match.
+///
+/// The score is 1, plus 2 for each full name, plus 1 for each pattern or group that excludes
+/// something.
 fn score(keys: &Reader<'_>, plan: &Plan, subject: &Subject) -> Option<u32> {
     let node = |id: NodeId| plan.nodes[id.0 as usize].name.as_str();
     let mut score = 1;
@@ -157,7 +160,7 @@ fn one(pattern: &str, name: &str, group: &str) -> Option<u32> {
     }
 }
 
-/// Two policies that are as close to a subject, closer than which none is, and in force at the same time.
+/// Two policies that are equally close to a subject and in force at the same time.
 fn tie(aggregates: &[Aggregate], closeness: &[Vec<u32>], subject: usize) -> Option<(usize, usize)> {
     for (b, scores) in closeness.iter().enumerate() {
         for (a, others) in closeness.iter().enumerate().take(b) {
@@ -216,7 +219,7 @@ fn aggregate(name: &str, keys: &Reader<'_>, subjects: &[&Subject]) -> Aggregate 
     }
 }
 
-/// What is wrong with a policy.
+/// The first mistake in a policy.
 fn check(aggregate: &Aggregate, keys: &Reader<'_>, subjects: &[&Subject]) -> Option<Wrong> {
     if subjects.is_empty() {
         let key = ["flows", "from", "to"].into_iter().find(|key| keys.has(key)).unwrap_or("rate");

@@ -8,7 +8,7 @@ use crate::file::reader::Reader;
 use crate::plan::Class;
 
 impl<'a> Resolver<'a> {
-    /// Every class.
+    /// Resolves all classes.
     pub(super) fn classes(&mut self) {
         for (name, keys) in self.top.named("class", &keys::CLASS) {
             if self.plan.classes.len() == MOST {
@@ -48,7 +48,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The number of the class that a flow or workload names, 0 if none.
+    /// The number of the class that a flow or workload names; 0 for no class.
     pub(super) fn class(&mut self, keys: &Reader<'a>) -> u8 {
         let Some(wanted) = keys.text("class") else { return 0 };
         if let Some(i) = self.plan.classes.iter().position(|class| class.name == wanted) {
@@ -59,5 +59,6 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Classes, with that of what belongs to none as many as a port tells apart.
+/// Largest number of classes: the number that a port distinguishes, less one for unclassified
+/// traffic.
 const MOST: usize = tollway_proto::port::ClassQueuesConfig::MOST - 1;

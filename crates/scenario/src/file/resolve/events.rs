@@ -1,4 +1,4 @@
-//! What happens on the way: changes and random loss.
+//! Events during a run: changes and random loss.
 
 use tollway_law::toll::Content;
 use tollway_law::{Budget, Rate, Time};
@@ -11,7 +11,7 @@ use crate::file::keys;
 use crate::file::reader::Reader;
 use crate::plan::{Direction, Event, FlowId, LinkId, Loss, What};
 
-/// Keys of a change to a link, and the direction that each is meant for unless it says so.
+/// Keys of a change to a link, and the default direction of each.
 const OF_LINKS: [(&str, &str); 7] = [
     ("rate", "both"),
     ("delay", "both"),
@@ -23,10 +23,10 @@ const OF_LINKS: [(&str, &str); 7] = [
 ];
 
 impl<'a> Resolver<'a> {
-    /// Everything that changes, by time.
+    /// Resolves all changes, by time.
     pub(super) fn changes(&mut self) {
         let mut changes: Vec<Reader<'a>> = self.top.list("change", &keys::CHANGE).collect();
-        // A limit in BDP goes by what the rate is by then.
+        // A limit in BDP uses the rate at the time of the change.
         changes.sort_by_key(|change| change.span("at"));
         for change in changes {
             let of_link = OF_LINKS.iter().find(|(key, _)| change.has(key));
@@ -97,7 +97,7 @@ impl<'a> Resolver<'a> {
         for (key, direction) in OF_LINKS.into_iter().filter(|(key, _)| change.has(key)) {
             let said = change.word("direction");
             let direction = if said.is_empty() { direction } else { said };
-            // Unknown links are the same for every key: saying so once is enough.
+            // Unknown links are the same mistake for every key: report them once.
             let Some(links) = self.links_named(change, direction) else { return };
             if let ("rate", Some(traced)) =
                 (key, links.iter().find(|l| self.plan.links[l.0 as usize].trace.is_some()))
@@ -131,7 +131,7 @@ impl<'a> Resolver<'a> {
                     }
                 };
                 let Some(what) = what else { return };
-                // A law that was told the truth is told this, too.
+                // A law with the true capacity also receives the new one.
                 let of = &self.plan.links[link.0 as usize];
                 let told = match what {
                     What::Link(_, Change::Rate(new))
@@ -148,7 +148,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// What the changes so far have made of a link's rate.
+    /// The rate of a link after the changes so far.
     fn rate_by_now(&self, link: LinkId) -> Rate {
         let changed = self.plan.events.iter().rev().find_map(|change| match change.what {
             What::Link(of, Change::Rate(rate)) if of == link => Some(rate),
@@ -183,7 +183,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Budgets of flows that have no host.
+    /// Changes budgets of flows without a host.
     fn change_budgets(&mut self, change: &Reader<'a>) {
         let Some(pattern) = change.text("flow") else { return };
         let (at, budget) = (change.span("at"), change.number("budget"));
@@ -239,7 +239,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Random loss.
+    /// Resolves random loss.
     pub(super) fn losses(&mut self) {
         for loss in self.top.list("loss", &keys::LOSS) {
             let (from, until) = (loss.span("from"), loss.time("until").unwrap_or(Time::NEVER));
@@ -260,10 +260,10 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The links that a section's `link` names, by link or by section, in a direction.
+    /// The links in a direction that the key `link` of a section names, by link or by section.
     pub(super) fn links_named(&mut self, reader: &Reader<'a>, direction: &str) -> Option<Vec<LinkId>> {
         let pattern = reader.text("link")?;
-        // `bottleneck.reverse` names the way back whatever the direction.
+        // `bottleneck.reverse` names the reverse direction, whatever `direction` says.
         let by_name = pattern.ends_with(".reverse");
         let (mut found, mut links) = (false, Vec::new());
         for (i, link) in self.plan.links.iter().enumerate() {

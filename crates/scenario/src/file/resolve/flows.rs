@@ -15,20 +15,20 @@ use crate::plan::{
     Cbr, Data, Flow, Link, LinkId, NodeId, Path, Plan, Sizes, Transport, TransportId, Workload,
 };
 
-/// A section whose paths wait for routes.
+/// A section whose paths need routes.
 #[derive(Clone, Debug)]
 pub(super) struct Request<'a> {
     pub(super) keys: Reader<'a>,
     pub(super) pairs: Pairs,
     pub(super) target: Target,
-    /// All of it takes the first of several routes of equal cost.
+    /// True if all traffic takes the first of several equal-cost routes.
     pub(super) first_only: bool,
 }
 
-/// Whose routes they are: indices into the plan's lists.
+/// The owners of routes, as indices into the plan's lists.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target {
-    /// So many flows for each pair, from this one on.
+    /// `each` flows for each pair, from `first` on.
     Flows {
         first: usize,
         each: usize,
@@ -40,7 +40,7 @@ pub(super) enum Target {
 }
 
 impl<'a> Resolver<'a> {
-    /// Flows known beforehand, without their routes.
+    /// Resolves flows, except their routes.
     pub(super) fn flows(&mut self) {
         const MOST: u64 = 4_000_000;
         for (name, keys) in self.top.named("flow", &keys::FLOW) {
@@ -86,7 +86,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Flows that come by chance, without their routes.
+    /// Resolves workloads, except their routes.
     pub(super) fn workloads(&mut self) {
         for (name, keys) in self.top.named("workload", &keys::WORKLOAD) {
             let transport = self.transport(&keys);
@@ -129,7 +129,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The pairs of a flow or workload, as `kind` says: `from` and `to`, or `between`.
+    /// The pairs of a section of the given `kind`: from `from` and `to`, or from `between`.
     fn ends(&mut self, kind: &str, name: &str, keys: &Reader<'a>) -> Option<Pairs> {
         let ends = ["from", "to"].into_iter().find(|key| keys.has(key));
         match (keys.has("between"), ends) {
@@ -160,7 +160,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Cross-traffic, without its routes.
+    /// Resolves cross-traffic, except its routes.
     pub(super) fn cbrs(&mut self) {
         for (name, keys) in self.top.named("cbr", &keys::CBR) {
             let on_off = self.on_off(&keys);
@@ -191,7 +191,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// How long something lasts and pauses, by turns; `None` if it lasts.
+    /// Lengths of the on and off periods; `None` for no off periods.
     pub(super) fn on_off(&mut self, keys: &Reader<'a>) -> Option<(Time, Time)> {
         match (keys.time("on"), keys.time("off")) {
             (Some(on), Some(off)) => Some((on, off)),
@@ -205,7 +205,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// When number `i` of `n` starts and stops.
+    /// Start and stop of item `i` of `n`.
     pub(super) fn life(
         &mut self,
         keys: &Reader<'a>,
@@ -216,7 +216,7 @@ impl<'a> Resolver<'a> {
         n: u64,
     ) -> Option<(Time, Time)> {
         let start = start.of(i, n, self.plan.seed, name);
-        // Another seed, or a random stop would be the random start again.
+        // Another seed, so that a random stop is independent of a random start.
         let stop = stop.map_or(Time::NEVER, |s| s.of(i, n, !self.plan.seed, name));
         if stop > start {
             return Some((start, stop));
@@ -249,7 +249,7 @@ impl<'a> Resolver<'a> {
         self.files.import(&file, at, self.mistakes, import::sizes).map(Sizes::Empirical)
     }
 
-    /// The buffers of all flows, now that their routes are known.
+    /// Resolves the buffers of all flows; their routes must be known.
     pub(super) fn buffers(&mut self) {
         for request in std::mem::take(&mut self.requests) {
             let each = match request.target {
@@ -308,8 +308,10 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// The way on which nothing would ever hold back flows of so many bytes: an XCP sender takes what it asked for if no router takes
-/// anything off it, until its buffers are full or its data at an end.
+/// The direction in which no limit holds back a flow of `bytes` bytes, if there is one.
+///
+/// An XCP sender receives the rate that it requests if no router reduces it. Only full buffers or
+/// the end of its data stop it then.
 fn boundless(
     plan: &Plan,
     path: &Path,
@@ -336,7 +338,8 @@ pub(super) fn round_trip(links: &[Link], route: &[LinkId], back: &[LinkId]) -> T
     route::delay(links, route).saturating_add(route::delay(links, back))
 }
 
-/// A buffer in full packets: bytes of it hold payload, as TCP's buffers do; its BDP is that of the path, on the wire.
+/// A buffer in full packets. Bytes count payload, as in TCP's buffers; a BDP is that of the path,
+/// on the wire.
 pub(super) fn buffer(plan: &Plan, path: &Path, transport: TransportId, spec: LimitSpec) -> u32 {
     let Transport { packet_size, header, .. } = plan.transports[transport.0 as usize];
     let packets = match spec {
@@ -349,7 +352,7 @@ pub(super) fn buffer(plan: &Plan, path: &Path, transport: TransportId, spec: Lim
             n * least * path.base_rtt.as_secs_f64() / f64::from(packet_size)
         }
     };
-    // A quotient that is whole but for its last bit is whole; `as` saturates.
+    // The small addend rounds a quotient just below a whole number up to it. `as` saturates.
     (packets + 1e-9) as u32
 }
 
@@ -357,7 +360,8 @@ pub(super) fn path((from, to): (NodeId, NodeId)) -> Path {
     Path { from, to, route: Vec::new(), back: Vec::new(), base_rtt: Time::ZERO, spread: None }
 }
 
-/// What an initial window has at most, packets: a larger one on links that don't answer is a queue of as many.
+/// Largest initial window, packets. On links without feedback, a window fills a queue of the same
+/// size.
 const MOST_WINDOW: f64 = 1e6;
-/// Flows that come of a workload at most, as far as can be foreseen: each takes memory until the end.
+/// Largest expected number of flows of a workload; each takes memory until the end.
 const MOST_ARRIVALS: f64 = 1e8;

@@ -5,7 +5,7 @@ use crate::file::keys;
 use crate::plan::{FlowId, Host, Strategy, TransportId};
 
 impl Resolver<'_> {
-    /// Every host, with the flows and workloads that are its own.
+    /// Resolves all hosts, with their flows and workloads.
     pub(super) fn hosts(&mut self) {
         for (name, keys) in self.top.named("host", &keys::HOST) {
             let Some(pattern) = keys.text("flows") else { continue };

@@ -1,4 +1,5 @@
-//! What a file says without effect: that nothing comes of it is easily taken for a result.
+//! Settings without effect. Without a note, a user may take their absence from the results for a
+//! result.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,8 @@ use super::keys;
 use crate::plan::{Data, Flow, Plan, Strategy, Transport, What};
 
 impl Resolver<'_> {
-    /// Notes what has no effect in this variant; it is told if it has none in any other either.
+    /// Notes settings without effect in this variant; the user sees a note only if it holds in all
+    /// variants.
     pub(super) fn idle(&mut self) {
         let mut notes = self.without_senders();
         notes.extend(self.unwanted());
@@ -49,7 +51,7 @@ impl Resolver<'_> {
         notes
     }
 
-    /// Rates that are wanted of hosts that keep none.
+    /// Desired rates of flows whose hosts ignore them.
     fn unwanted(&self) -> Option<String> {
         let Plan { flows, workloads, hosts, events, transports, .. } = &self.plan;
         let mut stable: BTreeSet<usize> =
@@ -78,7 +80,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// Packets that no queue on their way would take even if it were empty.
+    /// Packets that a queue on their path cannot hold even if it is empty.
     fn too_large(&self) -> Option<String> {
         let Plan { flows, transports, links, events, .. } = &self.plan;
         let changed: BTreeSet<u32> = events
@@ -112,7 +114,7 @@ impl Resolver<'_> {
 }
 
 impl Resolver<'_> {
-    /// That nothing is sent.
+    /// A scenario in which nothing is sent.
     fn silent(&self) -> Option<String> {
         let Plan { flows, workloads, cbrs, overlay, .. } = &self.plan;
         let silent = flows.is_empty() && workloads.is_empty() && cbrs.is_empty() && overlay.is_none();
@@ -121,7 +123,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// Links of rates that a slip of a unit makes.
+    /// Links whose rates probably have a wrong unit.
     fn absurd(&self) -> Option<String> {
         let absurd = self.plan.links.iter().filter(|link| link.rate.bps() < LEAST_BPS);
         let names = absurd.map(|link| {
@@ -132,10 +134,10 @@ impl Resolver<'_> {
     }
 }
 
-/// A packet of 1500 B takes more than a second on slower links, bits a second.
+/// Least plausible rate, bit/s: a packet of 1500 B takes more than a second on a slower link.
 const LEAST_BPS: f64 = 12e3;
 
-/// The first, and how many more there are.
+/// The first name and the number of the others.
 fn few(mut all: impl Iterator<Item = String>) -> Option<String> {
     let first = all.next()?;
     Some(match all.count() {

@@ -1,4 +1,4 @@
-//! Links and media, and the limits of their queues.
+//! Links, media and queue limits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::file::value::{LimitSpec, When};
 use crate::import;
 use crate::plan::{Class, Direction, Link, LinkId, LinkLaw, LinkSection, Medium, MediumId, Meter};
 
-/// The ports of one section and direction: every second link from `first` on.
+/// The ports of one section in one direction: every `step`-th link from `first` on.
 #[derive(Clone)]
 pub(super) struct Ports<'a> {
     first: u32,
@@ -27,15 +27,15 @@ pub(super) struct Ports<'a> {
     count: u32,
     limit: LimitSpec,
     limit_at: At,
-    /// Constants of the law, which are checked beside the limit.
+    /// Constants of the law, which are checked together with the limit.
     laws: Laws<'a>,
-    /// They belong to an imported or generated network, of whose links many are never crossed.
+    /// True for an imported or generated network: many of its links carry no data.
     imported: bool,
 }
 
-/// What differs between a link's two directions.
+/// Settings that may differ between a link's two directions.
 struct Side<'a> {
-    /// Where its law stands, and its limit.
+    /// The readers of the direction's law and limit.
     law_keys: Reader<'a>,
     limit_keys: Reader<'a>,
     rate: Rate,
@@ -55,7 +55,7 @@ struct Side<'a> {
 pub(super) struct Laws<'a>(Vec<(&'static str, Reader<'a>)>);
 
 impl<'a> Laws<'a> {
-    /// Those of `tables` in a section.
+    /// The tables of `tables` in a section.
     pub(super) fn of(keys: &Reader<'a>, tables: &'static [keys::LawTable]) -> Laws<'a> {
         let mut laws = Laws(Vec::with_capacity(tables.len()));
         for law in tables {
@@ -69,14 +69,14 @@ impl<'a> Laws<'a> {
         laws
     }
 
-    /// The key of a field of the law `word`, in a table inside the law's if the field says so.
+    /// The place of a field's key in the law's table, or in an inner table if the field names one.
     pub(super) fn key_at(&self, word: &str, field: &str) -> Option<At> {
         let path = format!("{word}.{field}");
         let (table, field) = path.rsplit_once('.')?;
         self.reader(table).map(|reader| reader.key_at(&field.replace('_', "-")))
     }
 
-    /// These where they are given, others' where not.
+    /// These tables; those of `others` where a table is absent.
     fn or(mut self, others: &Laws<'a>) -> Laws<'a> {
         for (own, (_, other)) in self.0.iter_mut().zip(&others.0) {
             if !own.1.is_there() {
@@ -100,7 +100,8 @@ impl Tables for Laws<'_> {
     }
 }
 
-/// The impairments of a wire, each key read by `of`; `None` if there are none.
+/// The impairments of a wire, with each key from the reader that `of` returns; `None` if there are
+/// none.
 fn impairments<'a>(of: impl Fn(&'static str) -> Reader<'a>) -> Option<Box<Impairments>> {
     let bursts = of("bursts").table("bursts", &keys::BURSTS);
     let impairments = Impairments {
@@ -121,7 +122,7 @@ fn impairments<'a>(of: impl Fn(&'static str) -> Reader<'a>) -> Option<Box<Impair
 }
 
 impl<'a> Resolver<'a> {
-    /// Every link, with limits yet to come.
+    /// Resolves all links, except their limits.
     pub(super) fn links(&mut self) {
         let media: HashMap<&str, (MediumId, Option<Rate>)> = self
             .top
@@ -137,7 +138,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Returns whether a place lies in an imported file or is a generator.
+    /// Returns true if a place lies in an imported file or is a generator's key.
     fn is_made(&self, at: At) -> bool {
         let topology = self.top.table("topology", &keys::TOPOLOGY);
         let generated = |(key, _): &(&str, _)| topology.has(key) && topology.key_at(key) == at;
@@ -175,7 +176,7 @@ impl<'a> Resolver<'a> {
             own => own,
         };
         let Some(rate) = rate else { return };
-        // Memory for what a slip of a digit asks for is not to be had.
+        // More would exhaust memory, and is probably a mistyped number.
         const MOST: usize = 1_000_000;
         if self.plan.links.len() + 2 * pairs.count() as usize > MOST {
             self.mistakes.add(
@@ -237,7 +238,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Both directions of a link; `traces` are what there and back replay.
+    /// Both directions of a link; `traces` are the traces of the two.
     fn sides(
         &mut self,
         keys: Reader<'a>,
@@ -284,10 +285,10 @@ impl<'a> Resolver<'a> {
         (there, back)
     }
 
-    /// The trace that a link or its way back replays, if any.
+    /// The trace that a link direction replays, if any.
     fn trace(&mut self, keys: &Reader<'a>, shared: bool) -> Option<Trace> {
         let name = keys.text("trace")?;
-        // The rate that an edge or a generator states gives way to what is written down.
+        // A trace overrides the rate of an imported edge or a generator.
         let other = keys.has("rate") && !self.is_made(keys.at("rate"));
         if other || shared {
             let other = if shared { "a shared medium" } else { "a `rate`" };
@@ -306,7 +307,7 @@ impl<'a> Resolver<'a> {
         Some(trace)
     }
 
-    /// The meter at a link's end.
+    /// The meter at the link's far end.
     fn meter(&mut self, link: &Reader<'a>) -> Option<Meter> {
         let keys = link.table("meter", &keys::METER);
         if !keys.is_there() {
@@ -356,7 +357,7 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// The border at a link's end.
+    /// The border at the link's far end.
     fn exchange(&mut self, link: &Reader<'a>) -> Option<ExchangeRate> {
         let keys = link.table("exchange", &keys::EXCHANGE);
         if !keys.is_there() {
@@ -390,14 +391,16 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The limits of all queues, now that it is known what crosses them, and what hangs on them.
+    /// Resolves the limits of all queues and the settings that depend on them; the flows across
+    /// each link must be known.
     pub(super) fn limits(&mut self) {
         let classes = self.plan.pricings();
         for ports in std::mem::take(&mut self.ports) {
             for k in 0..ports.count {
                 let id = LinkId(ports.first + k * ports.step);
                 let rate = self.plan.links[id.0 as usize].rate;
-                // Nothing waits where nothing passes: that a link is not crossed is no mistake of who imported it.
+                // A link that no data cross needs no queue. In an imported network such a link is
+                // no mistake.
                 let spec = match ports.limit {
                     LimitSpec::Times(_) if ports.imported && self.crossing(id).1 == 0 => UNCROSSED,
                     spec => spec,
@@ -418,7 +421,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// A limit in packets and bytes, for a queue before a transmitter of `rate`.
+    /// A limit in packets and bytes, for a queue of a transmitter with rate `rate`.
     pub(super) fn limit(&mut self, link: LinkId, spec: LimitSpec, rate: Rate, at: At) -> Option<Limit> {
         match spec {
             LimitSpec::Unlimited => Some(Limit::NONE),
@@ -473,7 +476,7 @@ impl Side<'_> {
         }
     }
 
-    /// The law with its constants.
+    /// The law of this direction, with its constants.
     fn law(&self, classes: &[Class]) -> LinkLaw {
         let (word, tables) = (self.law_keys.word("law"), Given { laws: &self.laws, classes });
         match QUEUES.iter().find(|entry| entry.queue.word == word) {
@@ -485,7 +488,7 @@ impl Side<'_> {
     }
 }
 
-/// What a file gives for a link's law.
+/// The tables and classes that a link's law reads.
 struct Given<'a> {
     laws: &'a Laws<'a>,
     classes: &'a [Class],
@@ -501,7 +504,7 @@ impl Tables for Given<'_> {
     }
 }
 
-/// The limit of an imported link that no flow's data cross.
+/// Limit of an imported link that no flow's data cross.
 const UNCROSSED: LimitSpec = LimitSpec::Packets(1000.0);
-/// Bytes of a bare acknowledgement: a queue that has no room for one holds nothing.
+/// Least limit, bytes: the size of a bare acknowledgement.
 const LEAST_LIMIT: f64 = 40.0;

@@ -1,4 +1,4 @@
-//! Machines at nodes, and the flows whose ends are theirs.
+//! Machines at nodes, and the flow ends that apps own.
 
 use tollway_proto::transport::{self as proto, FlowControl};
 
@@ -8,7 +8,7 @@ use crate::file::reader::Reader;
 use crate::plan::{Data, FlowId, Machine, MachineKind, NodeId};
 
 impl<'a> Resolver<'a> {
-    /// Every machine.
+    /// Resolves all machines.
     pub(super) fn machines(&mut self) {
         for (name, keys) in self.top.named("machine", &keys::MACHINE) {
             let Some(group) = self.group(&keys, "node") else { continue };
@@ -37,7 +37,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Gives the machines from `first` on the ends that they own.
+    /// Assigns flow ends to the apps from `first` on.
     fn app(&mut self, keys: &Reader<'a>, first: usize, pattern: &str) {
         let at = keys.at("flows");
         let mut found = false;
@@ -96,7 +96,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Checks that flows which apps own have an app at each end, and no policy.
+    /// Checks that flows of apps have an app at each end and no policy.
     pub(super) fn owned(&mut self) {
         let machines: Vec<_> = self.top.named("machine", &keys::MACHINE).collect();
         for (i, flow) in self.plan.flows.iter().enumerate().filter(|(_, flow)| flow.data == Data::Messages) {

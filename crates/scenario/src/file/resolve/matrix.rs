@@ -1,4 +1,4 @@
-//! Traffic matrices: the pairs of nodes that `between` makes.
+//! Traffic matrices: the pairs of nodes of the key `between`.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::file::reader::Reader;
 use crate::plan::NodeId;
 
 impl<'a> Resolver<'a> {
-    /// The pairs that the `between` of section `name` makes by its `matrix`.
+    /// The pairs that section `name` makes of its `between` by its `matrix`.
     pub(super) fn pairs_between(&mut self, reader: &Reader<'a>, name: &str) -> Option<Pairs> {
         let nodes = self.nodes_chosen(reader, "between")?;
         if nodes.len() < 2 {
@@ -54,12 +54,12 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// All ordered pairs, or `wanted` of them.
+/// All ordered pairs, or `wanted` random ones.
 fn any(nodes: &[NodeId], wanted: u64, rng: &mut Pcg64Mcg) -> Vec<(NodeId, NodeId)> {
     let n = nodes.len() as u64;
     let all = n * (n - 1);
     let wanted = wanted.min(all);
-    // Pairs by number: a node, and one of the others.
+    // Pair by number: a node, and one of the others.
     let pair = |i: u64| {
         let (from, to) = (i / (n - 1), i % (n - 1));
         (nodes[from as usize], nodes[(to + u64::from(to >= from)) as usize])
@@ -67,7 +67,7 @@ fn any(nodes: &[NodeId], wanted: u64, rng: &mut Pcg64Mcg) -> Vec<(NodeId, NodeId
     if wanted == all {
         return (0..all).map(pair).collect();
     }
-    // Floyd's way to draw without putting back.
+    // Floyd's algorithm for sampling without replacement.
     let mut drawn = HashSet::with_capacity(wanted as usize);
     let draw = |last: u64| {
         let i = rng.random_range(0..=last);
@@ -81,7 +81,8 @@ fn any(nodes: &[NodeId], wanted: u64, rng: &mut Pcg64Mcg) -> Vec<(NodeId, NodeId
     (all - wanted..all).map(draw).collect()
 }
 
-/// Each node sends to one and receives from one, none to itself: a random cycle (Sattolo's algorithm).
+/// A random cycle through all nodes (Sattolo's algorithm): each node sends to one other and
+/// receives from one other.
 fn permutation(nodes: &[NodeId], rng: &mut Pcg64Mcg) -> Vec<(NodeId, NodeId)> {
     let mut to: Vec<NodeId> = nodes.to_vec();
     for i in (1..to.len()).rev() {
@@ -90,7 +91,7 @@ fn permutation(nodes: &[NodeId], rng: &mut Pcg64Mcg) -> Vec<(NodeId, NodeId)> {
     nodes.iter().copied().zip(to).collect()
 }
 
-/// Pairs of `senders` nodes with each of `receivers` nodes, both drawn; receiver by receiver.
+/// Pairs of `senders` random nodes with each of `receivers` random nodes, by receiver.
 fn incast(nodes: &[NodeId], receivers: usize, senders: usize, rng: &mut Pcg64Mcg) -> Vec<(NodeId, NodeId)> {
     let mut pairs = Vec::with_capacity(receivers.saturating_mul(senders).min(MOST_DRAWN + 1));
     for to in drawn(nodes, receivers, rng) {
@@ -103,7 +104,8 @@ fn incast(nodes: &[NodeId], receivers: usize, senders: usize, rng: &mut Pcg64Mcg
     pairs
 }
 
-/// Each node sends to one other: with probability `share` to one of `hot` nodes, else to one of the rest.
+/// A pair from each node: to one of `hot` random nodes with probability `share`, else to one of the
+/// rest.
 fn hot_spots(nodes: &[NodeId], hot: usize, share: f64, rng: &mut Pcg64Mcg) -> Vec<(NodeId, NodeId)> {
     let hot: HashSet<NodeId> = drawn(nodes, hot, rng).into_iter().collect();
     let (spots, rest): (Vec<NodeId>, Vec<NodeId>) = nodes.iter().partition(|node| hot.contains(node));
@@ -111,7 +113,7 @@ fn hot_spots(nodes: &[NodeId], hot: usize, share: f64, rng: &mut Pcg64Mcg) -> Ve
         let to_spot = rng.random::<f64>() < share;
         let others = |of: &[NodeId]| of.iter().copied().filter(|&node| node != from).collect::<Vec<_>>();
         let (chosen, other) = if to_spot { (&spots, &rest) } else { (&rest, &spots) };
-        // The only hot node, or the only other one, sends to the other kind.
+        // A node that is the only one of its kind sends to the other kind.
         let alone = chosen[..] == [from];
         let to = if alone { others(other) } else { others(chosen) };
         (from, to[rng.random_range(0..to.len())])
@@ -119,7 +121,7 @@ fn hot_spots(nodes: &[NodeId], hot: usize, share: f64, rng: &mut Pcg64Mcg) -> Ve
     nodes.iter().map(pair).collect()
 }
 
-/// `count` of `nodes`, in random order.
+/// `count` random nodes of `nodes`, in random order.
 fn drawn(nodes: &[NodeId], count: usize, rng: &mut Pcg64Mcg) -> Vec<NodeId> {
     let mut nodes = nodes.to_vec();
     for i in 0..count {
@@ -130,15 +132,15 @@ fn drawn(nodes: &[NodeId], count: usize, rng: &mut Pcg64Mcg) -> Vec<NodeId> {
     nodes
 }
 
-/// Keys that some matrices have.
+/// Keys that only some matrices have.
 const KEYS: [(&str, &[&str]); 4] = [
     ("pairs", &["all-to-all"]),
     ("receivers", &["incast", "hot-spots"]),
     ("senders", &["incast"]),
     ("share", &["hot-spots"]),
 ];
-/// Pairs that are drawn unless a file says otherwise: enough that another draw makes no difference, and few enough to
-/// find their routes at once.
+/// Default number of random pairs: enough that another draw hardly changes a result, few enough for
+/// a fast route search.
 const MOST_PAIRS: u64 = 10_000;
-/// Pairs that any matrix makes at most.
+/// Largest number of pairs of a matrix.
 const MOST_DRAWN: usize = 1_000_000;

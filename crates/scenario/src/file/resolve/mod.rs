@@ -1,4 +1,5 @@
-//! From a checked tree to a [`Plan`]: names to indices, groups to members, defaults to values.
+//! Resolution of a checked tree into a [`Plan`]: names become indices, groups members, defaults
+//! values.
 
 mod after;
 mod aggregates;
@@ -29,8 +30,8 @@ use super::value::When;
 use crate::import::word;
 use crate::plan::{LinkId, Measure, Node, NodeId, Plan, TransportId};
 
-/// Resolves the scenario under `top`; `None`, and at least one mistake, if that cannot be done. `files` reads
-/// what it names.
+/// Resolves the scenario under `top`; `files` reads files that it names. `None`, with at least one
+/// mistake, if the scenario cannot be resolved.
 pub(crate) fn resolve(
     top: Reader<'_>,
     variant: Option<&str>,
@@ -77,7 +78,7 @@ pub(crate) fn resolve(
     r.workloads();
     r.cbrs();
     r.hosts();
-    // Routes over half of a network, or between nodes that are not there, would only add to the noise.
+    // Routes over an incomplete network would only add misleading mistakes.
     if !r.mistakes.is_empty() {
         return None;
     }
@@ -100,40 +101,41 @@ pub(crate) fn resolve(
     r.rows();
     r.late();
     r.idle();
-    // They last as long as the run.
+    // These lists last as long as the run.
     r.plan.nodes.shrink_to_fit();
     r.plan.links.shrink_to_fit();
     r.plan.flows.shrink_to_fit();
     r.mistakes.is_empty().then_some(r.plan)
 }
 
-/// A resolution under way.
+/// A resolution in progress.
 struct Resolver<'a> {
     top: Reader<'a>,
     files: &'a mut Files,
     mistakes: &'a mut Mistakes,
     plan: Plan,
     groups: HashMap<&'a str, Group>,
-    /// Ports whose limits wait for routes.
+    /// Ports whose limits depend on routes.
     ports: Vec<links::Ports<'a>>,
-    /// Sections whose paths wait for routes.
+    /// Sections whose paths need routes.
     requests: Vec<flows::Request<'a>>,
     /// Flows that are hops over one link.
     hop_links: Vec<(usize, LinkId)>,
-    /// Where the file asks for each of the plan's trees.
+    /// The places in the file of the plan's trees.
     trees: Vec<At>,
-    /// The switches that each of the plan's sessions asks for, and where.
+    /// The switch pattern of each of the plan's sessions, and its place.
     sessions: Vec<(String, At)>,
-    /// Sum and number of the base RTTs of the flows whose data cross each link, once that is asked for.
+    /// Sum and number of the base RTTs of the flows whose data cross each link; computed on first
+    /// use.
     crossing: Option<Vec<(u128, u64)>>,
 }
 
-/// A node, or several side by side.
+/// A node, or a group of consecutive nodes.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     first: u32,
     count: u32,
-    /// Whether its members are numbered.
+    /// True if the members' names have numbers.
     numbered: bool,
 }
 
@@ -146,9 +148,9 @@ impl Group {
 /// Pairs of nodes.
 #[derive(Clone, Debug)]
 enum Pairs {
-    /// That `from` and `to` make.
+    /// The pairs of `from` and `to`.
     Groups { from: Group, to: Group },
-    /// Drawn from those that `between` makes.
+    /// The pairs of `between`.
     Drawn(Rc<[(NodeId, NodeId)]>),
 }
 
@@ -167,7 +169,7 @@ impl Pairs {
         }
     }
 
-    /// Whether what they make is numbered.
+    /// Returns true if items made from these pairs have numbers.
     fn numbered(&self) -> bool {
         match self {
             Pairs::Groups { from, to } => from.numbered || to.numbered,
@@ -178,7 +180,7 @@ impl Pairs {
 
 impl<'a> Resolver<'a> {
     fn nodes(&mut self) {
-        // Memory for what a slip of a digit asks for is not to be had.
+        // More would exhaust memory, and is probably a mistyped number.
         const MOST: u64 = 1_000_000;
         let mut total = 0;
         for (name, node) in self.top.named("node", &keys::NODE) {
@@ -198,7 +200,7 @@ impl<'a> Resolver<'a> {
                 None => self.plan.nodes.push(Node { name: name.to_owned() }),
             }
         }
-        // A network that could not be read has been reported.
+        // A failed import or generator has been reported.
         if self.plan.nodes.is_empty() && !self.top.has("topology") {
             self.mistakes
                 .add(self.top.place(), "the scenario has no nodes", "no `[node.NAME]`")
@@ -233,7 +235,7 @@ impl<'a> Resolver<'a> {
                 }
             };
         }
-        // An imported node by its label.
+        // An imported node, named by its label.
         if let Some(group) = self.groups.get(word(text).as_str())
             && self.top.has("topology")
         {
@@ -249,7 +251,7 @@ impl<'a> Resolver<'a> {
         self.mistakes.add(at, message, format!("unknown {kind}")).suggest(name, self.top.names(kind));
     }
 
-    /// The pairs that a section's `from` and `to` make.
+    /// The pairs of a section's `from` and `to`.
     fn pairs(&mut self, reader: &Reader<'a>) -> Option<Pairs> {
         let (from, to) = (self.group(reader, "from"), self.group(reader, "to"));
         let (from, to) = (from?, to?);
@@ -269,7 +271,7 @@ impl<'a> Resolver<'a> {
         Some(pairs)
     }
 
-    /// The nodes that the patterns of a key choose, ascending.
+    /// The nodes that match the patterns of a key, ascending.
     fn nodes_chosen(&mut self, reader: &Reader<'a>, key: &str) -> Option<Vec<NodeId>> {
         let mut chosen = vec![false; self.plan.nodes.len()];
         for (pattern, at) in reader.patterns(key) {
@@ -294,7 +296,7 @@ impl<'a> Resolver<'a> {
         Some((0..chosen.len()).filter(|&i| chosen[i]).map(|i| NodeId(i as u32)).collect())
     }
 
-    /// An interval that is a slip of a unit makes rows without end.
+    /// Checks the number of rows: an interval with a wrong unit makes far too many.
     fn rows(&mut self) {
         let (rows, plan) = (self.plan.least_rows(), &self.plan);
         if rows <= MOST_ROWS {
@@ -310,7 +312,8 @@ impl<'a> Resolver<'a> {
         self.mistakes.add(measure.at("interval"), message, "too short").help(help);
     }
 
-    /// Notes what comes when the run is over: that nothing is seen of it is easily taken for a result.
+    /// Notes events after the run's end. Without a note, a user may take their absence from the
+    /// results for a result.
     fn late(&mut self) {
         let Plan { flows, workloads, cbrs, aggregates, .. } = &self.plan;
         let (changes, losses) = (self.top.list("change", &keys::CHANGE), self.top.list("loss", &keys::LOSS));
@@ -334,7 +337,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The first of `all` that comes when the run is over, and how many more there are.
+    /// The first of `all` after the run's end, and the number of the others.
     fn late_of<'n>(&self, what: &str, all: impl Iterator<Item = (&'n str, Time)>) -> Option<String> {
         let mut late = all.filter(|(_, at)| *at >= self.plan.duration);
         let (name, at) = late.next()?;
@@ -367,8 +370,8 @@ impl<'a> Resolver<'a> {
 }
 
 impl When {
-    /// The time of number `k` of `n`. Random ones depend on nothing but `seed`, the name and `k`, so that one flow
-    /// more or less does not move the others.
+    /// The time of item `k` of `n`. A random time depends only on `seed`, `name` and `k`, so that
+    /// other flows do not affect it.
     fn of(self, k: u64, n: u64, seed: u64, name: &str) -> Time {
         match self {
             When::At(time) => time,
@@ -394,11 +397,12 @@ fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Whether `text` matches `pattern`, in which `*` stands for any characters and `?` for one.
+/// Returns true if `text` matches `pattern`, in which `*` stands for any characters and `?` for
+/// one.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
-    // Where to go on if the latest `*` has to take one character more.
+    // The positions to retry from, with one more character for the latest `*`.
     let mut star = None;
     while t < text.len() {
         match pattern.get(p) {
@@ -422,5 +426,5 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|&c| c == b'*')
 }
 
-/// Rows of interval tables that a run has at most: a hundred gigabytes of them.
+/// Largest number of rows in a run's interval tables: about a hundred gigabytes.
 const MOST_ROWS: u64 = 1_000_000_000;

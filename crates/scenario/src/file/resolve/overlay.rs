@@ -1,4 +1,4 @@
-//! The overlay: hops as flows between daemons, groups, senders.
+//! The overlay: hops as flows between daemons; groups; senders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::plan::overlay::{Group, Hop, Overlay, Sender};
 use crate::plan::{Arrivals, Data, Flow, FlowId, LinkId, NodeId};
 
 impl<'a> Resolver<'a> {
-    /// The overlay's hops, as flows without routes, and the constants of its daemons.
+    /// Resolves the overlay's hops, as flows without routes, and its constants.
     pub(super) fn hops(&mut self) {
         let keys = self.top.table("overlay", &keys::OVERLAY);
         if !keys.is_there() {
@@ -80,7 +80,7 @@ impl<'a> Resolver<'a> {
         self.plan.overlay = Some(overlay);
     }
 
-    /// The ends of hops, and the links that they are over one by one.
+    /// The pairs of a hop section, and the links of hops that are given as links.
     fn hop_ends(&mut self, name: &str, keys: &Reader<'a>) -> Option<(Pairs, Vec<LinkId>)> {
         if keys.has("link") {
             if let Some(end) = ["from", "to"].into_iter().find(|end| keys.has(end)) {
@@ -89,7 +89,7 @@ impl<'a> Resolver<'a> {
                 return None;
             }
             let mut links = self.links_named(keys, "forward")?;
-            // Of parallel links the first.
+            // Of parallel links, keep the first.
             let mut joined = BTreeSet::new();
             links.retain(|link| {
                 let link = &self.plan.links[link.0 as usize];
@@ -117,7 +117,7 @@ impl<'a> Resolver<'a> {
         self.pairs(keys).map(|pairs| (pairs, Vec::new()))
     }
 
-    /// Hops over links go over just these.
+    /// Routes each hop that is given as a link over that link.
     pub(super) fn hop_routes(&mut self) {
         for (flow, link) in std::mem::take(&mut self.hop_links) {
             let links = &self.plan.links;
@@ -129,7 +129,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The overlay's groups and senders.
+    /// Resolves the overlay's groups and senders.
     pub(super) fn overlay(&mut self) {
         let Some(mut overlay) = self.plan.overlay.take() else { return };
         let keys = self.top.table("overlay", &keys::OVERLAY);
@@ -281,7 +281,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// The constants of a section, without hops, groups and senders.
+/// The constants of the section, without hops, groups and senders.
 fn constants(keys: &Reader<'_>) -> Overlay {
     let period = PeriodConfig::read(&keys.table("period", &keys::OVERLAY_PERIOD));
     Overlay {
@@ -297,7 +297,7 @@ fn constants(keys: &Reader<'_>) -> Overlay {
     }
 }
 
-/// A number for each daemon, the same for those that hops connect.
+/// A number for each daemon, equal for daemons connected by hops.
 fn reach(overlay: &Overlay, flows: &[Flow]) -> BTreeMap<NodeId, usize> {
     let mut neighbours: BTreeMap<NodeId, Vec<NodeId>> = BTreeMap::new();
     for hop in &overlay.hops {
@@ -318,11 +318,12 @@ fn reach(overlay: &Overlay, flows: &[Flow]) -> BTreeMap<NodeId, usize> {
     reach
 }
 
-/// Headers of a message, without what each destination adds: a live packet's, the daemon's and a sender's.
+/// Largest headers of a message, bytes, without destinations: of a live packet, of the daemon and
+/// of a sender.
 const LARGEST_HEADERS: usize = 200;
 
-/// Bytes of a place in a group's order, without the group's name, and of senders' nodes.
+/// Bytes for a position in a group's order, without the group's name and the senders' nodes.
 const PLACE: usize = 100;
 
-/// Messages that a sender can have in a second.
+/// Largest number of messages that a sender has in a second.
 const MOST_PER_SEC: f64 = 1e6;

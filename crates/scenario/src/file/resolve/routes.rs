@@ -1,4 +1,4 @@
-//! Routes: the shortest, or by way of nodes that a flow names; one, or several of equal cost.
+//! Routes: shortest, or through nodes that a flow names; one route, or several of equal cost.
 
 use tollway_law::sender::Unanswered;
 use tollway_proto::Stamp;
@@ -11,7 +11,7 @@ use crate::file::reader::Reader;
 use crate::file::route::Router;
 use crate::plan::{EqualCost, LinkId, NodeId, Plan, Spread};
 
-/// How one route is found where several cost the same.
+/// The choice among several equal-cost routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
     First,
@@ -19,7 +19,7 @@ enum Choice {
     All,
 }
 
-/// The stretches of routes that are found by one choice.
+/// The parts of routes to be searched with one [`Choice`].
 #[derive(Default)]
 struct Legs {
     ends: Vec<(NodeId, NodeId)>,
@@ -27,17 +27,17 @@ struct Legs {
     found: std::vec::IntoIter<Vec<LinkId>>,
 }
 
-/// A pair of nodes and what was found between them.
+/// A pair of nodes and the routes between them.
 struct Way {
     ends: (NodeId, NodeId),
     there: Result<Vec<LinkId>, (NodeId, NodeId)>,
     back: Result<Vec<LinkId>, (NodeId, NodeId)>,
-    /// Links of each of the equal routes that `there` and `back` hold one after the other.
+    /// True if `there` and `back` hold all equal routes, concatenated.
     all: bool,
 }
 
 impl<'a> Resolver<'a> {
-    /// How traffic is divided among routes of equal cost.
+    /// Resolves the division of traffic among equal-cost routes.
     pub(super) fn routing(&mut self) {
         let keys = self.top.table("routing", &keys::ROUTING);
         self.plan.equal_cost = match keys.word("equal-cost") {
@@ -70,17 +70,18 @@ impl<'a> Resolver<'a> {
             let lanes = self.lanes(request, choice);
             let mut good = true;
             for lane in 0..lanes {
-                // Those of the others are taken too, for the next request to find its own.
+                // Routes of an abandoned request are taken, too, to reach those of the next
+                // request.
                 let way =
                     legs[choice as usize].take(&stops(request, vias, lane, lanes), choice == Choice::All);
                 good = good && self.give(request, lane, lanes, way);
             }
         }
-        // Kept for the buffers, which depend on the routes.
+        // The buffers depend on the routes, and need the requests.
         self.requests = requests;
     }
 
-    /// Searches for all legs.
+    /// Searches the routes of all parts.
     fn find(&self, [first, hashed, all]: &mut [Legs; 3]) {
         let (nodes, links) = (self.plan.nodes.len(), &self.plan.links);
         first.found = Router::new(nodes, links).routes(&first.ends).into_iter();
@@ -95,14 +96,15 @@ impl<'a> Resolver<'a> {
         match (self.plan.equal_cost, request.target) {
             (EqualCost::First, _) => Choice::First,
             _ if request.first_only => Choice::First,
-            // A source of cross-traffic has one route, and so has a leg between named nodes.
+            // A source of cross-traffic has one route, and so has a part between named nodes.
             (EqualCost::Flow, Target::Flows { .. }) | (_, Target::Cbrs { .. }) => Choice::Hash,
             _ if !vias.is_empty() => Choice::Hash,
             _ => Choice::All,
         }
     }
 
-    /// The number of routes of a request: one a pair, or one a flow if flows of a pair may differ.
+    /// The number of routes of a request: one for each pair, or one for each flow if flows of a
+    /// pair may differ.
     fn lanes(&self, request: &Request<'a>, choice: Choice) -> usize {
         let pairs = request.pairs.count() as usize;
         match request.target {
@@ -111,7 +113,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The nodes that a flow names on its way, each one for all pairs or one a pair.
+    /// The nodes that `via` names, each one node for all pairs or one node for each.
     fn vias(&mut self, request: &Request<'a>) -> Vec<Group> {
         let mut vias = Vec::new();
         if !matches!(request.target, Target::Flows { .. }) || !request.keys.has("via") {
@@ -166,15 +168,15 @@ impl<'a> Resolver<'a> {
         true
     }
 
-    /// Links of the first of several routes of one length, which follow each other in `all`.
+    /// The number of links of the first route; `all` concatenates routes of equal length.
     fn length_of_first(&self, all: &[LinkId]) -> usize {
         let from = |link: &LinkId| self.plan.links[link.0 as usize].from;
         let Some(start) = all.first().map(from) else { return 0 };
-        // A shortest route does not come by its start again.
+        // A shortest route visits its start only once.
         all.iter().skip(1).position(|link| from(link) == start).map_or(all.len(), |at| at + 1)
     }
 
-    /// Returns whether a route by named nodes passes a node twice, and reports it.
+    /// Returns true, and reports a mistake, if a route through named nodes visits a node twice.
     fn passes_twice(&mut self, request: &Request<'a>, route: &[LinkId]) -> bool {
         if !request.keys.has("via") {
             return false;
@@ -192,7 +194,7 @@ impl<'a> Resolver<'a> {
         true
     }
 
-    /// Returns true if a flow whose law needs what links state would cross no link that does.
+    /// Returns true, and reports a mistake, if no link writes the tolls that a flow's law needs.
     fn unheard(&mut self, request: &Request<'a>, route: &[LinkId], (from, to): (NodeId, NodeId)) -> bool {
         let class = match request.target {
             Target::Flows { first, .. } => self.plan.flows[first].transport,
@@ -215,7 +217,7 @@ impl<'a> Resolver<'a> {
         true
     }
 
-    /// Whether a round trip takes longer than a flow can time it.
+    /// Returns true, and reports a mistake, if a round trip is too long for a flow to measure.
     fn too_far(
         &mut self,
         request: &Request<'a>,
@@ -255,7 +257,7 @@ impl<'a> Resolver<'a> {
 }
 
 impl Legs {
-    /// Adds the stretches between `stops`, and back.
+    /// Adds the parts between consecutive `stops`, there and back.
     fn add(&mut self, stops: &[NodeId], hash: u64) {
         let back = stops.windows(2).rev().map(|leg| (leg[1], leg[0]));
         self.ends.extend(stops.windows(2).map(|leg| (leg[0], leg[1])).chain(back));
@@ -263,7 +265,7 @@ impl Legs {
         self.hashes.extend(there.chain(std::iter::repeat_n(!hash, stops.len() - 1)));
     }
 
-    /// Routes over stretches that were added before, in the order of [`add`](Legs::add).
+    /// Takes the routes of parts, in the order of [`add`](Legs::add).
     fn take(&mut self, stops: &[NodeId], all: bool) -> Way {
         let mut join = |legs: &mut dyn Iterator<Item = (NodeId, NodeId)>| {
             let mut route = Vec::new();
@@ -286,7 +288,7 @@ impl Legs {
     }
 }
 
-/// The ends of a lane, and between them the nodes that its flows name.
+/// The ends of a lane, with its flows' named nodes between them.
 fn stops(request: &Request<'_>, vias: &[Group], lane: usize, lanes: usize) -> Vec<NodeId> {
     let pair = (lane / (lanes / request.pairs.count() as usize)) as u32;
     let (from, to) = request.pairs.of(pair);
@@ -307,7 +309,7 @@ impl Target {
         }
     }
 
-    /// Hands lane `k` its routes, if it is of flows `each` of them.
+    /// Stores the routes of lane `k`; a lane of flows has `each` flows.
     fn give(
         self,
         plan: &mut Plan,
@@ -334,5 +336,5 @@ impl Target {
     }
 }
 
-/// Routes of equal cost that packets or the flows of a workload are divided among, at most.
+/// Largest number of equal-cost routes among which packets or flows of a workload are divided.
 const MOST_EQUAL: usize = 64;

@@ -1,4 +1,4 @@
-//! Anypoint switches, and the flows that are sessions over them.
+//! Anypoint switches, and the flows of sessions over them.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::plan::switch::{Place, Session, Station, Stretch, Switch};
 use crate::plan::{Data, Event, FlowId, NodeId, Plan, TransportId, What};
 
 impl<'a> Resolver<'a> {
-    /// Every switch.
+    /// Resolves all switches.
     pub(super) fn switches(&mut self) {
         for (name, keys) in self.top.named("switch", &keys::SWITCH) {
             let Some(group) = self.group(&keys, "node") else { continue };
@@ -65,7 +65,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The numbers of a key `shares`; empty without.
+    /// The numbers of the key `shares`; empty if it is absent.
     fn shares(&mut self, keys: &Reader<'a>) -> Option<Vec<u32>> {
         let before = self.mistakes.len();
         let mut shares = Vec::new();
@@ -86,7 +86,7 @@ impl<'a> Resolver<'a> {
         (self.mistakes.len() == before).then_some(shares)
     }
 
-    /// The flows of a section, `n` from `first` on, are one connection.
+    /// Makes one session of a section's flows, `n` from `first` on.
     pub(super) fn session(&mut self, keys: &Reader<'a>, transport: TransportId, first: usize, n: u64) {
         let Some(pattern) = keys.text("session") else { return };
         let flow = &self.plan.transports[transport.0 as usize];
@@ -134,7 +134,7 @@ impl<'a> Resolver<'a> {
         self.sessions.push((pattern, keys.at("session")));
     }
 
-    /// Takes the ways of each session apart at its switches.
+    /// Splits the paths of each session at its switches.
     pub(super) fn sessions(&mut self) {
         for (s, (pattern, at)) in std::mem::take(&mut self.sessions).into_iter().enumerate() {
             let switches = &self.plan.switches;
@@ -165,7 +165,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The shares of a session's switches are as many as members.
+    /// Checks that each switch of a session has a share for each member, or none.
     fn check_shares(&mut self, session: usize, at: At) {
         for station in &self.plan.sessions[session].stations {
             let (switch, members) = (&self.plan.switches[station.switch], station.members.len());
@@ -188,7 +188,7 @@ impl<'a> Resolver<'a> {
             .suggest(pattern, names.into_iter());
     }
 
-    /// A change of switches.
+    /// Resolves a change of switches.
     pub(super) fn change_switches(&mut self, change: &Reader<'a>) {
         let (Some(pattern), at) = (change.text("switch"), change.span("at")) else { return };
         if let Some(key) = ["link", "flow", "host"].into_iter().find(|key| change.has(key)) {
@@ -250,7 +250,8 @@ impl<'a> Resolver<'a> {
 }
 
 impl Plan {
-    /// The members of sessions at some switches, each once: the switch, and the member's node.
+    /// The members of sessions at the given switches, without repetition: the switch, and the
+    /// member's node.
     fn members(&self, switches: &[usize]) -> impl Iterator<Item = (usize, NodeId)> {
         let mut members: Vec<(usize, NodeId)> = Vec::new();
         for session in &self.sessions {
@@ -271,7 +272,7 @@ impl Plan {
 /// A message and its remedy.
 type Wrong = (String, &'static str);
 
-/// A session's ways, taken apart at the switches `own`.
+/// The paths of a session, split at the switches `own`.
 fn taken_apart(plan: &Plan, session: &Session, own: &[usize]) -> Result<(Vec<Stretch>, Vec<Station>), Wrong> {
     let name = |node: NodeId| &plan.nodes[node.0 as usize].name;
     let (mut stretches, mut at) = (Vec::<Stretch>::new(), Vec::<usize>::new());

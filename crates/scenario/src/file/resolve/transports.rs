@@ -1,4 +1,4 @@
-//! Transports of flows and workloads: the sender's law, the wire format, loss detection, timers, the receiver.
+//! Transports of flows and workloads: sender law, wire format, loss detection, timers, receiver.
 
 use tollway_law::Time;
 use tollway_law::link::Pricing;
@@ -19,7 +19,7 @@ impl<'a> Resolver<'a> {
         let id = TransportId(self.plan.transports.len() as u32);
         let size = |key| k.bytes(key).unwrap_or_default() as u16;
         let kernel = k.word("transport") == "kernel";
-        // IP's header, TCP's, and the option with timestamps that Linux has in every packet.
+        // IP and TCP headers, with the timestamp option that Linux adds to every packet.
         let of_kernel = |key, usual| if kernel && k.lacks(key) { usual } else { size(key) };
         let (packet_size, header) = (size("packet-size"), of_kernel("header", 52));
         if header >= packet_size {
@@ -33,7 +33,8 @@ impl<'a> Resolver<'a> {
         let encoding = self.encoding(k, &about);
         let (sack, both_ways) = (k.truth("sack"), k.truth("both-ways"));
         let (loss_detection, repair_copies) = self.detection(k, sack, about.rack || kernel);
-        // What 40 bytes of options leave beside timestamps (12) and XCP's forward (8) and return (4) options.
+        // Of 40 bytes of TCP options, timestamps take 12 and XCP's forward and return options 8 and
+        // 4.
         let room = match (about.reads, encoding, both_ways) {
             (Some(Content::Feedback), Encoding::TcpOption { .. }, true) => 1,
             (Some(Content::Feedback), Encoding::TcpOption { .. }, false) => 2,
@@ -106,7 +107,7 @@ impl<'a> Resolver<'a> {
         id
     }
 
-    /// The format of its packets.
+    /// The encoding of the toll in packets.
     fn encoding(&mut self, k: &Reader<'a>, about: &Descriptor) -> Encoding {
         let encoding = match k.word("encoding") {
             "tcp-option" => Encoding::TcpOption {
@@ -130,7 +131,8 @@ impl<'a> Resolver<'a> {
         encoding
     }
 
-    /// Loss detection, and the extra copies of each repair; by time (`rack`) where the file leaves it open.
+    /// Loss detection, and the extra copies of each repair. RACK if `rack` is true and the file
+    /// leaves it open.
     fn detection(&mut self, k: &Reader<'a>, sack: bool, rack: bool) -> (Detection, u8) {
         if !sack && k.has("sack-blocks") {
             let message = "`sack-blocks` means nothing without SACK";
@@ -220,7 +222,7 @@ impl<'a> Resolver<'a> {
         (reader, if soft { FlowControl::Soft } else { FlowControl::Credit })
     }
 
-    /// How an application reads, by the table `reader` of a section.
+    /// The rate at which an application reads, from the table `reader` of a section.
     pub(super) fn reader(&mut self, keys: &Reader<'a>) -> proto::Reader {
         let keys = keys.table("reader", &keys::READER);
         let every = keys.span("every");
@@ -237,10 +239,10 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The sender's law with its constants.
+    /// The sender's law, with its constants.
     fn sender(&mut self, k: &Reader<'a>, tables: &Laws<'a>) -> SenderLaw {
         let word = k.word("law");
-        // What is no law has been reported.
+        // An unknown law has been reported.
         let entry = sender::LAWS.iter().find(|law| law.word == word).unwrap_or(&sender::LAWS[0]);
         for other in sender::LAWS.iter().filter(|other| other.word != entry.word) {
             let beside = other.tables.iter().filter(|table| table.word.is_empty());
@@ -255,7 +257,7 @@ impl<'a> Resolver<'a> {
         SenderLaw((entry.read)(tables))
     }
 
-    /// Whether packets may be marked, and say that their sender is scalable.
+    /// ECN and L4S: true if packets are ECN-capable, and true if they carry ECT(1).
     fn marks(&mut self, k: &Reader<'a>, about: &Descriptor) -> (bool, bool) {
         let (law, needs) = (k.word("law"), about.ecn == Ecn::Needs);
         let ecn = if k.has("ecn") { k.truth("ecn") } else { needs };
@@ -282,5 +284,5 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// A probe goes after the last segment of a burst.
+/// RACK with a tail probe after the last segment of a burst.
 const RACK: Detection = Detection::Rack { tail_probe: true };

@@ -9,7 +9,7 @@ use crate::file::reader::Reader;
 use crate::plan::{Detection, FlowId, TransportId, Tree};
 
 impl<'a> Resolver<'a> {
-    /// The flows of a section, `n` from `first` on, are one with several receivers.
+    /// Makes one multicast flow of a section's flows, `n` from `first` on.
     pub(super) fn tree(&mut self, keys: &Reader<'a>, transport: TransportId, first: usize, n: u64) {
         let at = keys.at("multicast");
         let transport = &mut self.plan.transports[transport.0 as usize];
@@ -43,7 +43,8 @@ impl<'a> Resolver<'a> {
         self.trees.push(at);
     }
 
-    /// Whether the routes of each multicast flow make a tree on which copies can go down and answers up.
+    /// Checks that the routes of each multicast flow form a tree: data are copied downwards,
+    /// acknowledgements merge upwards.
     pub(super) fn trees(&mut self) {
         for (tree, at) in self.plan.trees.iter().zip(std::mem::take(&mut self.trees)) {
             let routes = || self.plan.flows[tree.flows()].iter().map(|flow| &flow.path.route);

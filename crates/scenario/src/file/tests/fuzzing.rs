@@ -1,16 +1,20 @@
-//! Scenario files drawn from the table of keys, for fuzz targets. Not for anybody else.
+//! Scenario files drawn from the table of keys, for fuzz targets only.
 
 use super::keys::{self, Default, Key, Kind, Section};
 
-/// A file that `data` says: a few nodes in a line or a star, links, flows, whatever else the table of keys knows, with values all over their ranges. Most have mistakes,
-/// as keys that exclude each other know nothing of each other here; [`without`] takes those out.
+/// Returns a scenario file drawn with the bytes of `data`.
+///
+/// It has a few nodes in a line or a star, links, flows, and other tables of the table of keys,
+/// with values over their whole ranges. Most such files have mistakes, since keys that exclude each
+/// other are drawn independently; [`without`] removes these.
 pub fn draw(data: &[u8]) -> String {
     let mut draw = Draw { data, text: String::new(), scale: Scale::default(), counts: Counts::default() };
     draw.file();
     draw.text
 }
 
-/// The text without the line at byte `at`; without the whole table, if that is its header, and all that lies under it. `None` if it cannot do without.
+/// Returns the text without the line at byte `at`; if that is a header, without its table and inner
+/// tables. `None` if the file needs them.
 pub fn without(text: &str, at: usize) -> Option<String> {
     let start = text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
     let line = text[start..].lines().next()?;
@@ -35,12 +39,12 @@ pub fn without(text: &str, at: usize) -> Option<String> {
     Some(text[..start].to_owned() + &text[end..])
 }
 
-/// What sizes of things are usual in a file.
+/// Typical magnitudes of a file's values.
 #[derive(Clone, Copy, Debug, std::default::Default)]
 struct Scale {
     bps: f64,
     seconds: f64,
-    /// A key that need not be there is there in so many of 256 cases.
+    /// Number of cases, of 256, in which an optional key is present.
     density: u8,
     law: usize,
 }
@@ -89,7 +93,7 @@ impl Draw<'_> {
         self.byte() % n == n - 1
     }
 
-    /// From 0 to 1, both sometimes.
+    /// A random number from 0 to 1, both included.
     fn part(&mut self) -> f64 {
         f64::from(self.byte()) / 255.0
     }
@@ -128,7 +132,7 @@ impl Draw<'_> {
         self.many("medium", &keys::MEDIUM, 'm', self.counts.media);
         let star = self.once_in(2);
         for i in 0..self.counts.links {
-            // In a line or a star; one more link goes anywhere.
+            // Links form a line or a star; one more link connects any two nodes.
             let (from, to) = match i + 1 {
                 n if n == self.counts.nodes => (self.below(n), self.below(n)),
                 n if star && i > 0 => (1, n),
@@ -190,7 +194,7 @@ impl Draw<'_> {
         }
     }
 
-    /// A change says one thing of one kind of thing.
+    /// A change sets one thing of one kind of object.
     fn change(&mut self) {
         let flow = ["receive-buffer", "budget"];
         let host = ["budget", "strategy"];
@@ -221,7 +225,7 @@ impl Draw<'_> {
         self.keys(name, section, fixed);
     }
 
-    /// The keys of one table, and the tables under it.
+    /// Writes the keys of one table and its inner tables.
     fn keys(&mut self, name: &str, section: &'static Section, fixed: &[(&str, String)]) {
         let mut under = Vec::new();
         for key in section.keys() {
@@ -257,7 +261,7 @@ impl Draw<'_> {
         }
     }
 
-    /// A name, its group's member, or a pattern.
+    /// A name, a member of a group, or a pattern.
     fn name(&mut self, letter: char, count: usize, pattern: bool) -> String {
         match self.byte() {
             0..32 if pattern => "\"*\"".into(),
@@ -334,7 +338,7 @@ impl Draw<'_> {
         }
     }
 
-    /// Near either end, or of any number of digits between.
+    /// A number near either bound, or with any number of digits between.
     fn whole(&mut self, least: u64, most: u64) -> u64 {
         let span = most - least;
         match self.byte() {

@@ -13,13 +13,13 @@ fn of(generator: &str) -> String {
     format!("name = \"g\"\nduration = \"1 s\"\n[topology.{generator}\nrate = \"1 Gbps\"\n")
 }
 
-/// The names of the links, without ways back.
+/// The names of the links in forward direction.
 fn links(plan: &Plan) -> Vec<&str> {
     let there = plan.links.iter().filter(|link| link.direction == Direction::Forward);
     there.map(|link| link.name.as_str()).collect()
 }
 
-/// How many links each node of a group has; panics if they differ.
+/// The number of links of each node in a group; panics if they differ.
 fn degree(plan: &Plan, group: &str) -> usize {
     let mut degrees = BTreeMap::new();
     for link in plan.links.iter().filter(|link| link.direction == Direction::Forward) {

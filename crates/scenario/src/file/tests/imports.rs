@@ -1,4 +1,4 @@
-//! What a scenario makes of the files that it names.
+//! Import of the files that a scenario names.
 
 use tollway_law::link::XcpConfig;
 use tollway_law::{Rate, Time};
@@ -42,7 +42,7 @@ fn nodes_and_edges_become_nodes_and_links() {
         links,
         ["Alpha-Bueta-Town", "Bueta-Town-Alpha", "Bueta-Town-Alpha-2", "Alpha-2-Delta", "Delta-4"]
     );
-    // The file's rate, then the default.
+    // The rate in the file, then the default.
     assert_eq!(link(&p, "Alpha-Bueta-Town").rate, Rate::from_mbps(4.0));
     assert_eq!(link(&p, "Bueta-Town-Alpha.reverse").rate, Rate::from_mbps(2.0));
     // A degree of latitude, 111.195 km at 5 us; without positions the default.
@@ -60,14 +60,14 @@ fn what_was_made_up_is_told() {
 
 #[test]
 fn a_drawing_is_measured_if_that_is_asked_for() {
-    // From (30, 40) to (61, 81), in units of 10 us; what is not drawn keeps the default.
+    // From (30, 40) to (61, 81), in units of 10 us. Edges outside the drawing keep the default.
     let p = plan(TOWNS, &["topology.delay-per-unit=10us", "topology.delay=3ms", "topology.delay-per-km=1us"]);
     assert_eq!(link(&p, "Alpha-2-Delta").delay.0 / 1000, 514);
     assert_eq!(link(&p, "Delta-4").delay, Time::from_millis(3));
     assert!(link(&p, "Alpha-Bueta-Town").delay.0.abs_diff(111_195) < 20);
 }
 
-/// Keys of all links, then the file's own, then a variant's, then the command line's.
+/// Settings in ascending precedence: of all links, of the file, of a variant, of the command line.
 #[test]
 fn imported_links_can_be_set_like_others() {
     let text = format!(
@@ -80,7 +80,7 @@ fn imported_links_can_be_set_like_others() {
     let p = &s.variant("v").unwrap().plan;
     let xcp: &XcpConfig = link(p, "Alpha-Bueta-Town").law.get().unwrap();
     assert_eq!((xcp.alpha, link(p, "Alpha-Bueta-Town").rate), (0.3, Rate::from_mbps(9.0)));
-    // Both ways alike, unless `reverse` says otherwise.
+    // Both directions are equal, unless `reverse` differs.
     assert!(link(p, "Alpha-Bueta-Town.reverse").law.get::<XcpConfig>().is_some());
     assert_eq!(link(p, "Delta-4").rate, Rate::from_mbps(7.0));
     assert!(link(p, "Delta-4").law.get::<XcpConfig>().is_some());
@@ -102,7 +102,7 @@ fn a_variant_may_have_another_network() {
     assert!(s.variants().iter().flat_map(|v| &v.plan.links).all(|l| l.limit.packets == 9));
 }
 
-/// A limit in BDP of a link that nothing crosses is nobody's mistake.
+/// A limit in BDP is no mistake for a link that no flow crosses.
 #[test]
 fn links_that_nothing_crosses_have_a_limit_all_the_same() {
     let text = format!(
@@ -121,7 +121,7 @@ fn flows_go_between_any_nodes() {
     let pairs: std::collections::BTreeSet<_> = paths.iter().map(|path| (path.from, path.to)).collect();
     assert_eq!(pairs.len(), 20);
     assert!(paths.iter().all(|path| path.from != path.to && !path.route.is_empty()));
-    // Of the parallel edges the first, as both are equally long.
+    // Of two parallel edges of equal length, the route takes the first.
     let named =
         |route: &[LinkId]| route.iter().map(|l| p.links[l.0 as usize].name.clone()).collect::<Vec<_>>();
     assert_eq!(named(&paths[0].route), ["Alpha-Bueta-Town"]);
@@ -139,7 +139,7 @@ fn pairs_are_drawn_by_the_seed() {
     assert_eq!((first.len(), distinct.len()), (6, 6));
     assert_eq!(first, pairs(&[]));
     assert_ne!(first, pairs(&["seed=9"]));
-    // Over many seeds each of the 20 pairs comes as often as any other.
+    // Over many seeds, each of the 20 pairs occurs about equally often.
     let mut counts = std::collections::BTreeMap::new();
     for seed in 1..=200 {
         for pair in pairs(&[&format!("seed={seed}")]) {
@@ -224,7 +224,7 @@ fn what_has_no_effect_is_told() {
     );
     assert!(told(text, &["measure.interval=6 s"]).starts_with("the run is over at 5 s, within the first"));
     assert_eq!(told(text, &["measure.interval=5 s"]), "");
-    // Whatever interval there is unless one is asked for is nobody's words.
+    // The default interval causes no note.
     assert_eq!(told(text, &["duration=1 ms"]), "");
 }
 
@@ -277,7 +277,7 @@ macro_rules! answers {
 
 answers! {
     no_such_topology: TOWNS.replace("towns.graphml", "none.graphml"), [];
-    // Of nodes that nobody knows nothing is said.
+    // Unknown nodes cause no mistake if the topology is missing.
     no_topology_but_flows: format!("{TOWNS}[flow.x]\nfrom = \"Nowhere\"\nto = \"Alpha\"\nlaw = \"newreno\"\n").replace("towns.graphml", "none.graphml"),
         ["topology.fallback=tests/data/none.either"];
     rates_missing: TOWNS.replace("rate = \"2 Mbps\"\n", ""), [];

@@ -1,4 +1,4 @@
-//! Traffic matrices, flows that start as others end, and routes of equal cost.
+//! Traffic matrices, flows with `after`, and routes of equal cost.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -23,7 +23,7 @@ fn matrix(keys: &str, seed: u64) -> Vec<(u32, u32)> {
     pairs
 }
 
-/// How often each node is there.
+/// The number of occurrences of each node.
 fn count(nodes: impl Iterator<Item = u32>) -> BTreeMap<u32, usize> {
     nodes.fold(BTreeMap::new(), |mut counts, node| {
         *counts.entry(node).or_insert(0) += 1;
@@ -62,12 +62,12 @@ fn hot_spots_draw_their_share() {
     for seed in 0..100 {
         let pairs = matrix("matrix = \"hot-spots\"\nreceivers = 2\nshare = 0.75", seed);
         assert_eq!(count(pairs.iter().map(|pair| pair.0)).len(), 16);
-        // What the two most frequent receivers get.
+        // Flows of the two most frequent receivers.
         let mut to: Vec<usize> = count(pairs.iter().map(|pair| pair.1)).into_values().collect();
         to.sort_unstable();
         hot += to.iter().rev().take(2).sum::<usize>();
     }
-    // Three quarters of 1600, and what chance adds to the greatest.
+    // Three quarters of 1600, plus the bias of choosing the two largest.
     assert!((1150..1350).contains(&hot), "{hot}");
     let none = matrix("matrix = \"hot-spots\"\nshare = 0.0", 1);
     assert!(count(none.iter().map(|pair| pair.1)).len() > 5, "{none:?}");
@@ -121,7 +121,7 @@ fn flows_wait_for_their_own_or_for_all() {
     assert_eq!(after("f.1").0, [""; 0]);
 }
 
-/// The nodes that a route passes.
+/// The nodes of a route.
 fn nodes(plan: &Plan, route: &[LinkId]) -> Vec<String> {
     let name = |node: NodeId| plan.nodes[node.0 as usize].name.clone();
     let from = route.iter().map(|link| name(plan.links[link.0 as usize].from));
@@ -151,7 +151,7 @@ fn named_nodes_are_on_the_way() {
     assert_eq!(cores, ["core.1", "core.2", "core.3", "core.4"]);
 }
 
-/// Routes of equal cost between hosts of two pods: one for each core.
+/// Routes of equal cost between hosts of two pods: one through each core.
 #[test]
 fn flows_are_divided_among_equal_routes() {
     let flows = "from = \"host.1\"\nto = \"host.16\"\ncount = 400";
@@ -165,15 +165,15 @@ fn flows_are_divided_among_equal_routes() {
         *there.entry(core(&path.route)).or_insert(0) += 1;
         same += usize::from(core(&path.route) == core(&path.back));
     }
-    // A hundred each, and as many by the same core back, within four standard deviations.
+    // A hundred on each, and as many back through the same core, within four standard deviations.
     assert!(there.len() == 4 && there.values().all(|count| (65..135).contains(count)), "{there:?}");
     assert!((65..135).contains(&same), "{same}");
-    // A flow's route depends on nothing but its name, its number and the seed.
+    // A flow's route depends only on its name, its number and the seed.
     let fewer = plan(&tree(&flows.replace("400", "9"), ""), &["routing.equal-cost=ecmp"]);
     assert!(fewer.flows.iter().zip(&p.flows).all(|(one, other)| one.path == other.path));
     let other = plan(&tree(flows, ""), &["routing.equal-cost=ecmp", "seed=2"]);
     assert!(other.flows.iter().zip(&p.flows).any(|(one, other)| one.path != other.path));
-    // By default all take the first.
+    // By default all flows take the first route.
     let first = plan(&tree(flows, ""), &[]);
     assert!(first.flows.iter().all(|flow| flow.path.route == first.flows[0].path.route));
 }
@@ -188,17 +188,18 @@ fn sprayed_packets_have_all_equal_routes() {
     let cores: BTreeSet<String> = path.routes().map(|route| nodes(&p, route)[3].clone()).collect();
     assert_eq!((path.routes().len(), path.backs().len(), cores.len()), (4, 4, 4));
     assert_eq!(path.routes().next(), Some(&path.route[..]));
-    // Within a pod there is one for each aggregation switch.
+    // Within a pod there is one route for each aggregation switch.
     assert_eq!(p.workloads[0].paths[0].routes().len(), 2);
-    // Each link that it may take has its BDP.
+    // All possible links of a flow have a limit in BDP.
     assert!(path.links().iter().all(|link| p.links[link.0 as usize].limit.bytes < u64::MAX));
-    // A flow of a workload takes one of them by its hash.
+    // A flow of a workload takes one of them, chosen by a hash.
     let ecmp = plan(&text, &["routing.equal-cost=ecmp", "topology.fat-tree.delay=1ms"]);
     assert_eq!(ecmp.workloads[0].paths[0].routes().len(), 2);
 }
 
 proptest! {
-    /// Every equal route has the hops and the delay of the first, and there are as many as a plain count finds.
+    /// All equal routes have as many hops and as much delay as the first, and their number agrees
+    /// with a direct count.
     #[test]
     fn equal_routes_are_as_short_as_the_first(
         rows in 1u32..6, columns in 1u32..6, seed in 0u64..99, doubled in any::<bool>(),
@@ -216,7 +217,8 @@ proptest! {
         }
         let p = plan(&text, &[]);
         let path = &p.flows[0].path;
-        // Ways through a grid: a binomial coefficient, and again those over the second link from the first router.
+        // Routes through a grid: a binomial coefficient, plus those over the second link of the
+        // first router.
         let choose = |n: u32, k: u32| (0..k).fold(1u64, |c, i| c * u64::from(n - i) / u64::from(i + 1));
         let mut ways = choose(rows + columns - 2, rows - 1);
         if doubled {

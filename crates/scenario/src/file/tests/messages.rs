@@ -1,8 +1,8 @@
-//! What a slip of the pen is answered with, as a terminal shows it.
+//! Messages on mistakes in a scenario, in the form of a terminal.
 
 use super::{BASE, parse, show};
 
-/// The answer to the base scenario with `from` replaced by `to`.
+/// The message on the base scenario with `from` replaced by `to`.
 fn answer(from: &str, to: &str) -> String {
     assert!(BASE.contains(from), "{from}");
     answer_to(&BASE.replacen(from, to, 1), &[])
@@ -193,7 +193,7 @@ fn what_is_of_no_use_in_a_flow_is_said() {
         let answer = answer_to(BASE, sets);
         assert!(answer.contains(says), "{sets:?}: {answer}");
     }
-    // A whole packet is enough, and so is one byte of data.
+    // One full packet is enough, and so is one byte of data.
     for set in ["flow.f.receive-buffer=1460 B", "flow.f.header=1499 B", "flow.f.stop=1 ns"] {
         assert_eq!(answer_to(BASE, &[set]), "it is right", "{set}");
     }

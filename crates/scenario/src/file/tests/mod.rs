@@ -1,4 +1,4 @@
-//! The scenario file, from text to plan and from slip to message.
+//! Tests of the scenario file: plans of valid files, messages on mistakes.
 
 mod generators;
 mod imports;
@@ -14,7 +14,7 @@ mod switches;
 use super::{Scenario, ScenarioError};
 use crate::plan::Plan;
 
-/// A small scenario that is right; tests add to it.
+/// A small valid scenario, which tests extend.
 pub(super) const BASE: &str = r#"
 name = "test"
 duration = "10 s"
@@ -42,7 +42,7 @@ pub(super) fn parse(text: &str, sets: &[&str]) -> Result<Scenario, ScenarioError
     Scenario::parse("test.toml", text, sets)
 }
 
-/// The only plan of a file that must be right.
+/// The single plan of a valid file.
 pub(super) fn plan(text: &str, sets: &[&str]) -> Plan {
     match parse(text, sets) {
         Ok(s) => s.variants()[0].plan.clone(),
@@ -50,7 +50,7 @@ pub(super) fn plan(text: &str, sets: &[&str]) -> Plan {
     }
 }
 
-/// An error as a terminal without colours shows it.
+/// An error in the form of a terminal without colours.
 pub(super) fn show(error: &ScenarioError) -> String {
     let theme = miette::GraphicalTheme::unicode_nocolor();
     let handler = miette::GraphicalReportHandler::new_themed(theme).with_width(100);

@@ -1,4 +1,4 @@
-//! `[overlay]`: what becomes of it, and what cannot be.
+//! The section `[overlay]`: its plan, and its mistakes.
 
 use tollway_law::Time;
 use tollway_law::overlay::{Benefit, CostConfig, PurseConfig};
@@ -36,7 +36,8 @@ at = "s"
 group = "d"
 "#;
 
-/// What is said of the star with `from` replaced by `to` and `more` at its end, on one line; nothing if it is right.
+/// The message on the star with `from` replaced by `to` and `more` appended, on one line; empty if
+/// it is valid.
 fn said(from: &str, to: &str, more: &str) -> String {
     assert!(STAR.contains(from), "{from}");
     let Err(error) = parse(&format!("{}{more}", STAR.replacen(from, to, 1)), &[]) else {

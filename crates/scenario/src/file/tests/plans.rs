@@ -1,4 +1,4 @@
-//! What a right file comes to.
+//! Plans of valid files.
 
 use tollway_law::link::{CodelConfig, PieConfig, RedConfig, StepConfig, ThresholdUnit, XcpConfig};
 use tollway_law::{Bytes, Rate, Time};
@@ -25,7 +25,7 @@ fn every_file_that_we_ship_is_right() {
                 folders.push(path);
             } else if path.extension().is_some_and(|e| e == "toml") && !path.ends_with("papers/unmet.toml") {
                 files += 1;
-                // Its network is not in the repository.
+                // These networks are not in the repository.
                 let sets = match path.file_name().and_then(|name| name.to_str()) {
                     Some("cogent-100k.toml") => &["topology.file=../abilene.graphml"][..],
                     Some("geant.toml") => &OVER_ABILENE,
@@ -50,7 +50,7 @@ const OVER_ABILENE: [&str; 4] = [
     "overlay.sender.*.count=11",
 ];
 
-/// What `law` may be in a `section`.
+/// The values of `law` in a `section`.
 fn laws(section: &str) -> Vec<String> {
     let words = &schema()["properties"][section]["additionalProperties"]["properties"]["law"]["enum"];
     words.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
@@ -76,7 +76,7 @@ fn every_word_for_a_law_is_a_law_of_its_own() {
     }
 }
 
-/// The part of JSON Schema that ours uses.
+/// Validates against the part of JSON Schema that the schema uses.
 fn validate(schema: &serde_json::Value, value: &serde_json::Value, path: &str) {
     use serde_json::Value;
     let is = |t: &Value| match t.as_str() {
@@ -140,7 +140,7 @@ fn frames_end_after_their_count_or_not_at_all() {
     assert!(endless.is_endless() && endless.bytes().is_none());
 }
 
-/// The schema that the examples name in their first line, for editors.
+/// The schema that the examples' first lines name, for editors.
 #[test]
 fn the_manual_has_the_schema_beside_the_examples() {
     let folder = repository().join("scenarios");
@@ -175,7 +175,7 @@ fn the_schema_knows_what_the_reader_knows() {
     for section in crate::file::keys::all() {
         for key in section.keys() {
             assert!(!key.says.is_empty() && !key.says.contains('|'), "{} {}", section.header, key.name);
-            // A default must be a value that the key takes.
+            // A default must be a valid value of its key.
             if let crate::file::keys::Default::Is(_) = key.default {
                 let reader = crate::file::reader::Reader::new(section, None, Default::default());
                 assert!(reader.default_is_right(key.name), "{} {}", section.header, key.name);
@@ -298,19 +298,19 @@ fn a_variant_may_add_a_section() {
 
 #[test]
 fn a_bdp_is_of_those_who_cross() {
-    // Base RTTs 22, 24, 26, 28 ms; 10 Mbps × 25 ms × 2.
+    // Mean of the base RTTs 22, 24, 26 and 28 ms: 10 Mbps × 25 ms × 2.
     let p = plan(BASE, &["link.bottleneck.limit=2 BDP"]);
     assert_eq!(p.links[8].limit.bytes, 62_500);
-    // Of one flow of 22 ms alone.
+    // One flow of 22 ms only.
     let p = plan(BASE, &["link.bottleneck.limit=1 BDP", "flow.f.from=s.1"]);
     assert_eq!(p.links[8].limit.bytes, 27_500);
     // Each access link has its own.
     let p = plan(BASE, &["link.access.limit=1 BDP"]);
     assert_eq!((p.links[0].limit.bytes, p.links[6].limit.bytes), (275_000, 350_000));
-    // Receivers' are of the path: 10 Mbps × 22 ms.
+    // A receive buffer uses the path's BDP: 10 Mbps × 22 ms.
     let p = plan(BASE, &["flow.f.receive-buffer=2 BDP", "flow.f.send-buffer=10 packets"]);
     assert_eq!((p.flows[0].receive_buffer, p.flows[0].send_buffer), (36, 10));
-    // Data both ways cross the way back too.
+    // Data both ways also cross the reverse direction.
     let p = plan(BASE, &["link.bottleneck.reverse.limit=1 BDP", "flow.f.both-ways=true"]);
     assert_eq!(p.links[9].limit.bytes, 31_250);
 }
@@ -319,7 +319,7 @@ fn a_bdp_is_of_those_who_cross() {
 fn a_bdp_of_a_change_is_of_the_rate_by_then() {
     let change = |at, what| format!("[[change]]\nat = \"{at} s\"\nlink = \"bottleneck\"\n{what}\n");
     let limit = |at| change(at, "limit = \"1 BDP\"");
-    // In whatever order the file has them: 10, 2 and 4 Mbps × 25 ms.
+    // By time, not by order in the file: 10, 2 and 4 Mbps × 25 ms.
     let changes = [
         limit(3),
         change(2, "rate = \"2 Mbps\""),
@@ -513,12 +513,12 @@ fn the_constants_of_queue_laws_reach_the_plan() {
     assert_eq!(threshold.under(step.links[0].limit), (25.0, ThresholdUnit::Packets));
     let pie = *plan("pie").links[0].law.get::<PieConfig>().unwrap();
     assert_eq!((pie.target, pie.update), (Time::from_millis(30), Time::from_millis(15)));
-    // DCTCP without marks would be NewReno: it turns them on.
+    // DCTCP without ECN would be NewReno: it enables ECN.
     assert!(one.transports[0].ecn && !plan("pie").transports[0].ecn);
     assert!(Scenario::parse("t.toml", text, &["flow.f.ecn=false"]).is_err());
     let error = Scenario::parse("t.toml", text, &["flow.f.law=bbr", "flow.f.ecn=true"]).unwrap_err();
     assert!(error.mistakes()[0].message.contains("answer marks"), "{:?}", error.mistakes());
-    // L4S is for laws that answer marks as DCTCP does, and one of the variants has another.
+    // L4S needs a law that responds to marks like DCTCP's; one of the variants has another.
     let error = Scenario::parse("t.toml", text, &["flow.f.l4s=true"]).unwrap_err();
     assert!(Scenario::parse("t.toml", &text.replace("newreno", "dctcp"), &["flow.f.l4s=true"]).is_ok());
     assert!(error.mistakes()[0].message.contains("RFC 9331"), "{:?}", error.mistakes());

@@ -1,4 +1,4 @@
-//! Whatever is written, nothing panics.
+//! No input causes a panic.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use tollway_law::{Bytes, Rate, Time};
 use super::{BASE, parse, plan, show};
 use crate::plan::Data;
 
-/// Tries to read it, and shows what is wrong if it is.
+/// Parses a scenario, and formats its mistakes if there are any.
 fn try_it(text: &str, sets: &[&str]) {
     if let Err(e) = parse(text, sets) {
         assert!(!e.mistakes().is_empty());
@@ -17,7 +17,7 @@ fn try_it(text: &str, sets: &[&str]) {
 
 const RICH: &str = include_str!("../../../../../papers/xcp/validation.toml");
 
-/// What is put into a file in place of something.
+/// A text that replaces a part of a file.
 fn scrap() -> impl Strategy<Value = String> {
     prop_oneof![
         "[ -~\n]{0,6}",
@@ -53,7 +53,7 @@ proptest! {
         let end = (start + cut).min(chars.len());
         let text: String =
             chars[..start].iter().copied().chain(scrap.chars()).chain(chars[end..].iter().copied()).collect();
-        // A count of a million is right, and slow.
+        // A count of a million is valid, but slow.
         prop_assume!(!text.contains("count = 4") || !text.contains("count = 49") );
         try_it(&text, &[]);
     }
@@ -81,7 +81,7 @@ proptest! {
             format!("flow.f.size={bytes}"),
         ];
         let p = plan(BASE, &sets.each_ref().map(|s| s.as_str()));
-        // Doubles on the way cost a few parts in 2^53.
+        // Doubles in between cost a few parts in 2^53.
         prop_assert!(p.flows[0].start.0.abs_diff(ns) <= ns >> 50);
         prop_assert!((p.links[8].rate.bps() / bps - 1.0).abs() < 1e-14);
         let Data::Bytes(size) = p.flows[0].data else { panic!() };

@@ -1,4 +1,4 @@
-//! What links, classes, hosts and trees can't be together, and what stands right beside it and can.
+//! Combinations that links, classes, hosts and trees refuse, and similar ones that they accept.
 
 use tollway_law::Time;
 use tollway_law::link::xcp::{Arithmetic, Beside, CapacityFrom, Form};
@@ -11,7 +11,7 @@ use tollway_proto::port::SfqConfig;
 use super::{BASE, parse, plan, show};
 use crate::plan::*;
 
-/// What is said of the base scenario with `more` at its end, on one line; nothing if it is right.
+/// The message on the base scenario with `more` appended, on one line; empty if it is valid.
 fn said(more: &str, sets: &[&str]) -> String {
     let Err(error) = parse(&format!("{BASE}{more}"), sets) else { return String::new() };
     let words: Vec<_> =
@@ -19,7 +19,7 @@ fn said(more: &str, sets: &[&str]) -> String {
     words.join(" ")
 }
 
-/// Each of these settings is answered with that, and without its last word it is right.
+/// Checks that each list of settings gives its message, and is valid without its last setting.
 fn one_too_many(more: &str, cases: &[(&[&str], &str)]) {
     for (sets, message) in cases {
         let said_of = |sets: &[&str]| said(more, sets);
@@ -44,7 +44,7 @@ fn what_a_timer_goes_by_is_no_shorter_than_a_run_can_bear() {
 
 const AIR: &str = "[medium.air]\nrate = \"10 Mbps\"\n";
 
-/// Nothing would hold back an XCP sender, be it one of many that come by chance.
+/// No limit would hold back an XCP sender, also in a workload.
 #[test]
 fn a_workload_that_no_link_answers_is_refused() {
     let of = |sizes: &str, sets: &[&str]| {
@@ -60,7 +60,7 @@ fn a_workload_that_no_link_answers_is_refused() {
     assert_eq!(of("\"2 GB\"", &["link.bottleneck.law=xcp"]), "");
 }
 
-/// They are printed, and stand in tables and in files' names.
+/// These texts appear on terminals, in tables and in file names.
 #[test]
 fn what_a_run_is_called_can_be_read_on_a_line() {
     for key in ["name", "title", "source"] {
@@ -118,7 +118,7 @@ fn what_a_link_can_not_be_is_said() {
             ),
         ],
     );
-    // Without a way back, and what needs one.
+    // Without a reverse direction, and with a key that needs one.
     for (table, message) in [
         ("reverse.rate=1 Mbps", "link `bottleneck` has no way back"),
         ("meter.tolerance=0.3", "a meter watches acknowledgements too, and this link has no way back"),
@@ -276,7 +276,7 @@ fn classes_are_counted_from_one_and_groups_are_among_themselves() {
             (&["class.b.pricing=group", "class.a.pricing=stable"], "groups have currencies of their own"),
         ],
     );
-    // As many as a port tells apart, with what is of none.
+    // The number of classes of a port, less one for unclassified traffic.
     let many = |n: u32| said(&(1..=n).map(|i| class(&format!("c{i}"), "stable")).collect::<String>(), &[]);
     assert_eq!(many(7), "");
     assert!(many(8).contains("there are more than 7 classes of traffic"));
@@ -298,7 +298,7 @@ fn a_flow_has_one_owner_and_spends_a_budget() {
     assert!(found.contains("`f.3` spends no budget: its law is another"), "{found}");
     let p = plan(&format!("{BASE}{}{}", host("h", "f.1"), host("i", "f.[!1]").replace("[!1]", "4")), &FCP);
     assert_eq!((&p.hosts[0].flows[..], &p.hosts[1].flows[..]), (&[FlowId(0)][..], &[FlowId(3)][..]));
-    // Workloads likewise.
+    // The same for workloads.
     let workload = "[workload.w]\nfrom = \"s\"\nto = \"d\"\nlaw = \"fcp\"\narrivals = { poisson = 50 }\nsizes = { empirical = [[\"1 kB\", 1.0]] }\n";
     let p = plan(&format!("{BASE}{workload}{}{}", host("h", "w"), host("i", "f")), &FCP);
     assert_eq!(
@@ -336,14 +336,14 @@ fn a_tree_has_one_sender_and_a_way_back_from_every_receiver() {
         (&["flow.f.count=2"], "a multicast flow has a receiver for each member of the group `to`"),
         (&["flow.f.both-ways=true"], "receivers of a multicast flow send nothing"),
         (&["flow.f.sack=true"], "what one receiver has another may lack: there is no SACK"),
-        // Each of the links from here is a receiver's own.
+        // Each link from here belongs to one receiver.
         (&["flow.f.from=r"], "its sender has more than one link to its receivers: routers make the copies"),
     ] {
         let found = but(more);
         assert!(found.contains(message), "{more:?}: {found}");
     }
     assert_eq!(but(&["flow.f.sack=false"]), "");
-    // A receiver that is on the way to the others; and ways that part and meet again.
+    // A receiver on the path to the others; then paths that part and meet again.
     let chain =
         "[node.e]\ncount = 2\n[link.first]\nfrom = \"d\"\nto = \"e.1\"\nrate = \"1 Mbps\"\nlaw = \"fcp\"\n";
     let second = |from: &str| {
@@ -353,7 +353,7 @@ fn a_tree_has_one_sender_and_a_way_back_from_every_receiver() {
     assert_eq!(said(&(chain.to_owned() + &second("d")), &to_e), "");
     let found = said(&(chain.to_owned() + &second("e.1")), &to_e);
     assert!(found.contains("`e.1` receives, and is on the way to another receiver"), "{found}");
-    // Over a link without a way back, though another way leads back.
+    // Over a link without a reverse direction, although another path leads back.
     let detour = "[link.detour]\nfrom = \"s\"\nto = \"r\"\nrate = \"1 Mbps\"\ndelay = \"50 ms\"\nduplex = false\nlaw = \"fcp\"\n";
     let one_way = with_fcp(&[
         "link.bottleneck.reverse.law=fcp",

@@ -1,4 +1,4 @@
-//! Routes against a search that is plain and slow.
+//! Routes, compared with those of a simple, slow search.
 
 use std::sync::Arc;
 
@@ -36,7 +36,8 @@ fn link(from: u32, to: u32, delay: u64) -> Link {
     }
 }
 
-/// Distances to `to` by relaxing every link until nothing changes, then the first best link at each node.
+/// Relaxes every link until no distance to `to` changes, then takes the first best link at each
+/// node.
 fn naive(nodes: u32, links: &[Link], from: u32, to: u32) -> Vec<LinkId> {
     let mut best = vec![(u64::MAX, 0u64); nodes as usize];
     best[to as usize] = (0, 0);
@@ -104,7 +105,7 @@ fn parallel_links_go_by_delay_then_order() {
     assert_eq!(routes, [vec![LinkId(1)], vec![]]);
 }
 
-/// A dumbbell of `n` flows between hosts of their own.
+/// A dumbbell of `n` flows, each between its own two hosts.
 fn dumbbell(n: u32) -> String {
     let pairs = BASE.replace("count = 4", &format!("count = {n}"));
     pairs.replace("to = \"d\"\nlaw", "to = \"e\"\nlaw")

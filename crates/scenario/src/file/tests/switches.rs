@@ -1,4 +1,4 @@
-//! `[switch.NAME]` and `session`: what becomes of them, and what cannot be.
+//! The section `[switch.NAME]` and the key `session`: their plan, and their mistakes.
 
 use super::{parse, plan, show};
 use crate::plan::switch::{Place, Station};
@@ -62,8 +62,8 @@ law = "xcp"
 frames = { size = "1 kB" }
 "#;
 
-/// The message about the cascade with `from` replaced by `to` and `more` at its end, on one line;
-/// empty if there is none.
+/// The message about the cascade with `from` replaced by `to` and `more` appended, on one line;
+/// empty if it is valid.
 fn said(from: &str, to: &str, more: &str) -> String {
     assert!(CASCADE.contains(from), "{from}");
     let Err(error) = parse(&format!("{}{more}", CASCADE.replacen(from, to, 1)), &[]) else {
@@ -89,7 +89,7 @@ fn a_session_is_taken_apart_at_its_switches() {
         [(0, 0), (0, 1), (0, 2)]
     );
     assert_eq!([0, 1, 2].map(|flow| session.share(&inbound, flow)), [None; 3]);
-    // Acknowledgements come back the same way.
+    // Acknowledgements take the same path back.
     assert_eq!(inbound.flows[2].path.base_rtt, tollway_law::Time::from_millis(6));
 
     let outbound = plan(CASCADE, &["flow.f.from=m", "flow.f.to=peer"]);
@@ -98,7 +98,7 @@ fn a_session_is_taken_apart_at_its_switches() {
         [0, 1, 2].map(|flow| (outbound.sender_of(flow), outbound.receiver_of(flow))),
         [(0, 0), (1, 0), (2, 0)]
     );
-    // Each member counts where its frames are merged first.
+    // Each member counts at the switch where its frames are first merged.
     assert_eq!(
         [0, 1, 2].map(|flow| session.share(&outbound, flow)),
         [Some((0, 0)), Some((1, 0)), Some((1, 1))]

@@ -1,4 +1,4 @@
-//! Policies while a run is on: shapers are built, policies come into force and go, and what they did is told.
+//! Policies during a run: their shapers, installation, removal and report.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -13,21 +13,21 @@ use crate::run::engine::Engine;
 use crate::run::workload::Generator;
 use crate::tables::SystemTables;
 
-/// When policies come and go, and which are in force.
+/// Installation and removal of policies, and the policies in force.
 pub(in crate::run) struct Policies {
-    /// By time: a policy, and whether it comes.
+    /// By time: a policy, and true for its installation.
     events: Vec<(Time, usize, bool)>,
     at: usize,
-    /// By host and policy.
+    /// By host: the installed policies.
     installed: Vec<BTreeMap<usize, Installed>>,
-    /// By host and class, the policy in force.
+    /// By host and class: the policy in force.
     governing: Vec<Vec<Option<usize>>>,
-    /// What was read of each receiver last, while some policy marks.
+    /// Bytes in profile at each receiver at the latest read, if a policy marks.
     read: BTreeMap<Receiver, u64>,
     marks: bool,
 }
 
-/// Who counts what arrives in profile.
+/// A receiver that counts bytes in profile.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Receiver {
     Server(FlowId),
@@ -38,7 +38,7 @@ struct Installed {
     id: PolicyId,
     since: Time,
     until: Option<Time>,
-    /// Bytes in profile that have arrived while it was in force.
+    /// Bytes in profile that arrived while the policy was in force.
     arrived: u64,
 }
 
@@ -49,7 +49,7 @@ impl Policies {
             events.push((aggregate.install, i, true));
             events.push((aggregate.remove, i, false));
         }
-        // One that goes makes way for one that comes.
+        // At one instant, removal precedes installation.
         events.sort_by_key(|&(at, _, comes)| (at, comes));
         Policies {
             events,
@@ -61,12 +61,12 @@ impl Policies {
         }
     }
 
-    /// When a policy comes or goes.
+    /// The time of the next installation or removal.
     pub(in crate::run) fn next(&self) -> Time {
         self.events.get(self.at).map_or(Time::NEVER, |event| event.0)
     }
 
-    /// Does what is due.
+    /// Performs all installations and removals that are due.
     pub(in crate::run) fn apply<E: Engine>(
         &mut self,
         plan: &Plan,
@@ -105,13 +105,13 @@ impl Policies {
         }
     }
 
-    /// A workload's flow is done, and its place may be another's next.
+    /// Reads a finished flow of a workload, since another flow may reuse its identifier.
     pub(in crate::run) fn left<E: Engine>(&mut self, built: &Built<E>, flow: FlowId, gate: Option<Gate>) {
         self.read_server(built, flow, gate);
         self.read.remove(&Receiver::Server(flow));
     }
 
-    /// Credits what has arrived in profile to the policies that have been in force.
+    /// Credits bytes in profile to the policies that were in force.
     fn read_receivers<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, workloads: &Generator) {
         for (flow, &id) in plan.flows.iter().zip(&built.flows) {
             self.read_server(built, id, flow.gate);
@@ -141,7 +141,7 @@ impl Policies {
         }
     }
 
-    /// What policies did.
+    /// Reports the policies' figures.
     pub(in crate::run) fn report<E: Engine>(
         &mut self,
         plan: &Plan,
@@ -167,7 +167,7 @@ impl Policies {
                 let mut tell = |column, value| tables.set("policies", &[("policy", &name)], column, value);
                 tell("conforming_mbps", mbps(stats.bytes));
                 tell("excess_mbps", mbps(stats.excess_bytes));
-                // Receivers are elsewhere if nodes are processes.
+                // In a run of several processes, receivers may be in others.
                 if !built.is_part && plan.aggregates[policy].policy.action == Action::Mark {
                     tell("conforming_delivered_mbps", mbps(entry.arrived));
                 }
@@ -182,7 +182,7 @@ impl Policies {
     }
 }
 
-/// A host's shaper, without policies.
+/// Returns a host's shaper, without policies.
 pub(in crate::run) fn shaper(shaper: &plan::Shaper) -> Shaper {
     Shaper::new(if shaper.flow_timers { Timer::PerFlow } else { Timer::Coarse(shaper.timer) })
 }

@@ -8,7 +8,8 @@ use crate::plan::Plan;
 use crate::run::engine::{Engine, Joint};
 use crate::tables::SystemTables;
 
-/// Adds every machine, and leads what comes to a middle's node past it: before any route is laid.
+/// Adds every machine, and directs packets that arrive at a middle's node to the middle. Must
+/// precede the routes.
 pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Vec<MachineId> {
     let add = |machine: &crate::plan::Machine| {
         let id = built.network.add(machine.node, (machine.kind.build)(machine));
@@ -23,7 +24,7 @@ pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Vec
     plan.machines.iter().map(add).collect()
 }
 
-/// Gives apps their ends of flows, which are there now.
+/// Assigns flow ends to apps. The flows must exist.
 pub(in crate::run) fn attach<E: Engine>(plan: &Plan, built: &mut Built<E>) {
     for (machine, &id) in plan.machines.iter().zip(&built.machines) {
         for &(flow, client) in &machine.ends {
@@ -33,7 +34,7 @@ pub(in crate::run) fn attach<E: Engine>(plan: &Plan, built: &mut Built<E>) {
     }
 }
 
-/// What machines have counted that are run here.
+/// Reports the counters of the machines that this process runs.
 pub(in crate::run) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &mut SystemTables) {
     for (machine, &id) in plan.machines.iter().zip(&built.machines) {
         let counts = built.network.machine(id).map(machine.kind.counts).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The meters and borders of a plan: one middle of the network that watches the links which have them.
+//! The meters and borders of a plan: a single middle that observes all links with a meter or
+//! border.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::plan::{self, Plan};
 use crate::run::engine::{Engine, Joint, Place};
 use crate::tables::SystemTables;
 
-/// The meters that are run here.
+/// The meters and borders that this process runs.
 #[derive(Default)]
 pub(in crate::run) struct Posts {
     machine: Option<MachineId>,
@@ -21,7 +22,7 @@ pub(in crate::run) struct Posts {
     posts: BTreeMap<usize, u32>,
 }
 
-/// Adds the meters of the nodes that are run here: before there are flows.
+/// Adds the meters of the nodes that this process runs. Must precede the flows.
 pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Posts {
     let mut meters = Meters::default();
     let (mut at, mut watched, mut posts) = (None, Vec::new(), BTreeMap::new());
@@ -48,7 +49,7 @@ fn config(meter: plan::Meter) -> MeterConfig {
     MeterConfig { tolerance, burst, patience, enforce }
 }
 
-/// What meters found, by the link that a host is behind, or by flow, and what borders make of money.
+/// Reports the meters' findings, by host's link or by flow, and the balances of borders.
 pub(in crate::run) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &mut SystemTables) {
     let Posts { machine, posts } = &built.meters;
     let meters = machine.and_then(|id| built.network.machine(id)?.downcast_ref::<Meters>());
@@ -84,7 +85,7 @@ pub(in crate::run) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &
     }
 }
 
-/// Notes when a flow, or the host behind a link, was accused, and of what.
+/// Reports the offence and time of an accusation of a flow, or of the host behind a link.
 fn accuse(tables: &mut SystemTables, of: &str, offence: &str, at: Time) {
     tables.set("accusations", &[("of", of), ("offence", offence)], "at_s", at.nearest_secs());
 }

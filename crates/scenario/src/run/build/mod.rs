@@ -1,4 +1,4 @@
-//! A [`Plan`] made into a network of either engine.
+//! Builds the network of a [`Plan`] on either engine.
 
 pub(super) mod aggregates;
 pub(super) mod machines;
@@ -27,14 +27,14 @@ use crate::plan::{self, Data, EqualCost, NodeId, Plan, TransportId};
 use crate::tables::SystemTables;
 use meters::Posts;
 
-/// The network and what of the plan became what.
+/// A network and the identifiers of the plan's parts in it.
 pub(super) struct Built<E: Engine> {
     pub(super) network: E,
     /// By [`plan::LinkId`].
     pub(super) links: Vec<LinkId>,
     /// By [`plan::FlowId`].
     pub(super) flows: Vec<FlowId>,
-    /// Those there and those back that flows may take, by workload and path.
+    /// Routes there and back, by workload and path.
     pub(super) workload_routes: Vec<Vec<Routes<E::Route>>>,
     pub(super) sources: Vec<SourceId>,
     /// By index in the plan.
@@ -45,12 +45,12 @@ pub(super) struct Built<E: Engine> {
     pub(super) meters: Posts,
     /// By index in the plan.
     pub(super) shapers: Vec<MachineId>,
-    /// The most that links have by the plan's changes.
+    /// The highest rate of each link whose rate is to change.
     raised: BTreeMap<plan::LinkId, Rate>,
     configs: HashMap<(TransportId, u32, u32, bool), Arc<Config>>,
     /// Flows started.
     started: u64,
-    /// Other processes run some of the nodes.
+    /// True if other processes run some of the nodes.
     pub(super) is_part: bool,
 }
 
@@ -58,26 +58,26 @@ pub(super) struct Built<E: Engine> {
 pub(super) struct FlowEnds<'a, R> {
     /// Its section.
     pub(super) section: &'a str,
-    /// Its name, and for a flow of a workload its number instead.
+    /// The flow's name; for a flow of a workload, its number.
     pub(super) name: Result<&'a str, u64>,
     pub(super) transport: TransportId,
-    /// It is part of a session.
+    /// True if the flow is part of a session.
     pub(super) session: bool,
     pub(super) route: (R, R),
     /// The nodes `from` and `to`.
     pub(super) hosts: [NodeId; 2],
-    /// Routers there and back.
+    /// Numbers of routers there and back.
     pub(super) routers: (u8, u8),
-    /// Of the interfaces that either end sends by.
+    /// Rates of the interfaces of client and server.
     pub(super) line_rates: (Rate, Rate),
     pub(super) data: Data,
     pub(super) receive_buffer: u32,
     pub(super) send_buffer: u32,
-    /// The receive buffer is to change.
+    /// True if the receive buffer is to change.
     pub(super) buffer_changes: bool,
     pub(super) start: Time,
     pub(super) stop: Time,
-    /// The shaper's gate before it.
+    /// The shaper's gate of its packets.
     pub(super) gate: Option<plan::Gate>,
 }
 
@@ -116,7 +116,7 @@ pub(super) type Ids = (Vec<LinkId>, Vec<MachineId>);
 type Routes<R> = [Box<[R]>; 2];
 
 impl<E: Engine> Built<E> {
-    /// Lays the plan's flows and sources over a network that has its links and shapers.
+    /// Adds the plan's flows and sources to a network that has its links and shapers.
     pub(super) fn new(plan: &Plan, network: E, (links, shapers): Ids) -> Built<E> {
         let is_elsewhere = |node| !network.has(Place::Node(NodeId(node)));
         let mut built = Built {
@@ -152,7 +152,7 @@ impl<E: Engine> Built<E> {
             let source = built.network.add_source(cbr, route);
             built.sources.extend(source);
             if let (Some(source), Some((shaper, class))) = (source, built.gate(cbr.gate)) {
-                // One queue for the source, whatever policy it is under: the shortest.
+                // The source has one queue for all its policies: the shortest.
                 let policies =
                     plan.shapers[cbr.gate.map_or(0, |gate| gate.shaper)].classes[class.0 as usize].iter();
                 let room = policies.map(|&policy| plan.aggregates[policy].queue).min().unwrap_or(0);
@@ -170,7 +170,7 @@ impl<E: Engine> Built<E> {
         let mut planted = trees::plant(plan, &mut built);
         sessions::plant(plan, &mut built, &mut planted);
         for (i, flow) in plan.flows.iter().enumerate() {
-            // A receiver that is not the first of its tree or session has a sender in name only.
+            // A receiver other than the first of its tree or session has no active sender.
             let silent = plan.sender_of(i) != i;
             let is_buffer = |event: &plan::Event| matches!(event.what, plan::What::Flow(of, FlowChange::ReceiveBuffer(_)) if of.0 as usize == i);
             let ends = FlowEnds {
@@ -209,20 +209,20 @@ impl<E: Engine> Built<E> {
         built
     }
 
-    /// The routes there and back of a flow, each of which may stand for several that its packets are divided among.
+    /// The routes there and back of a flow; each may divide its packets among several.
     fn routes(&mut self, plan: &Plan, path: &plan::Path) -> (E::Route, E::Route) {
         let cost = if path.spread.is_some() { plan.equal_cost } else { EqualCost::First };
         let there = self.add_route(path.routes(), RouteEnd::Server, cost);
         (there, self.add_route(path.backs(), RouteEnd::Client, cost))
     }
 
-    /// Every route of a path there, and back.
+    /// All routes of a path, there and back.
     fn all_routes(&mut self, path: &plan::Path) -> Routes<E::Route> {
         let there = path.routes().map(|route| self.route(route, RouteEnd::Server)).collect();
         [there, path.backs().map(|route| self.route(route, RouteEnd::Client)).collect()]
     }
 
-    /// The routes there and back of a workload's flow, by a hash of its number if there are several.
+    /// The routes there and back of a workload's flow; a hash of its number chooses among several.
     pub(super) fn workload_route(
         &self,
         plan: &Plan,
@@ -236,7 +236,8 @@ impl<E: Engine> Built<E> {
         (pick(there, hash), pick(back, mix(hash)))
     }
 
-    /// Rates of the links that either end of a path sends by: the most they ever have. One that replays a trace has none.
+    /// Rates of the first link from either end of a path, at their highest; unlimited for a
+    /// replayed trace.
     pub(super) fn line_rates(&self, plan: &Plan, path: &plan::Path) -> (Rate, Rate) {
         let line_rate = |route: &[plan::LinkId]| {
             let first = *route.first()?;
@@ -263,7 +264,7 @@ impl<E: Engine> Built<E> {
         self.network.add_route(&ways, end, cost)
     }
 
-    /// Adds a flow, which may take the place of `vacant`.
+    /// Adds a flow, which may reuse the slot of `vacant`.
     pub(super) fn start_flow(
         &mut self,
         plan: &Plan,
@@ -273,14 +274,15 @@ impl<E: Engine> Built<E> {
         let transport = &plan.transports[ends.transport.0 as usize];
         let key = (ends.transport, ends.receive_buffer, ends.send_buffer, ends.session);
         let config = || Arc::new(transport_config(transport, &ends));
-        // A stream of chance of its own for each sender.
+        // Each sender has an independent random stream.
         self.started += 1;
         let seed = plan.seed ^ self.started.wrapping_mul(0xd1b5_4a32_d192_ed03);
         let name = || match ends.name {
             Ok(name) => name.to_owned(),
             Err(number) => format!("{}.{}", ends.section, number + 1),
         };
-        // The caller is asked for senders that have something to send, and an end that only acknowledges needs no state of a law.
+        // A caller makes laws only for senders with data. An end that only acknowledges needs no
+        // law.
         let own = transport.law.get::<plan::OwnSender>().is_some();
         let asked = |backward: bool| {
             let sends = !backward || transport.both_ways;
@@ -334,7 +336,7 @@ impl<E: Engine> Built<E> {
             class: transport.first_class(),
             hosts: ends.hosts.map(|node| node.0),
             session: ends.session,
-            // Flows of workloads would fill the memory.
+            // Retired, since flows of workloads would exhaust the memory.
             retire: ends.name.is_err().then_some(transport.both_ways),
             kernel: transport.kernel.then(|| kernels(transport, &ends)),
         };
@@ -349,14 +351,14 @@ impl<E: Engine> Built<E> {
         gate.map(|gate| (self.shapers[gate.shaper], ClassId(gate.class)))
     }
 
-    /// What packets of flows with data both ways carried, and deadlines.
+    /// Reports the contents of packets of flows with data both ways, and deadlines.
     pub(super) fn report_flows(&self, plan: &Plan, tables: &mut SystemTables) {
         for (flow, &id) in plan.flows.iter().zip(&self.flows) {
             let transport = &plan.transports[flow.transport.0 as usize];
             if !transport.both_ways {
                 continue;
             }
-            // With data both ways, what a packet carries is a question of its own.
+            // With data both ways, the contents of packets vary.
             let keys = [("flow", &*flow.section)];
             tables.set("duplex", &keys, "sack_blocks", f64::from(transport.sack_blocks));
             for stats in [
@@ -404,7 +406,7 @@ impl<E: Engine> Built<E> {
         }
     }
 
-    /// What links, trees, meters and cross-traffic did.
+    /// Reports the figures of links, trees, meters and cross-traffic.
     pub(super) fn report_links(&mut self, plan: &Plan, tables: &mut SystemTables) {
         for (link, &id) in plan.links.iter().zip(&self.links) {
             let name = &link.name;
@@ -419,7 +421,7 @@ impl<E: Engine> Built<E> {
             let queue_of = queues.map_or(&[][..], |queues| &queues.queue_of);
             let names = std::iter::once("none").chain(plan.classes.iter().map(|class| class.name.as_str()));
             for (class, &queue) in names.zip(queue_of) {
-                // What shares a queue shares its figures.
+                // Classes with one queue have the same figures.
                 if let Some(waits) = waits.get(usize::from(queue)).filter(|waits| waits.packets > 0) {
                     let mean_ms = waits.nanos as f64 * 1e-6 / waits.packets as f64;
                     tables.set("queues", &[("link", name), ("class", class)], "delay_ms", mean_ms);
@@ -462,7 +464,7 @@ fn kernels<R>(transport: &plan::Transport, ends: &FlowEnds<'_, R>) -> Kernels {
     }
 }
 
-/// Gives a sender what it has to send.
+/// Gives a sender its data.
 fn write(sender: &mut Connection, data: Data) {
     match data {
         Data::Messages => {}
@@ -479,8 +481,8 @@ fn write(sender: &mut Connection, data: Data) {
     }
 }
 
-/// How many queues there and back a packet meets that are a router's, as IP's time-to-live tells; a host's own, the first, counts if it
-/// speaks XCP, which a host knows.
+/// The numbers of routers there and back, as derived from IP's time-to-live. The first queue is the
+/// host's own; it counts only if its law gives feedback.
 pub(super) fn routers(plan: &Plan, path: &plan::Path) -> (u8, u8) {
     let count = |route: &[plan::LinkId]| {
         let gives = |link: &plan::LinkId| plan.links[link.0 as usize].law.descriptor().gives;
@@ -491,7 +493,7 @@ pub(super) fn routers(plan: &Plan, path: &plan::Path) -> (u8, u8) {
     (count(&path.route), count(&path.back))
 }
 
-/// Of links whose rate is to change, the greatest of what it becomes.
+/// The highest later rate of each link whose rate changes.
 fn raised(plan: &Plan) -> BTreeMap<plan::LinkId, Rate> {
     let mut raised = BTreeMap::new();
     for event in &plan.events {
@@ -505,7 +507,7 @@ fn raised(plan: &Plan) -> BTreeMap<plan::LinkId, Rate> {
     raised
 }
 
-/// A stream of chance of its own for each port.
+/// The seed of each port's independent random stream.
 fn port_seed(plan: &Plan, index: usize) -> u64 {
     plan.seed ^ (index as u64 + 1).wrapping_mul(0xa076_1d64_78bd_642f)
 }

@@ -1,4 +1,4 @@
-//! The overlay of a plan: a site at each of its daemons' nodes, and what came of it.
+//! The overlay of a plan: a site at each daemon's node, and the report.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ use crate::run::engine::{Engine, Joint};
 use crate::run::{RunError, Watch};
 use crate::tables::{FlowRow, FlowSummary, HopRow, SystemTables, TableWriter};
 
-/// The sites of a plan's overlay, by daemon, and where each sender is.
+/// The sites of a plan's overlay, by daemon, and each sender's site.
 #[derive(Default)]
 pub(in crate::run) struct Sites {
     machines: Vec<MachineId>,
-    /// By site: the nodes at the other ends of its links.
+    /// By site: the nodes at the far ends of its links.
     links: Vec<Vec<NodeId>>,
-    /// By sender: its site, and its place there.
+    /// By sender: its site, and its index there.
     senders: Vec<(usize, usize)>,
 }
 
@@ -46,7 +46,7 @@ pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Sit
     Sites { machines, links, senders }
 }
 
-/// Gives sites their ends of hops, in the order of their links.
+/// Assigns ends of hops to sites, in the order of their links.
 pub(in crate::run) fn attach<E: Engine>(plan: &Plan, built: &mut Built<E>) {
     let Some(overlay) = &plan.overlay else { return };
     for (at, &node) in overlay.daemons.iter().enumerate() {
@@ -58,7 +58,7 @@ pub(in crate::run) fn attach<E: Engine>(plan: &Plan, built: &mut Built<E>) {
     }
 }
 
-/// The hops that end at a node, whether it is the client there, and the links towards the peer.
+/// The hops that end at a node, true if the node is the client, and the links towards the peer.
 fn hops_of<'a>(
     plan: &'a Plan,
     overlay: &'a Overlay,
@@ -74,7 +74,7 @@ fn hops_of<'a>(
     })
 }
 
-/// The node at the other end of a hop.
+/// The node at the far end of a hop.
 fn peer(plan: &Plan, hop: &Hop, client: bool) -> NodeId {
     let path = &plan.flows[hop.flow.0 as usize].path;
     if client { path.to } else { path.from }
@@ -147,7 +147,7 @@ fn narrowest(plan: &Plan, route: &[LinkId]) -> Rate {
     Rate::from_bytes_per_sec(rates.fold(f64::INFINITY, f64::min))
 }
 
-/// Bytes of a message between daemons: what headers of its packets leave.
+/// Bytes of a message between daemons, without the headers of its packets.
 fn frame(plan: &Plan, overlay: &Overlay) -> usize {
     let transports = overlay.hops.iter().map(|hop| {
         let flow = &plan.flows[hop.flow.0 as usize];
@@ -159,7 +159,7 @@ fn frame(plan: &Plan, overlay: &Overlay) -> usize {
     overlay.message.saturating_sub(headers.max().unwrap_or(0)) as usize
 }
 
-/// Ends an interval of each hop's measurement, and writes its row.
+/// Ends a measurement interval of each hop, and writes its row.
 pub(in crate::run) fn hop_rows<E: Engine>(
     plan: &Plan,
     built: &mut Built<E>,
@@ -188,16 +188,16 @@ pub(in crate::run) fn hop_rows<E: Engine>(
     Ok(())
 }
 
-/// A hop's name, by the node of the daemon that it leaves and that of its peer.
+/// A hop's name, from the nodes of its sending daemon and the peer.
 fn hop_name(plan: &Plan, from: NodeId, to: NodeId) -> String {
     let name = |node: NodeId| &*plan.nodes[node.0 as usize].name;
     format!("{}-{}", name(from), name(to))
 }
 
-/// Reads how many messages of each sender have been accepted.
+/// Counts the accepted messages of each sender.
 pub(in crate::run) struct Senders(Vec<Counts>);
 
-/// Messages accepted by the last row, and by the end of the warm-up.
+/// Messages accepted until the last row, and until the end of the warm-up.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     last: u64,
@@ -210,14 +210,14 @@ impl Senders {
         Senders(senders.map(|_| Counts::default()).collect())
     }
 
-    /// The warm-up is over.
+    /// Ends the warm-up.
     pub(in crate::run) fn warm<E: Engine>(&mut self, built: &Built<E>) {
         for (at, counts) in self.0.iter_mut().enumerate() {
             counts.at_warmup = accepted(built, at).unwrap_or_default();
         }
     }
 
-    /// The rows of senders that have begun, over a span.
+    /// Writes the rows of started senders over a span.
     pub(in crate::run) fn rows<E: Engine>(
         &mut self,
         plan: &Plan,
@@ -251,7 +251,7 @@ impl Senders {
         Ok(())
     }
 
-    /// Adds the summaries of senders, with the ideal rate of each where there is one.
+    /// Writes the summaries of senders, with ideal rates if known.
     pub(in crate::run) fn finish<E: Engine>(
         &self,
         plan: &Plan,
@@ -286,12 +286,12 @@ impl Senders {
     }
 }
 
-/// Messages in a time, in Mb/s on a link.
+/// The rate of a number of messages in `seconds`, Mb/s on a link.
 fn mbps(overlay: &Overlay, messages: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { messages as f64 * f64::from(overlay.message) * 8e-6 / seconds } else { 0.0 }
 }
 
-/// Messages that sender `at` has had accepted; `None` if its site is run elsewhere.
+/// Accepted messages of sender `at`; `None` if another process runs its site.
 fn accepted<E: Engine>(built: &Built<E>, at: usize) -> Option<u64> {
     let (site, place) = built.sites.senders[at];
     Some(site_of(built, site)?.sent(place).messages)
@@ -301,7 +301,7 @@ fn site_of<E: Engine>(built: &Built<E>, at: usize) -> Option<&Site> {
     built.network.machine(built.sites.machines[at])?.downcast_ref::<Site>()
 }
 
-/// Tables of hops, daemons and senders.
+/// Reports hops, daemons and senders.
 pub(in crate::run) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &mut SystemTables) {
     let Some(overlay) = &plan.overlay else { return };
     let now = built.network.now();
@@ -359,10 +359,10 @@ pub(in crate::run) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &
     }
 }
 
-/// Frames of a span, with the header of a packet each, in Mb/s.
+/// The rate of frames with a packet header each, Mb/s.
 fn with_headers(bytes: u64, frames: u64, header: u16, seconds: f64) -> f64 {
     (bytes as f64 + frames as f64 * f64::from(header)) * 8e-6 / seconds.max(1e-9)
 }
 
-/// What the summary calls the law of senders.
+/// The name of the senders' law in the summary.
 const COST_BENEFIT: &str = "cost-benefit";

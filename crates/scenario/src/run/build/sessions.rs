@@ -1,5 +1,5 @@
-//! Sessions over Anypoint switches, laid over a network: a middle at each switch, with a gate for each
-//! stretch that begins or ends there.
+//! Sessions over Anypoint switches: a middle at each switch, with a gate for each stretch that
+//! begins or ends there.
 
 use tollway_proto::route::{Candidate, Hash, Route, Weighted};
 use tollway_proto::switch::{self, MemberStats};
@@ -17,7 +17,7 @@ use crate::tables::SystemTables;
 #[derive(Default)]
 pub(in crate::run) struct Switches {
     machines: Vec<MachineId>,
-    /// By session and station: the session's place at its switch, and the peer's gate there. The
+    /// By session and station: the session's index at its switch, and the peer's gate there. The
     /// members' gates follow.
     places: Vec<Vec<(usize, Gate)>>,
 }
@@ -77,7 +77,7 @@ fn config(plan: &Plan, session: &Session, switch: &Switch) -> switch::Config {
     }
 }
 
-/// The members of a session at a station, as a routing module sees them.
+/// The members of a session at a station, in a routing module's form.
 fn candidates(plan: &Plan, session: &Session, station: usize) -> Vec<Candidate> {
     let hash = hash(plan);
     let names = members(plan, session, station).map(|node| &plan.nodes[node.0 as usize].name);
@@ -139,7 +139,7 @@ pub(in crate::run) fn plant<E: Engine>(plan: &Plan, built: &mut Built<E>, plante
     }
 }
 
-/// The end of a stretch as a route's.
+/// A stretch's end in the form of a route's end.
 fn route_end<E: Engine>(
     built: &Built<E>,
     s: usize,
@@ -156,7 +156,7 @@ fn route_end<E: Engine>(
 }
 
 impl Switches {
-    /// Works on a switch at the present instant, if it is run here.
+    /// Applies `work` to a switch at the present instant, if this process runs it.
     fn with<E: Engine>(built: &mut Built<E>, switch: usize, work: impl FnOnce(&mut switch::Switch)) {
         let machine = built.switches.machines[switch];
         if built.network.machine(machine).is_none() {
@@ -170,14 +170,14 @@ impl Switches {
     }
 }
 
-/// All sessions of a switch spread frames by other shares.
+/// Sets the shares of all sessions of a switch.
 pub(in crate::run) fn set_shares<E: Engine>(built: &mut Built<E>, switch: usize, shares: &[u32]) {
     Switches::with(built, switch, |machine| {
         (0..machine.len()).for_each(|session| machine.set_route(session, Box::new(Weighted::new(shares))));
     });
 }
 
-/// The member at a node leaves the sessions of a switch.
+/// Removes the member at a node from the sessions of a switch.
 pub(in crate::run) fn leave<E: Engine>(plan: &Plan, built: &mut Built<E>, switch: usize, node: NodeId) {
     let mut chosen = Vec::new();
     for (session, places) in plan.sessions.iter().zip(&built.switches.places) {
@@ -192,18 +192,18 @@ pub(in crate::run) fn leave<E: Engine>(plan: &Plan, built: &mut Built<E>, switch
     });
 }
 
-/// A member whose frames its switch counts, since it shares a receiver with others.
+/// A member whose frames the switch counts, since others share its receiver.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::run) struct Share {
     session: usize,
     station: usize,
     member: usize,
-    /// Bytes of a packet that are no payload.
+    /// Bytes of a packet without payload.
     header: u64,
 }
 
 impl Share {
-    /// The member that a flow's sender is.
+    /// The member of a flow's sender.
     pub(in crate::run) fn of(plan: &Plan, flow: usize) -> Option<Share> {
         let session = plan.sessions.iter().position(|session| session.flows().contains(&flow))?;
         let (station, member) = plan.sessions[session].share(plan, flow)?;
@@ -211,12 +211,12 @@ impl Share {
         Some(Share { session, station, member, header })
     }
 
-    /// Returns true if its switch is run here.
+    /// Returns true if this process runs its switch.
     pub(in crate::run) fn is_counted<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> bool {
         stats(plan, built, (self.session, self.station)).is_some()
     }
 
-    /// Bytes of it that the peer has, on the wire and of payload.
+    /// Bytes from this member that the peer has, on the wire and of payload.
     pub(in crate::run) fn bytes<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> (u64, u64) {
         let Some(stats) = stats(plan, built, (self.session, self.station)) else { return (0, 0) };
         let member = stats.members().nth(self.member);
@@ -227,7 +227,7 @@ impl Share {
     }
 }
 
-/// A session at a station, if its switch is run here.
+/// A session at a station, if this process runs its switch.
 fn stats<'a, E: Engine>(
     plan: &Plan,
     built: &'a Built<E>,
@@ -278,5 +278,5 @@ pub(in crate::run) fn report<E: Engine>(plan: &Plan, built: &Built<E>, tables: &
     }
 }
 
-/// The window of a member that no other session uses: the transport's bounds hold.
+/// The window of a member that no other session uses; the transport limits it.
 const MOST_OUTSTANDING: u64 = 1 << 30;

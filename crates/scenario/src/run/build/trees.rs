@@ -1,5 +1,5 @@
-//! Flows with several receivers, laid over a network: where their routes part stands a machine that copies what comes down
-//! and merges what comes up.
+//! Flows with several receivers: a machine at each branching node copies data downwards and merges
+//! acknowledgements upwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,16 +11,17 @@ use super::Built;
 use crate::plan::{LinkId, NodeId, Plan, Tree};
 use crate::run::engine::{Engine, Joint};
 
-/// What flows need to be started, and what is to be done once they are.
+/// Routes for flows to be started, and connections to be made once they exist.
 pub(in crate::run) struct Planted<R> {
-    /// There and back, by flow of the plan.
+    /// Routes there and back, by flow of the plan.
     pub(in crate::run) routes: BTreeMap<usize, (R, R)>,
-    /// Where each gate of each middle leads, as packets of which flow of the plan, and of which flow's sender.
+    /// For each gate of a middle: its route, the flow of its packets, and the flow whose sender
+    /// makes them.
     pub(in crate::run) outlets: Vec<(MachineId, Gate, R, usize, usize)>,
 }
 
 impl<R: Copy> Planted<R> {
-    /// Connects middles with the flows, which are there now.
+    /// Connects the middles with the flows, which must exist.
     pub(in crate::run) fn connect<E: Engine<Route = R>>(self, built: &mut Built<E>) {
         for (machine, gate, route, flow, of) in self.outlets {
             let [flow, of] = [flow, of].map(|flow| built.flows[flow]);
@@ -44,7 +45,7 @@ struct Stretch {
     links: Vec<LinkId>,
     /// The branching node that it begins at and the number of the branch; `None` at the sender.
     above: Option<(MachineId, Gate)>,
-    /// The branching node that it leads to, or else the receiver, as a flow of the plan.
+    /// The branching node below, or else the receiver, as a flow of the plan.
     below: Result<MachineId, usize>,
 }
 
@@ -73,7 +74,7 @@ fn plant_one<E: Engine>(plan: &Plan, tree: &Tree, built: &mut Built<E>, planted:
             }
         }
         if stretch.above.is_none() {
-            // The sender's way begins here, wherever its own receiver's answers come from.
+            // The sender's route begins here, independently of the acknowledgements' route.
             planted.routes.entry(root).or_insert((down, up)).0 = down;
         }
     }
@@ -110,7 +111,7 @@ fn stretches<E: Engine>(plan: &Plan, tree: &Tree, built: &mut Built<E>) -> Vec<S
                 Ok(middle)
             }
             (None, Some(&flow)) => Err(flow),
-            // The resolver has seen to it that a tree ends at its receivers.
+            // The resolver has checked that a tree ends at its receivers.
             (None, None) => continue,
         };
         all.push(Stretch { links, above, below });

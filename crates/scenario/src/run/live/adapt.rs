@@ -1,4 +1,4 @@
-//! What of a plan runs on real packets, and why not where it doesn't.
+//! Restrictions of the live engine, and the changes to a plan for it.
 
 use std::collections::BTreeSet;
 
@@ -9,24 +9,25 @@ use crate::plan::switch::Session;
 use crate::plan::{Data, EqualCost, Plan};
 use crate::run::Hosting;
 
-/// Something in a plan that the live engine cannot do.
+/// A feature of a plan that the live engine lacks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{key}`: the live engine {why}; {remedy}")]
 pub struct Unsupported {
     /// The key in the file.
     pub key: String,
-    /// Why not.
+    /// The reason.
     pub why: String,
-    /// What to do instead.
+    /// A change that removes the obstacle.
     pub remedy: &'static str,
 }
 
-/// The plan as the live engine runs it: packets have room for the header that they really carry.
+/// Returns the plan with room in packets for the headers of real packets.
 ///
-/// `packet-size` stays what it is, so that links see the same packets; what the header takes is missing in the payload.
+/// `packet-size` stays the same, so that links carry the same packets. The header reduces the
+/// payload.
 ///
 /// # Errors
-/// [`Unsupported`] names the first key of which the live engine makes nothing.
+/// [`Unsupported`] names the first key that the live engine cannot apply.
 pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsupported> {
     let unsupported = |key: String, why: &str, remedy| Unsupported { key, why: why.into(), remedy };
     let flows = plan.flows.iter().map(|flow| (format!("flow.{}", flow.section), &flow.path));
@@ -88,13 +89,13 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
             });
         let transport = &mut plan.transports[i];
         if transport.kernel {
-            continue; // Its packets have the headers that they have.
+            continue; // The kernel's packets have their own headers.
         }
-        // Between processes that come and go, only who was opened knows what it has.
+        // Processes start and stop: only a handshake shows that the other end exists.
         transport.handshake |= matches!(hosting, Hosting::Processes(_));
         let merged = sessions.contains(&i);
         let most = tollway_proto::SackRanges::MAX;
-        // A switch states what all members have.
+        // A switch states the ranges of all members together.
         let ranges = if merged { most } else { usize::from(transport.sack_blocks).min(most) };
         let bare = (acp::OVERHEAD + acp::header_len(0)) as u16;
         let full = (acp::OVERHEAD + acp::header_len(ranges)) as u16;
@@ -118,7 +119,7 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
     Ok(plan)
 }
 
-/// What the kernel's TCP has no part in.
+/// Refuses features that flows of the kernel's TCP lack.
 fn kernels(plan: &Plan) -> Result<(), Unsupported> {
     let refuse = |key: String, why: &str, remedy| Err(Unsupported { key, why: why.into(), remedy });
     const OURS: &str = "leave it out, or `transport` with it: Tollway's has it";
@@ -155,7 +156,7 @@ fn kernels(plan: &Plan) -> Result<(), Unsupported> {
     Ok(())
 }
 
-/// What cannot be divided among processes.
+/// Refuses features that cannot be divided among processes.
 fn apart(plan: &Plan) -> Result<(), Unsupported> {
     let refuse = |key: String, why: &str| {
         let remedy = "run all nodes in one process, without `--node`";
@@ -193,7 +194,7 @@ fn apart(plan: &Plan) -> Result<(), Unsupported> {
     Ok(())
 }
 
-/// A capture was asked for.
+/// The error for a capture of a live run.
 pub(in crate::run) fn no_capture() -> Unsupported {
     Unsupported {
         key: "--pcap".into(),
@@ -202,7 +203,7 @@ pub(in crate::run) fn no_capture() -> Unsupported {
     }
 }
 
-/// Namespaces were asked for where there are none.
+/// The error for namespaces on systems without them.
 #[cfg(not(target_os = "linux"))]
 pub(in crate::run) fn no_namespaces() -> Unsupported {
     Unsupported {

@@ -1,4 +1,4 @@
-//! A [`Plan`] on real packets: what of it the live engine can do, and that engine behind the seam.
+//! The live engine: runs a [`Plan`] on real packets.
 
 mod adapt;
 mod numbered;
@@ -25,51 +25,55 @@ use super::engine::{Engine, FlowEvent, Joint, Outside, Place, Start, Totals};
 use super::{Hosting, Part, RunError};
 use crate::plan::{Cbr, EqualCost, NodeId, Plan, TransportId};
 
-/// What a live run has to say of itself.
+/// Figures of a live run.
 #[derive(Clone, Debug)]
 pub struct LiveInfo {
     /// Threads that ran the nodes.
     pub threads: usize,
-    /// Whether the system gave them real-time priority.
+    /// True if the system gave them real-time priority.
     pub real_time: bool,
-    /// Where every datagram went.
+    /// The fate of all datagrams.
     pub counters: net::Counters,
-    /// Datagrams that the kernel had no room for, if it tells.
+    /// Datagrams that the kernel dropped for lack of room, if it reports them.
     pub kernel_drops: Option<u64>,
-    /// How late the emulation was.
+    /// Delays of the emulation.
     pub punctuality: net::Punctuality,
-    /// Packets that came out of nodes' own kernels, and that went in, each by the counters of their interfaces.
+    /// Packets from and to the nodes' kernels, by the counters of their interfaces.
     pub kernel_packets: (u64, u64),
-    /// Where nodes are namespaces: what the kernel counted of each link.
+    /// The kernel's counters of each link, if nodes are namespaces.
     pub wires: Vec<WireInfo>,
-    /// The only node of this process, if there are others.
+    /// The only node of this process, if other processes run the others.
     pub node: Option<String>,
-    /// What came to no good end, in words: flows of the only node of this process, packets too long for the way they had to go.
+    /// Failures in words: flows at the only node of this process, and packets too long for their
+    /// path.
     pub broken: Vec<String>,
 }
 
-/// What the kernel counted of a link between two namespaces, which is what is reported of it: otherwise the run has ended with an error.
+/// The kernel's counters of a link between two namespaces. They agree with the reported figures:
+/// otherwise the run ends with an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireInfo {
     /// The link's name.
     pub link: String,
-    /// The namespace where it begins, as `ip netns` knows it; `None` where it could have no name.
+    /// The namespace of its start, as in `ip netns`; `None` if it could not be named.
     pub namespace: Option<String>,
-    /// The interface there.
+    /// The interface in that namespace.
     pub interface: String,
     /// Packets that left the link's transmitter and were not lost on its wire.
     pub reported: u64,
-    /// Packets that the kernel counts as sent there.
+    /// Packets that the kernel counted as sent there.
     pub sent: u64,
-    /// Packets that it counts as received at the far end.
+    /// Packets that the kernel counted as received at the far end.
     pub received: u64,
-    /// Packets that it had no room for.
+    /// Packets that the kernel dropped for lack of room.
     pub dropped: u64,
 }
 
 impl LiveInfo {
-    /// Whether the machine kept up: one departure in a hundred, at most, was more than a millisecond late, and the kernel took every
-    /// datagram that was not too long for its interface and dropped none.
+    /// Returns true if the machine was fast enough.
+    ///
+    /// At most one departure in a hundred was then more than a millisecond late. The kernel
+    /// accepted every datagram that was not too long for its interface, and dropped none.
     pub fn kept_up(&self) -> bool {
         let late = self.punctuality.departures.share_over(LATE);
         let unsent = self.counters.unsent - self.counters.too_long;
@@ -77,7 +81,7 @@ impl LiveInfo {
     }
 }
 
-/// The live network, with the plan's nodes and links.
+/// Builds the live network, with the plan's nodes and links.
 pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Ids), RunError> {
     let names: Vec<String> = plan.nodes.iter().map(|node| node.name.clone()).collect();
     let specs = link_specs(plan);
@@ -117,16 +121,16 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Ids), Run
         Hosting::Loopback | Hosting::Namespaces => None,
         Hosting::Processes(part) => Some(part.clone()),
     };
-    // Within a process there is but one file.
+    // Within a process there is only one file.
     let fingerprints = part.iter().flat_map(|_| numbered::fingerprints(plan)).collect();
-    // A machine that splits connections knows their first numbers.
+    // A machine that splits connections depends on their first numbers.
     let numbered = part.is_some() && plan.machines.is_empty() && plan.sessions.is_empty();
     let live =
         Live { network, part, numbered, fingerprints, routes: Vec::new(), kernel_drops: None, failed: None };
     Ok((live, ((0..plan.links.len() as u32).map(LinkId).collect(), shapers)))
 }
 
-/// The plan's links as the live engine wants them.
+/// The plan's links in the form of the live engine.
 pub(crate) fn link_specs(plan: &Plan) -> Vec<net::LinkSpec> {
     let spec = |(i, link): (usize, &crate::plan::Link)| net::LinkSpec {
         from: link.from.0,
@@ -142,18 +146,19 @@ pub(crate) fn link_specs(plan: &Plan) -> Vec<net::LinkSpec> {
     plan.links.iter().enumerate().map(spec).collect()
 }
 
-/// Bytes of the largest packet that anybody sends, from IP's header on.
+/// Size of the largest packet, bytes, from IP's header on.
 #[cfg(target_os = "linux")]
 fn largest(plan: &Plan) -> u16 {
     let transports = plan.transports.iter().flat_map(|transport| [transport.packet_size, transport.ack_size]);
     transports.chain(plan.cbrs.iter().map(|cbr| cbr.packet_size)).max().unwrap_or(0)
 }
 
-/// One thread for each [`BUSY`] that the flows could send together, but one processor is left to everybody else.
+/// The number of threads: one for each [`BUSY`] of the flows' possible rate, with one processor
+/// left for other programs.
 fn threads(plan: &Plan) -> usize {
     if !plan.media.is_empty() || plan.links.iter().any(|link| link.meter.is_some() || link.exchange.is_some())
     {
-        return 1; // Who sends on a medium, and what meters know of flows and hosts, is one thread's.
+        return 1; // The state of a medium, and that of meters, belongs to one thread.
     }
     let slowest = |route: &[crate::plan::LinkId]| {
         route.iter().map(|link| plan.links[link.0 as usize].rate.mbps()).fold(f64::INFINITY, f64::min)
@@ -161,28 +166,28 @@ fn threads(plan: &Plan) -> usize {
     let flows = plan.flows.iter().map(|flow| slowest(&flow.path.route));
     let workloads = plan.workloads.iter().flat_map(|w| &w.paths).map(|path| slowest(&path.route));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // All flows together get no more through than the busiest links let them.
+    // The flows' total is limited by the busiest links.
     let most = plan.links.iter().map(|link| link.rate.mbps()).fold(0.0, f64::max) * 2.0;
     let load = flows.chain(workloads).sum::<f64>().min(most);
     ((load / BUSY).ceil() as usize).clamp(1, cores.saturating_sub(1).max(1))
 }
 
-/// The live engine, which keeps what went wrong until somebody can be told.
+/// The live engine; it keeps the first error until it can be returned.
 pub(super) struct Live {
     network: net::Network,
     part: Option<Part>,
-    /// Flows begin with random segment numbers.
+    /// True if flows begin with random segment numbers.
     numbered: bool,
-    /// By flow; none where all nodes are this process's.
+    /// By flow; empty if this process runs all nodes.
     fingerprints: Vec<u32>,
-    /// Links, and what is at their end.
+    /// The links of each route, and its end.
     routes: Vec<(Vec<u32>, net::RouteEnd)>,
     kernel_drops: Option<u64>,
     failed: Option<net::Error>,
 }
 
 impl Live {
-    /// The number of a new flow's first segment, if each flow has another.
+    /// The number of a new flow's first segment; `None` if all flows begin with the same.
     fn first_segment(&mut self) -> Option<u32> {
         if !self.numbered {
             return None;
@@ -229,7 +234,7 @@ impl Live {
         Vec::new()
     }
 
-    /// What came to no good end here: packets that the way to the next node does not take, and flows.
+    /// Failures at this node: packets too long for the next node, and flows.
     fn broken(&self, plan: &Plan) -> Vec<String> {
         let tell = |(link, longest, most): (u32, usize, usize)| {
             let link = &plan.links[link as usize];
@@ -248,7 +253,7 @@ impl Live {
         broken
     }
 
-    /// The neighbours of this node with which it could agree on no keys.
+    /// The neighbours with which this node could not agree on keys.
     fn without_keys(&self, plan: &Plan, part: &Part) -> Vec<String> {
         let here = &plan.nodes[part.node].name;
         let tell = |(node, trouble): (u32, Trouble)| {
@@ -268,7 +273,7 @@ impl Live {
         self.network.unkeyed(part.node as u32).into_iter().filter_map(tell).collect()
     }
 
-    /// What of the flows at this node came to no good end.
+    /// The failed flows at this node.
     fn given_up(&self, plan: &Plan, part: &Part) -> Vec<String> {
         let flows: Vec<_> = numbered::flows(plan).collect();
         let tell = |(flow, client, fate): (u32, bool, net::Fate)| {
@@ -293,7 +298,8 @@ impl Live {
         self.network.fates().into_iter().filter_map(tell).collect()
     }
 
-    /// Where every packet went that was at this node: what came is made here, what left is delivered.
+    /// The fate of all packets at this node: received ones count as created, sent ones as
+    /// delivered.
     fn census_here(&self) -> Census {
         let counters = self.network.counters();
         Census {
@@ -341,7 +347,7 @@ impl Engine for Live {
         let end = match end {
             RouteEnd::Client => net::RouteEnd::Client,
             RouteEnd::Middle(middle, gate) => net::RouteEnd::Middle(middle.0, gate),
-            // What ends at a sink says so itself.
+            // The packet itself states that it is for a sink.
             RouteEnd::Server | RouteEnd::Sink => net::RouteEnd::Server,
         };
         self.routes.push((ways[0].iter().map(|link| link.0).collect(), end));
@@ -393,7 +399,7 @@ impl Engine for Live {
         }
     }
 
-    /// Places are not used again: a label on the wire means one flow for the whole run.
+    /// Never reuses a slot: a label on the wire means one flow for the whole run.
     fn start_flow(
         &mut self,
         start: Start<usize>,
@@ -458,7 +464,7 @@ impl Engine for Live {
     fn settle(&mut self) -> Result<Totals, RunError> {
         self.kernel_drops = self.network.settle()?;
         let counters = self.network.counters();
-        // What the kernel lost is what it neither handed over nor still holds.
+        // Lost in the kernel: datagrams that it neither delivered nor still holds.
         let lost = counters.sent.saturating_sub(counters.received + counters.waiting);
         let census = if self.part.is_some() {
             self.census_here()
@@ -543,8 +549,8 @@ fn set_kernel_buffer(_network: &mut net::Network, _flow: FlowId, _packets: u32) 
     Ok(false)
 }
 
-/// Traffic that is worth a thread of its own, Mb/s.
+/// Traffic for one thread, Mb/s.
 const BUSY: f64 = 400.0;
-/// A departure later than this counts as late, and this share of late ones is too many.
+/// Threshold of a late departure, and the largest tolerated share of late ones.
 const LATE: Time = Time::from_millis(1);
 const TOO_MANY: f64 = 0.01;

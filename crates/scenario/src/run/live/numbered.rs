@@ -1,4 +1,5 @@
-//! Flows by the numbers that they have on the wire, and what processes that each have an end of one must agree on.
+//! Flows by their numbers on the wire, and the agreement of processes that each have one end of a
+//! flow.
 
 use std::fmt::{Debug, Write};
 
@@ -13,7 +14,8 @@ pub(super) struct Flow<'a> {
     data: Data,
 }
 
-/// In the order of their numbers: flows that come by chance have those after the file's, where all are there from the beginning.
+/// The flows in the order of their numbers. Flows of workloads follow those of the file, if all
+/// exist from the beginning.
 pub(super) fn flows(plan: &Plan) -> impl Iterator<Item = Flow<'_>> {
     let flows = plan.flows.iter().map(|flow| Flow {
         name: flow.name.clone(),
@@ -32,14 +34,16 @@ pub(super) fn flows(plan: &Plan) -> impl Iterator<Item = Flow<'_>> {
     flows.chain(by_chance)
 }
 
-/// A number for each, the same where a flow means the same at both its ends: name, nodes, packets, what there is to send, law, transport, and the machines that it meets.
-/// It is no other's but by chance, and never 0. Flows of one tree, or of one session, have one number.
+/// A fingerprint of each flow, never 0, by which both its ends check that they mean the same flow.
+///
+/// It covers name, nodes, packets, data, law, transport, and the machines on the flow's path.
+/// Different flows differ except by chance. Flows of one tree or one session have one fingerprint.
 pub(super) fn fingerprints(plan: &Plan) -> Vec<u32> {
     let own = |(i, flow): (usize, Flow<'_>)| {
         let [from, to] = [flow.path.from, flow.path.to].map(|node| &plan.nodes[node.0 as usize].name);
         let transport = &plan.transports[flow.transport.0 as usize];
         let own = fingerprint(&(flow.name, from, to, flow.data, transport));
-        // Machines that see its packets, or own an end of it.
+        // Machines on its path, and apps that own one of its ends.
         let links = flow.path.route.iter().chain(&flow.path.back);
         let nodes: Vec<_> = links.map(|link| plan.links[link.0 as usize].to).collect();
         let machines = plan.machines.iter().filter(|machine| match machine.kind.is_app {
@@ -59,7 +63,7 @@ pub(super) fn fingerprints(plan: &Plan) -> Vec<u32> {
         let whole = fingerprint(&&prints[tree.flows()]);
         prints[tree.flows()].fill(whole);
     }
-    // A switch's process checks what passes there, too.
+    // A switch's process checks the flows through it, too.
     for session in &plan.sessions {
         let switches = session.stations.iter().map(|station| (station, &plan.switches[station.switch]));
         let whole = fingerprint(&(&prints[session.flows()], switches.collect::<Vec<_>>()));
@@ -68,7 +72,7 @@ pub(super) fn fingerprints(plan: &Plan) -> Vec<u32> {
     prints
 }
 
-/// FNV-1a over how it prints.
+/// FNV-1a over the `Debug` text, never 0.
 fn fingerprint(what: &impl Debug) -> u32 {
     struct Fnv(u32);
     impl Write for Fnv {
@@ -110,7 +114,7 @@ mod tests {
         let here = of(FILE, &[]);
         assert_eq!(here.len(), 5);
         assert!(here[1] == here[2] && here[0] != here[1] && here[3] != here[4] && !here.contains(&0));
-        // What is no concern of theirs.
+        // Settings that do not affect the flows' ends.
         assert_eq!(of(FILE, &["link.ar.rate=2 Mbps", "flow.f.start=100 ms"]), here);
         let changed = |sets: &[&str]| {
             let there = of(FILE, sets);

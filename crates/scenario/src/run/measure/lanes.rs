@@ -1,4 +1,4 @@
-//! What flows did, by interval.
+//! Measurement of flows, by interval.
 
 use tollway_law::sender::{SenderLaw as _, Spender};
 use tollway_law::{Price, Time};
@@ -17,25 +17,25 @@ use crate::tables::{Ends, FlowRow};
 /// One direction of data of a flow.
 pub(super) struct FlowMeter {
     pub(super) flow: FlowId,
-    /// Where its data come from: another flow, for a receiver of copies.
+    /// The flow of the sender; another flow for a receiver of copies.
     pub(super) sender: FlowId,
-    /// The flow with its receiver: another one, for a session's senders to one receiver.
+    /// The flow of the receiver; another flow for a session's senders to one receiver.
     pub(super) receiver: FlowId,
     /// Its index in the plan.
     pub(super) plan_flow: u32,
     /// The name of data from server to client; `None` for the other direction.
     pub(super) reverse: Option<Box<str>>,
-    /// The sender's part of what that receiver gets, if there are others.
+    /// This sender's part of that receiver's data, if there are other senders.
     pub(super) share: Option<Box<Share>>,
     pub(super) start: Time,
-    /// [`Time::NEVER`] while it is not.
+    /// [`Time::NEVER`] until the flow is done.
     pub(super) done: Time,
     pub(super) last: Counters,
     pub(super) at_warmup: Counters,
     pub(super) rtts: Samples,
     /// Bytes received at the last sample.
     pub(super) heard: u64,
-    /// When it was stopped: what comes later was on its way, and is part of no rate.
+    /// Counters at the flow's stop; later arrivals were in flight, and count in no rate.
     pub(super) at_stop: Option<Box<Counters>>,
 }
 
@@ -58,7 +58,7 @@ impl FlowMeter {
         self.reverse.as_deref().unwrap_or(&self.plan(plan).name)
     }
 
-    /// Whether its data go from client to server.
+    /// Returns true if its data go from client to server.
     #[inline]
     pub(super) fn forward(&self) -> bool {
         self.reverse.is_none()
@@ -80,7 +80,7 @@ impl FlowMeter {
         self.shared(plan, built, Counters::of(sender, receiver))
     }
 
-    /// The counters without what other senders have sent to the same receiver.
+    /// The counters without data of other senders to the same receiver.
     #[inline]
     fn shared<E: Engine>(&self, plan: &Plan, built: &Built<E>, counters: Counters) -> Counters {
         let Some(share) = &self.share else { return counters };
@@ -88,7 +88,7 @@ impl FlowMeter {
         Counters { received, delivered, ..counters }
     }
 
-    /// The ends of it that are known here.
+    /// The ends that this process runs.
     #[inline]
     pub(super) fn seen<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> Ends {
         let seen = seen(&built.network, [self.sender, self.receiver], self.forward());
@@ -98,13 +98,13 @@ impl FlowMeter {
         }
     }
 
-    /// Whether there was anything of it since `last`.
+    /// Returns true if the flow was active since `last`.
     #[inline]
     fn lived(&self, last: Time, now: Time) -> bool {
         self.start < now && self.done > last
     }
 
-    /// Notes the latest round trip if something has arrived since the last sample.
+    /// Records the latest round trip if something has arrived since the last sample.
     #[inline]
     fn sample(&mut self, received: u64, latest: Time, warm: bool) {
         if received > self.heard {
@@ -115,7 +115,7 @@ impl FlowMeter {
         }
     }
 
-    /// [`sample`](FlowMeter::sample), reading the flow's ends.
+    /// Reads the flow's ends and calls [`sample`](FlowMeter::sample).
     fn sample_now<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, warm: bool) {
         let received = self.counters(plan, built).received;
         if received <= self.heard {
@@ -126,7 +126,8 @@ impl FlowMeter {
         self.sample(received, latest, warm);
     }
 
-    /// The row of an interval of so many `seconds` that ends now, without its name; and its latest round trip.
+    /// The row of an interval of `seconds` that ends now, without its name; and the latest round
+    /// trip.
     #[inline]
     fn read<E: Engine>(
         &mut self,
@@ -190,7 +191,7 @@ impl Counters {
 }
 
 impl Meter {
-    /// Samples the round trips of all flows that something arrived of since the last sample.
+    /// Samples the round trips of all flows with arrivals since the last sample.
     pub(super) fn sample<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, now: Time) {
         let warm = now > self.warmup;
         for lane in self.lanes.iter_mut().filter(|lane| lane.start < now) {
@@ -198,7 +199,7 @@ impl Meter {
         }
     }
 
-    /// The rows of the interval that ends now; also [samples](Meter::sample) if that is due.
+    /// Writes the rows of the interval that ends now; also [samples](Meter::sample) if that is due.
     pub(super) fn rows<E: Engine>(
         &mut self,
         plan: &Plan,
@@ -236,6 +237,6 @@ impl Meter {
     }
 }
 
-/// How many flows are read before their rows are written: they lie apart and in no near cache, and read by a loop that does little
-/// else, several are waited for at once.
+/// Number of flows read before their rows are written. Flows are rarely in a cache; a loop that
+/// only reads lets the processor wait for several at once.
 const READ_AHEAD: usize = 64;

@@ -1,4 +1,4 @@
-//! What links did, by interval and over a whole run.
+//! Measurement of links, by interval and over a whole run.
 
 use tollway_law::link::LinkLaw as _;
 use tollway_law::{Price, Time};
@@ -14,10 +14,10 @@ use crate::tables::{ControlRow, LinkRow, LinkSummary, RunResult};
 /// One direction of a link.
 #[derive(Default)]
 pub(super) struct LinkMeter {
-    /// Its number in the plan.
+    /// Index in the plan.
     pub(super) link: usize,
     pub(super) last: LinkStats,
-    /// Since the warm-up's end.
+    /// Since the end of the warm-up.
     pub(super) byte_ns: u128,
     pub(super) packet_ns: u128,
     pub(super) max_bytes: u64,
@@ -25,7 +25,7 @@ pub(super) struct LinkMeter {
 }
 
 impl Meter {
-    /// Writes a row for each link, and those of its control intervals.
+    /// Writes the rows of each link and of its control intervals.
     pub(super) fn link_rows<E: Engine>(
         &mut self,
         plan: &Plan,
@@ -41,7 +41,8 @@ impl Meter {
                 (link.read(now), link.port.law.stated_price(), link.take_control())
             });
             meter.note(&stats);
-            // Since the last row: the queue's part starts anew at each read, what another read took is in `last`.
+            // Since the last row: the queue's figures restart at each read, and `last` has what
+            // other reads took.
             let byte_ns = stats.queue_byte_ns + meter.last.queue_byte_ns;
             let packet_ns = stats.queue_packet_ns + meter.last.queue_packet_ns;
             let row = LinkRow {
@@ -90,7 +91,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Adds the rows of links, and answers all tables with the digest of what they hold.
+    /// Writes the summaries of links; returns all tables with the digest of their contents.
     pub(in crate::run) fn finish_links<E: Engine>(
         mut self,
         plan: &Plan,
@@ -104,7 +105,7 @@ impl Meter {
                 continue;
             }
             let stats = built.network.with_link(built.links[i], Link::read);
-            // Nobody has watched the queues of the others: what they held is not known.
+            // Links without a meter have unknown queue figures.
             let meter = meters.next_if(|meter| meter.link == i).map(|mut meter| {
                 meter.note(&stats);
                 meter
@@ -139,7 +140,7 @@ impl Meter {
 }
 
 impl LinkMeter {
-    /// Adds what a read brought to what is summed up since the warm-up.
+    /// Adds the figures of a read to the sums since the warm-up.
     pub(super) fn note(&mut self, stats: &LinkStats) {
         self.byte_ns += stats.queue_byte_ns;
         self.packet_ns += stats.queue_packet_ns;
@@ -148,7 +149,7 @@ impl LinkMeter {
     }
 }
 
-/// What a link has sent since the start.
+/// The work of a link since the start: busy time and bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sent {
     busy_ns: u64,
@@ -161,8 +162,11 @@ impl Sent {
     }
 }
 
-/// Which part of `span` a link sent, between two reads of its figures; of a link that replays a trace, which part of
-/// what the trace offered it took (a packet counts from when it waits for its opportunity).
+/// The utilisation of a link in `span`, from two reads of its figures: the fraction of time in
+/// which it sent.
+///
+/// For a replayed trace, the fraction of the offered bytes that were used. A packet then counts
+/// from the start of its wait for an opportunity.
 fn utilisation(link: &plan::Link, before: Sent, after: Sent, span: (Time, Time)) -> f64 {
     match &link.trace {
         None => (after.busy_ns - before.busy_ns) as f64 / ((span.1 - span.0).0 as f64).max(1.0),
@@ -173,7 +177,8 @@ fn utilisation(link: &plan::Link, before: Sent, after: Sent, span: (Time, Time))
     }
 }
 
-/// What a link's queue holds, in bytes, if that is bounded; a bound in packets counts as full ones of the largest flow.
+/// The bound of a link's queue in bytes, if there is one. A bound in packets counts full packets of
+/// the largest flow.
 fn limit_bytes(plan: &Plan, link: usize) -> Option<u64> {
     let limit = plan.links[link].limit;
     let largest =

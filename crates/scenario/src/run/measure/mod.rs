@@ -1,4 +1,4 @@
-//! Measurement: counters read at interval ends, made rows.
+//! Measurement: reads counters at ends of intervals and makes rows of them.
 
 mod lanes;
 mod links;
@@ -32,22 +32,23 @@ pub(super) struct Meter {
     warmed: bool,
     last: Time,
     lanes: Vec<FlowMeter>,
-    /// When which lane is stopped, the next one last.
+    /// Stops of lanes by time, the next one last.
     stops: Vec<(Time, usize)>,
     /// The links that get rows.
     links: Vec<LinkMeter>,
-    /// What each link had sent by the end of the warm-up; empty where there was none.
+    /// The work of each link until the end of the warm-up; empty without a warm-up.
     at_warmup: Vec<Sent>,
-    /// By the flow whose sender's data they are, in order.
+    /// By the flow of the data's sender, in order.
     lanes_of: Vec<(FlowId, usize)>,
     ideal_mbps: Arc<[[Option<f64>; 2]]>,
     workload_names: Vec<(String, String)>,
-    /// How often round trips are sampled, whatever the interval of rows: the summary does not depend on that.
+    /// Time between samples of round trips; independent of the rows' interval, so that the summary
+    /// does not depend on it.
     sampled_every: Time,
     next_sample: Time,
     /// Bytes of each constant-rate source that had arrived by the end of the warm-up.
     sources_at_warmup: Vec<u64>,
-    /// Of the overlay.
+    /// The overlay's senders.
     senders: overlay::Senders,
 }
 
@@ -135,14 +136,14 @@ impl Meter {
         })
     }
 
-    /// When something has to be read next.
+    /// The time of the next read.
     pub(super) fn next(&self) -> Time {
         let stop = self.stops.last().map_or(Time::NEVER, |stop| stop.0);
         let read = self.next_row.min(self.next_sample).min(stop);
         if self.warmed { read } else { read.min(self.warmup) }
     }
 
-    /// Reads what is due.
+    /// Performs all reads that are due.
     pub(super) fn tick<E: Engine>(
         &mut self,
         plan: &Plan,
@@ -180,7 +181,7 @@ impl Meter {
                 let stats = built.network.with_link(built.links[i], Link::read);
                 self.at_warmup.push(Sent::of(&stats));
                 let Some(meter) = meters.next_if(|meter| meter.link == i) else { continue };
-                // What the read took off the running interval belongs to its row still.
+                // The running interval's row still includes the figures of this read.
                 meter.last.queue_byte_ns += stats.queue_byte_ns;
                 meter.last.queue_packet_ns += stats.queue_packet_ns;
                 meter.last.queue_max_bytes = meter.last.queue_max_bytes.max(stats.queue_max_bytes);
@@ -191,7 +192,7 @@ impl Meter {
         Ok(())
     }
 
-    /// A flow of the file that waited for others begins at `at`.
+    /// Sets the start of a flow of the file that waited for others.
     pub(super) fn flow_begun(&mut self, flow: FlowId, at: Time) {
         let first = self.lanes_of.partition_point(|&(of, _)| of < flow);
         for &(_, lane) in self.lanes_of[first..].iter().take_while(|&&(of, _)| of == flow) {
@@ -199,7 +200,7 @@ impl Meter {
         }
     }
 
-    /// One end of a flow of the file has had all its data acknowledged.
+    /// Sets the end of one direction of a flow of the file: all its data are acknowledged.
     pub(super) fn flow_done(&mut self, flow: FlowId, end: End, at: Time) {
         let first = self.lanes_of.partition_point(|&(of, _)| of < flow);
         for &(_, lane) in self.lanes_of[first..].iter().take_while(|&&(of, _)| of == flow) {
@@ -209,7 +210,7 @@ impl Meter {
         }
     }
 
-    /// A workload's flow is done, or the run is over.
+    /// Writes the summary of a workload's flow, at its end or at the end of the run.
     pub(super) fn workload_flow_done<E: Engine>(
         &mut self,
         built: &Built<E>,
@@ -254,7 +255,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Adds the summaries of flows, at the run's end.
+    /// Writes the summaries of flows, at the end of the run.
     pub(super) fn finish_flows<E: Engine>(
         &mut self,
         plan: &Plan,
@@ -268,7 +269,7 @@ impl Meter {
             let outside = built.network.outside(lane.flow, lane.forward());
             let counters = lane.counters(plan, built);
             let flow = lane.plan(plan);
-            // It is the sender's clock that stops a flow.
+            // The sender's clock stops a flow.
             let stop = if seen.sent(()).is_none() { Time::NEVER } else { flow.stop };
             let last = lane.done.min(stop).min(end);
             let (first, last) = built.network.heard(lane.receiver, lane.forward(), (lane.start, last));
@@ -278,7 +279,7 @@ impl Meter {
                 |now: u64, then: u64| if seconds > 0.0 { (now - then) as f64 * 8e-6 / seconds } else { 0.0 };
             let until = lane.at_stop.as_deref().filter(|_| stop == flow.stop).copied().unwrap_or(counters);
             let rate_mbps = per_second(until.received, base.received);
-            // Of a run that ended before its time it would be the ideal of another one.
+            // The ideal rates of a stopped run would be those of the whole run.
             let ideal_mbps = self
                 .ideal_mbps
                 .get(lane.plan_flow as usize)
@@ -294,7 +295,7 @@ impl Meter {
                 finish_s: (last < end).then(|| last.nearest_secs()),
                 fct_s: match flow.data {
                     data if data.is_endless() => None,
-                    // One that was stopped on the way ended without completing.
+                    // A flow that was stopped did not complete.
                     _ if lane.done == Time::NEVER || seen == Ends::Sender && lane.done > flow.stop => None,
                     _ if seen != Ends::Sender && counters.delivered < size.unwrap_or(0) => None,
                     _ => Some(lane.done.saturating_sub(lane.start).nearest_secs()),
@@ -328,7 +329,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Adds the summaries of constant-rate sources.
+    /// Writes the summaries of constant-rate sources.
     fn finish_sources<E: Engine>(&mut self, plan: &Plan, built: &Built<E>) -> Result<(), RunError> {
         let end = built.network.now();
         let sources = plan.cbrs.iter().zip(&built.sources).zip(&self.sources_at_warmup);
@@ -357,7 +358,8 @@ impl Meter {
     }
 }
 
-/// Which ends there are here of what goes from the client of the first of these flows to the server of the other, or back.
+/// The ends that this process runs of data between the client of the first flow and the server of
+/// the second.
 fn seen<E: Engine>(network: &E, [of_client, of_server]: [FlowId; 2], forward: bool) -> Ends {
     let ends = [Place::End(of_client, End::Client), Place::End(of_server, End::Server)];
     match ends.map(|end| network.has(end)) {
@@ -369,5 +371,5 @@ fn seen<E: Engine>(network: &E, [of_client, of_server]: [FlowId; 2], forward: bo
     }
 }
 
-/// What the summary calls the law of a constant-rate source.
+/// The law of a constant-rate source in the summary.
 const CONSTANT_RATE: &str = "constant-rate";

@@ -1,4 +1,4 @@
-//! What columns each table has.
+//! The columns of the result tables.
 
 mod rows;
 
@@ -18,26 +18,27 @@ pub use rows::{ControlRow, Delays, Ends, FlowRow, FlowSummary, HopRow, LinkRow, 
 /// One of the result tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Table {
-    /// A row a flow an interval.
+    /// A row for each flow and interval.
     Flows,
-    /// A row a link direction an interval.
+    /// A row for each link direction and interval.
     Links,
-    /// A row a control interval of an explicit law.
+    /// A row for each control interval of an explicit law.
     Control,
-    /// A row a direction of an overlay's hop an interval.
+    /// A row for each direction of an overlay's hop and interval.
     Hops,
-    /// A row a flow, at the end.
+    /// A row for each flow, at the end.
     Summary,
-    /// A row a link direction, at the end.
+    /// A row for each link direction, at the end.
     LinkSummary,
 }
 
 impl Table {
-    /// All of them, in the order they are documented in.
+    /// All tables, in the order of the documentation.
     pub const ALL: [Table; 6] =
         [Table::Flows, Table::Links, Table::Control, Table::Hops, Table::Summary, Table::LinkSummary];
 
-    /// Its name, which is also its file's, without the ending: `flows`, `links`, `control`, `hops`, `summary`, `link_summary`.
+    /// The table's name, which is also its file's name without extension: `flows`, `links`,
+    /// `control`, `hops`, `summary`, `link_summary`.
     pub const fn name(self) -> &'static str {
         match self {
             Table::Flows => "flows",
@@ -67,7 +68,7 @@ impl Table {
         Arc::new(Schema::new(self.columns().iter().map(field).collect::<Vec<_>>()))
     }
 
-    /// All batches of the Arrow IPC file at `path`.
+    /// Reads all batches of the Arrow IPC file at `path`.
     ///
     /// # Errors
     /// The file cannot be opened or read, or has other columns than this table.
@@ -76,10 +77,10 @@ impl Table {
         self.read_from(BufReader::new(file), path)
     }
 
-    /// The same from elsewhere; errors call it `path`.
+    /// Reads all batches from `file`; errors name `path`.
     ///
     /// # Errors
-    /// It can't be read, or has other columns than this table.
+    /// `file` cannot be read, or has other columns than this table.
     pub fn read_from(self, mut file: impl Read + Seek, path: &Path) -> Result<Vec<RecordBatch>, TableError> {
         sound::check(&mut file).map_err(|e| TableError::format("read", path, e))?;
         let reader = FileReader::try_new(file, None).map_err(|e| TableError::format("read", path, e))?;
@@ -103,23 +104,23 @@ impl Table {
     }
 }
 
-/// A column: its name with its unit, and what it holds.
+/// A column: its name with its unit, and its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnSpec {
-    /// The name, ending in the unit where there is one.
+    /// The name; ends in the unit if there is one.
     pub name: &'static str,
-    /// What its cells are.
+    /// The type of its cells.
     pub kind: ColumnKind,
-    /// Whether a cell may be missing.
+    /// True if a cell may be null.
     pub nullable: bool,
-    /// One line for people.
+    /// A description in one line.
     pub says: &'static str,
 }
 
-/// What a column's cells are.
+/// The type of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
-    /// A name that comes again and again: a dictionary of UTF-8 under 32-bit keys.
+    /// A recurring name: a dictionary of UTF-8 with 32-bit keys.
     Name,
     /// A text.
     Text,

@@ -1,12 +1,14 @@
-//! The rows an engine pushes, one struct a table: the only list of the table's columns.
+//! The rows that an engine pushes, one struct for each table: the only list of the table's columns.
 
 use super::{ColumnKind, ColumnSpec, Table};
 use crate::tables::columns::{Cells, Row};
 
-/// Declares the row of a table: a struct with a field for each column, the columns, and how rows write their cells.
+/// Declares the row of a table: a struct with a field for each column, the list of columns, and the
+/// writing of cells.
 ///
-/// A column is `FIELD: KIND`, with `from sent` or `from received` where only that end of a flow knows it, or `COLUMN = VALUE` for a
-/// number that follows from others. What stands `beside` columns are fields only.
+/// A column is `FIELD: KIND`, with `from sent` or `from received` if only that end of a flow has
+/// the number. A computed column is `COLUMN = VALUE`. Entries after `beside` are fields without a
+/// column.
 macro_rules! row {
     (@type $life:lifetime number) => { f64 };
     (@type $life:lifetime count) => { u64 };
@@ -85,7 +87,7 @@ row! {
         spending: maybe_number from sent, "what the sender spends at the interval's end, $/s (law `fcp`)";
         price: maybe_number from sent, "price of its path, $/MB (law `fcp`)";
     } beside {
-        /// The ends that were seen, as in [`FlowSummary::seen`].
+        /// The ends in this process, as in [`FlowSummary::seen`].
         seen: Ends,
     }
 }
@@ -121,8 +123,8 @@ row! {
 }
 
 row! {
-    /// One direction of an overlay's hop over one measurement interval, as the daemon that it leaves has it: a row of
-    /// [`Table::Hops`].
+    /// One direction of an overlay's hop over one measurement interval, at the sending daemon: a
+    /// row of [`Table::Hops`].
     HopRow of Hops = HOPS {
         time_s: number, "end of the interval";
         hop: name, "the hop, `FROM-TO`";
@@ -133,7 +135,7 @@ row! {
 }
 
 row! {
-    /// A flow over its whole life: a row of [`Table::Summary`].
+    /// A flow over its whole lifetime: a row of [`Table::Summary`].
     FlowSummary of Summary = SUMMARY {
         flow: text, "the flow";
         law: text, "its sender law; `constant-rate` for a `[cbr.NAME]`";
@@ -161,7 +163,7 @@ row! {
     } beside {
         /// Round trips and queueing delays, sampled every 100 ms.
         delays: Option<Delays>,
-        /// The ends that were seen: what only the other knows has no place in the table, whatever these fields say.
+        /// The ends in this process. Columns of the other end are null, whatever these fields hold.
         seen: Ends,
     }
 }
@@ -185,46 +187,46 @@ row! {
 /// The delays of a flow's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Delays {
-    /// Round trips.
+    /// Round-trip times.
     pub rtt: Spread,
-    /// Round trips less those over empty queues.
+    /// Round-trip times in excess of those over empty queues.
     pub queueing: Spread,
 }
 
-/// How delays are spread.
+/// The distribution of delays, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// Their mean, in milliseconds.
+    /// Mean, ms.
     pub mean_ms: f64,
-    /// Their median.
+    /// Median, ms.
     pub p50_ms: f64,
-    /// Their 95th percentile.
+    /// 95th percentile, ms.
     pub p95_ms: f64,
-    /// Their 99th percentile.
+    /// 99th percentile, ms.
     pub p99_ms: f64,
 }
 
-/// Which ends of a flow there are in a run: a process that is one node may have but one.
+/// The ends of a flow's data in this process. A process that runs one node may have only one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ends {
-    /// Both of them.
+    /// Both ends.
     #[default]
     Both,
-    /// The one whose data these are.
+    /// The sender of these data.
     Sender,
-    /// The one that they are for.
+    /// The receiver of these data.
     Receiver,
-    /// The one that they are for, among others' that a switch elsewhere counts.
+    /// The receiver, but a switch in another process counts this sender's part of its data.
     Neither,
 }
 
 impl Ends {
-    /// `value`, which the sender knows.
+    /// Returns `value`, which only the sender has.
     pub fn sent<T>(self, value: T) -> Option<T> {
         matches!(self, Ends::Both | Ends::Sender).then_some(value)
     }
 
-    /// `value`, which the receiver knows.
+    /// Returns `value`, which only the receiver has.
     pub fn received<T>(self, value: T) -> Option<T> {
         matches!(self, Ends::Both | Ends::Receiver).then_some(value)
     }

@@ -1,6 +1,6 @@
-//! The keys, each with a value that makes another run.
+//! The keys, each with a value that changes the run.
 
-/// A key, what is set before to give it a meaning, and the value that has to make a difference.
+/// A key, the settings that make it effective, and a value that must change the run.
 pub(super) struct Case {
     pub(super) key: &'static str,
     pub(super) more: &'static str,
@@ -14,7 +14,7 @@ macro_rules! cases {
     };
 }
 
-/// A network from a file, and a flow over it: towns some of which have no position, edges some of which have no rate.
+/// A network from a file, and a flow over it. Some towns have no position, and some edges no rate.
 macro_rules! topology {
     () => {
         "[topology]\nfile = \"tests/data/towns.graphml\"\nrate = \"2 Mbps\"\n[flow.t]\nfrom = \"Alpha\"\nto = \"Delta\"\nlaw = \"newreno\"\n"
@@ -49,14 +49,14 @@ macro_rules! matrix {
     };
 }
 
-/// A policy, slow enough to hold back what is under it.
+/// A policy with a rate low enough to delay its flows.
 macro_rules! aggregate {
     ($more:literal) => {
         concat!("[aggregate.a]\nrate = \"800 kbps\"\n", $more, "\n")
     };
 }
 
-/// An overlay beside the rest: four daemons, more than one way between them, hops that are full.
+/// An overlay beside the base: four daemons, several paths between them, full hops.
 macro_rules! overlay {
     ($more:literal) => {
         concat!(
@@ -73,7 +73,7 @@ macro_rules! overlay {
     };
 }
 
-/// Two sessions beside the rest, over a switch each.
+/// Two sessions beside the base, each over its own switch.
 macro_rules! switches {
     ($more:literal) => {
         concat!(
@@ -499,10 +499,11 @@ pub(super) const CASES: &[Case] = cases! {
     "loss.only": ["flow.f.both-ways=true"] "loss.0.only=data",
 };
 
-/// Keys that are there for people, for theory or for `reproduce`, or whose parts are listed above.
+/// Keys without effect on packets: descriptions, settings of theory or `reproduce`, and tables
+/// whose keys are listed above.
 pub(super) const NO_EFFECT: &[&str] = &[
     "aggregate",
-    // A packet that is larger is a mistake in the file.
+    // A larger packet is a mistake in the file.
     "aggregate.largest",
     "topology",
     "topology.fat-tree",
@@ -541,19 +542,19 @@ pub(super) const NO_EFFECT: &[&str] = &[
     "overlay.hop",
     "overlay.group",
     "overlay.sender",
-    // The module `machines` tries them on a network of their own.
+    // The module `machines` tests them on a separate network.
     "machine",
     "machine.node",
     "machine.kind",
     "machine.flows",
     "machine.messages",
     "machine.size",
-    // `measuring_changes_no_packet`.
+    // See `measuring_changes_no_packet`.
     "measure.interval",
     "measure.warmup",
-    // A second router that is only compared: `shadows_report_and_change_nothing`.
+    // A second router for comparison only: see `shadows_report_and_change_nothing`.
     "link.xcp.shadow",
-    // Theory's: the ideal column of the tables.
+    // For theory: the ideal column of the tables.
     "flow.weight",
     "workload.weight",
 ];

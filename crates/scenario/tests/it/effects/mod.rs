@@ -1,4 +1,4 @@
-//! Every key of the scenario file does something: a run with it set otherwise is another run.
+//! Every key of the scenario file has an effect: another value gives another run.
 
 mod cases;
 
@@ -10,8 +10,8 @@ use tollway_scenario::tables::Outputs;
 
 use cases::{CASES, NO_EFFECT};
 
-/// Two senders with different round trips, two routers, losses, cross-traffic, a workload: enough for every key to
-/// matter to some packet.
+/// Two senders with different round trips, two routers, losses, cross-traffic and a workload: every
+/// key affects some packet.
 const BASE: &str = r#"
 name = "effects"
 duration = "6 s"
@@ -80,7 +80,7 @@ link = "mid"
 probability = 0.005
 "#;
 
-/// What the run leaves behind: every packet-hop, every result.
+/// The digests of a run: of every packet-hop, and of all results.
 fn digests(text: &str, sets: &[&str]) -> (u64, u64) {
     let scenario = match Scenario::parse("effects.toml", text, sets) {
         Ok(scenario) => scenario,
@@ -113,7 +113,7 @@ fn every_key_is_tried() {
     let tried: BTreeSet<&str> = CASES.iter().map(|case| case.key).chain(NO_EFFECT.iter().copied()).collect();
     let mut missing = Vec::new();
     walk(&schema(), "", &mut |path| {
-        // Sections that two tables share are tried in one of them.
+        // Sections that several tables share are tested in one of them.
         let shared = [
             "topology.link.",
             "workload.rto.",
@@ -153,13 +153,13 @@ fn every_key_is_tried() {
     assert!(missing.is_empty(), "no case tries {missing:?}");
 }
 
-/// Every key of the schema by its path, names left out.
+/// Calls `note` with the path of every key of the schema, without names.
 fn walk(schema: &serde_json::Value, path: &str, note: &mut impl FnMut(&str)) {
     for (key, inner) in schema["properties"].as_object().into_iter().flatten() {
         let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
         note(&path);
         for inner in [inner, &inner["items"], &inner["additionalProperties"]] {
-            // Claims, plots and references are the report's.
+            // Claims, plots and references belong to the report.
             if inner.is_object() {
                 walk(inner, &path, note);
             }
@@ -179,7 +179,7 @@ fn shadows_report_and_change_nothing() {
     assert!(tables.get("shadows.mid.divergence").is_some_and(f64::is_finite));
 }
 
-/// What is measured differs, what happens does not.
+/// Settings of the measurement change tables, but no packet.
 #[test]
 fn measuring_changes_no_packet() {
     let whole = |sets: &[&str]| {
@@ -199,7 +199,7 @@ fn measuring_changes_no_packet() {
             false => base.result.summary == other.result.summary,
         };
         assert!(!same, "{set}");
-        // A summary does not depend on the rows.
+        // The summary does not depend on the interval rows.
         if set.starts_with("measure.interval") {
             assert_eq!(base.result.summary, other.result.summary, "{set}");
             assert_eq!(base.result.link_summary, other.result.link_summary, "{set}");
@@ -210,7 +210,7 @@ fn measuring_changes_no_packet() {
     }
 }
 
-/// A default that is spelled out is the same run.
+/// An explicit default gives the same run.
 #[test]
 fn defaults_are_what_they_say() {
     let xcp: &[&str] = &["link.mid.law=xcp", "flow.f.law=xcp"];
@@ -283,7 +283,7 @@ fn defaults_are_what_they_say() {
     ];
     for (given, set) in cases {
         let sets: Vec<&str> = given.iter().chain([set]).copied().collect();
-        // A list's members are set key by key.
+        // Keys of a list's member are set one by one.
         let sets: Vec<String> = match set.strip_prefix("loss.0={ ") {
             None => sets.iter().map(|s| (*s).to_owned()).collect(),
             Some(keys) => keys

@@ -1,4 +1,4 @@
-//! Cross-traffic, and what happens on the way.
+//! Constant-rate cross-traffic, and events during a run.
 
 use super::super::Kind;
 use super::flows::READER;

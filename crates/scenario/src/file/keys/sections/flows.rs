@@ -6,7 +6,7 @@ use super::super::{Key, Kind};
 use super::*;
 use crate::plan::Strategy;
 
-/// What flows and workloads share: how their ends behave.
+/// Keys of flows and workloads for their ends.
 pub(super) const TRANSPORT: &[Key] = keys! {
     /// The sender's law.
     "law": Kind::Word(sender::WORDS);
@@ -78,9 +78,9 @@ const ENDS: &[Key] = keys! {
     /// Instead of these: nodes by name, with `*` and `?`, or a list of such; flows go from any to
     /// any other.
     "between": Kind::Nodes, else "`from` and `to`";
-    /// With `between`: the pairs. `all-to-all`: each node sends to each. `permutation`: each sends to
-    /// one and receives from one. `incast`: `senders` send to each of `receivers`. `hot-spots`: each
-    /// sends to one, a `share` of them to one of `receivers`. The seed draws the nodes.
+    /// With `between`: the pairs. `all-to-all`: each node sends to each. `permutation`: each sends
+    /// to one and receives from one. `incast`: `senders` send to each of `receivers`. `hot-spots`:
+    /// each sends to one, a `share` of them to one of `receivers`. The seed draws the nodes.
     "matrix": Kind::Word(&["all-to-all", "permutation", "incast", "hot-spots"]), default "all-to-all";
     /// With `incast` and `hot-spots`: the number of receivers or hot nodes.
     "receivers": Kind::Count { least: 1, most: 1_000_000 }, default "1";

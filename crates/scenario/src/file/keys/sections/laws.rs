@@ -1,4 +1,4 @@
-//! The tables of laws, which the registries of laws and queues list.
+//! Tables of the laws' constants, from the registries of laws and queues.
 
 use std::sync::LazyLock;
 
@@ -15,10 +15,11 @@ use crate::plan::laws_that;
 /// A table of a law's constants.
 #[derive(Debug)]
 pub(crate) struct LawTable {
-    /// The key that it stands under; `outer.inner` in another, empty for keys of the law's own section.
+    /// The table's key: `outer.inner` inside another table, empty for keys directly in the law's
+    /// section.
     pub(crate) word: &'static str,
     pub(crate) section: &'static Section,
-    /// The laws that have their constants there.
+    /// The table's meaning: the laws with constants there.
     says: String,
 }
 
@@ -45,7 +46,7 @@ pub(crate) fn sender_laws() -> &'static [LawTable] {
     &TABLES
 }
 
-/// Each of `tables` once, under `header`.
+/// Each of `tables` once, as a section under `header`.
 fn law_tables(
     header: &str,
     tables: impl Iterator<Item = &'static &'static Table>,
@@ -58,7 +59,7 @@ fn law_tables(
             once.push(table);
         }
     }
-    // Inner tables come behind those that they are in, and are made first.
+    // Inner tables follow their outer tables in the result, but are made first.
     let mut made: Vec<LawTable> = Vec::new();
     for table in once.into_iter().rev() {
         let mut keys: Vec<Key> = (table.params)().iter().map(parameter).collect();
@@ -70,7 +71,7 @@ fn law_tables(
                 keys.push(key(name, Kind::Table(inner.section), Else("none"), format!("{first}.").leak()));
             }
         }
-        // They last as long as the program; there are as many as tables.
+        // Leaked on purpose: at most one allocation a table, for the whole program.
         let keys: &'static [Key] = keys.leak();
         let title = format!("[{header}.{}]", table.word).leak();
         let section = Section { header: title, says: about(table).leak(), parts: Vec::leak(vec![keys]) };
@@ -90,7 +91,7 @@ pub(super) fn sender_keys() -> &'static [Key] {
     &KEYS
 }
 
-/// The tables of sender laws there.
+/// The tables of sender laws in `[flow.NAME]` and `[workload.NAME]`.
 pub(super) fn sender_tables() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         let outer = sender_laws().iter().filter(|law| !law.word.is_empty() && !law.word.contains('.'));
@@ -99,7 +100,7 @@ pub(super) fn sender_tables() -> &'static [Key] {
     &KEYS
 }
 
-/// Whose transport it is.
+/// The key that chooses between Tollway's and the kernel's transport.
 pub(super) fn transport() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         let says = format!(
@@ -112,13 +113,13 @@ pub(super) fn transport() -> &'static [Key] {
     &KEYS
 }
 
-/// The keys of these tables in `[link.NAME]`.
+/// The tables of link laws in `[link.NAME]`.
 pub(super) fn tables() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| keys_of_tables(""));
     &KEYS
 }
 
-/// The same in `[link.NAME.reverse]`.
+/// The tables of link laws in `[link.NAME.reverse]`.
 pub(super) fn reverse_tables() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| keys_of_tables("the link's"));
     &KEYS
@@ -128,11 +129,11 @@ fn keys_of_tables(default: &'static str) -> Vec<Key> {
     link_laws().iter().map(|law| key(law.word, Kind::Table(law.section), Else(default), &law.says)).collect()
 }
 
-/// The laws that have their constants in a table, in a sentence.
+/// The laws that read a table, as a sentence.
 fn constants_of(table: &Table) -> String {
     let has = |tables: &[&Table]| tables.iter().any(|other| other.word == table.word);
     let laws = LAWS.iter().filter(|law| has(law.tables)).map(|law| law.word);
-    // What a discipline's law reads is the discipline's, too.
+    // A discipline also reads the tables of its law.
     let queues = QUEUES.iter().filter(|entry| has(entry.queue.tables) || has(entry.law.tables));
     let words = laws.chain(queues.map(|entry| entry.queue.word));
     let users: Vec<String> = words.map(|word| format!("`{word}`")).collect();

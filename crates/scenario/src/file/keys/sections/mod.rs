@@ -1,7 +1,10 @@
 //! The sections of a scenario file and their keys.
 
-/// Rows of the table of keys. A row is the key's meaning as a doc comment, its name, its kind and what holds without it:
-/// `default` a value, `else` something worked out, `optional` nothing to be said; without these it must be there.
+/// Declares rows of the table of keys.
+///
+/// A row is the key's meaning as a doc comment, its name, its kind and its default. The default is
+/// `default` with a value, `else` with a description of a computed value, or `optional`. A key
+/// without a default is required.
 #[macro_export]
 macro_rules! keys {
     ($($(#[doc = $says:literal])* $name:literal: $kind:expr $(, $absent:ident $($what:literal)?)?;)*) => {
@@ -18,7 +21,8 @@ macro_rules! keys {
     (@ optional) => { $crate::file::reading::Default::Else("") };
 }
 
-/// A table of the file: what it is for as a doc comment, its header as the manual writes it, and its keys, or several lists of keys.
+/// Declares a table of the file: its purpose as a doc comment, its header in the manual, and its
+/// keys or lists of keys.
 #[macro_export]
 macro_rules! section {
     ($(#[doc = $says:literal])* $name:ident = $header:literal { $($row:tt)* }) => {
@@ -66,7 +70,7 @@ const fn key(name: &'static str, kind: Kind, default: Default, says: &'static st
 
 const TIME: Kind = Kind::Time { least: 0 };
 const SPAN: Kind = Kind::Time { least: 1 };
-/// What a timer goes by, over and over: a shorter one would keep a run from going on.
+/// A period of a timer, at least 1 µs: a run with a shorter period would make no progress.
 const PERIOD: Kind = Kind::Time { least: 1000 };
 const PROBABILITY: Kind = Kind::Number { least: 0.0, most: 1.0 };
 const PACKET: Kind = Kind::Bytes { least: 60, most: 65535 };

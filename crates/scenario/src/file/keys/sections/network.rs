@@ -90,7 +90,7 @@ section! {
     }
 }
 
-/// What `law` may be for a link.
+/// Values of the key `law` of a link.
 pub const LINK_LAWS: &[&str] = &{
     let mut words = [""; link::WORDS.len() + QUEUES.len()];
     let mut i = 0;
@@ -121,7 +121,7 @@ section! {
     ]
 }
 
-/// What a link is, wherever it is.
+/// Keys of a link in every section with links.
 const LINK_KEYS: &[Key] = keys! {
     /// How fast packets are put on the wire.
     "rate": Kind::WireRate, else "the medium's, or the trace's mean";
@@ -158,7 +158,7 @@ const LINK_KEYS: &[Key] = keys! {
     "": Kind::All(laws::tables), optional;
 };
 
-/// Impairments of a wire beside independent loss.
+/// Impairments of a wire other than independent loss.
 const IMPAIRMENTS: &[Key] = keys! {
     /// The bound of an extra delay, uniform from zero, of each packet.
     "jitter": TIME, default "0 s";

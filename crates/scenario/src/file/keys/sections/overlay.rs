@@ -12,7 +12,7 @@ use super::*;
 
 const BENEFITS: Kind = Kind::Word(Benefit::WORDS);
 
-/// Functions that make a law's parameters keys.
+/// Declares functions that turn a law's parameters into keys.
 macro_rules! constants {
     ($($name:ident = $config:ty;)*) => {$(
         fn $name() -> &'static [Key] {
