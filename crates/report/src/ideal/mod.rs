@@ -225,7 +225,8 @@ pub struct FlowDirection {
 /// The longest stretch after the warm-up in which no flow begins or ends and nothing changes; of
 /// equal ones the last.
 ///
-/// # Errors The plan defines no allocation.
+/// # Errors
+/// The plan defines no allocation.
 pub fn steady(plan: &Plan) -> Result<Steady, Undefined> {
     if let Some(why) = undefined(plan) {
         return Err(why);
