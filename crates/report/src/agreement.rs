@@ -34,7 +34,8 @@ use crate::session::{Progress, Ran, Session};
 
 /// The scenario of a comparison, parsed from an experiment's text.
 ///
-/// # Errors A key or a variant of the comparison does not exist.
+/// # Errors
+/// A key or a variant of the comparison does not exist.
 pub fn scenario(text: &str, path: &Path, comparison: &LiveClaim) -> Result<Scenario, ReproduceError> {
     let scenario = Scenario::parse(&path.display().to_string(), text, &comparison.set)?;
     if comparison.variants.is_empty() {

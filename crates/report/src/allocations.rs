@@ -59,7 +59,8 @@ pub struct FlowShares {
 impl Allocations {
     /// Computes all allocations of `variant`.
     ///
-    /// # Errors The file defines no allocation.
+    /// # Errors
+    /// The file defines no allocation.
     pub fn of(variant: &Variant) -> Result<Allocations, NoDeviation> {
         let plan = &variant.plan;
         if let Some(overlay) = &plan.overlay {

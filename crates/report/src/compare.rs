@@ -85,7 +85,8 @@ impl CompareError {
 impl Comparison {
     /// Reads two folders that `tollway run --out` has written, or a variant's folder in each.
     ///
-    /// # Errors A folder has no tables, or the folders have no variant in common.
+    /// # Errors
+    /// A folder has no tables, or the folders have no variant in common.
     pub fn read(a_path: &Path, b_path: &Path) -> Result<Comparison, CompareError> {
         let (a_name, b_name) = names(a_path, b_path);
         Comparison::pair((a_name, a_path, runs(a_path)?), (b_name, b_path, runs(b_path)?))
@@ -93,7 +94,8 @@ impl Comparison {
 
     /// Compares runs in memory, each list with its name.
     ///
-    /// # Errors The lists have no variant in common.
+    /// # Errors
+    /// The lists have no variant in common.
     pub fn of(
         (a, a_runs): (String, Vec<RunResult>),
         (b, b_runs): (String, Vec<RunResult>),
@@ -252,7 +254,8 @@ impl Comparison {
     /// Draws each pair in common plots to `folder`, as a page and as `pictures`, and returns the
     /// files.
     ///
-    /// # Errors A file cannot be written.
+    /// # Errors
+    /// A file cannot be written.
     pub fn draw(&self, folder: &Path, pictures: &[Picture]) -> Result<Vec<PathBuf>, CompareError> {
         std::fs::create_dir_all(folder)
             .map_err(|e| PlotError::Write { path: folder.to_path_buf(), message: e.to_string() })?;
@@ -393,7 +396,8 @@ fn choose(folder: &Path) -> String {
 /// Reads the runs in a folder that `tollway run --out` has written: one per variant, or the one of
 /// a variant's folder.
 ///
-/// # Errors The folder has no tables, or a table cannot be read.
+/// # Errors
+/// The folder has no tables, or a table cannot be read.
 pub fn runs(path: &Path) -> Result<Vec<RunResult>, CompareError> {
     let has_tables = |dir: &Path| dir.join("summary.arrow").is_file();
     if has_tables(path) {

@@ -115,7 +115,8 @@ impl Deviation {
     /// at; without an aim, with max–min fairness. The steady state is the second half of the
     /// longest stretch after the warm-up in which no flow begins or ends and nothing changes.
     ///
-    /// # Errors No comparison is possible, see [`NoDeviation`].
+    /// # Errors
+    /// No comparison is possible, see [`NoDeviation`].
     pub fn of(plan: &Plan, result: &RunResult) -> Result<Deviation, NoDeviation> {
         if let Some(overlay) = &plan.overlay {
             return of_senders(plan, overlay, result);

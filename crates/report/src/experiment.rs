@@ -67,7 +67,8 @@ impl Experiment {
     /// Parses claims and plots from the experiment in `text`, a file at `path`. Keys of the
     /// scenario are skipped.
     ///
-    /// # Errors The text is no TOML, or a claim or plot has an unknown key, metric, unit or bound.
+    /// # Errors
+    /// The text is no TOML, or a claim or plot has an unknown key, metric, unit or bound.
     pub fn parse(text: &str, path: &Path) -> Result<Experiment, ExperimentError> {
         let error = |message: String, at: Option<std::ops::Range<usize>>, help: Option<String>| {
             let text = NamedSource::new(path.display().to_string(), text.to_string());

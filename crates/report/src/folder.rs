@@ -30,8 +30,9 @@ impl Folder {
     /// Prepares `dir` for `tables`, with names as in [`tables_of`]. It removes only tables in the
     /// earlier run's record that this run does not overwrite.
     ///
-    /// # Errors Another process holds the folder, it is a file, or a file cannot be created,
-    /// written or removed.
+    /// # Errors
+    /// Another process holds the folder, it is a file, or a file cannot be created, written or
+    /// removed.
     pub fn take(dir: &Path, tables: &BTreeSet<String>) -> Result<Folder, SessionError> {
         let fail = |action, path: &Path| {
             let path = path.to_path_buf();

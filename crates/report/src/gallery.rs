@@ -59,7 +59,8 @@ impl Gallery {
     /// Writes the page as `index.html` in `folder`, beside the experiments' own pages and pictures,
     /// and returns its path. `ledger` gives the reasons for fragile and unmet claims.
     ///
-    /// # Errors The file cannot be written.
+    /// # Errors
+    /// The file cannot be written.
     pub fn write(&self, folder: &Path, ledger: &Ledger) -> Result<PathBuf, PlotError> {
         let path = folder.join("index.html");
         std::fs::create_dir_all(folder)

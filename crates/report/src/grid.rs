@@ -29,7 +29,8 @@ impl Cells {
 
     /// The variant in `part` at the same point as `variant` on all axes that `part` does not name.
     ///
-    /// # Errors None or several such variants exist.
+    /// # Errors
+    /// None or several such variants exist.
     pub(crate) fn counterpart(&self, variant: &str, part: &Part) -> Result<&str, String> {
         let here = self.cell(variant).ok_or_else(|| format!("`{variant}` is not of the grid"))?;
         let same = |cell: &[Coordinate]| {

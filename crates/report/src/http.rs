@@ -81,7 +81,8 @@ impl Server {
     /// Starts a server at `address`; port 0 means any free port. Its threads have the name `name`,
     /// and the caller's signal mask.
     ///
-    /// # Errors The address is in use or not of this machine, or no thread can be started.
+    /// # Errors
+    /// The address is in use or not of this machine, or no thread can be started.
     pub fn serve(
         address: SocketAddr,
         name: &'static str,

@@ -38,7 +38,8 @@ pub struct JudgedError {
 impl Judgements {
     /// Reads judgements from the file at `path`.
     ///
-    /// # Errors The file cannot be read, or a line is no judgement.
+    /// # Errors
+    /// The file cannot be read, or a line is no judgement.
     pub fn read(path: &Path) -> Result<Judgements, JudgedError> {
         let error = |message: String| JudgedError { path: path.display().to_string(), message };
         let text = papers::read(path).map_err(|e| error(e.to_string()))?;
@@ -47,7 +48,8 @@ impl Judgements {
 
     /// Parses judgements from text.
     ///
-    /// # Errors The first bad line, with its number.
+    /// # Errors
+    /// The first bad line, with its number.
     pub fn parse(text: &str) -> Result<Judgements, String> {
         let mut lines = Vec::new();
         for (i, text) in text.lines().enumerate().skip(1) {

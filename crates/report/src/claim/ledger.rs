@@ -60,8 +60,8 @@ pub enum LedgerError {
 impl Ledger {
     /// Reads the list at `path`. A missing file is an error; an empty list is an empty file.
     ///
-    /// # Errors The file cannot be read, is not TOML of this shape, or has an entry without a
-    /// reason.
+    /// # Errors
+    /// The file cannot be read, is not TOML of this shape, or has an entry without a reason.
     pub fn read(path: &Path) -> Result<Ledger, LedgerError> {
         let name = path.display().to_string();
         let text = papers::read(path).map_err(|source| LedgerError::Io { path: name.clone(), source })?;

@@ -17,7 +17,8 @@ pub(super) struct Sample {
 
 /// All values of `m` in `run`, before reduction.
 ///
-/// # Errors The reason why there is no value, as text.
+/// # Errors
+/// The reason why there is no value, as text.
 pub(super) fn measure(m: &Measurement, run: &RunResult, folder: &Path) -> Result<Vec<Sample>, String> {
     let bench = Bench::new(m, run)?;
     let samples = match m.metric {
