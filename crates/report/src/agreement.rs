@@ -8,7 +8,7 @@
 //! says = "real packets fare as simulated ones do, at a round trip of 100 ms"
 //! variants = ["xcp"]                       # all, if none is named
 //! set = ["link.bottleneck.delay=50ms"]     # as with `--set`, in both engines
-//! flows = ["a.*", "b"]                     # all flows of a pattern together; each by itself, if none is named
+//! flows = ["a.*", "b"]                     # sums of flows; each flow alone, if none is named
 //! rate-percent = 5                         # their mean rate
 //! queue-percent = 10                       # each link's mean queueing delay,
 //! queue-ms = 0.5                           # or this if it is more

@@ -230,7 +230,7 @@ fn reductions(windows: &[(f64, f64)]) -> Vec<f64> {
     times
 }
 
-/// The sampling interval of connections, if the scenario has none.
+/// The default sampling interval of connections.
 const LOOK: Time = Time::from_millis(50);
 /// CUBIC's window falls to 0.7, Reno's to 0.5.
 const FELL: f64 = 0.8;

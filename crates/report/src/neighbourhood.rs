@@ -88,7 +88,7 @@ impl fmt::Display for Neighbour {
 }
 
 impl Neighbourhood {
-    /// The first mistake, as text; `None` if there is none.
+    /// The first mistake, as text; `None` without mistakes.
     pub(crate) fn mistake(&self) -> Option<String> {
         if self.round_trips.iter().any(|factor| !(factor.is_finite() && *factor > 0.0)) {
             return Some("a factor on round trips is a number over 0".into());

@@ -33,7 +33,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// The title; empty if the file has none, or cannot be read.
+    /// The title; empty if it is missing, or if the file cannot be read.
     pub fn title(&self) -> String {
         #[derive(Default, serde::Deserialize)]
         struct Titled {

@@ -1,5 +1,5 @@
-//! Laws on a network built in Rust: Scalable TCP over the adaptive virtual queue, beside NewReno and
-//! drop-tail. The book's chapter "A law of your own" explains it.
+//! Laws on a network built in Rust: Scalable TCP over the adaptive virtual queue, beside NewReno
+//! and drop-tail. The book's chapter "A law of your own" explains it.
 //!
 //! `cargo run --release -p tollway-sim --example own_laws`
 

@@ -11,9 +11,9 @@ pub enum Bound {
     AtLeast(Side),
     /// Not above the right side.
     AtMost(Side),
-    /// Above the right side.
+    /// Greater than the right side.
     MoreThan(Side),
-    /// Below the right side.
+    /// Less than the right side.
     LessThan(Side),
     /// Equal to the right side.
     Equals(Side),

@@ -123,7 +123,8 @@ vocabulary! {
         ShareOfIdeal,
         /// Jain's fairness index of the mean rates of the flows active in the window.
         Jain,
-        /// Coefficient of variation (standard deviation over mean) of a flow's rate from interval to interval.
+        /// Coefficient of variation (standard deviation over mean) of a flow's rate from interval
+        /// to interval.
         RateVariation,
         /// The same of the summed rates of all flows selected.
         TotalRateVariation,
@@ -162,7 +163,8 @@ vocabulary! {
         /// Seconds from `from` until the link's utilisation (or, without a link, the summed rate of
         /// the flows over `capacity`) reaches `fraction`.
         TimeToReach,
-        /// Worst relative deviation of a flow's rate from a reference series, over all windows of `span`.
+        /// Worst relative deviation of a flow's rate from a reference series, over all windows of
+        /// `span`.
         SeriesDeviation,
         /// Mean feedback that a packet carried away from a link with an explicit law, as a change
         /// of its sender's window, in packets: a value for each control interval that begins in the

@@ -89,7 +89,7 @@ impl Verdict {
         self.neighbours.iter().filter(|n| n.status == Status::Met).count()
     }
 
-    /// True if every neighbour was judged, or if the claim has none by intent.
+    /// True if every neighbour was judged, or if the claim intentionally has no neighbours.
     pub fn is_whole(&self) -> bool {
         self.neighbourhood == Some(self.neighbours.len())
     }
@@ -125,8 +125,8 @@ impl Verdict {
     }
 }
 
-/// The outcome of all claims of one or more experiments. As JSON:
-/// `{"claims": [{"id", "status", "expected", "measured", "source", "reading": {"value", "of", "least", "most"}, "neighbourhood",
+/// The outcome of all claims of one or more experiments. As JSON: `{"claims": [{"id", "status",
+/// "expected", "measured", "source", "reading": {"value", "of", "least", "most"}, "neighbourhood",
 /// "neighbours": [{"at", "status", "measured", "value"}]}], "met": n, "fragile": n, "unmet": n,
 /// "skipped": n}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]

@@ -86,7 +86,7 @@ pub fn column(key: &str, values: &[String]) -> (String, Option<Vec<f64>>) {
 /// A function that parses a value as a number.
 type Number<'a> = &'a dyn Fn(&str) -> Option<f64>;
 
-/// The number before one of these words; `None` if there is none.
+/// The number before one of these words; `None` without such a word.
 fn counted(value: &str, words: &[&str]) -> Option<f64> {
     let value = value.to_ascii_lowercase();
     let number = words.iter().find_map(|word| value.trim_end().strip_suffix(word))?;
