@@ -20,7 +20,7 @@ pub struct Gallery {
 
 #[derive(Clone, Debug)]
 struct Entry {
-    /// `xcp/validation`.
+    /// The experiment's name: `xcp/validation`.
     name: String,
     title: String,
     source: String,

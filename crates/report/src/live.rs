@@ -24,10 +24,10 @@ pub struct LiveClaim {
     /// Tolerance of a mean rate, in percent of the simulator's.
     #[serde(default = "five")]
     pub rate_percent: f64,
-    /// Tolerance of a link's mean queueing delay, in percent of the simulator's,
+    /// Tolerance of a link's mean queueing delay, in percent of the simulator's.
     #[serde(default = "ten")]
     pub queue_percent: f64,
-    /// or in milliseconds, if that is more.
+    /// Tolerance of a link's mean queueing delay, in milliseconds. The larger of the two applies.
     #[serde(default = "half")]
     pub queue_ms: f64,
     /// Compares with the kernel's own TCP over emulated links ([`kernel`](crate::kernel)), instead

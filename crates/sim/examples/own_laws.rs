@@ -85,7 +85,7 @@ fn main() {
     print!("{}", table());
 }
 
-/// Each sender's law over each link's.
+/// The measurements of each sender law over each link law, as text.
 fn table() -> String {
     let mut text = format!("ten flows over {MBPS} Mb/s, from 20 to 40 s\n");
     for (name, link, sender, law) in [
@@ -129,7 +129,7 @@ fn avq() -> AnyLink {
     AnyLink::custom(config.build(Rate::from_mbps(MBPS), Limit::NONE))
 }
 
-/// Of the bottleneck.
+/// The bottleneck's rate, in Mb/s.
 const MBPS: f64 = 100.0;
 const GAMMA: f64 = 0.95;
 

@@ -286,7 +286,7 @@ fn make_room_for_acks(
 /// The acknowledgements that share links with data.
 #[derive(Clone, Debug, PartialEq)]
 struct Acks {
-    /// For each flow: its index, the acknowledgements' rate as a fraction of its own, and the
+    /// For each flow: its index, the acknowledgements' rate as a fraction of the data's, and the
     /// links.
     flows: Vec<(usize, f64, Vec<usize>)>,
 }

@@ -261,7 +261,7 @@ fn a_cascade_is_like_one_switch() {
     assert_eq!(net.network.census().dropped, 0);
 }
 
-/// A schedule that sends all frames to one member. A later one has a slower link.
+/// A schedule that sends all frames to one member.
 #[derive(Debug)]
 struct Only(usize);
 
