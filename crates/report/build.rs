@@ -1,4 +1,4 @@
-//! Lists the files beneath `papers` for the crate to hold, as `(name, text)`.
+//! Lists the files under `papers` that the crate embeds, as `(name, text)`.
 
 use std::fmt::Write as _;
 use std::io;
@@ -12,7 +12,7 @@ fn main() -> io::Result<()> {
     paths.sort();
     let mut list = String::from("&[\n");
     for path in paths {
-        // Names have slashes on every system.
+        // Names contain slashes on every system.
         let parts = path.strip_prefix(&papers).unwrap_or(&path).components();
         let name: Vec<String> = parts.map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
         let _ = writeln!(list, "({:?}, include_str!({path:?})),", name.join("/"));

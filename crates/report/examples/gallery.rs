@@ -1,5 +1,5 @@
-//! Draws a page, a PNG and the terminal tables from made-up runs, to look at: `cargo run -p tollway-report --example
-//! gallery -- out`.
+//! Draws a page, a PNG and the terminal tables from synthetic runs, for inspection: `cargo run -p
+//! tollway-report --example gallery -- out`.
 
 use std::path::PathBuf;
 

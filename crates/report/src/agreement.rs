@@ -1,6 +1,6 @@
-//! Real packets beside simulated ones: the same scenario in both engines, and how far apart they come out.
+//! Comparison of real and simulated packets: the same scenario in both engines.
 //!
-//! An experiment file says in `[[live]]` tables what of it runs on real packets too:
+//! A `[[live]]` table of an experiment file names a part that also runs on real packets:
 //!
 //! ```toml
 //! [[live]]
@@ -8,16 +8,17 @@
 //! says = "real packets fare as simulated ones do, at a round trip of 100 ms"
 //! variants = ["xcp"]                       # all, if none is named
 //! set = ["link.bottleneck.delay=50ms"]     # as with `--set`, in both engines
-//! flows = ["a.*", "b"]                     # all flows of a pattern together; each by itself, if none is named
+//! flows = ["a.*", "b"]                     # sums of flows; each flow alone, if none is named
 //! rate-percent = 5                         # their mean rate
 //! queue-percent = 10                       # each link's mean queueing delay,
 //! queue-ms = 0.5                           # or this if it is more
 //! ```
 //!
-//! Each makes three claims a variant: `ID.rates`, `ID.queues`, and `ID.packets`, that the kernel's counters of the
-//! sockets account for every datagram.
+//! Each table makes three claims per variant: `ID.rates`, `ID.queues` and `ID.packets`. The last
+//! one holds if the kernel's counters of the sockets account for every datagram.
 //!
-//! With a table `[live.kernel]` the other side is the kernel's own TCP, and the claims are those of [`kernel`](crate::kernel).
+//! With a table `[live.kernel]` the other side is the kernel's own TCP, with the claims of
+//! [`kernel`](crate::kernel).
 
 use std::path::Path;
 
@@ -31,10 +32,10 @@ use crate::live::LiveClaim;
 use crate::reproduce::ReproduceError;
 use crate::session::{Progress, Ran, Session};
 
-/// The scenario of a comparison, read from an experiment's text.
+/// The scenario of a comparison, parsed from an experiment's text.
 ///
 /// # Errors
-/// A key that it sets does not exist, or a variant.
+/// A key or a variant of the comparison does not exist.
 pub fn scenario(text: &str, path: &Path, comparison: &LiveClaim) -> Result<Scenario, ReproduceError> {
     let scenario = Scenario::parse(&path.display().to_string(), text, &comparison.set)?;
     if comparison.variants.is_empty() {
@@ -48,7 +49,8 @@ pub fn scenario(text: &str, path: &Path, comparison: &LiveClaim) -> Result<Scena
     Ok(scenario.only(&comparison.variants))
 }
 
-/// Runs `scenario` in both engines and compares, with `hosting` for the nodes of live runs; `progress` is told of the live runs, which take as long as they say.
+/// Runs `scenario` in both engines and compares the results. `hosting` places the nodes of live
+/// runs. `progress` is called during live runs, which take their full duration.
 ///
 /// # Errors
 /// A run fails in either engine.
@@ -62,7 +64,7 @@ pub fn agree(
     let run = |engine, progress| {
         Session { engine, hosting: hosting.clone(), ..Session::default() }.run(scenario, progress)
     };
-    // Not beside each other: the live runs want the machine for themselves.
+    // One after the other: live runs need the whole machine.
     let simulated = run(EngineKind::Sim, None)?;
     let live = run(EngineKind::Live, progress)?;
     let several = live.len() > 1;
@@ -108,7 +110,8 @@ impl Outcome {
     }
 }
 
-/// A number of both engines: of what, simulated, live, and how much of what it may differ it does.
+/// One quantity in both engines: its name, the two values, and the difference as a fraction of the
+/// tolerance.
 struct Pair {
     name: String,
     sim: f64,
@@ -126,14 +129,14 @@ fn pairs(
         let sim = sim.iter().find(|sim| sim.name == live.name).map_or(f64::NAN, &value);
         let live_value = value(live);
         let used = (live_value - sim).abs() / allowed(sim);
-        // Nothing allowed and nothing differs: that is agreement.
+        // Equal values agree, even without a tolerance.
         let used = if live_value == sim { 0.0 } else { used };
         Pair { name: live.name.clone(), sim, live: live_value, used }
     };
     live.iter().map(pair).collect()
 }
 
-/// The pair furthest apart decides, and is shown.
+/// Judges and prints the pair with the largest difference.
 fn judge(pairs: &[Pair], unit: &str, late: &str) -> Outcome {
     let worst = pairs.iter().max_by(|a, b| a.used.total_cmp(&b.used));
     match worst {
@@ -153,7 +156,7 @@ fn rates_agree(sim: &Ran, live: &Ran, comparison: &LiveClaim) -> Outcome {
         }
         let together = |pattern: &String| {
             let rates = flows.iter().filter(|flow| data::matches(pattern, &flow.name));
-            // Of no flow it is no number.
+            // Without a matching flow the rate is NaN.
             let rate = rates.map(|flow| flow.get("rate_mbps")).reduce(|a, b| a + b).unwrap_or(f64::NAN);
             FlowInfo::new(pattern.as_str(), [("rate_mbps", rate)])
         };
@@ -165,7 +168,7 @@ fn rates_agree(sim: &Ran, live: &Ran, comparison: &LiveClaim) -> Outcome {
 }
 
 fn queues_agree(sim: &Ran, live: &Ran, comparison: &LiveClaim) -> Outcome {
-    // Of a large network's unshared links no queue is watched.
+    // In a large network, queues of unshared links are not recorded.
     let watched = |link: &FlowInfo| !link.get("queue_mean_bytes").is_nan();
     let links = |ran: &Ran| -> Vec<FlowInfo> {
         data::summary(&ran.result.link_summary, "link").into_iter().filter(watched).collect()
@@ -233,7 +236,8 @@ mod tests {
         }
     }
 
-    /// A run, whose only flow had a mean rate of `mbps` over a link of 8 Mb/s with a mean queue of `queue` bytes.
+    /// A run whose only flow has a mean rate of `mbps`, over a link of 8 Mb/s with a mean queue of
+    /// `queue` bytes.
     fn ran(mbps: f64, queue: f64) -> Ran {
         let text = "name = \"t\"\nduration = \"10 ms\"\nnode = { a = {}, b = {} }\n\
             link.l = { from = \"a\", to = \"b\", rate = \"8 Mbps\" }\n\
@@ -270,7 +274,8 @@ mod tests {
 
     #[test]
     fn queueing_delays_agree_within_a_part_or_an_allowance() {
-        // A kilobyte is a millisecond at 8 Mb/s: half a one is allowed, and from 5 on a tenth, which is more.
+        // 1000 bytes take 1 ms at 8 Mb/s. Half a millisecond is allowed; from 5 ms on, a tenth,
+        // which is more.
         for (sim, live, status) in [
             (1000.0, 1450.0, Status::Met),
             (1000.0, 1550.0, Status::Unmet),
@@ -293,7 +298,7 @@ mod tests {
             (found.status, found.measured.as_str()),
             (Status::Unmet, "worst f: 2.500 against 2.000 Mb/s")
         );
-        // At the bound it is kept.
+        // A value at the bound is within it.
         assert_eq!(judge(&pair(20.0, 21.0), "", "").status, Status::Met);
     }
 

@@ -1,4 +1,4 @@
-//! What every kind of fairness gives the flows of a scenario, without running it.
+//! Allocations of a scenario's capacity under each kind of fairness, computed without a run.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -19,48 +19,48 @@ use crate::text::{Align, TextTable};
 /// The allocations of one variant, in its longest stretch without change.
 #[derive(Clone, Debug)]
 pub struct Allocations {
-    /// The variant; empty if there is none.
+    /// The variant; empty without one.
     pub variant: String,
-    /// When that stretch begins, in seconds.
+    /// Start of the stretch, in seconds.
     pub from_s: f64,
-    /// When it ends, in seconds.
+    /// End of the stretch, in seconds.
     pub until_s: f64,
-    /// What the flows' laws aim at; `None` if they have no aim in common.
+    /// The common aim of the flows' laws; `None` without one.
     pub aim: Option<Aim>,
-    /// How the proportionally fair rates were found: `clarabel` or `prices`.
+    /// The solver of the proportionally fair rates: `clarabel` or `prices`.
     pub solver: &'static str,
-    /// A row a flow.
+    /// One row per flow.
     pub flows: Vec<FlowShares>,
 }
 
-/// What a flow gets by each kind of fairness, Mb/s with headers.
+/// A flow's rates under each kind of fairness, in Mb/s with headers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowShares {
     /// The flow.
     pub flow: String,
-    /// Its section of the file, which is its session.
+    /// The flow's section of the file, which is its session.
     pub session: String,
     /// Weighted max–min fairness.
     pub max_min: f64,
     /// Weighted proportional fairness.
     pub proportional: f64,
-    /// Its part of the largest sum, of an overlay's senders.
+    /// The rate in the division with the largest sum; only for an overlay's senders.
     pub max_throughput: Option<f64>,
-    /// Equal parts for each section, and equal parts within it by weight.
+    /// Equal rates for all sections, divided within each by weight.
     pub session_fair: f64,
-    /// Where XCP would come to rest over the links that are XCP's, or over all if none is.
+    /// XCP's equilibrium over the XCP links, or over all links if there are none.
     pub xcp: Option<f64>,
-    /// What it should have by its laws' aim.
+    /// The rate under the aim of the flow's laws.
     pub aimed: Option<f64>,
-    /// The link that holds it under max–min fairness; `None` if its buffers do.
+    /// The link that limits the flow under max–min fairness; `None` if its buffers do.
     pub bottleneck: Option<String>,
 }
 
 impl Allocations {
-    /// Works out all allocations of `variant`.
+    /// Computes all allocations of `variant`.
     ///
     /// # Errors
-    /// The file defines none.
+    /// The file defines no allocation.
     pub fn of(variant: &Variant) -> Result<Allocations, NoDeviation> {
         let plan = &variant.plan;
         if let Some(overlay) = &plan.overlay {
@@ -116,7 +116,7 @@ impl Allocations {
         })
     }
 
-    /// As one JSON object.
+    /// The allocations as one JSON object.
     pub fn to_json(&self) -> Value {
         let flow = |f: &FlowShares| {
             json!({
@@ -140,7 +140,8 @@ impl Allocations {
         })
     }
 
-    /// A table in at most `width` columns. Flows of one section whose rows are equal are one row.
+    /// The allocations as a table of at most `width` columns. Equal rows of flows in one section
+    /// are one row.
     pub fn to_text(&self, width: usize) -> String {
         let mut text = String::new();
         if !self.variant.is_empty() {
@@ -205,7 +206,7 @@ impl Allocations {
     }
 }
 
-/// All allocations of a variant's senders.
+/// All allocations of the senders of an overlay.
 fn of_senders(variant: &Variant, overlay: &Overlay) -> Result<Allocations, NoDeviation> {
     let plan = &variant.plan;
     let Stretch { from, until, senders, network } = Stretch::of(plan, overlay)?;
@@ -245,7 +246,7 @@ fn undefined(error: NetworkError) -> NoDeviation {
     NoDeviation::Network(error.to_string())
 }
 
-/// Where each flow's max–min rate is the largest by weight on a full link.
+/// For each flow, a full link where the flow's max–min rate divided by its weight is the largest.
 fn bottlenecks(network: &Network, rates: &[f64]) -> Vec<Option<usize>> {
     let loads = network.loads(rates);
     let mut top = vec![0.0_f64; loads.len()];
@@ -285,11 +286,12 @@ mod tests {
             allocations("xcp", "flow.near = { from = \"a\", to = \"b\", law = \"xcp\", weight = 2 }\n");
         let of = |name: &str| found.flows.iter().find(|f| f.flow == name).unwrap();
         let near = |found: f64, mbps: f64| assert!((found - mbps).abs() < 0.05, "{found}, not {mbps}");
-        // By weight: `long` has a third of the first link, and the two others half of what it leaves of the second.
+        // By weight: `long` gets a third of the first link, and the two others half of the rest of
+        // the second.
         near(of("long").max_min, 10.0);
         near(of("near").max_min, 20.0);
         near(of("far.1").max_min, 40.0);
-        // `long` crosses two links, and has less of the first by proportional fairness.
+        // `long` crosses two links, and gets less of the first under proportional fairness.
         assert!(of("long").proportional < 9.5 && of("near").proportional > 20.5, "{found:?}");
         assert_eq!(of("long").bottleneck.as_deref(), Some("one"));
         assert_eq!(of("near").bottleneck.as_deref(), Some("one"));
@@ -300,7 +302,8 @@ mod tests {
 
     #[test]
     fn a_section_of_many_flows_has_no_more_than_one_of_one() {
-        // One flow and two of another section on a link of 90: thirds, but halves by session.
+        // One flow, and two of another section, share a link of 90: a third each, but half by
+        // session.
         let found =
             allocations("newreno", "change = [{ at = \"0 s\", link = \"one\", rate = \"90 Mbps\" }]\n");
         let of = |name: &str| found.flows.iter().find(|f| f.flow == name).unwrap();
@@ -316,7 +319,7 @@ mod tests {
         assert!(row("far.1 and 1 more").ends_with("two"), "{text}");
         assert!(row("long").ends_with("one"), "{text}");
         assert!(!text.contains("far.2") && !text.contains("by budget"), "{text}");
-        // Another section's flows are another row, however equal.
+        // Flows of another section get another row, even if equal.
         let text = allocations("newreno", "flow.more = { from = \"b\", to = \"c\", law = \"newreno\" }\n")
             .to_text(120);
         assert!(text.lines().any(|line| line.starts_with("more ")), "{text}");

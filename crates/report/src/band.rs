@@ -1,10 +1,10 @@
-//! A claim as a picture: what its bounds allow, the paper's number, the base, and the band over the
-//! neighbourhood.
+//! The picture of a claim: the range that its bounds allow, the paper's number, the base, and the
+//! band over the neighbourhood.
 
 use crate::claim::{Reading, Verdict, number};
 use crate::text::escape;
 
-/// A picture in SVG, coloured by the page's style; empty where the claim has no number.
+/// The picture in SVG, coloured by the page's style; empty for a claim without a number.
 pub(crate) fn picture(verdict: &Verdict) -> String {
     let Some(reading) = verdict.reading.filter(|reading| reading.value.is_finite()) else {
         return String::new();
@@ -49,7 +49,7 @@ pub(crate) fn picture(verdict: &Verdict) -> String {
     )
 }
 
-/// The same in words.
+/// The picture's content in words.
 fn caption(reading: &Reading, (low, high): (f64, f64), neighbours: usize) -> String {
     let mut text = format!("base {}", number(reading.value));
     if neighbours > 0 {
@@ -95,7 +95,7 @@ mod tests {
                 || svg.contains("the paper's: 11"),
             "{svg}"
         );
-        // From 7.5 to 13.5 over 150: 25 a unit.
+        // 150 pixels from 7.5 to 13.5: 25 pixels per unit.
         assert!(svg.contains("class=\"over\" x=\"12.5\" y=\"7\" width=\"100.0\""), "{svg}");
         assert!(svg.contains("class=\"allowed\" x=\"37.5\" y=\"3\" width=\"100.0\""), "{svg}");
         assert!(svg.contains("x1=\"87.5\"") && svg.contains("cx=\"62.5\""), "{svg}");

@@ -1,4 +1,4 @@
-//! Two folders of results, flow by flow.
+//! Comparison of two folders of results, flow by flow.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,30 +13,30 @@ use crate::html::Page;
 use crate::plot::{Figure, Picture, PlotError, PlotSpec};
 use crate::text::{Align, TextTable};
 
-/// The results of two folders, variant by variant.
+/// The results of two folders, paired by variant.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// What the first is called.
+    /// The name of the first folder.
     pub a: String,
-    /// What the second is called.
+    /// The name of the second folder.
     pub b: String,
-    /// Variants that both have, or the only one of each.
+    /// Variants in both folders, or the only variant of each.
     pub pairs: Vec<Pair>,
-    /// Variants that only one of them has, with its name.
+    /// Variants in one folder only, each with the folder's name.
     pub alone: Vec<(String, String)>,
 }
 
-/// A variant of both.
+/// A variant of both folders.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// Its name; empty if neither has one, `x / y` if they have different ones.
+    /// The name; empty if both have none, `x / y` if the names differ.
     pub variant: String,
     runs: [RunResult; 2],
     flows: Vec<Row>,
     links: Vec<Row>,
 }
 
-/// A flow or link of either.
+/// A flow or link in one of the folders or both.
 #[derive(Clone, Debug)]
 struct Row {
     name: String,
@@ -44,17 +44,17 @@ struct Row {
     b: Option<FlowInfo>,
 }
 
-/// Why nothing can be compared.
+/// An error in comparing results.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub enum CompareError {
-    /// There are no tables.
+    /// A folder has no tables.
     #[error("{} has no result tables", path.display())]
     #[diagnostic(help("`tollway run FILE --out {}` writes them", path.display()))]
     NoTables {
         /// The folder.
         path: PathBuf,
     },
-    /// They have no variant in common.
+    /// The folders have no variant in common.
     #[error("the two have no variant in common: {} has {a}, {} has {b}", a_path.display(), b_path.display())]
     #[diagnostic(help("{}", choose(&a_variant(&[(a_path, a), (b_path, b)]))))]
     NothingCommon {
@@ -76,26 +76,26 @@ pub enum CompareError {
 }
 
 impl CompareError {
-    /// Whether it is what was asked for that is wrong, and not how it went.
+    /// True if the error lies in the input, and not in writing figures.
     pub fn is_input(&self) -> bool {
         !matches!(self, CompareError::Plot(_))
     }
 }
 
 impl Comparison {
-    /// Reads two folders that `tollway run --out` has written, or two variants' folders in them.
+    /// Reads two folders that `tollway run --out` has written, or a variant's folder in each.
     ///
     /// # Errors
-    /// There are no tables, or no variant in common.
+    /// A folder has no tables, or the folders have no variant in common.
     pub fn read(a_path: &Path, b_path: &Path) -> Result<Comparison, CompareError> {
         let (a_name, b_name) = names(a_path, b_path);
         Comparison::pair((a_name, a_path, runs(a_path)?), (b_name, b_path, runs(b_path)?))
     }
 
-    /// Compares runs that are at hand, by what the two of them are called.
+    /// Compares runs in memory, each list with its name.
     ///
     /// # Errors
-    /// They have no variant in common.
+    /// The lists have no variant in common.
     pub fn of(
         (a, a_runs): (String, Vec<RunResult>),
         (b, b_runs): (String, Vec<RunResult>),
@@ -139,7 +139,7 @@ impl Comparison {
         Ok(Comparison { a: a_name, b: b_name, pairs, alone })
     }
 
-    /// Tables in at most `width` columns; of many flows those that differ most.
+    /// The tables in at most `width` columns. Of many flows they show those that differ most.
     pub fn to_text(&self, width: usize) -> String {
         let mut parts = Vec::new();
         for pair in &self.pairs {
@@ -190,7 +190,7 @@ impl Comparison {
         self.table("link", &shown, &columns)
     }
 
-    /// A row a name; a group of three columns a quantity: the first's, the second's, the difference.
+    /// One row per name, and a group of three columns per quantity: first, second, difference.
     fn table(&self, of: &str, rows: &[&Row], columns: &[(&str, &str, usize)]) -> TextTable {
         let mut head = vec![(of, Align::Left)];
         for _ in columns {
@@ -223,7 +223,8 @@ impl Comparison {
         table
     }
 
-    /// Everything as one JSON object: each flow and link of each, and the differences of all their numbers.
+    /// The comparison as one JSON object: each flow and link of both, and the differences of all
+    /// their numbers.
     pub fn to_json(&self) -> Value {
         let rows = |rows: &[Row], kind: &str| -> Vec<Value> {
             let each = rows.iter().map(|row| {
@@ -250,7 +251,7 @@ impl Comparison {
         })
     }
 
-    /// Draws each pair over each other to `folder`, as a page and as `pictures`, and answers the
+    /// Draws each pair in common plots to `folder`, as a page and as `pictures`, and returns the
     /// files.
     ///
     /// # Errors
@@ -284,7 +285,8 @@ impl Pair {
         Pair { variant, runs: [a, b], flows, links }
     }
 
-    /// A plot for each of a few flows, or one of the envelope of many; then the queues of the busiest links.
+    /// A plot for each flow, or for many flows one plot of their envelope; then the queues of the
+    /// busiest links.
     fn plots(&self) -> Vec<PlotSpec> {
         let plot =
             |title: String, y: &str| PlotSpec { title, y: y.into(), overlay: true, ..PlotSpec::default() };
@@ -296,7 +298,8 @@ impl Pair {
                 }
             }
         }
-        // TCP sends in bursts: as in any other figure, rates are drawn as moving means where rows are short.
+        // TCP sends in bursts. If rows are short, rates are drawn as moving means, as in other
+        // figures.
         let end = self.runs.iter().map(data::duration).fold(0.0, f64::max);
         let rows = self.runs.iter().flat_map(|run| data::series(&run.flows, "rate_mbps"));
         let interval = rows.map(|series| series.interval).fold(0.0, f64::max);
@@ -335,7 +338,7 @@ impl Pair {
 }
 
 impl Row {
-    /// The second's number less the first's; NaN where either has none.
+    /// The second number less the first; NaN if either is missing.
     fn difference(&self, column: &str) -> f64 {
         match (&self.a, &self.b) {
             (Some(a), Some(b)) => b.get(column) - a.get(column),
@@ -343,22 +346,22 @@ impl Row {
         }
     }
 
-    /// How much there is to tell of it: what only one has is told first.
+    /// The size of the difference, for sorting. A flow in one folder only comes first.
     fn size(&self, column: &str) -> f64 {
         let difference = self.difference(column).abs();
         if difference.is_nan() { f64::INFINITY } else { difference }
     }
 }
 
-/// With its sign; what is printed as zero has none.
+/// A number with its sign; without one if it prints as zero.
 fn signed_text(value: f64, decimals: usize) -> String {
     let text = format!("{value:+.decimals$}");
     if text.chars().any(|c| ('1'..='9').contains(&c)) { text } else { text[1..].to_owned() }
 }
 
-/// By name, those of either.
+/// The rows of both, in natural order of names.
 fn rows(a: Vec<FlowInfo>, b: Vec<FlowInfo>) -> Vec<Row> {
-    // `f1` and `f01` stand at one place, and are two.
+    // `f1` and `f01` are equal in natural order, but different flows.
     let key = |name: &str| (natural(name), name.to_owned());
     let mut all: BTreeMap<(Vec<(String, u64)>, String), Row> = Default::default();
     let blank = |name: &str| Row { name: name.to_owned(), a: None, b: None };
@@ -373,7 +376,8 @@ fn rows(a: Vec<FlowInfo>, b: Vec<FlowInfo>) -> Vec<Row> {
     all.into_values().collect()
 }
 
-/// A variant's folder in one of these, each with its variants: some are a variant's themselves, or have none.
+/// An existing variant's folder in one of the results, each given with its variants; empty if there
+/// is none.
 fn a_variant(results: &[(&PathBuf, &String)]) -> PathBuf {
     let first =
         |(path, variants): &(&PathBuf, &String)| path.join(variants.split(',').next().unwrap_or_default());
@@ -381,7 +385,7 @@ fn a_variant(results: &[(&PathBuf, &String)]) -> PathBuf {
     folders.next().unwrap_or_default()
 }
 
-/// How to have a variant of each compared, of which there may be `folder`.
+/// The advice to name a variant of each; `folder` is an example, empty without one.
 fn choose(folder: &Path) -> String {
     match folder.as_os_str().is_empty() {
         true => "choose one variant of each".into(),
@@ -389,15 +393,17 @@ fn choose(folder: &Path) -> String {
     }
 }
 
-/// The runs in a folder that `tollway run --out` has written, a variant each, or the one whose folder it is.
+/// Reads the runs in a folder that `tollway run --out` has written: one per variant, or the one of
+/// a variant's folder.
 ///
 /// # Errors
-/// There are no tables, or one cannot be read.
+/// The folder has no tables, or a table cannot be read.
 pub fn runs(path: &Path) -> Result<Vec<RunResult>, CompareError> {
     let has_tables = |dir: &Path| dir.join("summary.arrow").is_file();
     if has_tables(path) {
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        // Whether it is a variant's folder or a file's without variants, only its neighbours could tell.
+        // Only the neighbouring folders tell a variant's folder from that of a file without
+        // variants.
         let of_several = path.parent().is_some_and(|parent| !has_tables(parent) && beneath(parent).len() > 1);
         return Ok(vec![RunResult::read(path, if of_several { name } else { String::new() })?]);
     }
@@ -409,7 +415,7 @@ pub fn runs(path: &Path) -> Result<Vec<RunResult>, CompareError> {
     if found.is_empty() { Err(CompareError::NoTables { path: path.into() }) } else { Ok(found) }
 }
 
-/// Folders in `path` that have tables.
+/// The folders in `path` that have tables.
 fn beneath(path: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut dirs: Vec<PathBuf> = entries.filter(|dir| dir.join("summary.arrow").is_file()).collect();
@@ -417,7 +423,7 @@ fn beneath(path: &Path) -> Vec<PathBuf> {
     dirs
 }
 
-/// What to call the two: the last part of each path, or as much more as tells them apart.
+/// Names for two paths: the last part of each, or as many parts as make them differ.
 fn names(a: &Path, b: &Path) -> (String, String) {
     let parts = |path: &Path| -> Vec<String> {
         path.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect()
@@ -432,7 +438,7 @@ fn names(a: &Path, b: &Path) -> (String, String) {
     ("A".into(), "B".into())
 }
 
-/// Flows up to which each has a row of its own in the table, and a plot.
+/// Numbers of flows up to which each has its own row in the table, and its own plot.
 const MOST_ROWS: usize = 24;
 const FEW_FLOWS: usize = 6;
 

@@ -1,4 +1,4 @@
-//! Result tables turned into series, the form in which claims and plots want them.
+//! Time series and summaries from result tables, for claims and plots.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,19 +9,20 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
 use tollway_scenario::tables::RunResult;
 
-/// One column of a table for one flow or link, over time. A missing number is NaN.
+/// One column of a table over time, for one flow or link. A missing number is NaN.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Series {
     pub(crate) name: String,
-    /// Ends of intervals, in seconds.
+    /// The ends of the intervals, in seconds.
     pub(crate) times: Vec<f64>,
     pub(crate) values: Vec<f64>,
-    /// The usual length of an interval, in seconds: the median of the steps.
+    /// The usual length of an interval, in seconds: the median step.
     pub(crate) interval: f64,
 }
 
 impl Series {
-    /// Every interval as (start, end, value): an interval reaches back to the one before it, but not over a gap.
+    /// Every interval as (start, end, value). An interval begins at the end of the previous one,
+    /// but does not cover a gap.
     pub(crate) fn intervals(&self) -> impl Iterator<Item = (f64, f64, f64)> + '_ {
         self.times.iter().zip(&self.values).enumerate().map(|(i, (&end, &value))| {
             let before = if i == 0 { 0.0 } else { self.times[i - 1] };
@@ -29,7 +30,7 @@ impl Series {
         })
     }
 
-    /// The mean over time within `window`, missing numbers left out; NaN if nothing is there.
+    /// The mean over time within `window`, without missing numbers; NaN if there are none.
     pub(crate) fn mean(&self, window: Window) -> f64 {
         let (mut sum, mut weight) = (0.0, 0.0);
         for (start, end, value) in self.intervals() {
@@ -42,7 +43,7 @@ impl Series {
         if weight > 0.0 { sum / weight } else { f64::NAN }
     }
 
-    /// The values of the intervals that end in `window`, missing numbers left out.
+    /// The times and values of the intervals that end in `window`, without missing numbers.
     pub(crate) fn within(&self, window: Window) -> impl Iterator<Item = (f64, f64)> + '_ {
         let inside = move |t: f64| t > window.from + 1e-9 && t <= window.until + 1e-9;
         self.times
@@ -53,7 +54,7 @@ impl Series {
     }
 }
 
-/// A stretch of time in seconds.
+/// A time window, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Window {
     pub(crate) from: f64,
@@ -66,7 +67,7 @@ impl Window {
     }
 }
 
-/// What the summary knows of a flow.
+/// A flow's row in the summary.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlowInfo {
     pub(crate) name: String,
@@ -76,7 +77,7 @@ pub(crate) struct FlowInfo {
 /// The numeric columns of a row.
 #[derive(Clone, Debug)]
 enum Numbers {
-    /// Numbers that stand in no table.
+    /// Numbers that come from no table.
     Own(Vec<(&'static str, f64)>),
     /// A row of a batch.
     Row(Arc<RecordBatch>, usize),
@@ -89,7 +90,7 @@ impl Default for Numbers {
 }
 
 impl FlowInfo {
-    /// A flow of which these numbers are known.
+    /// A flow with the given numbers.
     pub(crate) fn new(
         name: impl Into<String>,
         numbers: impl IntoIterator<Item = (&'static str, f64)>,
@@ -108,7 +109,7 @@ impl FlowInfo {
         value.unwrap_or(f64::NAN)
     }
 
-    /// The columns that have a number, and it.
+    /// The columns that have a number, with it.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
         SUMMARY_NUMBERS.iter().map(|&column| (column, self.get(column))).filter(|(_, value)| !value.is_nan())
     }
@@ -118,15 +119,15 @@ impl FlowInfo {
         if start.is_nan() { 0.0 } else { start }
     }
 
-    /// When it ended; infinite if it did not.
+    /// The flow's end in seconds; infinite if it did not end.
     pub(crate) fn end(&self) -> f64 {
         let ends = [self.get("finish_s"), self.get("start_s") + self.get("fct_s")];
         ends.into_iter().find(|end| !end.is_nan()).unwrap_or(f64::INFINITY)
     }
 }
 
-/// The series of `column` of one table, one for each value of its name column (`flow` or `link`), in natural order of the
-/// names (`f.2` before `f.10`).
+/// The series of `column` in one table, one per value of its name column (`flow`, `link` or `hop`).
+/// They are in natural order of the names (`f.2` before `f.10`).
 pub(crate) fn series(batches: &[RecordBatch], column: &str) -> Vec<Series> {
     let mut index: HashMap<String, usize> = HashMap::new();
     let mut all: Vec<Series> = Vec::new();
@@ -138,7 +139,7 @@ pub(crate) fn series(batches: &[RecordBatch], column: &str) -> Vec<Series> {
         };
         let Some(key) = key.as_dictionary_opt::<Int32Type>() else { continue };
         let Some(names) = key.values().as_string_opt::<i32>() else { continue };
-        // Keys mean the same within a batch: the name is looked up once for each, not once a row.
+        // Keys have the same meaning within a batch, so each name is looked up once per batch.
         let mut slots: Vec<Option<usize>> = vec![None; names.len()];
         for row in 0..batch.num_rows() {
             let k = key.keys().value(row) as usize;
@@ -158,7 +159,7 @@ pub(crate) fn series(batches: &[RecordBatch], column: &str) -> Vec<Series> {
     all
 }
 
-/// The rows of a summary table, in natural order of their names; of flows without constant-rate sources.
+/// The rows of a summary table in natural order of their names, without constant-rate sources.
 pub(crate) fn summary(batches: &[RecordBatch], key: &str) -> Vec<FlowInfo> {
     rows(batches, key, |law| law != CONSTANT_RATE)
 }
@@ -183,7 +184,7 @@ fn rows(batches: &[RecordBatch], key: &str, wanted: impl Fn(&str) -> bool) -> Ve
     rows
 }
 
-/// The last moment that any table of `run` knows of, in seconds.
+/// The last instant in any table of `run`, in seconds.
 pub(crate) fn duration(run: &RunResult) -> f64 {
     let last = |batches: &[RecordBatch]| {
         batches.last().and_then(|b| numbers(b, "time_s")).and_then(|t| t.last().copied()).unwrap_or(0.0)
@@ -191,18 +192,19 @@ pub(crate) fn duration(run: &RunResult) -> f64 {
     last(&run.flows).max(last(&run.links))
 }
 
-/// Whether `name` matches `pattern`: `*` stands for anything, and a bare group name for its members (`f` for `f.1`).
+/// True if `name` matches `pattern`: `*` stands for any text, and a group name for its members (`f`
+/// for `f.1`).
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     if pattern == name || glob(pattern, name).is_some() {
         return true;
     }
-    // The member of a group: `f.3` of `f`. A link's other direction is no member of it.
+    // The member of a group: `f.3` of `f`. The other direction of a link is no member.
     name.strip_prefix(pattern)
         .and_then(|rest| rest.strip_prefix('.'))
         .is_some_and(|rest| !rest.is_empty() && rest.rsplit('.').next() != Some("reverse"))
 }
 
-/// What the first `*` of `pattern` stands for in `name`, if `name` matches.
+/// The text in `name` for the first `*` of `pattern`; `None` if `name` does not match.
 pub(crate) fn glob(pattern: &str, name: &str) -> Option<String> {
     let Some((head, tail)) = pattern.split_once('*') else {
         return (pattern == name).then(String::new);
@@ -217,7 +219,7 @@ pub(crate) fn glob(pattern: &str, name: &str) -> Option<String> {
         .map(|i| rest[..i].to_string())
 }
 
-/// A key under which `f.2` comes before `f.10`.
+/// A sort key that puts `f.2` before `f.10`.
 pub(crate) fn natural(name: &str) -> Vec<(String, u64)> {
     let mut parts = Vec::new();
     let mut rest = name;
@@ -256,7 +258,7 @@ fn number(array: &dyn Array, row: usize) -> Option<f64> {
     }
 }
 
-/// A numeric column as floats, null as NaN.
+/// A numeric column as floats, with NaN for null.
 pub(crate) fn numbers(batch: &RecordBatch, column: &str) -> Option<Vec<f64>> {
     let array = batch.column_by_name(column)?;
     match array.data_type() {
@@ -270,23 +272,23 @@ pub(crate) fn numbers(batch: &RecordBatch, column: &str) -> Option<Vec<f64>> {
     }
 }
 
-/// The numeric columns of both summaries.
-/// Whether the summary of flows has such a column of numbers.
+/// True if the summary of flows has this column of numbers.
 pub(crate) fn is_summary_number(column: &str) -> bool {
     SUMMARY_NUMBERS[..FLOW_NUMBERS].contains(&column)
 }
 
-/// These columns.
+/// The numeric columns of the summary of flows.
 pub(crate) fn summary_numbers() -> impl Iterator<Item = &'static str> + Clone {
     SUMMARY_NUMBERS[..FLOW_NUMBERS].iter().copied()
 }
 
-/// How many of these are of flows; the rest is of links.
+/// The number of columns in [`SUMMARY_NUMBERS`] that are of flows; the others are of links.
 const FLOW_NUMBERS: usize = 21;
 
 /// The law of constant-rate sources in a summary.
 const CONSTANT_RATE: &str = "constant-rate";
 
+/// The numeric columns of both summaries.
 const SUMMARY_NUMBERS: &[&str] = &[
     "start_s",
     "finish_s",
@@ -320,7 +322,7 @@ const SUMMARY_NUMBERS: &[&str] = &[
     "marks",
 ];
 
-/// A row as an object, columns in their order.
+/// A row as an object, with columns in their order.
 pub(crate) fn row_as_json(batch: &RecordBatch, row: usize) -> serde_json::Map<String, serde_json::Value> {
     let named = batch.schema_ref().fields().iter().zip(batch.columns());
     named.map(|(field, column)| (field.name().clone(), cell(column, row))).collect()

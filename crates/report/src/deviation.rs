@@ -1,4 +1,4 @@
-//! How far a run comes to rest from the allocation that its laws aim at.
+//! The deviation of a run's steady state from the allocation that its laws aim at.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,59 +21,60 @@ use crate::data;
 use crate::ideal::overlay::Stretch;
 use crate::ideal::{Steady, Undefined, sessions, steady};
 
-/// A run's steady state against theory.
+/// The steady state of a run beside the theoretical allocation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deviation {
-    /// The allocation it is held against.
+    /// The allocation compared with.
     pub aim: Aim,
-    /// Whether the laws aim at it; if not, it is max–min fairness, for a measure only.
+    /// True if the laws aim at it. Otherwise it is max–min fairness, only for comparison.
     pub aimed: bool,
-    /// Where the stretch of time begins, in seconds.
+    /// Start of the stretch, in seconds.
     pub from_s: f64,
-    /// Where it ends, in seconds.
+    /// End of the stretch, in seconds.
     pub until_s: f64,
-    /// What each flow got, in the plan's order; those too slow to be judged are left out.
+    /// The rate of each flow, in the plan's order, without the slow ones.
     pub flows: Vec<FlowDeviation>,
-    /// The flows that are left out, as their shares are below two packets a round trip.
+    /// Flows that are left out because their shares are below two packets per round trip.
     pub slow: Vec<FlowDeviation>,
-    /// The sum over an overlay's senders; `None` of flows.
+    /// The sum over an overlay's senders; `None` for flows.
     pub throughput: Option<Throughput>,
 }
 
-/// The sum of all rates beside the largest that links and demands allow.
+/// The sum of all rates beside the largest sum that links and demands allow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throughput {
     /// The sum of the senders' rates, in Mb/s.
     pub total_mbps: f64,
-    /// The optimum of the linear programme, in Mb/s.
+    /// The optimum of the linear program, in Mb/s.
     pub most_mbps: f64,
 }
 
-/// One flow's rate against theory.
+/// A flow's rate beside the theoretical one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowDeviation {
     /// The flow.
     pub flow: String,
-    /// Its mean rate, headers included, in Mb/s.
+    /// The flow's mean rate, headers included, in Mb/s.
     pub rate_mbps: f64,
-    /// What it should have, in Mb/s.
+    /// The theoretical rate, in Mb/s.
     pub ideal_mbps: f64,
-    /// How far from that it is, as a part: 0.1 is 10 % too much.
+    /// The relative deviation: 0.1 is 10 % above the theoretical rate.
     pub deviation: f64,
 }
 
-/// What theory gives the flows of each variant of an experiment, as far as it was asked.
+/// The theoretical rates of the flows in each variant of an experiment, if computed.
 #[derive(Clone, Debug, Default)]
 pub struct Aims(HashMap<String, Vec<(String, f64)>>);
 
 impl Aims {
-    /// Of runs that were held against it.
+    /// The rates from runs with their deviations.
     pub(crate) fn of<'a>(runs: impl IntoIterator<Item = (&'a str, Option<&'a Deviation>)>) -> Aims {
         let flows = |found: &Deviation| found.flows.iter().map(|f| (f.flow.clone(), f.ideal_mbps)).collect();
         Aims(runs.into_iter().filter_map(|(run, found)| Some((run.to_owned(), flows(found?)))).collect())
     }
 
-    /// What the flows that match `pattern` have in `variant`, Mb/s: in all, or in the mean. `None` if nothing is known of any.
+    /// The theoretical rate of the flows that match `pattern` in `variant`, in Mb/s: their sum if
+    /// `total`, otherwise their mean. `None` if no rate is known.
     pub(crate) fn rate_mbps(&self, variant: &str, pattern: &str, total: bool) -> Option<f64> {
         let flows = self.0.get(variant)?.iter().filter(|(flow, _)| data::matches(pattern, flow));
         let (sum, count) = flows.fold((0.0, 0u32), |(sum, count), (_, rate)| (sum + rate, count + 1));
@@ -81,13 +82,13 @@ impl Aims {
     }
 }
 
-/// Why a run cannot be held against theory.
+/// The reason why a run cannot be compared with theory.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NoDeviation {
-    /// There is no allocation to compare with.
+    /// The file defines no allocation.
     #[error("{0}")]
     Undefined(#[from] Undefined),
-    /// The rates of the stretch were not kept.
+    /// The rates of the stretch were not recorded.
     #[error(
         "the rates of its steady state are not at hand: it needs `measure.interval`, and tables that fit into memory"
     )]
@@ -95,13 +96,13 @@ pub enum NoDeviation {
     /// The rates of the stretch were in tables that could not be written.
     #[error("the rates of its steady state are lost with the tables that could not be written")]
     Unwritten,
-    /// Every flow's share is below two packets a round trip.
+    /// Every flow's share is below two packets per round trip.
     #[error("every share is below two packets a round trip")]
     Slow,
-    /// Its rates are known where flows end, and none ends at the node that this process was.
+    /// No flow ends at the node of this process, so it has no rates.
     #[error("no flow ends at this process's node, and rates are known where flows end")]
     Elsewhere,
-    /// Ended before its time.
+    /// The run was stopped early.
     #[error("the run was ended before its time")]
     Stopped,
     /// The network has no allocation.
@@ -110,12 +111,12 @@ pub enum NoDeviation {
 }
 
 impl Deviation {
-    /// The steady state of a run of `plan` against the allocation that its flows' laws aim at, or, where they aim at none,
-    /// against max–min fairness: the second half of the longest stretch after the warm-up in which nothing comes, goes or
-    /// changes.
+    /// Compares the steady state of a run of `plan` with the allocation that its flows' laws aim
+    /// at; without an aim, with max–min fairness. The steady state is the second half of the
+    /// longest stretch after the warm-up in which no flow begins or ends and nothing changes.
     ///
     /// # Errors
-    /// There is nothing to compare, see [`NoDeviation`].
+    /// No comparison is possible, see [`NoDeviation`].
     pub fn of(plan: &Plan, result: &RunResult) -> Result<Deviation, NoDeviation> {
         if let Some(overlay) = &plan.overlay {
             return of_senders(plan, overlay, result);
@@ -128,7 +129,7 @@ impl Deviation {
         let whole =
             steady.from <= plan.measure.warmup.max(first_start(plan)) && steady.until == plan.duration;
         if rates.is_empty() && whole {
-            // Without rows, the means from the warm-up on are those of the stretch, if nothing changes after it.
+            // Without rows, the summary's means serve, if nothing changes after the warm-up.
             window.0 = from;
             let rows = data::summary(&result.summary, "flow");
             rates = rows.iter().map(|row| (row.name.clone(), row.get("rate_mbps"))).collect();
@@ -168,7 +169,8 @@ impl Deviation {
         }
     }
 
-    /// What of it the process of one `node` knows, which has the rates of the flows that end there and of no others.
+    /// The part of the deviation at one `node`, whose process has only the rates of the flows that
+    /// end there.
     pub(crate) fn at(mut self, plan: &Plan, node: &str) -> Result<Deviation, NoDeviation> {
         let ends_here = |name: &str| {
             let end = |flow: &Flow| match name.strip_prefix(flow.name.as_str()) {
@@ -187,18 +189,18 @@ impl Deviation {
         if self.flows.is_empty() { Err(NoDeviation::Elsewhere) } else { Ok(self) }
     }
 
-    /// The flow that lies farthest outside.
+    /// The flow with the largest deviation.
     pub fn worst(&self) -> &FlowDeviation {
-        // There is at least one, or there would be no `Deviation`.
+        // A `Deviation` has at least one flow.
         farthest(&self.flows).unwrap_or(&self.flows[0])
     }
 
-    /// The mean over flows of how far outside they lie, whichever way.
+    /// The mean of the absolute deviations.
     pub fn mean(&self) -> f64 {
         self.flows.iter().map(|f| f.deviation.abs()).sum::<f64>() / self.flows.len() as f64
     }
 
-    /// As one JSON object.
+    /// The deviation as one JSON object.
     pub fn to_json(&self) -> Value {
         json!({
             "aim": self.aim.name(),
@@ -215,7 +217,7 @@ impl Deviation {
     }
 }
 
-/// A sentence.
+/// The deviation as a sentence.
 impl fmt::Display for Deviation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let worst = self.worst();
@@ -249,12 +251,13 @@ impl fmt::Display for Deviation {
     }
 }
 
-/// The one of `flows` that lies farthest outside.
+/// The flow of `flows` with the largest deviation.
 fn farthest(flows: &[FlowDeviation]) -> Option<&FlowDeviation> {
     flows.iter().max_by(|a, b| a.deviation.abs().total_cmp(&b.deviation.abs()))
 }
 
-/// What the laws of the flows of `steady` aim at and whether they do, and what that gives them.
+/// The aim of the laws of the flows of `steady`, true if the laws have it in common, and its
+/// allocation.
 pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation), NoDeviation> {
     let network = |e: tollway_theory::NetworkError| NoDeviation::Network(e.to_string());
     let aims = steady.lanes.iter().map(|lane| {
@@ -274,16 +277,17 @@ pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation
         Ok((aim, false, allocation))
     };
     let Some(aim) = common_aim(aims) else { return fair() };
-    // A session's budget is divided by its switch.
+    // The budget of a session is divided by its switch.
     if sessions.is_some() && aim != Aim::XcpEquilibrium {
         return fair();
     }
-    // What a budget is worth beyond a border is no affair of the flow's alone.
+    // Beyond a border the worth of a budget depends on other flows too.
     if plan.links.iter().any(|link| link.exchange.is_some()) {
         return fair();
     }
     let allocated = steady.allocate(|network| {
-        // Other links say nothing to these senders: they may only carry what those of their own law let through.
+        // Other links send no feedback to these senders: they may only carry what the links of the
+        // law let through.
         let own = links_of(plan, network, aim);
         let own = if aim == Aim::Proportional { spend(&own, &steady.owners)? } else { own };
         match aim {
@@ -304,7 +308,8 @@ pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation
     if overloaded { fair() } else { Ok((aim, true, Allocation { rates })) }
 }
 
-/// The constants of XCP's routers, for each link: an interval is the mean of its flows' round trips, without queues.
+/// The constants of XCP's routers, for each link. A control interval is the mean of its flows'
+/// round trips without queues.
 pub(crate) fn xcp_gains(plan: &Plan, steady: &Steady) -> Vec<XcpGains> {
     let mut trips = vec![(0.0, 0_u32); plan.links.len()];
     for (flow, lane) in steady.network.flows.iter().zip(&steady.lanes) {
@@ -327,12 +332,13 @@ pub(crate) fn xcp_gains(plan: &Plan, steady: &Steady) -> Vec<XcpGains> {
     plan.links.iter().zip(&trips).map(gains).collect()
 }
 
-/// `network` with those links of the routes only whose law is the one that steers to `aim`, as it sees them.
+/// A copy of `network` with only those links on routes whose law steers to `aim`, with weights and
+/// capacities as in that law.
 pub(crate) fn links_of(plan: &Plan, network: &Network, aim: Aim) -> Network {
     let mut network = network.clone();
     for flow in &mut network.flows {
         flow.links.retain(|&l| plan.links[l].law.descriptor().aim == Some(aim));
-        // RCP knows one rate for all.
+        // RCP has one rate for all flows.
         if aim == Aim::MaxMin {
             flow.weight = 1.0;
         }
@@ -384,8 +390,8 @@ fn undefined(error: NetworkError) -> NoDeviation {
     NoDeviation::Network(error.to_string())
 }
 
-/// The mean over `window` of each flow's rate in the interval table, without making series of it: there may be millions of
-/// rows.
+/// The mean over `window` of each flow's rate in the interval table. It makes no series, since
+/// there may be millions of rows.
 fn mean_rates(batches: &[RecordBatch], interval: f64, window: (f64, f64)) -> HashMap<String, f64> {
     let mut sums: HashMap<String, (f64, f64)> = HashMap::new();
     for batch in batches {
@@ -413,15 +419,15 @@ fn mean_rates(batches: &[RecordBatch], interval: f64, window: (f64, f64)) -> Has
     sums.into_iter().map(|(name, (sum, weight))| (name, sum / weight)).collect()
 }
 
-/// Without decimals that say nothing.
+/// Seconds with at most three decimals, without trailing zeros.
 pub(crate) fn seconds(s: f64) -> String {
     let text = format!("{s:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// By what part of its capacity a link may be overloaded, which is what a solver's last digits come to.
+/// Relative overload of a link that is within a solver's precision.
 const OVERLOAD: f64 = 1e-6;
-/// Packets a round trip below which a share is too small for a window of packets to follow.
+/// Packets per round trip below which a share is too small for a window in packets.
 const SLOW: f64 = 2.0;
 
 #[cfg(test)]
@@ -466,7 +472,7 @@ mod tests {
         near(found.mean(), 0.05);
         let says = "steady state (5 to 10 s): worst flow -10.0 % from max–min fairness (two), mean 5.0 %";
         assert_eq!(found.to_string(), says);
-        // Senders that do not listen to it aim at nothing: by weight, of the whole link, as a measure only.
+        // Senders of another law aim at nothing: by weight, of the whole link, only for comparison.
         let found = judge(&of("newreno"), &[("one", 5.0), ("two", 15.0)]).unwrap();
         assert!(!found.aimed && found.flows.iter().all(|flow| flow.deviation.abs() < 1e-9), "{found:?}");
         assert!(
@@ -477,12 +483,13 @@ mod tests {
 
     #[test]
     fn shares_below_two_packets_a_round_trip_are_not_judged() {
-        // 18 Mb/s among 15 are two packets of 1500 B in 20 ms each, and no less.
+        // 18 Mb/s among 15 are exactly two packets of 1500 B each in 20 ms.
         let rates: Vec<(String, f64)> = (1..=16).map(|i| (format!("f.{i}"), 1.0)).collect();
         let rates: Vec<(&str, f64)> = rates.iter().map(|(name, mbps)| (name.as_str(), *mbps)).collect();
         let among = |n: u32| judge(&plan(&flow("f", "rcp", &format!(", count = {n}"))), &rates);
         assert_eq!(among(14).unwrap().flows.len(), 14);
-        // Beside one with the share of twenty, fourteen have less than two packets: they are named.
+        // Beside a flow with the share of twenty, fourteen have less than two packets. They are
+        // named.
         let both = flow("f", "rcp", ", count = 14") + &flow("far", "rcp", "");
         let far = "\nlink.l = { from = \"b\", to = \"c\", rate = \"1 Mbps\", law = \"rcp\" }\n";
         let both =
@@ -494,7 +501,8 @@ mod tests {
         let says = "; left out: 1 flow, its share below two packets a round trip, worst -10.0 % (far)";
         assert!(found.to_string().ends_with(says), "{found}");
         assert_eq!(among(16), Err(NoDeviation::Slow));
-        // Of the round trip of that stretch: 22 ms are enough for 16, and 18 ms too few for 14.
+        // With the round trip of that stretch: 22 ms suffice for 16 flows, and 18 ms are too short
+        // for 14.
         let after = |n: u32, delay: u32| {
             let change = format!("change = [{{ at = \"1 s\", link = \"w\", delay = \"{delay} ms\" }}]\n");
             judge(&plan(&(flow("f", "rcp", &format!(", count = {n}")) + &change)), &rates)

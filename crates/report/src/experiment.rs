@@ -1,4 +1,4 @@
-//! The experiment file: a scenario with claims and plots.
+//! Experiment files: a scenario with claims and plots.
 
 use std::path::{Path, PathBuf};
 
@@ -16,41 +16,41 @@ use crate::neighbourhood::Neighbourhood;
 use crate::plot::{PlotSpec, plottable};
 use crate::verify::{RandomNetworks, Verify};
 
-/// What an experiment file adds to its scenario. The scenario itself is read from the same text by
-/// `tollway-scenario`.
+/// The additions of an experiment file to its scenario. `tollway-scenario` parses the scenario from
+/// the same text.
 #[derive(Clone, Debug, Default)]
 pub struct Experiment {
-    /// Its name: `xcp/validation`.
+    /// The name: `xcp/validation`.
     pub name: String,
-    /// A title for people.
+    /// The title.
     pub title: String,
-    /// Where it comes from.
+    /// The source, such as a paper's figure.
     pub source: String,
-    /// What it must show.
+    /// The required results.
     pub claims: Vec<Claim>,
-    /// What to draw.
+    /// The plots of its figure.
     pub plots: Vec<PlotSpec>,
-    /// Random networks that are held against theory beside it.
+    /// Random networks whose runs are compared with theory.
     pub random: Vec<RandomNetworks>,
-    /// What of it runs on real packets too.
+    /// The parts that also run on real packets.
     pub live: Vec<LiveClaim>,
     /// The neighbourhood over which claims are judged.
     pub neighbourhood: Option<Neighbourhood>,
-    /// The file's folder, where reference series lie.
+    /// The file's folder, which has the reference series.
     pub folder: PathBuf,
-    /// Where its variants lie in its grid, which the scenario knows: [`Cells::of`].
+    /// The positions of its variants in the scenario's grid, set from [`Cells::of`].
     pub cells: Cells,
-    /// What theory gives its flows, once it has run.
+    /// The theoretical rates of its flows, set after a run.
     pub aims: Aims,
 }
 
-/// What is wrong in an experiment file, with the place: a [`miette::Diagnostic`], to be shown in the text itself.
+/// A mistake in an experiment file, with its place in the text, as a [`miette::Diagnostic`].
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error(transparent)]
 #[diagnostic(transparent)]
 pub struct ExperimentError(Box<Wrong>);
 
-/// The error's inside, boxed since it carries the whole text.
+/// The content of the error, boxed since it holds the whole text.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error("{message}")]
 struct Wrong {
@@ -64,10 +64,11 @@ struct Wrong {
 }
 
 impl Experiment {
-    /// Reads claims and plots of the experiment in `text`, from a file at `path`. Keys of the scenario are passed over.
+    /// Parses claims and plots from the experiment in `text`, a file at `path`. Keys of the
+    /// scenario are skipped.
     ///
     /// # Errors
-    /// The text is no TOML, or a claim or plot has a key, metric, unit or bound that does not exist.
+    /// The text is no TOML, or a claim or plot has an unknown key, metric, unit or bound.
     pub fn parse(text: &str, path: &Path) -> Result<Experiment, ExperimentError> {
         let error = |message: String, at: Option<std::ops::Range<usize>>, help: Option<String>| {
             let text = NamedSource::new(path.display().to_string(), text.to_string());
@@ -144,7 +145,8 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// What its claims are checked in; `missing` are the peer programs that are not installed.
+    /// The context for checking the claims. `missing` lists the peer programs that are not
+    /// installed.
     pub fn context(&self, missing: Vec<String>) -> Context {
         Context {
             folder: self.folder.clone(),
@@ -176,7 +178,7 @@ struct File {
     neighbourhood: Option<Spanned<Neighbourhood>>,
 }
 
-/// What is wrong with a claim, and at which word.
+/// A mistake in a claim or plot, with the word at fault.
 struct Complaint {
     message: String,
     word: String,
@@ -188,9 +190,10 @@ impl Complaint {
         Complaint { message, word: word.to_string(), help: None }
     }
 
-    /// The word within the claim, or the whole claim.
+    /// The range of the word within the claim, or of the whole claim.
     fn place(&self, text: &str, span: std::ops::Range<usize>) -> std::ops::Range<usize> {
-        // The span of an array's table may be that of its header alone: look on to the next header.
+        // The span of a table in an array may cover only its header, so the search extends to the
+        // next header.
         let next = text[span.start..].find("\n[").map_or(text.len(), |i| span.start + i + 1);
         let end = if next > span.start + 2 { next.max(span.end) } else { span.end };
         match text[span.start..end].find(&self.word).filter(|_| !self.word.is_empty()) {
@@ -225,7 +228,7 @@ impl Claim {
     }
 }
 
-/// Whether a plot says either what column to draw over time, or what to measure over the grid.
+/// Checks that a plot names either a column over time or a metric over the grid.
 fn check_plot(plot: &PlotSpec, axes: &[&str]) -> Result<(), Complaint> {
     let of_grid = [&plot.x, &plot.series, &plot.panels].into_iter().flatten().map(String::as_str);
     for axis in of_grid.clone().chain(plot.part.iter().flat_map(|part| part.axes())) {
@@ -288,10 +291,10 @@ fn measurement(table: &Table, id: &str) -> Result<Measurement, Complaint> {
     })
 }
 
-/// A message of serde's without the list of all that it knows, the word it is about, and the
-/// nearest known.
+/// Shortens an error message of serde: the message without the list of known words, the word at
+/// fault, and the nearest known word.
 fn unknown(message: &str) -> (String, String, Option<String>) {
-    // It names the culprit first, in backquotes.
+    // The message names the word at fault first, in backquotes.
     let word = message.split('`').nth(1).unwrap_or("").to_string();
     let (message, word, help) = match message.split_once(", expected ") {
         Some((what, known)) => {
@@ -338,7 +341,7 @@ fn within(value: Value, base: &Table, id: &str) -> Result<Bound, Complaint> {
     Ok(Bound::Within { of: side("within", of, base, id)?, distance })
 }
 
-/// A number, or the claim's own measurement with some keys set otherwise.
+/// A number, or the claim's own measurement with some keys changed.
 fn side(key: &str, value: Value, base: &Table, id: &str) -> Result<Side, Complaint> {
     if let Some(number) = float(&value) {
         return Ok(Side::Number(number));
@@ -367,7 +370,7 @@ fn side(key: &str, value: Value, base: &Table, id: &str) -> Result<Side, Complai
     };
     let (times, plus) = (factor("times", 1.0)?, factor("plus", 0.0)?);
     let mut table = base.clone();
-    // What stands beside a cell is found from the cell, not from the part it is of.
+    // A counterpart is found from the variant's cell, not from the part.
     table.remove("where");
     if changes.contains_key("flow") || changes.contains_key("flows") {
         table.remove("flow");
@@ -387,7 +390,7 @@ fn float(value: &Value) -> Option<f64> {
 
 const PLOT_HELP: &str =
     "give it a column of a table in `y`, drawn over time, or a `metric` with an axis of the grid in `x`";
-/// The keys that are bounds.
+/// The keys of bounds.
 const BOUNDS: [&str; 6] = ["at-least", "at-most", "more-than", "less-than", "equals", "within"];
 
 #[cfg(test)]

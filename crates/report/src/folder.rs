@@ -1,4 +1,4 @@
-//! The folder that result tables are written to, with a record of what lies there.
+//! The output folder of result tables, with a record of the tables in it.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -13,23 +13,26 @@ use tollway_scenario::tables::{Table, TableError};
 
 use crate::session::SessionError;
 
-/// A folder made ready for a run's tables: those of an earlier run that this one won't write are gone, for whoever reads the
-/// folder would take them for this one's. Until it is dropped, no other process takes it: tables are read back from it. A run is
-/// one of `tollway run`, or of a program over a network (`tollway exec`).
+/// A folder prepared for the tables of a run, and locked until it is dropped.
+///
+/// Tables of an earlier run that this run won't write are removed, since readers would take them
+/// for this run's. The lock keeps other processes out, since tables are read back from the folder.
+/// A run is one of `tollway run`, or of a program over a network (`tollway exec`).
 #[derive(Debug)]
 pub struct Folder {
     /// Tables that were removed.
     pub removed: Vec<PathBuf>,
-    /// Locked for as long as it is open.
+    /// The record file, locked while open.
     _record: File,
 }
 
 impl Folder {
-    /// Makes `dir` ready for `tables`, named as [`tables_of`] does. Nothing is removed but what the record names, which a run
-    /// like the earlier one would have overwritten.
+    /// Prepares `dir` for `tables`, with names as in [`tables_of`]. It removes only tables in the
+    /// earlier run's record that this run does not overwrite.
     ///
     /// # Errors
-    /// Another process has it, it is a file, or something cannot be created, written or removed.
+    /// Another process holds the folder, it is a file, or a file cannot be created, written or
+    /// removed.
     pub fn take(dir: &Path, tables: &BTreeSet<String>) -> Result<Folder, SessionError> {
         let fail = |action, path: &Path| {
             let path = path.to_path_buf();
@@ -63,13 +66,14 @@ impl Folder {
         let mut removed = Vec::new();
         for line in String::from_utf8_lossy(&earlier).lines().filter(|line| is_table(line)) {
             let table = dir.join(line);
-            // A folder with a record of its own was another run's to fill since.
+            // A folder with its own record has been filled by another run since.
             let others = line.contains('/') && table.with_file_name(RECORD).exists();
             if tables.contains(line) || others || !table.is_file() {
                 continue;
             }
             std::fs::remove_file(&table).map_err(fail("remove", &table))?;
-            // A variant's folder in which nothing else lies; `dir` has its record.
+            // Removes a variant's folder if it is empty. `dir` itself contains the record, and
+            // stays.
             let _ = table.parent().map(std::fs::remove_dir);
             removed.push(table);
         }
@@ -83,7 +87,7 @@ impl Folder {
         Ok(Folder { removed, _record: record })
     }
 
-    /// What to tell whoever had tables there; `None` if none were removed.
+    /// The note on removed tables; `None` if none were removed.
     pub fn note(&self) -> Option<String> {
         let folders: BTreeSet<_> = self.removed.iter().filter_map(|table| table.parent()).collect();
         let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
@@ -97,14 +101,14 @@ impl Folder {
     }
 }
 
-/// Whether other users may write to a folder: links that they plant there would be followed.
+/// True if other users may write to the folder, and could plant links there.
 fn is_shared(folder: &std::fs::Metadata) -> bool {
     let owner = folder.uid();
     folder.mode() & 0o002 != 0 || (owner != 0 && owner != rustix::process::geteuid().as_raw())
 }
 
-/// Locks a file for this process, for as long as it is open; answers whether another has it. A file system that knows no locks has
-/// as many writers as it had.
+/// Locks a file while it is open. Returns true if another process holds the lock. A file system
+/// without locks gives no protection.
 pub(crate) fn is_taken(file: &File) -> bool {
     flock(file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
 }
@@ -123,12 +127,13 @@ pub fn tables_of(scenario: &Scenario, csv: bool, parquet: bool) -> BTreeSet<Stri
         .collect()
 }
 
-/// The files' names of a run's tables.
+/// The file names of a run's tables.
 fn tables(endings: impl Iterator<Item = &'static str>) -> impl Iterator<Item = String> {
     endings.flat_map(|ending| Table::ALL.map(|table| format!("{}.{ending}", table.name())))
 }
 
-/// Whether a line of a record names a table, in the folder or right beneath it: anybody can have written it.
+/// True if a line of a record is the path of a table, in the folder or directly beneath it. The
+/// record is untrusted input.
 fn is_table(line: &str) -> bool {
     let (variant, file) = line.rsplit_once('/').unwrap_or((".", line));
     !["", ".."].contains(&variant)
@@ -136,7 +141,7 @@ fn is_table(line: &str) -> bool {
         && tables(["arrow", "csv", "parquet"].into_iter()).any(|t| t == file)
 }
 
-/// The tables that the last run wrote, a line each.
+/// The record: the tables of the last run, one per line.
 const RECORD: &str = ".tollway-tables";
 
 #[cfg(test)]

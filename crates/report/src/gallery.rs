@@ -1,4 +1,4 @@
-//! Everything that was reproduced, on one page: each figure with the claims held against it.
+//! The gallery: one page with the figures and claims of all reproduced experiments.
 
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,9 @@ use crate::html::{claims, document, place, plot};
 use crate::plot::{Figure, PlotError};
 use crate::text::escape;
 
-/// A page of HTML over many experiments that needs nothing beside itself: a list of them with what became of their
-/// claims, and for each its figure as plots to zoom into, its claims, and the reasons of those that are not met.
+/// A self-contained HTML page over many experiments. It lists them with the status of their claims.
+/// For each one it has the figure as plots that zoom, the claims, and the reasons for those that
+/// are not met.
 #[derive(Clone, Debug, Default)]
 pub struct Gallery {
     entries: Vec<Entry>,
@@ -19,17 +20,17 @@ pub struct Gallery {
 
 #[derive(Clone, Debug)]
 struct Entry {
-    /// `xcp/validation`.
+    /// The experiment's name: `xcp/validation`.
     name: String,
     title: String,
     source: String,
-    /// The places of its plots.
+    /// The HTML places of its plots.
     places: String,
     report: Report,
 }
 
 impl Gallery {
-    /// Adds an experiment by its `name`, `PAPER/FIGURE`; the figure's subtitle is its source.
+    /// Adds an experiment by its `name`, `PAPER/FIGURE`. The figure's subtitle is its source.
     pub fn add(&mut self, name: &str, figure: &Figure, report: &Report) {
         let mut places = String::new();
         for row in &figure.rows {
@@ -45,18 +46,18 @@ impl Gallery {
         });
     }
 
-    /// How many experiments it shows.
+    /// The number of experiments.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it shows none.
+    /// True if there are no experiments.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Writes the page as `index.html` in `folder`, where the experiments' own pages and pictures lie, and answers its
-    /// path. `ledger` has the reasons of unmet claims.
+    /// Writes the page as `index.html` in `folder`, beside the experiments' own pages and pictures,
+    /// and returns its path. `ledger` gives the reasons for fragile and unmet claims.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -68,7 +69,7 @@ impl Gallery {
         Ok(path)
     }
 
-    /// The page's text.
+    /// The page's HTML text.
     pub fn to_html(&self, ledger: &Ledger) -> String {
         let mut all = Report::default();
         self.entries.iter().for_each(|entry| all.extend(entry.report.clone()));
@@ -84,7 +85,7 @@ impl Gallery {
         document("Reproduced with Tollway", &body, self.plots.clone())
     }
 
-    /// The experiments, paper by paper, each with a word on its claims.
+    /// The experiments by paper, each with the status of its claims.
     fn contents(&self) -> String {
         let mut html = String::new();
         let mut paper = "";
@@ -107,7 +108,7 @@ impl Gallery {
 }
 
 impl Entry {
-    /// What became of its claims: the status that matters most, and how many have it.
+    /// The most important status of the claims, with its count as text.
     fn badge(&self) -> (&'static str, String) {
         let report = &self.report;
         let judged = report.met + report.fragile + report.unmet;

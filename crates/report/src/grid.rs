@@ -1,4 +1,4 @@
-//! Parts of an experiment's grid: which of its variants a claim or a plot speaks of.
+//! Selections of variants in an experiment's grid, for claims and plots.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,31 +6,31 @@ use std::fmt;
 use serde::Deserialize;
 use tollway_scenario::file::{Coordinate, Scenario};
 
-/// Where each variant of an experiment lies in its grid.
+/// The position of each variant in an experiment's grid.
 #[derive(Clone, Debug, Default)]
 pub struct Cells(Vec<(String, Vec<Coordinate>)>);
 
 impl Cells {
-    /// Of the variants of a scenario; those outside of its grid are left out.
+    /// The positions of a scenario's variants. Those outside of its grid are left out.
     pub fn of(scenario: &Scenario) -> Cells {
         let cells = scenario.variants().iter().filter(|v| !v.cell.is_empty());
         Cells(cells.map(|v| (v.name.clone(), v.cell.clone())).collect())
     }
 
-    /// Where a variant lies.
+    /// The position of a variant; `None` outside of the grid.
     pub(crate) fn cell(&self, variant: &str) -> Option<&[Coordinate]> {
         self.0.iter().find(|(name, _)| name == variant).map(|(_, cell)| cell.as_slice())
     }
 
-    /// The variants that lie in `part`, in the grid's order.
+    /// The variants within `part`, in the grid's order.
     pub fn within<'a>(&'a self, part: &'a Part) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(|(_, cell)| part.holds(cell)).map(|(name, _)| name.as_str())
     }
 
-    /// The variant at the same place as `variant` on every axis but those that `part` names.
+    /// The variant in `part` at the same point as `variant` on all axes that `part` does not name.
     ///
     /// # Errors
-    /// Why there is not just one.
+    /// None or several such variants exist.
     pub(crate) fn counterpart(&self, variant: &str, part: &Part) -> Result<&str, String> {
         let here = self.cell(variant).ok_or_else(|| format!("`{variant}` is not of the grid"))?;
         let same = |cell: &[Coordinate]| {
@@ -45,24 +45,24 @@ impl Cells {
     }
 }
 
-/// A part of a grid, `{ sender = "sack", loss = { at-least = 0.001 } }`: the points wanted on some of its axes; on the
-/// others, all.
+/// A part of a grid, `{ sender = "sack", loss = { at-least = 0.001 } }`: the selected points on
+/// some axes, and all points on the others.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Part(BTreeMap<String, Want>);
 
-/// The points wanted on one axis.
+/// The selected points on one axis.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 enum Want {
-    /// That of this value.
+    /// The point with this value.
     Value(f64),
-    /// That which is called so.
+    /// The point with this name.
     Name(String),
-    /// `true` or `false`.
+    /// The point `true` or `false`.
     Truth(bool),
-    /// Any of these.
+    /// A point that one of these selects.
     AnyOf(Vec<Want>),
-    /// Values between these, both included.
+    /// The values in this closed range.
     Range(Range),
 }
 
@@ -74,7 +74,7 @@ struct Range {
 }
 
 impl Part {
-    /// The axes it speaks of.
+    /// The axes with a selection.
     pub(crate) fn axes(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
@@ -99,7 +99,7 @@ impl Want {
     }
 }
 
-/// As people would say it: `sack`, `0.001 to 0.025`.
+/// The selected points as text: `sack`, `0.001 to 0.025`.
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, want) in self.0.values().enumerate() {

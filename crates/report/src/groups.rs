@@ -1,4 +1,4 @@
-//! Rows of a summary by group, for results that have too many rows to list.
+//! Summaries by group, for results with too many rows to list.
 
 use std::collections::HashMap;
 
@@ -10,21 +10,21 @@ use crate::data;
 use crate::overview::group_of;
 use crate::sizes::quantile;
 
-/// The groups of a summary of flows.
+/// The groups in a summary of flows.
 pub(crate) fn flows(batches: &[RecordBatch]) -> Vec<Value> {
     let spreads = ["fct_s", "size_bytes", "goodput_mbps", "rate_mbps", "share_of_ideal", "rtt_mean_ms"];
     let totals = ["sent_bytes", "delivered_bytes", "retransmissions", "timeouts", "lost_packets"];
     of(batches, "flow", &spreads, &totals)
 }
 
-/// The groups of a summary of links.
+/// The groups in a summary of links.
 pub(crate) fn links(batches: &[RecordBatch]) -> Vec<Value> {
     let spreads = ["utilisation", "queue_mean_packets", "queue_max_packets"];
     of(batches, "link", &spreads, &["drops", "marks"])
 }
 
-/// One object for each group, in order of their first rows: its number of rows, quantiles of the columns `spreads`, and sums of
-/// the columns `totals`. A column without a number in the group is left out.
+/// One object per group, in order of their first rows: its number of rows, quantiles of the columns
+/// `spreads`, and sums of the columns `totals`. A column without a number in the group is left out.
 fn of(batches: &[RecordBatch], key: &str, spreads: &[&str], totals: &[&str]) -> Vec<Value> {
     let mut groups: Vec<Map<String, Value>> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();
@@ -49,7 +49,7 @@ fn of(batches: &[RecordBatch], key: &str, spreads: &[&str], totals: &[&str]) -> 
     for (group, &rows) in groups.iter_mut().zip(&rows) {
         group.insert(format!("{key}s"), rows.into());
     }
-    // A column at a time: of a million flows one takes 8 MB.
+    // One column after the other: a column of a million flows takes 8 MB.
     for column in spreads.iter().chain(totals) {
         let mut values: Vec<Vec<f64>> = rows.iter().map(|&rows| Vec::with_capacity(rows)).collect();
         let mut of_row = group_of_row.iter();
@@ -108,7 +108,7 @@ mod tests {
         let flows = flows(&result.summary);
         assert_eq!([&flows[0]["group"], &flows[1]["group"]], ["odd", "even"]);
         assert_eq!([&flows[0]["flows"], &flows[1]["flows"]], [50, 50]);
-        // 2, 4, … 20.
+        // The numbers 2, 4, … 20.
         let even = json!({"count": 10, "mean": 11.0, "p50": 10.0, "p95": 20.0, "p99": 20.0, "max": 20.0});
         assert_eq!(flows[1]["fct_s"], even);
         assert_eq!(flows[1]["retransmissions"], 2550.0);

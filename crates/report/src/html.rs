@@ -1,4 +1,4 @@
-//! Figures and tables as one page of HTML that needs nothing beside itself.
+//! Self-contained HTML pages with figures and tables.
 
 use std::path::Path;
 
@@ -11,16 +11,17 @@ use crate::overview::Overview;
 use crate::plot::{Axis, Curve, Figure, PALETTE, Panel, PlotError, Row, style};
 use crate::text::escape;
 
-/// A page: a title, the tables that sum up the runs, claims if there are any, and interactive plots.
+/// A page with a title, interactive plots, claims if any, and the runs' summary tables.
 ///
-/// The plotting script is inside the page, and the page's own policy forbids it to load anything from anywhere.
+/// The plotting script is part of the page, and the page's content security policy forbids it to
+/// load anything.
 #[derive(Debug)]
 pub struct Page<'a> {
-    /// What is drawn, with its title and subtitle.
+    /// The plots, with title and subtitle.
     pub figure: &'a Figure,
-    /// What ran.
+    /// The runs in the summary tables.
     pub runs: &'a [RunResult],
-    /// What was claimed of it.
+    /// The verdicts on the claims.
     pub claims: Option<&'a Report>,
 }
 
@@ -34,7 +35,7 @@ impl Page<'_> {
             .map_err(|e| PlotError::Write { path: path.to_path_buf(), message: e.to_string() })
     }
 
-    /// The page's text.
+    /// The page's HTML text.
     pub fn to_html(&self) -> String {
         let title = escape(&self.figure.title);
         let mut body = format!("<main>\n<h1>{title}</h1>\n");
@@ -56,9 +57,10 @@ impl Page<'_> {
     }
 }
 
-/// A whole page around `body`, with the places in it that [`place`] left for `plots` filled. `title` is HTML.
+/// A whole page around `body`, with the data of `plots` for the places made by [`place`]. `title`
+/// is HTML.
 pub(crate) fn document(title: &str, body: &str, plots: Vec<Value>) -> String {
-    // `</script>` must not appear inside a script, whatever a flow is called.
+    // `</script>` must not appear in a script, even in a flow's name.
     let plots = Value::from(plots).to_string().replace('<', "\\u003c");
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -70,7 +72,7 @@ pub(crate) fn document(title: &str, body: &str, plots: Vec<Value>) -> String {
     )
 }
 
-/// The place of a row's plot, the page's `index`th.
+/// The HTML place for a row's plot, number `index` on the page.
 pub(crate) fn place(row: &Row, index: usize) -> String {
     let height = if row.panels.iter().any(|p| !p.label.is_empty()) { 320 } else { 300 };
     format!(
@@ -79,8 +81,8 @@ pub(crate) fn place(row: &Row, index: usize) -> String {
     )
 }
 
-/// A row a claim: what it says over its id, what was expected, what measured, and the band over its
-/// neighbourhood.
+/// A table with one row per claim: its statement over its id, the expected and the measured value,
+/// and the band over its neighbourhood.
 pub(crate) fn claims(report: &Report) -> String {
     let mut html = "<table>\n<thead><tr><th>claim</th><th>expected</th><th>measured</th><th>band</th><th>status</th></tr></thead>\n<tbody>\n".to_owned();
     for claim in &report.claims {
@@ -99,7 +101,7 @@ pub(crate) fn claims(report: &Report) -> String {
     html
 }
 
-/// A row as the page's script draws it.
+/// A row as data for the page's script.
 pub(crate) fn plot(row: &Row) -> Value {
     let colour = |index: usize| {
         let (r, g, b) = PALETTE[index % PALETTE.len()];
@@ -127,7 +129,8 @@ pub(crate) fn plot(row: &Row) -> Value {
     })
 }
 
-/// Six significant digits: a page is for eyes, the tables keep every bit. What is not a number becomes a gap.
+/// A number with six significant digits, which suffice for a plot; null, a gap, for NaN and
+/// infinity.
 fn rounded(value: f64) -> Value {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { json!(0) } else { Value::Null };
@@ -137,10 +140,10 @@ fn rounded(value: f64) -> Value {
     if rounded.is_finite() { json!(rounded) } else { json!(value) }
 }
 
-/// How many columns of pixels a plot is expected to have, for thinning out long series.
+/// Expected width of a plot in pixel columns, to which long series are decimated.
 const COLUMNS: usize = 1200;
 
-/// Nothing from the network, not even from the page's own server.
+/// Nothing may be loaded from the network, not even from the page's own server.
 const POLICY: &str =
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:";
 

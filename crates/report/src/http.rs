@@ -1,6 +1,8 @@
-//! As much of HTTP as a browser or a scraper needs, for whoever may ask: one request a connection, and nobody who asks can have more of
-//! this process than a thread for `PATIENCE` and some kilobytes. Of more than `MOST` the one who came first gives way, so that who says
-//! nothing keeps nobody else from asking.
+//! A minimal HTTP/1 server for browsers and scrapers, safe for untrusted clients.
+//!
+//! It serves one request per connection. A client costs at most one thread for `PATIENCE` and a few
+//! kilobytes. Above `MOST` connections the oldest is closed, so that silent clients block no
+//! others.
 
 #[cfg(any(test, fuzzing))]
 #[path = "tests/http.rs"]
@@ -14,22 +16,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// `GET`, or another.
+    /// The method: `GET`, or another.
     pub method: String,
-    /// Up to its `?`.
+    /// The path, up to the `?`.
     pub path: String,
-    /// What follows that; empty if nothing does.
+    /// The query after the `?`; empty without one.
     pub query: String,
-    /// The name under which the server was asked.
+    /// The `Host` header; `None` without one.
     pub host: Option<String>,
-    /// What follows the head.
+    /// The body.
     pub body: String,
 }
 
-/// What is answered.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     status: u16,
@@ -38,17 +40,17 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// `body`, of the media type `kind`.
+    /// A response with `body` of the media type `kind`.
     pub fn new(status: u16, kind: &'static str, body: String) -> Answer {
         Answer { status, headers: vec![("Content-Type", kind)], body }
     }
 
-    /// A text for people.
+    /// A response with plain text.
     pub fn words(status: u16, text: &str) -> Answer {
         Answer::new(status, "text/plain; charset=utf-8", text.to_owned())
     }
 
-    /// With a header more.
+    /// Adds a header.
     pub fn with(mut self, name: &'static str, value: &'static str) -> Answer {
         self.headers.push((name, value));
         self
@@ -67,7 +69,8 @@ impl Answer {
     }
 }
 
-/// Answers from a thread of its own until it is dropped, each who asks from another: who takes no answer holds up neither others nor the end.
+/// A server with its own thread, until it is dropped. Each connection has a further thread, so a
+/// client that reads slowly delays neither others nor the end.
 pub struct Server {
     address: SocketAddr,
     over: Arc<AtomicBool>,
@@ -75,10 +78,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts at `address`; port 0 is any free one. Its threads are called `name`, and inherit the caller's signals.
+    /// Starts a server at `address`; port 0 means any free port. Its threads have the name `name`,
+    /// and the caller's signal mask.
     ///
     /// # Errors
-    /// The address is taken, or not this machine's; or there is no thread to be had.
+    /// The address is in use or not of this machine, or no thread can be started.
     pub fn serve(
         address: SocketAddr,
         name: &'static str,
@@ -93,25 +97,25 @@ impl Server {
                 && !ends.load(Ordering::Relaxed)
             {
                 let Ok((stream, _)) = accepted else {
-                    // There may be a descriptor again soon.
+                    // A file descriptor may become free soon.
                     std::thread::sleep(Duration::from_millis(50));
                     continue;
                 };
                 let (turn, answer) = (Turn::take(&open, stream), Arc::clone(&answer));
-                // Where there is no thread to be had, the connection closes.
+                // If no thread can be started, the connection closes.
                 let _ = std::thread::Builder::new().name(name.into()).spawn(move || {
-                    // Who hangs up has no use for an answer.
+                    // A client that hangs up needs no response.
                     let _ = serve_one(&turn.stream, Instant::now() + PATIENCE, &*answer);
                 });
             }
-            // Who still waits hears that it is over.
+            // Closes the remaining connections.
             open.all().drain(..).for_each(|stream| hang_up(&stream));
         };
         let thread = std::thread::Builder::new().name(name.into()).spawn(accept)?;
         Ok(Server { address, over, thread: Some(thread) })
     }
 
-    /// Where it answers.
+    /// The address and port in use.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -131,7 +135,7 @@ impl Drop for Server {
             IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
             ip => ip,
         };
-        // It waits for somebody to ask.
+        // Wakes the thread, which waits for a connection.
         let woken = TcpStream::connect_timeout(&SocketAddr::new(here, self.address.port()), WAKE);
         if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
             let _ = thread.join();
@@ -139,7 +143,7 @@ impl Drop for Server {
     }
 }
 
-/// Those who are being answered, who came first before the others.
+/// The open connections, oldest first.
 #[derive(Default)]
 struct Open(Mutex<Vec<Arc<TcpStream>>>);
 
@@ -149,7 +153,7 @@ impl Open {
     }
 }
 
-/// One of them, for as long as it is answered, whatever becomes of that.
+/// An open connection, which is removed from the list when dropped.
 struct Turn {
     open: Arc<Open>,
     stream: Arc<TcpStream>,
@@ -175,7 +179,7 @@ impl Drop for Turn {
 }
 
 fn hang_up(stream: &TcpStream) {
-    // The other end may have.
+    // The other end may have closed it.
     let _ = stream.shutdown(Shutdown::Both);
 }
 
@@ -190,7 +194,7 @@ fn serve_one(
         match parse(&bytes) {
             Parsed::Whole(request) => break (answer(&request), request.method == "HEAD"),
             Parsed::Wrong(status, why) => break (Answer::words(status, why), false),
-            // Who asks before it sends its body is told to; once.
+            // A client that expects permission to send its body receives it once.
             Parsed::Body { expected: true } if !told => {
                 told = true;
                 write_all(stream, b"HTTP/1.1 100 Continue\r\n\r\n", until)?;
@@ -207,7 +211,8 @@ fn serve_one(
     };
     write_all(stream, &answer.to_bytes(head_only), until)?;
     stream.shutdown(Shutdown::Write)?;
-    // What comes still is read: closed before, the connection would be reset, and the answer lost on its way.
+    // The rest of the input is read first. A close with unread input would reset the connection and
+    // lose the response.
     let until = until.min(Instant::now() + Duration::from_secs(1));
     let mut rest = 1 << 16;
     while rest > 0 {
@@ -238,20 +243,20 @@ fn left(until: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// What has come of a request.
+/// The state of a request's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Parsed {
-    /// Its head is not whole.
+    /// The head is incomplete.
     Head,
-    /// Its body is not whole; `expected` if it comes only once it is asked for.
+    /// The body is incomplete; `expected` if the client waits for permission to send it.
     Body { expected: bool },
-    /// All of it, whatever follows.
+    /// A complete request; further bytes are ignored.
     Whole(Request),
-    /// Nothing that is answered otherwise than by this.
+    /// A bad request, with the status and text of the response.
     Wrong(u16, &'static str),
 }
 
-/// What the bytes that have come so far are.
+/// Parses the bytes received so far.
 fn parse(bytes: &[u8]) -> Parsed {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut head = httparse::Request::new(&mut headers);
@@ -275,7 +280,7 @@ fn parse(bytes: &[u8]) -> Parsed {
             };
             body_len = Some(len);
         } else if is("host") {
-            // Of two names one could be ours, and the other what was asked.
+            // With two names, one could be ours and the other the name in use.
             let Some(name) = std::str::from_utf8(header.value).ok().filter(|_| host.is_none()) else {
                 return Parsed::Wrong(400, "its Host is no name\n");
             };
@@ -303,7 +308,7 @@ fn parse(bytes: &[u8]) -> Parsed {
     })
 }
 
-/// Digits and nothing else: what others read as another number is none.
+/// A number of digits only. Signs and other notations are errors.
 fn number(digits: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(digits).ok()?;
     text.parse().ok().filter(|_| text.bytes().all(|digit| digit.is_ascii_digit()))
@@ -322,16 +327,16 @@ fn reason(status: u16) -> &'static str {
     }
 }
 
-/// Those who are answered at once.
+/// Upper bound on open connections.
 const MOST: usize = 64;
-/// Bytes of the longest head, and of the longest body.
+/// Upper bounds on the head and on the body, in bytes.
 const HEAD: usize = 8192;
 const BODY: usize = 4096;
-/// Most headers.
+/// Upper bound on headers.
 const HEADERS: usize = 64;
-/// How long all of a request and its answer may take.
+/// Upper bound on the time for a request and its response.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long an end is waited for.
+/// Upper bound on the time to wake the thread at the end.
 const WAKE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -382,7 +387,7 @@ mod tests {
         let server = echo();
         let long = "x".repeat(9000);
         for (request, status) in [
-            // Nobody makes room for what is only announced.
+            // An announced length alone allocates nothing.
             ("GET / HTTP/1.1\r\nContent-Length: 9000000000000000\r\n\r\n", 413),
             ("GET / HTTP/1.1\r\nContent-Length: 4097\r\n\r\n", 413),
             ("GET / HTTP/1.1\r\nContent-Length: 99999999999999999999999999\r\n\r\n", 400),
@@ -400,7 +405,7 @@ mod tests {
             let begin: String = request.chars().take(60).collect();
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{begin:?}: {answer}");
         }
-        // A fault of ours is one connection's.
+        // A panic in a handler ends only its connection.
         assert_eq!(ask(&server, "GET /bug HTTP/1.1\r\n\r\n"), "");
         assert!(ask(&server, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
     }
@@ -437,7 +442,7 @@ mod tests {
         half.write_all(b"GET /half HTT").unwrap();
         assert!(ask(&server, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
         drop(server);
-        // At once, which a connection that nobody waits for any longer is not.
+        // The connection closes at once when the server ends.
         half.set_nonblocking(true).unwrap();
         let heard = (0..100).find_map(|_| {
             std::thread::sleep(Duration::from_millis(10));

@@ -1,9 +1,10 @@
-//! The simulator's TCP beside the kernel's: the same flows over the same links, once simulated, once as connections of the kernel that runs
-//! this, between network namespaces over emulated links.
+//! The simulator's TCP beside the kernel's. The same flows over the same links are simulated, and
+//! run as connections of this machine's kernel, between network namespaces over emulated links.
 //!
-//! A `[[live]]` table with a table `[live.kernel]` makes three claims a variant: `ID.VARIANT.goodput`, of all flows together; `.period`, the
-//! mean time between reductions of a flow's window; and, where there are several flows, `.jain`. The measure's `warmup` is left out on both
-//! sides.
+//! A `[[live]]` table with a table `[live.kernel]` makes up to three claims per variant.
+//! `ID.VARIANT.goodput` is for all flows together, `.period` for the mean time between reductions
+//! of a flow's window, and `.jain` for Jain's index of several flows. Both sides leave out the
+//! measure's `warmup`.
 
 use std::sync::Mutex;
 
@@ -19,8 +20,8 @@ use crate::live::{Bounds, LiveClaim};
 use crate::reproduce::ReproduceError;
 use crate::session::{Progress, Ran, Session};
 
-/// Runs `scenario` in the simulator and with the kernel's TCP, and compares. Where the system lets us have no namespaces the claims
-/// are skipped.
+/// Runs `scenario` in the simulator and with the kernel's TCP, and compares the results. The claims
+/// are skipped if the system allows no namespaces.
 ///
 /// # Errors
 /// A run fails on either side.
@@ -31,7 +32,7 @@ pub fn agree(
     bounds: &Bounds,
     progress: Option<Progress<'_>>,
 ) -> Result<Report, ReproduceError> {
-    // Not beside each other: real time wants the machine for itself.
+    // One after the other: runs in real time need the whole machine.
     let simulated = Session::default().run(scenario, None)?;
     let outcomes = run(scenario, comparison, bounds, progress)?;
     let mut verdicts = Vec::new();
@@ -106,7 +107,7 @@ pub fn agree(
     Ok(Report::new(verdicts))
 }
 
-/// By variant, what the kernel's connections did, or why there are none.
+/// The outcome of the kernel's connections for each variant, or the reason for its absence.
 fn run(
     scenario: &Scenario,
     comparison: &LiveClaim,
@@ -149,12 +150,12 @@ fn run(
     Ok(outcomes)
 }
 
-/// How flows fared on one side, after the warm-up.
+/// The results of flows on one side, after the warm-up.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Fared {
-    /// Goodput of each, Mb/s.
+    /// The goodput of each flow, in Mb/s.
     rates: Vec<f64>,
-    /// When each one's window was reduced, s.
+    /// The instants of reductions of each flow's window, in seconds.
     reductions: Vec<Vec<f64>>,
 }
 
@@ -195,7 +196,8 @@ impl Fared {
         self.rates.iter().sum()
     }
 
-    /// The mean time from one reduction to the next, over all flows, s; NaN if there are too few.
+    /// The mean time between successive reductions over all flows, in seconds; NaN if there are too
+    /// few.
     fn period(&self) -> f64 {
         let span =
             |times: &Vec<f64>| times.last().zip(times.first()).map_or(0.0, |(last, first)| last - first);
@@ -205,7 +207,8 @@ impl Fared {
     }
 }
 
-/// When a window was reduced: it fell by a fifth from where it had been, in however many steps, before it grew again.
+/// The instants of a window's reductions: falls by a fifth from its maximum, in any number of
+/// steps, before it grows again.
 fn reductions(windows: &[(f64, f64)]) -> Vec<f64> {
     let mut times = Vec::new();
     let (mut highest, mut lowest) = (0.0f64, f64::INFINITY);
@@ -227,11 +230,12 @@ fn reductions(windows: &[(f64, f64)]) -> Vec<f64> {
     times
 }
 
-/// How often connections are looked at if the scenario does not say.
+/// The default sampling interval of connections.
 const LOOK: Time = Time::from_millis(50);
 /// CUBIC's window falls to 0.7, Reno's to 0.5.
 const FELL: f64 = 0.8;
-/// More than an acknowledgement's worth, less than either grows between two reductions.
+/// More than the growth of one acknowledgement, and less than the growth of either law between two
+/// reductions.
 const GREW: f64 = 1.03;
 
 #[cfg(test)]
@@ -240,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_sawtooth_s_teeth_are_counted() {
-        // Ten to twenty in a second, down in two steps.
+        // Ten to twenty in a second, then down in two steps.
         let tooth = |i: usize| match i % 12 {
             10 => 15.0,
             11 => 10.0,

@@ -1,7 +1,8 @@
-//! Experiment files with their claims, plots, and the tables people read.
+//! Experiment files with their claims and plots, and result tables as text and pages.
 //!
-//! Everything but [`session`] and [`reproduce`] is made of [`RunResult`](tollway_scenario::tables::RunResult)s, one a variant, in memory or read back
-//! from disk, and runs no simulation.
+//! All modules but [`session`] and [`reproduce`] work on
+//! [`RunResult`](tollway_scenario::tables::RunResult)s, one per variant, from memory or from disk,
+//! and run no simulation.
 //!
 //! | from runs to … | with |
 //! |---|---|

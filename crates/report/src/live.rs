@@ -1,52 +1,54 @@
-//! `[[live]]` tables of experiment files.
+//! The `[[live]]` tables of experiment files.
 
 use serde::Deserialize;
 
-/// A part of an experiment that runs on real packets too, and how near the engines must come.
+/// A part of an experiment that also runs on real packets, with its tolerances.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct LiveClaim {
-    /// The claims' name.
+    /// The claims' common id.
     pub id: String,
-    /// What they say, for people.
+    /// The claims' statement, as text.
     #[serde(default)]
     pub says: String,
-    /// The variants that run; all if none is named.
+    /// The variants to run; all if empty.
     #[serde(default)]
     pub variants: Vec<String>,
-    /// Keys set otherwise than the file does, as `key=value`.
+    /// Keys with other values than in the file, as `key=value`.
     #[serde(default)]
     pub set: Vec<String>,
-    /// The flows whose rates are compared, by name with `*`: all of a pattern together. Each flow by itself if none is named.
+    /// The flows whose rates are compared, as patterns with `*`, each with the sum of its flows. If
+    /// empty, each flow is compared alone.
     #[serde(default)]
     pub flows: Vec<String>,
-    /// How far a mean rate may be from the simulator's, percent.
+    /// Tolerance of a mean rate, in percent of the simulator's.
     #[serde(default = "five")]
     pub rate_percent: f64,
-    /// How far a link's mean queueing delay may be from the simulator's, percent,
+    /// Tolerance of a link's mean queueing delay, in percent of the simulator's.
     #[serde(default = "ten")]
     pub queue_percent: f64,
-    /// or this, in milliseconds, if it is more.
+    /// Tolerance of a link's mean queueing delay, in milliseconds. The larger of the two applies.
     #[serde(default = "half")]
     pub queue_ms: f64,
-    /// The other side is the kernel's own TCP over emulated links ([`kernel`](crate::kernel)), instead of our machines on sockets.
+    /// Compares with the kernel's own TCP over emulated links ([`kernel`](crate::kernel)), instead
+    /// of Tollway's machines on sockets.
     pub kernel: Option<Bounds>,
 }
 
-/// How near the simulator's TCP must come to the kernel's.
+/// The tolerances between the simulator's TCP and the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Bounds {
-    /// All flows' goodput together, percent.
+    /// Tolerance of the sum of all flows' goodputs, in percent.
     #[serde(default = "ten")]
     pub goodput_percent: f64,
-    /// The mean time between a window's reductions, percent.
+    /// Tolerance of the mean time between a window's reductions, in percent.
     #[serde(default = "twenty")]
     pub period_percent: f64,
-    /// Jain's index, where there are several flows.
+    /// Tolerance of Jain's index, for several flows.
     #[serde(default = "one_twentieth")]
     pub jain: f64,
-    /// How many variants run beside each other, each in namespaces of its own.
+    /// Number of variants that run at once, each in separate namespaces.
     #[serde(default = "one")]
     pub at_once: usize,
 }

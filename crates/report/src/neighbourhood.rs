@@ -1,5 +1,5 @@
-//! Neighbours of an experiment: the same with other chance, starts, round trips, or values of what
-//! its source leaves open.
+//! Neighbours of an experiment: copies with another seed, other starts, round trips, or values of
+//! settings that its source leaves open.
 //!
 //! ```toml
 //! [neighbourhood]
@@ -7,17 +7,19 @@
 //! starts = 4                     # draws of start instants: each up to one round trip later
 //! round-trips = [0.9, 1.1]       # factors on the delay of every link
 //!
-//! [neighbourhood.settings]       # plausible values of settings that the source leaves open, by key as in `--set`
+//! # Plausible values of settings that the source leaves open, by key as in `--set`.
+//! [neighbourhood.settings]
 //! "link.bottleneck.limit" = ["1 BDP", "4 BDP"]
 //!
-//! [neighbourhood.points.small-packets]  # several keys at once, under a name
+//! # Several keys at once, under a name.
+//! [neighbourhood.points.small-packets]
 //! "flow.*.packet-size" = "576 B"
 //! "link.bottleneck.limit" = "64 kB"
 //! ```
 //!
-//! Each value is one neighbour, and differs from the base in nothing else. A grid's own delays
-//! stay: they are what a row varies. An experiment that is over many runs by itself says why it has
-//! no neighbours: `once = "200 random networks"`.
+//! Each value makes one neighbour, which differs from the base only in it. Delays on a grid's axis
+//! stay, since the rows vary them. An experiment that covers many runs itself gives the reason for
+//! having no neighbours: `once = "200 random networks"`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,7 +34,7 @@ use toml::{Table, Value};
 
 use crate::seeds::{NoSeeds, seeds};
 
-/// A file's `[neighbourhood]`.
+/// The `[neighbourhood]` table of a file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Neighbourhood {
@@ -42,10 +44,10 @@ pub struct Neighbourhood {
     /// Draws of start instants.
     #[serde(default)]
     pub starts: u64,
-    /// Factors on every link's delay, over 0.
+    /// Factors on every link's delay, above 0.
     #[serde(default)]
     pub round_trips: Vec<f64>,
-    /// Values by key.
+    /// Lists of values, by key.
     #[serde(default)]
     pub settings: Table,
     /// Keys with their values, by the neighbour's name.
@@ -58,11 +60,11 @@ pub struct Neighbourhood {
 /// One difference from an experiment's base.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Neighbour {
-    /// Another seed.
+    /// A further seed.
     Seed(u64),
-    /// Start instants of this draw.
+    /// The start instants of this draw.
     Starts(u64),
-    /// Delays of links times this.
+    /// All links' delays times this factor.
     RoundTrips(f64),
     /// A key with another value.
     Setting(String, Value),
@@ -70,7 +72,8 @@ pub enum Neighbour {
     Point(String, Table),
 }
 
-/// As in the list of judgements: `seed 3`, `starts 2`, `round trips × 0.9`, `link.b.limit = 1 BDP`.
+/// The name in the list of judgements: `seed 3`, `starts 2`, `round trips × 0.9`, `link.b.limit = 1
+/// BDP`.
 impl fmt::Display for Neighbour {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -85,7 +88,7 @@ impl fmt::Display for Neighbour {
 }
 
 impl Neighbourhood {
-    /// The first mistake in it, for people.
+    /// The first mistake, as text; `None` without mistakes.
     pub(crate) fn mistake(&self) -> Option<String> {
         if self.round_trips.iter().any(|factor| !(factor.is_finite() && *factor > 0.0)) {
             return Some("a factor on round trips is a number over 0".into());
@@ -108,7 +111,7 @@ impl Neighbourhood {
     /// All neighbours of a base whose scenario has this `seed`.
     ///
     /// # Errors
-    /// A seed exceeds the largest of a file.
+    /// A seed exceeds the largest one of a file.
     pub fn neighbours(&self, seed: u64) -> Result<Vec<Neighbour>, NoSeeds> {
         let later = seeds(seed, self.seeds.saturating_add(1))?.skip(1).map(Neighbour::Seed);
         let starts = (1..=self.starts).map(Neighbour::Starts);
@@ -126,7 +129,7 @@ impl Neighbour {
     /// The neighbour of `scenario`, whose file is at `path`.
     ///
     /// # Errors
-    /// A setting has no such key or value.
+    /// A setting's key or value does not exist.
     pub fn of(&self, scenario: &Scenario, path: &Path) -> Result<Scenario, ScenarioError> {
         let parse = |text: &str, sets: &[String]| Scenario::parse(&path.display().to_string(), text, sets);
         Ok(match self {
@@ -145,7 +148,7 @@ impl Neighbour {
     }
 }
 
-/// `count` of `neighbours`, drawn by the experiment's name, in their order.
+/// Draws `count` of `neighbours` at random, seeded by the experiment's name; their order stays.
 pub fn draw(name: &str, mut neighbours: Vec<Neighbour>, count: usize) -> Vec<Neighbour> {
     let mut rng = drawn(name, DRAW);
     while neighbours.len() > count {
@@ -154,22 +157,22 @@ pub fn draw(name: &str, mut neighbours: Vec<Neighbour>, count: usize) -> Vec<Nei
     neighbours
 }
 
-/// The text of a scenario with every delay of links times `factor`, but those along a grid's axis.
+/// A scenario's text with every link's delay times `factor`, except delays on a grid's axis.
 fn with_delays(text: &str, factor: f64) -> String {
-    // The text has been read before: nothing can fail here.
+    // The text was parsed before, so parsing cannot fail here.
     let mut file: Table = toml::from_str(text).unwrap_or_default();
     file.retain(|key, _| !matches!(key, "claim" | "plot" | "live" | "random" | "neighbourhood"));
     file.iter_mut().for_each(|(key, value)| scale(key, value, factor));
     toml::to_string(&file).unwrap_or_default()
 }
 
-/// Scales the delays in `value`, a table's entry called `key`.
+/// Scales the delays in `value`, the entry `key` of a table.
 fn scale(key: &str, value: &mut Value, factor: f64) {
     let is_delay = key.rsplit('.').next().is_some_and(|last| last.trim() == "delay");
     match value {
         Value::Table(table) => {
             for (inner, value) in table {
-                // `{ first, last }` of a group's delay.
+                // A group's delay `{ first, last }`.
                 scale(if is_delay { key } else { inner }, value, factor);
             }
         }
@@ -187,7 +190,7 @@ fn scale(key: &str, value: &mut Value, factor: f64) {
     }
 }
 
-/// A generator that depends on a name and a number.
+/// A random generator seeded by a name and a number.
 fn drawn(name: &str, number: u64) -> Pcg64Mcg {
     // FNV-1a, over the number's bytes too.
     let bytes = name.bytes().chain(number.to_le_bytes());

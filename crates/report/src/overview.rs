@@ -1,4 +1,4 @@
-//! The tables that sum up a run: flows, links and those of its systems, variants side by side.
+//! Summary tables of runs: flows, links and their systems, with variants side by side.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -9,7 +9,7 @@ use crate::data::{self, FlowInfo, natural};
 use crate::sizes::{SizeClass, quantile};
 use crate::text::{Align, TextTable, escape, wrap};
 
-/// Flows and links of one or more variants, for a terminal or a page.
+/// The summary tables of one or more variants, for a terminal or a page.
 #[derive(Clone, Debug)]
 pub struct Overview {
     flows: Sheet,
@@ -19,8 +19,8 @@ pub struct Overview {
 }
 
 impl Overview {
-    /// Sums up `runs`. More flows than a screen holds are given by group, as least, median and greatest; links that nothing
-    /// happened on are left out.
+    /// Summarises `runs`. Many flows are shown by group, as least, median and greatest. Links
+    /// without load, queue and drops are left out.
     pub fn new(runs: &[RunResult]) -> Overview {
         Overview {
             flows: flow_sheet(runs),
@@ -30,7 +30,8 @@ impl Overview {
         }
     }
 
-    /// As plain text at most `width` columns wide: variants stand side by side where they fit, and else beneath each other.
+    /// The tables as plain text of at most `width` columns. Variants stand side by side if they
+    /// fit, otherwise one below the other.
     pub fn to_text(&self, width: usize) -> String {
         let mut parts = Vec::new();
         let sheets = [&self.flows, &self.completions, &self.links].into_iter().chain(&self.systems);
@@ -47,7 +48,7 @@ impl Overview {
         parts.join("\n")
     }
 
-    /// As headings, tables and notes of a page.
+    /// The tables as HTML headings, tables and notes.
     pub(crate) fn to_html(&self) -> String {
         let mut html = String::new();
         let sheets =
@@ -67,21 +68,21 @@ impl Overview {
     }
 }
 
-/// What a table says, apart from whether variants stand beside or beneath each other.
+/// The content of a table, for either placement of variants.
 #[derive(Clone, Debug)]
 struct Sheet {
-    /// What the rows are.
+    /// The kind of its rows.
     of: &'static str,
     variants: Vec<String>,
     columns: Vec<&'static str>,
-    /// A name, and for each variant a cell for each column.
+    /// For each row its name, and for each variant one cell per column.
     rows: Vec<(String, Vec<Vec<String>>)>,
-    /// What the columns mean.
+    /// Explanations of the columns.
     notes: Vec<String>,
 }
 
 impl Sheet {
-    /// A row for each name, the variants side by side.
+    /// A table with one row per name, and the variants side by side.
     fn beside(&self) -> TextTable {
         let mut head = vec![(self.of, Align::Left)];
         for _ in &self.variants {
@@ -95,9 +96,9 @@ impl Sheet {
         table
     }
 
-    /// A row for each name and variant.
+    /// A table with one row per name and variant.
     fn beneath(&self) -> TextTable {
-        // One run without a name has nothing to stand beneath.
+        // Without variants both tables are equal.
         if self.variants.iter().all(String::is_empty) {
             return self.beside();
         }
@@ -123,7 +124,7 @@ fn flow_sheet(runs: &[RunResult]) -> Sheet {
     let any = |column: &str| flows.iter().flatten().any(|f| !f.get(column).is_nan());
     let mut columns: Vec<Column> = Vec::new();
     let mut notes = Vec::new();
-    // Delay first: a rate alone hides the queue that it was bought with.
+    // Delay comes first, since a rate alone hides the queue behind it.
     if any("rtt_mean_ms") {
         columns.push(("RTT ms", "rtt_mean_ms", millis));
         columns.push(("queued ms", "queueing_mean_ms", millis));
@@ -168,9 +169,9 @@ fn flow_sheet(runs: &[RunResult]) -> Sheet {
     }
 }
 
-/// Completion times of groups with more flows than have a row each, by size.
+/// Completion times by size, for groups with more flows than can have rows.
 fn completion_sheet(runs: &[RunResult]) -> Sheet {
-    // By group and size, of each run.
+    // By group and size, for each run.
     let mut times: BTreeMap<(String, SizeClass), Vec<Vec<f64>>> = BTreeMap::new();
     let mut flows: HashMap<String, usize> = HashMap::new();
     for (i, run) in runs.iter().enumerate() {
@@ -208,11 +209,11 @@ fn completion_sheet(runs: &[RunResult]) -> Sheet {
 
 fn link_sheet(runs: &[RunResult]) -> Sheet {
     let links: Vec<Vec<FlowInfo>> = runs.iter().map(|r| data::summary(&r.link_summary, "link")).collect();
-    // How much there is to say of each, in the variant where it is most.
+    // The score of each link in its most loaded variant.
     let mut load: HashMap<&str, f64> = HashMap::new();
     for link in links.iter().flatten() {
         let dropped = f64::from(u8::from(link.get("drops") > 0.0));
-        // A large network's unshared links have no queue that was watched.
+        // In a large network, queues of unshared links are not recorded.
         let queue = Some(link.get("queue_mean_packets")).filter(|queue| !queue.is_nan());
         let score = link.get("utilisation") + queue.unwrap_or(0.0) + dropped;
         let best = load.entry(&link.name).or_insert(0.0);
@@ -223,7 +224,7 @@ fn link_sheet(runs: &[RunResult]) -> Sheet {
         links.iter().flatten().map(|link| link.name.as_str()).filter(|name| known.insert(*name)).collect();
     names.sort_by(|a, b| load[b].total_cmp(&load[a]));
     let busy = names.iter().filter(|name| load[*name] >= BUSY).count();
-    // Where nothing is busy, the busiest few.
+    // If no link is busy, the few busiest are shown.
     names.truncate(if busy == 0 { FEW_LINKS } else { busy.min(MOST_LINKS) });
     names.sort_by_key(|name| natural(name));
     let columns: [Column; 5] = [
@@ -265,9 +266,9 @@ fn link_sheet(runs: &[RunResult]) -> Sheet {
     }
 }
 
-/// The tables of systems, with the rows and columns that any of the runs has.
+/// The tables of systems, with the rows and columns of all runs.
 fn system_sheets(runs: &[RunResult]) -> Vec<Sheet> {
-    // Rows and columns of each table, in the order of their names.
+    // The rows and columns of each table, in the order of their names.
     let mut found: BTreeMap<&'static str, (BTreeSet<&Keys>, BTreeSet<&'static str>)> = BTreeMap::new();
     for (table, rows) in runs.iter().flat_map(|run| run.systems.tables()) {
         let (keys, columns) = found.entry(table).or_default();
@@ -298,13 +299,13 @@ fn system_sheets(runs: &[RunResult]) -> Vec<Sheet> {
     sheets.collect()
 }
 
-/// What stands over a column, its name in the result table, and how its cells are printed.
+/// A column's heading, its name in the result table, and the function that prints its cells.
 type Column = (&'static str, &'static str, fn(f64) -> String);
 
-/// What a row of the flows' table is about.
+/// The subject of a row in the table of flows.
 enum Label {
     One(String),
-    /// A group's least, median or greatest, by the part of the sorted values that lies below: 0, ½, 1.
+    /// A group's least, median or greatest value, by the fraction of values below: 0, ½, 1.
     Of(String, f64),
 }
 
@@ -342,7 +343,7 @@ impl std::fmt::Display for Label {
     }
 }
 
-/// One row a flow, or where there are more than a dozen, three a group.
+/// One row per flow, or three per group if there are many flows.
 fn labels(flows: &[Vec<FlowInfo>]) -> Vec<Label> {
     let mut names: Vec<&str> = Vec::new();
     let mut known = HashSet::new();
@@ -367,7 +368,8 @@ fn labels(flows: &[Vec<FlowInfo>]) -> Vec<Label> {
     groups.into_iter().flat_map(of).collect()
 }
 
-/// `f` for `f.12`, `f.reverse` for its way back `f.12.reverse`, the name itself for anything without a number at its end.
+/// The group of a flow's name: `f` for `f.12`, `f.reverse` for its reverse direction
+/// `f.12.reverse`, and the name itself without a number.
 pub(crate) fn group_of(name: &str) -> Cow<'_, str> {
     let (forth, back) = name.strip_suffix(".reverse").map_or((name, ""), |forth| (forth, ".reverse"));
     match forth.rsplit_once('.') {
@@ -412,7 +414,7 @@ fn whole(v: f64) -> String {
     format!("{v:.0}")
 }
 
-/// A count as it is, another number with four digits.
+/// An integer in full, another number with four digits.
 fn number(v: f64) -> String {
     if v.fract() == 0.0 || v.abs() >= 1000.0 {
         return format!("{v:.0}");
@@ -432,9 +434,9 @@ fn seconds(v: f64) -> String {
     format!("{v:.decimals$}")
 }
 
-/// The time that a link takes to send the bytes queued, in milliseconds: worked out of two columns.
+/// The time to send a link's queue, in milliseconds: computed from two columns.
 const QUEUE_MS: &str = "queue_ms";
-/// In place of what does not exist.
+/// The text for a missing value.
 const DASH: &str = "–";
 const SIDE_BY_SIDE: usize = 3;
 const MOST_FLOWS: usize = 12;
@@ -442,5 +444,5 @@ const MOST_FLOWS: usize = 12;
 const MOST_ROWS: usize = 60;
 const MOST_LINKS: usize = 8;
 const FEW_LINKS: usize = 3;
-/// A link is worth a row that is half used, holds packets back, or drops some.
+/// Least score of a busy link: half used, with a queue, or with drops.
 const BUSY: f64 = 0.5;

@@ -1,16 +1,15 @@
-//! The experiments built into the crate, and folders of others.
+//! The experiments built into the crate, and folders of other experiments.
 
 use std::io;
 use std::path::Path;
 
-/// The folder that stands for the experiments built in. No folder of a file system is called so by
-/// chance.
+/// The path of the built-in experiments' folder. No real folder is likely to have this name.
 pub const BUILT_IN: &str = "(built in)";
 
-/// The files built in, by their path beneath `papers`.
+/// The built-in files, by their path under `papers`.
 static FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/papers.rs"));
 
-/// True if `path` lies beneath [`BUILT_IN`].
+/// True if `path` lies under [`BUILT_IN`].
 pub(crate) fn is_built_in(path: &Path) -> bool {
     path.starts_with(BUILT_IN)
 }
@@ -18,14 +17,14 @@ pub(crate) fn is_built_in(path: &Path) -> bool {
 /// The text of a file, built in or not.
 ///
 /// # Errors
-/// There is no such file, or it is not UTF-8.
+/// The file does not exist, or is not UTF-8.
 pub fn read(path: &Path) -> io::Result<String> {
     let Ok(inner) = path.strip_prefix(BUILT_IN) else { return std::fs::read_to_string(path) };
     let file = FILES.iter().find(|(name, _)| Path::new(name) == inner);
     file.map(|(_, text)| (*text).to_owned()).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Experiments built in: `PAPER` and `FIGURE` of each file `PAPER/FIGURE.toml`, sorted.
+/// The built-in experiments: `PAPER` and `FIGURE` of each file `PAPER/FIGURE.toml`, sorted.
 pub(crate) fn experiments() -> impl Iterator<Item = (&'static str, &'static str)> {
     FILES.iter().filter_map(|(name, _)| name.strip_suffix(".toml")?.split_once('/'))
 }

@@ -1,4 +1,4 @@
-//! Reference series: another simulator's rates, to be held beside ours.
+//! Reference series: rates from another simulator, for comparison.
 
 #[cfg(any(test, fuzzing))]
 #[path = "tests/reference.rs"]
@@ -12,8 +12,9 @@ use crate::claim::Measurement;
 use crate::data::{self, FlowInfo, Series, Window};
 use crate::papers;
 
-/// The worst relative deviation of each flow's rate from the reference file, over windows of `span` that slide by one
-/// interval of the reference, both flows alive and no flow started within `skip-after-start` before the window's end.
+/// The largest relative deviation of each flow's rate from the reference file, over windows of
+/// length `span` that slide by one interval of the reference. In a window the flow is active, and
+/// no flow started less than `skip-after-start` before its end.
 pub(crate) fn deviation(
     m: &Measurement,
     flows: &[FlowInfo],
@@ -72,7 +73,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Series>, String> {
     parse(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// A series whose integral is at hand at every moment.
+/// A series with its integral up to any instant.
 struct Running {
     ends: Vec<f64>,
     /// The integral up to each of `ends`.
@@ -109,7 +110,8 @@ impl Running {
     }
 }
 
-/// The columns `<flow>_mbps` of a CSV text by its column `time_s`; lines starting with `#` are comments.
+/// Parses the columns `<flow>_mbps` of a CSV text, over its column `time_s`. Lines starting with
+/// `#` are comments.
 fn parse(text: &str) -> Result<Vec<Series>, String> {
     let mut lines =
         text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'));
@@ -161,7 +163,7 @@ mod tests {
         assert!((series[0].interval - 0.1).abs() < 1e-12);
         assert_eq!(parse("time_s,f_mbps\n1,x\n").unwrap_err(), "line 2: `x` is no number");
         assert!(parse("t,f_mbps\n").unwrap_err().contains("time_s"));
-        // What is no rate would be zero, or pass for anything.
+        // NaN and infinity are rejected, since they would count as zero or match any rate.
         assert_eq!(parse("time_s,f_mbps\n1,nan\n").unwrap_err(), "line 2: `nan` is no number");
         assert_eq!(parse("time_s,f_mbps\ninf,1\n").unwrap_err(), "line 2: `inf` is no number");
         assert_eq!(parse("time_s,f_mbps\n2,1\n2,1\n").unwrap_err(), "line 3: 2 s come after later ones");

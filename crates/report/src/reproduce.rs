@@ -1,4 +1,4 @@
-//! Papers' experiments: found by name, run, held against their claims, drawn.
+//! Experiments of papers: search, runs, judgement and figures.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,14 +26,14 @@ use crate::verify::{Kind, Verify, VerifyError};
 /// An experiment file, found but not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// `xcp/validation`.
+    /// The name: `xcp/validation`.
     pub name: String,
-    /// Where it lies.
+    /// The file's path.
     pub path: PathBuf,
 }
 
 impl Found {
-    /// Its title; empty if its file has none, or cannot be read.
+    /// The title; empty if it is missing, or if the file cannot be read.
     pub fn title(&self) -> String {
         #[derive(Default, serde::Deserialize)]
         struct Titled {
@@ -45,71 +45,71 @@ impl Found {
     }
 }
 
-/// An experiment, run and judged.
+/// An experiment after its runs and its judgement.
 #[derive(Clone, Debug)]
 pub struct Reproduced {
-    /// What it claims and draws.
+    /// The experiment with its claims and plots.
     pub experiment: Experiment,
-    /// Its runs, one a variant.
+    /// The runs, one per variant.
     pub runs: Vec<Ran>,
-    /// The verdicts.
+    /// The verdicts on its claims.
     pub report: Report,
 }
 
-/// Why an experiment gave no verdict.
+/// An error in reproducing an experiment.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub enum ReproduceError {
-    /// There are no experiments where they were looked for.
+    /// The folder has no experiments.
     #[error("there are no experiments in {}", folder.display())]
     #[diagnostic(help(
         "name the folder of files PAPER/FIGURE.toml, or leave out `--papers` for the experiments built in"
     ))]
     NoFolder {
-        /// Where.
+        /// The folder.
         folder: PathBuf,
     },
-    /// No experiment is called so.
+    /// No experiment has this name.
     #[error("there is no experiment `{name}`")]
     #[diagnostic(help("{}`tollway reproduce --list` names all", near.as_ref().map_or(String::new(), |n| format!("did you mean `{n}`? "))))]
     Unknown {
-        /// What was asked for.
+        /// The given name.
         name: String,
-        /// What is called nearly so.
+        /// The nearest existing name.
         near: Option<String>,
     },
-    /// The file's scenario is wrong.
+    /// A mistake in the file's scenario.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Scenario(#[from] ScenarioError),
-    /// The file's claims are wrong.
+    /// A mistake in the file's claims or plots.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Experiment(#[from] ExperimentError),
-    /// A comparison with real packets names a variant that the file has not.
+    /// A comparison with real packets names a variant that does not exist.
     #[error("live claim `{claim}`: there is no variant `{name}`")]
     NoVariant {
-        /// The comparison.
+        /// The comparison's id.
         claim: String,
         /// The variant.
         name: String,
     },
-    /// No experiment of those named says what of it runs on real packets.
+    /// None of the named experiments has a part that runs on real packets.
     #[error("none of these experiments has a part that runs live")]
     #[diagnostic(help("`[[live]]` tables in an experiment's file say what runs on real packets too"))]
     NothingLive,
-    /// Its neighbourhood has more seeds than there are.
+    /// The neighbourhood needs more seeds than exist.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Seeds(#[from] NoSeeds),
-    /// The kernel's TCP could not be run beside it.
+    /// The kernel's TCP could not be run.
     #[error("live claim `{claim}`: {message}")]
     Kernel {
-        /// The comparison.
+        /// The comparison's id.
         claim: String,
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// Two experiments would draw one figure.
+    /// Two experiments have the same file name for their figures.
     #[error("{} and {} are both called `{name}`", one.display(), other.display())]
     #[diagnostic(help("each has its own `name`, after which its figure is called"))]
     SameName {
@@ -117,24 +117,24 @@ pub enum ReproduceError {
         name: String,
         /// The first file.
         one: PathBuf,
-        /// The second.
+        /// The second file.
         other: PathBuf,
     },
-    /// A verdict would not say of which of them it is, nor a list of what is unmet.
+    /// Two claims have the same id, which verdicts and the list of unmet claims use.
     #[error("{} and {} both have a claim `{id}`", one.display(), other.display())]
     #[diagnostic(help("rename one of them: verdicts, and `unmet.toml`, know a claim by its `id` alone"))]
     SameClaim {
-        /// Its name.
+        /// The id.
         id: String,
         /// The first file.
         one: PathBuf,
-        /// The second.
+        /// The second file.
         other: PathBuf,
     },
     /// A run failed.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// Its random networks could not be held against theory.
+    /// The runs over random networks failed.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Random(#[from] VerifyError),
@@ -144,16 +144,17 @@ pub enum ReproduceError {
 }
 
 impl ReproduceError {
-    /// Whether it is what was asked for that is wrong, and not how it went.
+    /// True if the error lies in the input, and not in a run or in writing figures.
     pub fn is_input(&self) -> bool {
         !matches!(self, ReproduceError::Session(_) | ReproduceError::Plot(_))
     }
 }
 
-/// Every experiment beneath `papers`, by name: files `PAPER/FIGURE.toml`, or what is built in ([`papers::BUILT_IN`]).
+/// All experiments under `papers`, by name: files `PAPER/FIGURE.toml`, or the built-in ones for
+/// [`papers::BUILT_IN`].
 ///
 /// # Errors
-/// [`ReproduceError::NoFolder`].
+/// [`ReproduceError::NoFolder`] if there are none.
 pub fn list(papers: &Path) -> Result<Vec<Found>, ReproduceError> {
     if is_built_in(papers) {
         let found = experiments().map(|(paper, figure)| Found {
@@ -183,10 +184,11 @@ pub fn list(papers: &Path) -> Result<Vec<Found>, ReproduceError> {
     }
 }
 
-/// The experiments that `names` mean: a name, a paper (all its figures), or with no name at all everything.
+/// The experiments selected by `names`: each is an experiment's name, or a paper for all its
+/// figures. No name selects all.
 ///
 /// # Errors
-/// A name means nothing, or there are no experiments.
+/// A name does not exist, or there are no experiments.
 pub fn select(papers: &Path, names: &[String]) -> Result<Vec<Found>, ReproduceError> {
     let all = list(papers)?;
     if names.is_empty() {
@@ -217,10 +219,10 @@ pub fn select(papers: &Path, names: &[String]) -> Result<Vec<Found>, ReproduceEr
     Ok(chosen)
 }
 
-/// Reads an experiment's file: what is to be run, and what it must show.
+/// Reads an experiment's file: the scenario to run, and the claims and plots.
 ///
 /// # Errors
-/// The file cannot be read, or something in it is wrong.
+/// The file cannot be read, or contains a mistake.
 pub fn read(found: &Found) -> Result<(Scenario, Experiment), ReproduceError> {
     let scenario = match papers::read(&found.path) {
         Ok(text) if is_built_in(&found.path) => {
@@ -233,8 +235,9 @@ pub fn read(found: &Found) -> Result<(Scenario, Experiment), ReproduceError> {
     Ok((scenario, experiment))
 }
 
-/// Reads each to see whether it is right, and whether no two would draw one figure or claim under one name: what is wrong with the last shall be told before
-/// the first has run for minutes. Nothing is kept, for some networks are large.
+/// Reads all files, and checks that no two have the same figure or claim. So a mistake in the last
+/// file appears before the first run, which may take minutes. Nothing is kept, since some networks
+/// are large.
 ///
 /// # Errors
 /// As [`read`]; or [`ReproduceError::SameName`], or [`ReproduceError::SameClaim`].
@@ -256,7 +259,8 @@ pub fn check_all(selected: &[Found]) -> Result<(), ReproduceError> {
     Ok(())
 }
 
-/// Runs an experiment and holds it against its claims. `missing` names the peer programs that are not installed.
+/// Runs an experiment and checks its claims. `missing` lists the peer programs that are not
+/// installed.
 ///
 /// # Errors
 /// A run fails.
@@ -292,9 +296,9 @@ pub fn reproduce(
     Ok(Reproduced { experiment, runs, report })
 }
 
-/// Runs and judges `reproduced`, an experiment's base, at `neighbours` too, `jobs` of them at once
-/// (0: as many as there are processors). `progress` counts those that are done; if it answers
-/// false, the judgement stays that of the base.
+/// Runs and judges `neighbours` beside `reproduced`, the experiment's base, with `jobs` runs at
+/// once (0: one per processor). `progress` counts the neighbours done. If it returns false, only
+/// the base is judged.
 ///
 /// # Errors
 /// A neighbour cannot be built, or its run fails.
@@ -309,7 +313,7 @@ pub fn judge(
     let (scenario, experiment) = read(found)?;
     let of = |(i, neighbour): (usize, &Neighbour)| -> Result<(String, Report), ReproduceError> {
         let scenario = neighbour.of(&scenario, &found.path)?;
-        // One thread each: there are as many neighbours as threads, and more.
+        // One thread each, since there are at least as many neighbours as threads.
         let go_on = |_, _| progress(i, 0.0);
         let judged = reproduce(&scenario, experiment.clone(), 1, missing, Some(&go_on))?;
         progress(i, 1.0);
@@ -324,13 +328,13 @@ pub fn judge(
     Ok(Reproduced { report: reproduced.report.with_neighbours(size, &reports?), ..reproduced })
 }
 
-/// How many neighbours an experiment has, if its file says.
+/// Number of an experiment's neighbours; `None` if its file does not define them.
 fn neighbourhood_size(experiment: &Experiment, scenario: &Scenario) -> Result<Option<usize>, NoSeeds> {
     let seed = scenario.variants()[0].plan.seed;
     experiment.neighbourhood.as_ref().map(|n| n.neighbours(seed).map(|all| all.len())).transpose()
 }
 
-/// The peer programs that some claims compare with and that are not installed here.
+/// The peer programs used by some claims that are not installed here.
 pub fn missing_peers() -> Vec<String> {
     let runs = |program: &str, argument: &str| {
         let quiet = Command::new(program)
@@ -349,7 +353,7 @@ pub fn missing_peers() -> Vec<String> {
 }
 
 impl Reproduced {
-    /// Adds the figure and its claims to a page over many experiments.
+    /// Adds the figure and its claims to a gallery.
     pub fn hang(&self, gallery: &mut Gallery) {
         let results: Vec<RunResult> = self.runs.iter().map(|ran| ran.result.clone()).collect();
         let experiment = &self.experiment;
@@ -364,7 +368,7 @@ impl Reproduced {
         gallery.add(&file_name(&experiment.name), &figure, &self.report);
     }
 
-    /// Draws the figure as a page and as `pictures` in `folder`, and answers their paths.
+    /// Draws the figure in `folder`, as a page and as `pictures`, and returns their paths.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -381,8 +385,8 @@ impl Reproduced {
     }
 }
 
-/// Draws what ran as `NAME.html` and, if there is anything to see, as `pictures`: the plots of its
-/// file, or the usual ones.
+/// Draws runs as the page `NAME.html` and, unless the figure is empty, as `pictures`: the plots of
+/// the file, or the default ones.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -399,7 +403,7 @@ pub fn draw_runs(
     Sheet { title, subtitle: "", name, experiment: &experiment, claims: None }.draw(runs, folder, pictures)
 }
 
-/// A figure's page and pictures.
+/// The content of a figure's page and pictures.
 struct Sheet<'a> {
     title: &'a str,
     subtitle: &'a str,
@@ -435,19 +439,19 @@ impl Sheet<'_> {
     }
 }
 
-/// A scenario's name as the name of a file beneath a folder, `PAPER/FIGURE` included, that leads nowhere else: its parts
-/// are letters, digits, `-`, `_` and single dots within.
+/// A scenario's name as a relative file name, `PAPER/FIGURE` included, that cannot leave its
+/// folder. Its parts consist of letters, digits, `-`, `_` and inner dots.
 fn file_name(name: &str) -> String {
     let plain = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
     let parts =
         name.split(['/', '\\']).map(|part| part.trim_matches('.').chars().map(plain).collect::<String>());
-    // Most file systems take 255 bytes.
+    // Most file systems allow 255 bytes.
     let parts: Vec<String> =
         parts.filter(|part| !part.is_empty()).map(|part| part.chars().take(60).collect()).collect();
     if parts.is_empty() { "run".to_owned() } else { parts.join("/") }
 }
 
-/// What the encodings' exhaustive check found, as numbers that claims name.
+/// Adds the results of the encodings' exhaustive check, as numbers for claims.
 fn add_codecs(result: &mut RunResult, check: &SelfCheck) {
     let numbers = [
         ("values", f64::from(check.values)),
@@ -473,7 +477,7 @@ fn add_codecs(result: &mut RunResult, check: &SelfCheck) {
     }
 }
 
-/// No keys set otherwise.
+/// No keys with other values.
 const NO_SETS: &[&str] = &[];
 
 #[cfg(test)]

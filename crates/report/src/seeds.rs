@@ -1,19 +1,19 @@
-//! Seeds one after the other.
+//! Ranges of consecutive seeds.
 
 use std::ops::Range;
 
-/// Seeds would go beyond the whole numbers that scenario files have.
+/// An error: the seeds would exceed the largest integer of scenario files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 #[error("there are no {seeds} seeds from {seed} on: the last is {}", i64::MAX)]
 #[diagnostic(help("begin with a smaller seed"))]
 pub struct NoSeeds {
-    /// The first.
+    /// The first seed.
     pub seed: u64,
-    /// How many.
+    /// The number of seeds.
     pub seeds: u64,
 }
 
-/// So many seeds from `seed` on, each one that a scenario file can have.
+/// A range of `seeds` seeds from `seed` on, each valid in a scenario file.
 pub(crate) fn seeds(seed: u64, seeds: u64) -> Result<Range<u64>, NoSeeds> {
     match seed.checked_add(seeds).filter(|end| *end <= END) {
         Some(end) => Ok(seed..end),
@@ -21,7 +21,7 @@ pub(crate) fn seeds(seed: u64, seeds: u64) -> Result<Range<u64>, NoSeeds> {
     }
 }
 
-/// One beyond the largest whole number of TOML.
+/// The largest integer of TOML plus one.
 const END: u64 = 1 << 63;
 
 #[cfg(test)]

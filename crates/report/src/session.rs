@@ -1,4 +1,4 @@
-//! Runs every variant of a scenario, beside each other, and sums the runs up for people and programs.
+//! Sessions: runs of all variants of a scenario at once, with summaries as text and JSON.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,54 +22,56 @@ use crate::ideal::{ideal_mbps, too_many};
 use crate::slowdown::{Slowdown, slowdowns};
 use crate::text::{Align, TextTable};
 
-/// How to run a scenario.
+/// The settings of a scenario's runs.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
-    /// The folder for result tables, one folder a variant beneath it; `None` keeps them in memory.
+    /// The folder for result tables, with a subfolder per variant; `None` keeps them in memory.
     pub out: Option<PathBuf>,
-    /// Whether CSV files are written to `out`.
+    /// True to write CSV files to `out`.
     pub csv: bool,
-    /// Whether Parquet files are written to `out`.
+    /// True to write Parquet files to `out`.
     pub parquet: bool,
-    /// How many variants run at once; zero means as many as there are processors. Live it is one, always: they would take
-    /// each other's time.
+    /// Number of variants that run at once; 0 means one per processor. Live variants always run one
+    /// at a time, since they would disturb each other's timing.
     pub jobs: usize,
-    /// What runs the packets.
+    /// The engine.
     pub engine: EngineKind,
-    /// Who runs the nodes of a live network.
+    /// The hosting of a live network's nodes.
     pub hosting: Hosting,
-    /// What digests cover.
+    /// The content of digests.
     pub digest: DigestMode,
-    /// Bytes of memory that each run may take ([`run::Options::memory`]).
+    /// Bytes of memory allowed per run ([`run::Options::memory`]).
     pub memory: Option<u64>,
-    /// What crosses links, to a file; with several variants, to one for each ([`run::variant_path`]).
+    /// The capture of packets to a file; with several variants, to one file each
+    /// ([`run::variant_path`]).
     pub capture: Option<Capture>,
-    /// Who looks on.
+    /// An observer of the runs.
     pub watch: Option<Arc<dyn Watch>>,
-    /// Without a folder, keep of the flows' intervals only the rates ([`Outputs::rates_only`]).
+    /// Without a folder, keeps only the rates of the flows' intervals ([`Outputs::rates_only`]).
     pub rates_only: bool,
-    /// Lay workloads' flows beside theory ([`slowdowns`]), which takes an allocation for each that comes or goes.
+    /// Compares workloads' flows with theory ([`slowdowns`]), which needs an allocation for each
+    /// start and end.
     pub slowdowns: bool,
 }
 
-/// One variant's run.
+/// The run of one variant.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// Its tables.
+    /// The result tables.
     pub result: RunResult,
-    /// What it took.
+    /// The run's cost and counters.
     pub info: RunInfo,
-    /// The random seed it ran with.
+    /// The random seed.
     pub seed: u64,
-    /// How far it came to rest from what its laws aim at.
+    /// The deviation of its steady state from the aim of its laws.
     pub deviation: Result<Deviation, NoDeviation>,
-    /// How long workloads' flows took beside theory, if that was asked for and can be said.
+    /// The slowdowns of workloads' flows; empty if not requested or not defined.
     pub slowdowns: Vec<Slowdown>,
-    /// Whether the interval tables stayed in their files, being too large to be read back and drawn.
+    /// True if the interval tables stayed in their files, since they are too large to be drawn.
     pub undrawn: bool,
 }
 
-/// Why a session gave no result.
+/// An error of a session.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// A run failed.
@@ -77,7 +79,7 @@ pub enum SessionError {
     Run {
         /// The variant.
         variant: String,
-        /// Why.
+        /// The run's error.
         error: RunError,
     },
     /// Another process writes its tables to the folder.
@@ -86,7 +88,7 @@ pub enum SessionError {
         /// The folder.
         dir: PathBuf,
     },
-    /// A file lies where there should be a folder for tables.
+    /// A file is in the place of a folder for tables.
     #[error("cannot create a folder for tables: `{}` is a file; name another `--out`", path.display())]
     NoFolder {
         /// The file.
@@ -98,31 +100,31 @@ pub enum SessionError {
         /// The folder.
         path: PathBuf,
     },
-    /// There is no memory for so many rows.
+    /// The interval tables have too many rows for memory.
     #[error(
         "the interval tables would have {} million rows, which are too many to be kept in memory; write them to files with `--out DIR`, \
          or make `measure.interval` longer",
         rows / 1_000_000
     )]
     Rows {
-        /// How many, at least.
+        /// Lower bound on the number of rows.
         rows: u64,
     },
-    /// The folder could not be made ready for tables.
+    /// The folder could not be prepared for tables.
     #[error(transparent)]
     Table(#[from] TableError),
     /// No threads could be started.
     #[error("cannot start {jobs} threads: {message}")]
     Threads {
-        /// How many were asked for.
+        /// The requested number of threads.
         jobs: usize,
-        /// What the system said.
+        /// The system's message.
         message: String,
     },
 }
 
 impl SessionError {
-    /// Whether it is what was asked for that is wrong, and not how it went.
+    /// True if the error lies in the input, and not in the runs.
     pub fn is_input(&self) -> bool {
         matches!(
             self,
@@ -135,14 +137,16 @@ impl SessionError {
     }
 }
 
-/// Told how far each variant (by index) is, 0 to 1; answering false ends the run there.
+/// A callback with the index of a variant and its progress, 0 to 1. If it returns false, that run
+/// ends.
 pub type Progress<'a> = &'a (dyn Fn(usize, f64) -> bool + Sync);
 
 impl Session {
-    /// Runs every variant. The results are the same for any number of jobs.
+    /// Runs every variant. The results do not depend on the number of jobs.
     ///
     /// # Errors
-    /// A run fails, its tables cannot be begun, or there is no folder for tables that memory has no room for.
+    /// A run fails, its tables cannot be created, or there is no folder for tables that do not fit
+    /// into memory.
     pub fn run(&self, scenario: &Scenario, progress: Option<Progress<'_>>) -> Result<Vec<Ran>, SessionError> {
         let variants = scenario.variants();
         let rows = variants.iter().map(|variant| variant.plan.least_rows()).fold(0, u64::saturating_add);
@@ -151,10 +155,11 @@ impl Session {
         }
         let run = |(i, variant)| self.run_one(i, variant, variants.len(), progress);
         let live = self.engine == EngineKind::Live;
-        // Zero, as many as there are processors, is for the pool to count.
+        // The pool interprets 0 as the number of processors.
         let threads = if live || variants.len() == 1 { 1 } else { self.jobs.min(variants.len()) };
         if threads == 1 && !live {
-            // Here, where what reading the file has left free serves the run: another thread has memory of its own.
+            // On this thread, the run reuses memory freed after reading the file; other threads
+            // have separate heaps.
             return variants.iter().enumerate().map(run).collect();
         }
         let pool = rayon::ThreadPoolBuilder::new()
@@ -202,7 +207,7 @@ impl Session {
         };
         let mut finished = run::run(plan, &options);
         if let (Err(RunError::Table(error)), Some(dir)) = (&finished, dir.as_ref().filter(|_| i > 0)) {
-            // Others ran, and what they found is not to be lost for this one's files.
+            // Keeps the results of the other variants despite this variant's files.
             let unwritten = Unwritten::new(dir, error);
             options.outputs = Outputs { summaries: true, ..Outputs::default() };
             finished = run::run(plan, &options);
@@ -215,7 +220,7 @@ impl Session {
         info.setup_s += ideal_s;
         let mut undrawn = false;
         if let Some(dir) = dir.as_ref().filter(|_| result.unwritten.is_empty()) {
-            // What is read back stays in memory, however long the run was: there must be an end to it.
+            // Tables read back stay in memory, so their size is bounded.
             let size = |table: Table| {
                 std::fs::metadata(dir.join(format!("{}.arrow", table.name()))).map_or(0, |file| file.len())
             };
@@ -243,7 +248,7 @@ impl Session {
     }
 }
 
-/// A scenario's notes, and a note for each result that is left out.
+/// The scenario's notes, and a note for each ideal that is left out.
 pub fn notes(scenario: &Scenario) -> Vec<String> {
     let mut notes = scenario.notes().to_vec();
     for variant in scenario.variants() {
@@ -256,25 +261,29 @@ pub fn notes(scenario: &Scenario) -> Vec<String> {
     notes
 }
 
-/// Bytes of interval tables, over all variants, that are read back to be drawn: more points than a picture has dots.
+/// Upper bound on bytes of interval tables, over all variants, that are read back for drawing: more
+/// points than a picture has pixels.
 const MOST_READ_BACK: u64 = 64 << 20;
-/// Rows of interval tables that are kept where there is no folder for them: of links one takes 80 bytes, of flows 20 or 80.
+/// Upper bound on rows of interval tables in memory. A row of links takes 80 bytes, one of flows 20
+/// or 80.
 const MOST_ROWS_KEPT: u64 = 20_000_000;
-/// Rows of a summary that an [`Account`] lists: some 6 MB of text.
+/// Upper bound on rows of a summary that an [`Account`] lists: about 6 MB of text.
 const MOST_ROWS_LISTED: usize = 10_000;
 
-/// Everything about the runs as one JSON object, units in the names.
+/// The results of all runs as one JSON object, with units in the names.
 ///
-/// It is written row by row: as a tree of values it would take more memory than the run of a large network.
+/// It is written row by row. A tree of values would take more memory than the run of a large
+/// network.
 #[derive(Clone, Copy, Debug)]
 pub struct Account<'a> {
-    /// What was run.
+    /// The scenario.
     pub scenario: &'a Scenario,
-    /// How it went.
+    /// Its runs.
     pub runs: &'a [Ran],
-    /// How long it took to read the scenario, in seconds: a part of the set-up.
+    /// The time to read the scenario in seconds, which counts as set-up.
     pub load_s: f64,
-    /// The most memory the process has held so far, in bytes, if the system tells.
+    /// The greatest memory of the process so far, in bytes; `None` if the system does not report
+    /// it.
     pub peak_rss_bytes: Option<u64>,
 }
 
@@ -303,7 +312,7 @@ impl Serialize for Account<'_> {
         map.serialize_entry("deviation", &worst(runs))?;
         map.serialize_entry("events", &total(|info| info.events))?;
         map.serialize_entry("packet_hops", &total(|info| info.packet_hops))?;
-        // Real time has no digest: no two runs are the same to the bit.
+        // Runs in real time have no digest, since no two are equal to the bit.
         map.serialize_entry("digest", &(!live).then(|| format!("{digest:016x}")))?;
         map.serialize_entry("setup_s", &(self.load_s + seconds(|info| info.setup_s)))?;
         map.serialize_entry("run_cpu_s", &seconds(|info| info.run_cpu_s))?;
@@ -314,11 +323,11 @@ impl Serialize for Account<'_> {
     }
 }
 
-/// The rows of one table of all runs; none if there are more than [`MOST_ROWS_LISTED`].
+/// The rows of one table of all runs; empty if there are more than [`MOST_ROWS_LISTED`].
 struct Rows<'a> {
     runs: &'a [Ran],
     table: fn(&RunResult) -> &[RecordBatch],
-    /// Makes groups of a run's rows.
+    /// The function that groups a run's rows.
     group: fn(&[RecordBatch]) -> Vec<Value>,
 }
 
@@ -331,7 +340,7 @@ impl Rows<'_> {
         self.count() <= MOST_ROWS_LISTED
     }
 
-    /// The note in place of rows that are not listed.
+    /// The note that replaces rows that are not listed.
     fn note(&self, of: &str) -> Option<String> {
         let (one, count) = (of.trim_end_matches('s'), self.count());
         let file = if of == "flows" { "summary" } else { "link_summary" };
@@ -343,7 +352,7 @@ impl Rows<'_> {
         })
     }
 
-    /// The rows by group, of each run.
+    /// The groups of each run's rows.
     fn groups(&self) -> Vec<Value> {
         let of_run = |ran: &Ran| {
             let mut groups = (self.group)((self.table)(&ran.result));
@@ -376,7 +385,7 @@ impl Serialize for Rows<'_> {
     }
 }
 
-/// The deviation of the run that is farthest from what its laws aim at; of all runs, if none aims at anything.
+/// The largest deviation among runs whose laws have an aim, or else among all runs.
 fn worst(runs: &[Ran]) -> Option<Value> {
     let known = || runs.iter().filter_map(|ran| Some((ran, ran.deviation.as_ref().ok()?)));
     let worst = known().max_by(|(_, a), (_, b)| {
@@ -392,7 +401,7 @@ fn worst(runs: &[Ran]) -> Option<Value> {
     })
 }
 
-/// What each run took.
+/// The cost and counters of each run.
 fn each(runs: &[Ran]) -> Vec<Value> {
     runs.iter()
         .map(|ran| {
@@ -420,7 +429,7 @@ fn each(runs: &[Ran]) -> Vec<Value> {
         .collect()
 }
 
-/// What a live run did with real datagrams.
+/// The counters of a live run's datagrams.
 fn live_account(live: &LiveInfo) -> Value {
     let counters = &live.counters;
     json!({
@@ -446,7 +455,7 @@ fn live_account(live: &LiveInfo) -> Value {
     })
 }
 
-/// What the kernel counted of a link between namespaces.
+/// The kernel's counters of a link between namespaces.
 fn wire(wire: &WireInfo) -> Value {
     json!({
         "link": wire.link,
@@ -459,7 +468,7 @@ fn wire(wire: &WireInfo) -> Value {
     })
 }
 
-/// How late live runs were, as a table for a terminal.
+/// The lateness of live runs, as a table for a terminal.
 pub fn lateness_table(runs: &[Ran], width: usize) -> String {
     let mut table = TextTable::new(&[
         ("late by (µs)", Align::Left),
@@ -491,7 +500,7 @@ pub fn lateness_table(runs: &[Ran], width: usize) -> String {
     table.print(width)
 }
 
-/// How late a live run was.
+/// The lateness of a live run.
 fn lateness(live: &LiveInfo) -> Value {
     let lateness = &live.punctuality;
     let us = |time: Time| time.0 as f64 * 1e-3;

@@ -1,4 +1,4 @@
-//! Flows by size: classes of a decade each, and quantiles of what is measured in one.
+//! Size classes of flows, one per decade, and quantiles.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use std::fmt;
 pub(crate) struct SizeClass(u32);
 
 impl SizeClass {
-    /// The class of a size in bytes; below a kilobyte there is one.
+    /// The class of a size in bytes. All sizes below 1 kB share one.
     pub(crate) fn of(bytes: u64) -> SizeClass {
         SizeClass(bytes.checked_ilog10().unwrap_or(0).max(2))
     }
 
-    /// Bytes that every size of the class is below.
+    /// The exclusive upper bound of the class, in bytes.
     pub(crate) fn end(self) -> u64 {
         10u64.saturating_pow(self.0 + 1)
     }
 }
 
-/// `10 kB to 100 kB`.
+/// The class as text: `10 kB to 100 kB`.
 impl fmt::Display for SizeClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |power: u32| {
@@ -33,7 +33,7 @@ impl fmt::Display for SizeClass {
     }
 }
 
-/// The least of `sorted` that a share `p` of all do not exceed; NaN if there is none.
+/// The least of `sorted` that a share `p` of all does not exceed; NaN if empty.
 pub(crate) fn quantile(sorted: &[f64], p: f64) -> f64 {
     match sorted.len() {
         0 => f64::NAN,

@@ -1,4 +1,4 @@
-//! How long a workload's flows took beside what theory gives them.
+//! Slowdowns: completion times of a workload's flows relative to theory.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -14,25 +14,28 @@ use crate::data;
 use crate::ideal::capacities;
 use crate::sizes::{SizeClass, quantile};
 
-/// The flows of a workload that finished, each beside its ideal: that all flows present have their max–min fair rates at every
-/// moment ([`completions`]), with a round trip to open, if they do, and one for the last acknowledgement.
+/// The slowdowns of a workload's finished flows.
+///
+/// In the ideal, all present flows have their max–min fair rates at every instant
+/// ([`completions`]). A round trip is added for the opening, if any, and one for the last
+/// acknowledgement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slowdown {
     /// The workload.
     pub workload: String,
-    /// Flows that finished.
+    /// Number of flows that finished.
     pub flows: usize,
-    /// Times as long as ideally: the mean over flows.
+    /// The mean slowdown: completion time over ideal completion time.
     pub mean: f64,
-    /// The median.
+    /// The median slowdown.
     pub median: f64,
-    /// What 95 % of the flows do not exceed.
+    /// The 95th percentile.
     pub p95: f64,
     /// The 99th percentile.
     pub p99: f64,
-    /// The same of flows of each size, smallest first.
+    /// The slowdowns by size class, smallest first.
     pub by_size: Vec<OfSize>,
-    /// The median of those that send a megabyte or more; NaN if there is none.
+    /// The median of flows of a megabyte or more; NaN if there are none.
     pub median_large: f64,
 }
 
@@ -40,20 +43,20 @@ pub struct Slowdown {
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfSize {
     class: SizeClass,
-    /// Flows that finished.
+    /// Number of flows that finished.
     pub flows: usize,
-    /// Their median.
+    /// The median slowdown.
     pub median: f64,
     /// The 95th percentile.
     pub p95: f64,
     /// The 99th percentile.
     pub p99: f64,
-    /// All of them, in order.
+    /// All slowdowns, sorted.
     pub sorted: Vec<f64>,
 }
 
 impl OfSize {
-    /// Of slowdowns in order.
+    /// From sorted slowdowns.
     fn new(class: SizeClass, sorted: &[f64]) -> OfSize {
         let [median, p95, p99] = [0.5, 0.95, 0.99].map(|p| quantile(sorted, p));
         OfSize { class, flows: sorted.len(), median, p95, p99, sorted: sorted.to_vec() }
@@ -64,8 +67,8 @@ impl OfSize {
     }
 }
 
-/// One for each workload; nothing where the file changes links or cross-traffic on its way, stops flows, divides them among routes, or
-/// has more flows than theory follows.
+/// The slowdowns of each workload. Empty if the file changes links or cross-traffic during the run,
+/// stops flows, uses several routes for a flow, or has too many flows for the theory.
 pub fn slowdowns(plan: &Plan, result: &RunResult) -> Vec<Slowdown> {
     let always = |cbr: &Cbr| cbr.start == Time::ZERO && cbr.stop >= plan.duration;
     let stands_still = plan.events.is_empty()
@@ -86,7 +89,7 @@ pub fn slowdowns(plan: &Plan, result: &RunResult) -> Vec<Slowdown> {
         let links = flow.path.route.iter().map(|link| link.0 as usize).collect();
         jobs.push(Job { at: flow.start.as_secs_f64(), amount, links });
     }
-    // Name, when it came, the round trips that no link shortens, and its size.
+    // The workload's index, the flow's name, the time to open, the round trip, and the size.
     let mut flows: Vec<(usize, String, f64, f64, u64)> = Vec::new();
     for (i, workload) in plan.workloads.iter().enumerate() {
         let transport = &plan.transports[workload.transport.0 as usize];
@@ -140,7 +143,7 @@ pub fn slowdowns(plan: &Plan, result: &RunResult) -> Vec<Slowdown> {
     pairs.filter(|(_, all)| !all.is_empty()).map(slowdown).collect()
 }
 
-/// What a flow with so much payload puts on a link, in bits: whole packets, and a last one.
+/// The bits of a flow with this payload on a link: whole packets, and a last one.
 fn bits(transport: &Transport, payload: u64) -> f64 {
     let header = u64::from(transport.header);
     let each = u64::from(transport.packet_size).saturating_sub(header).max(1);
@@ -148,7 +151,7 @@ fn bits(transport: &Transport, payload: u64) -> f64 {
 }
 
 impl Slowdown {
-    /// As a JSON object.
+    /// The slowdowns as a JSON object.
     pub fn to_json(&self) -> Value {
         json!({
             "workload": self.workload,
@@ -175,7 +178,7 @@ impl fmt::Display for Slowdown {
         if self.median_large.is_finite() {
             write!(f, ", those of a megabyte and more {:.2}", self.median_large)?;
         }
-        // One class says no more than all.
+        // A single class repeats the whole.
         for of in self.by_size.iter().filter(|_| self.by_size.len() > 1) {
             let OfSize { class, flows, median, p95, p99, .. } = of;
             write!(
@@ -187,9 +190,9 @@ impl fmt::Display for Slowdown {
     }
 }
 
-/// Jobs that theory follows at most: an allocation each time one comes or goes.
+/// Upper bound on jobs, since each start and end needs an allocation.
 const MOST: usize = 50_000;
-/// From how many bytes on a flow counts as large.
+/// Least size of a large flow, in bytes.
 const LARGE: u64 = 1_000_000;
 
 #[cfg(test)]
@@ -215,16 +218,17 @@ mod tests {
         let found = slowdowns(plan, &result);
         let [of] = &found[..] else { panic!("{found:?}") };
         assert!(of.flows > 60 && of.flows <= 130, "{of}");
-        // It starts with two packets, so it can't be ideal; and nobody beats the fluid by more than its rounding.
+        // Slow start keeps flows from the ideal. No flow is faster than the fluid model by more
+        // than its rounding.
         assert!(of.median > 1.0 && of.median < 3.0, "{of}");
         assert!(of.median_large.is_nan());
         assert_eq!(of.to_json()["workload"], "w");
-        // All of 200 kB.
+        // All flows have 200 kB.
         assert_eq!((of.by_size.len(), of.by_size[0].flows, of.by_size[0].p95), (1, of.flows, of.p95));
         assert_eq!(of.to_json()["by_size"][0]["size_below_bytes"], 1_000_000);
     }
 
-    /// A flow that finds the link empty, and one that always shares it with an endless one.
+    /// A flow alone on the link, and one beside an endless flow.
     #[test]
     fn theory_counts_headers_the_opening_and_the_last_acknowledgement() {
         let slowdown = |more: &str| {
@@ -252,7 +256,8 @@ mod tests {
         };
         let near =
             |found: f64, seconds: f64| assert!((found - seconds).abs() < 1e-6, "{found}, not {seconds}");
-        // A million bytes in 1042 packets with a header each, and a round trip for the last acknowledgement.
+        // A million bytes in 1042 packets with headers, and a round trip for the last
+        // acknowledgement.
         let alone = 8.0 * (1e6 + 1042.0 * 40.0) / 12e6;
         near(slowdown(", handshake = false }"), alone + 0.1);
         near(slowdown(", handshake = true }"), alone + 0.2);

@@ -1,19 +1,19 @@
 //! Tables of text for a terminal or a file.
 
-/// On which side a column's cells line up.
+/// The alignment of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// At its left edge.
+    /// At the left edge.
     Left,
-    /// At its right edge.
+    /// At the right edge.
     Right,
 }
 
-/// Rows under a header, drawn with a rule beneath it and nothing else.
+/// Rows under a header with a rule below it.
 #[derive(Clone, Debug)]
 pub struct TextTable {
     header: Vec<(String, Align)>,
-    /// Above the header: a column it starts at, how many it spans, and a title.
+    /// Titles above the header, each with its first column and its number of columns.
     groups: Vec<(usize, usize, String)>,
     rows: Vec<Vec<String>>,
 }
@@ -33,13 +33,14 @@ impl TextTable {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// Puts `titles` above the columns from `first` on, each over `span` of them. Empty ones are left out.
+    /// Puts `titles` above the columns from `first` on, each over `span` columns. Empty ones are
+    /// left out.
     pub(crate) fn groups<'a>(&mut self, first: usize, span: usize, titles: impl Iterator<Item = &'a str>) {
         let groups = titles.enumerate().map(|(i, t)| (first + i * span, span, t.to_string()));
         self.groups = groups.filter(|g| !g.2.is_empty()).collect();
     }
 
-    /// How many columns of a terminal it takes unless it is made to wrap.
+    /// The width without wrapping, in characters.
     pub(crate) fn natural_width(&self) -> usize {
         self.natural_widths().iter().sum::<usize>() + GAP * self.header.len().saturating_sub(1)
     }
@@ -57,7 +58,8 @@ impl TextTable {
         widths
     }
 
-    /// The table in at most `width` columns: where it does not fit, the widest left-aligned columns are wrapped.
+    /// The table in at most `width` columns. If it does not fit, the widest left-aligned columns
+    /// are wrapped.
     pub fn print(&self, width: usize) -> String {
         let mut widths = self.natural_widths();
         let fixed = GAP * self.header.len().saturating_sub(1);
@@ -80,7 +82,7 @@ impl TextTable {
         text
     }
 
-    /// The titles above groups of columns, each over a rule as wide as its columns.
+    /// Writes the titles above groups of columns, each in a rule over its columns.
     fn write_groups(&self, text: &mut String, widths: &[usize]) {
         if self.groups.is_empty() {
             return;
@@ -93,7 +95,7 @@ impl TextTable {
             let used = line.chars().count();
             line.push_str(&" ".repeat(from.saturating_sub(used)));
             let rest = wide.saturating_sub(title.chars().count());
-            // `── xcp ──`: the rule shows which columns the title is over.
+            // `── xcp ──`: the rule covers the columns of the title.
             let (left, right) = (rest / 2, rest - rest / 2);
             let rule = |n: usize| "╌".repeat(n.saturating_sub(1));
             let pad = |n: usize| if n > 0 { " " } else { "" };
@@ -103,7 +105,7 @@ impl TextTable {
         text.push('\n');
     }
 
-    /// As an HTML table.
+    /// The table in HTML.
     pub(crate) fn to_html(&self) -> String {
         let mut html = String::from("<table>\n<thead>\n");
         if let Some((first, ..)) = self.groups.first() {
@@ -161,7 +163,7 @@ impl TextTable {
     }
 }
 
-/// `text` with the characters that mean something in HTML written as what they are.
+/// `text` with HTML's special characters escaped.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -181,7 +183,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
             lines.last_mut().into_iter().for_each(|l| l.push(' '));
         }
         while rest.len() > width {
-            // Break a dotted name after a dot, if one is near enough to the end of the line.
+            // Breaks a dotted name after a dot, if there is one.
             let cut = rest[..width].iter().rposition(|c| *c == '.').map_or(width, |i| i + 1);
             let head: String = rest.drain(..cut.max(1)).collect();
             lines.last_mut().into_iter().for_each(|l| l.push_str(&head));
@@ -196,7 +198,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
 
 /// Spaces between columns.
 const GAP: usize = 2;
-/// No column is wrapped to fewer characters.
+/// Least width of a wrapped column, in characters.
 const NARROWEST: usize = 12;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Claims against made-up runs: each metric and bound, met and not.
+//! Claims on synthetic runs: each metric and bound, met and unmet.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use tollway_scenario::tables::{
 mod measures;
 mod synthetic;
 
-/// Checks one claim whose keys are `keys`.
+/// Checks one claim with the keys `keys`.
 fn verdicts(keys: &str, runs: &[RunResult]) -> Report {
     let text = format!("source = \"a paper\"\n[[claim]]\nid = \"a\"\n{keys}\n");
     let experiment = Experiment::parse(&text, Path::new("tests/x.toml")).unwrap();
@@ -28,8 +28,9 @@ fn one(keys: &str, runs: &[RunResult]) -> (Status, String, String) {
     (c.status, c.expected.clone(), c.measured.clone())
 }
 
-/// Two flows on a link of 10 Mb/s: `f.1` from 0 to 20 s, `f.2` from 10 s on; 8, then 6 + 3, then 9 Mb/s. An interval a second, the
-/// window grows by 5 packets a second, and from 12 s to 14 s nothing moves.
+/// Two flows on a link of 10 Mb/s: `f.1` from 0 to 20 s, `f.2` from 10 s on, with 8, then 6 + 3,
+/// then 9 Mb/s. Intervals last a second, the window grows by 5 packets per second, and from 12 s to
+/// 14 s no data flow.
 fn two_flows() -> RunResult {
     let mut w = TableWriter::new(&Outputs::memory()).unwrap();
     for t in 1..=30_u32 {
@@ -119,7 +120,7 @@ fn phases_and_spans_give_a_value_each() {
     assert_eq!(status, Status::Met);
     let phases = share.replace("true", "[\"0 s\", \"10 s\"]");
     assert_eq!(one(&format!("{phases}\nequals = 0.8"), &runs).2, "0.8");
-    // From 11 s on, two of nine seconds without anything.
+    // From 11 s on, with two of nine seconds without data.
     let settled = share.replace("true", "[\"10 s\", \"20 s\"]\nsettle = \"1 s\"\nflow = \"f.1\"");
     assert_eq!(one(&format!("{settled}\nequals = 1"), &runs).2, "0.4667");
     let spans = "metric = \"utilisation\"\nlink = \"b\"\nfrom = \"10 s\"\nuntil = \"20 s\"\nspan = \"5 s\"\nover = \"min\"";
@@ -160,7 +161,7 @@ fn no_data_is_never_met() {
         let (status, _, measured) = one(keys, &runs);
         assert_eq!((status, measured.as_str()), (Status::Unmet, reason), "{keys}");
     }
-    // A bound that is no number is never met either.
+    // A bound of NaN is never met either.
     for bound in ["at-most", "at-least", "equals", "less-than", "more-than"] {
         assert_eq!(one(&format!("metric = \"drops\"\nlink = \"b\"\n{bound} = nan"), &runs).0, Status::Unmet);
     }
@@ -188,7 +189,7 @@ fn variants_are_held_against_each_other() {
     );
     let (status, ..) = one(&format!("{smoother}\nmore-than = {{ variant = \"fifo\" }}"), &runs);
     assert_eq!(status, Status::Unmet);
-    // Against each of several values, the strictest counts; a shift and a factor apply.
+    // Of several values the strictest counts. A shift and a factor apply.
     let rate = "metric = \"rate\"\nvariant = \"xcp\"\nflow = \"f.1\"\nfrom = \"32 s\"\nuntil = \"39 s\"";
     let (status, ..) =
         one(&format!("{rate}\nat-least = {{ variant = \"red\", flows = \"f\", plus = 0.5 }}"), &runs);
@@ -196,14 +197,15 @@ fn variants_are_held_against_each_other() {
     let (status, ..) =
         one(&format!("{rate}\nat-least = {{ variant = \"red\", flows = \"f\", times = 0.5 }}"), &runs);
     assert_eq!(status, Status::Met);
-    // A star makes a claim of each variant, and stands for the same on the other side.
+    // A star makes one claim per variant, and stands for the same text on the right side.
     let drops = "metric = \"drops\"\nlink = \"bottleneck\"\nvariant = \"*\"\nequals = { variant = \"*\" }";
     let report = verdicts(drops, &runs);
     assert_eq!(report.claims.iter().map(|c| c.id.as_str()).collect::<Vec<_>>(), ["a.xcp", "a.fifo", "a.red"]);
     assert_eq!(report.met, 3);
 }
 
-/// Four runs of a grid, sender × loss: of each the variant's name, and a link used as much as `used` says.
+/// Four runs of a grid, sender × loss, each with its variant's name and a link with the utilisation
+/// in `used`.
 fn grid(used: [f64; 4]) -> (Experiment, Vec<RunResult>) {
     let scenario = "name = \"g\"\nduration = \"2 s\"\n[node.a]\n[node.b]\n[link.b]\nfrom = \"a\"\nto = \"b\"\n\
         rate = \"1 Mbps\"\n[flow.f]\nfrom = \"a\"\nto = \"b\"\nlaw = \"cubic\"\n\
@@ -246,12 +248,12 @@ fn one_claim_speaks_of_a_part_of_the_grid() {
             (Status::Unmet, "= 1", "the grid has no variant with udp"),
         ]
     );
-    // One run under its bound, and the claim is not met, however many keep it.
+    // One run under its bound makes the claim unmet.
     let (e, runs) = grid([0.9, 0.4, 0.9, 0.6]);
     let report = claim::check(&e.claims, &runs, &e.context(Vec::new()));
     assert!(report.claims[..3].iter().all(|c| c.status == Status::Unmet), "{report:?}");
     assert!(report.claims[0].measured.ends_with("tightest xcp-0.1 b: 0.4"), "{report:?}");
-    // A run that is not there is not passed over.
+    // A missing run is not skipped.
     let report = claim::check(&e.claims, &runs[..3], &e.context(Vec::new()));
     assert_eq!(report.claims[0].measured, "tcp-0.1: variant `tcp-0.1` has not run");
 }
@@ -263,7 +265,7 @@ fn a_claim_may_speak_of_the_mean_over_variants() {
     let report = claim::check(&e.claims, &runs, &e.context(Vec::new()));
     let told: Vec<_> = report.claims.iter().map(|c| (c.status, c.measured.as_str())).collect();
     assert_eq!(told[0], (Status::Met, "mean of 4 runs: 0.7"));
-    // Against the first one's counterpart: 0.9 with 0.01 off.
+    // Compared with the first variant's counterpart: 0.9 less 0.01.
     assert_eq!(told[1], (Status::Unmet, "mean of 2 runs: 0.65"));
     assert_eq!(told[3], (Status::Unmet, "the grid has no variant with udp"));
     let report = claim::check(&e.claims, &runs[..3], &e.context(Vec::new()));
@@ -331,7 +333,8 @@ fn a_reference_series_is_compared_window_by_window() {
     std::fs::create_dir_all(&dir).unwrap();
     let mut csv = String::from("time_s,f.1_mbps,f.2_mbps\n");
     for t in 1..=60_u32 {
-        // Half a second a row; f.1 as ours but 5 % less, f.2 far off in the four seconds after its start.
+        // Half a second per row; f.1 with 5 % less than ours, f.2 far off in the four seconds after
+        // its start.
         let (time, second) = (f64::from(t) / 2.0, t.div_ceil(2));
         let f1 = match second {
             13..=14 => 0.0,
@@ -385,7 +388,7 @@ fn the_overview_has_the_tables_of_systems() {
     let text = Overview::new(&runs).to_text(100);
     let row: Vec<&str> =
         text.lines().find(|line| line.starts_with("h00")).unwrap_or_default().split_whitespace().collect();
-    // Messages and price of either run.
+    // Messages and price of each run.
     assert_eq!(row, ["h00", "7", "–", "–", "0.2500"], "{text}");
     assert!(text.lines().any(|line| line.split_whitespace().eq(["all", "3", "–"])), "{text}");
     assert!(text.contains("h11") && !text.contains("h12") && text.contains("8 more rows"), "{text}");
@@ -408,7 +411,7 @@ fn near_another_run_means_each_flow_near_its_namesake() {
     let claim = "metric = \"rate\"\nvariant = \"a\"\nwithin = { of = { variant = \"b\" }, percent = 1 }";
     let (status, expected, _) = one(claim, &[rates("a", 2.0, 8.0), rates("b", 2.01, 8.05)]);
     assert_eq!((status, expected.as_str()), (Status::Met, "b ± 1 %"));
-    // The same two rates, the other way round.
+    // The same two rates, exchanged.
     let (status, ..) = one(claim, &[rates("a", 2.0, 8.0), rates("b", 8.0, 2.0)]);
     assert_eq!(status, Status::Unmet);
 }

@@ -1,4 +1,4 @@
-//! Pages and pictures of made-up runs.
+//! Pages and pictures of synthetic runs.
 
 use tollway_report::html::Page;
 use tollway_report::plot::{Figure, Picture};
@@ -34,7 +34,7 @@ fn a_picture_is_drawn_twice_as_fine_as_a_screen() {
     let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
     let info = reader.next_frame(&mut pixels).unwrap();
     assert_eq!(info.width, 2000);
-    // The first colour of the palette is there: a curve was drawn.
+    // The palette's first colour shows that a curve was drawn.
     assert!(pixels.chunks_exact(3).any(|p| p == [0x1f, 0x77, 0xb4]));
     let _ = std::fs::remove_file(&path);
     let error = Figure::new("A", "b", &[], &runs).write(std::path::Path::new("nowhere/x.png")).unwrap_err();
@@ -52,8 +52,8 @@ fn a_figure_is_lines_and_text_for_papers() {
     let svg = String::from_utf8(svg).unwrap();
     assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));
     assert!(svg.contains(">Four &lt;flows&gt;</text>"));
-    // Each flow's rate has its colour, and its name at its end in that colour; the first line is
-    // unbroken, others are in pieces.
+    // Each flow's rate has its colour, and its name at its end in that colour. The first line is
+    // solid, others are in pieces.
     for (i, colour) in ["#1f77b4", "#e68a00", "#009e73", "#cc5fa0"].into_iter().enumerate() {
         let name = format!("fill=\"{colour}\" textLength");
         let named =

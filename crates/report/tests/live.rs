@@ -1,5 +1,6 @@
-//! A comparison with real packets, in small. How near the engines come is for `tollway reproduce --engine live` to say, on a
-//! machine that does nothing else; here it is that they are compared, and that no datagram goes missing.
+//! A small comparison with real packets. The agreement of the engines is measured by `tollway
+//! reproduce --engine live` on an idle machine. This test checks that they are compared, and that
+//! every datagram is counted.
 
 use std::path::Path;
 

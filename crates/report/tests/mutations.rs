@@ -1,5 +1,5 @@
-//! For each kind of metric, a run in which a claim holds and the same run with a fault in which it
-//! doesn't.
+//! For each metric, a run in which a claim holds, and the same run with a fault in which it does
+//! not.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use tollway_scenario::tables::{
     ControlRow, FlowRow, FlowSummary, LinkRow, LinkSummary, Outputs, RunResult, TableWriter,
 };
 
-/// The keys of a claim on each metric, beside the metric itself.
+/// The keys of a claim for each metric, beside the metric itself.
 fn keys(metric: Metric) -> &'static str {
     use Metric::*;
     match metric {
@@ -29,8 +29,8 @@ fn keys(metric: Metric) -> &'static str {
     }
 }
 
-/// A run of 40 s with the flows `f` and `g` on the link `b`; with a fault in what the metric
-/// `broken` measures.
+/// A run of 40 s with the flows `f` and `g` on the link `b`, with a fault in the quantity that the
+/// metric `broken` measures.
 fn run(broken: Option<Metric>) -> RunResult {
     use Metric::*;
     let is = |metrics: &[Metric]| broken.is_some_and(|broken| metrics.contains(&broken));
@@ -123,7 +123,7 @@ fn a_fault_in_what_is_measured_makes_a_claim_fail_whatever_the_metric() {
         let name = metric.name();
         let found = judged(metric, "equals = -1", run(None));
         let value = found.reading.unwrap_or_else(|| panic!("{name}: {}", found.measured)).value;
-        // Near the value of the sound run: one per cent, or a thousandth where it is nought.
+        // Near the value of the sound run: 1 %, or a thousandth if it is 0.
         let bound = format!("within = {{ of = {value:?}, absolute = {:?} }}", (value.abs() * 0.01).max(1e-3));
         assert_eq!(judged(metric, &bound, run(None)).status, Status::Met, "{name}");
         let broken = judged(metric, &bound, run(Some(metric)));

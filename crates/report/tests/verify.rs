@@ -1,4 +1,4 @@
-//! XCP on 200 random networks comes to rest where the theory says.
+//! XCP on 200 random networks reaches the theoretical steady state.
 
 use tollway_report::verify::{Bounds, Rest, Verified, Verify};
 
@@ -11,7 +11,7 @@ fn two_hundred_networks() {
     let verified = Verify::law("xcp", 200, 1, 0).expect("a law").run(&|_| true).expect("every network runs");
     assert_eq!(verified.cases.len(), 200);
     assert!(verified.within(), "{}", verified.to_text(200));
-    // Most of them are far within: the worst flow of the median network, and of the second worst.
+    // Most are far within: the worst flow of the median network, and of the second worst one.
     let mut each: Vec<f64> = rests(&verified).map(|rest| rest.deviation.abs()).collect();
     each.sort_by(f64::total_cmp);
     let tolerance = Bounds::of(verified.verify.aim).tolerance;
@@ -19,7 +19,7 @@ fn two_hundred_networks() {
     assert!(rests(&verified).map(|rest| rest.judged).sum::<usize>() > 1000);
 }
 
-/// FCP and RCP on a few, each within 3 %; two hundred are an experiment's, `papers/fcp/num.toml`.
+/// FCP and RCP on a few networks, each within 3 %. `papers/fcp/num.toml` covers two hundred.
 #[test]
 fn prices_and_rates_come_to_their_allocations() {
     for law in ["fcp", "rcp"] {

@@ -1,4 +1,5 @@
-//! What the event loop alone costs: fixed windows over the benchmark's dumbbell, no control law, no loss.
+//! The cost of the event loop alone: fixed windows over the benchmark's dumbbell, without control
+//! law or loss.
 //!
 //! `cargo run --release -p tollway-sim --example core_loop -- [flows] [seconds]`
 

@@ -1,5 +1,5 @@
-//! Laws on a network built in Rust: Scalable TCP over the adaptive virtual queue, beside NewReno and drop-tail. The book's
-//! chapter "A law of your own" walks through it.
+//! Laws on a network built in Rust: Scalable TCP over the adaptive virtual queue, beside NewReno
+//! and drop-tail. The book's chapter "A law of your own" explains it.
 //!
 //! `cargo run --release -p tollway-sim --example own_laws`
 
@@ -55,7 +55,7 @@ impl Dumbbell {
         Dumbbell { network, bottleneck }
     }
 
-    /// What is seen of the bottleneck until `end`, from the last look on.
+    /// Runs until `end`, and returns the measurements of the bottleneck over this time.
     fn watch(&mut self, end: Time) -> Seen {
         let (begin, before) = (self.network.now(), self.network.read_link(self.bottleneck));
         self.network.run_until(end);
@@ -70,10 +70,10 @@ impl Dumbbell {
     }
 }
 
-/// What is seen of a link.
+/// The measurements of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Seen {
-    /// The share of the time in which it was busy.
+    /// The fraction of time in which it was busy.
     used: f64,
     /// Packets waiting, in the mean over time.
     queue: f64,
@@ -85,7 +85,7 @@ fn main() {
     print!("{}", table());
 }
 
-/// Each sender's law over each link's.
+/// The measurements of each sender law over each link law, as text.
 fn table() -> String {
     let mut text = format!("ten flows over {MBPS} Mb/s, from 20 to 40 s\n");
     for (name, link, sender, law) in [
@@ -129,7 +129,7 @@ fn avq() -> AnyLink {
     AnyLink::custom(config.build(Rate::from_mbps(MBPS), Limit::NONE))
 }
 
-/// Of the bottleneck.
+/// The bottleneck's rate, in Mb/s.
 const MBPS: f64 = 100.0;
 const GAMMA: f64 = 0.95;
 
@@ -169,7 +169,7 @@ mod tests {
     fn the_book_shows_what_is_here() {
         let page = include_str!("../../../docs/src/extending.md");
         assert!(page.contains(&table()), "it prints\n{}", table());
-        // Further left than it is here.
+        // Compared without indentation.
         let flush =
             |text: &str| text.lines().map(|line| format!("{}\n", line.trim_start())).collect::<String>();
         let here = flush(concat!(

@@ -1,4 +1,5 @@
-//! A network built in Rust, with machines at its nodes: a middle of our own on the way, and apps at both ends.
+//! A network built in Rust with machines at its nodes: a new middle on the path, and apps at both
+//! ends.
 //!
 //! ```text
 //! cargo run --release -p tollway-sim --example own_machines
@@ -16,7 +17,8 @@ use tollway_proto::transport::{Config, Connection};
 use tollway_proto::{Encoding, Flags, Gate, Middle, NodeMachine, Packet, Passed, SackRanges};
 use tollway_sim::{End, FlowSpec, LinkSpec, Network, RouteEnd};
 
-/// A middle that lets every second pure acknowledgement pass, and the others end: a filter on a path with little room back.
+/// A middle that forwards every second pure acknowledgement and absorbs the others, for a path with
+/// little capacity back.
 #[derive(Debug, Default)]
 struct Thin {
     acks: u64,

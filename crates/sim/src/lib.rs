@@ -1,18 +1,22 @@
-//! Tollway's packet simulator: virtual time, one thread, deterministic to the bit for a seed.
+//! Tollway's packet simulator: virtual time, one thread. Equal seeds give runs equal to the bit.
 //!
-//! What makes it fast (measured; `docs/src/speed.md`):
-//! - **one event a packet-hop**: a link has one pending event, the next arrival at its far end. Its transmitter is
-//!   caught up when the link is touched, each departure at its exact virtual instant;
-//! - **packets never move**: 64-byte values in a slab, built in place, passed on as indices;
-//! - **the next hop is known beforehand**: a packet carries its position on a flattened route;
-//! - **timers are lazy**: an endpoint has one pending event, left in place when its deadline moves away;
-//! - **a scheduler of 8-byte keys**, `time << bits | id`: ties in time go by id, whatever the history.
+//! Sources of its speed (measured; `docs/src/speed.md`):
+//! - **One event per packet-hop.** A link has one pending event, the next arrival at its far end.
+//!   An access to the link advances its transmitter, each departure at its exact virtual instant.
+//! - **Packets never move.** They are 64-byte values in a slab, built in place and passed on as
+//!   indices.
+//! - **The next hop is known beforehand.** A packet carries its position on a flattened route.
+//! - **Timers are lazy.** An endpoint has one pending event, which stays when its deadline moves
+//!   later.
+//! - **The scheduler has 8-byte keys**, `time << bits | id`. Events at one time go by id, whatever
+//!   the history.
 //!
-//! Ties: at one instant a link's departures come before an arrival at its queue, events go in the order of their
-//! entities' ids, and whatever the caller does between two [`Network::run_until`] comes before the events of that
-//! instant.
+//! Order at one instant: a link's departures precede an arrival at its queue, and events go in the
+//! order of their entities' ids. Calls between two [`Network::run_until`] precede the events of
+//! that instant.
 //!
-//! `examples/own_laws.rs` builds a network in Rust, with a sender law and a link law that are not Tollway's, and runs it.
+//! `examples/own_laws.rs` builds a network in Rust with a sender law and a link law that are not
+//! Tollway's, and runs it.
 //!
 //! ```
 //! use std::sync::Arc;

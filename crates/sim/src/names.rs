@@ -1,18 +1,18 @@
-//! Names of what a network holds.
+//! Identifiers of the parts of a network.
 
-/// Names a flow: two machines and the routes between them.
+/// The identifier of a flow: two machines and the routes between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub u32);
 
-/// Names a route.
+/// The identifier of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteId(pub(crate) u32);
 
-/// Names a machine at a node, or a host's shaper.
+/// The identifier of a machine at a node, or of a host's shaper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MachineId(pub u32);
 
-/// Names one direction of a link.
+/// The identifier of one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u32);
 
@@ -25,6 +25,6 @@ pub enum End {
     Server,
 }
 
-/// Names a source of cross-traffic.
+/// The identifier of a source of cross-traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub u32);

@@ -1,7 +1,9 @@
 //! Large pages for large arrays.
 
-/// Asks the system to keep the room of `array`, whatever is in it yet, in large pages if it is large. A hundred thousand flows touch a place in
-/// 200 MB with each packet: with pages of 4 KiB most of those would also wait for the page's address.
+/// Requests large pages for the whole capacity of `array`, if it is large.
+///
+/// A hundred thousand flows touch a place in 200 MB with each packet. With pages of 4 KiB most
+/// accesses would also wait for the page's address.
 pub(crate) fn in_large_pages<T>(array: &Vec<T>) {
     if array.capacity() * size_of::<T>() >= LARGE {
         advise(array.as_ptr().cast::<u8>().cast_mut(), array.capacity() * size_of::<T>());
@@ -13,8 +15,8 @@ pub(crate) fn in_large_pages<T>(array: &Vec<T>) {
 fn advise(start: *mut u8, bytes: usize) {
     let skip = start.align_offset(PAGE);
     if skip < bytes {
-        // SAFETY: the pages lie within one allocation that is alive. The advice changes how the system keeps them and nothing of what is in them; where it
-        // doesn't take it, it says so, and all is as it was.
+        // SAFETY: the pages lie within one live allocation. The advice changes the page size and no
+        // content; if the system refuses it, the call fails without effect.
         unsafe { libc::madvise(start.add(skip).cast(), bytes - skip, libc::MADV_HUGEPAGE) };
     }
 }
@@ -22,9 +24,9 @@ fn advise(start: *mut u8, bytes: usize) {
 #[cfg(not(target_os = "linux"))]
 fn advise(_: *mut u8, _: usize) {}
 
-/// The least size of a large array, bytes: up to 2 MiB more at its end are not much of it.
+/// Least size of a large array, in bytes. The up to 2 MiB more at its end are a small part of it.
 const LARGE: usize = 4 << 20;
-/// The system's least page, or a multiple.
+/// The system's least page size, or a multiple of it.
 #[cfg(target_os = "linux")]
 const PAGE: usize = 1 << 16;
 
@@ -39,7 +41,7 @@ mod tests {
         in_large_pages(&large);
         large.extend(10_000..20_000);
         assert!(large.iter().copied().eq(0..20_000));
-        // Nor does it matter how little there is.
+        // Small arrays are allowed too.
         in_large_pages(&Vec::<u64>::new());
         advise(large.as_mut_ptr().cast(), 1);
     }

@@ -1,11 +1,12 @@
-//! Who is next: the pending event of each entity (link, endpoint, source), earliest first.
+//! The event queue: the pending event of each entity (link, endpoint, source), earliest first.
 //!
-//! An entity has at most one pending event, so an event is 8 bytes: `time << bits | id`, compared as one integer.
-//! Equal times go by id, which no history can change.
+//! An entity has at most one pending event, so an event is 8 bytes: `time << bits | id`, compared
+//! as one integer. Equal times go by id, whatever the history.
 //!
-//! Links and timers behave differently, so each kind has a tournament tree of its own. A link's event comes with a
-//! packet and goes with it, and most links of a large network are idle: their tree has leaves only for the pending
-//! events, so that it stays in the fastest cache. Timers are nearly always pending and seldom set.
+//! Links and timers behave differently, so each kind has a separate tournament tree. A link's event
+//! begins and ends with a packet, and most links of a large network are idle. Their tree has leaves
+//! for pending events only, and so stays in the fastest cache. Timers are nearly always pending and
+//! seldom set.
 
 use tollway_law::Time;
 
@@ -15,20 +16,20 @@ use crate::pages::in_large_pages;
 #[derive(Debug)]
 pub struct Scheduler {
     bits: u32,
-    /// Entities below this are busy ones.
+    /// Entities below this id are busy: their events are short-lived.
     busy: u32,
     /// The bits of a key that hold the id.
     ids: u64,
     /// The latest time that fits a key.
     latest: u64,
     links: Lively,
-    /// Leaf by entity.
+    /// One leaf per entity.
     timers: Tree,
 }
 
 impl Scheduler {
-    /// For `entities` entities numbered from 0, of which the first `busy` have short-lived events; more of the others
-    /// can come later.
+    /// Creates a scheduler for `entities` entities, numbered from 0. The first `busy` of them have
+    /// short-lived events; [`grow`](Scheduler::grow) adds more of the others.
     pub fn new(busy: usize, entities: usize) -> Scheduler {
         let entities = entities.max(busy).max(2);
         let bits = usize::BITS - (entities - 1).leading_zeros();
@@ -42,17 +43,17 @@ impl Scheduler {
         }
     }
 
-    /// How many entities there is room for.
+    /// The number of entities that fit.
     pub fn capacity(&self) -> usize {
         (1 << self.bits).min(self.busy as usize + self.timers.leaves())
     }
 
-    /// The latest instant that can be told apart: 4.9 hours for a million entities, more for fewer.
+    /// The latest representable instant: 4.9 hours for a million entities, more for fewer.
     pub fn horizon(&self) -> Time {
         Time(self.latest - 1)
     }
 
-    /// Makes room for at least `entities`, keeping what is pending.
+    /// Makes room for at least `entities`, and keeps pending events.
     pub fn grow(&mut self, entities: usize) {
         if entities <= self.capacity() {
             return;
@@ -67,15 +68,15 @@ impl Scheduler {
         *self = bigger;
     }
 
-    /// The pending event of `id`, [`Time::NEVER`] if there is none.
+    /// The time of the pending event of `id`; [`Time::NEVER`] without one.
     #[inline]
     pub fn pending(&self, id: u32) -> Time {
         let key = if id < self.busy { self.links.get(id as usize) } else { self.timers.leaf(id - self.busy) };
         if key == IDLE { Time::NEVER } else { Time(key >> self.bits) }
     }
 
-    /// Sets the pending event of `id`, in place of the one it had; [`Time::NEVER`] or anything past the horizon is
-    /// none.
+    /// Sets the pending event of `id`, and replaces the previous one. [`Time::NEVER`] or a time
+    /// past the horizon means no event.
     pub fn set(&mut self, id: u32, time: Time) {
         let key = self.key(id, time);
         if id >= self.busy {
@@ -87,7 +88,7 @@ impl Scheduler {
         }
     }
 
-    /// [`set`](Scheduler::set) for an entity that is not a busy one.
+    /// [`set`](Scheduler::set) for an entity that is not busy.
     #[inline]
     pub fn set_timer(&mut self, id: u32, time: Time) {
         let key = self.key(id, time);
@@ -101,8 +102,8 @@ impl Scheduler {
         self.links.begin(id as usize, key);
     }
 
-    /// [`set`](Scheduler::set) for a busy entity whose event is the one that [`next_before`](Scheduler::next_before)
-    /// answered last.
+    /// [`set`](Scheduler::set) for the busy entity that [`next_before`](Scheduler::next_before)
+    /// returned last.
     #[inline]
     pub fn advance_busy(&mut self, id: u32, time: Time) {
         match self.key(id, time) {
@@ -116,13 +117,14 @@ impl Scheduler {
         if time.0 > self.latest { IDLE } else { time.0 << self.bits | u64::from(id) }
     }
 
-    /// What [`next_before`](Scheduler::next_before) is to be asked for events before `end`.
+    /// The bound for events before `end`, an argument of [`next_before`](Scheduler::next_before).
     pub fn bound(&self, end: Time) -> Bound {
         // All keys of an instant lie below the first of the next.
         Bound(if end.0 > self.latest { IDLE } else { end.0 << self.bits })
     }
 
-    /// The earliest event within `bound`, which is of this scheduler as it is now; it stays pending until it is set anew.
+    /// Returns the earliest event within `bound`, which must come from this scheduler in its
+    /// present size. The event stays pending until it is set again.
     #[inline]
     pub fn next_before(&mut self, bound: Bound) -> Option<(Time, u32)> {
         let key = self.links.peek().min(self.timers.least);
@@ -130,25 +132,26 @@ impl Scheduler {
     }
 }
 
-/// An instant that events are asked for up to.
+/// An upper bound on the time of events.
 #[derive(Clone, Copy, Debug)]
 pub struct Bound(u64);
 
 /// A tournament tree with a leaf for each pending event.
 ///
-/// An event that ends leaves a hole, which the next one to begin fills: a packet that goes from one idle link to
-/// another costs one way up the tree, not two. An event that begins while it looks like the next one of all, as that
-/// of a short packet over a short link does, waits beside the tree and costs none.
+/// An event that ends leaves a hole, which the next event to begin fills. So a packet that goes
+/// from one idle link to another costs one way up the tree instead of two. An event that seems the
+/// earliest of all when it begins, such as that of a short packet over a short link, waits beside
+/// the tree and costs none.
 #[derive(Debug)]
 struct Lively {
     tree: Tree,
-    /// By entity, its leaf; [`NO_LEAF`] while nothing is pending.
+    /// The leaf of each entity; [`NO_LEAF`] without a pending event.
     leaf_of: Vec<u32>,
     /// Leaves without an event, the last one freed on top.
     free: Vec<u32>,
-    /// A leaf whose event has ended, and which the tree doesn't know of yet.
+    /// A leaf whose event has ended, but which still has its key in the tree.
     hole: u32,
-    /// The event that waits beside the tree ([`BESIDE`]), [`IDLE`] if none does.
+    /// The event that waits beside the tree ([`BESIDE`]); [`IDLE`] without one.
     beside: u64,
 }
 
@@ -172,7 +175,7 @@ impl Lively {
         }
     }
 
-    /// The event of `id` is at `key` now, whether there was one or not.
+    /// Sets or replaces the event of `id`.
     #[inline]
     fn set(&mut self, id: usize, key: u64) {
         match self.leaf_of[id] {
@@ -182,7 +185,7 @@ impl Lively {
         }
     }
 
-    /// There is no event of `id` any more.
+    /// Removes the event of `id`, if any.
     #[inline]
     fn end(&mut self, id: usize) {
         match std::mem::replace(&mut self.leaf_of[id], NO_LEAF) {
@@ -197,11 +200,11 @@ impl Lively {
         }
     }
 
-    /// There is an event of `id`, which had none.
+    /// Adds an event of `id`, which must have none.
     #[inline]
     fn begin(&mut self, id: usize, key: u64) {
-        // One half of the tree has nothing as early: that is soon enough. Were it wrong, nothing would be lost but the
-        // place.
+        // The event precedes at least one half of the tree, which is enough. An event put here
+        // wrongly only occupies the place.
         if self.beside == IDLE && key < self.tree.rival {
             self.beside = key;
             self.leaf_of[id] = BESIDE;
@@ -217,7 +220,7 @@ impl Lively {
         self.tree.set(leaf, key);
     }
 
-    /// A leaf for a new event.
+    /// Allocates a leaf for a new event.
     #[inline]
     fn open(&mut self) -> u32 {
         if self.hole != NO_LEAF {
@@ -229,7 +232,7 @@ impl Lively {
         }
     }
 
-    /// Lets the tree know of the hole there is.
+    /// Clears the leaf of the hole, which must exist, and frees it.
     #[inline]
     fn close(&mut self) {
         let leaf = std::mem::replace(&mut self.hole, NO_LEAF);
@@ -237,7 +240,7 @@ impl Lively {
         self.tree.set(leaf, IDLE);
     }
 
-    /// Twice as many leaves; answers one of the new ones.
+    /// Doubles the leaves, and returns one of the new ones.
     #[cold]
     fn grow(&mut self) -> u32 {
         let leaves = self.tree.leaves() as u32;
@@ -257,20 +260,21 @@ impl Lively {
     }
 }
 
-/// A tournament tree: node `i` holds the lesser of nodes `2i` and `2i + 1`, the leaves are the upper half.
+/// A tournament tree: node `i` holds the lesser of nodes `2i` and `2i + 1`; the leaves are the
+/// upper half.
 #[derive(Debug)]
 struct Tree {
-    /// A power of two of them.
+    /// Their number is a power of two.
     nodes: Vec<u64>,
-    /// The way up a tree of this size.
+    /// The function that updates a tree of this size.
     climb: fn(&mut [u64], u32, u64) -> (u64, u64),
-    /// The least key of all, and that of the half which the other is not in.
+    /// The least key of all, and the least key of the half without it.
     least: u64,
     rival: u64,
 }
 
 impl Tree {
-    /// With at least so many leaves.
+    /// Creates a tree of at least `leaves` leaves.
     fn new(leaves: usize) -> Tree {
         let room = 2 * leaves.next_power_of_two().max(LEAST_LEAVES);
         let mut nodes = Vec::with_capacity(room);
@@ -288,14 +292,15 @@ impl Tree {
         self.nodes[self.leaves() + leaf as usize]
     }
 
-    /// Plays the matches of a leaf's new key.
+    /// Updates the tree for a leaf's new key.
     #[inline]
     fn set(&mut self, leaf: u32, key: u64) {
         (self.least, self.rival) = (self.climb)(&mut self.nodes, leaf, key);
     }
 }
 
-/// The trees of most runs are of a size known here, so that the way up is straight code.
+/// The update function for a number of nodes. Most trees have one of the sizes here, for which the
+/// loop unrolls.
 fn way_up(nodes: usize) -> fn(&mut [u64], u32, u64) -> (u64, u64) {
     match nodes {
         0x20 => climb::<0x20>,
@@ -312,11 +317,12 @@ fn way_up(nodes: usize) -> fn(&mut [u64], u32, u64) -> (u64, u64) {
     }
 }
 
-/// Plays the matches of a leaf's new key in a tree of `NODES` nodes: the least of all, and the one it was the lesser of in the last
-/// match.
+/// Updates a tree of `NODES` nodes for a leaf's new key. Returns the least key of all, and the key
+/// that lost to it in the last match.
 ///
-/// There is no early exit on the way up: the siblings' loads don't depend on each other, an exit would, on a branch
-/// nobody can predict. The key itself is never read back: a load has to wait for the store before it.
+/// There is no early exit on the way up. The siblings' loads don't depend on each other, and an
+/// exit would depend on an unpredictable branch. The key itself is never read back, since a load
+/// would wait for the store before it.
 fn climb<const NODES: usize>(nodes: &mut [u64], leaf: u32, key: u64) -> (u64, u64) {
     let Ok(nodes) = <&mut [u64; NODES]>::try_from(nodes) else { return (IDLE, IDLE) };
     let mut node = (NODES / 2) | (leaf as usize & (NODES / 2 - 1));
@@ -333,7 +339,7 @@ fn climb<const NODES: usize>(nodes: &mut [u64], leaf: u32, key: u64) -> (u64, u6
 
 /// [`climb`] in a tree of any size.
 fn climb_any(nodes: &mut [u64], leaf: u32, key: u64) -> (u64, u64) {
-    // A power of two, so that a masked index needs no check.
+    // The length is a power of two, so a masked index needs no check.
     let mask = nodes.len() - 1;
     let mut node = nodes.len() / 2 + leaf as usize;
     nodes[node & mask] = key;
@@ -350,13 +356,13 @@ fn climb_any(nodes: &mut [u64], leaf: u32, key: u64) -> (u64, u64) {
 /// No event.
 const IDLE: u64 = u64::MAX;
 
-/// An entity without an event.
+/// The leaf of an entity without an event.
 const NO_LEAF: u32 = u32::MAX;
 
-/// An entity whose event waits beside the tree.
+/// The leaf of an entity whose event waits beside the tree.
 const BESIDE: u32 = u32::MAX - 1;
 
-/// Leaves of the smallest tree, a power of two.
+/// The number of leaves of the smallest tree, a power of two.
 const LEAST_LEAVES: usize = 16;
 
 #[cfg(test)]
@@ -366,7 +372,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        // Both queues against the plainest one there is, with sets that move events earlier, later and away.
+        // Compares both queues with the simplest one, with sets that move events earlier, later and
+        // away.
         #[test]
         fn events_come_in_order(
             many in prop::bool::ANY,

@@ -1,4 +1,5 @@
-//! Where packets live: a slab with a free list. The last slot freed is the next one used, while it is in cache.
+//! The memory of packets: a slab with a free list. The slot freed last is reused first, while it is
+//! in cache.
 
 use tollway_proto::cbr::PLAIN;
 use tollway_proto::link::Store;
@@ -7,7 +8,7 @@ use tollway_proto::{Encoding, Flags, Packet, Pool, SackRanges};
 
 use crate::pages::in_large_pages;
 
-/// All packets of a run, and the SACK ranges that hang on some of them.
+/// All packets of a run, and the SACK ranges of some.
 #[derive(Debug)]
 pub(crate) struct Slab {
     packets: Vec<Packet>,
@@ -17,22 +18,22 @@ pub(crate) struct Slab {
     sacks: Vec<SackRanges>,
     free_sacks: Vec<u32>,
     created: u64,
-    /// By flow, packets that were lost after a queue had taken them in, less those that a wire
-    /// made; empty while there are none.
+    /// Packets of each flow that were lost after a queue had accepted them, less those that a wire
+    /// duplicated; empty while there are none.
     lost: Vec<i64>,
-    /// The same by source of cross-traffic.
+    /// The same for each source of cross-traffic.
     lost_plain: Vec<i64>,
-    /// By flow, how its packets would be written as bytes; empty while every flow's encoding is lossless.
-    /// With each, a full segment of the flow in bytes.
+    /// The encoding of each flow's packets, with a full segment of the flow in bytes; empty while
+    /// every flow's encoding is lossless.
     encodings: Vec<(Encoding, u32)>,
-    /// By flow, its class of traffic; empty while none has one.
+    /// The class of traffic of each flow; empty while no flow has one.
     classes: Vec<u8>,
     /// The hosts of flows and sources.
     pub(crate) hosts: HostTable,
 }
 
 impl Slab {
-    /// From now on packets of `flow` are of `class`.
+    /// Sets the class of all packets of `flow`, from now on.
     pub(crate) fn set_class(&mut self, flow: u32, class: u8) {
         let flow = flow as usize;
         if class != 0 && self.classes.len() <= flow {
@@ -43,7 +44,8 @@ impl Slab {
         }
     }
 
-    /// From now on what `encoding` would lose of tolls is lost for `flow`.
+    /// Sets the encoding of `flow`: from now on its tolls lose the precision that the encoding
+    /// lacks.
     pub(crate) fn set_encoding(&mut self, flow: u32, encoding: Encoding, segment: u32) {
         let flow = flow as usize;
         if encoding != Encoding::default() && self.encodings.len() <= flow {
@@ -54,7 +56,7 @@ impl Slab {
         }
     }
 
-    /// The encoding and full segment of `flow`, unless it is lossless.
+    /// The encoding and full segment of `flow`; `None` if it is lossless.
     #[inline]
     pub(crate) fn encoding(&self, flow: u32) -> Option<(Encoding, u32)> {
         if self.encodings.is_empty() {
@@ -74,13 +76,13 @@ impl Slab {
         }
     }
 
-    /// Where the next packet is built; its content is what was there before.
+    /// The slot for the next packet, with the content of an earlier one.
     #[inline]
     pub(crate) fn draft(&mut self) -> &mut Packet {
         &mut self.packets[self.draft as usize]
     }
 
-    /// The packet that was built lives; answers its slot.
+    /// Makes a packet of the draft, and returns its slot.
     #[inline]
     pub(crate) fn launch(&mut self) -> u32 {
         self.created += 1;
@@ -102,14 +104,14 @@ impl Slab {
         (self.packets.len() - 1) as u32
     }
 
-    /// Another packet lives in the place of one that has ended, which had no SACK ranges.
+    /// Counts a new packet in the slot of one that has ended, which had no SACK ranges.
     #[inline]
     pub(crate) fn renew(&mut self) {
         self.created += 1;
     }
 
-    /// Another packet lives in the place of one that has ended: the SACK ranges that came with that end, those of the new
-    /// one hang on it from now on.
+    /// Counts a new packet in the slot of one that has ended. Frees the SACK ranges of the old one,
+    /// at index `came`, and attaches those of the new one.
     #[inline]
     pub(crate) fn renew_with(&mut self, slot: u32, came: Option<u32>, ranges: &mut SackRanges) {
         self.created += 1;
@@ -120,7 +122,7 @@ impl Slab {
         }
     }
 
-    /// Ends a packet, and its SACK ranges with it.
+    /// Ends a packet, and frees its SACK ranges.
     #[inline]
     pub(crate) fn free(&mut self, slot: u32) {
         let packet = &self.packets[slot as usize];
@@ -139,17 +141,18 @@ impl Slab {
         &mut lost[flow]
     }
 
-    /// Packets of a source of cross-traffic lost so far, less those that a wire made.
+    /// Packets of a source of cross-traffic lost so far, less those that a wire duplicated.
     pub(crate) fn lost_plain(&self, source: u32) -> i64 {
         self.lost_plain.get(source as usize).copied().unwrap_or(0)
     }
 
-    /// Packets of `flow` lost so far, less those that a wire made, after a queue had taken them in.
+    /// Packets of `flow` lost so far after a queue had accepted them, less those that a wire
+    /// duplicated.
     pub(crate) fn lost(&self, flow: u32) -> i64 {
         self.lost.get(flow as usize).copied().unwrap_or(0)
     }
 
-    /// Another flow has the number `flow` now.
+    /// Resets the count for another flow with the number `flow`.
     pub(crate) fn forget_lost(&mut self, flow: u32) {
         if let Some(lost) = self.lost.get_mut(flow as usize) {
             *lost = 0;
@@ -166,13 +169,13 @@ impl Slab {
         &mut self.packets[slot as usize]
     }
 
-    /// The SACK ranges of a packet, empty if it has none.
+    /// The SACK ranges of a packet; empty without any.
     #[inline]
     pub(crate) fn sack(&self, packet: &Packet) -> &SackRanges {
         if packet.flags.has(Flags::SACK) { &self.sacks[packet.sack as usize] } else { &SackRanges::EMPTY }
     }
 
-    /// A packet to be changed, and its SACK ranges, empty if it has none.
+    /// Mutable access to a packet, with its SACK ranges; empty without any.
     #[inline]
     pub(crate) fn with_sack(&mut self, slot: u32) -> (&mut Packet, &SackRanges) {
         let packet = &mut self.packets[slot as usize];
@@ -183,7 +186,7 @@ impl Slab {
         (packet, sack)
     }
 
-    /// Hangs `ranges` on the packet in `slot`.
+    /// Attaches `ranges` to the packet in `slot`.
     #[inline]
     pub(crate) fn attach(&mut self, slot: u32, ranges: SackRanges) {
         let at = match self.free_sacks.pop() {
@@ -199,7 +202,7 @@ impl Slab {
         self.packets[slot as usize].sack = at;
     }
 
-    /// Hangs `ranges` on the packet in `slot`, in place of those that it came with.
+    /// Replaces the SACK ranges of the packet in `slot`, which are at index `came`, by `ranges`.
     pub(crate) fn set_sack(&mut self, slot: u32, came: Option<u32>, ranges: &SackRanges) {
         self.free_sacks.extend(came);
         let flags = &mut self.packets[slot as usize].flags;
@@ -210,7 +213,7 @@ impl Slab {
         }
     }
 
-    /// Packets ever made.
+    /// Packets created so far.
     pub(crate) fn created(&self) -> u64 {
         self.created
     }

@@ -1,4 +1,4 @@
-//! Plain cross-traffic: constant bit rate, answered by nobody.
+//! Cross-traffic of constant bit rate, without replies.
 
 use tollway_law::{Rate, Time};
 use tollway_proto::Cbr;
@@ -6,33 +6,33 @@ use tollway_proto::shaper::OPEN;
 
 use crate::names::RouteId;
 
-/// Cross-traffic of constant rate, on all the time or in turns.
+/// Cross-traffic of constant rate, always on or in on–off periods.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceSpec {
-    /// Where the packets go.
+    /// The route of the packets.
     pub route: RouteId,
     /// Bits a second while on, headers included.
     pub rate: Rate,
-    /// Bytes a packet on the wire.
+    /// Size of a packet on the wire, in bytes.
     pub size: u16,
-    /// The first packet leaves here.
+    /// The instant of the first packet.
     pub start: Time,
-    /// No packet leaves from here on.
+    /// No packet leaves at or after this instant.
     pub stop: Time,
-    /// How long it is on, and off, in turns; `None` is always on.
+    /// The lengths of the on and off periods, in turns; `None` means always on.
     pub on_off: Option<(Time, Time)>,
 }
 
-/// What a source sent and its sink got.
+/// Counts of packets at a source and its sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SinkStats {
     /// Packets sent.
     pub sent_packets: u64,
     /// Packets that arrived.
     pub arrived_packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire of the packets that arrived.
     pub arrived_bytes: u64,
-    /// Of these, what came marked as in profile.
+    /// Bytes of the packets that arrived marked as in profile.
     pub in_profile_bytes: u64,
     /// Packets on links or in their queues.
     pub in_flight_packets: u64,
@@ -42,7 +42,7 @@ pub struct SinkStats {
 pub(crate) struct Source {
     pub(crate) spec: SourceSpec,
     pub(crate) stats: SinkStats,
-    /// Where it asks before it sends.
+    /// The gate of its shaper; [`OPEN`] without one.
     pub(crate) gate: u32,
     /// Packets that have passed the gate.
     pub(crate) launched: u64,
@@ -56,12 +56,12 @@ impl Source {
         Source { spec, stats: SinkStats::default(), gate: OPEN, launched: 0, cbr }
     }
 
-    /// When the first packet leaves.
+    /// The instant of the first packet.
     pub(crate) fn first(&self) -> Time {
         self.cbr.first()
     }
 
-    /// A packet left; when does the next one?
+    /// Counts a packet sent, and returns the instant of the next one.
     pub(crate) fn next(&mut self) -> Time {
         self.stats.sent_packets += 1;
         self.cbr.advance()

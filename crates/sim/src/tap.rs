@@ -1,4 +1,4 @@
-//! What a capture sees: packets at the far end of the links it watches, and those that never got there.
+//! Captures: packets at the far end of tapped links, and packets dropped or lost there.
 
 use tollway_law::Time;
 use tollway_proto::{Encoding, Packet, SackRanges};
@@ -8,54 +8,55 @@ use crate::names::{End, FlowId, LinkId, SourceId};
 /// A packet seen on a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Sighting {
-    /// When: as it arrived at the link's far end, or was dropped.
+    /// The instant of arrival at the link's far end, or of the drop.
     pub at: Time,
-    /// On which link.
+    /// The tapped link.
     pub link: LinkId,
-    /// What became of it there.
+    /// The packet's fate at this link.
     pub fate: Fate,
-    /// The packet, as it was then.
+    /// The packet, as of that instant.
     pub packet: Packet,
     /// Its SACK ranges.
     pub sack: SackRanges,
-    /// Who sent it.
+    /// The sender of the packet.
     pub origin: Origin,
     /// The first and the last link of its route.
     pub ends: (LinkId, LinkId),
 }
 
-/// What became of a packet at a link.
+/// The fate of a packet at a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It crossed the link.
     Crossed,
-    /// The port did not take it in, or it was lost before.
+    /// The port did not accept it, or it was lost before.
     Dropped,
     /// It was lost on the wire.
     Lost,
 }
 
-/// Who sent a packet.
+/// The sender of a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Origin {
     /// A machine of a flow.
     Machine {
         /// The flow.
         flow: FlowId,
-        /// Which of its ends.
+        /// The end that sent it.
         end: End,
-        /// How its tolls are written.
+        /// The form of its tolls in bytes.
         encoding: Encoding,
         /// A full segment on the wire, bytes.
         segment: u32,
-        /// The round-trip time, s, of the last tolled packet that the machine had.
+        /// The round-trip time, in seconds, stated by the last tolled packet that the machine
+        /// received.
         heard_rtt: f32,
     },
     /// Cross-traffic.
     Source(SourceId),
 }
 
-/// What a network's links are watched with.
+/// The tapped links of a network, and the packets seen there.
 #[derive(Debug, Default)]
 pub(crate) struct Tap {
     pub(crate) watched: Vec<bool>,

@@ -1,4 +1,4 @@
-//! What a measurement is held against.
+//! Bounds on measurements.
 
 use std::collections::BTreeMap;
 
@@ -7,36 +7,36 @@ use super::Measurement;
 /// A bound: a relation and its right side.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Bound {
-    /// Not below.
+    /// Not below the right side.
     AtLeast(Side),
-    /// Not above.
+    /// Not above the right side.
     AtMost(Side),
-    /// Above.
+    /// Greater than the right side.
     MoreThan(Side),
-    /// Below.
+    /// Less than the right side.
     LessThan(Side),
-    /// The same number.
+    /// Equal to the right side.
     Equals(Side),
-    /// Not further from `of` than this.
+    /// At most `distance` from `of`.
     Within {
-        /// The middle.
+        /// The centre.
         of: Side,
         /// The distance, relative (0.03 for 3 %) or in the metric's unit.
         distance: Distance,
     },
 }
 
-/// How far a value may lie from another.
+/// The allowed distance of a value from another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distance {
-    /// A part of the other.
+    /// A fraction of the other value.
     Relative(f64),
-    /// In the metric's unit.
+    /// A distance in the metric's unit.
     Absolute(f64),
 }
 
 impl Distance {
-    /// The distance allowed around `side`.
+    /// The allowed distance from `side`, in the metric's unit.
     fn around(self, side: f64) -> f64 {
         match self {
             Distance::Relative(part) => part * side.abs(),
@@ -50,21 +50,21 @@ impl Distance {
 pub enum Side {
     /// A number in the metric's unit.
     Number(f64),
-    /// A number for each variant.
+    /// One number per variant.
     ByVariant(BTreeMap<String, f64>),
     /// `times · measurement + plus`.
     Other {
-        /// What to measure.
+        /// The other measurement.
         measurement: Box<Measurement>,
-        /// A factor.
+        /// The factor.
         times: f64,
-        /// What to add.
+        /// The summand.
         plus: f64,
     },
 }
 
 impl Bound {
-    /// Its right side.
+    /// The right side.
     pub fn side(&self) -> &Side {
         match self {
             Bound::AtLeast(s)
@@ -87,8 +87,8 @@ impl Bound {
         }
     }
 
-    /// How much `value` has to spare against a right side of `side`: negative where the bound does not hold, and NaN
-    /// where either is no number. For the strict relations 0 does not hold either.
+    /// The slack of `value` against a right side of `side`: negative if the bound does not hold,
+    /// NaN if either is no number. For strict relations a slack of 0 does not hold either.
     pub(super) fn slack(&self, value: f64, side: f64) -> f64 {
         match self {
             Bound::AtLeast(_) | Bound::MoreThan(_) => value - side,
@@ -98,7 +98,7 @@ impl Bound {
         }
     }
 
-    /// Whether that slack is enough. NaN never is.
+    /// True if the bound holds with this slack; false for NaN.
     pub(super) fn holds(&self, slack: f64) -> bool {
         match self {
             Bound::MoreThan(_) | Bound::LessThan(_) => slack > 0.0,
@@ -106,7 +106,7 @@ impl Bound {
         }
     }
 
-    /// The one of several right-side values that is hardest to meet; `None` where that is not defined.
+    /// The right-side value that is hardest to meet; `None` if that is not defined.
     pub(super) fn strictest(&self, sides: &[f64]) -> Option<f64> {
         if sides.iter().any(|s| s.is_nan()) {
             return None;
@@ -119,7 +119,7 @@ impl Bound {
         }
     }
 
-    /// The number to lie near and the least and largest value allowed, for a right side of `side`.
+    /// The centre, the least and the largest value allowed, for a right side of `side`.
     pub(super) fn range(&self, side: f64) -> (Option<f64>, Option<f64>, Option<f64>) {
         match self {
             Bound::AtLeast(_) | Bound::MoreThan(_) => (None, Some(side), None),
@@ -132,7 +132,7 @@ impl Bound {
         }
     }
 
-    /// The relation in print, around a right side: `≥ 0.97`, `2.5 ± 3 %`.
+    /// The relation as text, with the text of a right side: `≥ 0.97`, `2.5 ± 3 %`.
     pub(super) fn print(&self, side: &str, number: impl Fn(f64) -> String) -> String {
         match self {
             Bound::AtLeast(_) => format!("≥ {side}"),

@@ -1,4 +1,4 @@
-//! Holding claims against runs.
+//! The check of claims against runs.
 
 use std::path::{Path, PathBuf};
 
@@ -11,20 +11,20 @@ use super::{Claim, Measurement, Over};
 use crate::data;
 use crate::grid::{Cells, Part};
 
-/// What surrounds an experiment's claims.
+/// The context of an experiment's claims.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
-    /// The experiment file's folder, where reference series lie.
+    /// The experiment file's folder, which has the reference series.
     pub folder: PathBuf,
-    /// Where the experiment comes from; a claim without a source of its own has this one.
+    /// The source of the experiment, for claims without their own.
     pub source: String,
-    /// Peer programs that are not installed: a claim that needs one is skipped.
+    /// Peer programs that are not installed. Claims that need one are skipped.
     pub missing: Vec<String>,
-    /// Where the variants lie in the experiment's grid.
+    /// The positions of variants in the experiment's grid.
     pub cells: Cells,
 }
 
-/// Holds `claims` against `runs`, one a variant.
+/// Checks `claims` against `runs`, one run per variant.
 pub fn check(claims: &[Claim], runs: &[RunResult], context: &Context) -> Report {
     let mut verdicts = Vec::new();
     for claim in claims {
@@ -48,7 +48,7 @@ pub fn check(claims: &[Claim], runs: &[RunResult], context: &Context) -> Report 
     Report::new(verdicts)
 }
 
-/// The claim about the variant for which `star` stands.
+/// The claim for the variant in which `*` stands for `star`.
 fn of_variant(claim: &Claim, star: &str) -> Claim {
     let fill = |m: &mut Measurement| m.variant = m.variant.replacen('*', star, 1);
     let mut claim = claim.clone();
@@ -62,7 +62,7 @@ fn of_variant(claim: &Claim, star: &str) -> Claim {
     claim
 }
 
-/// One verdict over every variant in a part of the grid.
+/// One verdict for all variants in a part of the grid.
 fn check_part(claim: &Claim, part: &Part, runs: &[RunResult], context: &Context) -> Verdict {
     let mut whole = unmeasured(claim, context);
     if whole.status == Status::Skipped {
@@ -98,7 +98,8 @@ fn check_part(claim: &Claim, part: &Part, runs: &[RunResult], context: &Context)
             let label = format!("{variant} {}", worst.label).trim_end().to_string();
             tightest = Some((slack, Sample { label, ..worst }));
             whole.reading = outcome.verdict.reading;
-            // Where the bound is not the same for all, that of the tightest is what its value is to be read beside.
+            // Bounds may differ between variants. The one of the tightest variant is shown beside
+            // its value.
             bounds.insert(0, outcome.verdict.expected);
         } else {
             bounds.push(outcome.verdict.expected);
@@ -113,7 +114,8 @@ fn check_part(claim: &Claim, part: &Part, runs: &[RunResult], context: &Context)
     whole
 }
 
-/// One verdict over the mean of `variants`, each of which has one value. A right side with a measurement is the first one's.
+/// One verdict for the mean over `variants`, each of which has one value. A measurement on the
+/// right side is that of the first variant.
 fn check_mean(
     claim: &Claim,
     variants: &[&str],
@@ -142,7 +144,8 @@ fn check_mean(
     verdict
 }
 
-/// The claim about one variant of the grid, with what stands beside it on the right of its bounds.
+/// The claim for one variant of the grid, with the counterparts of the variant on the right side of
+/// its bounds.
 fn of_cell(claim: &Claim, variant: &str, cells: &Cells) -> Result<Claim, String> {
     let mut claim = claim.clone();
     claim.measurement.part = None;
@@ -159,11 +162,11 @@ fn of_cell(claim: &Claim, variant: &str, cells: &Cells) -> Result<Claim, String>
     Ok(claim)
 }
 
-/// A verdict, and what it was found from.
+/// A verdict with its samples.
 struct Outcome {
     verdict: Verdict,
     samples: Vec<Sample>,
-    /// The sample with the least to spare, over all bounds, and how much; none where nothing could be held against them.
+    /// The least slack over all bounds, and its sample; `None` if no bound could be checked.
     tightest: Option<(f64, Sample)>,
 }
 
@@ -173,7 +176,7 @@ impl From<Verdict> for Outcome {
     }
 }
 
-/// The verdict before anything is measured: unmet, or skipped for want of a program.
+/// The verdict before any measurement: unmet, or skipped if a program is missing.
 fn unmeasured(claim: &Claim, context: &Context) -> Verdict {
     let needed = claim.needs.as_ref().filter(|n| context.missing.contains(n));
     Verdict {
@@ -201,7 +204,7 @@ fn check_one(claim: &Claim, runs: &[RunResult], context: &Context) -> Outcome {
     }
 }
 
-/// Holds what was measured against the claim's bounds.
+/// Checks samples against the claim's bounds.
 fn hold(
     claim: &Claim,
     samples: Vec<Sample>,
@@ -221,7 +224,7 @@ fn hold(
     let mut met = true;
     let mut printed = Vec::new();
     let mut sides: Vec<(&Bound, Right)> = Vec::new();
-    // The sample with the least to spare, over all bounds, is the one to show.
+    // The sample with the least slack over all bounds is shown.
     let mut tightest: Option<(f64, &Sample)> = None;
     for bound in &claim.bounds {
         let side = match right_side(bound, claim, runs, context) {
@@ -253,7 +256,7 @@ fn hold(
     Outcome { verdict, samples, tightest }
 }
 
-/// A sample beside what all bounds together allow it.
+/// A sample, and the range that all bounds together allow.
 fn reading(sample: &Sample, sides: &[(&Bound, Right)]) -> Reading {
     let mut reading = Reading { value: sample.value, of: None, least: None, most: None };
     for (bound, right) in sides {
@@ -266,7 +269,7 @@ fn reading(sample: &Sample, sides: &[(&Bound, Right)]) -> Reading {
     reading
 }
 
-/// What a plot draws of a run: the mean of its measurement's values, NaN where there is none.
+/// The value that a plot draws of a run: the mean of its measurement's values, NaN without any.
 pub(crate) fn mean_value(m: &Measurement, run: &RunResult, folder: &Path) -> f64 {
     let context = Context { folder: folder.to_path_buf(), ..Context::default() };
     let m = Measurement { variant: run.variant.clone(), ..m.clone() };
@@ -274,7 +277,7 @@ pub(crate) fn mean_value(m: &Measurement, run: &RunResult, folder: &Path) -> f64
     samples.iter().map(|s| s.value).sum::<f64>() / samples.len() as f64
 }
 
-/// The reduced values of a measurement.
+/// The values of a measurement, reduced as its `over` says.
 fn values(m: &Measurement, runs: &[RunResult], context: &Context) -> Result<Vec<Sample>, String> {
     let run = match runs {
         [only] if m.variant.is_empty() => only,
@@ -288,7 +291,7 @@ fn values(m: &Measurement, runs: &[RunResult], context: &Context) -> Result<Vec<
     };
     let samples = measure(m, run, &context.folder)?;
     let all = || samples.iter().map(|s| s.value);
-    // NaN goes through, where `f64::min` and `f64::max` would drop it.
+    // NaN is kept, which `f64::min` and `f64::max` would drop.
     let worst = |pick: fn(f64, f64) -> f64| all().reduce(|a, b| if b.is_nan() { b } else { pick(a, b) });
     let value = match m.over.unwrap_or(m.metric.usual_over()) {
         Over::Each => return Ok(samples),
@@ -301,16 +304,16 @@ fn values(m: &Measurement, runs: &[RunResult], context: &Context) -> Result<Vec<
     Ok(vec![Sample { label: String::new(), value: value.unwrap_or(f64::NAN) }])
 }
 
-/// What samples are held against.
+/// The right side of a bound for several samples.
 enum Right {
-    /// All against one value.
+    /// One value for all samples.
     One(f64),
-    /// Each against its namesake.
+    /// For each sample, the value with its label.
     Namesakes(Vec<Sample>),
 }
 
 impl Right {
-    /// The value for the sample called `label`.
+    /// The value for the sample with this label.
     fn of(&self, label: &str) -> Option<f64> {
         match self {
             Right::One(value) => Some(*value),
@@ -318,7 +321,7 @@ impl Right {
         }
     }
 
-    /// The value, if it is one for all.
+    /// The value, if all samples have the same.
     fn only(&self) -> Option<f64> {
         match self {
             Right::One(value) => Some(*value),
@@ -327,8 +330,9 @@ impl Right {
     }
 }
 
-/// The value of a bound's right side. Of several, the strictest counts where there is such a thing; where there is none (a
-/// flow is to be *near* another run's flow), each sample has its namesake.
+/// The value of a bound's right side. Of several values the strictest counts. If none is strictest
+/// (a flow must be *near* another run's flow), each sample is compared with the one of the same
+/// name.
 fn right_side(bound: &Bound, claim: &Claim, runs: &[RunResult], context: &Context) -> Result<Right, String> {
     match bound.side() {
         Side::Number(n) => Ok(Right::One(*n)),
@@ -349,7 +353,7 @@ fn right_side(bound: &Bound, claim: &Claim, runs: &[RunResult], context: &Contex
     }
 }
 
-/// A bound in print; the value of its right side where it is known.
+/// A bound as text, with the value of its right side if known.
 fn expected(bound: &Bound, claim: &Claim, side: Option<f64>) -> String {
     let unit = claim.measurement.metric.unit();
     let text = match bound.side() {
@@ -389,7 +393,7 @@ fn expected(bound: &Bound, claim: &Claim, side: Option<f64>) -> String {
     bound.print(&text, number)
 }
 
-/// The values in print: one as it is, several as a range with the tightest named.
+/// The values as text: a single one, or the range of several with the tightest.
 fn shown(samples: &[Sample], tightest: Option<&Sample>, unit: &str) -> String {
     match (samples, tightest) {
         ([one], _) => quantity(one.value, unit),

@@ -1,31 +1,32 @@
-//! The judgements that are kept: `papers/judged.tsv`, a line a claim.
+//! The recorded judgements: `papers/judged.tsv`, one line per claim.
 
 use std::path::Path;
 
 use super::verdict::{Report, Status, Verdict};
 use crate::papers;
 
-/// How claims stood when they were judged last.
+/// The recorded outcome of each claim.
 ///
-/// A line has an experiment, a claim, its status (`met`, `fragile`, `unmet`; `base` if it holds at
-/// the base and was never judged beside it), the neighbours in which it held, how many there are
-/// (0: judged once), and those in which it did not hold.
+/// A line has an experiment, a claim, its status, the number of neighbours in which it held, the
+/// number of neighbours (0: judged once), and the neighbours in which it did not hold. The status
+/// is `met`, `fragile`, `unmet`, or `base` if the claim holds at the base and was never judged in
+/// its neighbourhood.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judgements(Vec<Line>);
 
-/// How a claim stood.
+/// The recorded outcome of one claim.
 #[derive(Clone, Debug, PartialEq)]
 struct Line {
     experiment: String,
     claim: String,
     status: Status,
-    /// Neighbours judged; none if it was not judged over its neighbourhood.
+    /// Number of neighbours judged; `None` if the neighbourhood was not judged.
     of: Option<usize>,
-    /// Those in which the claim doesn't hold.
+    /// Neighbours in which the claim does not hold.
     failed: Vec<String>,
 }
 
-/// Why judgements cannot be read.
+/// An error in reading judgements.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 #[error("{path}: {message}")]
 #[diagnostic(help("`tollway reproduce --record FILE` writes such a file"))]
@@ -35,20 +36,20 @@ pub struct JudgedError {
 }
 
 impl Judgements {
-    /// Reads those at `path`.
+    /// Reads judgements from the file at `path`.
     ///
     /// # Errors
-    /// The file cannot be read, or a line is not one of judgements.
+    /// The file cannot be read, or a line is no judgement.
     pub fn read(path: &Path) -> Result<Judgements, JudgedError> {
         let error = |message: String| JudgedError { path: path.display().to_string(), message };
         let text = papers::read(path).map_err(|e| error(e.to_string()))?;
         Judgements::parse(&text).map_err(error)
     }
 
-    /// Reads a text of lines.
+    /// Parses judgements from text.
     ///
     /// # Errors
-    /// What is wrong, and in which line.
+    /// The first bad line, with its number.
     pub fn parse(text: &str) -> Result<Judgements, String> {
         let mut lines = Vec::new();
         for (i, text) in text.lines().enumerate().skip(1) {
@@ -59,8 +60,8 @@ impl Judgements {
         Ok(Judgements(lines))
     }
 
-    /// Puts an experiment's outcome in the place of what is known of it. What was skipped stays as
-    /// it is known.
+    /// Replaces the record of an experiment by the outcome in `report`. Skipped claims keep their
+    /// record.
     pub fn record(&mut self, experiment: &str, report: &Report) {
         let (old, mut lines) =
             std::mem::take(&mut self.0).into_iter().partition(|l: &Line| l.experiment == experiment);
@@ -71,13 +72,13 @@ impl Judgements {
                 _ => lines.push(Line::of(experiment, verdict)),
             }
         }
-        // Experiments by name, claims as their file has them.
+        // Experiments by name, claims in the order of their file.
         lines.sort_by(|a, b| a.experiment.cmp(&b.experiment));
         self.0 = lines;
     }
 
-    /// Where an experiment's outcome differs, one sentence each, at the base and at each neighbour
-    /// that was judged.
+    /// Lists the differences of an experiment's outcome from its record, one sentence each: at the
+    /// base, and at each neighbour that was judged.
     pub fn differences(&self, experiment: &str, report: &Report) -> Vec<String> {
         let mut differences = Vec::new();
         let lines = || self.0.iter().filter(|line| line.experiment == experiment);
@@ -99,7 +100,7 @@ impl Judgements {
             }
             for at in verdict.neighbours.iter().filter(|_| line.of.is_some()) {
                 let then = if line.failed.contains(&at.at) { Status::Unmet } else { Status::Met };
-                // A neighbour that leaves a failing base's value as it is was not counted.
+                // A neighbour was not counted if it repeats the value of a failing base.
                 let unmet = line.status == Status::Unmet && at.status == Status::Unmet;
                 let same = unmet && at.measured == verdict.measured;
                 if at.status != then && !same {
@@ -115,14 +116,14 @@ impl Judgements {
         differences
     }
 
-    /// The claims that don't stand, `(id, how often they hold)`; the latter is `3 of 6`, or nothing
-    /// for a claim judged once.
+    /// The fragile and unmet claims, as `(id, frequency)`. The frequency is `3 of 6`, or `None` for
+    /// a claim judged once.
     pub(super) fn failing(&self) -> impl Iterator<Item = (&str, Option<String>)> {
         let failing = self.0.iter().filter(|line| matches!(line.status, Status::Fragile | Status::Unmet));
         failing.map(|line| (line.claim.as_str(), line.holds()))
     }
 
-    /// As a text of lines beneath a heading.
+    /// The judgements as text: a heading, then one line per claim.
     pub fn to_text(&self) -> String {
         let mut text = format!("{HEADING}\n");
         for line in &self.0 {
@@ -171,7 +172,7 @@ impl Line {
         Some(Line { experiment: experiment.to_owned(), claim: claim.to_owned(), status, of, failed })
     }
 
-    /// `3 of 6`.
+    /// The frequency, as `3 of 6`.
     fn holds(&self) -> Option<String> {
         let of = self.of.filter(|of| *of > 0)?;
         Some(format!("{} of {of}", of - self.failed.len().min(of)))
@@ -231,7 +232,7 @@ mod tests {
         assert_eq!(Judgements::parse(&text).unwrap(), all);
         let failing: Vec<_> = all.failing().collect();
         assert_eq!(failing, [("a.a", Some("1 of 2".into())), ("a.b", Some("0 of 2".into()))]);
-        // What is not there to be run leaves what is known of it.
+        // A skipped claim keeps its record.
         all.record("x/a", &report(&[("a.a", Status::Skipped)], &[], Some(2)));
         assert!(all.to_text().contains("a.a\tfragile") && !all.to_text().contains("a.b"));
         assert!(Judgements::parse("heading\nx/a\ta.a\tperfect\t1\t1").unwrap_err().starts_with("line 2"));

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use super::judged::Judgements;
 use crate::papers;
 
-/// The list of claims that are known to be fragile or unmet, each with its reason and how often it
-/// holds beside its base.
+/// The list of claims known to be fragile or unmet, each with its reason and its frequency in the
+/// neighbourhood.
 ///
 /// ```toml
 /// [[unmet]]
@@ -24,27 +24,27 @@ pub struct Ledger {
     pub unmet: Vec<LedgerEntry>,
 }
 
-/// One claim known to be fragile or unmet.
+/// A claim known to be fragile or unmet.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LedgerEntry {
     /// The claim's id.
     pub id: String,
-    /// The neighbours in which it holds: `3 of 6`.
+    /// The frequency: neighbours in which the claim holds, as `3 of 6`.
     pub holds: Option<String>,
     /// The reason.
     pub reason: String,
 }
 
-/// Why the list cannot be read.
+/// An error in reading the list.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// The file system said no.
+    /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
     Io {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The text is no list of claims.
@@ -52,16 +52,16 @@ pub enum LedgerError {
     Text {
         /// The file.
         path: String,
-        /// What is wrong, and where.
+        /// The mistake and its place.
         message: String,
     },
 }
 
 impl Ledger {
-    /// Reads the list. A missing file is an error: an empty list is an empty file.
+    /// Reads the list at `path`. A missing file is an error; an empty list is an empty file.
     ///
     /// # Errors
-    /// The file cannot be read, is not TOML of this shape, or gives an entry no reason.
+    /// The file cannot be read, is not TOML of this shape, or has an entry without a reason.
     pub fn read(path: &Path) -> Result<Ledger, LedgerError> {
         let name = path.display().to_string();
         let text = papers::read(path).map_err(|source| LedgerError::Io { path: name.clone(), source })?;
@@ -74,9 +74,9 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Where the list and what was judged differ, one sentence each: fragile and unmet claims that
-    /// are not listed, or with another frequency, and listed claims that are met or were never
-    /// judged.
+    /// Lists the differences between the list and the judgements, one sentence each. They are
+    /// fragile and unmet claims that are not listed or have another frequency, and listed claims
+    /// that are met or were never judged.
     pub fn differences(&self, judged: &Judgements) -> Vec<String> {
         let mut differences = Vec::new();
         for (id, holds) in judged.failing() {
@@ -100,7 +100,7 @@ impl Ledger {
         differences
     }
 
-    /// The reason given for `id`, if it is listed.
+    /// The reason given for `id`; `None` if it is not listed.
     pub fn reason(&self, id: &str) -> Option<&str> {
         self.unmet.iter().find(|e| e.id == id).map(|e| e.reason.as_str())
     }

@@ -1,4 +1,4 @@
-//! Measuring: from tables to values.
+//! Measurement of values in result tables.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -8,17 +8,17 @@ use tollway_scenario::tables::RunResult;
 use super::{Measurement, Metric, Phases};
 use crate::data::{self, FlowInfo, Series, Window};
 
-/// A value and what it belongs to: a flow or link, and a window where there are several.
+/// A value with its label: a flow or link, and the window if there are several.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sample {
     pub(super) label: String,
     pub(super) value: f64,
 }
 
-/// All values of `m` in `run`, not reduced yet.
+/// All values of `m` in `run`, before reduction.
 ///
 /// # Errors
-/// Why there is none, for people.
+/// The reason why there is no value, as text.
 pub(super) fn measure(m: &Measurement, run: &RunResult, folder: &Path) -> Result<Vec<Sample>, String> {
     let bench = Bench::new(m, run)?;
     let samples = match m.metric {
@@ -52,12 +52,12 @@ pub(super) fn measure(m: &Measurement, run: &RunResult, folder: &Path) -> Result
     Ok(samples)
 }
 
-/// A measurement with its flows picked out.
+/// A measurement with its selected flows.
 struct Bench<'a> {
     m: &'a Measurement,
     run: &'a RunResult,
     duration: f64,
-    /// The flows selected, as the summary knows them.
+    /// The rows of the selected flows in the summary.
     flows: Vec<FlowInfo>,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Bench<'a> {
         Ok(Bench { m, run, duration: data::duration(run), flows })
     }
 
-    /// Where to measure.
+    /// The windows to measure in.
     fn windows(&self) -> Result<Vec<Window>, String> {
         let end = self.m.until.map_or(self.duration, |t| t.nearest_secs().min(self.duration));
         let phases = match &self.m.phases {
@@ -102,8 +102,8 @@ impl<'a> Bench<'a> {
         if windows.is_empty() { Err("the run has no phase to measure in".into()) } else { Ok(windows) }
     }
 
-    /// Stretches between neighbouring starts and ends of the selected flows in which at least one is active. A stretch
-    /// shorter than a hundredth of the run is an end that dawdled, not a phase.
+    /// The stretches between successive starts and ends of the selected flows, if at least one flow
+    /// is active. A stretch shorter than 1 % of the run is a late end of a flow, and no phase.
     fn automatic_phases(&self) -> Vec<Window> {
         let mut times: Vec<f64> = self.flows.iter().flat_map(|f| [f.start(), f.end()]).collect();
         times.push(self.duration);
@@ -128,7 +128,7 @@ impl<'a> Bench<'a> {
         let Some(span) = self.m.span.map(|s| s.nearest_secs()).filter(|s| *s > 0.0 && !slides) else {
             return Ok(vec![window]);
         };
-        // A last piece that is not whole is left out, unless it is the only one.
+        // An incomplete last piece is left out, unless it is the only one.
         let pieces = ((window.length() / span + 1e-9) as usize).max(1);
         Ok((0..pieces)
             .map(|i| {
@@ -150,7 +150,7 @@ impl<'a> Bench<'a> {
             Marks => self.of_links("marks", |s| count(s, window)),
             QueueMeanOfLimit => self.of_links_over("queue_mean_bytes", "limit_bytes", |s| s.mean(window)),
             QueueMaxOfLimit => self.of_links_over("queue_max_bytes", "limit_bytes", |s| max(s, window)),
-            // Bytes over Mb/s: 8 bit a byte, 1e-6 a mega, 1e3 ms a second.
+            // Bytes over Mb/s, in ms: 8 bits per byte, 1e-6 for mega, 1e3 ms per second.
             QueueMeanMs => self.of_links_over("queue_mean_bytes", "capacity_mbps", |s| s.mean(window) * 8e-3),
             Rate => self.of_flows("rate_mbps", window, |s| s.mean(window)),
             Goodput => self.of_flows("goodput_mbps", window, |s| s.mean(window)),
@@ -183,7 +183,8 @@ impl<'a> Bench<'a> {
             }
             TotalRate | TotalGoodput => {
                 let column = if self.m.metric == TotalRate { "rate_mbps" } else { "goodput_mbps" };
-                // A flow that is not there all the time adds what it moved while it was.
+                // A flow that is active for a part of the window adds the data it moved in that
+                // part.
                 let moved = |s: &Series| -> f64 {
                     let part = |(a, b, v): (f64, f64, f64)| {
                         let overlap = (b.min(window.until) - a.max(window.from)).max(0.0);
@@ -226,7 +227,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The length of a moving window.
+    /// The length of the moving window, in seconds.
     fn span(&self) -> Result<f64, String> {
         let span = self.m.span.map(|span| span.nearest_secs()).filter(|span| *span > 0.0);
         span.ok_or_else(|| format!("the claim gives no `span` for `{}`", self.m.metric.name()))
@@ -242,7 +243,7 @@ impl<'a> Bench<'a> {
         if links.is_empty() { Err(format!("no link is called `{pattern}`")) } else { Ok(links) }
     }
 
-    /// As [`Bench::of_links`], divided by a column of the link's summary.
+    /// [`Bench::of_links`], divided by a column of the link's summary.
     fn of_links_over(
         &self,
         column: &str,
@@ -261,7 +262,7 @@ impl<'a> Bench<'a> {
         Ok(samples)
     }
 
-    /// The times between crossings of a part of the median, flow by flow.
+    /// The times between crossings of a fraction of the median, for each flow.
     fn periods(&self, column: &str, window: Window) -> Result<Vec<Sample>, String> {
         let fraction = self.m.fraction.ok_or("the claim gives no `fraction` of the median to cross")?;
         let mut samples = Vec::new();
@@ -285,7 +286,7 @@ impl<'a> Bench<'a> {
         Ok(samples)
     }
 
-    /// A value for each control interval that begins in the window.
+    /// One value for each control interval that begins in the window.
     fn of_control(&self, column: &str, window: Window) -> Result<Vec<Sample>, String> {
         let pattern = self.m.link.as_deref().ok_or("the claim names no link")?;
         let lengths = data::series(&self.run.control, "interval_ms");
@@ -315,7 +316,8 @@ impl<'a> Bench<'a> {
         all
     }
 
-    /// A value for each selected flow that lives through the window; for counts and peaks, each that lives at all.
+    /// One value for each selected flow that is active in the whole window; for counts and peaks,
+    /// for every selected flow.
     fn of_flows(
         &self,
         column: &str,
@@ -346,7 +348,7 @@ impl<'a> Bench<'a> {
         flow.start() <= window.from + slack && flow.end() >= window.until - slack
     }
 
-    /// What the summary alone can tell.
+    /// The values that come from the summary alone.
     fn lives(&self) -> Result<Vec<Sample>, String> {
         let all = self.flows.iter();
         let sample = |f: &FlowInfo, value: f64| Sample { label: f.name.clone(), value };
@@ -431,7 +433,7 @@ fn number(m: &Measurement, run: &RunResult) -> Result<Vec<Sample>, String> {
     if found.is_empty() { Err(format!("the run left no number called `{name}`")) } else { Ok(found) }
 }
 
-/// The sum of several series that share their times; a time missing in one counts as zero there.
+/// The sum of several series over their common times. A time missing in one counts as 0 there.
 fn total(all: Vec<Series>) -> Series {
     let interval = all.first().map_or(0.0, |s| s.interval);
     let mut points: Vec<(f64, f64)> =
@@ -459,7 +461,8 @@ fn count(s: &Series, window: Window) -> f64 {
     s.within(window).map(|(_, v)| v).reduce(|a, b| a + b).unwrap_or(f64::NAN)
 }
 
-/// The part of the windows of `span` in which the mean is within `fraction` of `aim`, or of the mean of all.
+/// The fraction of the windows of length `span` in which the mean is within `fraction` of `aim`, by
+/// default of the mean of all.
 fn steady(s: &Series, window: Window, span: f64, fraction: f64, aim: Option<f64>) -> f64 {
     let aim = aim.unwrap_or_else(|| s.mean(window));
     let ends = s.within(window).map(|(time, _)| time).filter(|time| time - span >= window.from - 1e-9);
@@ -468,7 +471,7 @@ fn steady(s: &Series, window: Window, span: f64, fraction: f64, aim: Option<f64>
     if means.is_empty() { f64::NAN } else { near as f64 / means.len() as f64 }
 }
 
-/// The greatest ratio of two values at most `span` apart, the larger one to the smaller.
+/// The largest ratio of two values at most `span` apart, larger over smaller.
 fn swing(s: &Series, window: Window, span: f64) -> f64 {
     let points: Vec<(f64, f64)> = s.within(window).collect();
     let mut worst = f64::NAN;
@@ -480,17 +483,17 @@ fn swing(s: &Series, window: Window, span: f64) -> f64 {
     worst
 }
 
-/// Standard deviation over mean.
+/// The standard deviation over the mean.
 fn variation(s: &Series, window: Window) -> f64 {
     let values: Vec<f64> = s.within(window).map(|(_, v)| v).collect();
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
     let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n;
-    // One value varies from nothing.
+    // A single value has no variation.
     if mean > 0.0 && values.len() > 1 { libm::sqrt(variance) / mean } else { f64::NAN }
 }
 
-/// By least squares, per second.
+/// The slope by least squares, per second.
 fn slope(s: &Series, window: Window) -> f64 {
     let points: Vec<(f64, f64)> = s.within(window).collect();
     let n = points.len() as f64;

@@ -1,61 +1,66 @@
-//! What can be measured.
+//! Metrics, and the selection of what they measure.
 
 use serde::{Deserialize, Serialize};
 use tollway_law::{Bytes, Rate, Time};
 
 use crate::grid::Part;
 
-/// Something to measure in a run: a metric, of what, and when.
+/// A measurement in a run: a metric, with its flows or links and its time.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Measurement {
-    /// What to measure.
+    /// The metric.
     pub metric: Metric,
-    /// In which variant; may be left out where there is only one.
+    /// The variant; may be left out if there is only one.
     #[serde(default)]
     pub variant: String,
-    /// In which part of the experiment's grid: of each variant there. On a bound's right side, the variant beside the one measured
-    /// that differs from it on these axes.
+    /// The part of the experiment's grid, for all variants there. On a bound's right side, the
+    /// counterpart of the measured variant that differs from it on these axes.
     #[serde(rename = "where")]
     pub part: Option<Part>,
-    /// With `where`: one value, the mean over the variants there.
+    /// With `where`: uses one value, the mean over these variants.
     #[serde(default)]
     pub mean_of_variants: bool,
-    /// Of which links: a name or a pattern with `*`.
+    /// The links: a name, or a pattern with `*`.
     pub link: Option<String>,
-    /// Of which flows: a name, a group's name for all its members, or a pattern with `*`. All flows if left out.
+    /// The flows: a name, a group's name for all its members, or a pattern with `*`. All flows if
+    /// left out.
     #[serde(alias = "flow")]
     pub flows: Option<String>,
-    /// The name of the number for [`Metric::Table`]: its path, such as `queues.bottleneck.none.delay_ms`, or a pattern.
+    /// For [`Metric::Table`]: the path of the number, such as `queues.bottleneck.none.delay_ms`, or
+    /// a pattern.
     pub name: Option<String>,
     /// Start of the window.
     pub from: Option<Time>,
     /// End of the window.
     pub until: Option<Time>,
-    /// Cuts the window into pieces of this length and measures each; for [`Metric::TimeToReach`], the length of the
-    /// moving mean; for [`Metric::SeriesDeviation`], that of the windows compared.
+    /// Cuts the window into pieces of this length and measures each. For [`Metric::TimeToReach`],
+    /// the length of the moving mean; for [`Metric::SeriesDeviation`], the length of the compared
+    /// windows.
     pub span: Option<Time>,
     /// Measures in the last half of each phase instead of one window.
     #[serde(default)]
     pub phases: Phases,
-    /// With phases: measures from so long after each phase's begin instead of in its last half.
+    /// With phases: measures from this time after each phase's start on, instead of in its last
+    /// half.
     pub settle: Option<Time>,
-    /// What becomes of several values; the metric's own choice if left out.
+    /// The reduction of several values; by default the metric's own.
     pub over: Option<Over>,
-    /// For [`Metric::TimeToReach`]: the part of the capacity to reach; 0 asks for anything at all. For the periods: the part of
-    /// the median to cross.
+    /// For [`Metric::TimeToReach`]: the fraction of the capacity to reach; 0 means any traffic. For
+    /// the periods: the fraction of the median to cross.
     pub fraction: Option<f64>,
-    /// For [`Metric::Fct`]: only flows of at most this size.
+    /// For [`Metric::Fct`]: upper bound on the flows' size.
     pub max_size: Option<Bytes>,
-    /// What [`Metric::ShareOfFair`] and [`Metric::TimeToReach`] hold to be the capacity, if not the link's.
+    /// The capacity for [`Metric::ShareOfFair`] and [`Metric::TimeToReach`]; by default the link's.
     pub capacity: Option<Rate>,
-    /// For [`Metric::SeriesDeviation`]: a CSV file beside the experiment's, columns `time_s` and `<flow>_mbps`.
+    /// For [`Metric::SeriesDeviation`]: a CSV file beside the experiment's, with columns `time_s`
+    /// and `<flow>_mbps`.
     pub reference: Option<String>,
-    /// For [`Metric::SeriesDeviation`]: how long after each flow's start nothing is compared.
+    /// For [`Metric::SeriesDeviation`]: the time after each flow's start that is not compared.
     pub skip_after_start: Option<Time>,
 }
 
-/// Makes the enum, and the list of its members with what their documentation says, from one text.
+/// Defines the enum, and the list of its members with their documentation, from one text.
 macro_rules! vocabulary {
     ($(#[$of_all:meta])* pub enum $Name:ident { $($(#[doc = $says:literal])+ $Member:ident,)+ }) => {
         $(#[$of_all])*
@@ -64,10 +69,10 @@ macro_rules! vocabulary {
         }
 
         impl $Name {
-            /// All of them, in the order they are documented in.
+            /// All members, in the order of their documentation.
             pub const ALL: &[$Name] = &[$($Name::$Member),+];
 
-            /// What it is, for people.
+            /// The description, as text.
             pub fn says(self) -> &'static str {
                 match self {
                     $($Name::$Member => concat!($($says),+).trim(),)+
@@ -78,7 +83,8 @@ macro_rules! vocabulary {
 }
 
 vocabulary! {
-    /// The vocabulary of measurements. Units are in the description; a rate counts every header byte unless it is a goodput.
+    /// The vocabulary of metrics. Descriptions give the units. A rate counts every header byte, a
+    /// goodput does not.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Metric {
@@ -110,18 +116,21 @@ vocabulary! {
         TotalRate,
         /// Mean of the summed goodputs of all flows selected, in Mb/s.
         TotalGoodput,
-        /// A flow's mean rate over an equal share C/k of the link's capacity, k being the flows active in the window: 1 is fair.
+        /// A flow's mean rate over an equal share C/k of the link's capacity, k being the flows
+        /// active in the window: 1 is fair.
         ShareOfFair,
         /// A flow's mean rate over what the ideal allocation of the whole scenario gives it.
         ShareOfIdeal,
         /// Jain's fairness index of the mean rates of the flows active in the window.
         Jain,
-        /// Coefficient of variation (standard deviation over mean) of a flow's rate from interval to interval.
+        /// Coefficient of variation (standard deviation over mean) of a flow's rate from interval
+        /// to interval.
         RateVariation,
         /// The same of the summed rates of all flows selected.
         TotalRateVariation,
-        /// Part of the windows of `span`, one for each interval, in which a flow's mean rate is within `fraction` of `capacity`; or,
-        /// without that, of its mean over the whole window measured in.
+        /// Part of the windows of `span`, one for each interval, in which a flow's mean rate is
+        /// within `fraction` of `capacity`; or, without that, of its mean over the whole window
+        /// measured in.
         SteadyPart,
         /// How many times higher or lower a flow's price ever is than at most `span` before.
         PriceSwing,
@@ -131,8 +140,9 @@ vocabulary! {
         CwndMax,
         /// Congestion window at the window's end, in packets.
         CwndEnd,
-        /// Seconds from one time to the next that a flow's congestion window rises over `fraction` of its median (or, with a
-        /// `fraction` under 1, falls under it): a value for each such stretch.
+        /// Seconds from one time to the next that a flow's congestion window rises over `fraction`
+        /// of its median (or, with a `fraction` under 1, falls under it): a value for each such
+        /// stretch.
         CwndPeriod,
         /// The same of a flow's pacing rate.
         PacingPeriod,
@@ -150,13 +160,15 @@ vocabulary! {
         Fct,
         /// How many of the flows selected finished, by `until` if it is given.
         Finished,
-        /// Seconds from `from` until the link's utilisation (or, without a link, the summed rate of the flows over
-        /// `capacity`) reaches `fraction`.
+        /// Seconds from `from` until the link's utilisation (or, without a link, the summed rate of
+        /// the flows over `capacity`) reaches `fraction`.
         TimeToReach,
-        /// Worst relative deviation of a flow's rate from a reference series, over all windows of `span`.
+        /// Worst relative deviation of a flow's rate from a reference series, over all windows of
+        /// `span`.
         SeriesDeviation,
-        /// Mean feedback that a packet carried away from a link with an explicit law, as a change of its sender's window, in packets: a
-        /// value for each control interval that begins in the window.
+        /// Mean feedback that a packet carried away from a link with an explicit law, as a change
+        /// of its sender's window, in packets: a value for each control interval that begins in the
+        /// window.
         PacketFeedback,
         /// Mean price that a link states, in $/MB.
         LinkPrice,
@@ -168,7 +180,7 @@ vocabulary! {
 }
 
 impl Measurement {
-    /// A metric and nothing else.
+    /// A measurement with a metric and defaults.
     pub fn of(metric: Metric) -> Measurement {
         Measurement {
             metric,
@@ -194,7 +206,7 @@ impl Measurement {
 }
 
 impl Metric {
-    /// Its name in a file: `queue-mean-bytes`.
+    /// The name in a file: `queue-mean-bytes`.
     pub fn name(self) -> String {
         match serde_json::to_value(self) {
             Ok(serde_json::Value::String(name)) => name,
@@ -202,7 +214,7 @@ impl Metric {
         }
     }
 
-    /// Whether it speaks of links.
+    /// True if the metric is about links.
     pub fn is_of_link(self) -> bool {
         use Metric::*;
         matches!(
@@ -222,7 +234,8 @@ impl Metric {
         )
     }
 
-    /// Whether it is a count, a peak or of a whole life, which without a window means the whole run.
+    /// True for counts, peaks and metrics of a flow's whole life. Without a window they cover the
+    /// whole run.
     pub fn is_of_whole_run(self) -> bool {
         use Metric::*;
         matches!(
@@ -244,7 +257,7 @@ impl Metric {
         )
     }
 
-    /// What becomes of several values, unless a claim says otherwise.
+    /// The default reduction of several values.
     pub fn usual_over(self) -> Over {
         match self {
             Metric::Drops | Metric::Marks | Metric::Retransmissions | Metric::Timeouts => Over::Sum,
@@ -253,7 +266,7 @@ impl Metric {
         }
     }
 
-    /// How its values are printed beside it: `Mb/s`, `ms`, or nothing.
+    /// The unit in print: `Mb/s`, `ms`, or empty.
     pub fn unit(self) -> &'static str {
         use Metric::*;
         match self {
@@ -270,7 +283,7 @@ impl Metric {
     }
 }
 
-/// The vocabulary as a table in Markdown, for the manual.
+/// The vocabulary as a Markdown table, for the manual.
 pub fn metrics_markdown() -> String {
     let mut text = String::from(
         "| metric | unit | without a window | several values | what it is |\n|---|---|---|---|---|\n",
@@ -282,39 +295,40 @@ pub fn metrics_markdown() -> String {
             Over::Mean => "their mean",
             _ => "each",
         };
-        // A link to another item means nothing outside the crate's own documentation.
+        // Links to other items work only in the crate's own documentation.
         let says = metric.says().replace("[`Metric::", "`").replace("`]", "`");
         text += &format!("| `{}` | {} | {window} | {over} | {says} |\n", metric.name(), metric.unit());
     }
     text
 }
 
-/// What becomes of several values: those of several flows, links, phases or spans.
+/// The reduction of several values, of flows, links, phases or spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Over {
-    /// Each must meet the bound by itself. On a bound's right side: the strictest of them counts, or, for `equals` and
-    /// `within`, the one of the same name.
+    /// Each value must meet the bound. On a bound's right side: the strictest value counts, or, for
+    /// `equals` and `within`, the one with the same name.
     Each,
-    /// The first of them: the earliest, or that of the first flow or link.
+    /// The first value: the earliest, or that of the first flow or link.
     First,
-    /// Their mean.
+    /// The mean.
     Mean,
-    /// The smallest.
+    /// The least value.
     Min,
-    /// The largest.
+    /// The largest value.
     Max,
-    /// Their sum.
+    /// The sum.
     Sum,
 }
 
-/// Whether, and where, a run is cut into phases.
+/// The phases of a run.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum Phases {
-    /// `false`: one window. `true`: a phase lies between two neighbouring starts or ends of flows.
+    /// `false`: one window. `true`: a phase for each stretch between successive starts and ends of
+    /// flows.
     Automatic(bool),
-    /// Phases lie between these times.
+    /// The phases lie between these times.
     At(Vec<Time>),
     /// One window.
     #[default]

@@ -1,6 +1,6 @@
-//! Claims: what an experiment must show, as data.
+//! Claims: the required results of an experiment, as data.
 //!
-//! A claim measures something in a run and holds it against a bound:
+//! A claim measures a quantity in a run and compares it with a bound:
 //!
 //! ```toml
 //! [[claim]]
@@ -13,26 +13,30 @@
 //! at-least = 0.97
 //! ```
 //!
-//! **What is measured** is a [`Measurement`]: a [`Metric`], of which link or flows, in which variant, over which time.
-//! Without `from` and `until`, counts and peaks are over the whole run, everything else over its second half; with
-//! `phases = true`, over the last half of each stretch between two starts or ends of flows. A measurement has as many values
-//! as there are flows, phases and spans; [`Over`] says what becomes of them.
+//! **The measurement** is a [`Measurement`]: a [`Metric`], its link or flows, its variant and its
+//! time. Without `from` and `until`, counts and peaks cover the whole run, and all other metrics
+//! its second half. With `phases = true`, they cover the last half of each stretch between two
+//! starts or ends of flows. A measurement has one value per flow, phase and span; [`Over`] reduces
+//! them.
 //!
 //! **The bound** is one or more of `at-least`, `at-most`, `more-than`, `less-than`, `equals` and
-//! `within = { of = …, percent = … }` (or `absolute = …`). Its right side is a number, or *the same measurement with some keys
-//! set otherwise*: `more-than = { variant = "fifo" }`, scaled and shifted by `times` and `plus`:
-//! `at-least = { variant = "newreno", plus = -0.01 }`.
+//! `within = { of = …, percent = … }` (or `absolute = …`). Its right side is a number, or *the same
+//! measurement with some keys set otherwise*: `more-than = { variant = "fifo" }`. `times` and
+//! `plus` scale and shift it: `at-least = { variant = "newreno", plus = -0.01 }`.
 //!
-//! Where the right side is a measurement with several values, the strictest counts; `equals` and `within`, which know no
-//! strictest, hold each flow against the one of the same name.
+//! If the right side is a measurement with several values, the strictest counts. For `equals` and
+//! `within` no value is the strictest, and each flow is compared with the one of the same name.
 //!
-//! A `variant` with a `*` makes one claim of each variant that matches, its `id` extended by what the star stands for, and a `*`
-//! in a bound's variant stands for the same.
+//! A `variant` with a `*` makes one claim for each matching variant. The text that the star stands
+//! for is added to its `id`, and replaces a `*` in a bound's variant.
 //!
-//! A `where` makes one claim of a whole part of the experiment's grid: every variant there must keep the bound, and the one with the
-//! least to spare is shown; with `mean-of-variants = true` their mean must. A `where` on a bound's right side names the variant beside it: `more-than = { where = { sender = "tcp" } }`.
+//! A `where` makes one claim for a part of the experiment's grid. Every variant there must meet the
+//! bound, and the one with the least slack is shown. With `mean-of-variants = true`, their mean
+//! must meet it. A `where` on a bound's right side names the counterpart of each variant:
+//! `more-than = { where = { sender = "tcp" } }`.
 //!
-//! A claim whose measurement has no value (no such flow, nothing in the window, not a number) is unmet and says why.
+//! A claim is unmet if its measurement has no value (no such flow, an empty window, not a number),
+//! and its verdict has the reason.
 
 mod bound;
 mod check;
@@ -52,25 +56,25 @@ pub use verdict::{AtNeighbour, Reading, Report, Status, Verdict};
 pub(crate) use check::mean_value;
 pub(crate) use verdict::number;
 
-/// A claim, read and checked for sense.
+/// A claim, parsed and validated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// Its name, as in `claims.md`, with a further word where a row of it makes several claims.
+    /// The id, as in `claims.md`, with a further word if one row there makes several claims.
     pub id: String,
-    /// What it says, for people.
+    /// The statement, as text.
     pub says: String,
-    /// Where it comes from, if not from where the whole experiment does.
+    /// The source; `None` for that of the experiment.
     pub source: Option<String>,
     /// A peer program without which the claim is skipped: `ns2`.
     pub needs: Option<String>,
-    /// What to measure.
+    /// The measurement.
     pub measurement: Measurement,
     /// The bounds, all of which must hold.
     pub bounds: Vec<Bound>,
 }
 
 impl Claim {
-    /// Whether it is about the header encodings themselves, which no run exercises whole.
+    /// True if the claim is about the header encodings themselves, of which a run uses only a part.
     pub(crate) fn measures_codecs(&self) -> bool {
         self.measurement.name.as_deref().is_some_and(|name| name.starts_with("codec."))
     }

@@ -1,26 +1,26 @@
-//! What became of the claims.
+//! Verdicts on claims.
 
 use serde::Serialize;
 
 use crate::text::{Align, TextTable};
 
-/// Whether a claim holds.
+/// The status of a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// At the base, and in at least nine of ten neighbours that were judged.
+    /// The claim holds at the base, and in at least nine of ten judged neighbours.
     Met,
-    /// At the base, but in fewer of its whole neighbourhood.
+    /// The claim holds at the base, but in fewer of its whole neighbourhood.
     Fragile,
-    /// Not at the base, or nothing could be measured there.
+    /// The claim does not hold at the base, or has no value there.
     #[default]
     Unmet,
-    /// A program it needs is not installed.
+    /// A program that the claim needs is not installed.
     Skipped,
 }
 
 impl Status {
-    /// As printed: `met`, `FRAGILE`, `UNMET`, `skipped`.
+    /// The printed word: `met`, `FRAGILE`, `UNMET`, `skipped`.
     pub fn word(self) -> &'static str {
         match self {
             Status::Met => "met",
@@ -31,38 +31,38 @@ impl Status {
     }
 }
 
-/// One claim's outcome. `expected` and `measured` are for people, with units.
+/// The outcome of a claim. `expected` and `measured` are text with units.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Verdict {
     /// The claim's id.
     pub id: String,
-    /// The claim in words.
+    /// The claim's statement.
     #[serde(skip)]
     pub says: String,
-    /// Whether it holds.
+    /// The claim's status.
     pub status: Status,
     /// The bound.
     pub expected: String,
-    /// The value at the base, or why there is none.
+    /// The value at the base, or the reason for its absence.
     pub measured: String,
-    /// The paper's section, or another origin of the claim.
+    /// The paper's section, or another source of the claim.
     pub source: String,
-    /// The tightest value at the base as a number, beside its bounds.
+    /// The tightest value at the base as a number, with its bounds.
     pub reading: Option<Reading>,
-    /// Neighbours that count for the claim: 0 if it is judged once, none if its experiment's file
-    /// doesn't say.
+    /// Number of neighbours that count for the claim: 0 if it is judged once, `None` if the
+    /// experiment's file does not define them.
     pub neighbourhood: Option<usize>,
     /// The outcome at each neighbour that was judged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub neighbours: Vec<AtNeighbour>,
 }
 
-/// The value with the least to spare, and what its bounds allow, in the metric's unit.
+/// The value with the least slack, and the range that its bounds allow, in the metric's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Reading {
     /// The value.
     pub value: f64,
-    /// The paper's number, where the claim is to lie near one.
+    /// The paper's number, for a claim to lie near one.
     pub of: Option<f64>,
     /// The least value allowed.
     pub least: Option<f64>,
@@ -84,12 +84,12 @@ pub struct AtNeighbour {
 }
 
 impl Verdict {
-    /// Neighbours in which the claim holds.
+    /// Number of neighbours in which the claim holds.
     pub fn held(&self) -> usize {
         self.neighbours.iter().filter(|n| n.status == Status::Met).count()
     }
 
-    /// True if every neighbour was judged, or there is none by intent.
+    /// True if every neighbour was judged, or if the claim intentionally has no neighbours.
     pub fn is_whole(&self) -> bool {
         self.neighbourhood == Some(self.neighbours.len())
     }
@@ -99,13 +99,13 @@ impl Verdict {
         matches!(self.status, Status::Fragile | Status::Unmet)
     }
 
-    /// Neighbours in which the claim doesn't hold.
+    /// Neighbours in which the claim does not hold.
     pub fn failed(&self) -> impl Iterator<Item = &str> {
         self.neighbours.iter().filter(|n| n.status != Status::Met).map(|n| n.at.as_str())
     }
 
-    /// `met 6/6`, `FRAGILE 3/6: not with seed 2, seed 4, seed 5`, or `met at the base` where not
-    /// all neighbours were judged.
+    /// The status as text: `met 6/6`, `FRAGILE 3/6: not with seed 2, seed 4, seed 5`, or `met at
+    /// the base` if not all neighbours were judged.
     pub fn status_text(&self) -> String {
         let word = self.status.word();
         let (held, of) = (self.held(), self.neighbours.len());
@@ -125,26 +125,26 @@ impl Verdict {
     }
 }
 
-/// The outcome of all claims of one or more experiments. As JSON:
-/// `{"claims": [{"id", "status", "expected", "measured", "source", "reading": {"value", "of", "least", "most"}, "neighbourhood",
+/// The outcome of all claims of one or more experiments. As JSON: `{"claims": [{"id", "status",
+/// "expected", "measured", "source", "reading": {"value", "of", "least", "most"}, "neighbourhood",
 /// "neighbours": [{"at", "status", "measured", "value"}]}], "met": n, "fragile": n, "unmet": n,
 /// "skipped": n}`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// One verdict a claim, in the order of the files.
+    /// One verdict per claim, in the order of the files.
     pub claims: Vec<Verdict>,
     /// Claims that are met.
     pub met: usize,
-    /// Claims that hold at the base and in too few neighbours.
+    /// Claims that hold at the base, but in too few neighbours.
     pub fragile: usize,
-    /// Claims that don't hold at the base.
+    /// Claims that do not hold at the base.
     pub unmet: usize,
     /// Claims that were skipped.
     pub skipped: usize,
 }
 
 impl Report {
-    /// Counts `claims`.
+    /// Counts `claims` by status.
     pub fn new(claims: Vec<Verdict>) -> Report {
         let count = |status| claims.iter().filter(|c| c.status == status).count();
         Report {
@@ -156,10 +156,12 @@ impl Report {
         }
     }
 
-    /// This outcome, of an experiment's base, together with those at neighbours, each with its
-    /// name, of the `neighbourhood` that the experiment has. Where all of it was judged, a claim
-    /// that holds at the base and in fewer than nine of ten neighbours is fragile. Where chance
-    /// doesn't touch a claim's value, whatever the seed, only the other neighbours count.
+    /// Adds the outcomes at neighbours, each with its name, to this outcome at an experiment's
+    /// base. `neighbourhood` is the size of the experiment's neighbourhood.
+    ///
+    /// A claim that holds at the base and in fewer than nine of ten neighbours becomes fragile, if
+    /// all neighbours were judged. If no seed changes a claim's value, only the other neighbours
+    /// count.
     pub fn with_neighbours<'a>(
         self,
         neighbourhood: Option<usize>,
@@ -167,7 +169,7 @@ impl Report {
     ) -> Report {
         let judge = |mut verdict: Verdict| {
             verdict.neighbourhood = neighbourhood;
-            // By name: a pattern makes as many claims as there are variants.
+            // By name, since a pattern makes as many claims as there are variants.
             let of = |report: &'a Report| report.claims.iter().find(|claim| claim.id == verdict.id);
             let (seeds, others): (Vec<_>, Vec<_>) = neighbours
                 .iter()
@@ -197,7 +199,7 @@ impl Report {
         Report::new(self.claims.into_iter().map(judge).collect())
     }
 
-    /// Adds another experiment's outcome.
+    /// Adds the outcome of another experiment.
     pub fn extend(&mut self, other: Report) {
         self.met += other.met;
         self.fragile += other.fragile;
@@ -206,13 +208,13 @@ impl Report {
         self.claims.extend(other.claims);
     }
 
-    /// As JSON, indented.
+    /// The report as indented JSON.
     pub fn to_json(&self) -> String {
-        // Only maps with keys that are no strings, or a failing writer, could make this fail.
+        // Serialization fails only for maps with non-string keys or a failing writer.
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// As a table for a terminal `width` columns wide, with a line of totals beneath.
+    /// The report as a table for a terminal of `width` columns, with a line of totals.
     pub fn to_table(&self, width: usize) -> String {
         let mut table = TextTable::new(&[
             ("claim", Align::Left),
@@ -226,14 +228,14 @@ impl Report {
         format!("{}{}\n", table.print(width), self.totals())
     }
 
-    /// As [`to_table`](Report::to_table), of what is fragile or unmet only.
+    /// [`to_table`](Report::to_table) with fragile and unmet claims only.
     pub fn failing_to_table(&self, width: usize) -> String {
         let claims = self.claims.iter().filter(|c| c.failing()).cloned().collect();
         Report { claims, ..*self }.to_table(width)
     }
 
-    /// `5 met, 2 fragile, 1 unmet, 2 skipped`, and how many of those met were not judged over all
-    /// of their neighbourhood.
+    /// The totals, `5 met, 2 fragile, 1 unmet, 2 skipped`, and the number of met claims whose
+    /// neighbourhood was not wholly judged.
     pub fn totals(&self) -> String {
         let mut text = format!("{} met, {} fragile, {} unmet", self.met, self.fragile, self.unmet);
         if self.skipped > 0 {
@@ -249,7 +251,7 @@ impl Report {
     }
 }
 
-/// Four significant digits, no trailing zeros: `0.9817`, `134400`, `1e-5`.
+/// The number with four significant digits and no trailing zeros: `0.9817`, `134400`, `1e-5`.
 pub(crate) fn number(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { "0".into() } else { value.to_string() };
@@ -269,7 +271,7 @@ pub(crate) fn number(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
 }
 
-/// A number with its unit, if it has one.
+/// A number with its unit, if any.
 pub(crate) fn quantity(value: f64, unit: &str) -> String {
     if unit.is_empty() { number(value) } else { format!("{} {unit}", number(value)) }
 }
@@ -307,7 +309,7 @@ mod tests {
         assert_eq!(all.claims[0].status_text(), "FRAGILE 5/6: not with seed 5");
         assert_eq!(all.claims[1].status_text(), "UNMET 6/6");
         assert_eq!(all.claims[2].status_text(), "skipped");
-        // Some neighbours show neither that a claim is met nor that it is fragile.
+        // A part of the neighbourhood shows neither that a claim is met nor that it is fragile.
         let part = judged(0, 1, 6);
         assert_eq!((part.claims[0].status, part.claims[0].is_whole()), (Met, false));
         assert_eq!(part.claims[0].status_text(), "met at the base 0/1: not with seed 0");

@@ -1,4 +1,4 @@
-//! What an ideal allocation gives the flows of a plan.
+//! Ideal allocations of the flows in a plan.
 
 pub(crate) mod overlay;
 mod phases;
@@ -16,16 +16,17 @@ use tollway_scenario::plan::switch::Session;
 use tollway_scenario::plan::{self, Data, Event, Plan, Strategy, What};
 use tollway_theory::{Division, Flow, MaxMin, Network, Owner, session_fair};
 
-/// The weighted max–min fair rate of each flow of the file, Mb/s, as a mean over its life after the warm-up: flows that
-/// join and leave and links that change their rate make phases, each with an allocation of its own. Where switches merge
-/// sessions it is fair among these, and then among the flows of each.
+/// The weighted max–min fair rate of each flow in each direction, in Mb/s, as a mean over its life
+/// after the warm-up. Starts and ends of flows and changes of links make phases, each with its own
+/// allocation. Where switches merge sessions, the rates are fair among sessions, then among the
+/// flows of each.
 ///
-/// `None` for flows that end when their data do, and for all where the ideal isn't defined by the file alone: a
-/// workload's flows come by chance, and a shared medium has no capacity of its own for each direction. A flow that a
-/// buffer holds back is given what the buffer lets through in a round trip without queues.
+/// `None` for flows that end when their data do. `None` for all if the file alone does not define
+/// the ideal: a workload's flows are random, and a shared medium has no separate capacity per
+/// direction. A flow limited by a buffer gets the buffer's content per round trip without queues.
 ///
-/// For each flow there, and back if data go both ways. Behind them stand an overlay's senders with
-/// their proportionally fair rates.
+/// The second rate is for flows with data both ways. After the flows come an overlay's senders,
+/// with their proportionally fair rates.
 pub fn ideal_mbps(plan: &Plan) -> Vec<[Option<f64>; 2]> {
     if let Some(overlay) = &plan.overlay {
         return overlay::ideal_mbps(plan, overlay);
@@ -49,7 +50,7 @@ pub fn ideal_mbps(plan: &Plan) -> Vec<[Option<f64>; 2]> {
     ideals
 }
 
-/// Why [`ideal_mbps`] leaves out an allocation that is defined: it would take long.
+/// The reason why [`ideal_mbps`] leaves out an allocation that takes too long; `None` otherwise.
 pub(crate) fn too_many(plan: &Plan) -> Option<String> {
     if plan.flows.is_empty() || plan.overlay.is_some() || undefined(plan).is_some() {
         return None;
@@ -72,7 +73,7 @@ pub(crate) fn too_many(plan: &Plan) -> Option<String> {
     })
 }
 
-/// [`phases::bits`] where flows are of sessions, flow by flow.
+/// [`phases::bits`] for plans with sessions, flow by flow.
 fn bits_of_sessions(plan: &Plan, mut state: State<'_>, instants: &[Time]) -> Option<Vec<f64>> {
     let mut filling = MaxMin::default();
     let mut bits = vec![0.0; state.ways.len()];
@@ -95,8 +96,7 @@ fn bits_of_sessions(plan: &Plan, mut state: State<'_>, instants: &[Time]) -> Opt
     Some(bits)
 }
 
-/// The session of each of `flows`, those without one being sessions of their own; `None` if no switch
-/// merges any.
+/// The session of each of `flows`; a flow without a session is one alone. `None` without sessions.
 pub(crate) fn sessions(plan: &Plan, flows: &[usize]) -> Option<Vec<usize>> {
     let number = |flow: usize| {
         let session = plan.sessions.iter().find(|session| session.flows().contains(&flow));
@@ -105,13 +105,13 @@ pub(crate) fn sessions(plan: &Plan, flows: &[usize]) -> Option<Vec<usize>> {
     (!plan.sessions.is_empty()).then(|| flows.iter().map(|&flow| number(flow)).collect())
 }
 
-/// Why no allocation follows from a file.
+/// The reason why a file defines no allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undefined {
-    /// There are workloads.
+    /// The scenario has workloads.
     #[error("its workloads' flows come by chance")]
     Chance,
-    /// There are shared media.
+    /// The scenario has shared media.
     #[error("a half-duplex medium has no capacity of its own for each direction")]
     Medium,
     /// A flow has several receivers.
@@ -120,7 +120,7 @@ pub enum Undefined {
     /// A switch spreads a connection's frames.
     #[error("a session takes of several paths what the schedule of its switch sends there")]
     Session,
-    /// Traffic is asked for other prices than the rest.
+    /// Classes of traffic have different prices.
     #[error("its classes of traffic are asked for prices of their own")]
     Classes,
     /// Flows share links with an overlay's hops.
@@ -132,16 +132,16 @@ pub enum Undefined {
     /// A flow ends when its data do.
     #[error("flows end when their data do")]
     Sized,
-    /// A flow's packets are divided among routes.
+    /// A flow's packets take several routes.
     #[error("packets of a flow take several routes")]
     Spread,
-    /// A flow starts as another ends.
+    /// A flow starts after another ends.
     #[error("flows start as others end")]
     After,
-    /// There is no flow, or never one after the warm-up.
+    /// There is no flow after the warm-up.
     #[error("no flow is there after the warm-up")]
     NoFlow,
-    /// There are flows only while a blackout stops one of them.
+    /// Whenever there are flows, a blackout stops one of them.
     #[error("there is always a blackout on some flow's way")]
     Dark,
 }
@@ -168,28 +168,29 @@ fn undefined(plan: &Plan) -> Option<Undefined> {
     }
 }
 
-/// A stretch of a run in which nothing comes, goes or changes.
+/// A stretch of a run in which no flow begins or ends and nothing changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steady {
     /// Its start.
     pub from: Time,
     /// Its end.
     pub until: Time,
-    /// The flows that are there, as indices into [`Plan::flows`]; with data in both directions there are two for each.
+    /// The active flows, one entry per direction with data.
     pub lanes: Vec<FlowDirection>,
-    /// The links of the plan, in its order, and those flows over them; bits a second.
+    /// The plan's links in order, and these flows over them, in bits per second.
     pub network: Network,
-    /// Who has which budget to spend on those flows, and how; $ a second. Flows of other laws than FCP's have no owner.
+    /// The owners of budgets for these flows, in $/s. Flows of other laws than FCP's have none.
     pub owners: Vec<Owner>,
-    /// What all packets together get of each link.
+    /// The capacity of each link for all packets.
     whole: Vec<f64>,
-    /// What acknowledgements of those flows take of it.
+    /// The demand of these flows' acknowledgements.
     acks: Acks,
 }
 
 impl Steady {
-    /// What `rates_of` gives the flows of a network, where acknowledgements take what those very rates need (in
-    /// [`network`](Steady::network) it is what max–min fair rates need), and that network.
+    /// The rates that `rates_of` gives the flows, and the network with the capacities left by the
+    /// acknowledgements of these rates. ([`network`](Steady::network) has those left at max–min
+    /// fair rates.)
     pub(crate) fn allocate<E>(
         &self,
         mut rates_of: impl FnMut(&Network) -> Result<Vec<f64>, E>,
@@ -213,15 +214,16 @@ impl Steady {
 /// One direction of data of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowDirection {
-    /// What the tables call it.
+    /// The name in tables.
     pub name: String,
     /// Index into [`Plan::flows`].
     pub flow: usize,
-    /// Its round trip without queues.
+    /// The round trip without queues.
     pub base_rtt: Time,
 }
 
-/// The longest stretch after the warm-up in which nothing comes, goes or changes; of equals the last.
+/// The longest stretch after the warm-up in which no flow begins or ends and nothing changes; of
+/// equal ones the last.
 ///
 /// # Errors
 /// The plan defines no allocation.
@@ -262,8 +264,9 @@ pub fn steady(plan: &Plan) -> Result<Steady, Undefined> {
     Ok(Steady { from: longest[0], until: longest[1], lanes, network, owners, whole, acks })
 }
 
-/// Takes off links that carry data what the acknowledgements of data the other way need there, `over[f]` being what theory sees of
-/// flow `flows[f]` of the plan, if rates are max–min fair; answers what they need if they are others.
+/// Reduces the capacities of links with data by the acknowledgements of the opposite data, at
+/// max–min fair rates. `over[f]` is the theoretical flow of `flows[f]`. Returns the
+/// acknowledgements, for other rates.
 fn make_room_for_acks(
     plan: &Plan,
     flows: &[usize],
@@ -283,12 +286,13 @@ fn make_room_for_acks(
 /// The acknowledgements that share links with data.
 #[derive(Clone, Debug, PartialEq)]
 struct Acks {
-    /// A flow, what its acknowledgements take as a part of its rate, and of which links.
+    /// For each flow: its index, the acknowledgements' rate as a fraction of the data's, and the
+    /// links.
     flows: Vec<(usize, f64, Vec<usize>)>,
 }
 
 impl Acks {
-    /// Of flows with data in one direction: others acknowledge with their data.
+    /// The acknowledgements of flows with one-way data; others acknowledge with their data.
     fn of(plan: &Plan, flows: &[usize], over: &[impl Borrow<Flow>], links: usize) -> Acks {
         let mut carries = vec![false; links];
         over.iter().flat_map(|flow| &flow.borrow().links).for_each(|&l| carries[l] = true);
@@ -303,7 +307,7 @@ impl Acks {
         Acks { flows: flows.collect() }
     }
 
-    /// Takes off `capacities` what those of flows with `rates` need.
+    /// Reduces `capacities` by the acknowledgements of flows with `rates`.
     fn make_room(&self, rates: &[f64], capacities: &mut [f64]) {
         for (f, part, links) in &self.flows {
             for &l in links {
@@ -313,7 +317,8 @@ impl Acks {
     }
 }
 
-/// What packets get of each link's bits a second before anything changes, framing and the whole run's cross-traffic taken off.
+/// The capacity of each link for packets before any change, in bits per second, without framing and
+/// the whole run's cross-traffic.
 pub(crate) fn capacities(plan: &Plan) -> Vec<f64> {
     State::new(plan).capacities(plan, Time::ZERO, plan.duration)
 }
@@ -335,11 +340,11 @@ fn dark(plan: &Plan, now: Time) -> Vec<usize> {
     stopped.collect()
 }
 
-/// When something comes, goes or changes, after the warm-up and up to the end.
+/// The instants of starts, ends and changes after the warm-up, up to the end.
 fn instants(plan: &Plan) -> Vec<Time> {
     let mut instants: Vec<Time> =
         (0..plan.flows.len()).flat_map(|i| [begin(plan, i), end(plan, i)]).collect();
-    // What the file changes at the start or before the warm-up's end counts from the first phase on.
+    // Changes before the end of the warm-up count from the first phase on.
     let warmup = plan.measure.warmup;
     instants.extend(plan.events.iter().map(|event| event.at.max(warmup)));
     instants.extend(dark_instants(plan));
@@ -352,7 +357,7 @@ fn instants(plan: &Plan) -> Vec<Time> {
     instants
 }
 
-/// When blackouts end, after the warm-up.
+/// The instants at which blackouts end, after the warm-up.
 fn dark_instants(plan: &Plan) -> impl Iterator<Item = Time> {
     plan.events.iter().filter_map(|event| match event.what {
         What::Blackout(_, until) => Some(until.max(plan.measure.warmup)),
@@ -360,31 +365,31 @@ fn dark_instants(plan: &Plan) -> impl Iterator<Item = Time> {
     })
 }
 
-/// A flow in one direction of data.
+/// One direction of a flow with data.
 struct Way {
     /// Index into [`Plan::flows`].
     of: usize,
     back: bool,
-    /// As theory sees it: its links, its weight, and what its buffers let through.
+    /// The theoretical flow: its links, its weight, and the demand that its buffers allow.
     flow: Flow,
 }
 
-/// What the file's changes have made of links and buffers.
+/// The state of links and buffers after some of the file's changes.
 struct State<'a> {
     rates_bps: Vec<f64>,
     delays: Vec<Time>,
-    /// What the buffers of each flow hold, packets.
+    /// The smaller buffer of each flow, in packets.
     windows: Vec<u32>,
-    /// How the application of each flow reads.
+    /// The reading application of each flow.
     readers: Vec<Reader>,
-    /// Flow by flow, there and back.
+    /// The directions of data, flow by flow.
     ways: Vec<Way>,
-    /// What flows without a host may spend, $/s; zero for other laws than FCP's.
+    /// The budget of each flow without a host, in $/s; 0 for other laws than FCP's.
     budgets: Vec<f64>,
-    /// What hosts may spend, and how they divide it.
+    /// The budgets of hosts, in $/s, and their strategies.
     hosts: Vec<(f64, Strategy)>,
     events: &'a [Event],
-    /// What part of a link's bits are those of packets, not of framing.
+    /// The fraction of each link's bits that is packets, without framing.
     packets_part: Vec<f64>,
 }
 
@@ -423,7 +428,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Makes the changes up to and at `now`; answers whether demands changed.
+    /// Applies the changes up to and at `now`. Returns true if demands changed.
     pub(crate) fn advance(&mut self, plan: &Plan, now: Time) -> bool {
         let mut demands_changed = false;
         while let Some((event, rest)) = self.events.split_first().filter(|(event, _)| event.at <= now) {
@@ -462,7 +467,7 @@ impl<'a> State<'a> {
         demands_changed
     }
 
-    /// Renews the demand of the flows that `concerns`, after a change of buffers, readers or delays.
+    /// Recomputes the demand of flows selected by `concerns`.
     fn demand_anew(&mut self, plan: &Plan, concerns: impl Fn(usize) -> bool) {
         for w in 0..self.ways.len() {
             let of = self.ways[w].of;
@@ -480,13 +485,14 @@ impl<'a> State<'a> {
         delays.fold(Time::ZERO, Time::saturating_add)
     }
 
-    /// The ways of flows that are there from `from` until `until`.
+    /// The directions of flows that are active from `from` until `until`.
     fn active(&self, plan: &Plan, from: Time, until: Time) -> impl Iterator<Item = usize> {
         let ways = self.ways.iter().enumerate();
         ways.filter(move |(_, way)| begin(plan, way.of) <= from && until <= end(plan, way.of)).map(|(w, _)| w)
     }
 
-    /// Who spends what on `lanes`. A host's budget is for what it sends itself: the other direction of a flow has one of its own.
+    /// The owners of budgets for `lanes`. A host's budget covers only data that it sends; the
+    /// opposite direction has a separate budget.
     fn owners(&self, plan: &Plan, lanes: &[FlowDirection]) -> Vec<Owner> {
         let mut host_of = vec![None; plan.flows.len()];
         for (h, host) in plan.hosts.iter().enumerate() {
@@ -523,8 +529,8 @@ impl<'a> State<'a> {
         owners
     }
 
-    /// What packets of the flows that cross each link get of its bits a second, framing taken off and what cross-traffic sends
-    /// from `from` until `until`.
+    /// The capacity of each link for packets of the flows, in bits per second, without framing and
+    /// the cross-traffic from `from` until `until`.
     pub(crate) fn capacities(&self, plan: &Plan, from: Time, until: Time) -> Vec<f64> {
         let mut capacities = self.rates_bps.clone();
         let seconds = until.saturating_sub(from).as_secs_f64().max(1e-9);
@@ -542,7 +548,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// A flow at the start: there, and back if it has data both ways.
+/// The directions of a flow at the start: forward, and back if it has data both ways.
 fn ways(plan: &Plan, of: usize) -> impl Iterator<Item = Way> {
     let flow = &plan.flows[of];
     let transport = &plan.transports[flow.transport.0 as usize];
@@ -557,7 +563,7 @@ fn ways(plan: &Plan, of: usize) -> impl Iterator<Item = Way> {
         })
 }
 
-/// The most that a flow's window and its reader let through without queues, bits a second.
+/// Upper bound on a flow's rate by its window and its reader without queues, in bits per second.
 fn demand(plan: &Plan, flow: usize, window: u32, reader: Reader, rtt: Time) -> f64 {
     let Plan { flows, transports, .. } = plan;
     let transport = &transports[flows[flow].transport.0 as usize];
@@ -577,12 +583,12 @@ fn spends(plan: &Plan, flow: usize) -> Option<Spending> {
     plan.transports[plan.flows[flow].transport.0 as usize].law.descriptor().spends
 }
 
-/// How far, as a part of a link, what acknowledgements leave may be from what they would leave at the rates that come of it.
+/// Relative precision of the capacity left by acknowledgements.
 const ACKS_OFF: f64 = 1e-4;
-/// Rounds after which it is near enough: acknowledgements are few bytes, so that each is off by a small part of what the one
-/// before was.
+/// Upper bound on rounds. Acknowledgements are few bytes, so each round's error is a small fraction
+/// of the previous one.
 const ACK_ROUNDS: usize = 8;
-/// Phases times classes of flows up to which the ideal is worth its time: a few seconds.
+/// Upper bound on phases times classes of flows, for a few seconds of computation.
 const MOST_WORK: usize = 20_000_000;
 
 #[cfg(test)]

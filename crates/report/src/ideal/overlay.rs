@@ -1,4 +1,4 @@
-//! Ideal rates of an overlay's senders: those of the largest sum, and proportionally fair ones.
+//! Ideal rates of an overlay's senders: largest sum, and proportional fairness.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,13 @@ use tollway_theory::{Flow, Network, proportional_rates};
 
 use super::{State, Undefined, dark, instants};
 
-/// The longest stretch after the warm-up in which nothing begins, ends or changes.
+/// The longest stretch after the warm-up in which no sender begins or ends and nothing changes.
 pub(crate) struct Stretch {
     pub(crate) from: Time,
     pub(crate) until: Time,
-    /// The senders there, as indices into [`Overlay::senders`].
+    /// The active senders, as indices into [`Overlay::senders`].
     pub(crate) senders: Vec<usize>,
-    /// The links of the plan, and the senders' trees over them; bits a second.
+    /// The plan's links, and the senders' trees over them, in bits per second.
     pub(crate) network: Network,
 }
 
@@ -44,7 +44,7 @@ impl Stretch {
     }
 }
 
-/// The links that each sender's messages cross; one that two hops of a tree share counts twice.
+/// The links that each sender's messages cross. A link of two hops of a tree counts twice.
 fn trees(plan: &Plan, overlay: &Overlay) -> Result<Vec<Vec<usize>>, Undefined> {
     if !plan.workloads.is_empty() {
         return Err(Undefined::Chance);
@@ -90,8 +90,8 @@ fn trees(plan: &Plan, overlay: &Overlay) -> Result<Vec<Vec<usize>>, Undefined> {
     Ok(overlay.senders.iter().map(tree).collect())
 }
 
-/// Some senders over the links that can hold them back. A link with room for what each sender could
-/// have alone is left out of their routes.
+/// The senders over the links that can limit them. A link is left out of routes if its capacity
+/// suffices for all senders at their greatest rates.
 fn network(overlay: &Overlay, trees: &[Vec<usize>], senders: &[usize], capacities: Vec<f64>) -> Network {
     let narrowest =
         |s: usize| trees[s].iter().copied().min_by(|&a, &b| capacities[a].total_cmp(&capacities[b]));
@@ -115,7 +115,7 @@ fn network(overlay: &Overlay, trees: &[Vec<usize>], senders: &[usize], capacitie
     Network { capacities, flows }
 }
 
-/// The most that a sender uses, bits a second.
+/// Upper bound on a sender's rate, in bits per second.
 fn demand(overlay: &Overlay, sender: &Sender) -> f64 {
     let per_sec = match sender.demand {
         Demand::Endless => return f64::INFINITY,
@@ -126,7 +126,7 @@ fn demand(overlay: &Overlay, sender: &Sender) -> f64 {
     per_sec * on * f64::from(overlay.message) * 8.0
 }
 
-/// The proportionally fair rate of each sender, behind the hops, which have none. `None` where a
+/// The proportionally fair rate of each sender, after the hops, which have none. `None` if a
 /// sender's life has more than one stretch after the warm-up.
 pub(super) fn ideal_mbps(plan: &Plan, overlay: &Overlay) -> Vec<[Option<f64>; 2]> {
     let mut ideals = vec![[None; 2]; plan.flows.len() + overlay.senders.len()];
@@ -171,7 +171,7 @@ mod tests {
         flow.max_throughput.unwrap()
     }
 
-    /// The paper's senders have 1.977 and 0.992 of these (§ VI, scenario 1).
+    /// The paper's senders get 1.977 and 0.992 of these (§ VI, scenario 1).
     #[test]
     fn each_group_of_the_first_scenario_may_fill_its_own_bottleneck() {
         let flows = of("two-bottlenecks");
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(flows[20].bottleneck.as_deref(), Some("BD"));
     }
 
-    /// § VI, scenario 3: 10 Mb/s in all, of which the paper's senders have 9.677.
+    /// § VI, scenario 3: 10 Mb/s in all. The paper's senders get 9.677.
     #[test]
     fn on_a_chain_the_largest_sum_and_fairness_differ() {
         let flows = of("chain");
@@ -195,7 +195,7 @@ mod tests {
         near(long.max_min, 1.0);
     }
 
-    /// § VII: 85 % of what is here is the data of users, 1.496 and 0.629 Mb/s each.
+    /// § VII: 85 % of these rates are user data, 1.496 and 0.629 Mb/s each.
     #[test]
     fn cairns_senders_may_have_what_the_papers_simulation_has() {
         let flows = of("cairn");

@@ -1,5 +1,8 @@
-//! Max–min fair rates over the phases of a run, by classes of flows: those over the same shared links with the same weight, demand and
-//! acknowledgements have the same rate, so that a phase costs as much as it has classes, and a flow that comes or goes only itself.
+//! Max–min fair rates over the phases of a run, computed by classes of flows.
+//!
+//! Flows over the same shared links with the same weight, demand and acknowledgements have the same
+//! rate. So a phase costs as much as it has classes, and the start or end of a flow costs only that
+//! flow.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,32 +13,34 @@ use tollway_theory::{Flow, MaxMin, NetworkError};
 
 use super::{State, begin, dark_instants, end};
 
-/// The directions of data of a plan by class, as a run goes on.
+/// The plan's directions of data by class, during a run.
 pub(super) struct Classes {
     all: Vec<Class>,
-    /// The class of each way of the plan's flows.
+    /// The class of each direction of the plan's flows.
     of: Vec<usize>,
-    /// The links of the plan that more than one flow can want, and so the only ones of the reduced network.
+    /// The links of the reduced network: those of the plan that more than one flow can need.
     links: Vec<usize>,
 }
 
-/// Ways that theory cannot tell apart.
+/// Directions of data with equal rates.
 struct Class {
     /// One of them, over the reduced network.
     one: Flow,
-    /// The part of its rate that its acknowledgements take, and the links of the reduced network they cross.
+    /// The rate of its acknowledgements as a fraction of its own, and their links in the reduced
+    /// network.
     acks: (f64, Vec<usize>),
-    /// Its flows present now.
+    /// Number of its flows present now.
     members: usize,
-    /// Bits that each had, had it been there from the beginning.
+    /// Bits of one flow of the class, if present from the beginning.
     bits: f64,
 }
 
-/// The key of a class: links; weight, demand and part of acknowledgements as bits; links of acknowledgements.
+/// The key of a class: links; weight, demand and acknowledgements' fraction as bits; links of the
+/// acknowledgements.
 type Key = (Vec<usize>, [u64; 3], Vec<usize>);
 
 impl Classes {
-    /// Of all ways as `state` has them; `capacities` are those of the plan's links.
+    /// The classes of all directions in `state`. `capacities` are those of the plan's links.
     pub(super) fn new(plan: &Plan, state: &State<'_>, capacities: &[f64]) -> Classes {
         let shared = shared(plan, state);
         let mut links = Vec::new();
@@ -50,7 +55,7 @@ impl Classes {
             let transport = &plan.transports[plan.flows[way.of].transport.0 as usize];
             let (shared_links, own): (Vec<usize>, Vec<usize>) =
                 way.flow.links.iter().partition(|&&l| shared[l] == Shared::Yes);
-            // A link that no other flow crosses is a bound on the rate.
+            // A link of one flow only is a bound on its rate.
             let demand = own.iter().fold(way.flow.demand, |least, &l| least.min(capacities[l]));
             let links: Vec<usize> = shared_links.iter().map(|&l| place[l]).collect();
             let mut acks = (0.0, Vec::new());
@@ -78,7 +83,7 @@ impl Classes {
         self.all.len()
     }
 
-    /// A phase of `seconds` in which `capacities` are those of the plan's links.
+    /// Adds a phase of `seconds`, in which `capacities` are those of the plan's links.
     fn pass(&mut self, capacities: &[f64], filling: &mut MaxMin, seconds: f64) -> Result<(), NetworkError> {
         let there: Vec<usize> = (0..self.all.len()).filter(|&c| self.all[c].members > 0).collect();
         let flows: Vec<Flow> = there
@@ -113,14 +118,14 @@ impl Classes {
 /// The use of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shared {
-    /// No data cross it.
+    /// No data cross the link.
     Idle,
-    /// The data of one flow in one direction, and nothing else, at the same rate all the time.
+    /// The data of one flow in one direction, and nothing else, at constant capacity.
     No,
     Yes,
 }
 
-/// The use of each link of the plan.
+/// The use of each of the plan's links.
 fn shared(plan: &Plan, state: &State<'_>) -> Vec<Shared> {
     let mut shared = vec![Shared::Idle; plan.links.len()];
     for &l in state.ways.iter().flat_map(|way| &way.flow.links) {
@@ -142,7 +147,8 @@ fn shared(plan: &Plan, state: &State<'_>) -> Vec<Shared> {
     shared
 }
 
-/// The bits that each way of the plan's flows gets over its life, as far as it lies between the first and the last of `instants`.
+/// The bits of each direction of the plan's flows during its life, between the first and the last
+/// of `instants`.
 pub(super) fn bits(plan: &Plan, mut state: State<'_>, instants: &[Time]) -> Result<Vec<f64>, NetworkError> {
     let ways = state.ways.len();
     let life: Vec<(Time, Time)> =
@@ -163,13 +169,13 @@ pub(super) fn bits(plan: &Plan, mut state: State<'_>, instants: &[Time]) -> Resu
     let mut known: Option<(Classes, Vec<f64>)> = None;
     for phase in instants.windows(2) {
         let demands_changed = state.advance(plan, phase[0]);
-        // Cross-traffic takes something else in every phase.
+        // The rate of cross-traffic differs in every phase.
         if known.is_none() || moved.contains(&phase[0]) || !plan.cbrs.is_empty() {
             let capacities = state.capacities(plan, phase[0], phase[1]);
             known = Some(match known.take() {
                 Some((classes, _)) if !demands_changed => (classes, capacities),
                 old => {
-                    // Those that are there go on in their new classes.
+                    // Flows that are present continue in their new classes.
                     let mut classes = Classes::new(plan, &state, &capacities);
                     for w in (0..ways).filter(|&w| present[w]) {
                         if let Some((old, _)) = &old {

@@ -27,7 +27,7 @@ fn ideals_with(flows: &str, sets: &[&str]) -> Vec<f64> {
 fn acknowledgements_have_room_on_links_with_data_the_other_way() {
     let there = "flow.f = { from = \"a\", to = \"b\", law = \"newreno\", packet-size = \"1000 B\", ack-size = \"50 B\" }\n";
     assert_eq!(ideals(there), [90.0]);
-    // A twentieth of what goes the other way.
+    // Acknowledgements take a twentieth of the opposite rate.
     let back = there.replace("flow.f = { from = \"a\", to = \"b\"", "flow.g = { from = \"b\", to = \"a\"");
     assert!(ideals(&format!("{there}{back}")).iter().all(|mbps| (mbps - 85.5).abs() < 1e-9));
     let delayed = back.replace(" }", ", delayed-ack = \"200 ms\" }");
@@ -37,7 +37,8 @@ fn acknowledgements_have_room_on_links_with_data_the_other_way() {
 
 #[test]
 fn acknowledgements_take_what_the_rates_that_are_asked_for_need() {
-    // A long flow over two links of 50 that each have another: 25 by max–min, 50 / 3 by proportional fairness.
+    // A long flow over two links of 50 with another flow each: 25 by max–min, 50 / 3 by
+    // proportional fairness.
     let link = |name: &str, from: &str, to: &str, mbps: u32| {
         format!(
             "link.{name} = {{ from = \"{from}\", to = \"{to}\", rate = \"{mbps} Mbps\", delay = \"5 ms\" }}\n"
@@ -78,10 +79,10 @@ fn data_that_go_both_ways_share_the_way_back_with_others() {
         )
     };
     let text = [flow("f", "a", "b", ", both-ways = true"), flow("g", "b", "a", "")].concat();
-    // What g sends is acknowledged beside f's data; f acknowledges with its own.
+    // The acknowledgements of g share the link with f's data; those of f are part of its data.
     let found = ideals(&text);
     assert!(found.iter().zip([87.75, 45.0, 45.0]).all(|(a, b)| (a - b).abs() < 1e-9), "{found:?}");
-    // Framing leaves four fifths of either way.
+    // Framing leaves four fifths of each direction.
     let found = ideals_with(&flow("f", "a", "b", ", both-ways = true"), &["link.w.overhead=250B"]);
     assert!(found.len() == 2 && found.iter().all(|mbps| (mbps - 72.0).abs() < 1e-9), "{found:?}");
 }
@@ -120,7 +121,7 @@ fn what_comes_goes_and_changes_makes_phases_with_ideals_of_their_own() {
         assert!(found[0].is_some_and(|mbps| (mbps - expected).abs() < 0.01), "{found:?}, not {expected}");
     }
     assert_eq!(found[2..], [[None; 2]; 2]);
-    // Of stretches as long the last, with the rate that the link has there.
+    // Of equally long stretches the last, with the link's rate there.
     let steady = steady(&plan).unwrap();
     assert_eq!((steady.from, steady.until), (Time::from_secs(8), Time::from_secs(10)));
     let lane = FlowDirection { name: "f".into(), flow: 0, base_rtt: Time::from_millis(10) };
@@ -208,7 +209,8 @@ fn a_blackout_is_no_steady_state() {
     assert_eq!(super::steady(&scenario.variants()[0].plan), Err(Undefined::Dark));
 }
 
-/// Of a flow that was stopped what then still drains is delivered, but part of no rate; and of a run that was stopped there is no ideal.
+/// After a flow stops, its queue still drains: these data are delivered, but count in no rate. A
+/// run that was stopped has no ideal.
 #[test]
 fn no_flow_has_more_than_there_is() {
     let text = "name = \"t\"\nduration = \"30 s\"\nnode = { a = {}, b = {} }\n\
@@ -233,7 +235,7 @@ fn no_flow_has_more_than_there_is() {
     assert!((0.9..1.001).contains(&rate) && share.is_nan(), "{rate} {share}");
 }
 
-/// [`ideal_mbps`] phase by phase and flow by flow.
+/// [`ideal_mbps`] computed phase by phase and flow by flow.
 fn slow_ideal_mbps(plan: &Plan) -> Vec<[Option<f64>; 2]> {
     let state = State::new(plan);
     let ways: Vec<(usize, bool)> = state.ways.iter().map(|way| (way.of, way.back)).collect();
@@ -265,7 +267,8 @@ mod classes {
 
     use super::{Scenario, agree};
 
-    /// Flows over a row of three links, some with hosts of their own, that come and go.
+    /// Flows over a row of three links, some with hosts of their own, with various starts and
+    /// stops.
     fn flows() -> impl Strategy<Value = String> {
         let times = (0u32..9, 1u32..9, any::<bool>());
         let flow = (0usize..4, 0usize..4, 1u32..3, times, 0u32..8).prop_map(
@@ -329,7 +332,7 @@ mod classes {
     }
 }
 
-/// Four thousand flows of two kinds are two flows to theory; of as many kinds, each its own.
+/// Four thousand flows of two kinds are two flows in theory. With as many kinds, each is a flow.
 #[test]
 fn many_flows_with_starts_of_their_own_have_ideals() {
     let text = |hosts: u32, rate: &str| {
@@ -348,7 +351,8 @@ fn many_flows_with_starts_of_their_own_have_ideals() {
     let many = plan(&text(10_000, "\"100 Mbps\""));
     assert_eq!(too_many(&many), None);
     assert!(ideal_mbps(&many).iter().all(|ways| ways[0].is_some_and(|mbps| mbps > 0.0)));
-    // Flows that share a host's link are flows of their own; there are too many, and a note says so.
+    // Flows that share a host's link are separate flows. There are too many, and a note names the
+    // number.
     let each =
         plan(&(text(10_000, "\"100 Mbps\"") + "flow.h = { from = \"s\", to = \"r\", law = \"cubic\" }\n"));
     assert!(too_many(&each).is_some_and(|note| note.contains("30000 flows")), "{:?}", too_many(&each));

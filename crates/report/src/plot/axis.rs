@@ -1,4 +1,4 @@
-//! Scales with round ticks.
+//! Axes with round ticks.
 
 use crate::claim::number;
 
@@ -7,15 +7,15 @@ use crate::claim::number;
 pub(crate) struct Axis {
     pub(crate) from: f64,
     pub(crate) until: f64,
-    /// Equal distances are equal factors.
+    /// True for a logarithmic scale.
     pub(crate) log: bool,
-    /// Where ticks stand, and what is written there.
+    /// The positions of ticks, with their labels.
     pub(crate) ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
-    /// A scale over `low` to `high` with about `count` ticks at 1, 2 or 5 times a power of ten; `widen` extends it to the next
-    /// tick, so that curves do not touch the frame.
+    /// A linear axis from `low` to `high` with about `count` ticks, at 1, 2 or 5 times a power of
+    /// ten. With `widen` it extends to about the next tick, so that curves do not touch the frame.
     pub(crate) fn new(low: f64, high: f64, count: usize, widen: bool) -> Axis {
         let (low, high) = if high > low && (high - low).is_finite() { (low, high) } else { (low, low + 1.0) };
         let rough = (high - low) / count.max(1) as f64;
@@ -40,14 +40,14 @@ impl Axis {
         Axis { from, until, log: false, ticks }
     }
 
-    /// A logarithmic scale over `low` to `high`, both over zero, with ticks at powers of ten, and at 2 and 5 times those if it spans
-    /// less than three of them.
+    /// A logarithmic axis from `low` to `high`, both above 0. Ticks are at powers of ten; below
+    /// three decades also at 2 and 5 times those.
     pub(crate) fn log(low: f64, high: f64) -> Axis {
         let (low, high) = if low > 0.0 && high > low && high.is_finite() { (low, high) } else { (1.0, 10.0) };
         let powers = libm::floor(libm::log10(low)) as i32..=libm::ceil(libm::log10(high)) as i32;
         let steps: &[f64] = if libm::log10(high / low) < 2.999 { &[1.0, 2.0, 5.0] } else { &[1.0] };
         let ticks = powers
-            // A power that is no fraction of a double is the quotient of two that are whole.
+            // A negative power as the quotient of two exact doubles.
             .map(|p| if p < 0 { 1.0 / libm::pow(10.0, f64::from(-p)) } else { libm::pow(10.0, f64::from(p)) })
             .flat_map(|power| steps.iter().map(move |step| step * power))
             .filter(|v| *v >= low * 0.999 && *v <= high * 1.001)
@@ -56,12 +56,12 @@ impl Axis {
         Axis { from: low, until: high, log: true, ticks }
     }
 
-    /// The same scale with ticks at `values` and nowhere else.
+    /// The same axis with ticks at `values` only.
     pub(crate) fn with_ticks(self, values: impl Iterator<Item = f64>) -> Axis {
         Axis { ticks: values.map(|v| (v, number(v))).collect(), ..self }
     }
 
-    /// Where `value` lies: 0 at the start, 1 at the end.
+    /// The position of `value`: 0 at the start, 1 at the end.
     pub(crate) fn place(&self, value: f64) -> f64 {
         if self.log {
             return libm::log(value / self.from) / libm::log(self.until / self.from);

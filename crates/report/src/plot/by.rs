@@ -1,4 +1,4 @@
-//! One column of the summary of flows by another: completion times by size.
+//! Plots of one column of the flows' summary over another, such as completion times by size.
 
 use tollway_scenario::tables::RunResult;
 
@@ -6,8 +6,8 @@ use super::{PlotSpec, Row, sweep};
 use crate::data;
 use sweep::Dot;
 
-/// The row of `spec`: in each run the mean of those flows that are alike in the column `by`, a curve a run. Only those that
-/// began in the plot's span of time count.
+/// The row of `spec`, with one curve per run: the mean over flows with similar values of column
+/// `by`. Only flows that began in the plot's time window count.
 pub(super) fn row(spec: &PlotSpec, by: &str, runs: &[RunResult]) -> Row {
     let wanted = spec.variants.as_deref().unwrap_or("*");
     let (from, until) = (seconds(spec.from, 0.0), seconds(spec.until, f64::INFINITY));
@@ -35,7 +35,7 @@ fn seconds(time: Option<tollway_law::Time>, otherwise: f64) -> f64 {
     time.map_or(otherwise, |time| time.nearest_secs())
 }
 
-/// Pieces of a range, equally long on its scale.
+/// The division of a range into pieces of equal length on its scale.
 struct Bins {
     from: f64,
     width: f64,
@@ -43,14 +43,14 @@ struct Bins {
 }
 
 impl Bins {
-    /// Five to a factor of ten, or twenty in all.
+    /// Five pieces per decade, or twenty in all.
     fn over((low, high): (f64, f64), log: bool) -> Bins {
         let width = if log { 0.2 } else { (high - low) / 20.0 };
         let from = if log { libm::floor(libm::log10(low)) } else { low };
         Bins { from, width: if width > 0.0 { width } else { 1.0 }, log }
     }
 
-    /// The middle of the piece that `x` lies in.
+    /// The middle of the piece that contains `x`.
     fn middle(&self, x: f64) -> f64 {
         let place = if self.log { libm::log10(x) } else { x };
         let middle = self.from + (libm::floor((place - self.from) / self.width + 1e-9) + 0.5) * self.width;
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(middles, [126.0, 126.0, 200.0, 79_433.0]);
         let linear = Bins::over((0.0, 20.0), false);
         assert_eq!([0.0, 0.99, 1.0, 20.0].map(|x| linear.middle(x)), [0.5, 0.5, 1.5, 20.5]);
-        // All alike.
+        // All values equal.
         assert_eq!(Bins::over((5.0, 5.0), false).middle(5.0), 5.5);
     }
 }

@@ -3,15 +3,15 @@
 use super::font::Face;
 use super::{Axis, Curve, Figure, PALETTE, Row};
 
-/// Something to draw on. Lengths are in pixels of a plain screen, from the upper left corner.
+/// A drawing surface. Lengths are in pixels of a standard screen, from the upper left corner.
 pub(super) trait Surface {
     /// An open line with round joints.
     fn line(&mut self, points: &[(f64, f64)], colour: Colour, width: f64) -> Result<(), String>;
-    /// The inside of a polygon, which lets what is beneath it be seen.
+    /// A filled, translucent polygon.
     fn area(&mut self, corners: &[(f64, f64)], colour: Colour) -> Result<(), String>;
-    /// A full circle.
+    /// A filled circle.
     fn dot(&mut self, middle: (f64, f64), radius: f64, colour: Colour) -> Result<(), String>;
-    /// A line of text beside `at`, its middle in height.
+    /// A line of text at `at`, vertically centred.
     fn text(
         &mut self,
         text: &str,
@@ -22,10 +22,10 @@ pub(super) trait Surface {
     ) -> Result<(), String>;
 }
 
-/// Red, green, blue.
+/// Red, green and blue.
 pub(super) type Colour = (u8, u8, u8);
 
-/// The end of a text that lies where it is put.
+/// The end of a text that lies at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Left,
@@ -33,11 +33,11 @@ pub(super) enum Side {
     Right,
 }
 
-/// Sizes, in pixels of a plain screen.
+/// Sizes in pixels of a standard screen.
 pub(super) struct Layout {
     pub(super) width: i32,
     pub(super) height: i32,
-    /// Rows of the figure beside each other.
+    /// Rows of the figure side by side.
     abreast: usize,
 }
 
@@ -51,8 +51,8 @@ impl Layout {
     }
 }
 
-/// Draws `figure` on `surface`, white to begin with: rows of panels, the variants side by side;
-/// with one variant, two rows beside each other.
+/// Draws `figure` on `surface`, which must be white: rows of panels, with the variants side by
+/// side. With one variant, two rows are side by side.
 pub(super) fn draw(surface: &mut impl Surface, figure: &Figure, layout: &Layout) -> Result<(), String> {
     Canvas { surface, face: Face::new()? }.figure(figure, layout)
 }
@@ -71,7 +71,7 @@ impl<S: Surface> Canvas<'_, S> {
         self.text(&subtitle, (MARGIN, 46), 13, MUTED, Side::Left)?;
         let inner = layout.width - 2 * MARGIN + BLOCK_GAP;
         let block = inner / layout.abreast as i32;
-        // One width for the labels of all scales: panels beneath each other line up.
+        // One label width for all axes aligns panels one below the other.
         let ticks = figure.rows.iter().flat_map(|r| &r.y.ticks);
         let labels = ticks.map(|t| self.text_width(&t.1, 11)).max().unwrap_or(0) + 8;
         for (i, row) in figure.rows.iter().enumerate() {
@@ -82,8 +82,8 @@ impl<S: Surface> Canvas<'_, S> {
         Ok(())
     }
 
-    /// A row's title, legend and panels, from (x, y) on, `width` wide, `labels` of it for those of
-    /// the scale.
+    /// Draws a row's title, legend and panels from (x, y) on, `width` wide, with `labels` of it for
+    /// the labels of the axis.
     fn row(&mut self, row: &Row, (x, y): (i32, i32), width: i32, labels: i32) -> Result<(), String> {
         let count = row.panels.len().max(1) as i32;
         let share = (width - labels - (count - 1) * PANEL_GAP) / count;
@@ -91,8 +91,8 @@ impl<S: Surface> Canvas<'_, S> {
         let title = self.fitted(&row.title, 15, width);
         self.text(&title, (x, y + 8), 15, INK, Side::Left)?;
         let title_end = x + self.text_width(&title, 15) + 24;
-        // A legend that does not fit beside the title gets its own line. Whole names at the curves'
-        // ends make it superfluous.
+        // A legend that does not fit beside the title gets a separate line. Full names at the
+        // curves' ends replace it.
         let whole = names.is_some_and(|names| names < MOST_NAME);
         let beside = whole || title_end + self.legend_width(row) <= x + width;
         let (legend_y, legend_left, extra) = if beside { (y + 8, title_end, 0) } else { (y + 30, x, 20) };
@@ -113,7 +113,7 @@ impl<S: Surface> Canvas<'_, S> {
             for curve in p.curves.iter().rev() {
                 self.band(curve, row, &frame)?;
             }
-            // The first curve last: it is what the eye looks for, and it shall not be covered.
+            // The first curve is the most important one, so it is drawn last, over the others.
             let (faint, clear): (Vec<&Curve>, Vec<&Curve>) = p.curves.iter().rev().partition(|c| c.faint);
             for curve in faint.into_iter().chain(clear) {
                 self.curve(curve, row, &frame)?;
@@ -139,7 +139,7 @@ impl<S: Surface> Canvas<'_, S> {
             let x = f.x(row.x.place(*value));
             self.surface.line(&[(x, f64::from(f.top)), (x, bottom)], GRID, HAIR)?;
             self.surface.line(&[(x, bottom), (x, bottom + 4.0)], AXIS, HAIR)?;
-            // In a narrow panel every other label has to do.
+            // In a narrow panel, labels that would overlap are left out.
             let half = self.text_width(label, 11) / 2;
             if x as i32 - half >= free_from {
                 self.text(label, (x as i32, f.bottom + 12), 11, MUTED, Side::Middle)?;
@@ -150,7 +150,7 @@ impl<S: Surface> Canvas<'_, S> {
         self.text(&row.x_title, ((f.left + f.right) / 2, f.bottom + 27), 11, MUTED, Side::Middle)
     }
 
-    /// The range about a curve.
+    /// Draws the band around a curve.
     fn band(&mut self, curve: &Curve, row: &Row, f: &Frame) -> Result<(), String> {
         if curve.band.len() < 2 {
             return Ok(());
@@ -177,7 +177,7 @@ impl<S: Surface> Canvas<'_, S> {
             for dash in dashes(&line, if curve.faint { &[] } else { style(curve.colour) }) {
                 self.surface.line(&dash, ink, width)?;
             }
-            // A point alone makes no line.
+            // A single point makes no line.
             for dot in line.iter().filter(|_| curve.dotted || line.len() == 1) {
                 self.surface.dot(*dot, DOT, ink)?;
             }
@@ -185,7 +185,7 @@ impl<S: Surface> Canvas<'_, S> {
         Ok(())
     }
 
-    /// The curves' names at their last values, moved apart where they would overlap.
+    /// Draws the curves' names at their last values, moved apart if they would overlap.
     fn names(&mut self, curves: &[Curve], row: &Row, f: &Frame) -> Result<(), String> {
         let end = |curve: &Curve| {
             let last = curve.points.iter().rev().find(|p| p.1.is_finite() && p.0 <= row.x.until + 1e-9)?;
@@ -209,20 +209,20 @@ impl<S: Surface> Canvas<'_, S> {
         Ok(())
     }
 
-    /// The room for names at the curves' ends; `None` if there is one curve, or too many.
+    /// The width for names at the curves' ends; `None` for one curve, or too many.
     fn names_width(&self, row: &Row) -> Option<i32> {
         let few = (2..=PALETTE.len()).contains(&row.legend.len());
         let widest = row.legend.iter().map(|(name, _)| self.text_width(name, 11)).max().filter(|_| few)?;
         Some((widest + NAME_GAP).min(MOST_NAME))
     }
 
-    /// Names with strokes of their colours, ending at `right`; what does not fit right of `left` is
-    /// counted.
+    /// Draws names with strokes in their colours, ending at `right`. Names that do not fit right of
+    /// `left` are counted.
     fn legend(&mut self, row: &Row, right: i32, y: i32, left: i32) -> Result<(), String> {
         if !has_legend(row) {
             return Ok(());
         }
-        // One must fit, and beside it how many are hidden.
+        // One name must fit, with the number of hidden ones.
         let reserved = if row.legend.len() > 1 { 60 } else { 0 };
         let room = right - left - LEGEND_STROKE - LEGEND_GAP - reserved;
         let legend: Vec<(String, usize)> =
@@ -271,7 +271,7 @@ impl<S: Surface> Canvas<'_, S> {
         if text.is_empty() { Ok(()) } else { self.surface.text(text, at, f64::from(size), colour, side) }
     }
 
-    /// `text`, or as much of its beginning as is no wider than `room`.
+    /// `text`, or the longest beginning of it that fits into `room`.
     fn fitted(&self, text: &str, size: i32, room: i32) -> String {
         if self.text_width(text, size) <= room {
             return text.to_owned();
@@ -288,8 +288,8 @@ impl<S: Surface> Canvas<'_, S> {
     }
 }
 
-/// The pieces of `points` that a broken line of this style shows. Its dashes and gaps are lengths
-/// across the panel, whatever the curve climbs: a curve that swings keeps its style.
+/// The visible pieces of `points` in a broken line. Dashes and gaps are horizontal lengths, so a
+/// steep curve keeps its style.
 pub(super) fn dashes(points: &[(f64, f64)], style: &[f64]) -> Vec<Vec<(f64, f64)>> {
     if style.is_empty() || points.len() < 2 {
         return if points.len() > 1 { vec![points.to_vec()] } else { Vec::new() };
@@ -316,8 +316,7 @@ pub(super) fn dashes(points: &[(f64, f64)], style: &[f64]) -> Vec<Vec<(f64, f64)
     pieces
 }
 
-/// Dashes and gaps of the curve of this number, as lengths across the panel; none is an unbroken
-/// line.
+/// The dashes and gaps of curve number `index`, as horizontal lengths; empty for a solid line.
 pub(crate) fn style(index: usize) -> &'static [f64] {
     STYLES[index % STYLES.len()]
 }
@@ -330,7 +329,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// The place of a point by the row's scales, or of the edge nearest to it.
+    /// The position of a point, or of the nearest point on the frame's edge.
     fn at(&self, row: &Row, (x, y): (f64, f64)) -> (f64, f64) {
         let part = |axis: &Axis, value| axis.place(value).clamp(0.0, 1.0);
         (self.x(part(&row.x, x)), self.y(part(&row.y, y)))
@@ -344,13 +343,13 @@ impl Frame {
         f64::from(self.bottom) - part * f64::from(self.bottom - self.top)
     }
 
-    /// Columns of pixels at twice a plain screen's resolution.
+    /// Pixel columns at twice a standard screen's resolution.
     fn columns(&self) -> usize {
         ((self.right - self.left).max(1) * 2) as usize
     }
 }
 
-/// A legend is for several names, or for a median over faint curves.
+/// True for several names, or for a median over faint curves.
 fn has_legend(row: &Row) -> bool {
     row.legend.len() > 1 || row.panels.iter().flat_map(|panel| &panel.curves).any(|curve| curve.faint)
 }
@@ -359,13 +358,13 @@ fn colour(index: usize) -> Colour {
     PALETTE[index % PALETTE.len()]
 }
 
-/// A colour mixed with three parts of white.
+/// The colour mixed with three parts of white.
 fn pale((r, g, b): Colour) -> Colour {
     let mixed = |part: u8| 255 - (255 - part) / 4;
     (mixed(r), mixed(g), mixed(b))
 }
 
-/// Line styles, so that curves remain apart without colours: unbroken, dashes, dots, both.
+/// Line styles, which distinguish curves without colours: solid, dashes, dots, both.
 const STYLES: [&[f64]; 4] = [&[], &[9.0, 4.0], &[2.5, 3.0], &[9.0, 3.0, 2.5, 3.0]];
 const INK: Colour = (0x1c, 0x22, 0x2b);
 const MUTED: Colour = (0x5b, 0x65, 0x73);
@@ -377,13 +376,13 @@ const FOOTER: i32 = 4;
 const BLOCK: i32 = 236;
 const BLOCK_GAP: i32 = 36;
 const PANEL_GAP: i32 = 22;
-/// A panel narrower than this gives no room to names.
+/// Least width of a panel with names at the curves' ends.
 const LEAST_PANEL: i32 = 220;
-/// Names at the curves' ends: the most room, its part before the name, and the height of a line.
+/// Names at the curves' ends: greatest width, the gap before the name, and the line height.
 const MOST_NAME: i32 = 110;
 const NAME_GAP: i32 = 6;
 const NAME_LINE: f64 = 12.0;
-/// From a legend's stroke to its name, and from there to the next stroke.
+/// The distance from a legend's stroke to its name, and the gap to the next stroke.
 const LEGEND_STROKE: i32 = 28;
 const LEGEND_GAP: i32 = 14;
 const HAIR: f64 = 0.5;
@@ -402,7 +401,7 @@ mod tests {
         let pieces = dashes(&line, &[9.0, 4.0]);
         let ends: Vec<(f64, f64)> = pieces.iter().map(|p| (p[0].0, p[p.len() - 1].0)).collect();
         assert_eq!(ends, [(0.0, 9.0), (13.0, 22.0), (26.0, 35.0), (39.0, 40.0)]);
-        // One segment across many dashes is cut, too.
+        // A segment longer than many dashes is divided too.
         assert_eq!(dashes(&[(0.0, 0.0), (40.0, 4.0)], &[9.0, 4.0])[1], [(13.0, 1.3), (22.0, 2.2)]);
         assert_eq!(dashes(&line, &[]), [line]);
     }

@@ -1,24 +1,24 @@
-//! Curves, and fewer points that look the same.
+//! Curves, and their decimation for display.
 
 /// A named line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Curve {
     pub(crate) name: String,
-    /// Its number in the palette.
+    /// Index into the palette.
     pub(crate) colour: usize,
-    /// Whether each point is marked: few, and nothing known between them.
+    /// True if each point is marked, for few points with nothing known between them.
     pub(crate) dotted: bool,
-    /// (time in seconds, value), in order of time; a value that is not a number breaks the line.
+    /// The points (time in seconds, value), in order of time. A NaN breaks the line.
     pub(crate) points: Vec<(f64, f64)>,
-    /// A range about it: (time, least, most).
+    /// The band around the curve: (time, least, largest).
     pub(crate) band: Vec<(f64, f64, f64)>,
-    /// Drawn thin and pale beneath the others, and named by none: one of many.
+    /// Drawn thin and pale below the others, without a name; one of many.
     pub(crate) faint: bool,
 }
 
 impl Curve {
-    /// At most about `4 · columns` points that draw the same line on `columns` pixels: of the points that share a column of
-    /// `from` to `until`, the first, least, greatest and last, in their order.
+    /// At most about `4 · columns` points that look the same on `columns` pixels from `from` to
+    /// `until`: the first, least, largest and last point in each column, in their order.
     pub(crate) fn decimated(&self, columns: usize, from: f64, until: f64) -> Vec<(f64, f64)> {
         if self.points.len() <= 4 * columns || until <= from {
             return self.points.clone();
@@ -40,8 +40,8 @@ impl Curve {
     }
 }
 
-/// Replaces each value by the mean of those at most half of `span` seconds before and after it. Values that are no numbers
-/// stay, and count for nothing.
+/// Replaces each value by the mean of the values within half of `span` seconds before and after it.
+/// NaN values stay, and do not count.
 pub(crate) fn smooth(points: &mut [(f64, f64)], span: f64) {
     let raw = points.to_vec();
     let reach = span / 2.0 + 1e-9;
@@ -64,21 +64,21 @@ pub(crate) fn smooth(points: &mut [(f64, f64)], span: f64) {
         }
         if !point.1.is_nan() && count > 0 {
             let mean = sum / f64::from(count);
-            // What taking away again leaves of nothing is nothing.
+            // Rounding errors of the running sum become zero.
             point.1 = if mean.abs() < 1e-9 { 0.0 } else { mean };
         }
     }
 }
 
-/// Takes every other piece of length `span` out of the line, so that what lies beneath it can be seen.
+/// Removes every other piece of length `span` from the line, so that a curve below it is visible.
 pub(crate) fn dash(points: &mut [(f64, f64)], span: f64) {
     if span > 0.0 {
         points.iter_mut().filter(|p| (p.0 / span) % 2.0 >= 1.0).for_each(|p| p.1 = f64::NAN);
     }
 }
 
-/// The median of many curves at each moment that any of them has, with the range of their middle
-/// four fifths; and the curves, or an even choice of them, faint.
+/// The median of many curves at each instant with a value, with the range from 10 to 90 %, followed
+/// by the curves, or an even selection of them, as faint ones.
 pub(crate) fn crowd(curves: Vec<Curve>) -> Vec<Curve> {
     let mut points: Vec<(f64, f64)> =
         curves.iter().flat_map(|c| &c.points).copied().filter(|p| !p.1.is_nan()).collect();
@@ -95,9 +95,8 @@ pub(crate) fn crowd(curves: Vec<Curve>) -> Vec<Curve> {
     [median].into_iter().chain(faint).collect()
 }
 
-/// The top of a scale for `curves`, and the peak that lies above it, if one does: a peak in the
-/// first tenth of a curve, more than twice as high as anything later, that lasts for less than a
-/// thirtieth of it.
+/// The top of a scale for `curves`, and the peak above it, if any. A peak lies in the first tenth
+/// of a curve, exceeds twice all later values, and lasts less than a thirtieth of the curve.
 pub(crate) fn top<'a>(curves: impl Iterator<Item = &'a Curve>) -> (f64, Option<f64>) {
     let mut starts: Vec<(usize, Vec<f64>)> = Vec::new();
     let (mut rest, mut high) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
@@ -118,7 +117,7 @@ pub(crate) fn top<'a>(curves: impl Iterator<Item = &'a Curve>) -> (f64, Option<f
     (high, None)
 }
 
-/// The most faint curves that are drawn.
+/// Upper bound on faint curves.
 const MOST_FAINT: usize = 60;
 
 #[cfg(test)]
@@ -150,7 +149,7 @@ mod tests {
 
     #[test]
     fn smoothing_takes_means_and_keeps_gaps() {
-        // A sender that bursts every other interval, a gap, then silence.
+        // A sender with a burst every other interval, a gap, then silence.
         let mut points: Vec<(f64, f64)> =
             (0..100).map(|i| (0.1 * f64::from(i), if i % 2 == 0 && i < 60 { 8.0 } else { 0.0 })).collect();
         points[70].1 = f64::NAN;
@@ -178,8 +177,8 @@ mod tests {
         };
         let found = |value| top([of(value)].iter());
         assert_eq!(found(|i| if i < 10 { 500.0 } else { 10.0 }), (11.0, Some(500.0)));
-        // A level that lasts, a peak later, one that is not twice as high, and silence afterwards
-        // are drawn whole.
+        // A level that lasts, a later peak, a peak below twice the rest, and a peak before silence
+        // are all drawn whole.
         assert_eq!(found(|i| if i < 50 { 500.0 } else { 10.0 }).1, None);
         assert_eq!(found(|i| if i == 300 { 500.0 } else { 10.0 }).1, None);
         assert_eq!(found(|i| if i < 10 { 15.0 } else { 10.0 }), (15.0, None));

@@ -1,4 +1,4 @@
-//! Distributions over flows: the share of them up to each value.
+//! Distributions over flows: the share of flows up to each value.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::slowdown::Slowdown;
 
 impl Figure {
     /// Adds the distributions of completion time by size, and of the slowdown of each workload.
-    /// `slowdowns` are of the runs in their order.
+    /// `slowdowns` has those of each run, in order.
     pub fn add_distributions(&mut self, runs: &[RunResult], slowdowns: &[&[Slowdown]]) {
         let several = runs.len() > 1;
         let named = |run: &RunResult| if several { run.variant.clone() } else { String::new() };
@@ -40,7 +40,7 @@ impl Figure {
     }
 }
 
-/// Completion times in order, by size.
+/// The sorted completion times, by size.
 fn completion_times(run: &RunResult) -> BTreeMap<SizeClass, Vec<f64>> {
     let mut by_size: BTreeMap<SizeClass, Vec<f64>> = BTreeMap::new();
     for flow in data::summary(&run.summary, "flow") {
@@ -53,8 +53,7 @@ fn completion_times(run: &RunResult) -> BTreeMap<SizeClass, Vec<f64>> {
     by_size
 }
 
-/// A panel for each variant, a curve for each size; `None` if there are too few flows for a
-/// distribution.
+/// A panel per variant with a curve per size; `None` for too few flows.
 fn row(title: &str, x_title: &str, panels: Vec<(String, BTreeMap<SizeClass, Vec<f64>>)>) -> Option<Row> {
     let all = || panels.iter().flat_map(|(_, sizes)| sizes.values()).flatten().copied().filter(|v| *v > 0.0);
     if all().count() < FEW {
@@ -88,14 +87,14 @@ fn row(title: &str, x_title: &str, panels: Vec<(String, BTreeMap<SizeClass, Vec<
     })
 }
 
-/// The share of values up to each: a step up at each value.
+/// The share of values up to each value, as steps.
 fn steps(sorted: &[f64]) -> Vec<(f64, f64)> {
     let n = sorted.len() as f64;
     let step = |(i, value): (usize, &f64)| [(*value, i as f64 / n), (*value, (i + 1) as f64 / n)];
     sorted.iter().enumerate().filter(|(_, value)| **value > 0.0).flat_map(step).collect()
 }
 
-/// Fewer flows are a table, not a distribution.
+/// The least number of flows for a distribution; fewer are shown in a table.
 const FEW: usize = 10;
 
 #[cfg(test)]

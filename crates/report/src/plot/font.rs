@@ -1,8 +1,8 @@
-//! The font that comes with the program, so that no system font is needed.
+//! The built-in font, which makes system fonts unnecessary.
 
 use ab_glyph::{Font, FontRef};
 
-/// The font, and the measures of its letters.
+/// The font, with the measures of its letters.
 pub(super) struct Face(FontRef<'static>);
 
 impl Face {
@@ -10,22 +10,22 @@ impl Face {
         FontRef::try_from_slice(BYTES).map(Face).map_err(|_| "the built-in font cannot be read".into())
     }
 
-    /// The width of `text` in letters `size` high.
+    /// The width of `text` at the font size `size`.
     pub(super) fn width(&self, text: &str, size: f64) -> f64 {
         text.chars().map(|c| self.advance(c) * size).sum()
     }
 
-    /// The width of a letter, in units of its size.
+    /// The width of a letter, as a fraction of the font size.
     pub(super) fn advance(&self, letter: char) -> f64 {
         f64::from(self.0.h_advance_unscaled(self.0.glyph_id(letter))) / self.units()
     }
 
-    /// The number of a letter's glyph; zero if the font lacks it.
+    /// The index of a letter's glyph; 0 if the font lacks it.
     pub(super) fn glyph(&self, letter: char) -> u16 {
         self.0.glyph_id(letter).0
     }
 
-    /// The greatest heights of letters above and (negative) beneath their line, in units of their size.
+    /// The ascent and the (negative) descent, as fractions of the font size.
     pub(super) fn reach(&self) -> (f64, f64) {
         let part = |units: f32| f64::from(units) / self.units();
         (part(self.0.ascent_unscaled()), part(self.0.descent_unscaled()))
@@ -36,7 +36,7 @@ impl Face {
     }
 }
 
-/// The file.
+/// The font file.
 pub(super) const BYTES: &[u8] = epaint_default_fonts::UBUNTU_LIGHT;
-/// Its family, for readers that look for it on their system.
+/// The font family, for readers that search their system for it.
 pub(super) const FAMILY: &str = "Ubuntu";

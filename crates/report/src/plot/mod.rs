@@ -1,4 +1,4 @@
-//! Figures: what to draw of which runs, apart from how it is put on paper.
+//! Figures: the selection and layout of plots, apart from the drawing formats.
 
 mod axis;
 mod by;
@@ -28,7 +28,7 @@ use crate::data;
 use crate::deviation::Aims;
 use crate::grid::Cells;
 
-/// Rows of panels, a panel for each variant.
+/// A figure: rows of panels, one panel per variant.
 #[derive(Clone, Debug, Default)]
 pub struct Figure {
     pub(crate) title: String,
@@ -36,45 +36,47 @@ pub struct Figure {
     pub(crate) rows: Vec<Row>,
 }
 
-/// A curve's name and its points: seconds, and values.
+/// A curve's name and its points: time in seconds, and value.
 pub type Line = (String, Vec<(f64, f64)>);
 
-/// Panels of one quantity, on one scale.
+/// Panels of one quantity with a common scale.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
     pub(crate) title: String,
     pub(crate) panels: Vec<Panel>,
     pub(crate) x: Axis,
     pub(crate) y: Axis,
-    /// What stands under the horizontal axes.
+    /// The title of the horizontal axes.
     pub(crate) x_title: String,
-    /// The names of the curves with their colours, over all panels.
+    /// The names of the curves with their colours, for all panels.
     pub(crate) legend: Vec<(String, usize)>,
 }
 
 /// One set of curves.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Panel {
-    /// The variant; empty if there is only one, or all are here.
+    /// The variant; empty if there is only one, or if the panel has all.
     pub(crate) label: String,
     pub(crate) curves: Vec<Curve>,
 }
 
 impl Figure {
-    /// Rows of one panel each, with their titles and lines over time, from the beginning to `until` seconds.
+    /// Makes a figure with one panel per row, from titles and lines over time, from 0 to `until`
+    /// seconds.
     pub fn of_lines(title: String, subtitle: String, rows: Vec<(&str, Vec<Line>)>, until: f64) -> Figure {
         let rows = rows.into_iter().map(|(title, lines)| Row::of_lines(title, lines, until)).collect();
         Figure { title, subtitle, rows }
     }
 
-    /// Draws `specs` of `runs`, one column a variant; with no spec, the usual four: rates (as moving means, since TCP sends
-    /// in bursts), the busiest links' queues, congestion windows, utilisation. A plot that finds no data stays out.
+    /// Draws `specs` of `runs`, with one column per variant. Without specs it draws four plots:
+    /// rates (as moving means, since TCP sends in bursts), round trips, queues and utilisations of
+    /// the busiest links, congestion windows. Plots without data are left out.
     pub fn new(title: &str, subtitle: &str, specs: &[PlotSpec], runs: &[RunResult]) -> Figure {
         Figure::of_grid(title, subtitle, specs, runs, &Cells::default(), &Aims::default())
     }
 
-    /// As [`Figure::new`], with plots over the axes of the grid in which `cells` says where each run lies, and what `aims` says that
-    /// theory gives.
+    /// [`Figure::new`], with plots over axes of the grid, in which `cells` gives the position of
+    /// each run, and with the theoretical rates of `aims`.
     pub fn of_grid(
         title: &str,
         subtitle: &str,
@@ -107,10 +109,10 @@ impl Figure {
         svg::to_svg(self).map_err(PlotError::Draw)
     }
 
-    /// Writes the figure to `path`, as PNG, SVG or PDF by its ending.
+    /// Writes the figure to `path`, as PNG, SVG or PDF according to its extension.
     ///
     /// # Errors
-    /// The ending is another, the file cannot be written, or drawing fails.
+    /// The extension is another, the file cannot be written, or drawing fails.
     pub fn write(&self, path: &Path) -> Result<(), PlotError> {
         let drawn = match Picture::of(path)? {
             Picture::Png => png::to_png(self),
@@ -121,8 +123,8 @@ impl Figure {
             .map_err(|e| PlotError::Write { path: path.to_path_buf(), message: e.to_string() })
     }
 
-    /// Writes the figure, if there is anything to see, once for each format, to files that are
-    /// called as `stem` but for their ending; answers their paths.
+    /// Writes the figure once per format, to files named `stem` with the format's extension, and
+    /// returns their paths. An empty figure writes none.
     ///
     /// # Errors
     /// As [`Figure::write`].
@@ -140,7 +142,7 @@ impl Figure {
         Ok(written)
     }
 
-    /// Whether there is nothing to see.
+    /// True if there is nothing to draw.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -149,29 +151,29 @@ impl Figure {
 /// The formats of pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Picture {
-    /// Pixels, twice as fine as a plain screen's.
+    /// Pixels, at twice a standard screen's resolution.
     Png,
-    /// Lines, for browsers and drawing programs.
+    /// Vector graphics, for browsers and drawing programs.
     Svg,
-    /// Lines, for papers; with its font.
+    /// Vector graphics with an embedded font, for papers.
     Pdf,
 }
 
 impl Picture {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Picture; 3] = [Picture::Png, Picture::Svg, Picture::Pdf];
 
-    /// The format that the name of `path` ends in.
+    /// The format for the extension of `path`.
     ///
     /// # Errors
-    /// [`PlotError::Ending`].
+    /// [`PlotError::Ending`] for any other extension.
     pub fn of(path: &Path) -> Result<Picture, PlotError> {
         let found =
             path.extension().and_then(|ending| Picture::ALL.into_iter().find(|p| *p.ending() == *ending));
         found.ok_or_else(|| PlotError::Ending { path: path.to_path_buf() })
     }
 
-    /// The ending of a file's name.
+    /// The file name extension.
     pub fn ending(self) -> &'static str {
         match self {
             Picture::Png => "png",
@@ -181,10 +183,10 @@ impl Picture {
     }
 }
 
-/// Why a figure could not be drawn.
+/// An error in drawing a figure.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub enum PlotError {
-    /// The file's name gives no format.
+    /// The file's extension names no format.
     #[error("the ending of {} is no picture's", path.display())]
     #[diagnostic(help("there are {}", Picture::ALL.map(|p| format!("`.{}`", p.ending())).join(", ")))]
     Ending {
@@ -234,11 +236,11 @@ impl Row {
             }
         }
 
-        // A utilisation's top is 1, whatever is reached.
+        // The top of a utilisation is 1, whatever its values.
         let top = (spec.y == "utilisation").then_some(1.0);
         row.fill(panels, (from, until), top);
         for panel in &mut row.panels {
-            // What comes first is drawn last, and a broken line lets the one beneath be seen.
+            // The reference is drawn last; its gaps show the curve below.
             panel.curves.sort_by_key(|c| spec.reference.as_ref().is_none_or(|r| r.name != c.name));
         }
         row
@@ -252,8 +254,9 @@ impl Row {
         row
     }
 
-    /// One panel of numbers over a quantity, each with the name of its curve. Of several at a place
-    /// their mean is drawn, and their range. With `names` the places are those from zero on.
+    /// One panel of numbers over a quantity, each with the name of its curve. Several numbers at a
+    /// position are drawn as their mean and range. With `names`, the positions are the names'
+    /// indices.
     pub(crate) fn over(
         title: &str,
         x_title: &str,
@@ -280,7 +283,7 @@ impl Row {
         row
     }
 
-    /// Puts the curves of each panel on common scales, each name in one colour.
+    /// Sets common scales for the curves of all panels, with one colour per name.
     fn fill(&mut self, panels: Vec<(String, Vec<Curve>)>, (from, until): (f64, f64), top: Option<f64>) {
         let all = || panels.iter().flat_map(|(_, curves)| curves);
         let mut names: Vec<String> = Vec::new();
@@ -307,8 +310,7 @@ impl Row {
     }
 }
 
-/// The points of each curve of `spec` in `run`; where there are too many to tell apart, their
-/// median over all of them.
+/// The curves of `spec` in `run`, or the median of all if there are too many to distinguish.
 fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Curve> {
     let (batches, pattern) = match (&spec.link, &spec.hop) {
         (Some(link), _) if is_column(Table::Control, &spec.y) => (&run.control, link.as_str()),
@@ -323,7 +325,7 @@ fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Curve>
         flows.iter().map(|f| (f.name.as_str(), (f.start(), f.end()))).collect();
     let labels = if spec.label == Label::Rtt { round_trips(&flows) } else { HashMap::new() };
     let clipped = all.into_iter().map(|s| {
-        // A flow is drawn while it lives, and one interval beyond so that its end shows.
+        // A flow is drawn during its life and one interval longer, which shows its end.
         let life = lives.get(s.name.as_str()).filter(|_| spec.link.is_none() && spec.hop.is_none());
         let (start, end) =
             life.map_or((from, until), |(start, end)| (from.max(*start), until.min(end + s.interval)));
@@ -340,7 +342,7 @@ fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Curve>
     let mut curves = if curves.len() > MOST_CURVES { curve::crowd(curves) } else { curves };
     if let Some(reference) = &spec.reference {
         let file = reference.folder.join(reference.file.replace('*', &run.variant));
-        // A file that cannot be read is the affair of the claim that compares with it.
+        // The claim that compares with the file reports a reading error.
         for s in crate::reference::read(&file).unwrap_or_default() {
             let mut points: Vec<(f64, f64)> = s.times.into_iter().zip(s.values).collect();
             if let Some(span) = spec.mean_over {
@@ -354,7 +356,7 @@ fn curves(spec: &PlotSpec, run: &RunResult, from: f64, until: f64) -> Vec<Curve>
     curves
 }
 
-/// By flow, its round trip without queues; with its name where another flow has the same.
+/// For each flow, its round trip without queues, with its name if another flow has the same.
 fn round_trips(flows: &[data::FlowInfo]) -> HashMap<String, String> {
     let trip = |flow: &data::FlowInfo| {
         let ms = flow.get("rtt_mean_ms") - flow.get("queueing_mean_ms");
@@ -370,7 +372,7 @@ fn round_trips(flows: &[data::FlowInfo]) -> HashMap<String, String> {
     flows.iter().zip(&trips).filter_map(label).collect()
 }
 
-/// What is worth seeing of any run.
+/// The plots of a run without specs.
 fn usual_plots(runs: &[RunResult]) -> Vec<PlotSpec> {
     let plot = |title: &str, y: &str, link: Option<&str>| PlotSpec {
         title: title.into(),
@@ -396,9 +398,9 @@ fn usual_plots(runs: &[RunResult]) -> Vec<PlotSpec> {
     plots
 }
 
-/// Over how long rates are averaged to be drawn: about a sixtieth of the run, one pixel in six of a panel. A TCP sender's
-/// rate over a part of a round trip swings between nothing and the whole link, and several of them make a tangle. `None`
-/// where the rows are no shorter than that.
+/// The averaging time for drawing rates: about a sixtieth of the run, one pixel in six of a panel.
+/// Within a round trip, a TCP sender's rate varies between zero and the link's rate, and several
+/// curves would overlap. `None` if rows are not shorter than this.
 fn usual_mean(runs: &[RunResult]) -> Option<Time> {
     let end = runs.iter().map(data::duration).fold(0.0, f64::max);
     let interval = runs.iter().flat_map(|run| data::series(&run.flows, "rate_mbps")).map(|s| s.interval);
@@ -412,11 +414,12 @@ fn usual_mean(runs: &[RunResult]) -> Option<Time> {
     (round >= 2.0 * interval).then(|| Time::from_secs_f64(round))
 }
 
-/// The links, at most two, with the longest queues in any run, leaving out those that no run loads to a half.
+/// The links, at most two, with the longest queues in any run, among those that some run loads to a
+/// half.
 fn busiest_links(runs: &[RunResult]) -> Vec<String> {
     let mut links: Vec<(String, f64)> = Vec::new();
     for link in runs.iter().flat_map(|r| data::summary(&r.link_summary, "link")) {
-        // A busy link has a queue; among those without one, load decides.
+        // Queues decide; among links without one, load decides.
         let score = link.get("queue_mean_bytes") * 1e3 + link.get("utilisation");
         if link.get("utilisation") < 0.5 || score.is_nan() {
             continue;
@@ -430,7 +433,7 @@ fn busiest_links(runs: &[RunResult]) -> Vec<String> {
     links.into_iter().take(2).map(|(name, _)| name).collect()
 }
 
-/// The numeric columns that `y` of a plot over time may name.
+/// The numeric columns for `y` of a plot over time.
 pub(crate) fn plottable(spec: &PlotSpec) -> impl Iterator<Item = &'static str> + Clone + use<> {
     let tables: &[Table] = match (&spec.link, &spec.hop) {
         (Some(_), _) => &[Table::Links, Table::Control],
@@ -446,7 +449,8 @@ fn is_column(table: Table, column: &str) -> bool {
     table.columns().iter().any(|c| c.name == column)
 }
 
-/// Eight colours that remain apart for the colour-blind, on light and on dark ground (after Okabe & Ito).
+/// Eight colours that colour-blind readers can distinguish on light and dark ground (after Okabe &
+/// Ito).
 pub(crate) const PALETTE: [(u8, u8, u8); 8] = [
     (0x1f, 0x77, 0xb4),
     (0xe6, 0x8a, 0x00),
@@ -458,7 +462,7 @@ pub(crate) const PALETTE: [(u8, u8, u8); 8] = [
     (0x80, 0x80, 0x80),
 ];
 
-/// More curves than colours make a tangle.
+/// Upper bound on curves, since colours would repeat.
 const MOST_CURVES: usize = PALETTE.len();
 /// Dashes and gaps of a broken line over the width of a panel.
 const DASHES: f64 = 100.0;

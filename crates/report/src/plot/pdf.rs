@@ -12,8 +12,7 @@ use super::canvas::{Colour, Layout, Side, Surface, draw};
 use super::font::{self, Face};
 use super::svg::{BAND, BASELINE};
 
-/// The figure as a page that is as large as it, with those letters of the built-in font that it
-/// has.
+/// The figure as a page of its size, with the glyphs of the built-in font that it uses.
 pub(super) fn to_pdf(figure: &Figure) -> Result<Vec<u8>, String> {
     let layout = Layout::new(figure);
     let (width, height) = (layout.width as f32 * POINT, layout.height as f32 * POINT);
@@ -23,7 +22,7 @@ pub(super) fn to_pdf(figure: &Figure) -> Result<Vec<u8>, String> {
         glyphs: GlyphRemapper::new(),
         letters: BTreeMap::new(),
     };
-    // From the upper left down, in pixels.
+    // Coordinates in pixels, from the upper left corner.
     page.content.transform([POINT, 0.0, 0.0, -POINT, 0.0, height]);
     page.content.set_line_join(LineJoinStyle::RoundJoin).set_line_cap(LineCapStyle::ButtCap);
     draw(&mut page, figure, &layout)?;
@@ -50,15 +49,14 @@ pub(super) fn to_pdf(figure: &Figure) -> Result<Vec<u8>, String> {
 struct Page {
     content: Content,
     face: Face,
-    /// The glyphs used, and their numbers in the file.
+    /// The glyphs used, with their numbers in the file.
     glyphs: GlyphRemapper,
-    /// By its number in the file, the letter that a glyph stands for.
+    /// The letter of each glyph, by its number in the file.
     letters: BTreeMap<u16, char>,
 }
 
 impl Page {
-    /// The letters used, their widths, and what they stand for, so that a reader can search the
-    /// text.
+    /// Writes the glyphs used, their widths, and their letters, which make the text searchable.
     fn write_font(&self, pdf: &mut Pdf) -> Result<(), String> {
         let [whole, glyphs, about, file, names] = [0, 1, 2, 3, 4].map(|i| Ref::new(FIRST_OF_FONT + i));
         let system = SystemInfo { registry: Str(b"Adobe"), ordering: Str(b"Identity"), supplement: 0 };
@@ -136,7 +134,7 @@ impl Surface for Page {
     fn dot(&mut self, (x, y): (f64, f64), radius: f64, colour: Colour) -> Result<(), String> {
         self.fill(colour);
         let (x, y, r) = (x as f32, y as f32, radius as f32);
-        // Four curves of Bézier, each a quarter of the circle to a part in four thousand.
+        // Four Bézier curves, each a quarter of the circle with a relative error of 1/4000.
         let c = 0.5523 * r;
         self.content.move_to(x + r, y);
         self.content.cubic_to(x + r, y + c, x + c, y + r, x, y + r);
@@ -179,13 +177,13 @@ fn part(colour: u8) -> f32 {
     f32::from(colour) / 255.0
 }
 
-/// A pixel of a plain screen, of which 96 are an inch, in points of 1/72 inch.
+/// A pixel of a standard screen (96 per inch), in points of 1/72 inch.
 const POINT: f32 = 0.75;
 const FONT: Name<'static> = Name(b"F");
 const SHADE: Name<'static> = Name(b"S");
-/// The font's name, with the six letters that mark a part of a font.
+/// The font's name, with the prefix of six letters for a subset.
 const NAME: Name<'static> = Name(b"TOLLWY+Ubuntu-Light");
 /// The number of the first of the font's five objects.
 const FIRST_OF_FONT: i32 = 7;
-/// How hard streams are packed.
+/// Compression level of streams.
 const PACKED: u8 = 6;

@@ -9,7 +9,7 @@ use super::canvas::{Colour, Layout, Side, Surface, draw};
 use super::svg::BAND;
 use super::{Figure, font};
 
-/// The figure as PNG, at twice the resolution of a plain screen.
+/// The figure as PNG, at twice the resolution of a standard screen.
 pub(super) fn to_png(figure: &Figure) -> Result<Vec<u8>, String> {
     let layout = Layout::new(figure);
     let (width, height) = (layout.width * OVERSAMPLED, layout.height * OVERSAMPLED);
@@ -30,7 +30,7 @@ pub(super) fn to_png(figure: &Figure) -> Result<Vec<u8>, String> {
     Ok(png)
 }
 
-/// Means of two by two pixels: thick lines are drawn without smoothing, and get it here.
+/// The means of two by two pixels, which smooth thick lines.
 fn halved(pixels: &[u8], width: usize) -> Vec<u8> {
     let stride = width * 3;
     let mut out = Vec::with_capacity(pixels.len() / 4);
@@ -46,7 +46,8 @@ fn halved(pixels: &[u8], width: usize) -> Vec<u8> {
     out
 }
 
-/// The mean of four shades to the nearest multiple of eight, or white: an edge of few shades packs better, and no eye sees it.
+/// The mean of four shades, rounded to a multiple of eight or white. Fewer shades compress better,
+/// without visible difference.
 fn mixed(four: [u8; 4]) -> u8 {
     let mean = four.map(u16::from).iter().sum::<u16>() / 4;
     ((mean + 4) / 8 * 8).min(255) as u8
@@ -66,8 +67,7 @@ struct Bitmap<'a, 'b> {
 }
 
 impl Surface for Bitmap<'_, '_> {
-    /// Segment by segment, with round joints, since mitred ones grow spikes where a line turns
-    /// sharply.
+    /// Draws separate segments with round joints, since mitred joints make spikes at sharp turns.
     fn line(&mut self, points: &[(f64, f64)], colour: Colour, width: f64) -> Result<(), String> {
         let (points, ink) = (scaled(points), rgb(colour));
         let width = libm::round(width * f64::from(OVERSAMPLED)) as u32;
@@ -111,7 +111,7 @@ impl Surface for Bitmap<'_, '_> {
         let style = TextStyle::from((self.font, size * f64::from(OVERSAMPLED)).into_font())
             .color(&ink)
             .pos(Pos::new(side, VPos::Center));
-        // The middle of a line of text lies above that of its letters, which have more below their tops than above.
+        // Vertical centring refers to the line, whose middle lies above that of its letters.
         let at = scaled(&[(x, y + 0.14 * size)])[0];
         self.area.draw(&Text::new(text.to_string(), at, style)).map_err(|e| e.to_string())
     }
@@ -126,7 +126,7 @@ fn rgb((r, g, b): Colour) -> RGBColor {
     RGBColor(r, g, b)
 }
 
-/// Drawn at four times a plain screen's resolution and halved: twice remains.
+/// Resolution of the drawing, relative to a standard screen. Halving leaves twice.
 const OVERSAMPLED: i32 = 4;
 
 #[cfg(test)]
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
     use crate::plot::Row;
 
-    /// How many pixels of `part` (of the width) are not white.
+    /// Number of pixels in `part` (of the width) that are not white.
     fn inked(figure: &Figure, part: std::ops::Range<f64>) -> usize {
         let png = to_png(figure).expect("a picture");
         let mut reader = png::Decoder::new(std::io::Cursor::new(png)).read_info().expect("a picture");
@@ -156,7 +156,7 @@ mod tests {
         let (nothing, point) = (figure(&title, vec![]), figure(&title, vec![(0.5, 0.5)]));
         let [before, after] = [&nothing, &point].map(|figure| inked(figure, 0.0..1.0));
         assert!(after > before, "{before} {after}");
-        // The margins, but for the middle of the scale's labels.
+        // The margins, except the middle of the axis labels.
         for margin in [0.0..0.02, 0.985..1.0] {
             assert_eq!(inked(&point, margin), 0);
         }

@@ -1,4 +1,4 @@
-//! A `[[plot]]` table of a file.
+//! The `[[plot]]` tables of experiment files.
 
 use std::path::PathBuf;
 
@@ -8,8 +8,8 @@ use tollway_law::Time;
 use crate::claim::{Metric, Over};
 use crate::grid::Part;
 
-/// One plot of an experiment file: a column of a table over time, a metric over an axis of the experiment's grid, or a column of the
-/// summary by another.
+/// A plot of an experiment file: a column of a table over time, a metric over an axis of the
+/// experiment's grid, or a column of the summary over another.
 ///
 /// ```toml
 /// [[plot]]
@@ -37,38 +37,40 @@ use crate::grid::Part;
 pub struct PlotSpec {
     /// The title, with the unit.
     pub title: String,
-    /// A numeric column of the table of links or of that of control intervals, if `link` is given, of hops, if `hop` is, or else of
-    /// flows.
+    /// A numeric column of a table: links or control intervals with `link`, hops with `hop`,
+    /// otherwise flows.
     #[serde(default)]
     pub y: String,
-    /// Instead of a column: what to measure in each run, as a claim does; of several values their mean is drawn.
+    /// Replaces the column: a metric of each run, as in a claim. Of several values the mean is
+    /// drawn.
     pub metric: Option<Metric>,
-    /// Instead of time: a numeric column of the summary of flows, along which `y`, another of them, is drawn as the mean of the flows
-    /// that are alike in it.
+    /// Replaces time: a numeric column of the summary of flows. `y`, another of its columns, is
+    /// drawn over it, as the mean of flows with similar values.
     pub by: Option<String>,
-    /// With a metric that is a rate: what the flows' laws aim at is drawn beside it.
+    /// With a metric that is a rate: also draws the theoretical rate under the flows' laws.
     #[serde(default)]
     pub theory: bool,
-    /// With a metric: the axis of the grid whose values are the horizontal axis.
+    /// With a metric: the axis of the grid for the horizontal axis.
     pub x: Option<String>,
-    /// With a metric: the axis of which each point is a curve.
+    /// With a metric: the axis of the grid with a curve per point.
     pub series: Option<String>,
-    /// With a metric: the axis of which each point is a panel.
+    /// With a metric: the axis of the grid with a panel per point.
     pub panels: Option<String>,
-    /// With a metric: the part of the grid that is drawn; all if left out.
+    /// With a metric: the part of the grid to draw; all of it if left out.
     #[serde(rename = "where")]
     pub part: Option<Part>,
-    /// With a metric, or `by`: whether the horizontal axis is logarithmic.
+    /// With a metric, or `by`: true for a logarithmic horizontal axis.
     #[serde(default)]
     pub log_x: bool,
-    /// With a metric, or `by`: whether the vertical axis is logarithmic.
+    /// With a metric, or `by`: true for a logarithmic vertical axis.
     #[serde(default)]
     pub log_y: bool,
-    /// With a metric, or `by`: what stands under the horizontal axis; the grid axis's or the column's name if left out.
+    /// With a metric, or `by`: the title of the horizontal axis; by default the name of the grid's
+    /// axis or of the column.
     pub x_label: Option<String>,
-    /// With a metric, or `by`: whether the vertical axis reaches down to zero. Usually it does.
+    /// With a metric, or `by`: true if the vertical axis includes zero, which is the default.
     pub from_zero: Option<bool>,
-    /// With a metric, or `by`: a factor on what is measured.
+    /// With a metric, or `by`: a factor on the values.
     pub times: Option<f64>,
     /// With a metric: as in a claim.
     pub over: Option<Over>,
@@ -87,7 +89,7 @@ pub struct PlotSpec {
     pub flows: Option<String>,
     /// Variants: a name or a pattern with `*`; all if left out.
     pub variants: Option<String>,
-    /// All variants in one panel instead of side by side.
+    /// True for all variants in one panel instead of side by side.
     #[serde(default)]
     pub overlay: bool,
     /// Draws the moving mean of each curve over this time, which the title should state. The tables
@@ -96,11 +98,11 @@ pub struct PlotSpec {
     /// The names of flows' curves.
     #[serde(default)]
     pub label: Label,
-    /// Series of others to lay beneath ours, as broken lines.
+    /// Reference series, drawn below the runs' as broken lines.
     pub reference: Option<PlotReference>,
-    /// Start of the time axis, or of the span over which a metric is measured.
+    /// Start of the time axis, or of the window of a metric.
     pub from: Option<Time>,
-    /// End of the same.
+    /// End of the time axis, or of the window of a metric.
     pub until: Option<Time>,
     /// The experiment's folder.
     #[serde(skip)]
@@ -111,20 +113,22 @@ pub struct PlotSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Label {
-    /// Their names.
+    /// The flows' names.
     #[default]
     Name,
-    /// Their round trips without queues, and their names where two are alike.
+    /// The flows' round trips without queues, with the names of flows that have the same.
     Rtt,
 }
 
-/// Series measured by others, drawn beside ours: `reference = { file = "ns2/*.csv", name = "ns-2" }`.
+/// Series from another program, drawn beside the runs': `reference = { file = "ns2/*.csv", name =
+/// "ns-2" }`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PlotReference {
-    /// A CSV file beside the experiment's, columns `time_s` and `<flow>_mbps`; a `*` stands for the variant.
+    /// A CSV file beside the experiment's, with columns `time_s` and `<flow>_mbps`. A `*` stands
+    /// for the variant.
     pub file: String,
-    /// What the legend calls it.
+    /// The name in the legend.
     pub name: String,
     /// The experiment's folder.
     #[serde(skip)]

@@ -7,8 +7,8 @@ use super::font::{FAMILY, Face};
 use super::{Figure, font};
 use crate::text::escape;
 
-/// The figure as SVG. Texts remain texts, in the built-in font where the reader has it; elsewhere
-/// they are drawn as wide.
+/// The figure as SVG. Text remains text, in the built-in font if the reader has it, and with its
+/// width in any other font.
 pub(super) fn to_svg(figure: &Figure) -> Result<String, String> {
     let layout = Layout::new(figure);
     let (width, height) = (layout.width, layout.height);
@@ -95,5 +95,6 @@ fn hex((r, g, b): Colour) -> String {
 
 /// The opacity of a band.
 pub(super) const BAND: f64 = 0.2;
-/// From the middle of a line of text down to where its letters stand, in units of their size.
+/// The distance from the middle of a line of text down to its baseline, as a fraction of the font
+/// size.
 pub(super) const BASELINE: f64 = 0.35;

@@ -1,4 +1,4 @@
-//! A metric over an axis of an experiment's grid.
+//! Plots of a metric over an axis of an experiment's grid.
 
 use tollway_scenario::file::Coordinate;
 use tollway_scenario::tables::RunResult;
@@ -8,19 +8,19 @@ use crate::claim::{Measurement, Metric, mean_value};
 use crate::deviation::Aims;
 use crate::grid::{Cells, Part};
 
-/// A point before it is drawn: its panel, its curve, where it lies on the axis, and what was measured there.
+/// A point of a plot: its panel, its curve, its position on the axis, and its value.
 #[derive(Clone, Default)]
 pub(super) struct Dot {
     pub(super) panel: String,
     pub(super) series: String,
     pub(super) x: f64,
     pub(super) y: f64,
-    /// What theory says, not what was measured.
+    /// True for a theoretical value, false for a measured one.
     pub(super) theory: bool,
 }
 
-/// The row of `spec`, which measures `metric` in each run of the grid. Runs that differ on none of the axes drawn, as those of
-/// several seeds, become one point, their mean.
+/// The row of `spec`, with `metric` measured in each run of the grid. Runs that differ on no drawn
+/// axis, such as those of several seeds, become one point, their mean.
 pub(super) fn row(spec: &PlotSpec, metric: Metric, runs: &[RunResult], cells: &Cells, aims: &Aims) -> Row {
     let x_axis = spec.x.as_deref().unwrap_or_default();
     let measurement = Measurement {
@@ -59,7 +59,7 @@ pub(super) fn row(spec: &PlotSpec, metric: Metric, runs: &[RunResult], cells: &C
         }
         dots.push(measured);
     }
-    // A curve beside what theory says needs a name.
+    // A curve beside the theoretical one needs a name.
     if dots.iter().any(|dot| dot.theory) {
         dots.iter_mut().filter(|dot| dot.series.is_empty()).for_each(|dot| dot.series = "measured".into());
     }
@@ -70,7 +70,7 @@ fn named<'a>(axis: Option<&str>, at: impl Fn(&str) -> Option<&'a Coordinate>) ->
     axis.and_then(at).map_or(String::new(), |c| c.point.clone())
 }
 
-/// The row of all `dots`, a panel and a curve for each name among them.
+/// The row of all `dots`, with one panel and one curve per name.
 pub(super) fn drawn(spec: &PlotSpec, x_axis: &str, dots: &[Dot]) -> Row {
     let distinct = |of: fn(&Dot) -> &String| {
         let mut all: Vec<&String> = Vec::new();
@@ -101,7 +101,7 @@ pub(super) fn drawn(spec: &PlotSpec, x_axis: &str, dots: &[Dot]) -> Row {
     let places = means(dots.iter());
     let x = if places.len() <= MOST_TICKS { x.with_ticks(places.iter().map(|p| p.0)) } else { x };
     let low = if spec.from_zero.unwrap_or(true) { low.min(0.0) } else { low };
-    // A utilisation's top is 1, whatever is reached.
+    // The top of a utilisation is 1, whatever its values.
     let high = if spec.metric == Some(Metric::Utilisation) { high.max(1.0) } else { high };
     Row {
         title: spec.title.clone(),
@@ -118,10 +118,10 @@ pub(super) fn drawn(spec: &PlotSpec, x_axis: &str, dots: &[Dot]) -> Row {
     }
 }
 
-/// So few places on the axis are named one by one.
+/// Number of positions on the axis up to which each has a tick.
 const MOST_TICKS: usize = 8;
 
-/// The mean of the points at each place, from left to right.
+/// The mean of the points at each position, from left to right.
 fn means<'a>(dots: impl Iterator<Item = &'a Dot>) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = dots.map(|d| (d.x, d.y)).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -129,7 +129,7 @@ fn means<'a>(dots: impl Iterator<Item = &'a Dot>) -> Vec<(f64, f64)> {
     points.chunk_by(|a, b| a.0 == b.0).map(mean).collect()
 }
 
-/// The least and the largest of the points at each place.
+/// The least and the largest value at each position.
 pub(super) fn ranges<'a>(dots: impl Iterator<Item = &'a Dot>) -> Vec<(f64, f64, f64)> {
     let mut points: Vec<(f64, f64)> = dots.map(|d| (d.x, d.y)).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));

@@ -1,4 +1,4 @@
-//! What is done, a line a run.
+//! The journal of a sweep: its finished runs, one per line.
 
 #[cfg(any(test, fuzzing))]
 #[path = "tests/journal.rs"]
@@ -20,21 +20,21 @@ use crate::folder::is_taken;
 /// The first line of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Head {
-    /// The version of Tollway: another may simulate otherwise.
+    /// The version of Tollway, since another may simulate differently.
     tollway_sweep: String,
     scenario: String,
     vary: Vec<String>,
 }
 
-/// A run that is done.
+/// A finished run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Done {
     values: Vec<String>,
     seed: u64,
     variant: String,
-    /// What ran, see [`hash`](super::hash).
+    /// The hash of the plan, see [`hash`](super::hash).
     pub(super) plan: u64,
-    /// The rows of the summaries.
+    /// The rows of the two summaries.
     pub(super) flows: Vec<Map<String, Value>>,
     pub(super) links: Vec<Map<String, Value>>,
 }
@@ -59,17 +59,17 @@ impl Done {
 
 type Key = (Vec<String>, u64, String);
 
-/// The journal of a table of flows, beside it.
+/// The path of the journal beside a table of flows.
 fn beside(flows: &Path) -> PathBuf {
     let mut name = flows.file_name().unwrap_or_default().to_owned();
     name.push(".journal");
     flows.with_file_name(name)
 }
 
-/// How many bytes of a journal are whole lines, and what runs they tell of.
+/// Returns the number of bytes of a journal in whole lines, and the runs in them.
 ///
 /// # Errors
-/// It is none, or another sweep's.
+/// The bytes are no journal, or the journal of another sweep.
 fn read(bytes: &[u8], head: &Head) -> Result<(usize, HashMap<Key, Done>), String> {
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let mut lines = bytes[..whole].split_inclusive(|byte| *byte == b'\n');
@@ -82,12 +82,12 @@ fn read(bytes: &[u8], head: &Head) -> Result<(usize, HashMap<Key, Done>), String
             return Err(format!("{}; this is {}", says(&found), says(head)));
         }
     }
-    // Half a line, or one that a full disk cut short, is a run that is not done.
+    // A partial line, even one ended by a later write, counts as a run not done.
     let runs = lines.filter_map(|line| serde_json::from_slice::<Done>(line).ok());
     Ok((whole, runs.map(|run| ((run.values.clone(), run.seed, run.variant.clone()), run)).collect()))
 }
 
-/// The file, open for more, and locked for as long as it is.
+/// The open journal file, locked while open.
 pub(super) struct Journal {
     path: PathBuf,
     file: File,
@@ -95,7 +95,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal of the table `out`, or begins one.
+    /// Opens the journal of the table `out`, or creates it.
     pub(super) fn open(out: &Path, scenario: &str, vary: &[String]) -> Result<Journal, SweepError> {
         let (path, links) = (beside(out), links_beside(out));
         let fail = |action| {
@@ -121,16 +121,16 @@ impl Journal {
         }
         let mut file =
             OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(fail("write"))?;
-        // Two at once would each run all, and move one table over the other's.
+        // Two processes would run all points twice, and replace each other's table.
         if is_taken(&file) {
             return Err(SweepError::Taken { path });
         }
-        // Bytes, for what was cut short may end within a character.
+        // Bytes, since a cut may fall within a character.
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(fail("read"))?;
         let other = |why: String| SweepError::Other { path: path.clone(), why };
         let (whole, done) = read(&bytes, &head).map_err(other)?;
-        // What is whole stays as it lies: written anew, it would be lost to whatever comes between.
+        // Whole lines stay in place, since a rewrite could lose them.
         if whole < bytes.len() {
             file.set_len(whole as u64).map_err(fail("write"))?;
         }
@@ -149,7 +149,8 @@ impl Journal {
         self.done.get(&(point.values.clone(), point.seed, point.variant.clone()))
     }
 
-    /// Writes a run down. What is kept is what a later reading finds, to the last bit.
+    /// Appends a run. Memory holds the run as parsed from the line, so a later reading gives
+    /// exactly the same.
     pub(super) fn add(&mut self, run: Done) -> Result<(), SweepError> {
         let fail = |error| SweepError::Journal { action: "write", path: self.path.clone(), error };
         let line = serde_json::to_string(&run).map_err(|e| fail(e.into()))?;

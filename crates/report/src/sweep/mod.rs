@@ -1,8 +1,9 @@
-//! One scenario over and over, keys and seeds varied: one tidy table, and nothing done twice.
+//! Sweeps: one scenario with varied keys and seeds, and one tidy table. No run is repeated.
 //!
-//! What is done stands in a journal beside the table, a line a run, written as each run ends. Started again, a sweep reads
-//! it and runs what is missing: after Ctrl-C, after a crash (half a line is no line), or with more seeds and values. Each
-//! line has a hash of the plan that ran, everything resolved; a scenario that has changed since is not mixed in.
+//! A journal beside the table holds the finished runs, one per line, each written when its run
+//! ends. A restarted sweep reads it and runs only what is missing: after Ctrl-C, after a crash (a
+//! partial line does not count), or with more seeds and values. Each line has a hash of the
+//! resolved plan, so results of a changed scenario are never mixed in.
 
 pub(crate) mod journal;
 mod plot;
@@ -27,42 +28,42 @@ use journal::{Done, Journal};
 pub use plot::Plot;
 pub use table::column;
 
-/// A key and the values it takes: `link.bottleneck.rate=10Mbps,20Mbps`.
+/// A key with its values: `link.bottleneck.rate=10Mbps,20Mbps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vary {
     /// The key, as in `--set`.
     pub key: String,
-    /// Its values, as in `--set`.
+    /// The values, as in `--set`.
     pub values: Vec<String>,
 }
 
-/// What to sweep over.
+/// The settings of a sweep.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     /// The scenario file.
     pub file: PathBuf,
-    /// Keys set otherwise in every run.
+    /// Keys with other values in every run.
     pub sets: Vec<String>,
-    /// Keys varied, each value with each of the others'.
+    /// Varied keys; every combination of their values runs.
     pub vary: Vec<Vary>,
-    /// How many seeds each point runs with, from the scenario's on.
+    /// Number of seeds per point, from the scenario's on.
     pub seeds: u64,
-    /// How many runs at once; zero means as many as there are processors.
+    /// Number of runs at once; 0 means one per processor.
     pub jobs: usize,
-    /// The table of flows, `.csv` or `.arrow`; that of links lies beside it.
+    /// The path of the table of flows, `.csv` or `.arrow`. The table of links lies beside it.
     pub out: PathBuf,
     /// The figures to draw.
     pub plots: Vec<Plot>,
 }
 
-/// How far a sweep came.
+/// The outcome of a sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swept {
-    /// Runs that the tables hold.
+    /// Number of runs in the tables.
     pub done: u64,
-    /// Of these, runs that were there from before.
+    /// Number of these runs that were in the journal before.
     pub before: u64,
-    /// Runs that there are in all.
+    /// Number of runs in all.
     pub all: u64,
     /// The table of flows.
     pub flows: PathBuf,
@@ -70,26 +71,26 @@ pub struct Swept {
     pub links: PathBuf,
     /// The pictures, in the order of the plots.
     pub figures: Vec<PathBuf>,
-    /// There are several seeds, and no result depends on them.
+    /// True if there are several seeds, and no result depends on them.
     pub seeds_alike: bool,
 }
 
-/// Why a sweep came to nothing.
+/// An error of a sweep.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub enum SweepError {
-    /// What to vary was not said rightly.
+    /// A `--vary` option has a mistake.
     #[error("`--vary {text}` varies nothing: {why}")]
     #[diagnostic(help("write it like `--vary link.bottleneck.rate=10Mbps,20Mbps`"))]
     Vary {
-        /// What was given.
+        /// The option's value.
         text: String,
-        /// What is wrong with it.
+        /// The mistake.
         why: &'static str,
     },
-    /// A plot was not said rightly.
+    /// A `--plot` option has a mistake.
     #[error("`--plot {text}` draws nothing: {why}")]
     Plot {
-        /// The option's words.
+        /// The option's value.
         text: String,
         /// The mistake.
         why: String,
@@ -101,50 +102,50 @@ pub enum SweepError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Picture(#[from] PlotError),
-    /// There are not so many seeds.
+    /// There are not enough seeds.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Seeds(#[from] NoSeeds),
-    /// The table's name says no format.
+    /// The table's extension names no format.
     #[error("the ending of {} says no format", path.display())]
     #[diagnostic(help("there are {}", EXPORTS.map(|e| format!("`.{e}`")).join(" and ")))]
     Ending {
         /// The path.
         path: PathBuf,
     },
-    /// There is a table already, of flows or links, that no sweep's journal stands by.
+    /// A table of flows or links exists without a sweep's journal.
     #[error("{} is there already, and no sweep has left its journal beside it", path.display())]
     #[diagnostic(help("remove it (of an old sweep, both tables), or name another with `--out`"))]
     Exists {
         /// The table.
         path: PathBuf,
     },
-    /// The journal is of another sweep.
+    /// The journal belongs to another sweep.
     #[error("{} is of another sweep: {why}", path.display())]
     #[diagnostic(help("remove it to start anew, or name another table with `--out`"))]
     Other {
         /// The journal.
         path: PathBuf,
-        /// What differs.
+        /// The difference.
         why: String,
     },
-    /// Another process adds to the journal.
+    /// Another process writes to the journal.
     #[error("{} is being written by another sweep", path.display())]
     #[diagnostic(help("let it end, or name another table with `--out`"))]
     Taken {
         /// The journal.
         path: PathBuf,
     },
-    /// The scenario is wrong, at some point of the sweep.
+    /// A mistake in the scenario, at some point of the sweep.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Scenario(#[from] ScenarioError),
     /// A run failed.
     #[error("{point}: {error}")]
     Run {
-        /// Which.
+        /// The point.
         point: String,
-        /// Why.
+        /// The run's error.
         error: RunError,
     },
     /// A table could not be written.
@@ -157,7 +158,7 @@ pub enum SweepError {
         action: &'static str,
         /// The journal.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// No threads could be started.
@@ -166,10 +167,10 @@ pub enum SweepError {
 }
 
 impl Vary {
-    /// Reads `key=a,b,c`. Commas within quotes, brackets and braces part nothing.
+    /// Parses `key=a,b,c`. Commas within quotes, brackets and braces do not separate values.
     ///
     /// # Errors
-    /// [`SweepError::Vary`].
+    /// [`SweepError::Vary`] for a mistake in the text.
     pub fn parse(text: &str) -> Result<Vary, SweepError> {
         let wrong = |why| SweepError::Vary { text: text.into(), why };
         let (key, values) = text.split_once('=').ok_or_else(|| wrong("it has no `=`"))?;
@@ -190,7 +191,7 @@ impl Vary {
     }
 }
 
-/// At commas that stand outside of quotes, brackets and braces.
+/// Splits at commas outside of quotes, brackets and braces.
 fn split(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let (mut depth, mut quote) = (0_i32, None);
@@ -206,7 +207,7 @@ fn split(text: &str) -> Vec<String> {
             }
             _ => {}
         }
-        // There is always one.
+        // `parts` is never empty.
         parts.last_mut().into_iter().for_each(|part| part.push(c));
     }
     parts
@@ -222,11 +223,12 @@ struct Point {
 }
 
 impl Sweep {
-    /// Runs what is missing and writes the tables of what is done. `progress` is told how many runs are done, of how many,
-    /// and ends the sweep by answering false; what is done by then is kept.
+    /// Runs the missing points, and writes the tables of all finished ones. `progress` receives the
+    /// number of finished runs and of all runs. If it returns false, the sweep ends and keeps the
+    /// finished runs.
     ///
     /// # Errors
-    /// [`SweepError`].
+    /// See [`SweepError`].
     pub fn run(&self, progress: &(dyn Fn(u64, u64) -> bool + Sync)) -> Result<Swept, SweepError> {
         if !self.out.extension().is_some_and(|e| EXPORTS.iter().any(|known| e == *known)) {
             return Err(SweepError::Ending { path: self.out.clone() });
@@ -243,7 +245,7 @@ impl Sweep {
         }
         let figures = plot::files(&self.plots, &self.out)?;
         let seeds = seeds(first.variants()[0].plan.seed, self.seeds)?;
-        // Every point is checked before any is run.
+        // Every point is checked before the first run.
         let mut points: Vec<(Point, u64)> = Vec::new();
         for values in self.combinations() {
             for seed in seeds.clone() {
@@ -322,7 +324,7 @@ impl Sweep {
         })
     }
 
-    /// Runs a point; `None` if it was told to stop.
+    /// Runs a point; `None` if `go_on` stopped it.
     fn one(
         &self,
         point: &Point,
@@ -331,7 +333,7 @@ impl Sweep {
     ) -> Result<Option<Done>, SweepError> {
         let scenario = self.scenario(&point.values, Some(point.seed))?;
         let Some(variant) = scenario.variant(&point.variant) else { return Ok(None) };
-        // Only summaries are kept, so that no interval table needs to be.
+        // Only summaries are kept, so interval tables are not needed.
         let mut plan = variant.plan.clone();
         plan.measure.interval = None;
         let goes_on = |_| go_on();
@@ -346,7 +348,7 @@ impl Sweep {
         Ok((!finished.run.stopped).then(|| Done::new(point, hash, &finished.result)))
     }
 
-    /// Every combination of the values, the last key's changing fastest.
+    /// All combinations of values; the last key changes fastest.
     fn combinations(&self) -> Vec<Vec<String>> {
         let mut all = vec![Vec::new()];
         for vary in &self.vary {
@@ -369,7 +371,7 @@ impl Sweep {
         Scenario::load(&self.file, &sets).map_err(|error| error.set_by("--vary", &vary))
     }
 
-    /// `link.wire.rate=10Mbps, seed 3, variant xcp`.
+    /// The point as text: `link.wire.rate=10Mbps, seed 3, variant xcp`.
     fn describe(&self, point: &Point) -> String {
         let mut text = String::new();
         for (vary, value) in self.vary.iter().zip(&point.values) {
@@ -383,7 +385,7 @@ impl Sweep {
     }
 }
 
-/// Whether every point was run with several seeds, and each with the same result.
+/// True if every point ran with several seeds, all with the same result.
 fn seeds_alike(rows: &[(&Point, &Done)]) -> bool {
     let mut by_point: HashMap<_, Vec<&Done>> = HashMap::new();
     for (point, done) in rows {
@@ -395,14 +397,14 @@ fn seeds_alike(rows: &[(&Point, &Done)]) -> bool {
     !rows.is_empty() && by_point.values().all(same)
 }
 
-/// `sweep.links.csv` beside `sweep.csv`.
+/// The table of links, `sweep.links.csv` for `sweep.csv`.
 fn links_beside(flows: &Path) -> PathBuf {
     let stem = flows.file_stem().unwrap_or_default().to_string_lossy();
     let ending = flows.extension().unwrap_or_default().to_string_lossy();
     flows.with_file_name(format!("{stem}.links.{ending}"))
 }
 
-/// A hash over everything in a plan, files that it names included: FNV-1a over how it prints.
+/// A hash over a whole plan, with the files that it names: FNV-1a over its debug output.
 fn hash(plan: &Plan) -> u64 {
     struct Fnv(u64);
     impl Write for Fnv {
@@ -437,7 +439,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is given is read or refused; joined again, the values are what was given.
+        /// Any text is parsed or rejected. The parsed values, joined again, equal the text.
         #[test]
         fn values_are_what_was_between_commas(text in "[a-z.]{1,8}=.{0,40}") {
             if let Ok(vary) = Vary::parse(&text) {

@@ -12,32 +12,33 @@ use super::{Point, SweepError, Vary, column, split};
 use crate::data;
 use crate::plot::{Figure, Row};
 
-/// A number of each run over a varied key: `x=link.wire.rate,y=queueing_p95_ms,by=variant`.
+/// A plot of a number of each run over a varied key:
+/// `x=link.wire.rate,y=queueing_p95_ms,by=variant`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plot {
-    /// The words that it was read from.
+    /// The option's value.
     text: String,
-    /// A varied key, or `variant` or `seed`.
+    /// A varied key, `variant` or `seed`.
     x: String,
-    /// A column of the table of flows, or else of links, of which each run has the mean over its
-    /// rows.
+    /// A column of the table of flows, or else of links. Its value in a run is the mean over the
+    /// run's rows.
     y: String,
-    /// A curve for each value of this: a varied key, `variant`, or of the table `flow`, `law` or
+    /// The source of curves: a varied key, `variant`, or a column of the table: `flow`, `law` or
     /// `link`.
     by: Option<String>,
-    /// The flows or links that count: a name or a pattern with `*`.
+    /// The selected flows or links: a name or a pattern with `*`.
     of: Option<String>,
-    /// The axes that are logarithmic: `x`, `y` or `xy`.
+    /// The logarithmic axes: `x`, `y` or `xy`.
     log: String,
-    /// The picture's file; its ending is its format.
+    /// The picture's file, whose extension gives the format.
     file: Option<PathBuf>,
 }
 
 impl Plot {
-    /// Reads `x=…,y=…`, and `by=…`, `of=…`, `log=…` and `file=…` if they are given.
+    /// Parses `x=…,y=…`, with optional `by=…`, `of=…`, `log=…` and `file=…`.
     ///
     /// # Errors
-    /// [`SweepError::Plot`].
+    /// [`SweepError::Plot`] for a mistake in the text.
     pub fn parse(text: &str) -> Result<Plot, SweepError> {
         let mut words: BTreeMap<String, String> = BTreeMap::new();
         for word in split(text) {
@@ -67,8 +68,10 @@ impl Plot {
         Ok(Plot { text: text.into(), x, y, by: take("by"), of: take("of"), log, file })
     }
 
+    /// Checks the plot against the sweep's varied keys.
+    ///
     /// # Errors
-    /// A word names nothing that the sweep has.
+    /// A word names nothing in the sweep.
     pub(super) fn check(&self, vary: &[Vary]) -> Result<(), SweepError> {
         let keys = || vary.iter().map(|vary| vary.key.as_str()).chain(["variant", "seed"]);
         let numbers = || {
@@ -98,7 +101,7 @@ impl Plot {
         if of_flows { Table::Summary } else { Table::LinkSummary }
     }
 
-    /// The mean over the runs at each place, with the range from the least run to the largest.
+    /// Draws the mean over the runs at each position, with the range from the least to the largest.
     pub(super) fn figure(&self, title: &str, vary: &[Vary], runs: &[(&Point, &Done)]) -> Figure {
         let (x_title, places) = self.places(vary, runs);
         let mut dots = Vec::new();
@@ -119,7 +122,7 @@ impl Plot {
         format!("{}{of}{}", self.y, if several { ": mean over seeds, and their range" } else { "" })
     }
 
-    /// The title of the horizontal axis, and the places of the values on it.
+    /// The title of the horizontal axis, and the positions of the values on it.
     fn places(&self, vary: &[Vary], runs: &[(&Point, &Done)]) -> (String, Places) {
         let of = find(vary, &self.x);
         let mut values: Vec<String> = Vec::new();
@@ -146,7 +149,7 @@ impl Plot {
         }
     }
 
-    /// The mean of `y` over a run's rows, for each curve that they belong to.
+    /// The mean of `y` over a run's rows, for each curve.
     fn means(&self, vary: &[Vary], point: &Point, done: &Done) -> Vec<(String, f64)> {
         let (rows, name) = match self.table() {
             Table::Summary => (&done.flows, "flow"),
@@ -178,7 +181,7 @@ impl Plot {
 struct Places {
     values: Vec<String>,
     numbers: Vec<f64>,
-    /// Labels of the places, unless these are numbers.
+    /// Labels of the positions; `None` if the values are numbers.
     names: Option<Vec<String>>,
 }
 
@@ -188,7 +191,7 @@ impl Places {
     }
 }
 
-/// The part of a run that gives its place or its curve.
+/// The part of a run that gives its position or its curve.
 #[derive(Clone, Copy)]
 enum Of {
     Key(usize),
@@ -206,7 +209,7 @@ impl Of {
     }
 }
 
-/// Finds the part that `word` names: a varied key, its column, or one that every sweep has.
+/// The part with the name `word`: a varied key, its column, `variant` or `seed`.
 fn find(vary: &[Vary], word: &str) -> Option<Of> {
     let key = |vary: &Vary| vary.key == word || column(&vary.key, &vary.values).0 == word;
     match vary.iter().position(key) {
@@ -217,10 +220,11 @@ fn find(vary: &[Vary], word: &str) -> Option<Of> {
     }
 }
 
-/// The picture of each plot: as it says, or beside the table and called after it and `y`.
+/// The file of each plot: the given one, or one beside the table with the name of the table and
+/// `y`.
 ///
 /// # Errors
-/// Two have one file.
+/// Two plots have the same file.
 pub(super) fn files(plots: &[Plot], table: &Path) -> Result<Vec<PathBuf>, SweepError> {
     let mut files: Vec<PathBuf> = Vec::new();
     for plot in plots {
@@ -290,7 +294,7 @@ mod tests {
         let curve = &row.panels[0].curves[0];
         assert_eq!((curve.name.as_str(), &curve.points[..]), ("a", &[(5.0, 1.0), (20.0, 6.0)][..]));
         assert_eq!(curve.band, [(5.0, 1.0, 1.0), (20.0, 3.0, 9.0)]);
-        // A text's places are named, in the order given; of links one is chosen.
+        // Positions of texts have labels, in the given order. One of the links is selected.
         let plot = Plot::parse("x=variant,y=utilisation,of=l,by=link").unwrap();
         plot.check(&vary).unwrap();
         let row = &plot.figure("t", &vary, &runs).rows[0];

@@ -1,4 +1,4 @@
-//! The tidy table: what was varied, then what came of it.
+//! The tidy table of a sweep: varied keys, then results.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use tollway_scenario::tables::{ColumnKind, Table, TableError};
 use super::journal::Done;
 use super::{Point, Vary};
 
-/// A row a run and flow ([`Table::Summary`]) or a run and link: a column for each varied key, `variant` if there are any,
-/// `seed`, and the columns of `table`.
+/// Makes a table with one row per run and flow ([`Table::Summary`]), or per run and link. It has a
+/// column for each varied key, `variant` if there are variants, `seed`, and the columns of `table`.
 ///
 /// # Errors
-/// The columns fit no batch, which cannot be.
+/// The columns do not fit into a batch, which cannot happen.
 pub(super) fn batch(
     table: Table,
     vary: &[Vary],
@@ -64,8 +64,8 @@ pub(super) fn batch(
 }
 
 /// The column of a varied key: its name, and a number for each of `values`. Plain numbers keep the
-/// key's name; quantities of one kind have one unit, which the name ends in: `link.wire.rate_mbps`.
-/// Other values have no numbers: they are texts, as given.
+/// key's name. Quantities of one kind get a common unit, which the name ends in:
+/// `link.wire.rate_mbps`. Other values are texts, without numbers.
 pub fn column(key: &str, values: &[String]) -> (String, Option<Vec<f64>>) {
     let all = |number: Number<'_>| values.iter().map(|value| number(value)).collect();
     if let Some(numbers) = all(&|value| value.parse().ok().filter(|_| is_number(value))) {
@@ -83,17 +83,18 @@ pub fn column(key: &str, values: &[String]) -> (String, Option<Vec<f64>>) {
     found.unwrap_or_else(|| (key.to_owned(), None))
 }
 
-/// Reads the number of a value.
+/// A function that parses a value as a number.
 type Number<'a> = &'a dyn Fn(&str) -> Option<f64>;
 
-/// The number before one of these words.
+/// The number before one of these words; `None` without such a word.
 fn counted(value: &str, words: &[&str]) -> Option<f64> {
     let value = value.to_ascii_lowercase();
     let number = words.iter().find_map(|word| value.trim_end().strip_suffix(word))?;
     number.trim().parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// Whether a value is a number that a column of numbers has as it is: not every whole one beyond 2^53.
+/// True if a column of floats holds the value exactly, which is false for some integers beyond
+/// 2^53.
 fn is_number(value: &str) -> bool {
     value.parse().is_ok_and(|number: f64| value.parse().map_or(true, |whole: i128| whole == number as i128))
 }

@@ -1,6 +1,6 @@
-//! What fuzz targets run of parsers that nobody else may call. Not for anybody else.
+//! Entry points for fuzz targets of private parsers; not a public API.
 //!
-//! Each takes any bytes, and panics where what it parses breaks its word.
+//! Each accepts any bytes, and panics if a parser breaks its contract.
 
 use std::path::Path;
 
@@ -9,24 +9,24 @@ use tollway_scenario::tables::{Outputs, RunResult, TableWriter};
 use crate::claim::{self, Status};
 use crate::experiment::Experiment;
 
-/// A request to `--metrics` or `--view`.
+/// Parses a request to `--metrics` or `--view`.
 #[cfg(any(feature = "metrics", feature = "view"))]
 pub fn http(data: &[u8]) {
     crate::http::fuzzing::read_anything(data);
 }
 
-/// Runs that a sweep has written down, behind their head.
+/// Parses the runs in a sweep's journal, after its head.
 pub fn journal(data: &[u8]) {
     crate::sweep::journal::fuzzing::read_anything(data);
 }
 
-/// Another simulator's rates.
+/// Parses another simulator's rates.
 pub fn reference(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     crate::reference::fuzzing::read_anything(text);
 }
 
-/// Claims and plots: no claim holds where nothing has run, nor in a run that left nothing.
+/// Parses claims and plots. Without runs, and for an empty run, no claim holds.
 pub fn experiment(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(experiment) = Experiment::parse(text, Path::new("papers/fuzz/fuzz.toml")) else { return };
@@ -82,7 +82,7 @@ mod tests {
             super::reference(format!("time_s,f_mbps\n{}\n", rows.join("\n")).as_bytes());
         }
 
-        /// A claim with any of the metrics and bounds, and no run.
+        /// A claim with any metric and bound, without a run.
         #[test]
         fn any_claim(
             metric in prop::sample::select(crate::claim::Metric::ALL),
@@ -96,7 +96,7 @@ mod tests {
         }
     }
 
-    /// Whole, and cut at every thirteenth byte.
+    /// Each file whole, and cut at every thirteenth byte.
     fn replay(target: &str, run: fn(&[u8])) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
         let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -1,8 +1,9 @@
-//! Any bytes as a request.
+//! Fuzzing of the parser of HTTP requests.
 
 use super::{BODY, HEAD, Parsed, parse};
 
-/// Any bytes as a request: it is read or refused, within bounds, and no byte that comes later changes what those before it said.
+/// Parses any bytes as a request. It is accepted or rejected within bounds, and further bytes do
+/// not change the result.
 pub(crate) fn read_anything(bytes: &[u8]) {
     let whole = parse(bytes);
     if let Parsed::Whole(request) = &whole {

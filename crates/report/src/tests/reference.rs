@@ -1,8 +1,8 @@
-//! Any text as a reference series.
+//! Fuzzing of the parser of reference series.
 
 use super::{Running, Window, parse};
 
-/// Any text as a reference: its times go on, and the mean over any window is a number.
+/// Parses any text as a reference. Its times increase, and the mean over any window is finite.
 pub(crate) fn read_anything(text: &str) {
     let Ok(series) = parse(text) else { return };
     for s in &series {
@@ -10,7 +10,7 @@ pub(crate) fn read_anything(text: &str) {
         let (running, last) = (Running::new(s), s.times.last().copied().unwrap_or(0.0));
         for window in [Window { from: 0.0, until: 1.0 }, Window { from: last / 2.0, until: last + 1.0 }] {
             let mean = running.over(window);
-            // What is no rate of anything overflows, and is then near nothing.
+            // Absurdly large numbers may overflow.
             let sane = s.values.iter().chain(&s.times).all(|number| number.abs() < 1e12);
             assert!(!sane || mean.is_finite(), "{mean} over {window:?} of {s:?}");
         }

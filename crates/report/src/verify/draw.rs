@@ -1,4 +1,4 @@
-//! Drawing a network.
+//! Random networks as scenario files.
 
 use std::fmt::Write;
 
@@ -6,13 +6,17 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tollway_law::Aim;
 
-/// A random network under one law (FCP's flows with budgets of 0.5, 1 or 2), as the text of a scenario file; the same for a seed on every machine.
+/// A random network under one law, as the text of a scenario file. FCP's flows get budgets of 0.5,
+/// 1 or 2. The text for a seed is the same on every machine.
 ///
-/// One to five links of 10 to 100 Mb/s make a line or a tree towards `r0`; two to ten flows climb it, each from a router to
-/// one nearer to `r0`, from a host of its own whose link gives the flow a base round trip of 20 to 200 ms. All data flow
-/// towards `r0` and all acknowledgements away from it, so that neither takes capacity from the other. Half of the time
-/// is for converging, at least 100 of the longest round trips and 5 s; the other half is judged. Of FCP's it is the last
-/// quarter: a price that has fallen to the least there is while other links were full needs forty doublings to come back.
+/// One to five links of 10 to 100 Mb/s make a line or a tree towards `r0`. Two to ten flows climb
+/// it, each from a router to one nearer to `r0`. Each has a host whose link gives it a base round
+/// trip of 20 to 200 ms. All data flow towards `r0` and all acknowledgements away from it, so
+/// neither takes capacity from the other.
+///
+/// The first half of the time is for convergence: at least 100 of the longest round trips, and at
+/// least 5 s. The second half is judged; for FCP only the last quarter. There, a price that fell to
+/// its minimum while other links were full needs forty doublings to recover.
 pub(super) fn scenario_text(law: &str, seed: u64) -> String {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let links: usize = random.random_range(1..=5);
@@ -25,18 +29,18 @@ pub(super) fn scenario_text(law: &str, seed: u64) -> String {
         let _ = writeln!(body, "[node.r{i}]");
     }
     for (i, parent) in parents.iter().enumerate() {
-        // Even in the logarithm: as many slow links as fast ones.
+        // Uniform in the logarithm: as many slow links as fast ones.
         let rate = libm::round(10.0 * libm::pow(10.0, random.random::<f64>()) * 10.0) / 10.0;
         let _ = write!(
             body,
             "\n[link.{SHARED}{}]\nfrom = \"r{}\"\nto = \"r{parent}\"\nrate = \"{rate} Mbps\"\ndelay = \"1 ms\"\nlimit = \"{} packets\"\nlaw = \"{law}\"\n",
             i + 1,
             i + 1,
-            // A product of bandwidth and the longest round trip there can be, 200 ms.
+            // The rate times the longest possible round trip, 200 ms.
             libm::ceil(rate * 1e6 * 0.2 / (8.0 * 1500.0)),
         );
     }
-    // Of its own, so that networks are the same for all laws.
+    // A separate generator keeps networks equal for all laws.
     let mut budgets = Pcg64Mcg::seed_from_u64(seed ^ BUDGETS);
     let aim = tollway_theory::aims().find(|(word, _)| *word == law).map(|(_, aim)| aim);
     let xcp = aim == Some(Aim::XcpEquilibrium);
@@ -75,15 +79,15 @@ pub(super) fn scenario_text(law: &str, seed: u64) -> String {
     text
 }
 
-/// Routers and the links between them, each link towards router 0.
+/// Routers and the links between them. Each link leads towards router 0.
 pub(super) struct Tree {
-    /// The router that link i leads to, from router i + 1.
+    /// The router at the end of link i, which begins at router i + 1.
     pub(super) parents: Vec<usize>,
     line: bool,
 }
 
 impl Tree {
-    /// A line or a tree of one to `most` links.
+    /// Draws a line or a tree of one to `most` links.
     pub(super) fn draw(random: &mut Pcg64Mcg, most: usize) -> Tree {
         let links = random.random_range(1..=most);
         Tree::of(random, links)
@@ -111,22 +115,23 @@ impl Tree {
     }
 }
 
-/// A number from `least` to `most`, even in the logarithm.
+/// A number from `least` to `most`, uniform in the logarithm.
 pub(super) fn spread(random: &mut Pcg64Mcg, least: f64, most: f64) -> f64 {
     least * libm::pow(most / least, random.random::<f64>())
 }
 
-/// Keys of a flow that is held against XCP's equilibrium.
+/// Keys of a flow compared with XCP's equilibrium.
 ///
-/// XCP's routers divide by the window that a sender states. One that states 4.9 packets and sends 4 gets less than its share;
-/// where it states what it sends, as in ns-2, the shares are near those of the theory. And the theory's traffic is fluid: with windows sent
-/// in bursts, shares on links that stall short of their capacity were seen to differ by round trip, so packets are spaced.
+/// XCP's routers divide by the window that a sender states. A sender that states 4.9 packets and
+/// sends 4 gets less than its share. If it states what it sends, as in ns-2, shares are near those
+/// of the theory. The theory's traffic is fluid. With windows sent in bursts, measured shares on
+/// links that stall below their capacity depended on round trips, so packets are paced.
 const XCP_KEYS: &str = "whole-window = true, pacing = true";
 
-/// What a network's number is mixed with for the budgets of its flows.
+/// Mixed with a network's seed for the budgets of its flows.
 const BUDGETS: u64 = 0x6275_6467_6574_7321;
 
-/// What the names of links begin with that flows share.
+/// The prefix of names of shared links.
 pub(super) const SHARED: &str = "up";
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
-//! Random networks, run and held against the allocation that a law aims at.
+//! Verification of laws on random networks, against the allocation that the law aims at.
 //!
-//! A network is drawn from a seed, written as a scenario file, and run as any other file is; so a case that fails can be kept and looked at with
-//! `tollway run`. What must hold of steady states is in [`Bounds`], by what the law aims at; networks in which flows start and stop are judged by losses and queues.
+//! A network is drawn from a seed, written as a scenario file, and run like any other file. So a
+//! failing case can be kept and examined with `tollway run`. The bounds on steady states are in
+//! [`Bounds`], for each aim of a law. Networks in which flows start and stop are judged by losses
+//! and queues.
 
 mod draw;
 mod remarks;
@@ -25,47 +27,48 @@ use crate::seeds::{NoSeeds, seeds};
 use draw::scenario_text;
 use starts::starts_text;
 
-/// What to verify.
+/// The settings of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verify {
     /// The law of all senders and links.
     pub law: &'static str,
-    /// What it aims at.
+    /// The aim of the law.
     pub aim: Aim,
-    /// How many networks.
+    /// The number of networks.
     pub networks: u64,
-    /// The seed of the first; the next has the next number, and so on.
+    /// The seed of the first network; each further one has the next number.
     pub seed: u64,
-    /// How many run at once; zero means as many as there are processors.
+    /// Number of networks that run at once; 0 means one per processor.
     pub jobs: usize,
-    /// The judgement of each.
+    /// The kind of judgement.
     pub kind: Kind,
 }
 
-/// Judgements of random networks.
+/// The kinds of judgement of random networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Steady states, against theory.
+    /// The steady state, compared with theory.
     Steady,
-    /// Losses and queues while flows start and stop.
+    /// Losses and queues, while flows start and stop.
     Starts,
 }
 
-/// The same, as an experiment file asks for it in `[[random]]`. Claims find what came of it among the `extra` numbers of the
-/// experiment's first run, named `random.LAW.…`, or `starts.LAW.…` with `starts`.
+/// A verification in a `[[random]]` table of an experiment file. Claims find its results among the
+/// `extra` numbers of the experiment's first run, with names `random.LAW.…`, or `starts.LAW.…` with
+/// `starts`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct RandomNetworks {
     /// The law of all senders and links.
     pub law: String,
-    /// How many networks.
+    /// The number of networks.
     pub networks: u64,
-    /// The seed of the first.
+    /// The seed of the first network.
     pub seed: u64,
-    /// Seeds of further networks: those of other draws that failed once.
+    /// Seeds of further networks, such as some that failed earlier.
     #[serde(default)]
     pub also: Vec<u64>,
-    /// Flows start and stop, and losses and queues are judged in place of steady states.
+    /// True for flows that start and stop, judged by losses and queues instead of steady states.
     #[serde(default)]
     pub starts: bool,
 }
@@ -73,67 +76,70 @@ pub struct RandomNetworks {
 /// The verdicts on all networks.
 #[derive(Clone, Debug)]
 pub struct Verified {
-    /// What was asked for.
+    /// The settings.
     pub verify: Verify,
-    /// One a network, by seed; fewer if it was interrupted.
+    /// One verdict per network, by seed; fewer after an interruption.
     pub cases: Vec<Case>,
 }
 
-/// One network's verdict.
+/// The verdict on one network.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The seed that it comes from.
+    /// The network's seed.
     pub seed: u64,
-    /// How many links flows share.
+    /// Number of shared links.
     pub links: usize,
-    /// How many flows.
+    /// Number of flows.
     pub flows: usize,
-    /// Its steady state; `None` where starts are judged.
+    /// The steady state; `None` if starts are judged.
     pub rest: Option<Rest>,
-    /// Packets dropped in the whole run, as a part of those sent.
+    /// Packets dropped in the whole run, as a fraction of those sent.
     pub lost: f64,
-    /// The longest queue of a link in the whole run, in ms of its rate.
+    /// The longest queue of a link in the whole run, in ms at its rate.
     pub peak_queue_ms: f64,
     /// The link of the longest queue.
     pub peak_link: String,
-    /// The longest in products of a link's rate and the mean base round trip over it; `None` in steady states.
+    /// The longest queue in products of a link's rate and the mean base round trip over it; `None`
+    /// for steady states.
     pub peak_queue_bdp: Option<f64>,
-    /// What does not hold, in words; empty if all does.
+    /// The failed requirements, as text; empty if all are met.
     pub problems: Vec<String>,
-    /// What of the reasons known for that is seen in the run, in words; empty if all holds.
+    /// The known reasons for failures that are seen in the run, as text; empty if all requirements
+    /// are met.
     pub remarks: Vec<String>,
 }
 
-/// A network's steady state against theory.
+/// The steady state of a network beside theory.
 #[derive(Clone, Debug)]
 pub struct Rest {
-    /// How many flows are judged; the others' shares are too small.
+    /// Number of judged flows; the shares of the others are too small.
     pub judged: usize,
-    /// How far the worst flow lies from what it should have, as a part.
+    /// The relative deviation of the worst flow from its theoretical rate.
     pub deviation: f64,
-    /// Which one it is.
+    /// The worst flow.
     pub flow: String,
-    /// The least utilisation among links that should be full; 1 if there is none.
+    /// The least utilisation of the links that should be full; 1 if there are none.
     pub utilisation: f64,
     /// Packets dropped in the steady state.
     pub drops: f64,
-    /// The longest mean queue of a link, in ms of its rate.
+    /// The longest mean queue of a link, in ms at its rate.
     pub queue_ms: f64,
-    /// By what part Σ price · capacity over the links differs from Σ budget over the flows: FCP's budget identity.
+    /// FCP's budget identity: the relative difference of Σ price · capacity over the links from Σ
+    /// budget over the flows.
     pub balance: Option<f64>,
 }
 
-/// Why nothing could be verified.
+/// An error of a verification.
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub enum VerifyError {
-    /// No allocation is known for the law.
+    /// The law aims at no known allocation.
     #[error("no allocation is known that `{law}` aims at")]
     #[diagnostic(help("laws that can be verified: {}", laws()))]
     Law {
-        /// What was asked for.
+        /// The given law.
         law: String,
     },
-    /// There are not so many networks.
+    /// There are not enough seeds for the networks.
     #[error(transparent)]
     #[diagnostic(transparent)]
     Seeds(#[from] NoSeeds),
@@ -142,38 +148,38 @@ pub enum VerifyError {
     Run {
         /// The network's seed.
         seed: u64,
-        /// Why.
+        /// The run's error.
         error: RunError,
     },
-    /// A network could not be held against theory.
+    /// A network could not be compared with theory.
     #[error("network {seed}: {why}")]
     Deviation {
         /// The network's seed.
         seed: u64,
-        /// Why.
+        /// The reason.
         why: NoDeviation,
     },
-    /// A network's file is wrong, which is a bug in how it is drawn.
+    /// A network's file has a mistake, which is a bug in the generator.
     #[error("network {seed} was drawn wrongly, which is a bug in Tollway: {message}")]
     File {
         /// The network's seed.
         seed: u64,
-        /// What was found.
+        /// The mistake.
         message: String,
     },
     /// No threads could be started.
     #[error("cannot start threads: {message}")]
     Threads {
-        /// What the system said.
+        /// The system's message.
         message: String,
     },
 }
 
 impl Verify {
-    /// Verifies `law`, a word of scenario files.
+    /// The verification of `law`, a law's name in scenario files.
     ///
     /// # Errors
-    /// [`VerifyError::Law`]: it aims at nothing known. [`VerifyError::Seeds`].
+    /// [`VerifyError::Law`] if the law has no known aim, and [`VerifyError::Seeds`].
     pub fn law(law: &str, networks: u64, seed: u64, jobs: usize) -> Result<Verify, VerifyError> {
         seeds(seed, networks)?;
         match aims().find(|(name, _)| *name == law) {
@@ -182,7 +188,8 @@ impl Verify {
         }
     }
 
-    /// Draws, runs and judges every network. `progress` is told how many are done, and ends it by answering false.
+    /// Draws, runs and judges every network. `progress` receives the number of networks done, and
+    /// ends the verification by returning false.
     ///
     /// # Errors
     /// A run fails or cannot be judged.
@@ -200,10 +207,10 @@ impl Verify {
             let seed = self.seed + i;
             let goes_on = |_| go_on(done.load(std::sync::atomic::Ordering::Relaxed));
             let case = self.judge(seed, &self.text(seed), &goes_on);
-            // Half a run shows nothing.
+            // A partial run cannot be judged.
             go_on(1 + done.fetch_add(1, std::sync::atomic::Ordering::Relaxed)).then_some(case)
         };
-        // By index: the order of the cases is that of their seeds, whoever is first.
+        // By index: the cases are in the order of their seeds, whatever their order of completion.
         let cases: Vec<Option<Result<Case, VerifyError>>> =
             pool.install(|| (0..self.networks).into_par_iter().map(one).collect());
         let cases = cases.into_iter().flatten().collect::<Result<Vec<Case>, VerifyError>>()?;
@@ -238,7 +245,7 @@ impl Verify {
     }
 }
 
-/// Holds the steady state of a run against theory.
+/// Compares the steady state of a run with theory.
 fn judge_rest(aim: Aim, seed: u64, plan: &Plan, result: &RunResult) -> Result<Case, VerifyError> {
     let unjudged = |why| VerifyError::Deviation { seed, why };
     let deviation = Deviation::of(plan, result).map_err(unjudged)?;
@@ -318,12 +325,12 @@ fn judge_rest(aim: Aim, seed: u64, plan: &Plan, result: &RunResult) -> Result<Ca
     })
 }
 
-/// Links that flows share, each counted once.
+/// Number of shared links, without their reverse directions.
 fn shared_links(plan: &Plan) -> usize {
     plan.links.iter().filter(|link| link.name.starts_with(draw::SHARED) && link.twin.is_some()).count() / 2
 }
 
-/// Packets dropped in the whole run, as a part of the full packets that were sent.
+/// Packets dropped in the whole run, as a fraction of the full packets sent.
 fn lost(result: &RunResult) -> f64 {
     let sum =
         |batches, key, column| -> f64 { data::summary(batches, key).iter().map(|row| row.get(column)).sum() };
@@ -331,7 +338,7 @@ fn lost(result: &RunResult) -> f64 {
     sum(&result.link_summary, "link", "drops") / sent.max(1.0)
 }
 
-/// The longest queue of a shared link in the whole run, in ms of its rate, and the link.
+/// The longest queue of a shared link in the whole run, in ms at its rate, with the link.
 fn queue_peaks(plan: &Plan, result: &RunResult) -> (f64, String) {
     let rows = data::summary(&result.link_summary, "link");
     let shared = plan.links.iter().filter(|link| link.name.starts_with(draw::SHARED));
@@ -343,7 +350,7 @@ fn queue_peaks(plan: &Plan, result: &RunResult) -> (f64, String) {
     longest.map_or((0.0, String::new()), |link| (peak(link), link.name.clone()))
 }
 
-/// Σ price · capacity, over Σ budget, less one. What no link asks anything for is not spent, and not to be earned either.
+/// Σ price · capacity over Σ budget, minus one. Links without a finite mean price count as 0.
 fn balance(plan: &Plan, steady: &Steady, result: &RunResult, window: Window) -> f64 {
     let links = plan.links.iter().filter(|link| link.law.descriptor().gives == Some(Content::Price));
     let earned: f64 = links
@@ -363,22 +370,24 @@ fn laws() -> String {
     aims().map(|(law, _)| format!("`{law}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// What must hold of a network.
+/// The requirements on a network's steady state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// How far a flow may lie outside, as a part; and how far what links earn from what flows spend, where there are prices.
+    /// Upper bound on the relative deviation of a flow; with prices, also on that of links' income
+    /// from flows' spending.
     pub tolerance: f64,
-    /// Load, as a part of the capacity, from which a link should be full.
+    /// Load from which a link should be full, as a fraction of its capacity.
     pub full: f64,
-    /// And how far it must be used then.
+    /// Least utilisation of such a link.
     pub least_used: f64,
-    /// The longest mean queue that counts as small.
+    /// Upper bound on a mean queue, in ms.
     pub queue_ms: f64,
 }
 
 impl Bounds {
-    /// Those of laws that aim at `aim`. XCP's links may stall at α ∕ (α + γ) = 0.8 of their capacity (checked against
-    /// ns-2.35); those that state a rate or a price are full where theory's are.
+    /// The bounds for laws that aim at `aim`. XCP's links may stall at α ∕ (α + γ) = 0.8 of their
+    /// capacity (checked against ns-2.35). Links that state a rate or a price are full where the
+    /// theory's are.
     pub const fn of(aim: Aim) -> Bounds {
         match aim {
             Aim::XcpEquilibrium => Bounds { tolerance: 0.05, full: 0.8, least_used: 0.78, queue_ms: 10.0 },
@@ -389,7 +398,7 @@ impl Bounds {
     }
 }
 
-/// A full packet, bytes.
+/// A full packet, in bytes.
 const PACKET: f64 = 1500.0;
 
 #[cfg(test)]
@@ -405,7 +414,7 @@ mod tests {
     fn sees_what_is_wrong() {
         let text = scenario_text("xcp", 1);
         assert_eq!(judge(Aim::XcpEquilibrium, 1, &text).unwrap().problems, [""; 0]);
-        // Routers that believe in half of every link leave half of it unused.
+        // Routers that assume half of every link's capacity leave the other half unused.
         let plan = Scenario::parse::<&str>("", &text, &[]).unwrap();
         let mut lying = text.clone();
         for link in plan.variants()[0].plan.links.iter().filter(|link| link.name.starts_with(draw::SHARED)) {
@@ -415,7 +424,7 @@ mod tests {
         }
         let problems = judge(Aim::XcpEquilibrium, 1, &lying).unwrap().problems.join("; ");
         assert!(problems.contains("flow") && problems.contains("is used to"), "{problems}");
-        // Senders that are no XCP's aim at something else, and fill the queues.
+        // Senders of another law aim at another allocation, and fill the queues.
         let other = text
             .replace("xcp = { whole-window = true, pacing = true }\n", "")
             .replace("packets\"\nlaw = \"xcp\"", "packets\"\nlaw = \"drop-tail\"")
@@ -424,7 +433,7 @@ mod tests {
         assert!(problems.contains("do not aim") && problems.contains("queue"), "{problems}");
     }
 
-    /// What each of these networks has is in docs/notes/theory.md.
+    /// `docs/notes/theory.md` explains the remarks on each of these networks.
     #[test]
     fn says_what_may_be_why() {
         let remarks_on = |aim, seed, set: &str| {
@@ -440,7 +449,7 @@ mod tests {
         assert!(found.contains("price of link up3 still rises"), "{found}");
         let found = remarks(Aim::Proportional, 232);
         assert!(found.contains("price of link up3 still falls"), "{found}");
-        // In two minutes the link is used to 97.05 % (by equation 2 alone), and that of RCP to 98.4 %.
+        // In two minutes the link is used to 97.05 % (by equation 2 alone), and RCP's to 98.4 %.
         let found = remarks(Aim::Proportional, 1028);
         assert!(found.contains("link up2 keeps back 2.8 %") && !found.contains("still"), "{found}");
         let found = remarks(Aim::MaxMin, 31_337_433);
@@ -450,7 +459,8 @@ mod tests {
         assert_eq!(remarks(Aim::Proportional, 1), "");
     }
 
-    /// The theory of these two goes by the lengths of links' intervals, and by each link that a flow has to itself.
+    /// The theory of these two networks depends on the lengths of links' intervals, and on links
+    /// with a single flow.
     #[test]
     fn xcp_over_links_of_different_round_trips() {
         for seed in [870, 700_560] {

@@ -1,4 +1,4 @@
-//! What a network that is outside of its bounds shows of the reasons known for that.
+//! Remarks on a network outside of its bounds: known reasons that its run shows.
 
 use tollway_law::toll::Content;
 use tollway_scenario::plan::Plan;
@@ -9,7 +9,8 @@ use crate::data::Window;
 use crate::deviation::Deviation;
 use crate::ideal::Steady;
 
-/// Remarks on a run of `plan`, whose flows should have `rates`, in bits a second; `deviation` is what became of it.
+/// Remarks on a run of `plan` with this `deviation`. `rates` are the theoretical rates of its
+/// flows, in bits per second.
 pub(super) fn remarks(
     plan: &Plan,
     result: &RunResult,
@@ -24,8 +25,8 @@ pub(super) fn remarks(
     remarks
 }
 
-/// Links whose prices are still on their way: from the first half of the window to the second they change by more than [`MOVING`], and what a byte of some
-/// flow costs by more than [`FELT`] of it.
+/// Links with moving prices. From the first half of the window to the second they change by more
+/// than [`MOVING`], and the cost of a byte of some flow changes by more than [`FELT`].
 fn moving_prices(plan: &Plan, result: &RunResult, steady: &Steady, window: Window) -> Vec<String> {
     let middle = 0.5 * (window.from + window.until);
     let halves = [Window { until: middle, ..window }, Window { from: middle, ..window }];
@@ -52,7 +53,8 @@ fn moving_prices(plan: &Plan, result: &RunResult, steady: &Steady, window: Windo
         .collect()
 }
 
-/// Links whose law gives up more than [`TAKEN`] of the capacity to empty a queue that is there again with each packet that waits for another.
+/// Links whose law gives up more than [`TAKEN`] of the capacity to empty a queue that every waiting
+/// packet renews.
 fn taken_by_queues(
     plan: &Plan,
     result: &RunResult,
@@ -61,7 +63,7 @@ fn taken_by_queues(
     window: Window,
 ) -> Vec<String> {
     let taken = |l: usize| {
-        // By how many round trips' worth of the queue the law aims lower.
+        // The target rate falls by this times queue ∕ round trip.
         let weight = plan.links[l].law.descriptor().queue_weight;
         if weight == 0.0 {
             return None;
@@ -89,7 +91,8 @@ fn taken_by_queues(
     (0..plan.links.len()).filter_map(|l| Some((l, taken(l)?))).map(remark).collect()
 }
 
-/// That the worst flow goes by a window of few packets, whose rate is a staircase.
+/// A remark if the worst flow crosses XCP links with a window of few packets, which makes its rate
+/// coarse.
 fn few_packets(plan: &Plan, steady: &Steady, rates: &[f64], deviation: &Deviation) -> Option<String> {
     let worst = deviation.worst();
     let f = steady.lanes.iter().position(|lane| lane.name == worst.flow)?;
@@ -107,13 +110,14 @@ fn flow_links(steady: &Steady, flow: usize) -> impl Iterator<Item = usize> {
     steady.network.flows[flow].links.iter().copied()
 }
 
-/// The part of itself that a price may move between the halves of a window and still count as at rest: queues of a packet or two make as much as 2 %.
+/// Relative change of a price between the halves of a window that counts as steady. Queues of a
+/// packet or two cause up to 2 %.
 const MOVING: f64 = 0.05;
-/// The part of a path's price that is worth a word.
+/// Relative change of a path's price from which it is mentioned.
 const FELT: f64 = 0.005;
-/// The part of a link that its queue may take without being worth a word.
+/// Fraction of a link taken by its queue from which it is mentioned.
 const TAKEN: f64 = 0.01;
-/// A queue that would take so much stands for other reasons.
+/// Fraction from which the queue has other causes.
 const STANDS: f64 = 0.1;
-/// Windows of fewer packets are few.
+/// Packets below which a window is small.
 const FEW: f64 = 10.0;

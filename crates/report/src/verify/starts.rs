@@ -1,4 +1,4 @@
-//! Networks in which flows start and stop, judged by losses and the longest queue.
+//! Random networks in which flows start and stop, judged by losses and the longest queue.
 
 use std::fmt::Write;
 
@@ -12,13 +12,13 @@ use super::draw::{SHARED, Tree, spread};
 use super::{Case, queue_peaks};
 use crate::data;
 
-/// A random network under one law in which flows start and stop, as the text of a scenario file; the same for a seed on
-/// every machine.
+/// A random network under one law in which flows start and stop, as the text of a scenario file.
+/// The text for a seed is the same on every machine.
 ///
-/// One to seven links of 3 to 400 Mb/s make a line or a tree towards `r0`. Two to eight flows climb it, with base round trips
-/// of 5 to 300 ms and, of FCP's, budgets of 0.2 to 5. Each has one host behind 10 Gb/s, starts within the first
-/// 8 s, and every other one stops 1 to 4 s later. A queue holds two products of its link's rate and the mean base round trip
-/// of the flows that cross it.
+/// One to seven links of 3 to 400 Mb/s make a line or a tree towards `r0`. Two to eight flows climb
+/// it, with base round trips of 5 to 300 ms, and budgets of 0.2 to 5 for FCP's. Each has a host
+/// behind 10 Gb/s and starts within the first 8 s. About half of them stop 1 to 4 s later. A queue
+/// holds twice the product of its link's rate and the mean base round trip of the flows over it.
 pub(super) fn starts_text(law: &str, seed: u64) -> String {
     let mut random = Pcg64Mcg::seed_from_u64(seed ^ STARTS);
     let tree = Tree::draw(&mut random, 7);
@@ -26,7 +26,7 @@ pub(super) fn starts_text(law: &str, seed: u64) -> String {
     let rates: Vec<f64> = tree.parents.iter().map(|_| tenths(spread(&mut random, 3.0, 400.0))).collect();
     let budgets = tollway_theory::aims().any(|(word, aim)| word == law && aim == Aim::Proportional);
     let mut body = String::new();
-    // The sum of the round trips of the flows over each link, ms, and their number.
+    // The sum of the round trips of the flows over each link in ms, and their number.
     let mut trips = vec![(0.0, 0_u32); rates.len()];
     for f in 1..=flows {
         let (from, to, hops) = tree.climb(&mut random);
@@ -108,11 +108,11 @@ fn tenths(number: f64) -> f64 {
     libm::round(10.0 * number) / 10.0
 }
 
-/// The part of its packets that a network may lose.
+/// Upper bound on a network's loss, as a fraction of its packets.
 pub(super) const MOST_LOST: f64 = 1e-3;
-/// The longest queue that a link may have, in products of its rate and the mean round trip.
+/// Upper bound on a link's queue, in products of its rate and the mean round trip.
 const MOST_QUEUE: f64 = 1.0;
-/// Mixed with a network's seed: another network than that of the same seed in steady states.
+/// Mixed with the seed, so that networks differ from those for steady states.
 const STARTS: u64 = 0x7374_6172_7473_2121;
 
 #[cfg(test)]
@@ -132,7 +132,8 @@ mod tests {
         }
     }
 
-    /// By equation 2 alone the flow that starts over idle links beside priced ones floods them.
+    /// With equation 2 alone, the flow that starts over idle links beside priced ones overloads
+    /// them.
     #[test]
     fn losses_and_queues_are_seen() {
         let verify = Verify { kind: Kind::Starts, ..Verify::law("fcp", 1, SEED, 1).unwrap() };

@@ -1,4 +1,4 @@
-//! Verdicts on random networks as a text, as JSON and as numbers that claims can name.
+//! Verdicts on random networks as text, as JSON, and as numbers for claims.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use super::{Bounds, Case, Kind, Rest, Verified};
 use crate::text::{Align, TextTable};
 
 impl Verified {
-    /// The network farthest outside, by its worst flow or by its losses; `None` without networks.
+    /// The worst network, by its worst flow or by its losses; `None` without networks.
     pub fn worst(&self) -> Option<&Case> {
         let outside = |case: &Case| match &case.rest {
             Some(rest) => (rest.deviation.abs(), 0.0),
@@ -22,7 +22,7 @@ impl Verified {
         })
     }
 
-    /// Whether everything holds of every network.
+    /// True if all networks meet all requirements.
     pub fn within(&self) -> bool {
         self.cases.iter().all(|case| case.problems.is_empty())
     }
@@ -66,12 +66,12 @@ impl Verified {
         numbers
     }
 
-    /// Networks that lose no more than [`MOST_LOST`] of their packets.
+    /// Number of networks that lose no more than [`MOST_LOST`] of their packets.
     fn lossless(&self) -> usize {
         self.cases.iter().filter(|case| case.lost <= MOST_LOST).count()
     }
 
-    /// As one JSON object.
+    /// The verdicts as one JSON object.
     pub fn to_json(&self) -> Value {
         let steady = self.verify.kind == Kind::Steady;
         json!({
@@ -87,7 +87,7 @@ impl Verified {
         })
     }
 
-    /// A summary, and a row for each network that fails, in at most `width` columns.
+    /// A summary, with a row for each failing network, in at most `width` columns.
     pub fn to_text(&self, width: usize) -> String {
         let mut text = String::new();
         let failing: Vec<&Case> = self.cases.iter().filter(|case| !case.problems.is_empty()).collect();
@@ -143,7 +143,7 @@ impl Verified {
         text
     }
 
-    /// The greatest loss and the longest queue, as lines.
+    /// The greatest loss and the longest queue, as lines of text.
     fn peaks(&self) -> String {
         let mut text = String::new();
         if let Some(case) = self.cases.iter().max_by(|a, b| a.lost.total_cmp(&b.lost)) {

@@ -14,7 +14,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::{FlowScene, LinkScene, RunScene, Scene};
 use crate::http::{Answer, Request, Server};
 
-/// Why nothing can be served.
+/// An error in starting the server.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot serve metrics at {address}: {message}")]
 pub struct ServeError {
@@ -22,25 +22,25 @@ pub struct ServeError {
     message: String,
 }
 
-/// Serves a scene from a thread of its own until it is dropped.
+/// A server of a scene's metrics, with its own thread, until it is dropped.
 #[derive(Debug)]
 pub struct Metrics {
     server: Server,
 }
 
 impl Metrics {
-    /// Starts at `address`; port 0 is any free one.
+    /// Starts a server of `scene` at `address`; port 0 means any free port.
     ///
     /// # Errors
-    /// The address is taken, or not this machine's.
+    /// The address is in use, or not of this machine.
     pub fn serve(scene: Arc<Scene>, address: SocketAddr) -> Result<Metrics, ServeError> {
         Metrics::of(Box::new(Gathered(scene)), address)
     }
 
-    /// The same of whatever is collected.
+    /// Starts a server of the metrics of `collector`.
     ///
     /// # Errors
-    /// The address is taken, or not this machine's.
+    /// The address is in use, or not of this machine.
     pub fn of(collector: Box<dyn Collector>, address: SocketAddr) -> Result<Metrics, ServeError> {
         let mut registry = Registry::default();
         registry.register_collector(collector);
@@ -53,7 +53,7 @@ impl Metrics {
         Ok(Metrics { server })
     }
 
-    /// Where it serves.
+    /// The address and port in use.
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
@@ -67,7 +67,7 @@ fn answer(registry: &Registry) -> Answer {
     Answer::new(200, "application/openmetrics-text; version=1.0.0; charset=utf-8", body)
 }
 
-/// Reads the scene when it is asked for.
+/// A collector that reads the scene at each request.
 #[derive(Debug)]
 struct Gathered(Arc<Scene>);
 
@@ -125,7 +125,7 @@ impl Collector for Gathered {
 }
 
 fn flows(runs: &[RunScene]) -> impl Iterator<Item = (&RunScene, &FlowScene)> {
-    // A flow that is over has no rate: a scraper is to see it end.
+    // A flow that has ended has no rate, so that a scraper sees its end.
     runs.iter().flat_map(|run| run.current().map(move |flow| (run, flow)))
 }
 
@@ -137,7 +137,7 @@ fn labels<'a>(run: &'a RunScene, what: &'static str, name: &'a str) -> [(&'stati
     [("variant", run.variant.as_str()), (what, name)]
 }
 
-/// Prometheus wants base units.
+/// The base units of metrics, as Prometheus requires.
 #[derive(Clone, Copy)]
 enum In {
     Bytes,
@@ -193,7 +193,7 @@ const LINK_GAUGES: [Gauge<LinkScene>; 4] = [
     }),
 ];
 
-/// Name, help, and where it is.
+/// A counter's name, its help text, and the function that reads it.
 type Count<T> = (&'static str, &'static str, fn(&T) -> u64);
 
 const LINK_COUNTERS: [Count<LinkScene>; 2] = [
@@ -237,10 +237,10 @@ mod tests {
         }
         assert!(!answer.contains("f.2"), "f.2 is over:\n{answer}");
         assert!(get(metrics.address(), "/").starts_with("HTTP/1.1 404"));
-        // It is gone when dropped.
+        // The server ends when dropped.
         let address = metrics.address();
         drop(metrics);
-        // The thread that accepts closes its socket when it comes to it.
+        // The accepting thread closes its socket a little later.
         let gone = (0..1000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             TcpStream::connect(address).is_err()
@@ -248,7 +248,7 @@ mod tests {
         assert!(gone, "{address} still answers");
     }
 
-    /// More than the way to anybody has room for.
+    /// A collector with more output than the connection's buffers can hold.
     #[derive(Debug)]
     struct Vast;
 
@@ -264,7 +264,7 @@ mod tests {
         let metrics = Metrics::of(Box::new(Vast), ([127, 0, 0, 1], 0).into()).unwrap();
         let mut deaf = TcpStream::connect(metrics.address()).unwrap();
         write!(deaf, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        // It is being answered.
+        // The response has begun.
         deaf.read_exact(&mut [0]).unwrap();
         assert!(get(metrics.address(), "/").starts_with("HTTP/1.1 404"));
         drop(metrics);

@@ -1,7 +1,8 @@
-//! Runs while they go: the latest rows of every flow and link, for a screen or a scraper to show.
+//! Live views of runs: the latest rows of every flow and link, for a screen or a scraper.
 //!
-//! A [`Scene`] looks on as a [`Watch`] does and keeps what was last; what shows it reads it when it likes. With the feature
-//! `watch` it can be drawn on a terminal ([`screen`]), with `metrics` served to Prometheus ([`metrics`]).
+//! A [`Scene`] observes runs as a [`Watch`] and keeps the latest rows, which a reader may read at
+//! any time. With the feature `watch` they can be drawn on a terminal ([`screen`]), with `metrics`
+//! served to Prometheus ([`metrics`]).
 
 #[cfg(feature = "metrics")]
 pub mod metrics;
@@ -14,77 +15,78 @@ use std::sync::{Mutex, MutexGuard};
 use tollway_scenario::run::Watch;
 use tollway_scenario::tables::{FlowRow, LinkRow};
 
-/// What all runs of a session did last.
+/// The latest rows of all runs of a session.
 #[derive(Debug, Default)]
 pub struct Scene {
     runs: Mutex<Vec<RunScene>>,
 }
 
-/// What a variant's run did last.
+/// The latest rows of a variant's run.
 #[derive(Clone, Debug, Default)]
 pub struct RunScene {
-    /// The variant; empty if the file has none.
+    /// The variant; empty without one.
     pub variant: String,
-    /// Its duration in seconds.
+    /// The run's duration, in seconds.
     pub duration_s: f64,
     /// The end of the last interval, in seconds.
     pub time_s: f64,
-    /// The flows that have had a row, in the order of the first.
+    /// Flows with at least one row, in the order of the first.
     pub flows: Vec<FlowScene>,
-    /// The link directions that have, likewise.
+    /// Link directions with at least one row, in the order of the first.
     pub links: Vec<LinkScene>,
     flow_places: HashMap<String, usize>,
     link_places: HashMap<String, usize>,
 }
 
-/// What a flow did in the last interval it had a row for, and since the start.
+/// The latest row of a flow, with its totals since the start.
 #[derive(Clone, Debug, Default)]
 pub struct FlowScene {
     /// Its name.
     pub name: String,
-    /// The end of that interval, in seconds: before its run's, once the flow is over.
+    /// The end of the row's interval, in seconds. After the flow's end it stays behind the run's.
     pub time_s: f64,
-    /// Wire bytes that arrived, Mb/s; nothing where that is known to another process, as of all that follows.
+    /// Wire bytes that arrived, in Mb/s. This and all further values are `None` if another process
+    /// has them.
     pub rate_mbps: Option<f64>,
-    /// Payload that arrived, Mb/s.
+    /// Payload that arrived, in Mb/s.
     pub goodput_mbps: Option<f64>,
-    /// Smoothed round-trip time, ms.
+    /// Smoothed round-trip time, in ms.
     pub rtt_ms: Option<f64>,
-    /// Congestion window, packets.
+    /// Congestion window, in packets.
     pub cwnd_packets: Option<f64>,
-    /// Packets sent again since the start.
+    /// Packets retransmitted since the start.
     pub retransmissions: Option<u64>,
-    /// What it spends, $/s.
+    /// The sender's spending, in $/s.
     pub spending: Option<f64>,
-    /// The price of its path, $/MB.
+    /// The price of the path, in $/MB.
     pub price: Option<f64>,
-    /// Its last rates, Mb/s, oldest first.
+    /// The latest rates in Mb/s, oldest first.
     pub rates: VecDeque<f64>,
 }
 
-/// What a link direction did in the last interval, and since the start.
+/// The latest row of a link direction, with its totals since the start.
 #[derive(Clone, Debug, Default)]
 pub struct LinkScene {
     /// Its name.
     pub name: String,
-    /// Part of the capacity used, 0 to 1.
+    /// Fraction of the capacity used, 0 to 1.
     pub utilisation: f64,
-    /// Mean bytes queued.
+    /// Mean queue, in bytes.
     pub queue_bytes: f64,
-    /// Most bytes queued.
+    /// Largest queue, in bytes.
     pub queue_max_bytes: f64,
     /// Packets dropped since the start.
     pub drops: u64,
     /// Packets marked since the start.
     pub marks: u64,
-    /// What it asks, $/MB.
+    /// The link's price, in $/MB.
     pub price: Option<f64>,
-    /// Its last mean queues, bytes, oldest first.
+    /// The latest mean queues in bytes, oldest first.
     pub queues: VecDeque<f64>,
 }
 
 impl Scene {
-    /// A scene of runs that have not begun: the name and duration in seconds of each.
+    /// A scene of runs that have not begun, each with its name and its duration in seconds.
     pub fn new<'a>(runs: impl IntoIterator<Item = (&'a str, f64)>) -> Scene {
         let run = |(variant, duration_s): (&str, f64)| RunScene {
             variant: variant.to_owned(),
@@ -94,9 +96,9 @@ impl Scene {
         Scene { runs: Mutex::new(runs.into_iter().map(run).collect()) }
     }
 
-    /// What there is to see now.
+    /// The present content.
     pub fn runs(&self) -> MutexGuard<'_, Vec<RunScene>> {
-        // A thread that panicked left numbers behind, whole ones.
+        // Numbers are whole even after a thread panicked.
         self.runs.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -108,7 +110,7 @@ impl Scene {
 }
 
 impl RunScene {
-    /// The flows that had a row in the last interval.
+    /// The flows with a row in the latest interval.
     pub fn current(&self) -> impl Iterator<Item = &FlowScene> {
         self.flows.iter().filter(|flow| flow.time_s >= self.time_s)
     }
@@ -155,7 +157,7 @@ impl Watch for Scene {
     }
 }
 
-/// The entry of that name; a new one if there is none yet.
+/// The entry with this name, added if it does not exist yet.
 fn place<'a, T>(
     all: &'a mut Vec<T>,
     places: &mut HashMap<String, usize>,
@@ -180,7 +182,7 @@ fn remember(history: &mut VecDeque<f64>, value: f64) {
     history.push_back(value);
 }
 
-/// How many intervals are remembered: as many columns as a history is drawn in, at most.
+/// Number of remembered intervals: the greatest width of a history, in columns.
 const HISTORY: usize = 40;
 
 #[cfg(test)]
@@ -189,7 +191,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Two flows, one of which is over, and a link.
+    /// Two flows, one of which has ended, and a link.
     pub(crate) fn scene() -> Scene {
         let scene = Scene::new([("fifo", 20.0), ("xcp", 20.0)]);
         for i in 1..=8 {

@@ -10,19 +10,20 @@ use ratatui::widgets::{Block, Cell, Gauge, Row, Table, Tabs};
 
 use super::{FlowScene, LinkScene, RunScene};
 
-/// What of the scene is shown.
+/// The visible part of a scene.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct View {
-    /// The run, by its place.
+    /// Index of the run.
     pub run: usize,
-    /// How many flows are above the screen's edge.
+    /// Number of flows above the screen's edge.
     pub scroll: usize,
 }
 
-/// Draws a run: how far it is, its links, its flows. `title` names the scenario, `engine` what runs it.
+/// Draws a run: its progress, its links and its flows. `title` is the scenario's, and `engine` the
+/// engine's name.
 pub fn draw(frame: &mut Frame<'_>, runs: &[RunScene], view: View, title: &str, engine: &str) {
     let Some(run) = runs.get(view.run.min(runs.len().saturating_sub(1))) else { return };
-    // Links get what they need, but leave the flows at least half.
+    // Links get the lines they need, but flows keep at least half.
     let height = frame.area().height;
     let most = height.saturating_sub(4) / 2;
     let links = (run.links.len() as u16 + 3).min(most.max(4));
@@ -31,7 +32,7 @@ pub fn draw(frame: &mut Frame<'_>, runs: &[RunScene], view: View, title: &str, e
         Constraint::Length(1),
         Constraint::Length(links),
         Constraint::Min(3),
-        // On a few lines a flow is worth more.
+        // On a small screen, flows have priority.
         Constraint::Length(u16::from(height > 10)),
     ])
     .areas(frame.area());
@@ -107,10 +108,11 @@ fn flow_row(flow: &FlowScene, priced: bool) -> Row<'static> {
     Row::new(cells)
 }
 
-/// A column for a name, for numbers of these widths, and for how they went, which has `history` parts of the rest where the name has
-/// two. Those that a narrow terminal has no room for are left out, the last ones first: numbers of nobody tell nothing.
+/// Columns for a name, for numbers of these widths, and for a history. The history's width relates
+/// to the name's as `history` to two. On a narrow terminal the last columns are left out, but never
+/// the name.
 fn columns(area: Rect, widths: &[u16], history: u16) -> Vec<Constraint> {
-    // Without the frame; a column stands one from the next.
+    // The inner width; columns have gaps of one.
     let mut rest = area.width.saturating_sub(2);
     let mut columns = vec![Constraint::Fill(1)];
     for width in widths {
@@ -148,7 +150,7 @@ fn number(value: f64, digits: usize) -> Cell<'static> {
     Cell::from(format!("{value:>8.digits$}"))
 }
 
-/// Nothing where nobody here knows it.
+/// A number, or an empty cell if it is unknown in this process.
 fn known(value: Option<f64>, digits: usize) -> Cell<'static> {
     value.map_or(Cell::default(), |value| number(value, digits))
 }
@@ -157,7 +159,7 @@ fn warning(on: bool) -> Style {
     if on { Style::new().fg(Color::Red) } else { Style::new() }
 }
 
-/// Ten eighths of blocks and the percentage.
+/// Ten characters of bar, in eighths, and the percentage.
 fn meter(share: f64) -> Line<'static> {
     let eighths = (share.clamp(0.0, 1.0) * 80.0) as usize;
     let rest = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
@@ -168,7 +170,7 @@ fn meter(share: f64) -> Line<'static> {
     ])
 }
 
-/// A column for each value, as high as it is beside the greatest.
+/// A bar for each value, with its height relative to the greatest.
 fn history(values: &VecDeque<f64>) -> String {
     let most = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     let step = |&value: &f64| {
@@ -178,7 +180,7 @@ fn history(values: &VecDeque<f64>) -> String {
     values.iter().map(step).collect()
 }
 
-/// What a name has at least.
+/// Least width of a name.
 const NAME: u16 = 12;
 
 #[cfg(test)]
@@ -204,7 +206,7 @@ mod tests {
         {
             assert!(screen.contains(part), "no {part} in\n{screen}");
         }
-        // Queue in kB, drops since the start, and rates that rose.
+        // Queue in kB, drops since the start, and increasing rates.
         assert!(screen.contains("12.0") && screen.contains("16") && screen.contains("▁▂▃▄▅▆▇█"), "{screen}");
         assert!(!screen.contains("f.2"), "f.2 is over:\n{screen}");
     }

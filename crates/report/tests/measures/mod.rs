@@ -1,8 +1,8 @@
-//! What each metric makes of a run, and what a bound is held against.
+//! The values of each metric in a run, and the right sides of bounds.
 
 use super::*;
 
-/// A flow `f.1` with a row a second from 1 s on, as `row` makes it of the second.
+/// A flow `f.1` with a row per second from 1 s on, made by `row` from the second.
 fn one_flow(seconds: u32, row: impl Fn(f64) -> FlowRow<'static>) -> [RunResult; 1] {
     let mut w = TableWriter::new(&Outputs::memory()).unwrap();
     for t in 1..=seconds {
@@ -13,7 +13,7 @@ fn one_flow(seconds: u32, row: impl Fn(f64) -> FlowRow<'static>) -> [RunResult; 
     [w.finish("").unwrap()]
 }
 
-/// What is measured with `keys`, in print.
+/// The measured value with `keys`, in print.
 fn measured(keys: &str, runs: &[RunResult]) -> String {
     one(&format!("{keys}\nequals = 0"), runs).2
 }
@@ -94,7 +94,7 @@ fn at_its_bound_a_value_keeps_the_relations_that_are_not_strict() {
     ] {
         assert_eq!(one(&format!("metric = \"drops\"\nlink = \"b\"\n{bound}"), &runs).0, status, "{bound}");
     }
-    // Of two bounds each has to be kept, and both are said.
+    // Of two bounds both must be met, and both are printed.
     let (status, expected, _) = one("metric = \"drops\"\nlink = \"b\"\nat-least = 0\nat-most = 0.5", &runs);
     assert_eq!((status, expected.as_str()), (Status::Unmet, "≥ 0 and ≤ 0.5"));
 }
@@ -119,7 +119,7 @@ fn phases_outside_of_the_window_are_left_out() {
         measured(&format!("metric = \"utilisation\"\nlink = \"b\"\nphases = true\n{keys}"), &runs)
     };
     assert_eq!(phases(""), "0.8…0.9; tightest b 15–20 s: 0.9");
-    // Measured are 5–10, 15–20 and 25–30 s.
+    // The windows are 5–10, 15–20 and 25–30 s.
     assert_eq!(phases("until = \"10 s\""), "0.8");
     assert_eq!(phases("from = \"5 s\"\nuntil = \"10 s\""), "0.8");
     assert_eq!(phases("from = \"6 s\"\nuntil = \"20 s\""), "0.9");
@@ -128,7 +128,7 @@ fn phases_outside_of_the_window_are_left_out() {
 
 #[test]
 fn a_period_is_from_one_crossing_of_the_median_to_the_next() {
-    // Up for two seconds each from 8, 13 and 16 s on, in a run that is else at 4; the middle of it is up.
+    // Two seconds at 20 each from 8, 13 and 16 s on, in a run otherwise at 4.
     let window = |t: f64| if [8.0, 9.0, 13.0, 14.0, 16.0, 17.0].contains(&t) { 20.0 } else { 4.0 };
     let up = one_flow(25, |t| FlowRow {
         cwnd_packets: window(t),
@@ -140,7 +140,7 @@ fn a_period_is_from_one_crossing_of_the_median_to_the_next() {
     };
     assert_eq!(period("cwnd-period", "2", ""), "3…5 s; tightest f.1 8.00 s: 5");
     assert_eq!(period("cwnd-period", "2", "over = \"first\""), "5 s");
-    // With a fraction under one it counts how often the values fall.
+    // With a fraction below 1, falls count.
     assert_eq!(period("pacing-period", "0.5", "over = \"mean\""), "4 s");
     assert_eq!(period("cwnd-period", "5", ""), "cwnd_packets does not cross 5 of its median twice");
     assert_eq!(period("cwnd-period", "2", "until = \"15 s\""), "5 s");
@@ -160,7 +160,7 @@ fn steadiness_is_the_part_of_moving_means_near_the_aim() {
         )
     };
     assert_eq!(steady(20, "fraction = 0.1\ncapacity = \"9 Mbps\""), "1");
-    // From 18 s on the means are 3, 6 and nine times 9 Mb/s, and all of it 8.
+    // From 18 s on the means are 3, 6 and nine times 9 Mb/s; the overall mean is 8.
     assert_eq!(steady(18, "fraction = 0.1\ncapacity = \"9 Mbps\""), "0.8182");
     assert_eq!(steady(18, "fraction = 0.2"), "0.8182");
     assert_eq!(steady(18, "fraction = 0.26"), "0.9091");
@@ -190,12 +190,13 @@ fn a_price_swings_up_or_down_within_a_span() {
 fn what_is_reached_is_a_moving_mean_where_a_span_is_given() {
     let runs = [two_flows()];
     let reach = |keys: &str| measured(&format!("metric = \"time-to-reach\"\n{keys}"), &runs);
-    // Use falls to nothing from 12 to 14 s: only at 18 s have four seconds been as before.
+    // Utilisation falls to zero from 12 to 14 s, so the mean over four seconds recovers only at 18
+    // s.
     let link = "link = \"b\"\nfraction = 0.85\nfrom = \"11 s\"";
     assert_eq!(reach(link), "1 s");
     assert_eq!(reach(&format!("{link}\nspan = \"4 s\"")), "7 s");
     assert_eq!(reach(&format!("{link}\nspan = \"4 s\"\nuntil = \"17 s\"")), "never reaches 0.85 after 11 s");
-    // Flows together, over a capacity.
+    // The sum of flows, over a capacity.
     assert_eq!(reach("flows = \"f.2\"\ncapacity = \"10 Mbps\"\nfraction = 0.9"), "21 s");
     assert_eq!(reach("flows = \"f\"\ncapacity = \"10 Mbps\"\nfraction = 0.9"), "11 s");
 }
@@ -262,7 +263,7 @@ fn a_bound_says_what_it_is_made_of() {
         one(&format!("{drops}\nat-most = {{ metric = \"marks\" }}"), &[run.clone()]).1,
         "≤ 0 (its own marks)"
     );
-    // Of another run.
+    // Values of another run.
     let other = RunResult { variant: "other".into(), ..run.clone() };
     let this = RunResult { variant: "this".into(), ..run };
     let of_other = |keys: &str, bound: &str| {
@@ -336,12 +337,12 @@ fn control_intervals_of_other_links_or_after_the_window_do_not_count() {
         }
     }
     let runs = [w.finish("").unwrap()];
-    // Those of `b` that begin at 1 and at 2 s.
+    // The intervals of `b` that begin at 1 and at 2 s.
     let sum = "metric = \"packet-feedback\"\nlink = \"b\"\nfrom = \"1 s\"\nuntil = \"3 s\"\nover = \"sum\"";
     assert_eq!(measured(sum, &runs), "5 packets");
 }
 
-/// A run with a number called `x`.
+/// A run with a number named `x`.
 fn with_x(variant: &str, x: f64) -> RunResult {
     let mut run = RunResult { variant: variant.into(), ..two_flows() };
     run.systems.set("t", &[], "x", x);
@@ -421,7 +422,7 @@ fn what_only_another_process_knows_is_not_taken_for_nothing() {
         w.flow(&FlowRow { time_s: 1.0, flow, rate_mbps: 3.0, seen, ..FlowRow::default() }).unwrap();
         w.flow_summary(&FlowSummary { flow, seen, ..FlowSummary::default() }).unwrap();
     }
-    // It has no rows at all.
+    // This flow has no rows.
     w.flow_summary(&FlowSummary { flow: "g", ..FlowSummary::default() }).unwrap();
     let runs = [w.finish("").unwrap()];
     let found = |keys: &str| {
@@ -433,7 +434,7 @@ fn what_only_another_process_knows_is_not_taken_for_nothing() {
     assert_eq!(found("metric = \"total-rate\""), unknown);
     assert_eq!(found("metric = \"total-goodput\"\nflow = \"f.2\""), unknown);
     assert_eq!(found("metric = \"rate\"\nflow = \"g\""), (Status::Unmet, "no data for g".into()));
-    // One value does not vary.
+    // A single value has no variation.
     assert_eq!(found("metric = \"rate-variation\"\nflow = \"f.1\"").0, Status::Unmet);
 }
 
@@ -471,7 +472,8 @@ fn each_flow_has_an_ideal_of_its_own_and_each_link_a_limit() {
 
 #[test]
 fn with_a_fraction_under_one_falls_count_and_not_rises() {
-    // Down at 4 to 6 s, at 9 s and at 15 s: five and six seconds from fall to fall, three and six from rise to rise.
+    // Down at 4 to 6 s, at 9 s and at 15 s: five and six seconds between falls, three and six
+    // between rises.
     let down = one_flow(17, |t| {
         let cwnd_packets = if [4.0, 5.0, 6.0, 9.0, 15.0].contains(&t) { 1.0 } else { 10.0 };
         FlowRow { cwnd_packets, ..FlowRow::default() }
@@ -486,7 +488,8 @@ fn nothing_at_all_is_reached_only_by_something() {
     assert_eq!(measured("metric = \"time-to-reach\"\nflow = \"f.1\"", &late), "3 s");
 }
 
-/// A claim of two_flows' rates against `theirs`, by second and flow; what of the claim is `keys`.
+/// A claim that compares the rates of `two_flows` with `theirs`, by second and flow, with further
+/// `keys`.
 fn against(theirs: impl Fn(u32, usize) -> f64, keys: &str) -> (Status, String) {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -519,7 +522,7 @@ fn a_reference_holds_above_and_below_and_where_it_is_nothing() {
     assert_eq!(against(|t, flow| 0.8 * ours(t, flow), first), (Status::Unmet, "0.25".into()));
     assert_eq!(against(|t, flow| 1.25 * ours(t, flow), first), (Status::Unmet, "0.2".into()));
     assert_eq!(against(|_, _| 0.0, first), (Status::Unmet, "inf".into()));
-    // What comes after a flow's end or lies outside of the window is not compared, and what lies in it is.
+    // Times after a flow's end or outside of the window are not compared; times within are.
     let off =
         |of: std::ops::RangeInclusive<u32>| move |t, flow| if of.contains(&t) { 50.0 } else { ours(t, flow) };
     assert_eq!(against(off(21..=30), first).0, Status::Met);
@@ -533,7 +536,7 @@ fn a_reference_holds_above_and_below_and_where_it_is_nothing() {
         let keys = if keys.starts_with("skip") { keys.to_owned() } else { format!("{first}\n{keys}") };
         assert_eq!(against(off(of.clone()), &keys).0, status, "{of:?} {keys}");
     }
-    // Before the other flow comes all is settled.
+    // Before the other flow starts, all is settled.
     assert_eq!(against(off(5..=6), "skip-after-start = \"4 s\"").0, Status::Unmet);
 }
 

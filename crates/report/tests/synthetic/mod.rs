@@ -1,15 +1,16 @@
-//! Runs made up to look like `scenarios/quickstart.toml`: four flows join and leave a bottleneck of 10 Mb/s.
+//! Synthetic runs similar to `scenarios/quickstart.toml`: four flows join and leave a bottleneck of
+//! 10 Mb/s.
 
 use tollway_scenario::tables::{FlowRow, FlowSummary, LinkRow, LinkSummary, Outputs, RunResult, TableWriter};
 
-/// What differs between the variants.
+/// The variants.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Smooth and equal.
+    /// Smooth and equal rates.
     Xcp,
-    /// Sawtooth and a full buffer.
+    /// Sawtooth rates and a full buffer.
     Fifo,
-    /// Sawtooth and half a buffer.
+    /// Sawtooth rates and half a buffer.
     Red,
 }
 
@@ -112,7 +113,7 @@ pub(crate) fn run(kind: Kind, flows: usize) -> RunResult {
     result
 }
 
-/// A little generator, so that pictures are the same each time.
+/// A small pseudo-random generator, which makes pictures reproducible.
 struct Noise(u64);
 
 impl Noise {

@@ -1,11 +1,11 @@
-//! The event loop: what happens to a packet at each instant of its way.
+//! The event loop, with each step of a packet along its route.
 
 use tollway_proto::link::Store as _;
 
 use super::*;
 
 impl<M: Machine> Network<M> {
-    /// Runs every event before `end`; then it is `end`.
+    /// Runs every event before `end`, and sets the present to `end`.
     pub fn run_until(&mut self, end: Time) {
         self.seal();
         let links = self.links.len() as u32;
@@ -34,7 +34,7 @@ impl<M: Machine> Network<M> {
         self.now = end;
     }
 
-    /// Numbers the entities and sets their first events, once.
+    /// Numbers the entities and sets their first events. The second call has no effect.
     pub(super) fn seal(&mut self) {
         if self.sealed {
             return;
@@ -63,7 +63,7 @@ impl<M: Machine> Network<M> {
         self.scheduler.set_timer(entity, deadline);
     }
 
-    /// A packet reaches the far end of link `id`.
+    /// Handles the arrival of a packet at the far end of link `id`.
     #[inline]
     fn arrive(&mut self, id: u32) {
         let now = self.now;
@@ -90,7 +90,7 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// Whoever watches sees a packet cross link `id`; answers whether it goes no further.
+    /// Records a packet that crosses link `id`. Returns true if the packet ends on the wire.
     #[inline(never)]
     fn ends_here(&mut self, id: u32, slot: u32) -> bool {
         if self.watched {
@@ -107,7 +107,7 @@ impl<M: Machine> Network<M> {
         ends
     }
 
-    /// A packet of `size` bytes comes to link `id`.
+    /// Offers a packet of `size` bytes to link `id`.
     #[inline(always)]
     pub(super) fn offer(&mut self, id: u32, slot: u32, size: u16) {
         let now = self.now;
@@ -126,7 +126,7 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// [`offer`](Network::offer) where packets may wait.
+    /// [`offer`](Network::offer) for a link where packets may wait.
     #[inline(never)]
     fn offer_busy(&mut self, id: u32, slot: u32, size: u16) {
         let link = &self.links[id as usize];
@@ -137,13 +137,13 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// [`offer`](Network::offer) where a law writes into tolls, and no more.
+    /// [`offer`](Network::offer) for a link whose law only writes tolls.
     #[inline(never)]
     fn offer_gently(&mut self, id: u32, slot: u32, size: u16) {
         self.offer_simply::<true>(id, slot, size);
     }
 
-    /// [`offer`](Network::offer) where no more happens than queueing and transmission, and what a `LAW` says to tolls.
+    /// [`offer`](Network::offer) for a link with a queue and, with `LAW`, a law that writes tolls.
     #[inline(always)]
     fn offer_simply<const LAW: bool>(&mut self, id: u32, slot: u32, size: u16) {
         let link = &mut self.links[id as usize];
@@ -158,12 +158,12 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// [`offer`](Network::offer) where more happens than queueing and transmission: laws, faults, media.
+    /// [`offer`](Network::offer) for a link with a full law, faults or a medium.
     #[inline(never)]
     fn offer_lawful(&mut self, id: u32, slot: u32) {
         let medium = self.links[id as usize].medium();
         if medium != NO_MEDIUM && self.mediums[medium as usize].free_at() <= self.now {
-            // Departures come before arrivals, whoever's number is lower.
+            // Departures precede arrivals, whatever the ids.
             self.take_turn(medium as usize);
         }
         let link = &mut self.links[id as usize];
@@ -187,7 +187,7 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// A packet has crossed link `id`.
+    /// Records a packet that has crossed link `id`.
     #[cold]
     fn witness(&mut self, id: u32, slot: u32) {
         if let Some(digest) = &mut self.trace {
@@ -196,7 +196,7 @@ impl<M: Machine> Network<M> {
         self.sight(id, slot, Fate::Crossed);
     }
 
-    /// Notes a packet on a tapped link, whose position on its route is that link.
+    /// Records a packet on a tapped link, which must be its position on the route.
     #[cold]
     fn sight(&mut self, id: u32, slot: u32, fate: Fate) {
         let Some(tap) = &mut self.tap else { return };
@@ -209,7 +209,7 @@ impl<M: Machine> Network<M> {
             (Origin::Source(SourceId(flow)), self.sources[flow as usize].spec.route.0)
         } else {
             let [client, server] = [0, 1].map(|end| &self.endpoints[flow as usize * 2 + end]);
-            // Of the two routes it is on the one that begins last before it.
+            // Its route is the one of the two that begins closest before its position.
             let begins = |end: &Endpoint<M>| (end.route <= packet.cursor).then_some(end.route);
             let (end, sender) =
                 if begins(client) > begins(server) { (End::Client, client) } else { (End::Server, server) };
@@ -239,7 +239,7 @@ impl<M: Machine> Network<M> {
         });
     }
 
-    /// Ends a packet that was dropped.
+    /// Ends a dropped packet.
     #[inline]
     pub(super) fn lose(&mut self, slot: u32) {
         let packet = self.slab.get(slot);
@@ -250,7 +250,7 @@ impl<M: Machine> Network<M> {
         self.slab.free(slot);
     }
 
-    /// A packet reaches the end of its route.
+    /// Handles a packet at the end of its route.
     #[inline(never)]
     pub(super) fn deliver(&mut self, end: u32, slot: u32) {
         if end < END {
@@ -312,7 +312,7 @@ impl<M: Machine> Network<M> {
         self.pump(at);
     }
 
-    /// [`deliver`](Network::deliver) of a packet that a machine did not expect.
+    /// [`deliver`](Network::deliver) of a packet off a machine's fast path.
     #[inline(always)]
     fn deliver_unexpected(&mut self, at: usize, slot: u32) {
         let endpoint = &mut self.endpoints[at];
@@ -340,14 +340,14 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// Sends what a machine has to send, and notes its timer if it has come nearer.
+    /// Sends a machine's pending packets, and sets its timer if it is earlier than before.
     #[inline]
     pub(super) fn pump(&mut self, at: usize) {
         self.send_all(at);
         self.settle(at);
     }
 
-    /// Notes what has become of a machine that has sent what it had to send.
+    /// Records that a machine is done, and sets its timer, after it has sent its pending packets.
     #[inline]
     pub(super) fn settle(&mut self, at: usize) {
         let endpoint = &mut self.endpoints[at];
@@ -357,7 +357,7 @@ impl<M: Machine> Network<M> {
         self.note_timer(at);
     }
 
-    /// Notes a machine's timer if it has come nearer.
+    /// Sets a machine's timer if it is earlier than before.
     #[inline(always)]
     fn note_timer(&mut self, at: usize) {
         let endpoint = &self.endpoints[at];
@@ -367,7 +367,8 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// Notes a machine's timer, also if it has moved away: of one that goes with each packet nothing is to come too early.
+    /// Sets a machine's timer, even to a later instant. A timer that moves with each packet would
+    /// otherwise fire too early.
     #[inline]
     fn renew_timer(&mut self, at: usize) {
         let endpoint = &self.endpoints[at];
@@ -377,7 +378,7 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// A machine has done all it had to do.
+    /// Records that a machine has done all its work.
     #[cold]
     fn note_done(&mut self, at: usize) {
         let flow = FlowId((at / 2) as u32);
@@ -397,7 +398,7 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// One more end that a flow waits for is done.
+    /// Counts one more end done for a waiting flow.
     fn note_other_done(&mut self, flow: FlowId) {
         let Some((left, delay)) = self.waiting.get_mut(&flow.0) else { return };
         *left -= 1;
@@ -427,7 +428,7 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// The packet that a machine has built as the next one lives, and goes on its way.
+    /// Sends the packet that a machine has built in the draft.
     #[inline]
     pub(super) fn launch(&mut self, at: usize) {
         let sacks = self.slab.draft().flags.has(Flags::SACK);
@@ -448,7 +449,7 @@ impl<M: Machine> Network<M> {
         self.send_off(at, slot);
     }
 
-    /// The packet in `slot`, which a machine has built, goes on its way.
+    /// Puts the packet in `slot`, which a machine has built, on its route.
     #[inline]
     fn send_off(&mut self, at: usize, slot: u32) {
         let endpoint = &self.endpoints[at];
@@ -466,7 +467,7 @@ impl<M: Machine> Network<M> {
         self.offer(first, slot, size);
     }
 
-    /// The route of the next packet of an endpoint that divides its packets, and its first link.
+    /// The route of the next packet of an endpoint with several routes, and its first link.
     #[inline(never)]
     fn draw_route(&mut self, at: usize, spread: u32) -> (u32, u32) {
         let Spread { routes, gap } = &self.spreads[spread as usize];
@@ -476,7 +477,7 @@ impl<M: Machine> Network<M> {
                 self.flowlets.resize(self.endpoints.len(), (Time::ZERO, u32::MAX));
             }
             let (latest, same) = self.flowlets[at];
-            // A new flow in the place of one that is gone has routes of its own.
+            // A new flow in a reused place has other routes.
             route = Some(same).filter(|same| self.now <= latest.saturating_add(gap) && routes.contains(same));
         }
         let route = route.unwrap_or_else(|| {
@@ -489,7 +490,7 @@ impl<M: Machine> Network<M> {
         (route, self.routes[route as usize])
     }
 
-    /// A machine's timer.
+    /// Handles a machine's timer.
     fn wake(&mut self, at: usize) {
         let now = self.now;
         let endpoint = &mut self.endpoints[at];
@@ -528,7 +529,7 @@ impl<M: Machine> Network<M> {
         self.arm(at, deadline);
     }
 
-    /// A source of cross-traffic sends its next packet.
+    /// Sends the next packet of a source of cross-traffic.
     fn emit(&mut self, at: usize) {
         let source = &mut self.sources[at];
         let gate = source.gate;
@@ -541,7 +542,7 @@ impl<M: Machine> Network<M> {
         self.launch_plain(at, false);
     }
 
-    /// A packet of a source goes on its way.
+    /// Puts a packet of a source on its route.
     pub(super) fn launch_plain(&mut self, at: usize, in_profile: bool) {
         let source = &mut self.sources[at];
         source.launched += 1;
@@ -555,7 +556,7 @@ impl<M: Machine> Network<M> {
         self.offer(self.routes[route.0 as usize], slot, size);
     }
 
-    /// A shared medium is free: the next station that has a packet sends it.
+    /// Ends a transmission on a shared medium: the next station with a packet sends it.
     fn take_turn(&mut self, medium: usize) {
         let event = (self.links.len() + medium) as u32;
         let (now, links, slab) = (self.now, &mut self.links, &mut self.slab);
@@ -573,7 +574,7 @@ impl<M: Machine> Network<M> {
     }
 }
 
-/// What is lost of a packet's toll when its sender writes it as bytes.
+/// Rounds a packet's toll to the precision of its encoding in bytes.
 #[cold]
 fn quantise(encoding: Encoding, segment: u32, packet: &mut Packet, heard_rtt: f32) {
     let size = u32::from(packet.size);
@@ -585,7 +586,7 @@ fn quantise(encoding: Encoding, segment: u32, packet: &mut Packet, heard_rtt: f3
     }
 }
 
-/// One step of the trace digest: FNV-1a over words, mixed so that the order counts.
+/// One step of the trace digest: FNV-1a over words, mixed so that their order matters.
 fn fold(digest: u64, now: Time, link: u32, packet: &Packet) -> u64 {
     let words = [
         now.0,

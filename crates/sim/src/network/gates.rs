@@ -1,23 +1,25 @@
-//! Connections that ask their host before they send: what [shapers](tollway_proto::shaper) let go, goes from here.
+//! Gated connections, which send only what their host's [shaper](tollway_proto::shaper) releases.
 
 use tollway_proto::shaper::{ClassId, Gates, Senders, Shaper};
 
 use super::*;
 
 impl<M: Machine> Network<M> {
-    /// Adds a host's shaper. Shapers come before the first [`run_until`](Network::run_until).
+    /// Adds a host's shaper. Shapers must be added before the first
+    /// [`run_until`](Network::run_until).
     pub fn add_shaper(&mut self, shaper: Shaper) -> MachineId {
         assert!(!self.sealed, "shapers are added before the first run");
         self.shapers += 1;
         MachineId(SHAPERS | self.gates.add_shaper(shaper))
     }
 
-    /// Has the client of a flow that has not opened yet ask `shaper` before it sends data.
+    /// Makes `shaper` release the data of a flow's client, which must not have opened yet.
     pub fn gate_flow(&mut self, flow: FlowId, shaper: MachineId, class: ClassId) {
         self.endpoints[flow.0 as usize * 2].gate = self.gates.add_gate(shaper.0 - SHAPERS, class, 0);
     }
 
-    /// Has a source of cross-traffic ask `shaper`, where at most `room` packets of it wait.
+    /// Makes `shaper` release the packets of a source of cross-traffic. At most `room` packets
+    /// wait.
     pub fn gate_source(&mut self, source: SourceId, shaper: MachineId, class: ClassId, room: u32) {
         self.sources[source.0 as usize].gate = self.gates.add_gate(shaper.0 - SHAPERS, class, room);
     }
@@ -26,13 +28,13 @@ impl<M: Machine> Network<M> {
         (self.links.len() + self.mediums.len() + self.sources.len() + at) as u32
     }
 
-    /// A gated endpoint opens: it comes under its policy.
+    /// Puts a gated endpoint that opens under its policy.
     #[cold]
     pub(super) fn admit(&mut self, at: usize) {
         self.gates.admit(self.now, self.endpoints[at].gate, at as u32);
     }
 
-    /// A gated endpoint is done or gone.
+    /// Removes a gated endpoint that is done or gone.
     #[cold]
     pub(super) fn dismiss(&mut self, at: usize) {
         if self.is_hosted(at) {
@@ -42,21 +44,21 @@ impl<M: Machine> Network<M> {
         self.at_gates(|gates, now, mut network| gates.dismiss(now, gate, &mut network));
     }
 
-    /// Sends what a gated endpoint may send.
+    /// Sends the packets that a gated endpoint may send.
     #[cold]
     pub(super) fn send_gated(&mut self, at: usize) {
         let gate = self.endpoints[at].gate;
         self.at_gates(|gates, now, mut network| gates.send(now, gate, at as u32, &mut network));
     }
 
-    /// A gated source has a packet.
+    /// Hands the next packet of a gated source to its gate.
     #[cold]
     pub(super) fn emit_gated(&mut self, source: usize) {
         let gate = self.sources[source].gate;
         self.at_gates(|gates, now, mut network| gates.emit(now, gate, source as u32, &mut network));
     }
 
-    /// A shaper's timer.
+    /// Handles a shaper's timer.
     pub(super) fn tick_shaper(&mut self, shaper: usize) {
         self.at_gates(|gates, now, mut network| gates.handle_timeout(now, shaper as u32, &mut network));
     }
@@ -69,7 +71,7 @@ impl<M: Machine> Network<M> {
     }
 }
 
-/// What stands behind the gates while they are out.
+/// The network behind the gates, while they are taken out of it.
 pub(super) struct Behind<'a, M>(&'a mut Network<M>);
 
 impl<M: Machine> Senders for Behind<'_, M> {
@@ -118,5 +120,5 @@ impl<M: Machine> Senders for Behind<'_, M> {
     }
 }
 
-/// Names of shapers begin here.
+/// Identifiers of shapers begin here.
 pub(super) const SHAPERS: u32 = 1 << 31;

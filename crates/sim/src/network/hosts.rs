@@ -1,14 +1,14 @@
-//! The hosts of flows, for ports that share among hosts.
+//! The hosts of flows, for ports that share capacity among hosts.
 
 use super::*;
 
 impl<M: Machine> Network<M> {
-    /// Notes the hosts that a flow comes from and goes to.
+    /// Sets the source and destination host of a flow.
     pub fn set_hosts(&mut self, flow: FlowId, hosts: [u32; 2]) {
         self.slab.hosts.set(flow.0, false, hosts);
     }
 
-    /// Notes the hosts that a source's packets come from and go to.
+    /// Sets the source and destination host of a source of cross-traffic.
     pub fn set_source_hosts(&mut self, source: SourceId, hosts: [u32; 2]) {
         self.slab.hosts.set(source.0, true, hosts);
     }

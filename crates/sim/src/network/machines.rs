@@ -1,4 +1,4 @@
-//! Machines at nodes: middles that packets pass, apps on top of connections.
+//! Machines at nodes: middles on the path of packets, and apps above connections.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -11,19 +11,19 @@ use tollway_proto::{Gate, NodeMachine, Passed};
 use super::gates::SHAPERS;
 use super::*;
 
-/// A machine and its connections with the network.
+/// A machine and its attachments to the network.
 #[derive(Debug)]
 pub(super) struct Resident {
     machine: NodeMachine,
-    /// Its pending event, as the scheduler has it.
+    /// The time of its pending event in the scheduler.
     armed: Time,
-    /// The ways out of a middle, by gate.
+    /// The outlets of a middle, by gate.
     outlets: Vec<Option<Outlet>>,
     /// The ends that an app owns, by port.
     ports: Vec<usize>,
 }
 
-/// The route of a packet that leaves, and its flow from then on.
+/// The route of a packet that leaves a middle, and its new flow.
 #[derive(Clone, Copy, Debug)]
 struct Outlet {
     route: u32,
@@ -35,7 +35,7 @@ struct Outlet {
 pub(super) struct Opening {
     machine: MachineId,
     gate: Gate,
-    /// A route ends here.
+    /// True if a route ends here.
     pub(super) ends: bool,
 }
 
@@ -49,21 +49,23 @@ pub(super) struct Hosted {
 }
 
 impl<M: Machine> Network<M> {
-    /// Adds a machine at a node. Machines come before the first [`run_until`](Network::run_until).
+    /// Adds a machine at a node. Machines must be added before the first
+    /// [`run_until`](Network::run_until).
     pub fn add(&mut self, machine: NodeMachine) -> MachineId {
         assert!(!self.sealed, "machines are added before the first run");
         self.machines.push(Resident { machine, armed: Time::NEVER, outlets: Vec::new(), ports: Vec::new() });
         MachineId(self.machines.len() as u32 - 1)
     }
 
-    /// Leads every route added from now on that crosses `link` through a middle, by `gate`, at the
-    /// link's far end. Several middles there see a packet in the order of these calls.
+    /// Leads routes through a middle, by `gate`, at the far end of `link`. This holds for every
+    /// route over `link` added later. Several middles there see a packet in the order of these
+    /// calls.
     pub fn pass_by(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
         self.openings.push(Opening { machine, gate, ends: false });
         self.passes.push((link, GATES + self.openings.len() as u32 - 1));
     }
 
-    /// Has a middle [watch](tollway_proto::Wire) the wire of `link`, by `gate`.
+    /// Makes a middle [watch](tollway_proto::Wire) the wire of `link`, by `gate`.
     pub fn watch(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
         let seed = self.seed;
         self.links[link.0 as usize].set_watch(machine.0, gate, || Faults::new(seed, link.0));
@@ -75,8 +77,8 @@ impl<M: Machine> Network<M> {
         middles.for_each(|middle| middle.on_flow(flow.0, segment));
     }
 
-    /// Returns true if a packet that comes off the wire of link `id` ends there: lost at random, or
-    /// dropped by a middle that watches the wire.
+    /// Returns true if a packet ends on the wire of link `id`: lost at random, or dropped by a
+    /// middle that watches the wire.
     #[inline(never)]
     pub(super) fn ends_on_wire(&mut self, id: u32, slot: u32) -> bool {
         let link = &mut self.links[id as usize];
@@ -104,13 +106,14 @@ impl<M: Machine> Network<M> {
         false
     }
 
-    /// The entry of a route that ends at a gate.
+    /// Adds the entry of a route that ends at a gate.
     pub(super) fn opening(&mut self, machine: MachineId, gate: Gate) -> u32 {
         self.openings.push(Opening { machine, gate, ends: true });
         GATES + self.openings.len() as u32 - 1
     }
 
-    /// Leads a middle's `gate` out: to `route`, which has a link at least, as packets of `flow`.
+    /// Connects a middle's `gate` to `route`, which must have at least one link. Packets leave
+    /// there as packets of `flow`.
     pub fn set_outlet(&mut self, machine: MachineId, gate: Gate, route: RouteId, flow: FlowId) {
         assert!(self.routes[route.0 as usize] < GATES, "an outlet's route begins with a link");
         let outlets = &mut self.machines[machine.0 as usize].outlets;
@@ -118,8 +121,8 @@ impl<M: Machine> Network<M> {
         outlets[gate.0 as usize] = Some(Outlet { route: route.0, flow: flow.0 });
     }
 
-    /// Gives an end of a flow that has not opened yet to an app; returns the app's port. The end must
-    /// not ask a shaper.
+    /// Gives an end of a flow to an app, and returns the app's port. The end must not have opened
+    /// yet, and must not have a shaper.
     pub fn attach(&mut self, flow: FlowId, end: End, machine: MachineId) -> MessagePort {
         let at = flow.0 as usize * 2 + usize::from(end == End::Server);
         assert!(self.endpoints[at].machine.connection().is_some(), "an app owns connections");
@@ -139,7 +142,8 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// Works on a machine or a shaper at the present instant, then sends what it sends or lets go.
+    /// Calls `work` on a machine or a shaper at the present instant, then sends the packets it has
+    /// or releases.
     pub fn with_machine<R>(&mut self, id: MachineId, work: impl FnOnce(&mut dyn Any) -> R) -> R {
         self.seal();
         if let Some(shaper) = id.0.checked_sub(SHAPERS) {
@@ -159,7 +163,7 @@ impl<M: Machine> Network<M> {
         self.shaper_entity(self.shapers + at)
     }
 
-    /// Notes a machine's timer.
+    /// Sets a machine's timer.
     pub(super) fn arm_machine(&mut self, id: MachineId) {
         let Resident { machine, armed, .. } = &mut self.machines[id.0 as usize];
         let due = machine.poll_timeout();
@@ -170,7 +174,7 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// A machine's timer.
+    /// Handles a machine's timer.
     #[cold]
     pub(super) fn tick_machine(&mut self, at: usize) {
         let (now, id) = (self.now, MachineId(at as u32));
@@ -195,7 +199,7 @@ impl<M: Machine> Network<M> {
         self.scheduler.set(entity, armed);
     }
 
-    /// A packet comes to a gate of a middle, which decides where it goes from there.
+    /// Passes a packet at a gate to its middle, which decides its further route.
     #[cold]
     pub(super) fn cross(&mut self, entry: u32, slot: u32) {
         let Opening { machine: id, gate, ends } = self.openings[(entry - GATES) as usize];
@@ -236,7 +240,7 @@ impl<M: Machine> Network<M> {
         self.send_middle(id);
     }
 
-    /// A packet goes on along its route.
+    /// Moves a packet one step along its route.
     fn proceed(&mut self, slot: u32, size: u16) {
         let packet = self.slab.get_mut(slot);
         packet.cursor += 1;
@@ -248,7 +252,7 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// Sends what a middle has to send, and notes its timer.
+    /// Sends a middle's pending packets, and sets its timer.
     fn send_middle(&mut self, id: MachineId) {
         loop {
             let Resident { machine: NodeMachine::Middle(middle), outlets, .. } =
@@ -279,7 +283,7 @@ impl<M: Machine> Network<M> {
         self.serve_ports(machine, Some(at));
     }
 
-    /// Serves the ports that an app names; the caller settles the end `but`.
+    /// Serves the ports that an app names. The caller settles the end `but`.
     fn serve_ports(&mut self, id: MachineId, but: Option<usize>) {
         loop {
             let Resident { machine: NodeMachine::App(app), ports, .. } = &mut self.machines[id.0 as usize]
@@ -296,7 +300,8 @@ impl<M: Machine> Network<M> {
         self.arm_machine(id);
     }
 
-    /// Hands an app the deliveries at one of its ends, takes its messages for it, and sends them.
+    /// Delivers messages to an app at one of its ends, takes the app's messages there, and sends
+    /// them.
     fn exchange(&mut self, at: usize) {
         let now = self.now;
         let index = (self.endpoints[at].gate - HOSTED) as usize;
@@ -339,14 +344,14 @@ pub(super) fn is_hosted(gate: u32) -> bool {
     (HOSTED..OPEN).contains(&gate)
 }
 
-/// Numbers of shapers' gates are below; from here on they stand for ends that apps own.
+/// Gate numbers below are of shapers; from here on they are of ends that apps own.
 const HOSTED: u32 = 1 << 31;
 
-/// An app's connections, for the time of a call.
+/// An app's connections, borrowed for one call.
 struct Lent<'a, M> {
     endpoints: &'a mut [Endpoint<M>],
     ports: &'a [usize],
-    /// The ends that were lent.
+    /// The ends that were borrowed.
     used: Vec<usize>,
 }
 

@@ -26,7 +26,8 @@ use crate::tap::{Fate, Origin, Sighting, Tap};
 
 /// A simulated network: links, flows between machines of kind `M`, cross-traffic.
 ///
-/// Built by `add_…`, run by [`run_until`](Network::run_until), changed and read between runs.
+/// `add_…` builds it, [`run_until`](Network::run_until) runs it; it can be changed and read between
+/// runs.
 #[derive(Debug)]
 pub struct Network<M> {
     now: Time,
@@ -36,22 +37,24 @@ pub struct Network<M> {
     mediums: Vec<Medium>,
     sources: Vec<Source>,
     gates: Gates,
-    /// How many shapers there are: the gates are out while they work.
+    /// The number of shapers, since `gates` is moved out while they work.
     shapers: usize,
     endpoints: Vec<Endpoint<M>>,
-    /// All routes one after the other: links, then an end or a gate of a middle.
+    /// All routes in one array: links, then an end or a gate of a middle.
     routes: Vec<u32>,
-    /// Routes that packets are divided among.
+    /// Sets of routes that share an end's packets.
     spreads: Vec<Spread>,
     /// Packets that were given one of several routes.
     spread_packets: u64,
-    /// By endpoint that sends flowlets, when the latest packet left and its route; empty if none does.
+    /// For each endpoint that sends flowlets, the instant and route of its latest packet; empty
+    /// without any.
     flowlets: Vec<(Time, u32)>,
-    /// By link, where every route goes from it, [`VARIES`] if they part there: what a packet's next step is can mostly be
-    /// told before the packet has come from memory, and without its route.
+    /// For each link, the entry that follows it in every route, or [`VARIES`] if routes differ
+    /// there. It mostly gives a packet's next step before the packet is loaded from memory, and
+    /// without its route.
     onward: Vec<u32>,
     machines: Vec<Resident>,
-    /// Gates that routes end at or lead through.
+    /// Gates at the end of routes, or on them.
     openings: Vec<Opening>,
     /// Gates at the far ends of links, as entries of routes.
     passes: Vec<(LinkId, u32)>,
@@ -66,18 +69,18 @@ pub struct Network<M> {
     delivered: u64,
     trace: Option<u64>,
     tap: Option<Box<Tap>>,
-    /// There is a `trace` or a `tap`.
+    /// True if there is a `trace` or a `tap`.
     watched: bool,
     done: Vec<(FlowId, End, Time)>,
-    /// By endpoint, the flows that wait for it to be done.
+    /// For each endpoint, the flows that start after it is done.
     followers: HashMap<u32, Vec<FlowId>>,
-    /// By flow that waits, how many ends of others are not done yet, and how long it waits from then on.
+    /// For each waiting flow, the number of ends of others not done yet, and the delay after them.
     waiting: HashMap<u32, (u32, Time)>,
-    /// Flows that waited and when they begin.
+    /// Flows that waited, with their starts.
     begun: Vec<(FlowId, Time)>,
 }
 
-/// What is at the end of a route.
+/// The end of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteEnd {
     /// The second machine of the packet's flow.
@@ -90,35 +93,35 @@ pub enum RouteEnd {
     Middle(MachineId, Gate),
 }
 
-/// What a flow is made of. The client opens; either side may send.
+/// The parts of a flow. The client opens; either side may send.
 #[derive(Debug)]
 pub struct FlowSpec<M> {
     /// The machine that opens.
     pub client: M,
     /// The machine that answers.
     pub server: M,
-    /// From client to server.
+    /// The route from client to server.
     pub forward: RouteId,
-    /// From server to client.
+    /// The route from server to client.
     pub back: RouteId,
-    /// When the client opens.
+    /// The instant at which the client opens.
     pub start: Time,
-    /// When both are told to stop; [`Time::NEVER`] if they aren't.
+    /// The instant at which both stop; [`Time::NEVER`] without one.
     pub stop: Time,
-    /// How packets would be written as bytes: what that loses of a toll is lost here too.
+    /// The form of packets in bytes. Tolls lose the precision that it lacks.
     pub encoding: Encoding,
-    /// A full segment of both machines on the wire, in bytes: some encodings count in it.
+    /// A full segment of both machines on the wire, in bytes: the unit of some encodings.
     pub segment: u32,
 }
 
-/// Where every packet ever made has gone.
+/// The fates of all packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// Packets made.
+    /// Packets created.
     pub created: u64,
     /// Packets that reached a machine or a sink.
     pub delivered: u64,
-    /// Packets that ended at a middle, or at a flow that is gone.
+    /// Packets that ended at a middle, or at a flow that has ended.
     pub absorbed: u64,
     /// Packets lost in queues and on wires.
     pub dropped: u64,
@@ -129,46 +132,49 @@ pub struct Census {
 }
 
 impl Census {
-    /// Whether no packet has appeared or vanished.
+    /// True if no packet has appeared or vanished.
     pub fn is_conserved(&self) -> bool {
         self.created == self.delivered + self.absorbed + self.dropped + self.queued + self.in_flight
     }
 }
 
-/// Routes among which an end of a flow divides its packets, as positions in [`Network::routes`], ascending.
+/// The routes of an end of a flow that has several, as ascending positions in [`Network::routes`].
 #[derive(Debug)]
 struct Spread {
     routes: Box<[u32]>,
-    /// The pause after which another is drawn; none for every packet.
+    /// The pause after which a new route is drawn; `None` draws for every packet.
     gap: Option<Time>,
 }
 
-/// What the loop looks at first stands first: beside the machine's own, one cache line.
+/// The fields that the loop reads first come first: with the machine's own first ones they fill one
+/// cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Endpoint<M> {
     live: bool,
     done: bool,
-    /// The flow is retired once neither end has this any more.
+    /// The flow is retired when neither end is awaited any more.
     awaited: bool,
     route: u32,
-    /// The route's first link, or from [`GATES`] on an index of [`Network::spreads`].
+    /// The route's first link; from [`GATES`] on, an index into [`Network::spreads`].
     first: u32,
-    /// Packets made by this machine less those that ended at it: the pair's sum is what is on its way.
+    /// Packets created by this machine less those that ended at it. The sum over both ends is the
+    /// number on their way.
     balance: i64,
     open_at: Time,
     stop_at: Time,
-    /// Its pending event, as the scheduler has it.
+    /// The time of its pending event in the scheduler.
     armed: Time,
-    /// The round-trip time stated by the last tolled packet that came: a lossy encoding's echo is in its terms.
+    /// The round-trip time, in seconds, stated by the last tolled packet received. Lossy encodings
+    /// scale the echo by it.
     heard_rtt: f32,
-    /// Where it asks before it sends; [`OPEN`] if nowhere.
+    /// The gate of its shaper or app; [`OPEN`] without one.
     gate: u32,
     machine: M,
 }
 
 impl<M: Machine> Network<M> {
-    /// An empty network; `seed` is what all its randomness comes from.
+    /// Creates an empty network. `seed` determines all its randomness.
     pub fn new(seed: u64) -> Network<M> {
         Network {
             now: Time::ZERO,
@@ -206,8 +212,8 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// Makes room for so many more links and flows at once, where a caller knows: growing step by step would for a while
-    /// hold them twice.
+    /// Reserves room for `links` more links and `flows` more flows. Growth step by step would hold
+    /// them twice for a while.
     pub fn reserve(&mut self, links: usize, flows: usize) {
         self.links.reserve_exact(links);
         self.endpoints.reserve_exact(2 * flows);
@@ -215,14 +221,15 @@ impl<M: Machine> Network<M> {
         in_large_pages(&self.endpoints);
     }
 
-    /// Adds a link direction. Links, media and sources come before the first [`run_until`](Network::run_until).
+    /// Adds a link direction. Links, media and sources must be added before the first
+    /// [`run_until`](Network::run_until).
     pub fn add_link(&mut self, spec: LinkSpec) -> LinkId {
         assert!(!self.sealed, "links are added before the first run");
         self.links.push(Link::new(spec));
         LinkId(self.links.len() as u32 - 1)
     }
 
-    /// Lets `links` share one half-duplex medium.
+    /// Puts `links` on one half-duplex medium.
     pub fn add_medium(&mut self, links: &[LinkId]) {
         assert!(!self.sealed, "media are added before the first run");
         for link in links {
@@ -232,8 +239,8 @@ impl<M: Machine> Network<M> {
         self.mediums.push(Medium::new(links));
     }
 
-    /// Lets a link deliver when `trace` says, instead of at its rate. It has no part in a medium, and a later
-    /// [`Change::Rate`] ends it.
+    /// Makes a link deliver at the times of `trace` instead of at its rate. The link must not be on
+    /// a medium. A later [`Change::Rate`] ends the replay.
     pub fn set_trace(&mut self, link: LinkId, trace: Trace) {
         assert!(!self.sealed, "traces are set before the first run");
         self.links[link.0 as usize].set_trace(trace);
@@ -261,8 +268,9 @@ impl<M: Machine> Network<M> {
         route
     }
 
-    /// Names `routes` together: an end of a flow that is given this sends each packet on one of them, drawn by the seed; or draws anew
-    /// only for a packet that follows the one before by more than `gap`. All routes of an end are added in a row.
+    /// Combines `routes` into one identifier, for an end of a flow with several routes. The seed
+    /// draws a route for each packet. With `gap`, it draws a new one only for a packet that follows
+    /// the previous one by more than `gap`. All routes of an end must be added consecutively.
     pub fn spread(&mut self, routes: &[RouteId], gap: Option<Time>) -> RouteId {
         self.spreads.push(Spread { routes: routes.iter().map(|route| route.0).collect(), gap });
         RouteId(GATES + self.spreads.len() as u32 - 1)
@@ -275,7 +283,8 @@ impl<M: Machine> Network<M> {
         SourceId(self.sources.len() as u32 - 1)
     }
 
-    /// Adds a flow, also in the middle of a run (its start then lies no earlier than [`now`](Network::now)).
+    /// Adds a flow, before or during a run. During a run, its start must not precede
+    /// [`now`](Network::now).
     pub fn add_flow(&mut self, spec: FlowSpec<M>) -> FlowId {
         let flow = FlowId(self.endpoints.len() as u32 / 2);
         self.slab.set_encoding(flow.0, spec.encoding, spec.segment);
@@ -287,8 +296,8 @@ impl<M: Machine> Network<M> {
         flow
     }
 
-    /// Puts a new flow in the place of one that has [`vanished`](Network::has_vanished), so that memory doesn't grow
-    /// with the number of flows a workload has ever made.
+    /// Replaces a flow that has [`vanished`](Network::has_vanished) by a new one. So memory doesn't
+    /// grow with the number of flows a workload has ever created.
     pub fn replace_flow(&mut self, flow: FlowId, spec: FlowSpec<M>) {
         debug_assert!(self.has_vanished(flow));
         self.slab.set_encoding(flow.0, spec.encoding, spec.segment);
@@ -301,14 +310,14 @@ impl<M: Machine> Network<M> {
         self.schedule_start(flow);
     }
 
-    /// From now on packets of a flow are of `class`, on their way already or not: what that means is the affair of ports
-    /// and their laws. 0 is what belongs to none.
+    /// Sets the class of a flow's packets from now on, including those on their way. Ports and
+    /// their laws define its meaning; 0 means no class.
     pub fn set_class(&mut self, flow: FlowId, class: u8) {
         self.slab.set_class(flow.0, class);
     }
 
-    /// Has a flow that has not begun begin `delay` after the last of `others` is done: its client, or each of its ends if
-    /// `true` stands beside it.
+    /// Delays a flow that has not begun until `delay` after the last of `others` is done. Of each
+    /// other flow the client must be done, or with `true` both ends.
     pub fn start_after(&mut self, flow: FlowId, others: &[(FlowId, bool)], delay: Time) {
         let mut left = 0;
         for &(other, both) in others {
@@ -326,12 +335,14 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// The flows that have begun or will after the end of [others](Network::start_after), since the last call, and when.
+    /// Returns the flows that an end of [others](Network::start_after) has started since the last
+    /// call, with their starts, which may lie ahead.
     pub fn drain_begun(&mut self) -> std::vec::Drain<'_, (FlowId, Time)> {
         self.begun.drain(..)
     }
 
-    /// Ends a flow: its machines hear no more, packets on their way to them are absorbed.
+    /// Ends a flow. Its machines receive nothing more, and packets on their way to them are
+    /// absorbed.
     pub fn retire_flow(&mut self, flow: FlowId) {
         for at in flow.0 as usize * 2..flow.0 as usize * 2 + 2 {
             self.endpoints[at].live = false;
@@ -344,15 +355,16 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// Has a flow [retired](Network::retire_flow) at the very instant its client, or each of its ends if `both`, is
-    /// [done](Machine::is_done): what comes then does not depend on when a caller next looks.
+    /// [Retires](Network::retire_flow) a flow at the instant at which its client, or each of its
+    /// ends if `both`, is [done](Machine::is_done). So the result doesn't depend on when the caller
+    /// next reads the network.
     pub fn retire_when_done(&mut self, flow: FlowId, both: bool) {
         let at = flow.0 as usize * 2;
         self.endpoints[at].awaited = true;
         self.endpoints[at + 1].awaited = both;
     }
 
-    /// Whether a retired flow has no packet left in the network.
+    /// True if a retired flow has no packet left in the network.
     pub fn has_vanished(&self, flow: FlowId) -> bool {
         let pair = &self.endpoints[flow.0 as usize * 2..flow.0 as usize * 2 + 2];
         !pair[0].live && pair[0].balance + pair[1].balance == self.slab.lost(flow.0)
@@ -395,33 +407,36 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// The ends of flows that are [done](Machine::is_done) since the last call, and when they were.
+    /// Returns the ends of flows that became [done](Machine::is_done) since the last call, with the
+    /// instants.
     pub fn drain_done(&mut self) -> std::vec::Drain<'_, (FlowId, End, Time)> {
         self.done.drain(..)
     }
 
-    /// The present.
+    /// The present instant.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Events taken so far.
+    /// The number of events handled so far.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// Transmissions over a link that have reached the far end so far, acknowledgements included.
+    /// The number of packets that reached the far end of a link so far, acknowledgements included.
     pub fn packet_hops(&self) -> u64 {
         self.hops
     }
 
-    /// Starts a digest over every packet-hop (when, where, what); read it with [`trace_digest`](Network::trace_digest).
+    /// Starts a digest over every packet-hop (time, link, content).
+    /// [`trace_digest`](Network::trace_digest) reads it.
     pub fn trace_packets(&mut self) {
         self.trace = Some(0xcbf2_9ce4_8422_2325);
         self.watched = true;
     }
 
-    /// Notes from now on every packet on a link, to be read with [`drain_sightings`](Network::drain_sightings).
+    /// Records every packet on a link from now on. [`drain_sightings`](Network::drain_sightings)
+    /// reads them.
     pub fn tap(&mut self, link: LinkId) {
         let tap = self.tap.get_or_insert_default();
         tap.watched.resize(self.links.len(), false);
@@ -429,30 +444,32 @@ impl<M: Machine> Network<M> {
         self.watched = true;
     }
 
-    /// The packets seen on [tapped](Network::tap) links since the last call, in the order of events. What a law
-    /// drops at the head of its queue is not among them.
+    /// Returns the packets seen on [tapped](Network::tap) links since the last call, in the order
+    /// of events. They do not include packets that a law drops at the head of its queue.
     pub fn drain_sightings(&mut self) -> impl Iterator<Item = Sighting> + '_ {
         self.tap.iter_mut().flat_map(|tap| tap.seen.drain(..))
     }
 
-    /// The digest over every packet-hop so far, if it was asked for.
+    /// The digest over every packet-hop so far; `None` without
+    /// [`trace_packets`](Network::trace_packets).
     pub fn trace_digest(&self) -> Option<u64> {
         self.trace
     }
 
-    /// Reads a link direction, caught up to the present, or sets what is measured of it.
+    /// Calls `work` on a link direction, advanced to the present, to read it or to set its
+    /// measurements.
     pub fn with_link<R>(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time) -> R) -> R {
         let link = &mut self.links[link.0 as usize];
         link.catch_up(self.now, &mut self.slab);
         work(link, self.now)
     }
 
-    /// The figures of a link direction; those of its queue start anew.
+    /// Reads the counters of a link direction, and restarts those of its queue.
     pub fn read_link(&mut self, link: LinkId) -> LinkStats {
         self.with_link(link, Link::read)
     }
 
-    /// The figures of a source of cross-traffic.
+    /// The counters of a source of cross-traffic.
     pub fn read_source(&self, source: SourceId) -> SinkStats {
         let Source { stats, launched, .. } = &self.sources[source.0 as usize];
         let left = *launched as i64 - self.slab.lost_plain(source.0);
@@ -465,13 +482,14 @@ impl<M: Machine> Network<M> {
         &self.endpoints[flow.0 as usize * 2].machine
     }
 
-    /// The machine that answered.
+    /// The machine that answered the flow.
     #[inline]
     pub fn server(&self, flow: FlowId) -> &M {
         &self.endpoints[flow.0 as usize * 2 + 1].machine
     }
 
-    /// Works on the flow's machines at the present instant, then sends what they have to send.
+    /// Calls `work` on the flow's machines at the present instant, then sends their pending
+    /// packets.
     pub fn with_flow<R>(&mut self, flow: FlowId, work: impl FnOnce(&mut M, &mut M) -> R) -> R {
         self.seal();
         let at = flow.0 as usize * 2;
@@ -482,7 +500,7 @@ impl<M: Machine> Network<M> {
         answer
     }
 
-    /// Changes a link direction at the present instant; faults also before the first run.
+    /// Changes a link direction at the present instant. Faults may be set before the first run.
     pub fn change(&mut self, link: LinkId, change: Change) {
         let seed = self.seed;
         let faults = || Faults::new(seed, link.0);
@@ -505,13 +523,13 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// The furthest instant a run can reach with as many entities as there are now.
+    /// The latest instant that a run can reach with the present number of entities.
     pub fn horizon(&mut self) -> Time {
         self.seal();
         self.scheduler.horizon()
     }
 
-    /// Where every packet has gone.
+    /// The fates of all packets so far.
     pub fn census(&self) -> Census {
         Census {
             created: self.slab.created(),
@@ -523,13 +541,13 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// Gives back the memory of the flows' machines, once a run is over: what can be asked from then on is of links, meters
-    /// and cross-traffic. (Packets stay: links put them on the wire when they are asked.)
+    /// Frees the memory of the flows' machines after a run. Links, meters and cross-traffic can
+    /// still be read. Packets stay, since links put them on the wire when they are read.
     pub fn release_flows(&mut self) {
         self.endpoints = Vec::new();
     }
 
-    /// Packets alive now, by the slab's count: the same as queued and in flight together.
+    /// Packets alive, by the slab's count: equal to those queued and in flight together.
     pub fn packets_alive(&self) -> u64 {
         self.slab.alive()
     }
@@ -545,13 +563,13 @@ impl<M: Machine> Endpoint<M> {
     }
 }
 
-/// Where routes part, and where none has come yet: no entries of routes.
+/// Routes differ after this link, or none crosses it yet. Neither value is an entry of a route.
 const VARIES: u32 = u32::MAX;
 const UNUSED: u32 = END - 1;
 
-/// Route entries below are links, from here on gates of middles …
+/// Route entries below are links; from here on they are gates of middles …
 const GATES: u32 = 1 << 31;
-/// … and from here on ends.
+/// … and from here on they are ends.
 const END: u32 = u32::MAX - 3;
 const END_SINK: u32 = END;
 const END_CLIENT: u32 = END + 1;

@@ -1,15 +1,16 @@
-//! The simplest machine that fills a pipe: a fixed window, an acknowledgement for every packet, nothing repaired.
+//! The simplest machine that fills a link: a fixed window, an acknowledgement per packet, no
+//! repair.
 
 use tollway_law::Time;
 use tollway_proto::{Flags, Machine, Packet, SackRanges};
 
 pub(crate) struct FixedWindow {
-    /// Segments it keeps in flight; zero makes it the side that only answers.
+    /// Segments kept in flight; 0 for the end that only acknowledges.
     pub(crate) window: u32,
     pub(crate) sent: u32,
     pub(crate) acked: u32,
     pub(crate) received: u32,
-    /// Set in data packets beside [`Flags::DATA`].
+    /// Flags of data packets beside [`Flags::DATA`].
     pub(crate) flags: Flags,
     answer: bool,
     open: bool,

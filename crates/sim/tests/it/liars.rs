@@ -1,5 +1,6 @@
-//! Machines whose tolls are garbage, beside honest ones on one XCP link: they may take more than their share, but no
-//! number goes wild, no packet gets lost count of, and the honest flow gets its data across.
+//! Machines with garbage in their tolls, beside honest ones on one XCP link. They may take more
+//! than their share. But no number goes wild, every packet is counted, and the honest flow's data
+//! arrive.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use tollway_proto::transport::{Config, Connection};
 use tollway_proto::{Encoding, Flags, Machine, Packet, SackRanges};
 use tollway_sim::{FlowSpec, LinkSpec, Network, RouteEnd};
 
-/// A connection that says what it likes about itself.
+/// A connection that replaces its statements by given numbers.
 struct Liar {
     inner: Connection,
     lies: Vec<f64>,
@@ -110,7 +111,7 @@ proptest! {
         let (there, back) = (network.add_link(link.clone()), network.add_link(link));
         let forward = network.add_route(&[there], RouteEnd::Server);
         let reverse = network.add_route(&[back], RouteEnd::Client);
-        // A bounded buffer: one whose echoes lie can be told any window.
+        // A bounded buffer, since false echoes can set any window.
         let config = Arc::new(Config { send_buffer: 200, ..Config::default() });
         let mut flow = |bytes: u64, lies: &[f64], answers: &[f64]| {
             let law = || XcpConfig::default().build().into();
@@ -150,7 +151,7 @@ proptest! {
     }
 }
 
-/// The router alone, which trusts nobody: no toll leaves it wild.
+/// The router alone, which must accept any input: no toll leaves it wild.
 #[test]
 fn a_toll_leaves_the_router_finite() {
     use tollway_law::link::Passing;

@@ -1,4 +1,4 @@
-//! Middles and apps under seeded faults: nothing is lost between them, and nothing appears.
+//! Middles and apps under seeded faults: between them no packet is lost, and none appears.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use tollway_sim::{End, FlowSpec, LinkId, MachineId, Network, RouteEnd};
 
 use crate::wire;
 
-/// Holds some packets back by chance, and sends others like them later; takes SACK ranges from some.
+/// A middle that holds some packets back at random, sends copies of others later, and removes SACK
+/// ranges from some.
 #[derive(Debug)]
 struct Holder {
     rng: Pcg64Mcg,
@@ -69,8 +70,8 @@ struct Run {
     apps: [MachineId; 2],
 }
 
-/// `a → r → b` and back with two counters at `r`, and for a single flow a holder between them; `count` flows between apps at `a` and
-/// `b`.
+/// Runs `a → r → b` and back with two counters at `r`, and for a single flow a holder between them.
+/// `count` flows connect apps at `a` and `b`.
 fn run(seed: u64, count: u32, loss: f64, handshake: bool) -> Run {
     let mut network = Network::new(seed);
     let links: [LinkId; 4] = [(50.0, 1), (10.0, 4), (10.0, 4), (50.0, 1)]
@@ -141,7 +142,7 @@ proptest! {
         prop_assert_eq!(holder.absorbed, holder.sent);
         prop_assert_eq!(census.absorbed, holder.absorbed);
         let [first, last] = counters.map(|id| *network.machine(id).downcast_ref::<Counter>().unwrap());
-        // Between them the holder keeps some, and sends some of what goes on by a gate.
+        // Between them the holder keeps some packets, and sends some of the others by a gate.
         prop_assert!(first.packets > last.packets && last.frames > 0);
         let again = run(seed, 1, loss, handshake);
         prop_assert_eq!(network.trace_digest(), again.network.trace_digest());

@@ -1,4 +1,4 @@
-//! The simulator against arithmetic that can be done by hand, and its invariants under faults.
+//! The simulator against results computed by hand, and its invariants under faults.
 
 mod fixed_window;
 mod liars;
@@ -77,7 +77,7 @@ impl Pair {
 fn a_packet_takes_its_serialisation_and_its_delay() {
     let mut pair = Pair::new(wire(10.0, Time::from_millis(5)), wire(10.0, Time::from_millis(5)));
     let flow = pair.flow(1, Time::from_millis(1));
-    // 1500 bytes at 10 Mbps are 1.2 ms: there at 7.2 ms; 40 bytes are 32 us: back at 12.232 ms.
+    // 1500 bytes at 10 Mbps take 1.2 ms: arrival at 7.2 ms. 40 bytes take 32 us: back at 12.232 ms.
     let there = Time::from_micros(7_200);
     pair.network.run_until(there);
     assert_eq!(pair.network.server(flow).received, 0);
@@ -161,7 +161,7 @@ fn packets_dropped_from_the_queue_are_accounted_for() {
             pair.network.retire_flow(flow);
         }
         pair.network.run_until(Time::from_secs(1));
-        // Else a flow's number could never be used again.
+        // Otherwise a flow's number could never be reused.
         assert!(flows.iter().all(|&flow| pair.network.has_vanished(flow)));
         pair.check();
     }
@@ -185,7 +185,8 @@ fn marks_on_departure_count() {
 fn a_change_of_rate_takes_the_packet_in_transmission_along() {
     let mut pair = Pair::new(wire(8.0, Time::from_millis(10)), wire(8.0, Time::ZERO));
     let flow = pair.flow(2, Time::ZERO);
-    // A third of the first packet has left when the rate halves: it takes 0.5 + 2 ms, the second 3 ms more.
+    // A third of the first packet has left when the rate halves. It takes 0.5 + 2 ms, the second 3
+    // ms more.
     pair.network.run_until(Time::from_micros(500));
     pair.network.change(pair.there, Change::Rate(Rate::from_mbps(4.0)));
     for (at, received) in [(12_500, 0), (12_501, 1), (15_500, 1), (15_501, 2)] {
@@ -199,7 +200,8 @@ fn a_change_of_rate_takes_the_packet_in_transmission_along() {
 fn a_shorter_delay_does_not_let_packets_overtake() {
     let mut pair = Pair::new(wire(8.0, Time::from_millis(10)), wire(8.0, Time::ZERO));
     let flow = pair.flow(2, Time::ZERO);
-    // The second packet starts at 1.5 ms with the shorter delay, and would be there at 4 ms, the first at 11.5 ms.
+    // The second packet starts at 1.5 ms with the shorter delay. It would arrive at 4 ms, and the
+    // first at 11.5 ms.
     pair.network.run_until(Time::from_micros(1_000));
     pair.network.change(pair.there, Change::Delay(Time::from_millis(1)));
     pair.network.run_until(Time::from_micros(11_500));
@@ -210,7 +212,7 @@ fn a_shorter_delay_does_not_let_packets_overtake() {
 
 #[test]
 fn packets_that_waited_do_not_overtake_either() {
-    // The first arrives at 11 ms; the others leave from 1 to 5 ms, four of them with no delay at all.
+    // The first arrives at 11 ms. The others leave from 1 to 5 ms, four of them without delay.
     let mut pair = Pair::new(wire(12.0, Time::from_millis(10)), wire(12.0, Time::ZERO));
     let flow = pair.flow(5, Time::ZERO);
     pair.network.run_until(Time::from_micros(500));
@@ -242,7 +244,7 @@ fn a_shared_medium_carries_one_packet_at_a_time() {
     });
     network.run_until(Time::from_secs(10));
     let (data, acks) = (network.read_link(there), network.read_link(back));
-    // Always one of the two sends, and for every packet of 1500 bytes one of 40.
+    // One of the two always sends: a packet of 40 bytes for every packet of 1500.
     let busy = data.busy_ns + acks.busy_ns;
     assert!(busy > 9_990_000_000 && busy <= 10_000_000_000, "{busy}");
     let expected = 10e6 / 8.0 * 10.0 / 1540.0;
@@ -250,7 +252,8 @@ fn a_shared_medium_carries_one_packet_at_a_time() {
     assert!(network.census().is_conserved());
 }
 
-/// A medium of one station is a wire: packets that come as one is sent find as much room, and as much is seen to wait.
+/// A medium of one station equals a wire: packets that arrive during a transmission find the same
+/// room, and the measured queue is the same.
 #[test]
 fn a_medium_of_one_station_is_a_wire() {
     for mbps in [1.0, 16.0] {
@@ -333,7 +336,7 @@ fn flows_added_in_mid_run_start_on_time() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    // Every kind of trouble at once: no packet appears or vanishes, and a run repeats to the bit.
+    // All kinds of faults at once: no packet appears or vanishes, and a run repeats to the bit.
     #[test]
     fn packets_are_conserved_and_runs_repeat(
         loss in 0.0f64..0.5,
@@ -409,7 +412,7 @@ fn a_change_of_rate_keeps_count_of_the_time_the_transmitter_is_busy() {
 
 #[test]
 fn what_waits_when_the_figures_are_read_is_the_first_of_the_next() {
-    // Of ten at once 9, 8, … wait, one fewer each millisecond.
+    // Ten arrive at once: 9, 8, … wait, one fewer each millisecond.
     let mut pair = Pair::new(wire(12.0, Time::from_millis(50)), wire(12.0, Time::ZERO));
     pair.network.with_link(pair.there, |link, now| link.measure(now, true));
     pair.flow(10, Time::ZERO);
@@ -442,7 +445,8 @@ fn what_a_law_drops_or_marks_on_arrival_counts_as_that() {
     flow.client.flags = Flags::ECT;
     pair.network.add_flow(flow);
     pair.network.run_until(Time::from_millis(20));
-    // The first leaves at once; of the others the third and those behind it find more than one waiting.
+    // The first leaves at once. Of the others, the third and all behind it find more than one
+    // waiting.
     assert_eq!(pair.network.read_link(pair.there).marks, 7);
 }
 
@@ -450,7 +454,8 @@ fn what_a_law_drops_or_marks_on_arrival_counts_as_that() {
 fn a_change_of_delay_is_for_what_departs_from_then_on() {
     let mut pair = Pair::new(wire(12.0, Time::from_millis(10)), wire(12.0, Time::ZERO));
     let flow = pair.flow(5, Time::ZERO);
-    // Three have left, or are leaving, when the delay doubles: they arrive after 11, 12 and 13 ms, the others after 24 and 25.
+    // Three have left, or are leaving, when the delay doubles. They arrive after 11, 12 and 13 ms,
+    // the others after 24 and 25.
     pair.network.run_until(Time::from_micros(2_500));
     pair.network.change(pair.there, Change::Delay(Time::from_millis(20)));
     for (at, received) in [(13_001, 3), (24_000, 3), (24_001, 4), (25_001, 5)] {
@@ -475,7 +480,7 @@ fn losses_strike_those_who_are_meant_where_they_are_meant() {
             let here = drops.map(|d| if place == Place::Before { d.before } else { d.after });
             assert_eq!(here, lost, "{place:?}");
         }
-        // Nobody is meant who goes the other way.
+        // Packets in the other direction are spared.
         let mut pair = Pair::new(wire(10.0, Time::ZERO), wire(10.0, Time::ZERO));
         for (link, only) in [(pair.there, Only::Ack), (pair.back, Only::Data)] {
             pair.network.change(link, Change::Losses(vec![Loss { place, only, probability: 1.0 }]));
@@ -496,7 +501,7 @@ fn a_blackout_is_before_the_queue_and_spares_what_is_on_its_way() {
     pair.network.run_until(Time::from_millis(16));
     assert_eq!((pair.network.server(flow).received, pair.network.server(late).received), (5, 0));
     let drops = pair.network.read_link(pair.there).drops;
-    // Those that were acknowledged at 11 to 15 ms let five more leave.
+    // The packets acknowledged at 11 to 15 ms let five more leave.
     assert_eq!((drops.before, drops.total()), (8, 8));
 }
 
@@ -516,7 +521,7 @@ fn a_packet_that_a_change_of_rate_slows_keeps_its_medium() {
     };
     network.add_source(source(routes[0], Time::ZERO, 1500));
     let other = network.add_source(source(routes[1], Time::from_millis(1), 1000));
-    // The first packet takes 0.5 + 2 ms; then it is the other's turn, for 1 ms.
+    // The first packet takes 0.5 + 2 ms. Then the other station sends, for 1 ms.
     network.run_until(Time::from_micros(500));
     network.change(links[0], Change::Rate(Rate::from_mbps(4.0)));
     network.run_until(Time::from_micros(3_500));

@@ -1,4 +1,5 @@
-//! Links that replay a trace, against the emulator's own procedure done opportunity by opportunity.
+//! Links that replay a trace, against the emulator's own procedure, one opportunity after the
+//! other.
 
 use std::collections::VecDeque;
 
@@ -9,7 +10,7 @@ use tollway_sim::{Network, RouteEnd, SourceId, SourceSpec, Trace};
 use crate::fixed_window::FixedWindow;
 use crate::wire;
 
-/// A source: bytes of a packet, packets a second, start in microseconds.
+/// A source: bytes per packet, packets per second, start in microseconds.
 type Stream = (u16, u32, u64);
 
 fn spec_of((size, per_sec, start): Stream, route: tollway_sim::RouteId) -> SourceSpec {
@@ -31,7 +32,7 @@ fn simulated(trace: &Trace, overhead: u32, streams: &[Stream], millis: u64) -> V
     (0..=millis).map(at_each).collect()
 }
 
-/// The same by Mahimahi's `LinkQueue`: what has come before an opportunity may use it.
+/// The same by Mahimahi's `LinkQueue`: a packet may use only opportunities after its arrival.
 fn emulated(trace: &[u32], overhead: u32, streams: &[Stream], millis: u64) -> Vec<u64> {
     let mut packets: Vec<(Time, usize, u64)> = Vec::new();
     for (i, &(size, per_sec, start)) in streams.iter().enumerate() {
@@ -47,7 +48,7 @@ fn emulated(trace: &[u32], overhead: u32, streams: &[Stream], millis: u64) -> Ve
     packets.sort();
     let mut packets = VecDeque::from(packets);
     let (mut next, mut base, mut arrived) = (0, 0, 0);
-    // The packet under way: what of it has still to go, and its size.
+    // The packet in transmission: bytes left to send, and its size.
     let mut under_way: Option<(u64, u64)> = None;
     let mut by_millis = Vec::new();
     for ms in 0..=millis {
@@ -59,7 +60,7 @@ fn emulated(trace: &[u32], overhead: u32, streams: &[Stream], millis: u64) -> Ve
             let mut left = 1500;
             while left > 0 {
                 if under_way.is_none() {
-                    // It was there before this instant.
+                    // It arrived before this instant.
                     let Some(&(_, _, size)) = packets.front().filter(|p| p.0 < Time::from_millis(ms)) else {
                         break;
                     };
@@ -100,14 +101,15 @@ proptest! {
     }
 }
 
-/// Packets that come at the very instants of opportunities come too late for them.
+/// Packets that arrive at the instant of an opportunity are too late for it.
 #[test]
 fn an_opportunity_does_not_wait() {
     let trace = Trace::new(&[0, 2, 4, 6]).unwrap();
     let streams = [(1500, 500, 0)];
     let ours = simulated(&trace, 0, &streams, 10);
     assert_eq!(ours, emulated(&[0, 2, 4, 6], 0, &streams, 10));
-    // From 2 ms on one leaves at each, that of 0 ms first; 6 ms is also the next period's 0 ms.
+    // From 2 ms on one packet leaves at each opportunity, first that of 0 ms. 6 ms is also the next
+    // period's 0 ms.
     assert_eq!(ours[..8], [0, 0, 1500, 1500, 3000, 3000, 4500, 4500]);
 }
 
@@ -125,7 +127,7 @@ fn a_busy_link_has_the_mean_rate() {
     let arrived = network.read_source(source).arrived_bytes as f64;
     let expected = trace.mean_rate().bytes_in(end);
     assert!((arrived / expected - 1.0).abs() < 1e-3, "{arrived} {expected}");
-    // Something always waits for the next opportunity.
+    // A packet always waits for the next opportunity.
     let busy = network.read_link(link).busy_ns;
     assert!((19_990_000_000..=20_000_000_000).contains(&busy), "{busy}");
     assert!(network.census().is_conserved());

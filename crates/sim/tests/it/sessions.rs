@@ -15,7 +15,7 @@ use tollway_proto::transport::{Config, Connection};
 use tollway_proto::{Gate, NodeMachine};
 use tollway_sim::{FlowId, FlowSpec, LinkId, LinkSpec, MachineId, Network, RouteEnd};
 
-/// A duplex link: there and back.
+/// A duplex link: the two directions.
 type Duplex = (LinkId, LinkId);
 
 /// A net of links with one law, and connections of the same.
@@ -108,7 +108,7 @@ impl Net {
         let mut flows = Vec::new();
         for (k, &(down, up)) in members.iter().enumerate() {
             let first = k == 0;
-            // The ends that stand for no one of their own never open.
+            // Ends that represent no separate host never open.
             let start = if inbound && !first { Time::NEVER } else { Time::ZERO };
             let (forward, back) = if inbound {
                 (if first { to_switch.clone() } else { vec![up] }, vec![up])
@@ -140,7 +140,7 @@ impl Net {
         sinks.iter().map(|&flow| self.delivered(flow)).sum()
     }
 
-    /// The rate on the wire of what `count` counts, Mb/s, over `span`.
+    /// The rate on the wire, in Mb/s over `span`, of the bytes that `count` returns.
     fn rate(&mut self, span: Time, count: impl Fn(&Net) -> u64) -> f64 {
         let before = count(self);
         let end = self.network.now() + span;
@@ -153,8 +153,8 @@ fn ways(path: &[Duplex]) -> (Vec<LinkId>, Vec<LinkId>) {
     (path.iter().map(|link| link.0).collect(), path.iter().rev().map(|link| link.1).collect())
 }
 
-/// Figure 7: four members, cross flows one after the other. Returns the session's rate, and the
-/// mean of the cross flows', in each phase; and all packets dropped.
+/// Figure 7: four members, and cross flows that begin one after the other. Returns, for each phase,
+/// the session's rate and the mean rate of the cross flows; and the packets dropped in all.
 fn session_fair(content: Content, inbound: bool, phase: Time) -> (Vec<(f64, f64)>, u64) {
     let mut net = Net::new(content);
     let delay = Time::from_millis(5);
@@ -211,8 +211,8 @@ fn a_session_has_one_share_under_fcp() {
     }
 }
 
-/// Figure 10, with two switches: the cascade has the rate of one switch with the longest path, and
-/// each member its part.
+/// Figure 10, with two switches. The cascade has the rate of one switch with the longest path, and
+/// each member gets its part.
 #[test]
 fn a_cascade_is_like_one_switch() {
     let (short, long, phase) = (Time::from_millis(2), Time::from_millis(10), Time::from_secs(10));
@@ -261,7 +261,7 @@ fn a_cascade_is_like_one_switch() {
     assert_eq!(net.network.census().dropped, 0);
 }
 
-/// The schedule changes: all frames to one member, later to another whose link is slower.
+/// A schedule that sends all frames to one member.
 #[derive(Debug)]
 struct Only(usize);
 
@@ -292,7 +292,7 @@ fn a_session_follows_a_change_of_its_schedule() {
                 None => Policy::RoundRobin.module(0),
             },
         );
-        // Half a second is enough at 8 ms.
+        // Half a second suffices at 8 ms.
         let end = net.network.now() + Time::from_millis(500);
         net.network.run_until(end);
         let rate = net.rate(Time::from_secs(2), |net| net.of_session(&session));

@@ -1,5 +1,5 @@
-//! The short ways of a link beside the long one: on a link where something may go wrong, but never does, a packet goes the long
-//! way, and nothing may come out differently.
+//! The short paths through a link's code against the long one. A link with a possible fault that
+//! never strikes takes the long path, and all results must be equal.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
 use tollway_sim::{FlowSpec, LinkId, LinkSpec, Network, RouteEnd};
 
-/// What a network runs under.
+/// The laws of a network.
 #[derive(Clone, Copy, Debug)]
 enum Law {
     NewReno,
@@ -58,13 +58,13 @@ fn law() -> impl Strategy<Value = Law> {
     ]
 }
 
-/// What happens to the link while it runs.
+/// A change of the link during a run.
 fn change() -> impl Strategy<Value = (u64, Change)> {
     let change = prop_oneof![
         (1u32..40).prop_map(|mbps| Change::Rate(Rate::from_mbps(f64::from(mbps)))),
         (1u64..30).prop_map(|ms| Change::Delay(Time::from_millis(ms))),
         (0u32..60).prop_map(|packets| Change::Limit(Limit { packets, bytes: u64::MAX })),
-        // With less than the longest packet there is no short way, with more there is one again.
+        // With less than the longest packet the short path is closed, with more it opens again.
         (1u64..200_000).prop_map(|bytes| Change::Limit(Limit { packets: u32::MAX, bytes })),
         (1u32..40).prop_map(|mbps| Change::Capacity(Rate::from_mbps(f64::from(mbps)))),
     ];

@@ -1,11 +1,12 @@
-//! Any bytes as a journal.
+//! Fuzzing of the journal's parser.
 
 use tollway_scenario::tables::Table;
 
 use super::*;
 use crate::sweep::table::batch;
 
-/// Any bytes as the rest of a journal: what is read is a table or an error, and what is written of it reads the same.
+/// Parses any bytes as the rest of a journal. The result is a table or an error, and a table
+/// written again parses to the same.
 pub(crate) fn read_anything(bytes: &[u8]) {
     let head = Head { tollway_sweep: "0".into(), scenario: String::new(), vary: Vec::new() };
     let _ = read(bytes, &head);
