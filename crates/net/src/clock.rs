@@ -89,7 +89,7 @@ mod tests {
         // 2 ms for 200 packets are slow, but they are work.
         assert_eq!(still.unaccounted(Time::from_micros(12_150), 200, true), Time::ZERO);
         assert_eq!(still.unaccounted(Time::from_micros(17_350), 0, false), Time::from_millis(5));
-        // Where the clock counts a pause, it is reported once.
+        // A pause that the clock counts is reported once.
         assert_eq!(still.unaccounted(Time::from_micros(17_500), 0, true), Time::ZERO);
     }
 

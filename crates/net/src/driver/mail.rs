@@ -295,7 +295,7 @@ fn transmit(
     Ok(())
 }
 
-/// Limit of one system call, in bytes: the largest IP packet.
+/// Limit of one system call, in bytes: almost the largest IP packet.
 pub(super) const MOST_BYTES: usize = 65_000;
 /// Bytes by which an IPv6 header is longer than an IPv4 header.
 const LONGER_IPV6: usize = 20;

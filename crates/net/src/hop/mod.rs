@@ -455,5 +455,5 @@ const BEAT_EVERY: Time = Time::from_secs(1);
 /// First byte of a beat; that of an ACP packet is [`acp::MAGIC`].
 const BEAT: u8 = 0x5b;
 const VERSION: u8 = 1;
-/// Limit of one train, in bytes: the content of the largest UDP datagram.
+/// Limit of one train, in bytes: almost the largest UDP payload.
 const MOST_BYTES: usize = 65_000;

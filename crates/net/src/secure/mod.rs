@@ -16,7 +16,7 @@
 //!
 //! | threat | answer |
 //! |---|---|
-//! | hellos with forged source addresses | a [cookie] first: no state, no key arithmetic, a shorter answer |
+//! | hellos with forged source addresses | a [cookie]: no state, no key arithmetic, few bytes |
 //! | other addresses | no answer |
 //! | a repeated hello | the same welcome; no answer if it is older than the last one welcomed |
 //! | a repeated datagram | a window of 1024 counters |
