@@ -483,7 +483,7 @@ impl Network {
         self.drivers[place.driver].addr(place.at)
     }
 
-    /// Number of flows added so far.
+    /// Number of flows added.
     pub fn flows(&self) -> usize {
         self.flows.len()
     }

@@ -105,7 +105,7 @@ impl Routes {
         }
         let route = Rc::new(Route::find(&self.trie, subject));
         if self.cache.len() >= CACHED {
-            // With so many subjects a cache has no effect; routes in use are found again.
+            // A cache does not help with this many subjects. Routes in use are found again.
             self.cache.drain().for_each(|(_, route)| route.stale.set(true));
         }
         self.cache.insert(subject.into(), Rc::clone(&route));
