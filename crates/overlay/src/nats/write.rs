@@ -31,7 +31,7 @@ pub struct Connect {
 /// The server's `INFO` message.
 #[derive(Clone, Debug, Serialize)]
 pub struct Info<'a> {
-    /// The site's name with its epoch.
+    /// The server's identifier, which equals the site's name.
     pub server_id: &'a str,
     /// The site's name.
     pub server_name: &'a str,
