@@ -49,8 +49,8 @@ impl Channel {
     /// Reads into `buffer`.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldBlock`]: no bytes wait. Any other error, and zero bytes: the connection has
-    /// ended.
+    /// [`ErrorKind::WouldBlock`]: no bytes wait. Any other error, and zero bytes: the connection
+    /// has ended.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else { return self.stream.read(buffer) };
         loop {
