@@ -1,12 +1,14 @@
-//! ACP in bulk between two hosts on loopback: Gbit a second of processor time, both ends together.
+//! ACP in bulk between two hosts on loopback: throughput in Gbit per second of processor time. The
+//! processor time is that of both ends together.
 //!
 //! ```text
 //! cargo run --release -p tollway-net --example acp_bulk [GIGABYTES]
 //! cargo run --release -p tollway-net --example acp_bulk -- listen          # prints its address
 //! cargo run --release -p tollway-net --example acp_bulk -- send ADDRESS [GIGABYTES]
 //! ```
-//!
-//! Every payload byte is written by the sender and checked by the receiver. Printed as one JSON object.
+//! The sender writes every payload byte and the receiver checks it. The result is one JSON object.
+//! Every payload byte is written by the sender and checked by the receiver. Printed as one JSON
+//! object.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,7 +39,7 @@ fn host(key: Option<[u8; 16]>) -> Result<Host, tollway_net::Error> {
         segment: 1500,
         header: 80,
         ack_size: 112,
-        // What a socket's buffer holds if the system gives no more than its default.
+        // This window fits a socket buffer of the system's default size.
         receive_buffer: 100 * 1420,
         delayed_ack: Some(Time::from_millis(5)),
         ..Config::default()

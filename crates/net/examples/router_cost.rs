@@ -1,12 +1,17 @@
-//! What a router costs: processor time of its thread a datagram, XCP or FCP rewriting every one with data, senders in long trains.
+//! Processor time that a router's thread spends on a datagram, in microseconds.
 //!
 //! ```text
-//! cargo run --release -p tollway-net --example router_cost [SECONDS] [xcp|fcp] [loopback|keys|namespaces|switch]
+//! cargo run --release -p tollway-net --example router_cost \
+//!     [SECONDS] [xcp|fcp] [loopback|keys|namespaces|switch]
 //! ```
 //!
-//! `a` sends through the router `r` to `b` over links so fast that nothing waits for them; each node has a thread, and is a socket on
-//! loopback, or (as root) a network namespace; with `keys` datagrams between the sockets are sealed. With `switch` the router has an
-//! Anypoint switch, which spreads frames of a packet each over two members at `b`. Printed as one JSON object. `bench/live.py` runs it.
+//! `a` sends through the router `r` to `b`. XCP or FCP rewrites every datagram with data, and the
+//! senders send long trains. The links are so fast that no queue builds up. Each node has a thread,
+//! and is a socket on loopback or (as root) a network namespace. With `keys`, datagrams between the
+//! sockets are sealed. With `switch`, the router has an Anypoint switch, which spreads frames of
+//! one packet each over two members at `b`.
+//!
+//! The result is one JSON object. `bench/live.py` runs this example.
 
 use std::sync::Arc;
 
@@ -64,7 +69,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             network.seal(node as u32, keys)?;
         }
     }
-    // Windows that one socket's buffer holds, so that the kernel drops nothing. Members share it.
+    // Windows that one socket buffer holds, so that the kernel drops nothing. The members share it.
     let members = if switched { u64::from(MEMBERS) } else { 1 };
     let config = Arc::new(Config {
         segment: 1500,
@@ -75,7 +80,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         detection: Detection::Rack { tail_probe: true },
         ..Config::default()
     });
-    // Both ask for more than the receiver's window lets them have: trains are as long as it.
+    // Both laws ask for more than the receiver's window allows, so trains are as long as the
+    // window.
     let law = || -> AnySender {
         match fcp {
             false => XcpSender { initial_window: 440.0, ..Default::default() }.build().into(),
@@ -125,8 +131,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Adds a connection from `a` that a switch at `r` spreads over members at `b`: the client of the first
-/// flow sends, and each flow's server is a member.
+/// Adds a connection from `a` that a switch at `r` spreads over members at `b`.
+///
+/// The client of the first flow sends, and each flow's server is a member.
 fn add_session(
     network: &mut Network,
     config: &Config,

@@ -1,15 +1,18 @@
-//! XCP through an encrypted tunnel: two hosts, each with an end of a tunnel, and between them a router that reads no more than it may.
+//! XCP through an encrypted tunnel: two hosts with a tunnel end each, and a router between them.
 //!
 //! ```text
 //! cargo run --release -p tollway-net --example tunnel [SECONDS]
 //! ```
 //!
-//! Three UDP sockets on loopback. The left host sends with XCP what it can; its datagrams are sealed, with their congestion header copied in
-//! clear in front; the router has 10 Mb/s, 20 ms each way and room for 100 packets, and writes feedback into what it can read; the right host
-//! takes out of the tunnel what the router said. Once so, and once with a router that is not shown the header: then nobody
-//! tells the sender that it is too fast.
+//! The example uses three UDP sockets on loopback. The left host sends with XCP at the rate that
+//! its window allows. Its datagrams are sealed, and their congestion header is copied in clear to
+//! the front. The router has 10 Mb/s, 20 ms each way and room for 100 packets. It writes feedback
+//! into the header that it can read. The right host takes this feedback out of the tunnel.
 //!
-//! The cipher is for this example, and not to be trusted with anything.
+//! The example runs twice: first so, then with a router that does not see the header. In the second
+//! run the sender receives no signal that it sends too fast.
+//!
+//! The cipher is for this example only. It is not secure.
 
 #[cfg(target_os = "linux")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -58,7 +61,7 @@ mod linux {
         Ok(())
     }
 
-    /// Answers data packets sent, bytes of them that arrived, and the router.
+    /// Runs once. Returns the data packets sent, the bytes of them that arrived, and the router.
     fn run(span: Time, shown: bool) -> Result<(u64, u64, Router), Box<dyn std::error::Error>> {
         let sockets = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0"));
         let [left, middle, right] = sockets;
@@ -70,7 +73,8 @@ mod linux {
             segment: SEGMENT as u16,
             header: 80,
             ack_size: 112,
-            // Some three times what the path holds: not more goes wrong than has to.
+            // About three times the path's capacity: this bounds the loss when no feedback limits
+            // the sender.
             receive_buffer: 300 * (SEGMENT - 80),
             ..Config::default()
         });
@@ -113,7 +117,7 @@ mod linux {
         fn turn(&mut self, now: Time) -> Result<(), Box<dyn std::error::Error>> {
             let mut bytes = [0; 2048];
             while let Some((len, _)) = receive(&self.socket, &mut bytes)? {
-                // What was not sealed at the other end is nobody's.
+                // A datagram that the other end did not seal is ignored.
                 if self.tunnel.leave(&bytes[..len], &mut self.inner).is_ok() {
                     let decoded = acp::decode(&self.inner)?;
                     self.machine.handle_packet(now, &decoded.packet, &decoded.sack);
@@ -135,22 +139,22 @@ mod linux {
         }
     }
 
-    /// 10 Mb/s from left to right under XCP's law, and back as much as there is; 20 ms each way.
+    /// 10 Mb/s from left to right under XCP's law, an unlimited rate back, and 20 ms each way.
     struct Router {
         socket: UdpSocket,
         hosts: [SocketAddr; 2],
-        /// Whether it may look at congestion headers.
+        /// True if the router reads congestion headers.
         shown: bool,
         port: Port<AnyLink, u32>,
         store: Store,
         free_at: Time,
-        /// What is on the way, in each direction.
+        /// Datagrams in flight, by direction.
         wires: [VecDeque<(Time, Vec<u8>)>; 2],
         dropped: u64,
         longest: u32,
     }
 
-    /// Datagrams, and what a port sees of them.
+    /// Datagrams, each with the packet that the port sees.
     #[derive(Default)]
     struct Store {
         slots: Vec<(Packet, Vec<u8>)>,
@@ -191,7 +195,7 @@ mod linux {
                     Some(place) => *place = slot,
                     None => self.store.slots.push(slot),
                 }
-                // Only queues by flow make room by dropping others.
+                // Only a queue per flow makes room by dropping other packets.
                 let offered = self.port.enqueue(now, handle, &mut self.store, |_, _| {});
                 if matches!(offered, Offered::Full | Offered::Dropped) {
                     self.dropped += 1;
@@ -210,14 +214,14 @@ mod linux {
             Ok(())
         }
 
-        /// What has left the port by `now`, each packet at its instant.
+        /// Sends the packets that left the port by `now`, each at its own instant.
         fn depart(&mut self, now: Time) {
             while self.free_at <= now && self.port.packets() > 0 {
                 let start = self.free_at;
                 let Some((handle, _)) = self.port.dequeue(start, &mut self.store, |_, _| {}) else { break };
                 let (packet, datagram) = &mut self.store.slots[handle as usize];
                 if self.shown {
-                    // It was read from there.
+                    // The toll was read from this header.
                     let _ = acp::store(datagram, &packet.toll);
                 }
                 self.free_at = start + Rate::from_mbps(MBPS).time_for(u64::from(packet.size));
@@ -230,7 +234,7 @@ mod linux {
         }
     }
 
-    /// The next datagram, if there is one.
+    /// Receives the next datagram; `None` if none waits.
     fn receive(socket: &UdpSocket, into: &mut [u8]) -> io::Result<Option<(usize, SocketAddr)>> {
         match socket.recv_from(into) {
             Ok(received) => Ok(Some(received)),
@@ -239,7 +243,7 @@ mod linux {
         }
     }
 
-    /// A packet with data, before it is sealed.
+    /// Size of a data packet before it is sealed, in bytes.
     const SEGMENT: u64 = 1400;
     const MBPS: f64 = 10.0;
     const DELAY: Time = Time::from_millis(20);

@@ -1,4 +1,4 @@
-//! Where packets and their bytes live: pooled buffers that stay where they were received.
+//! Storage of packets and their bytes: pooled buffers that keep packets where they were received.
 
 use tollway_proto::link::Store;
 use tollway_proto::port::HostTable;
@@ -6,11 +6,11 @@ use tollway_proto::{Encoding, Flags, Packet, Pool};
 
 use crate::label::{CARRIED, CROSS, TREE};
 
-/// Packets, each beside the bytes it was loaded from.
+/// Packets, each with the bytes from which it was loaded.
 ///
-/// A handle names a packet and a piece of a chunk. Long trains that the kernel coalesced stay in the chunk they were received
-/// into, each packet holding on to its piece; single datagrams are copied into a small chunk of their own, so that
-/// a packet in a queue does not hold 64 KiB.
+/// A handle names a packet and a piece of a chunk. Long trains that the kernel coalesced stay in
+/// the chunk that received them, and each packet holds its piece. Single datagrams are copied into
+/// small chunks, so that a queued packet does not hold 64 KiB.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     slots: Vec<Slot>,
@@ -18,17 +18,17 @@ pub(crate) struct Buffers {
     chunks: Vec<Chunk>,
     free_small: Vec<u32>,
     free_large: Vec<u32>,
-    /// Chunks whose bytes are out, being received into.
+    /// Chunks whose bytes are lent out to receive into.
     free_empty: Vec<u32>,
-    /// By label, the encoding whose losses the toll suffers; empty while none loses anything.
+    /// By label, the encoding that quantises the toll; empty while every encoding is lossless.
     encodings: Vec<Encoding>,
-    /// By flow, its class of traffic; empty while none has one.
+    /// By flow, its class of traffic; empty while every class is 0.
     classes: Vec<u8>,
-    /// The hosts by label.
+    /// Source and destination hosts, by label.
     hosts: HostTable,
-    /// By number of a way out of a middle, a label of the flow whose packets they are.
+    /// By number of an outlet of a middle, a label of the flow whose packets leave there.
     stretches: Vec<u32>,
-    /// A packet may be a train of segments, as many as its number says.
+    /// True if a packet may be a train of segments. Its number then counts the segments.
     trains: bool,
 }
 
@@ -47,14 +47,15 @@ struct Chunk {
 }
 
 impl Buffers {
-    /// Room for a datagram of `len` bytes, whose content is what was there before.
+    /// Allocates room for a datagram of `len` bytes. The bytes are not cleared.
     pub(crate) fn alloc(&mut self, packet: Packet, len: usize) -> u32 {
         let chunk = if len <= SMALL { self.chunk(SMALL) } else { self.chunk(LARGE) };
         self.chunks[chunk as usize].users = 1;
         self.slot(Slot { packet, chunk, start: 0, len: len as u32 })
     }
 
-    /// A whole chunk to receive into, taken out of the pool; [`settle`](Buffers::settle) brings one back.
+    /// Takes a whole chunk out of the pool to receive into; [`settle`](Buffers::settle) returns
+    /// one.
     pub(crate) fn spare(&mut self) -> Box<[u8]> {
         match self.free_large.pop() {
             Some(chunk) => {
@@ -65,8 +66,10 @@ impl Buffers {
         }
     }
 
-    /// A place for a chunk that has been received into: packets [`share`](Buffers::share) it from now on, though its bytes
-    /// come only with [`settle`](Buffers::settle).
+    /// Reserves an entry for a chunk that has been received into.
+    ///
+    /// Packets can [`share`](Buffers::share) it at once. Its bytes follow with
+    /// [`settle`](Buffers::settle).
     pub(crate) fn reserve(&mut self) -> u32 {
         match self.free_empty.pop() {
             Some(chunk) => {
@@ -80,13 +83,13 @@ impl Buffers {
         }
     }
 
-    /// A packet on a piece of a reserved chunk.
+    /// Adds a packet on a piece of a reserved chunk.
     pub(crate) fn share(&mut self, packet: Packet, chunk: u32, start: usize, len: usize) -> u32 {
         self.chunks[chunk as usize].users += 1;
         self.slot(Slot { packet, chunk, start: start as u32, len: len as u32 })
     }
 
-    /// Brings the bytes of a reserved chunk; no more packets will share it.
+    /// Adds the bytes of a reserved chunk. No more packets may share it afterwards.
     pub(crate) fn settle(&mut self, chunk: u32, bytes: Box<[u8]>) {
         self.chunks[chunk as usize].bytes = bytes;
         self.release(chunk);
@@ -110,46 +113,46 @@ impl Buffers {
         &mut self.slots[handle as usize].packet
     }
 
-    /// Tests if `next` lies `gap` bytes behind `handle` in the same chunk.
+    /// Returns true if `next` lies `gap` bytes behind `handle` in the same chunk.
     pub(crate) fn adjoins(&self, handle: u32, next: u32, gap: usize) -> bool {
         let (a, b) = (&self.slots[handle as usize], &self.slots[next as usize]);
         a.chunk == b.chunk && (a.start + a.len) as usize + gap == b.start as usize
     }
 
-    /// The bytes from `front` before `first` to `behind` after `last`, which lie in one chunk.
+    /// Bytes from `front` before `first` to `behind` after `last`, which lie in one chunk.
     pub(crate) fn span(&self, first: u32, last: u32, (front, behind): (usize, usize)) -> &[u8] {
         let (a, b) = (&self.slots[first as usize], &self.slots[last as usize]);
         debug_assert_eq!(a.chunk, b.chunk);
         &self.chunks[a.chunk as usize].bytes[a.start as usize - front..(b.start + b.len) as usize + behind]
     }
 
-    /// Tests if a packet has room around it in its chunk, as one that was received sealed has.
+    /// Returns true if the chunk has room around the packet, as for one received sealed.
     pub(crate) fn has_room(&self, handle: u32, (front, behind): (usize, usize)) -> bool {
         let slot = &self.slots[handle as usize];
         let len = self.chunks[slot.chunk as usize].bytes.len();
         slot.start as usize >= front && (slot.start + slot.len) as usize + behind <= len
     }
 
-    /// A packet's bytes with those around them.
+    /// The packet's bytes, with `front` bytes before and `behind` bytes after them.
     pub(crate) fn with_room_mut(&mut self, handle: u32, (front, behind): (usize, usize)) -> &mut [u8] {
         let slot = &self.slots[handle as usize];
         let (start, end) = (slot.start as usize, (slot.start + slot.len) as usize);
         &mut self.chunks[slot.chunk as usize].bytes[start - front..end + behind]
     }
 
-    /// Ends a packet.
+    /// Frees a packet.
     pub(crate) fn free(&mut self, handle: u32) {
         let chunk = self.slots[handle as usize].chunk;
         self.free.push(handle);
         self.release(chunk);
     }
 
-    /// Packets alive.
+    /// Number of packets not yet freed.
     pub(crate) fn alive(&self) -> u64 {
         (self.slots.len() - self.free.len()) as u64
     }
 
-    /// The toll in packets with this label suffers what `encoding` would lose.
+    /// Sets the encoding that quantises the toll in packets with this label.
     pub(crate) fn set_encoding(&mut self, label: u32, encoding: Encoding) {
         let label = label as usize;
         if encoding != Encoding::Acp && self.encodings.len() <= label {
@@ -160,23 +163,23 @@ impl Buffers {
         }
     }
 
-    /// The encoding whose losses the toll of packets with this label suffers.
+    /// The encoding that quantises the toll in packets with this label.
     pub(crate) fn encoding_of(&self, label: u32) -> Encoding {
         self.encodings.get(label as usize).copied().unwrap_or(Encoding::Acp)
     }
 
-    /// The next way out of a middle is for packets of the flow with this label.
+    /// Adds an outlet of a middle, for packets of the flow with this label.
     pub(crate) fn add_stretch(&mut self, label: u32) {
         self.stretches.push(label);
     }
 
-    /// A packet's label, or one of its flow's if it is a middle's.
+    /// The packet's label; for an outlet's label, a label of its flow.
     #[inline]
     pub(crate) fn own_label(&self, handle: u32) -> u32 {
         self.own(self.slots[handle as usize].packet.flow)
     }
 
-    /// A label, or one of the flow whose packets have it if it is a middle's.
+    /// The label itself; for an outlet's label, a label of its flow.
     #[inline]
     pub(crate) fn own(&self, label: u32) -> u32 {
         if label & (CROSS | TREE) != TREE {
@@ -185,7 +188,7 @@ impl Buffers {
         self.stretches.get((label ^ TREE) as usize).copied().unwrap_or(label)
     }
 
-    /// From now on packets of `flow` are of `class`.
+    /// Sets the class of traffic of `flow`.
     pub(crate) fn set_class(&mut self, flow: u32, class: u8) {
         let flow = flow as usize;
         if class != 0 && self.classes.len() <= flow {
@@ -196,12 +199,12 @@ impl Buffers {
         }
     }
 
-    /// Notes the hosts that packets with a label come from and go to.
+    /// Sets the hosts that send and receive packets with a label.
     pub(crate) fn set_hosts(&mut self, label: u32, hosts: [u32; 2]) {
         self.hosts.set(label & !CROSS, label & CROSS != 0, hosts);
     }
 
-    /// Buffers of packets that may be trains of segments, as many as a packet's number says.
+    /// Buffers of packets that may be trains of segments.
     #[cfg(target_os = "linux")]
     pub(crate) fn of_trains() -> Buffers {
         Buffers { trains: true, ..Buffers::default() }
@@ -283,7 +286,7 @@ impl Pool for Buffers {
         if self.classes.is_empty() {
             return 0;
         }
-        // The numbers of sources are far beyond those of flows.
+        // Numbers of cross-traffic sources are far above those of flows.
         let flow = (self.own_label(handle) & !CARRIED) >> 1;
         self.classes.get(flow as usize).copied().unwrap_or(0)
     }
@@ -294,7 +297,7 @@ impl Pool for Buffers {
     }
 }
 
-/// An Ethernet datagram fits.
+/// Bytes of a small chunk, which holds an Ethernet datagram.
 const SMALL: usize = 2048;
-/// The largest datagram, and the longest train that the kernel coalesces.
+/// Bytes of a large chunk: the largest datagram, and the longest train that the kernel coalesces.
 pub(crate) const LARGE: usize = 1 << 16;

@@ -1,8 +1,9 @@
-//! Cookies that show that whoever opens a connection receives at the address it sends from, without a state kept for it.
+//! Cookies that prove, without stored state, that a client receives at its source address.
 //!
-//! A listener answers an opening from an unknown address with a cookie: the time, and a keyed hash of time, address and
-//! flow. Only who receives there can send it back; until then the listener has stored nothing, and sent no more than three
-//! times the bytes received (as QUIC has it, RFC 9000 § 8.1; the idea is SCTP's, RFC 9260 § 5.1.3).
+//! A listener answers an opening from an unknown address with a cookie: the time, and a keyed hash
+//! of time, address and flow. Only a host that receives at this address can return the cookie.
+//! Until then the listener has stored nothing, and has sent at most three times the bytes received,
+//! as in QUIC (RFC 9000 § 8.1). SCTP has the same mechanism (RFC 9260 § 5.1.3).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,10 +11,10 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
 use tollway_law::Time;
 
-/// Bytes of a cookie.
+/// Length of a cookie, in bytes.
 pub const LEN: usize = 24;
 
-/// Bakes cookies and knows its own.
+/// A key that makes cookies and verifies them.
 #[derive(Clone, Debug)]
 pub struct Jar {
     key: [u8; 16],
@@ -21,12 +22,12 @@ pub struct Jar {
 }
 
 impl Jar {
-    /// A jar whose cookies are good for `lifetime`; `key` is secret and random.
+    /// Makes a jar whose cookies are valid for `lifetime`; `key` must be secret and random.
     pub fn new(key: [u8; 16], lifetime: Time) -> Jar {
         Jar { key, lifetime }
     }
 
-    /// The cookie of `flow` from `peer` at `now`.
+    /// Makes the cookie of `flow` from `peer` at `now`.
     pub fn bake(&self, now: Time, peer: SocketAddr, flow: u32) -> [u8; LEN] {
         let mut cookie = [0; LEN];
         cookie[..8].copy_from_slice(&now.0.to_be_bytes());
@@ -34,12 +35,13 @@ impl Jar {
         cookie
     }
 
-    /// Whether `cookie` was baked here for `flow` from `peer`, not long before `now`.
+    /// Returns true if this jar made `cookie` for `flow` from `peer`, and it is still valid at
+    /// `now`.
     pub fn knows(&self, now: Time, peer: SocketAddr, flow: u32, cookie: &[u8]) -> bool {
         let Some((time, mac)) = cookie.split_first_chunk::<8>() else { return false };
         let baked = Time(u64::from_be_bytes(*time));
         let right = self.mac(baked, peer, flow);
-        // Every byte is looked at, so that the time taken tells nothing of where they differ.
+        // The comparison reads every byte, so its duration does not show where they differ.
         let differs = mac.iter().zip(&right).fold(0, |differs, (a, b)| differs | (a ^ b));
         mac.len() == right.len() && differs == 0 && baked <= now && now.saturating_sub(baked) <= self.lifetime
     }
@@ -57,7 +59,7 @@ impl Jar {
     }
 }
 
-/// When a cookie was baked.
+/// The time at which a cookie was made.
 pub(crate) fn baked(cookie: &[u8; LEN]) -> Time {
     let [a, b, c, d, e, f, g, h, ..] = *cookie;
     Time(u64::from_be_bytes([a, b, c, d, e, f, g, h]))

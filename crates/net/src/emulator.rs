@@ -1,6 +1,7 @@
-//! The links of the live engine: those of the simulator, whose packets are datagrams in [`Buffers`].
+//! The links of the live engine: the simulator's links, with datagrams in [`Buffers`] as packets.
 //!
-//! What cannot be exact is when a datagram is really sent on; by how much that is late the [driver](crate::network) measures.
+//! The instant at which a datagram really leaves cannot be exact. The [driver](crate::network)
+//! measures its lateness.
 
 use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
@@ -10,31 +11,31 @@ use tollway_proto::trace::Trace;
 
 use crate::buffers::Buffers;
 
-/// What a link direction is made of.
+/// Parameters of a link direction.
 #[derive(Clone, Debug)]
 pub struct LinkSpec {
-    /// The node whose output port this is, by its index.
+    /// Index of the node at its near end, which has the output port.
     pub from: u32,
-    /// The node at the far end.
+    /// Index of the node at the far end.
     pub to: u32,
-    /// Bits on the wire a second, framing included.
+    /// Rate on the wire, framing included.
     pub rate: Rate,
-    /// When it may send, instead of at `rate`.
+    /// Delivery instants that replace `rate`.
     pub trace: Option<Trace>,
     /// One-way propagation delay.
     pub delay: Time,
     /// Framing bytes added to each packet on this wire.
     pub overhead: u32,
-    /// What the port says to passing packets.
+    /// The law that marks packets at the port.
     pub law: AnyLink,
-    /// What the port's queue holds.
+    /// Limit of the port's queue.
     pub limit: Limit,
     /// The port's queue.
     pub queue: AnyQueue<AnyLink, u32>,
 }
 
 impl LinkSpec {
-    /// The link at rest, its queue measured from the start.
+    /// Builds the link, idle, with its queue measured from time zero.
     pub(crate) fn build(&self) -> Link {
         let LinkSpec { rate, delay, overhead, limit, .. } = *self;
         let (law, queue) = (self.law.clone(), self.queue.clone());
@@ -47,14 +48,14 @@ impl LinkSpec {
     }
 }
 
-/// A packet arrives at the port of a link.
+/// Enqueues a packet at the port of a link.
 pub(crate) fn offer(link: &mut Link, now: Time, handle: u32, buffers: &mut Buffers) {
     if link.offer(now, handle, buffers) == Outcome::Lost {
         buffers.free(handle);
     }
 }
 
-/// The next packet that has come off the wire by `now`, and when it did.
+/// The next packet that left the wire by `now`, and its instant.
 pub(crate) fn arrive(link: &mut Link, now: Time, buffers: &mut Buffers) -> Option<(Time, u32)> {
     loop {
         let (at, handle) = link.arrive_by(now, buffers)?;
@@ -64,7 +65,7 @@ pub(crate) fn arrive(link: &mut Link, now: Time, buffers: &mut Buffers) -> Optio
     }
 }
 
-/// Draws random loss for a packet on the wire; a lost packet is freed. Answers whether it is lost.
+/// Draws random loss for a packet on the wire, and frees a lost packet. Returns true if it is lost.
 pub(crate) fn is_lost(link: &mut Link, handle: u32, buffers: &mut Buffers) -> bool {
     let lost = link.lost_on_wire(buffers.get(handle), buffers.segments(handle));
     if lost {
@@ -110,14 +111,14 @@ mod tests {
         for _ in 0..4 {
             send(&mut link, &mut buffers, Time::from_millis(1), 1000);
         }
-        // 1000 bytes take 1 ms; one in transmission, two queued, one too many.
+        // 1000 bytes take 1 ms: one packet is transmitted, two wait, one is dropped.
         let arrivals: Vec<_> =
             std::iter::from_fn(|| arrive(&mut link, Time::from_secs(1), &mut buffers)).collect();
         let at: Vec<f64> = arrivals.iter().map(|arrival| arrival.0.as_millis_f64()).collect();
         assert_eq!(at, [7.0, 8.0, 9.0]);
         let stats = link.read_stats(Time::from_millis(9), &mut buffers);
         assert_eq!((stats.drops.full, stats.sent_packets, stats.busy_ns), (1, 3, 3_000_000));
-        // Two waited 1 ms, then one another.
+        // Two packets waited 1 ms, then one waited another.
         assert_eq!(stats.queue_packet_ns, 3_000_000);
         arrivals.iter().for_each(|arrival| buffers.free(arrival.1));
         assert_eq!(buffers.alive(), 0);
@@ -126,7 +127,7 @@ mod tests {
     #[test]
     fn a_transmitter_read_late_is_never_less_busy_than_it_was() {
         let (mut link, mut buffers) = link(2);
-        // 1 ms each, from 1 and from 10 ms on; read in between, when the second is there already.
+        // 1 ms each, from 1 ms and from 10 ms on. The reading at 5 ms follows the second enqueue.
         send(&mut link, &mut buffers, Time::from_millis(1), 1000);
         let busy = |link: &mut Link, buffers: &mut Buffers, ms| {
             link.read_stats(Time::from_millis(ms), buffers).busy_ns
@@ -148,7 +149,8 @@ mod tests {
         for _ in 0..4 {
             send(&mut link, &mut buffers, Time::from_millis(1), 1500);
         }
-        // An opportunity each, and 5 ms of way; the fifth is the first of the next period.
+        // One opportunity each, and 5 ms of delay. The fifth packet uses the first of the next
+        // period.
         send(&mut link, &mut buffers, Time::from_millis(11), 100);
         let arrivals: Vec<_> =
             std::iter::from_fn(|| arrive(&mut link, Time::from_secs(1), &mut buffers)).collect();
@@ -172,7 +174,7 @@ mod tests {
     }
 
     proptest! {
-        /// However late a link is looked at, packets leave in order at the same instants, and none is lost or doubled.
+        /// Late calls change no instant and no order, and lose or double no packet.
         #[test]
         fn lateness_changes_no_instant(
             sizes in prop::collection::vec((40u16..1500, 0u64..3_000_000), 1..60),

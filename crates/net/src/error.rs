@@ -1,4 +1,4 @@
-//! What can go wrong with real packets.
+//! Errors of runs on real packets.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use tollway_law::Time;
 
 use crate::secure::SecureError;
 
-/// Why a live run cannot begin or go on.
+/// An error that prevents or ends a live run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The system refused a socket or an operation on it.
@@ -16,7 +16,7 @@ pub enum Error {
         node: String,
         /// `open a UDP socket on loopback`, …
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The system gives no random numbers.
@@ -39,10 +39,10 @@ pub enum Error {
     NoRoom {
         /// The packet's size.
         size: u16,
-        /// What the headers take.
+        /// Size of the headers, in bytes.
         need: usize,
     },
-    /// A payload arrived otherwise than it was sent.
+    /// A payload arrived with a wrong byte.
     #[error(
         "flow {flow} received a wrong byte at {position} of segment {segment} after {at}: the payload was corrupted on its way"
     )]
@@ -51,78 +51,79 @@ pub enum Error {
         flow: u32,
         /// The segment's number.
         segment: u32,
-        /// Which byte of its payload.
+        /// Offset of the byte in its payload.
         position: usize,
-        /// When.
+        /// Time of its arrival.
         at: Time,
     },
-    /// Packets appeared or vanished: a bug of the engine, or a kernel that loses datagrams without counting them.
+    /// Packets appeared or vanished: a bug of the engine, or a kernel that loses datagrams without
+    /// counting them.
     #[error(
         "of {sent} datagrams sent {received} were received, {waiting} wait and the kernel dropped {dropped}: the rest is unaccounted for"
     )]
     Unaccounted {
         /// Datagrams handed to the kernel.
         sent: u64,
-        /// Datagrams it handed back.
+        /// Datagrams received from it.
         received: u64,
         /// Datagrams found in sockets at the end.
         waiting: u64,
         /// Datagrams that the kernel had no room for.
         dropped: u64,
     },
-    /// The system lets this user have no network namespaces.
+    /// The system denies network namespaces to this user.
     #[error("this system does not let you make network namespaces ({source}); {remedy}")]
     NotAllowed {
-        /// What to enable.
+        /// The setting to enable.
         remedy: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The system refused something that an emulated network needs.
+    /// The system refused an operation that an emulated network needs.
     #[error("cannot {action}: {source}")]
     Namespace {
         /// `make a network namespace`, …
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The system refused something that a node's namespace needs.
+    /// The system refused an operation on a node's namespace.
     #[error("cannot {action} `{node}`: {source}")]
     Node {
         /// `make a namespace of node`, …
         action: &'static str,
         /// The node's name.
         node: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The outside world can't be reached.
     #[error("`--outside` does not work here: {why}")]
     Outside {
-        /// What is missing, and the remedy.
+        /// The missing part, and the remedy.
         why: String,
     },
     /// The kernel refused a setting.
     #[error("cannot set `{key}` to `{value}` at a node: {source}")]
     Sysctl {
-        /// Its name.
+        /// The setting's name.
         key: String,
-        /// What it was to be.
+        /// The value asked for.
         value: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The kernel has no such congestion control, or lets this user not have it.
+    /// The kernel lacks this congestion control, or denies it to this user.
     #[error(
         "this kernel lets you have no congestion control `{name}` ({source}); those in net.ipv4.tcp_allowed_congestion_control can be had, and `modprobe tcp_{name}` may bring it"
     )]
     Congestion {
-        /// Its name.
+        /// The algorithm's name.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The kernel's counters of a node's interface are not ours.
+    /// The kernel's counters of a node's interface differ from this program's.
     #[error(
         "node `{node}`: its kernel counts {sent} packets sent and {received} received, and {read} came out of it and {written} went in: the rest is unaccounted for"
     )]
@@ -138,7 +139,7 @@ pub enum Error {
         /// Packets written to it.
         written: u64,
     },
-    /// The kernel's counters of an interface are not what was reported.
+    /// The kernel's counters of an interface differ from the reported ones.
     #[error(
         "node `{node}`, interface `{interface}`: the kernel counts {sent} packets sent and {received} received, where {handed} were handed to it and {read} came of it: the rest is unaccounted for"
     )]
@@ -147,31 +148,31 @@ pub enum Error {
         node: String,
         /// The interface's.
         interface: String,
-        /// Packets that the kernel counts as sent there, or dropped on their way to the far end.
+        /// Packets that the kernel counts as sent there, or dropped towards the far end.
         sent: u64,
         /// Packets that it counts as received there.
         received: u64,
-        /// Packets that left the link by what is reported of it.
+        /// Packets that left the link, as reported.
         handed: u64,
-        /// Packets that were read there, or for which there was no room.
+        /// Packets read there, or dropped there for lack of room.
         read: u64,
     },
     /// A program could not be started.
     #[error("cannot run `{program}`: {source}")]
     Program {
-        /// Its name.
+        /// The program's name.
         program: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A server failed before the program was started.
     #[error("the server `{command}` at `{node}` {how} before the program was started")]
     Server {
-        /// Its command.
+        /// The server's command.
         command: String,
-        /// Its node.
+        /// The server's node.
         node: String,
-        /// How it ended.
+        /// The manner of its end.
         how: String,
     },
     /// A server or a published port needs a port that is in use.
@@ -186,20 +187,20 @@ pub enum Error {
         /// The ports in use there and what listens on them, behind a colon; empty if unknown.
         held: String,
     },
-    /// A signal came before the program was started.
+    /// A signal arrived before the program was started.
     #[error("ended by signal {signal} before the program was started")]
     Interrupted {
-        /// Its number.
+        /// The signal's number.
         signal: i32,
     },
-    /// A port of a node could not be opened.
+    /// A port of a node could not be published.
     #[error("cannot publish port {port} at `{node}`: {source}")]
     Publish {
         /// The node.
         node: String,
         /// The port.
         port: u16,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -1,10 +1,12 @@
 //! ACP between processes: a UDP socket that listens or connects, and the connections on it.
 //!
-//! There is no emulation here: what the transport lets leave goes to the kernel at once, in trains. The payload is the
-//! [pattern](crate) of the live engine, made by the sender and checked by the receiver.
+//! Nothing is emulated here. Packets that the transport sends go to the kernel at once, in trains.
+//! The payload is the [pattern](crate) of the live engine: the sender makes it and the receiver
+//! checks it.
 //!
-//! A listener keeps nothing of anybody who has not shown that it receives at its address: an opening without a good
-//! [cookie] is answered with one and forgotten, everything else from strangers is thrown away.
+//! A listener stores no state for a client until the client has proved that it receives at its
+//! address. It answers an opening without a valid [cookie] with a cookie. It drops every other
+//! datagram from an unknown address.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,54 +26,55 @@ use crate::error::Error;
 use crate::socket::{Inbox, Socket};
 use crate::wire;
 
-/// What a host does with its connections.
+/// Parameters of a host and its connections.
 pub struct HostConfig {
-    /// How they behave. Packets need room for IP, UDP and ACP header: `header` of 80 bytes, `ack_size` of 112.
+    /// Parameters of the transport. Packets need room for the IP, UDP and ACP headers: `header` is
+    /// at least 80 bytes, `ack_size` at least 112.
     pub transport: Arc<Config>,
-    /// The sender's law of each.
+    /// Makes the sender law of a connection.
     pub law: Box<dyn Fn() -> AnySender + Send>,
-    /// A peer not heard of for so long while something is expected of it is given up.
+    /// Time without a packet from the peer after which a connection is aborted.
     pub patience: Time,
-    /// Connections at once, at most; who comes then gets no answer.
+    /// Limit of simultaneous connections. Further openings get no answer.
     pub most: usize,
-    /// The same for those from one IP address.
+    /// Limit of simultaneous connections from one IP address.
     pub most_per_address: usize,
 }
 
-/// Something that a host's owner should know.
+/// A change of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostEvent {
-    /// The connection is over, all data of both sides having arrived.
+    /// The connection has ended, and all data of both sides have arrived.
     Finished(PeerId),
-    /// The other side gave the connection up.
+    /// The peer reset the connection.
     Reset(PeerId),
-    /// Nothing was heard of the other side for the time that the host has patience.
+    /// No packet arrived from the peer for [`HostConfig::patience`].
     TimedOut(PeerId),
 }
 
 /// Names a connection of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PeerId {
-    /// The other side's address.
+    /// The peer's address.
     pub addr: SocketAddr,
-    /// The connection's number, chosen by who opened it.
+    /// The connection's number, chosen by the side that opened it.
     pub flow: u32,
 }
 
-/// What a host did so far.
+/// Counters of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostStats {
     /// Datagrams received.
     pub received: u64,
     /// Datagrams handed to the kernel.
     pub sent: u64,
-    /// Datagrams that the kernel would not take.
+    /// Datagrams that the kernel refused.
     pub unsent: u64,
-    /// Datagrams thrown away: no ACP, of no connection, or with a wrong payload.
+    /// Datagrams dropped: not ACP, of no connection, or with a wrong payload.
     pub refused: u64,
-    /// Bytes received from addresses not shown to be their sender's.
+    /// Bytes received from addresses that have not returned a valid cookie.
     pub stranger_bytes: u64,
-    /// Bytes sent to them: cookies.
+    /// Bytes of cookies sent to such addresses.
     pub challenge_bytes: u64,
 }
 
@@ -80,7 +83,7 @@ pub struct Host {
     config: HostConfig,
     clock: Clock,
     socket: Arc<Socket>,
-    /// Bakes cookies, if this host listens.
+    /// Makes cookies, if this host listens.
     jar: Option<Jar>,
     peers: BTreeMap<PeerId, Peer>,
     next_flow: u32,
@@ -91,19 +94,19 @@ pub struct Host {
 
 struct Peer {
     machine: Connection,
-    /// The cookie to show with every opening, once there is one, and the opening to repeat with it.
+    /// The listener's cookie, once received, and the opening to send again with it.
     cookie: Option<[u8; cookie::LEN]>,
     opening: Option<Packet>,
     heard: Time,
-    /// When all was over; it answers repeated FINs for a while after.
+    /// Time of the end. The connection answers repeated FINs for [`LINGER`] afterwards.
     over: Option<Time>,
 }
 
 impl Host {
-    /// A host on `addr`; with `key`, which is secret and random, it listens.
+    /// Opens a host on `addr`. With `key`, which must be secret and random, it listens.
     ///
     /// # Errors
-    /// The system refuses the socket; packets have no room for their headers.
+    /// The system refuses the socket, or packets have no room for their headers.
     pub fn new(addr: SocketAddr, config: HostConfig, key: Option<[u8; 16]>) -> Result<Host, Error> {
         let least =
             (acp::OVERHEAD + acp::header_len(SackRanges::MAX)).max(acp::OVERHEAD + acp::LEN + cookie::LEN);
@@ -132,12 +135,12 @@ impl Host {
         })
     }
 
-    /// Where it can be reached.
+    /// The socket's address.
     pub fn addr(&self) -> SocketAddr {
         self.socket.addr()
     }
 
-    /// Opens a connection to `addr` and sends `bytes` over it, then finishes.
+    /// Opens a connection to `addr`, sends `bytes` over it, then finishes.
     ///
     /// # Errors
     /// The system gives no randomness.
@@ -160,22 +163,22 @@ impl Host {
         Ok(Arc::new(Config { initial_segment, ..(*self.config.transport).clone() }))
     }
 
-    /// Connections there are, those included that are over but answer what comes late, for a second.
+    /// Number of connections, including those that ended less than a second ago.
     pub fn connections(&self) -> usize {
         self.peers.len()
     }
 
-    /// What was done so far.
+    /// Counters since the start.
     pub fn stats(&self) -> &HostStats {
         &self.stats
     }
 
-    /// A connection's counters, while there is one.
+    /// A connection's counters; `None` after its removal.
     pub fn transfer(&self, id: PeerId) -> Option<Stats> {
         self.peers.get(&id).map(|peer| peer.machine.stats())
     }
 
-    /// Sends, receives and waits until something happens or `span` has passed.
+    /// Sends, receives and waits until an event occurs or `span` has passed.
     ///
     /// # Errors
     /// The system refuses to receive or send.
@@ -202,7 +205,7 @@ impl Host {
         }
     }
 
-    /// Timers, transmission, and what became of connections.
+    /// Handles timers, sends, and returns the next event of a connection.
     fn turn(&mut self, now: Time) -> Result<Option<HostEvent>, Error> {
         let mut event = None;
         for (&id, peer) in &mut self.peers {
@@ -255,7 +258,7 @@ impl Host {
         Ok(())
     }
 
-    /// A datagram has come from `addr`: public so that tests and fuzzers can hand over anything.
+    /// Handles a datagram from `addr`. It is public so that tests and fuzzers can pass any bytes.
     ///
     /// # Errors
     /// The system refuses to send the answer.
@@ -272,7 +275,7 @@ impl Host {
             return Ok(());
         };
         if packet.flags == CHALLENGE {
-            // Of use only while the answer to our opening is awaited.
+            // Ignored unless this connection waits for the answer to its opening.
             if let (State::SynSent, Some(opening)) = (peer.machine.state(), peer.opening)
                 && let Ok(cookie) = <[u8; cookie::LEN]>::try_from(&datagram[decoded.payload..])
             {
@@ -288,7 +291,7 @@ impl Host {
         }
         let header = peer.machine.config().header;
         if wire::corrupt(&packet, header, datagram).is_some() {
-            // It may be forged: the sender retransmits the segment.
+            // It may be forged. The sender retransmits the segment.
             self.stats.refused += 1;
             return Ok(());
         }
@@ -297,7 +300,10 @@ impl Host {
         Ok(())
     }
 
-    /// A stranger: let in with a good cookie, given one if it opens a connection, and else ignored.
+    /// Handles a datagram of an unknown connection.
+    ///
+    /// A valid cookie opens a connection. An opening without one is answered with a cookie. Other
+    /// datagrams are ignored.
     fn meet(&mut self, now: Time, id: PeerId, packet: &Packet, rest: &[u8], len: usize) {
         self.stats.stranger_bytes += len as u64;
         let Some(jar) = self.jar.as_ref().filter(|_| packet.flags == Flags::SYN) else {
@@ -325,14 +331,14 @@ impl Host {
         bytes[acp::LEN..].copy_from_slice(&cookie);
         if acp::encode(&challenge, &SackRanges::EMPTY, &mut bytes).is_ok() && bytes.len() <= 3 * len {
             self.stats.challenge_bytes += bytes.len() as u64;
-            // If it cannot be sent, the stranger asks again.
+            // If this send fails, the client sends its opening again.
             let _ = send(&self.socket, id.addr, &bytes, bytes.len(), 1, &mut self.stats);
         }
     }
 }
 
 impl Peer {
-    /// When something has to be done.
+    /// The next time at which the connection needs attention.
     fn due(&self, patience: Time) -> Time {
         let end = match self.over {
             Some(over) => over.saturating_add(LINGER),
@@ -342,7 +348,7 @@ impl Peer {
     }
 }
 
-/// Sends what a connection has to send, in trains.
+/// Sends the packets of a connection, in trains.
 fn pump(
     id: PeerId,
     peer: &mut Peer,
@@ -360,7 +366,7 @@ fn pump(
         let mut packet = Packet::default();
         let more = peer.machine.poll_transmit(now, &mut packet, &mut sack);
         let len = usize::from(packet.size).saturating_sub(acp::OVERHEAD);
-        // A train's segments are as long as its first, but for the last.
+        // All segments of a train have the size of the first. Only the last may be shorter.
         let broken = count > 0
             && (!more
                 || len > segment
@@ -388,7 +394,7 @@ fn pump(
     }
 }
 
-/// Appends a packet's datagram, with the cookie behind the header if there is one.
+/// Appends a packet's datagram, with the cookie, if any, behind the header.
 fn write(
     train: &mut Vec<u8>,
     packet: &Packet,
@@ -422,7 +428,8 @@ fn send(
             let mut datagrams = bytes.chunks(segment);
             return datagrams.try_for_each(|datagram| send(socket, to, datagram, segment, 1, stats));
         }
-        // No room, also on the way to this one peer, or nobody there: lost, as datagrams may be. Whether the peer is gone shows in its silence.
+        // No room, here or on the path to this peer, or no receiver: the datagram is lost, as any
+        // may be. A dead peer is detected by its silence.
         Err(error) if crate::socket::is_loss(&error) || crate::socket::is_too_long(&error) => {
             stats.unsent += count;
         }
@@ -431,11 +438,11 @@ fn send(
     Ok(())
 }
 
-/// What a listener's answer to a stranger looks like: no machine sets this combination.
+/// Flags of a listener's cookie. No machine sends this combination.
 const CHALLENGE: Flags = Flags(Flags::SYN.0 | Flags::RST.0);
-/// An opening has to come back within this.
+/// Time within which a client must return its cookie.
 const COOKIE_LIFETIME: Time = Time::from_secs(10);
-/// How long a connection that is over answers what comes late.
+/// Time for which an ended connection answers late packets.
 const LINGER: Time = Time::from_secs(1);
-/// Bytes that one system call sends at most.
+/// Limit of one system call, in bytes.
 const MOST_BYTES: usize = 65_000;

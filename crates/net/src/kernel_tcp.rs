@@ -1,10 +1,12 @@
 //! The kernel's own TCP on the links of a live network.
 //!
-//! A node where such a flow ends has a network namespace with a TUN interface beside its socket. What the kernel sends there is
-//! read as bare IP packets, and crosses the flow's links as other packets do: in a datagram from node to node, behind an ACP header with
-//! its label, so that routers need to know nothing of it. At its end the IP packet goes to the kernel of that node's namespace.
+//! A node where such a flow ends has a network namespace with a TUN interface, in addition to its
+//! socket. Packets that the kernel sends are read there as bare IP packets. They cross the flow's
+//! links as other packets do: in datagrams from node to node, behind an ACP header with the flow's
+//! label. So routers need no special case. At its end the IP packet goes to the kernel of that
+//! node's namespace.
 //!
-//! Namespaces have no name and die with the process.
+//! These namespaces have no name and end with the process.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
@@ -28,41 +30,43 @@ use crate::sys::tun::{self, Tun, TunSpec};
 use crate::sys::{address, ip};
 use crate::wire;
 
-/// Data from one node to another over the kernel's TCP.
+/// A data transfer from one node to another over the kernel's TCP.
 #[derive(Clone, Debug)]
 pub struct KernelSpec {
     /// The kernel's name of the congestion control: `reno`, `cubic`, `bbr`, …
     pub congestion: String,
-    /// What is sent; endless if `None`.
+    /// Bytes to send; unlimited if `None`.
     pub bytes: Option<u64>,
-    /// As much is sent back on the same connection.
+    /// True if the same number of bytes is sent back on the same connection.
     pub both_ways: bool,
-    /// The window that a receiver offers at most, bytes; the kernel's own affair if `None`.
+    /// Limit of a receiver's window, in bytes; the kernel's default if `None`.
     pub receive_buffer: Option<u32>,
-    /// That is to change on the way ([`Network::set_kernel_buffer`](crate::Network::set_kernel_buffer)): an opening then leaves room for any window.
+    /// True if this limit will change
+    /// ([`Network::set_kernel_buffer`](crate::Network::set_kernel_buffer)). The opening then leaves
+    /// room for any window.
     pub changes: bool,
-    /// A full packet, from IP's header on, bytes; 1500 at most.
+    /// Size of a full packet with its IP header, in bytes; at most 1500.
     pub packet: u16,
 }
 
-/// What the kernel says of one direction of a flow.
+/// The kernel's counters of one direction of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KernelStats {
     /// Bytes of IP packets with data handed to the receiver's kernel, headers included.
     pub received: u64,
-    /// Payload that the receiver read, and found to be what was sent.
+    /// Payload that the receiver read and found correct, in bytes.
     pub delivered: u64,
     /// Bytes of IP packets with data that the sender's kernel sent.
     pub sent: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmissions: u64,
-    /// The congestion window, packets.
+    /// The congestion window, in packets.
     pub cwnd: f64,
     /// The smoothed round-trip time.
     pub srtt: Time,
-    /// Packets sent and not acknowledged.
+    /// Packets sent and not yet acknowledged.
     pub in_flight: u32,
-    /// When all had arrived.
+    /// Time at which all data had arrived.
     pub done: Option<Time>,
 }
 
@@ -70,9 +74,9 @@ pub struct KernelStats {
 #[derive(Debug)]
 pub(crate) struct Room {
     pub(crate) namespace: Namespace,
-    /// The node's place in its driver.
+    /// Index of the node in its driver.
     pub(crate) node: u32,
-    /// By number of a flow of the kernel's: the label of its packets from here, and its end here.
+    /// By number of a kernel flow, the label of its packets from here, and its end here.
     flows: Vec<Option<(u32, u32)>>,
     /// Packets read from it and written to it.
     pub(crate) read: u64,
@@ -80,7 +84,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// The namespace and interface of the node with this number, whose place in its driver is `at`.
+    /// Makes the namespace and interface of a node, whose index in its driver is `at`.
     pub(crate) fn new(node: u32, at: u32) -> Result<(Room, Tun), Error> {
         let spec = TunSpec { address: address(node), mask: Ipv4Addr::new(255, 255, 0, 0), train: 0 };
         let made = Namespace::new(spec);
@@ -89,7 +93,7 @@ impl Room {
         Ok((Room { namespace, node: at, flows: Vec::new(), read: 0, written: 0 }, tun))
     }
 
-    /// Packets of flow `number` have this label from now on, and are those of the end `at`.
+    /// Assigns the label and the end `at` to packets of flow `number`.
     pub(crate) fn assign(&mut self, number: usize, label: u32, at: u32) {
         if self.flows.len() <= number {
             self.flows.resize(number + 1, None);
@@ -97,8 +101,10 @@ impl Room {
         self.flows[number] = Some((label, at));
     }
 
-    /// Reads a packet of the kernel's, and makes a datagram of it that carries it to its end; `None` if there is none. Answers whose it
-    /// is, too. What has no business here is counted in `strangers`.
+    /// Reads a packet that the kernel sent, and makes a datagram of it.
+    ///
+    /// Returns the datagram and its end here; `None` if no packet waits. Packets of no flow are
+    /// counted in `strangers`.
     pub(crate) fn read(
         &mut self,
         tun: &Tun,
@@ -119,13 +125,15 @@ impl Room {
             let bytes = buffers.bytes_mut(handle);
             let (head, rest) = bytes.split_at_mut(acp::LEN);
             rest.copy_from_slice(frame);
-            // A header without ranges has room in its own length.
+            // The buffer has room for a header without ranges.
             let _ = acp::encode(&packet, &SackRanges::EMPTY, head);
             return Ok(Some((handle, at)));
         }
     }
 
-    /// Hands the packet that a datagram carries to the kernel; answers its bytes if it has data, else 0, if the kernel takes it.
+    /// Hands the packet in a datagram to the kernel.
+    ///
+    /// Returns its bytes if it has data, else 0; `None` if the kernel refuses it.
     pub(crate) fn write(&mut self, tun: &Tun, datagram: &mut [u8]) -> Option<u16> {
         let marked = acp::load(datagram).is_ok_and(|(flags, _)| flags.has(Flags::CE));
         let frame = datagram.get_mut(acp::LEN..)?;
@@ -139,7 +147,8 @@ impl Room {
         Some(if header.payload() > 0 { header.len } else { 0 })
     }
 
-    /// What the kernel's counters of the interface say: packets that it sent, that it received, and that it had no room for.
+    /// The kernel's counters of the interface: packets sent, packets received, packets dropped for
+    /// lack of room.
     pub(crate) fn counted(&self) -> Option<(u64, u64, u64)> {
         let table = self.namespace.interfaces().ok()?;
         let (sent, received) = tun::packets(&table, tun::NAME)?;
@@ -147,11 +156,12 @@ impl Room {
         Some((sent, received, unsent + unreceived))
     }
 
-    /// What links see of an IP packet of a flow, and the flow's end here; `None` if it is of none.
+    /// The packet that links see in an IP packet, and its end here; `None` if it belongs to no
+    /// flow.
     fn packet_of(&self, bytes: &[u8]) -> Option<(Packet, u32)> {
         let header = ip::parse(bytes).ok()?;
         let tuple = header.flow;
-        // Both ends of a flow have the port that numbers it.
+        // Both ends of a flow have the port that states its number.
         let number = usize::from(tuple.source_port.checked_sub(PORTS)?);
         let (flow, at) = self.flows.get(number).copied().flatten()?;
         if tuple.protocol != TCP || tuple.source_port != tuple.destination_port {
@@ -163,9 +173,9 @@ impl Room {
 }
 
 const _: () = assert!(CARRIER as usize == acp::OVERHEAD + acp::LEN + tun::VNET_LEN);
-/// The port that both ends of the first such flow have.
+/// The port of both ends of the first kernel flow.
 pub(crate) const PORTS: u16 = 20_000;
-/// Flows of the kernel's in one network, at most.
+/// Limit of kernel flows in one network.
 pub(crate) const MOST: usize = 40_000;
 const TCP: u8 = 6;
 
@@ -173,36 +183,36 @@ const TCP: u8 = 6;
 #[derive(Debug)]
 pub(crate) struct Programs {
     shared: Arc<Shared>,
-    /// The socket that opens, until the flow is through.
+    /// The client's socket, until the flow is complete.
     opener: Option<Socket>,
     threads: Vec<JoinHandle<()>>,
-    /// What they do once the run begins.
+    /// Work of the threads, once the run begins.
     waiting: Option<(TcpListener, Errand)>,
     both_ways: bool,
-    /// The kernel's last word on each direction.
+    /// Last state of the kernel's socket, by direction.
     last: [TcpInfo; 2],
-    /// The end of what is sent was told, in each direction.
+    /// True for each direction whose end was reported.
     told: [bool; 2],
 }
 
 #[derive(Debug, Default)]
 struct Shared {
     over: AtomicBool,
-    /// There, and back.
+    /// Forward and back.
     ways: [Way; 2],
-    /// The socket that was opened.
+    /// The server's socket, once the connection is accepted.
     accepted: Mutex<Option<Socket>>,
-    /// The window that whoever is connected offers at most from now on, where that changes; 0 while nobody has said.
+    /// Limit of the connected receivers' windows, if it changes; 0 until it is set.
     window: AtomicU32,
 }
 
-/// What arrives of one direction.
+/// The progress of one direction at its receiver.
 #[derive(Debug, Default)]
 struct Way {
     delivered: AtomicU64,
-    /// The receiver's clock when all had arrived, in nanoseconds from the run's begin; 0 while it has not.
+    /// Arrival of all data, in nanoseconds from the run's start; 0 until then.
     done: AtomicU64,
-    /// A position at which something else arrived than was sent, and one.
+    /// One plus the position of a wrong byte; 0 if none.
     wrong: AtomicU64,
 }
 
@@ -216,7 +226,7 @@ struct Errand {
 }
 
 impl Programs {
-    /// The sockets of flow number `k` among the kernel's from `client` to `server`, nodes of these numbers.
+    /// Opens the sockets of kernel flow number `k` from `client` to `server`, given by node number.
     pub(crate) fn new(
         k: usize,
         spec: &KernelSpec,
@@ -229,9 +239,10 @@ impl Programs {
             namespace.within(|| {
                 let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
                 socket.set_reuse_address(true)?;
-                // An interface may be made for larger packets.
+                // The interface may allow larger packets.
                 socket.set_tcp_mss(segment)?;
-                // How windows are scaled is settled by the opening: one that may grow is held down after it.
+                // The opening fixes the window scale, so a window that may grow is limited after
+                // the opening.
                 if let Some(window) = spec.receive_buffer.filter(|_| !spec.changes) {
                     offer_at_most(&socket, window)?;
                 }
@@ -245,7 +256,7 @@ impl Programs {
             Err(source) => Err(Error::Congestion { name: spec.congestion.clone(), source }),
         };
         let opener = open(client.1, client.0).map_err(problem("open a TCP socket in a namespace"))?;
-        // Whoever is accepted has what the listener has.
+        // The accepted socket inherits the listener's options.
         let listener = open(server.1, server.0).map_err(problem("open a TCP socket in a namespace"))?;
         let (opener, listener) = (congested(opener)?, congested(listener)?);
         listener
@@ -272,7 +283,7 @@ impl Programs {
         })
     }
 
-    /// Starts both, in a run that began then.
+    /// Starts both threads; `begun` is the start of the run.
     pub(crate) fn begin(&mut self, begun: Instant) -> io::Result<()> {
         let (Some((listener, errand)), Some(opener)) = (self.waiting.take(), &self.opener) else {
             return Ok(());
@@ -281,7 +292,7 @@ impl Programs {
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(format!("tollway-{name}")).spawn(work)
         };
-        // Whatever ends the connection early shows in what arrives.
+        // An error that ends the connection early shows in the bytes delivered.
         let (shared, task) = (Arc::clone(&self.shared), errand.clone());
         let answers = move || drop(answer(&listener, &task, &shared, begun));
         self.threads.push(spawn("server", Box::new(answers))?);
@@ -290,7 +301,7 @@ impl Programs {
         Ok(())
     }
 
-    /// From now on receivers offer a window of so many bytes at most; any if `None`.
+    /// Limits the receivers' windows to `window` bytes; no limit if `None`.
     pub(crate) fn set_receive_buffer(&self, window: Option<u32>) -> io::Result<()> {
         self.shared.window.store(window.unwrap_or(ANY_WINDOW), Ordering::SeqCst);
         if let Some(opener) = self.opener.as_ref().filter(|opener| opener.peer_addr().is_ok()) {
@@ -299,7 +310,7 @@ impl Programs {
         held(&self.shared.accepted).as_ref().map_or(Ok(()), |accepted| self.shared.hold_down(accepted))
     }
 
-    /// How one direction fares, of whose packets so many bytes came out of the sender's kernel, and went into the receiver's.
+    /// Counters of one direction. `sent` and `received` are bytes of packets at the two kernels.
     pub(crate) fn stats(&self, way: usize, sent: u64, received: u64) -> KernelStats {
         let info = self.info(way);
         KernelStats {
@@ -314,7 +325,7 @@ impl Programs {
         }
     }
 
-    /// What the kernel says of the side that sends in a direction.
+    /// The kernel's state of the socket that sends in a direction.
     fn info(&self, way: usize) -> TcpInfo {
         let known = match way {
             0 => self.opener.as_ref().and_then(|socket| tcp_info(socket).ok()),
@@ -323,20 +334,20 @@ impl Programs {
         known.unwrap_or(self.last[way])
     }
 
-    /// When all of a direction had arrived.
+    /// Time at which all data of a direction had arrived.
     fn done(&self, way: usize) -> Option<Time> {
         let done = self.shared.ways[way].done.load(Ordering::Acquire);
         (done > 0).then_some(Time(done))
     }
 
-    /// A direction that has come to its end since this was last asked, and when.
+    /// A direction that has completed since the last call, and its time.
     pub(crate) fn next_done(&mut self) -> Option<(usize, Time)> {
         let ways = 1 + usize::from(self.both_ways);
         let (way, at) =
             (0..ways).filter(|&way| !self.told[way]).find_map(|way| Some((way, self.done(way)?)))?;
         self.told[way] = true;
         if self.told[..ways].iter().all(|&told| told) {
-            // Many may come and go in one run: this one's sockets and threads are others'.
+            // One run may have many flows, so this flow's sockets and threads are freed.
             self.last = [0, 1].map(|way| self.info(way));
             self.opener = None;
             held(&self.shared.accepted).take();
@@ -345,18 +356,18 @@ impl Programs {
         Some((way, at))
     }
 
-    /// The position of a byte that was not what was sent.
+    /// The position of a wrong byte, if any.
     pub(crate) fn wrong(&self) -> Option<u64> {
         self.shared.ways.iter().find_map(|way| way.wrong.load(Ordering::Relaxed).checked_sub(1))
     }
 }
 
 impl Shared {
-    /// Has a socket that is connected offer what was last said, if anything was.
+    /// Applies the current window limit, if one is set, to a connected socket.
     fn hold_down(&self, socket: &Socket) -> io::Result<()> {
         match self.window.load(Ordering::SeqCst) {
             0 => Ok(()),
-            // What the system gives is what there is.
+            // A smaller buffer than this is accepted.
             ANY_WINDOW => offer_at_most(socket, ANY_WINDOW).or(Ok(())),
             window => offer_at_most(socket, window),
         }
@@ -379,7 +390,7 @@ fn held(socket: &Mutex<Option<Socket>>) -> MutexGuard<'_, Option<Socket>> {
     socket.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Connects when it is time, and sends until it is over.
+/// Connects at the start time, and sends until the end.
 fn open(socket: &Socket, errand: &Errand, shared: &Shared, begun: Instant) -> io::Result<()> {
     let over = || shared.over.load(Ordering::Relaxed);
     while let Some(left) =
@@ -390,7 +401,7 @@ fn open(socket: &Socket, errand: &Errand, shared: &Shared, begun: Instant) -> io
         }
         std::thread::sleep(left.min(TICK));
     }
-    // The kernel goes on trying by itself.
+    // The kernel repeats its SYNs without further calls.
     socket.set_nonblocking(true)?;
     let to = SocketAddr::from(errand.to).into();
     if let Err(error) = socket.connect(&to)
@@ -417,7 +428,7 @@ fn open(socket: &Socket, errand: &Errand, shared: &Shared, begun: Instant) -> io
     })
 }
 
-/// Accepts, and reads until nothing more comes.
+/// Accepts a connection, and reads to its end.
 fn answer(listener: &TcpListener, errand: &Errand, shared: &Shared, begun: Instant) -> io::Result<()> {
     let stream: Socket = loop {
         match listener.accept() {
@@ -438,19 +449,19 @@ fn answer(listener: &TcpListener, errand: &Errand, shared: &Shared, begun: Insta
     Ok(())
 }
 
-/// The socket waits, but looks every [`TICK`] whether the run is over.
+/// Makes the socket blocking with a timeout of [`TICK`], so that its thread sees the run's end.
 fn make_patient(socket: &Socket) -> io::Result<()> {
     socket.set_nonblocking(false)?;
     socket.set_write_timeout(Some(TICK))?;
     socket.set_read_timeout(Some(TICK))
 }
 
-/// When it is `time` in a run that began then; `None` if never.
+/// The instant of `time` in a run that began at `begun`; `None` for [`Time::NEVER`].
 fn instant(begun: Instant, time: Time) -> Option<Instant> {
     (time < Time::NEVER).then(|| begun + Duration::from_nanos(time.0))
 }
 
-/// Sends in direction `way` until it is over.
+/// Sends in direction `way` until the end.
 fn write(
     mut socket: &Socket,
     way: usize,
@@ -477,7 +488,7 @@ fn write(
     }
 }
 
-/// Reads what comes in direction `way` until nothing more does.
+/// Reads and checks the data of direction `way` to their end.
 fn read(mut socket: &Socket, way: usize, shared: &Shared, begun: Instant) {
     let Way { delivered, done, wrong } = &shared.ways[way];
     let (mut position, mut chunk, mut right) = (0u64, vec![0; CHUNK], vec![0; CHUNK]);
@@ -509,16 +520,18 @@ fn read(mut socket: &Socket, way: usize, shared: &Shared, begun: Instant) {
     }
 }
 
-/// Whether an error means no more than that nothing happened for a while.
+/// Returns true if an error only means that nothing happened before the timeout.
 fn is_no_end(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
-/// Has the kernel offer its peer a window of so many bytes at most (tcp(7), `TCP_WINDOW_CLAMP`), and room for it.
+/// Limits the window of a socket to `window` bytes (tcp(7), `TCP_WINDOW_CLAMP`), with a buffer of
+/// that size.
 fn offer_at_most(socket: &Socket, window: u32) -> io::Result<()> {
     let most = libc::c_int::try_from(window).unwrap_or(libc::c_int::MAX / 2).min(libc::c_int::MAX / 2);
-    // What is asked for the kernel doubles, for its own needs beside the data, and it does not grow it by itself then. Without the right
-    // to more it gives what the system allows. Room that a larger window had stays: what was sent for it may still come.
+    // The kernel doubles the requested size for its own overhead, and then does not grow the
+    // buffer. Without privilege it gives at most the system's limit. The buffer does not shrink:
+    // data sent for a larger window may still arrive.
     let before = if socket.peer_addr().is_ok() { socket.recv_buffer_size()? as libc::c_int / 2 } else { 0 };
     let room = most.max(before);
     if set_number(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, room).is_err() {
@@ -534,9 +547,10 @@ fn offer_at_most(socket: &Socket, window: u32) -> io::Result<()> {
     set_number(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, most)
 }
 
-/// More than a receiver of the kernel's offers by itself, and than the pipes here hold, bytes.
+/// Larger than any window that the kernel's receivers offer by default, and than the paths here, in
+/// bytes.
 const ANY_WINDOW: u32 = 64 << 20;
-/// How long nothing may happen before a program looks whether the run is over.
+/// Timeout after which a program checks for the run's end.
 const TICK: Duration = Duration::from_millis(100);
-/// Bytes that are written and read at once, and have a pattern of their own.
+/// Bytes written and read at once; each chunk has its own pattern.
 const CHUNK: usize = 1 << 16;

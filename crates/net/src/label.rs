@@ -2,11 +2,11 @@
 
 use tollway_proto::encoding::acp;
 
-/// In the labels of packets that carry an IP packet of a node's kernel; without it they are those of the flow.
+/// Bit of labels of packets that carry a kernel's IP packet; without it the label is the flow's.
 pub(crate) const CARRIED: u32 = 1 << 30;
-/// Bytes on the wire between nodes that are none of such an IP packet's: headers, and ten bytes of the interface's own.
+/// Bytes on the wire around such an IP packet: headers, and ten bytes that the interface adds.
 pub(crate) const CARRIER: u16 = (acp::OVERHEAD + acp::LEN) as u16 + 10;
-/// In the labels of cross-traffic; the rest numbers its sources.
+/// Bit of labels of cross-traffic; the other bits number its sources.
 pub(crate) const CROSS: u32 = 1 << 31;
-/// In the labels of what middles send; the rest numbers the ways out of them.
+/// Bit of labels of packets that middles send; the other bits number the middles' outlets.
 pub(crate) const TREE: u32 = 1 << 29;

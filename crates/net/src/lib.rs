@@ -1,26 +1,27 @@
 //! Tollway's live engine: the machines of `tollway-proto` on UDP sockets and a real clock.
 //!
-//! Every node of a topology has a socket of its own on loopback, and packets cross from node to node as real
-//! datagrams: ACP's header in clear, padding, payload. What a link does to them (queue, law, rate, delay, loss) is emulated at the node
-//! whose output port it is, in the virtual instants that the link's rate and delay give; how late the real sends are behind those
+//! Every node of a topology has its own socket on loopback, and packets cross from node to node as
+//! real datagrams: ACP's header in clear, padding, payload. A link's effects (queue, law, rate,
+//! delay, loss) are emulated at the node that has its output port. They occur at the virtual
+//! instants that the link's rate and delay give. The lateness of the real sends after those
 //! instants is measured.
 //!
-//! | | |
+//! | item | contents |
 //! |---|---|
 //! | [`Network`] | nodes, links and flows; runs in real time |
 //! | [`LinkSpec`] | an emulated link direction |
 //! | [`Network::in_namespaces`] | the same between network namespaces, over veth pairs |
-//! | [`mesh`] | IP packets of unmodified programs and of the kernel's TCP in network namespaces, over emulated links |
+//! | [`mesh`] | IP packets of unmodified programs and of the kernel's TCP in network namespaces |
 //! | [`KernelSpec`] | the kernel's own TCP on the same links |
-//! | [`tunnel`] | encrypted tunnels that links may speak to |
+//! | [`tunnel`] | encrypted tunnels that show their tolls to links |
 //! | [`host::Host`] | ACP between processes, without emulation |
 //! | [`secure`] | datagrams sealed between peers with pinned keys |
-//! | [`cookie`] | who receives at its address, without state |
-//! | [`Lateness`], [`Counters`] | how punctual a run was, and where every datagram went |
+//! | [`cookie`] | stateless proofs that a client receives at its address |
+//! | [`Lateness`], [`Counters`] | the punctuality of a run, and the fate of every datagram |
 //!
-//! How fast a flow may send is decided by a law of `tollway-law`, in either engine.
+//! In either engine, a law of `tollway-law` decides the rate of a flow.
 //!
-//! One host sends 100 kB to another, over loopback:
+//! In this example, one host sends 100 kB to another over loopback:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -32,7 +33,12 @@
 //!
 //! let host = |key| {
 //!     let config = HostConfig {
-//!         transport: Arc::new(Config { segment: 1400, header: 80, ack_size: 112, ..Config::default() }),
+//!         transport: Arc::new(Config {
+//!             segment: 1400,
+//!             header: 80,
+//!             ack_size: 112,
+//!             ..Config::default()
+//!         }),
 //!         law: Box::new(|| NewRenoConfig::default().build().into()),
 //!         patience: Time::from_secs(3),
 //!         most: 8,
@@ -98,7 +104,7 @@ pub use network::{FlowSpec, Load, Network, Punctuality, RouteEnd};
 pub use tollway_proto::Lateness;
 pub use tollway_proto::link::LinkStats;
 
-/// Random bytes from the system's generator.
+/// Reads random bytes from the system's generator.
 ///
 /// # Errors
 /// The system provides none.

@@ -1,9 +1,9 @@
-//! What the kernel still has of what was written to a TCP connection.
+//! The kernel's send queue of a TCP connection.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Bytes that were written and that the other end has not acknowledged (tcp(7), `SIOCOUTQ`).
+/// Bytes written that the other end has not acknowledged (tcp(7), `SIOCOUTQ`).
 ///
 /// # Errors
 /// `socket` is no TCP connection.
@@ -15,7 +15,9 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u32> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(bytes.unsigned_abs()) }
 }
 
-/// The window that the other end has offered last, bytes (tcp(7), `tcpi_snd_wnd`: Linux 5.4); `None` before that.
+/// The window that the other end offered last, in bytes (tcp(7), `tcpi_snd_wnd`).
+///
+/// `None` before Linux 5.4.
 ///
 /// # Errors
 /// `socket` is no TCP connection.
@@ -26,7 +28,7 @@ pub fn offered_window(socket: impl AsFd) -> io::Result<Option<u32>> {
     Ok(field.map(u32::from_ne_bytes))
 }
 
-/// Where `tcpi_snd_wnd` is in the kernel's `struct tcp_info`, beyond what the C library's has.
+/// Offset of `tcpi_snd_wnd` in the kernel's `struct tcp_info`, beyond the C library's fields.
 const SND_WND: usize = 228;
 
 #[cfg(test)]

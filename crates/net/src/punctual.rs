@@ -1,4 +1,4 @@
-//! What the system can do for a thread that has to be on time, and what the thread does itself.
+//! Punctuality of threads: the system's support, and the threads' own waiting.
 
 use std::time::Duration;
 
@@ -8,11 +8,13 @@ use tollway_law::Time;
 use crate::clock::Clock;
 use crate::error::Error;
 
-/// While it lives, the calling thread's sleeps end on time and, where the system allows it, other work steps back.
+/// A guard: until it drops, the calling thread sleeps precisely, with real-time priority if
+/// possible.
 ///
-/// Sleeps are otherwise bundled with others within 50 µs (Linux). And an ordinary thread that wakes up waits for
-/// others' slices of time, 3 ms each, on a machine that has other work: real-time priority (root, or `CAP_SYS_NICE`) ends
-/// that. Without it a busy machine makes the emulation late, which is measured either way.
+/// Without it, Linux delays the end of a sleep by up to 50 µs. On a busy machine an ordinary thread
+/// that wakes up also waits for others' time slices of 3 ms. Real-time priority (root, or
+/// `CAP_SYS_NICE`) prevents that. Without this priority a busy machine makes the emulation late.
+/// The lateness is measured in any case.
 #[derive(Debug)]
 pub(crate) struct Punctual {
     #[cfg(target_os = "linux")]
@@ -30,7 +32,7 @@ impl Punctual {
         Punctual {}
     }
 
-    /// Whether other work steps back.
+    /// Returns true if the thread has real-time priority.
     pub(crate) fn is_real_time(&self) -> bool {
         #[cfg(target_os = "linux")]
         return self.real_time;
@@ -51,31 +53,34 @@ impl Drop for Punctual {
     }
 }
 
-/// Gives the calling thread a scheduling policy; answers whether the system agreed.
+/// Gives the calling thread a scheduling policy. Returns false if the system refuses.
 ///
-/// Unsafe, since none of the crates here wraps the call. What it is worth, measured on two cores with eight other busy threads:
-/// 99 % of departures at most 0.07 ms late instead of 7.9 ms, where a nice value of -20 changed nothing.
+/// It is unsafe because none of the crates here wraps the call. Its effect, measured on two cores
+/// with eight other busy threads: 99 % of departures are at most 0.07 ms late instead of 7.9 ms. A
+/// nice value of -20 changed nothing.
 #[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "no safe wrapper of sched_setscheduler(2) among our dependencies; see above")]
 pub fn set_policy(policy: libc::c_int, priority: libc::c_int) -> bool {
     let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: the kernel reads `parameters`, which outlives the call, and keeps nothing; 0 is the calling thread.
+    // SAFETY: the kernel reads `parameters`, which outlives the call, and keeps nothing; 0 is the
+    // calling thread.
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
 }
 
-/// Waits for something to read until deadlines that no sleep would meet.
+/// A wait for input that meets deadlines more precisely than a sleep.
 #[derive(Debug)]
 pub(crate) struct Sleeper {
-    /// Other work steps back.
+    /// True if the thread has real-time priority.
     pub(crate) real_time: bool,
-    /// It sleeps up to its deadlines, and wakes some ten microseconds after them: where many such threads share a processor,
-    /// those that look again and again would take it from each other.
+    /// True if it sleeps up to its deadlines, and so wakes some ten microseconds late. Threads that
+    /// share a processor would otherwise take it from each other by polling.
     pub(crate) patient: bool,
-    /// When the last wait ended.
+    /// End of the last wait.
     woke: Time,
-    /// Sleep that it owes, ns: a part of the time for which it was awake, less what it has slept.
+    /// Sleep still due, in ns: a part of the time awake, less the time slept.
     owed: u64,
-    /// What the poll's wake-ups usually overshoot, ns: so long before a deadline the thread stops sleeping.
+    /// Usual delay of the poll's wake-ups, in ns. The thread stops sleeping that long before a
+    /// deadline.
     overshoot: u64,
 }
 
@@ -86,8 +91,9 @@ impl Default for Sleeper {
 }
 
 impl Sleeper {
-    /// Waits for something to read, or until shortly before `deadline`; the rest of the time the caller looks again and
-    /// again, since no sleep ends on the microsecond. Answers how many of `fds` have something.
+    /// Waits for input, or until shortly before `deadline`. Returns how many of `fds` are ready.
+    ///
+    /// The caller polls for the rest of the time, since no sleep ends on the microsecond.
     pub(crate) fn wait(
         &mut self,
         clock: &Clock,
@@ -97,8 +103,8 @@ impl Sleeper {
         let mut before = clock.now();
         self.owed += before.saturating_sub(self.woke).0 / AWAKE;
         if self.real_time && self.owed > REST.as_nanos() as u64 {
-            // A real-time thread that never sleeps is stopped by the kernel for 50 ms in each second: better short
-            // rests than that.
+            // The kernel stops a real-time thread that never sleeps for 50 ms in each second. Short
+            // rests avoid that.
             std::thread::sleep(REST);
             self.owed = 0;
             before = clock.now();
@@ -110,7 +116,7 @@ impl Sleeper {
         let ready = loop {
             match rustix::event::poll(fds, Some(&timeout)) {
                 Ok(ready) => break ready,
-                // The interrupt handler has done its work; the run's owner asks for its flag.
+                // The signal handler has run; the run's owner checks its flag.
                 Err(rustix::io::Errno::INTR) => break 0,
                 Err(rustix::io::Errno::AGAIN) => {}
                 Err(error) => return Err(Error::Wait(error.into())),
@@ -119,7 +125,7 @@ impl Sleeper {
         self.woke = clock.now();
         let slept = self.woke.saturating_sub(before).0;
         if span > 0 {
-            // A call that does not wait takes a moment too.
+            // A call that does not wait takes some time too.
             self.owed = self.owed.saturating_sub(slept.saturating_sub(CALL));
         }
         if span > 0 && ready == 0 {
@@ -131,11 +137,11 @@ impl Sleeper {
     }
 }
 
-/// A real-time thread sleeps for one part in so many of the time for which it is awake, and for how long at least.
+/// A real-time thread sleeps for 1/[`AWAKE`] of its time awake, in rests of at least [`REST`].
 const AWAKE: u64 = 12;
 const REST: Duration = Duration::from_micros(100);
-/// What a system call takes that finds something at once, ns.
+/// Duration in ns of a system call that finds input at once.
 const CALL: u64 = 2_000;
-/// Bounds of what sleeps are taken to overshoot, ns.
+/// Bounds of the assumed delay of wake-ups, in ns.
 const LEAST_OVERSHOOT: u64 = 5_000;
 const MOST_OVERSHOOT: u64 = 150_000;

@@ -8,7 +8,7 @@ use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
 use crate::buffers::LARGE;
 
-/// A UDP socket with segmentation offload both ways, where the system has it.
+/// A UDP socket with segmentation offload in both directions, where the system has it.
 #[derive(Debug)]
 pub(crate) struct Socket {
     io: UdpSocket,
@@ -16,7 +16,7 @@ pub(crate) struct Socket {
     addr: SocketAddr,
 }
 
-/// Buffers to receive into and what the kernel says of each.
+/// Receive buffers, and the kernel's metadata of each.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     pub(crate) buffers: [Box<[u8]>; BATCH],
@@ -24,16 +24,17 @@ pub(crate) struct Inbox {
 }
 
 impl Socket {
-    /// A socket on any free port of the loopback interface.
+    /// Opens a socket on any free port of the loopback interface.
     pub(crate) fn on_loopback() -> io::Result<Socket> {
         Socket::on((Ipv4Addr::LOCALHOST, 0).into())
     }
 
-    /// A socket on `addr`.
+    /// Opens a socket on `addr`.
     pub(crate) fn on(addr: SocketAddr) -> io::Result<Socket> {
         let io = UdpSocket::bind(addr)?;
         let state = UdpSocketState::new(UdpSockRef::from(&io))?;
-        // As large as the system lets an ordinary user have it: a burst waits there while the thread does other things.
+        // The system's limit for ordinary users applies. A burst waits there while the thread does
+        // other work.
         let _ = state.set_recv_buffer_size(UdpSockRef::from(&io), BUFFER);
         let _ = state.set_send_buffer_size(UdpSockRef::from(&io), BUFFER);
         let addr = io.local_addr()?;
@@ -44,12 +45,12 @@ impl Socket {
         self.addr
     }
 
-    /// Datagrams that one [`send`](Socket::send) takes at most.
+    /// Limit of datagrams in one [`send`](Socket::send).
     pub(crate) fn longest_train(&self) -> usize {
         self.state.max_gso_segments().min(64)
     }
 
-    /// Sends `bytes` as datagrams of `segment` bytes each, the last maybe shorter.
+    /// Sends `bytes` as datagrams of `segment` bytes each; the last may be shorter.
     pub(crate) fn send(&self, to: SocketAddr, bytes: &[u8], segment: usize) -> io::Result<()> {
         let transmit = Transmit {
             destination: to,
@@ -66,8 +67,9 @@ impl Socket {
         }
     }
 
-    /// Bytes that a packet to `to` has at most, IP's header included, by what the kernel knows of the way there and routers have told it;
-    /// `None` if there is no way, or it does not tell.
+    /// Limit of a packet to `to`, in bytes with its IP header: the path MTU that the kernel knows.
+    ///
+    /// `None` if there is no route, or the kernel does not state it.
     #[cfg(target_os = "linux")]
     pub(crate) fn most_to(&self, to: SocketAddr) -> Option<usize> {
         let probe = UdpSocket::bind((self.addr.ip(), 0)).ok()?;
@@ -79,18 +81,18 @@ impl Socket {
         usize::try_from(number(&probe, level, name)?).ok()
     }
 
-    /// What nobody tells here.
+    /// No other system states it.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn most_to(&self, _to: SocketAddr) -> Option<usize> {
         None
     }
 
-    /// Receives what is there into `inbox`; answers how many of its buffers hold something.
+    /// Receives waiting datagrams into `inbox`. Returns the number of buffers filled.
     pub(crate) fn receive(&self, inbox: &mut Inbox) -> io::Result<usize> {
         let mut slices = inbox.buffers.each_mut().map(|buffer| IoSliceMut::new(buffer));
         match self.state.recv(UdpSockRef::from(&self.io), &mut slices, &mut inbox.metas) {
             Ok(n) => Ok(n),
-            // A refusal that an earlier send met; nothing was received.
+            // An error of an earlier send; nothing was received.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -106,7 +108,7 @@ impl Socket {
         }
     }
 
-    /// Datagrams that the kernel had no room for in this socket's buffer, if it tells.
+    /// Datagrams dropped at this socket's full buffer; `None` if the kernel does not count them.
     pub(crate) fn kernel_drops(&self) -> Option<u64> {
         let table = std::fs::read_to_string("/proc/net/udp").ok()?;
         drops_of_port(&table, self.addr.port())
@@ -128,8 +130,9 @@ impl Inbox {
     }
 }
 
-/// Whether an error of sending means no more than that a datagram is lost: there is no room, nobody there, no way there for now, or a
-/// firewall that has it dropped.
+/// Returns true if an error of sending only means that a datagram is lost.
+///
+/// The cause is a full buffer, no receiver, no route at present, or a firewall that drops it.
 pub(crate) fn is_loss(error: &io::Error) -> bool {
     use io::ErrorKind::*;
     let no_buffers = error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error());
@@ -138,20 +141,22 @@ pub(crate) fn is_loss(error: &io::Error) -> bool {
     no_buffers || no_way || matches!(error.kind(), WouldBlock | ConnectionRefused | ConnectionReset)
 }
 
-/// Whether an error of sending means that a datagram is longer than the interface takes.
+/// Returns true if an error of sending means that a datagram is longer than the interface's limit.
 pub(crate) fn is_too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error())
 }
 
-/// Whether a train may have been refused for being one: its segments are longer than the interface takes, which older kernels call an
-/// invalid argument, or there is no offload. Each datagram by itself may be shorter, or taken.
+/// Returns true if a train may have been refused for being a train.
+///
+/// Its segments exceed the interface's limit, which older kernels call an invalid argument, or
+/// there is no offload. Its datagrams may still pass one by one.
 pub(crate) fn is_of_trains(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let known = [Errno::MSGSIZE, Errno::INVAL, Errno::IO];
     known.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// An option of a socket that is an integer, if the kernel tells.
+/// An integer option of a socket; `None` if the kernel does not state it.
 #[cfg(target_os = "linux")]
 fn number(socket: &UdpSocket, level: libc::c_int, name: libc::c_int) -> Option<libc::c_int> {
     let mut value = [0; size_of::<libc::c_int>()];
@@ -159,12 +164,14 @@ fn number(socket: &UdpSocket, level: libc::c_int, name: libc::c_int) -> Option<l
     Some(libc::c_int::from_ne_bytes(value))
 }
 
-/// Packets that this machine's processors dropped before anybody's socket was looked for, if it tells: whoever sent them.
+/// Packets that this machine's processors dropped before the socket look-up, of any traffic.
+///
+/// `None` if the kernel does not count them.
 pub(crate) fn backlog_drops() -> Option<u64> {
     backlog_drops_in(&std::fs::read_to_string("/proc/net/softnet_stat").ok()?)
 }
 
-/// The sum of the second column of `/proc/net/softnet_stat`, a row for each processor.
+/// The sum of the second column of `/proc/net/softnet_stat`, which has a row for each processor.
 fn backlog_drops_in(table: &str) -> Option<u64> {
     let dropped = |row: &str| u64::from_str_radix(row.split_whitespace().nth(1)?, 16).ok();
     table.lines().map(dropped).sum()
@@ -178,9 +185,9 @@ pub(crate) fn drops_of_port(table: &str, port: u16) -> Option<u64> {
     row.split_whitespace().last()?.parse().ok()
 }
 
-/// Trains that one system call receives.
+/// Limit of trains per receiving system call.
 pub(crate) const BATCH: usize = 8;
-/// Bytes asked for a socket's buffers; the system may give less.
+/// Requested size of a socket's buffers, in bytes. The system may give less.
 const BUFFER: usize = 4 << 20;
 
 #[cfg(test)]

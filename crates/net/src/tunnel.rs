@@ -1,19 +1,23 @@
-//! The two ends of an encrypted tunnel that links may speak to.
+//! The two ends of an encrypted tunnel that keeps congestion headers visible to links.
 //!
-//! What links say is written into a header, and encryption hides it: Zhang and Henderson (INFOCOM 2005) find XCP "incompatible with
-//! IPsec encryption" unless the header is copied to the encrypted packet and back. So the end where a packet [enters](Tunnel::enter) the tunnel writes
-//! its congestion header, and nothing else of it, in clear in front of what it seals; routers read and write that as any other; and where it
-//! [leaves](Tunnel::leave), what they wrote takes the place of what the packet came with. Marks are copied as RFC 6040 has it.
+//! Links write into a header, which encryption hides. Zhang and Henderson (INFOCOM 2005) find that
+//! XCP is "incompatible with IPsec encryption" unless the header is copied to the encrypted packet
+//! and back. So the end where a packet [enters](Tunnel::enter) writes the packet's congestion
+//! header, and nothing else of it, in clear in front of the sealed packet. Routers read and write
+//! this header as any other. At the end where the packet [leaves](Tunnel::leave), the routers'
+//! values replace those in the packet. Marks are copied as in RFC 6040.
 //!
 //! ```text
-//! ACP header: the tunnel's label, the flags that routers look at, the toll | sealed packet
+//! ACP header: the tunnel's label, the flags that routers read, the toll | sealed packet
 //! ```
 //!
-//! Packets are ACP's datagrams, or IP packets of TCP with XCP's option (kind 14), or anything else, which passes without a toll. What encrypts them is the
-//! [`Cipher`]. Neither reads a clock nor opens a socket.
+//! Packets are ACP datagrams, IP packets of TCP with XCP's option (kind 14), or anything else,
+//! which passes without a toll. The [`Cipher`] encrypts them. Neither type reads a clock or opens a
+//! socket.
 //!
-//! An observer of the tunnel learns what every router does: sizes, and the toll's fields. Nobody can change a sealed packet; the toll in front of it every
-//! router can, inside of a tunnel or outside.
+//! An observer of the tunnel sees what every router sees: sizes, and the toll's fields. A change of
+//! the sealed packet is detected. Any router can change the toll in front of it, as without a
+//! tunnel.
 
 use tollway_proto::encoding::acp::{self, AcpError};
 use tollway_proto::encoding::tcp_option::{self, Feedback};
@@ -21,12 +25,14 @@ use tollway_proto::{Flags, Packet, SackRanges};
 
 use crate::sys::ip;
 
-/// What encrypts and authenticates.
+/// Authenticated encryption of packets.
 pub trait Cipher {
     /// Appends `plain`, sealed, to `out`.
     fn seal(&mut self, plain: &[u8], out: &mut Vec<u8>);
 
-    /// Appends what was sealed to `out`; answers false, with `out` as it was, if it is not what the other end sealed.
+    /// Opens `sealed` and appends the packet to `out`.
+    ///
+    /// Returns false, and leaves `out` unchanged, if the other end has not sealed it.
     fn open(&mut self, sealed: &[u8], out: &mut Vec<u8>) -> bool;
 }
 
@@ -37,36 +43,36 @@ pub struct Tunnel<C> {
     cipher: C,
 }
 
-/// Why a datagram does not come out of a tunnel.
+/// The reason why a datagram is not accepted from a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TunnelError {
-    /// No congestion header stands in front.
+    /// It does not begin with a congestion header.
     #[error(transparent)]
     Header(#[from] AcpError),
-    /// Of another tunnel.
+    /// It belongs to another tunnel.
     #[error("a datagram of tunnel {label}")]
     Label {
-        /// Which.
+        /// The label of that tunnel.
         label: u32,
     },
-    /// Not what the other end has sealed.
+    /// The other end has not sealed it.
     #[error("a datagram that the tunnel's other end has not sealed")]
     Forged,
-    /// Marked on its way, and its sender would not know what that means (RFC 6040 § 4.2): it counts as lost.
+    /// It was marked, but its sender does not support marks, so it counts as lost (RFC 6040 § 4.2).
     #[error("a packet that was marked in the tunnel, of a sender that knows no marks")]
     Unmarkable,
 }
 
 impl<C: Cipher> Tunnel<C> {
-    /// An end of the tunnel whose datagrams have `label`.
+    /// Makes an end of the tunnel whose datagrams have `label`.
     pub fn new(label: u32, cipher: C) -> Tunnel<C> {
         Tunnel { label, cipher }
     }
 
-    /// Writes to `out` the datagram that takes `packet` through the tunnel.
+    /// Writes the datagram that carries `packet` through the tunnel to `out`.
     ///
     /// # Errors
-    /// [`AcpError`] if the packet's toll is not in order.
+    /// [`AcpError`] if the packet's toll is invalid.
     pub fn enter(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), AcpError> {
         let mut outer = Packet { flow: self.label, ..Packet::default() };
         match Inner::of(packet) {
@@ -91,10 +97,10 @@ impl<C: Cipher> Tunnel<C> {
         Ok(())
     }
 
-    /// Writes to `out` the packet that came through the tunnel, with what links said to it on the way.
+    /// Writes the packet in a tunnel's datagram to `out`, with the values that links wrote.
     ///
     /// # Errors
-    /// [`TunnelError`]: there is no such packet.
+    /// [`TunnelError`]: the datagram holds no such packet.
     pub fn leave(&mut self, datagram: &[u8], out: &mut Vec<u8>) -> Result<(), TunnelError> {
         let outer = acp::load_packet(datagram)?;
         if outer.flow != self.label {
@@ -108,7 +114,7 @@ impl<C: Cipher> Tunnel<C> {
         match Inner::of(out) {
             Inner::Acp => {
                 let (flags, _) = acp::load(out)?;
-                // A router can't have made a packet tolled that entered without a toll.
+                // A router cannot add a toll to a packet that entered without one.
                 if flags.has(Flags::TOLLED) || flags.has(Flags::ECHO) {
                     acp::store(out, &outer.toll)?;
                 }
@@ -122,7 +128,7 @@ impl<C: Cipher> Tunnel<C> {
             Inner::Ip { ecn, xcp, .. } => {
                 let size = ip_size(out);
                 let due = outer.toll.due;
-                // What nobody has changed stays, to the bit.
+                // An unchanged value keeps its exact bits.
                 if let Some((at, forward)) =
                     xcp.filter(|(_, forward)| forward.toll(size, FEEDBACK).due != due)
                 {
@@ -142,7 +148,7 @@ impl<C: Cipher> Tunnel<C> {
     }
 }
 
-/// What a packet in the tunnel is.
+/// The kind of a packet in the tunnel.
 enum Inner {
     Acp,
     Ip { ecn: Flags, data: Flags, xcp: Option<(usize, tcp_option::Forward)> },
@@ -159,15 +165,15 @@ impl Inner {
     }
 }
 
-/// An IP packet's length.
+/// Length of an IP packet; 0 for other bytes.
 fn ip_size(bytes: &[u8]) -> u32 {
     ip::parse(bytes).map_or(0, |header| u32::from(header.len))
 }
 
-/// The flags that routers look at, and meters.
+/// The flags that routers and meters read.
 const SEEN: Flags =
     Flags(Flags::TOLLED.0 | Flags::ECHO.0 | Flags::DATA.0 | Flags::ECT.0 | Flags::ECT1.0 | Flags::CE.0);
-/// How XCP's senders write their feedback.
+/// The format of feedback from XCP senders.
 const FEEDBACK: Feedback = Feedback::Split;
 
 #[cfg(test)]
@@ -182,7 +188,7 @@ mod tests {
     use super::*;
     use crate::sys::ip::tests::{packet, xcp_segment};
 
-    /// SipHash in counter mode with a tag: enough to see that nothing is read or changed that should not be.
+    /// SipHash in counter mode with a tag, enough to detect what is read or changed.
     #[derive(Clone, Default)]
     struct Sip(u64);
 
@@ -235,7 +241,8 @@ mod tests {
         (Tunnel::new(5, Sip::default()), Tunnel::new(5, Sip::default()))
     }
 
-    /// Through the tunnel, past a router that does `on_way` to the header in clear.
+    /// Passes a packet through the tunnel, past a router that applies `on_way` to the header in
+    /// clear.
     fn through(packet: &[u8], on_way: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<u8>, TunnelError> {
         let (mut entry, mut exit) = ends();
         let (mut outer, mut inner) = (Vec::new(), vec![9; 3]);
@@ -252,7 +259,7 @@ mod tests {
         bytes
     }
 
-    /// What a router does: loads the toll, runs a law, stores it back.
+    /// Acts as a router: loads the toll, sets `due`, stores the toll.
     fn say(outer: &mut [u8], due: f64) {
         let (_, toll) = acp::load(outer).unwrap();
         acp::store(outer, &Toll { due, ..toll }).unwrap();
@@ -265,7 +272,7 @@ mod tests {
         let inner = through(&bytes, |outer| {
             let seen = acp::load_packet(outer).unwrap();
             assert_eq!((seen.flow, seen.toll, seen.flags), (5, toll, Flags::TOLLED.with(Flags::DATA)));
-            // Of the rest nothing is to be seen.
+            // The rest of the packet is not visible.
             assert!(!outer.windows(8).any(|window| window == [0x5a; 8]));
             say(outer, -120.0);
         })
@@ -287,7 +294,7 @@ mod tests {
                 say(outer, less.toll(size, Feedback::Split).due);
             })
             .unwrap();
-            // Checksum and all, it is what a router outside of a tunnel would have made of it.
+            // The result, checksum included, equals that of a router without a tunnel.
             assert_eq!(inner, xcp_segment([10, 77, 0, 1], [10, 77, 0, 2], shift, less));
         }
     }
@@ -312,7 +319,7 @@ mod tests {
         assert_eq!(through(&bytes, |outer| outer.truncate(acp::LEN + 3)), Err(TunnelError::Forged));
         assert_eq!(through(&bytes, |outer| outer[7] = 6), Err(TunnelError::Label { label: 6 }));
         assert!(matches!(through(&bytes, |outer| outer.truncate(9)), Err(TunnelError::Header(_))));
-        // A toll where none entered stays outside.
+        // A toll added to a packet that entered without one is ignored.
         let untolled = datagram(Flags::DATA, Toll::default());
         assert_eq!(through(&untolled, |outer| say(outer, 7.0)).unwrap(), untolled);
     }
@@ -321,7 +328,7 @@ mod tests {
         #[test]
         fn whatever_enters_comes_out(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let (mut entry, _) = ends();
-            // Of a header that is out of order nobody can say what links should read.
+            // A malformed header has no defined toll.
             if entry.enter(&bytes, &mut Vec::new()).is_ok() {
                 prop_assert_eq!(through(&bytes, |_| ()), Ok(bytes));
             }

@@ -4,21 +4,25 @@
 //! header (52 bytes and 8 for each SACK range) | zeros | payload
 //! ```
 //!
-//! The datagram with its IP and UDP headers is as long as the transport says the packet is, so that links, real
-//! and emulated, carry what the laws count. The payload is the last `size - header` bytes of it, as
-//! [`Config::header`](tollway_proto::transport::Config::header) has it; what is left between is padding.
+//! With its IP and UDP headers, the datagram has the size that the transport states. So real and
+//! emulated links carry the bytes that the laws count. The payload is the last `size - header`
+//! bytes, where `header` is [`Config::header`](tollway_proto::transport::Config::header). The bytes
+//! between are padding.
 //!
-//! In a run of a scenario the payload is what an [app](tollway_proto::App) has written. Of other ends it is a pattern made from the
-//! packet's label and segment number: whoever receives it can tell a byte that is wrong or in the wrong place.
+//! If an end has an [app](tollway_proto::App), the payload is the app's data. Otherwise it is a
+//! pattern made from the packet's label and segment number, so that the receiver can detect a wrong
+//! or misplaced byte.
 //!
-//! A switch changes label and number. The payload of a session's frame therefore begins with those
-//! that its source gave it, its *key*, and the pattern follows.
+//! A switch changes label and number. So the payload of a session's frame begins with its *key*,
+//! the label and number that its source gave it. The pattern follows.
 
 use tollway_proto::encoding::acp::{self, AcpError};
 use tollway_proto::{Flags, Packet, SackRanges};
 
-/// Writes the datagram of `packet` into `out`, which is as long as it must be: the packet's size less
-/// [`acp::OVERHEAD`]. `header` is what of the packet's size is no payload.
+/// Writes the datagram of `packet` into `out`.
+///
+/// `out` must have the packet's size less [`acp::OVERHEAD`]. `header` counts the bytes of the
+/// packet's size that are not payload.
 ///
 /// # Errors
 /// [`AcpError::TooShort`] if the packet has no room for its header.
@@ -31,7 +35,7 @@ pub(crate) fn compose(
     compose_with(packet, sack, header, out, |tail| fill(packet.flow, packet.seq, tail))
 }
 
-/// [`compose`] of a frame whose payload begins with its key.
+/// Like [`compose`], for a frame whose payload begins with its key.
 pub(crate) fn compose_keyed(
     packet: &Packet,
     sack: &SackRanges,
@@ -46,7 +50,7 @@ pub(crate) fn compose_keyed(
     })
 }
 
-/// [`compose`] with a payload that `write` writes.
+/// Like [`compose`], with a payload that `write` writes.
 pub(crate) fn compose_with(
     packet: &Packet,
     sack: &SackRanges,
@@ -63,20 +67,21 @@ pub(crate) fn compose_with(
     Ok(())
 }
 
-/// Bytes of payload in a packet.
+/// Length of a packet's payload, in bytes.
 pub(crate) fn payload_len(packet: &Packet, header: u16) -> usize {
     if packet.flags.has(Flags::DATA) { usize::from(packet.size.saturating_sub(header)) } else { 0 }
 }
 
-/// The position in the payload of `datagram` of the first byte that is not what was sent; `None` if all is well.
+/// Position in the payload of the first wrong byte; `None` if all bytes are right.
 pub(crate) fn corrupt(packet: &Packet, header: u16, datagram: &[u8]) -> Option<usize> {
     let payload = payload_len(packet, header);
     let start = datagram.len().checked_sub(payload)?;
     check(packet.flow, packet.seq, &datagram[start..])
 }
 
-/// The position in the payload of a frame of the first byte that does not belong to its key; `None`
-/// if all is well. Any key may be; a null segment has no payload.
+/// Position in a frame's payload of the first byte that does not belong to its key.
+///
+/// `None` if all bytes are right. Any key is valid, and a null segment has no payload.
 pub(crate) fn corrupt_keyed(packet: &Packet, header: u16, datagram: &[u8]) -> Option<usize> {
     let payload = payload_len(packet, header);
     let start = datagram.len().checked_sub(payload)?;
@@ -97,7 +102,7 @@ pub(crate) fn fill(label: u32, seq: u32, out: &mut [u8]) {
     rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
 }
 
-/// The first byte that differs from the pattern.
+/// Position of the first byte that differs from the pattern.
 fn check(label: u32, seq: u32, bytes: &[u8]) -> Option<usize> {
     let mut word = first_word(label, seq);
     let mut differs = 0;
@@ -114,7 +119,9 @@ fn check(label: u32, seq: u32, bytes: &[u8]) -> Option<usize> {
     bytes.iter().zip(&right).position(|(read, right)| read != right)
 }
 
-/// Mixed (Steele, Lea and Flood's finaliser, OOPSLA 2014), so that neighbouring segments have nothing in common.
+/// The first word of a pattern, mixed so that neighbouring segments differ everywhere.
+///
+/// The mixer is the finaliser of Steele, Lea and Flood (OOPSLA 2014).
 fn first_word(label: u32, seq: u32) -> u64 {
     let key = u64::from(label) << 32 | u64::from(seq);
     let mixed = (key ^ (key >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -122,7 +129,7 @@ fn first_word(label: u32, seq: u32) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Bytes of a key: label and segment number.
+/// Length of a key in bytes: label and segment number.
 pub(crate) const KEY: usize = 8;
 /// Odd, so that no word repeats.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -8,7 +8,7 @@ use tollway_net::secure::{FRONT, KeyFile};
 use tollway_proto::encoding::acp;
 use tollway_proto::{Flags, Packet, SackRanges};
 
-/// Two nodes that know each other, and their clock.
+/// Two nodes with each other's keys, and their clock.
 struct Pair {
     ends: [Hops; 2],
     now: Time,
@@ -34,15 +34,17 @@ impl Pair {
         Pair { ends, now, batch: Batch::new(), files, addrs }
     }
 
-    /// Side 1 ends, and another process takes its place.
+    /// Ends side 1, and replaces it by another process.
     fn replace(&mut self) {
         for bind in [free(), self.addrs[1]] {
             self.ends[1] = end(&self.files, self.addrs, 1, bind, self.now);
         }
     }
 
-    /// Works off what has come to either side, for a while of real time; `step` passes each
-    /// millisecond. Returns what side 1 got.
+    /// Handles the datagrams at either side, for `millis` of real time. Returns the packets that
+    /// side 1 got.
+    ///
+    /// The nodes' clock advances by `step` each millisecond.
     fn run(&mut self, millis: u64, step: Time) -> Vec<(Packet, Vec<u8>)> {
         let mut all = Vec::new();
         for _ in 0..millis {
@@ -82,7 +84,7 @@ fn packets_arrive_with_their_payloads_also_those_sent_before_there_are_keys() {
         let payload = payload(seq, len);
         let (front, back) = payload.split_at(payload.len() / 3);
         pair.ends[0].send(pair.now, 0, &packet(seq, len), &SackRanges::EMPTY, (front, back));
-        // Some that wait for keys, then short trains.
+        // Some packets wait for keys, then short trains follow.
         if seq >= 10 && seq % 7 == 0 {
             got.extend(pair.run(if seq < 20 { 100 } else { 2 }, Time::from_millis(1)));
         }

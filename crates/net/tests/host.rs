@@ -1,4 +1,4 @@
-//! ACP between hosts, and what strangers can do to one: nothing.
+//! ACP between hosts, and attacks on a host, which must have no effect.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn host(key: Option<[u8; 16]>) -> Host {
     Host::new("127.0.0.1:0".parse().unwrap(), config, key).unwrap()
 }
 
-/// Runs a listener on a thread of its own until told to stop; answers it and what happened.
+/// Runs a listener on a separate thread until `stop`. Returns it and its events.
 fn serve(mut host: Host, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<(Host, Vec<HostEvent>)> {
     let stop = Arc::clone(stop);
     std::thread::spawn(move || {
@@ -41,7 +41,7 @@ fn serve(mut host: Host, stop: &Arc<AtomicBool>) -> std::thread::JoinHandle<(Hos
     })
 }
 
-/// Sends `bytes` to `addr` and answers what became of it, within 20 s.
+/// Sends `bytes` to `addr` and returns the final event, within 20 s.
 fn transfer(addr: SocketAddr, bytes: u64) -> HostEvent {
     let mut client = host(None);
     client.connect(addr, bytes).unwrap();
@@ -75,10 +75,10 @@ fn a_peer_that_vanishes_is_given_up() {
     if !sockets() {
         return;
     }
-    // Nobody there from the start.
+    // A peer that was never there.
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     assert!(matches!(transfer(nobody, 1000), HostEvent::TimedOut(_)));
-    // Somebody who goes in mid-transfer.
+    // A peer that leaves in mid-transfer.
     let listener = host(Some([8; 16]));
     let (addr, stop) = (listener.addr(), Arc::new(AtomicBool::new(false)));
     let server = serve(listener, &stop);
@@ -91,7 +91,7 @@ fn a_peer_that_vanishes_is_given_up() {
     killer.join().unwrap();
 }
 
-/// Segments longer than the interface takes are lost, and with them that connection: the host has others.
+/// Segments above the interface's limit end their connection. The host keeps its others.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_way_too_narrow_for_segments_ends_no_host() {
@@ -117,7 +117,7 @@ fn a_way_too_narrow_for_segments_ends_no_host() {
     }
 }
 
-/// More than this no test may take while datagrams come, whatever others take meanwhile: 64 bytes of state for each of a million.
+/// Limit of memory growth while datagrams arrive: 64 bytes of state for each of a million.
 const GROWTH: u64 = 64 << 20;
 
 #[test]
@@ -135,7 +135,7 @@ fn mutated_datagrams_leave_no_trace() {
         let _ = stranger.send_to(&mutated(&mut mixer), addr);
     }
     assert!(resident() < before + GROWTH);
-    // It still serves whoever means it.
+    // It still serves a proper client.
     assert!(matches!(transfer(addr, 100_000), HostEvent::Finished(_)));
     std::thread::sleep(Duration::from_millis(1300));
     stop.store(true, Ordering::Relaxed);
@@ -146,7 +146,8 @@ fn mutated_datagrams_leave_no_trace() {
     assert!(stats.challenge_bytes <= 3 * stats.stranger_bytes, "{stats:?}");
 }
 
-/// The same without sockets in between, so that every one of them arrives, from many addresses, and in a connection too.
+/// The same without sockets between, so that every datagram arrives; from many addresses, and in a
+/// connection.
 #[test]
 fn mutated_datagrams_handed_over_directly_break_nothing() {
     if !sockets() {
@@ -162,20 +163,21 @@ fn mutated_datagrams_handed_over_directly_break_nothing() {
     assert_eq!(listener.connections(), 0);
     let stats = *listener.stats();
     assert!(stats.challenge_bytes <= 3 * stats.stranger_bytes, "{stats:?}");
-    // A client that has opened a connection, and hears nonsense in its place.
+    // A client that has opened a connection, and receives nonsense as the answer.
     let mut client = host(None);
     let peer = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     client.connect(peer, 1000).unwrap();
     client.run(Time::ZERO).unwrap();
     for i in 0..MANY {
-        // Whatever is in it: nothing but an answer to its opening would be taken in.
+        // Only an answer to its opening would be accepted.
         client.handle(Time(i * 1000), peer, &mutated(&mut mixer)).unwrap();
     }
     assert!(client.connections() <= 1);
     assert!(resident() < before + GROWTH);
 }
 
-/// Opens a connection from a socket and returns the listener's cookie. `None` if refused.
+/// Opens a connection from a socket with the listener's cookie. Returns its client; `None` if
+/// refused.
 fn admit(listener: &mut Host, from: &UdpSocket, flow: u32, config: &Arc<Config>) -> Option<Connection> {
     let mut client = Connection::client(config, NewRenoConfig::default().build().into(), flow);
     client.write_stream(100_000);
@@ -207,8 +209,10 @@ fn admit(listener: &mut Host, from: &UdpSocket, flow: u32, config: &Arc<Config>)
     Some(client)
 }
 
-/// The audit's datagrams, from a peer that was let in: data far ahead, data with a wrong byte, a reset with the number that once was every
-/// connection's first. The listener and its other connections go on.
+/// Attacks by a peer with a connection must not end the listener's other connections.
+///
+/// It sends data far ahead, data with a wrong byte, and resets with small numbers, since every
+/// connection once began with such a number.
 #[test]
 fn an_admitted_peer_ends_nothing_but_its_own() {
     if !sockets() {
@@ -241,7 +245,7 @@ fn an_admitted_peer_ends_nothing_but_its_own() {
     }
     assert_eq!((listener.stats().refused, listener.connections()), (before + 2, 1));
     assert_eq!(listener.run(Time::ZERO).unwrap(), None, "nothing has ended");
-    // Each address has a limit of its own.
+    // Each address has a separate limit.
     for flow in 8..20 {
         admit(&mut listener, &peer, flow, &config);
     }

@@ -1,4 +1,4 @@
-//! Real datagrams between nodes on loopback. No test asserts how fast anything is: machines are shared.
+//! Real datagrams between nodes on loopback. No test checks speed, since machines are shared.
 
 mod common;
 
@@ -68,7 +68,7 @@ fn flow(network: &mut Network, xcp: bool, bytes: u64) -> u32 {
     network.add_flow(spec).unwrap()
 }
 
-/// Runs until the flow is done, 20 s at most.
+/// Runs until the flow is done, at most 20 s.
 fn run(network: &mut Network) {
     for step in 1..400 {
         network.run_until(Time::from_millis(50 * step)).unwrap();
@@ -175,7 +175,7 @@ fn strangers_are_counted_and_change_nothing() {
         }
     }
     assert_eq!(network.server(flow).stats().bytes_delivered, 200_000);
-    // The kernel may have dropped some of them; none may have come further than the socket.
+    // The kernel may have dropped some, but none may have passed the socket.
     assert!(network.counters().strangers > 0 && network.counters().senseless == 0);
     network.settle().unwrap();
 }
@@ -189,14 +189,14 @@ fn the_clock_leaves_out_what_the_only_thread_stood_still() {
         let mut network = path(false, threads);
         flow(&mut network, false, 10_000);
         network.run_until(Time::from_millis(20)).unwrap();
-        // Nothing runs meanwhile, and nobody asked for that.
+        // An unplanned pause: nothing runs meanwhile.
         std::thread::sleep(std::time::Duration::from_millis(60));
         network.run_until(Time::from_millis(40)).unwrap();
         accounted(&mut network);
         network.punctuality().standstills.total()
     };
     assert!(left_out(1) >= Time::from_millis(50));
-    // Where others went on, it is lateness.
+    // With another thread, the pause counts as lateness.
     assert_eq!(left_out(2), Time::ZERO);
 }
 
@@ -220,7 +220,7 @@ fn who_asks_for_times_that_are_over_hears_all_the_same() {
     assert_eq!(node.counters().strangers, 20);
 }
 
-/// Nodes hear nonsense from those who may speak to them, and from strangers: a router, and a node where flows end.
+/// Nodes receive nonsense from neighbours and from unknown addresses: a router, and a flow's end.
 #[test]
 fn mutated_datagrams_of_neighbours_and_strangers_leave_no_trace() {
     if !sockets() {
@@ -243,17 +243,17 @@ fn mutated_datagrams_of_neighbours_and_strangers_leave_no_trace() {
             let _ = from.send_to(&mutated(&mut mixer), free);
             if i % 64 == 0 {
                 node.run_until(node.now() + Time::from_micros(200)).unwrap();
-                // What is held is what its links hold.
+                // Packets are held only by links.
                 assert!(node.held() <= 2000 && node.held() == node.queued() + node.in_flight());
             }
         }
         let counters = node.counters();
         assert!(resident() < before + (64 << 20), "memory has grown");
-        // A busy machine's kernel drops some before anybody hears them.
+        // A busy machine's kernel drops some before they are read.
         let heard = counters.received;
         assert!(heard > MANY / 100, "{counters:?}");
         assert!(counters.strangers > 0 && counters.senseless > heard / 100, "{counters:?}");
-        // Who opens a flow there says of none that it is this one; what is in data nobody has come to ask.
+        // An opening there has another fingerprint, and data before the opening are ignored.
         let fates = if here == 2 { vec![(0, false, Fate::Mistaken)] } else { Vec::new() };
         assert_eq!(node.fates(), fates);
         assert!(here == 2 || counters.sent > heard / 20, "what might be a packet goes on: {counters:?}");

@@ -1,4 +1,4 @@
-//! Middles on real datagrams: headers rewritten where they lie, packets held back and sent again.
+//! Middles on real datagrams: headers rewritten in place, packets held back and sent later.
 
 mod common;
 
@@ -17,7 +17,7 @@ use tollway_proto::{Change, Encoding, Flags, Gate, Middle, NodeMachine, Packet, 
 
 const WINDOW: u32 = 7;
 
-/// Holds every third acknowledgement back for two milliseconds, narrows the window of the others and takes their ranges.
+/// A middle that narrows windows, removes ranges, and delays every third acknowledgement by 2 ms.
 #[derive(Debug, Default)]
 struct Narrow {
     seen: u64,
@@ -40,7 +40,7 @@ impl Middle for Narrow {
             self.held.push_back((now + Time::from_millis(2), *packet));
             return Passed::Absorbed;
         }
-        // By the gate or along its own route: it is the same way.
+        // By the gate or along its own route: both are the same path.
         if self.seen.is_multiple_of(2) { Passed::By(Gate(0)) } else { Passed::Onward }
     }
 
@@ -62,7 +62,7 @@ impl Middle for Narrow {
     }
 }
 
-/// Checks the acknowledgements at the next node.
+/// A middle that checks the acknowledgements at the next node.
 #[derive(Debug, Default)]
 struct Look {
     wide: u64,
@@ -143,7 +143,7 @@ fn a_middle_rewrites_what_passes_and_holds_some_of_it_back() {
         assert!(narrow.seen > 200 && narrow.ranges > 0, "{narrow:?}");
         assert_eq!((end.wide, end.ranges, end.marked), (0, 0, narrow.sent), "{narrow:?}");
         assert_eq!(narrow.sent, narrow.seen / 3);
-        // Packets that left by a gate did not come to the machine behind.
+        // Packets that left by a gate did not reach the machine behind.
         assert_eq!(machine(behind).downcast_ref::<Look>().unwrap().marked, 0);
     }
 }

@@ -1,7 +1,10 @@
-//! Random faults on real datagrams, and what has to hold whatever they are: every packet is accounted for, what arrives is what was
-//! sent, a flow that can go on does, and nothing grows.
+//! Random faults on real datagrams, and the invariants that must hold.
 //!
-//! `make soak` runs it for an hour. A failure prints its seed, with which `TOLLWAY_SOAK_SEED` does the same again.
+//! Every packet is accounted for, data arrive as they were sent, every flow that can continue does,
+//! and no state grows.
+//!
+//! `make soak` runs it for an hour. A failure prints its seed; `TOLLWAY_SOAK_SEED` repeats that
+//! run.
 
 mod common;
 #[path = "common/way.rs"]
@@ -49,11 +52,11 @@ impl Law {
     }
 }
 
-/// One network and what befalls it, all drawn from a seed.
+/// One network and its faults, all drawn from a seed.
 struct Round {
     mixer: Mixer,
     network: Network,
-    /// By flow, its bytes.
+    /// Bytes of each flow.
     flows: Vec<u64>,
     now: Time,
     stranger: UdpSocket,
@@ -107,7 +110,7 @@ impl Round {
         Round { mixer, network, flows, now: Time::ZERO, stranger }
     }
 
-    /// Goes on for so many milliseconds, and looks whether all is well.
+    /// Runs for `ms` milliseconds, and checks the invariants.
     fn run(&mut self, ms: u64) {
         self.now += Time::from_millis(ms);
         self.network.run_until(self.now).unwrap();
@@ -117,7 +120,7 @@ impl Round {
         }
     }
 
-    /// Something happens to some link, or somebody who has no business here sends something.
+    /// Changes a link, or sends a datagram from an unknown address.
     fn fault(&mut self) {
         let link = self.mixer.below(4) as u32;
         match self.mixer.below(7) {
@@ -139,7 +142,7 @@ impl Round {
                 self.network.change(link, Change::Limit(Limit { packets, bytes: u64::MAX }));
             }
             5 => {
-                // A whole thread of it stands still: nobody asked for that.
+                // An unplanned pause of the whole thread.
                 std::thread::sleep(Duration::from_millis(self.mixer.below(30)));
             }
             _ => {
@@ -151,7 +154,7 @@ impl Round {
         }
     }
 
-    /// Faults for a second or so, then none: everything arrives.
+    /// Causes faults for about a second, then none: all data arrive.
     fn all(mut self) {
         for _ in 0..10 + self.mixer.below(30) {
             let span = 10 + self.mixer.below(60);
@@ -168,7 +171,7 @@ impl Round {
         }
         let mut steps = 0;
         while !(0..self.flows.len()).all(|flow| self.network.client(flow as u32).is_finished()) {
-            // A timer that was doubled again and again has the longest to wait.
+            // A timer after many doublings waits longest.
             assert!(steps < 700, "flows are not done 70 s after the last fault");
             steps += 1;
             self.run(100);
@@ -203,7 +206,7 @@ fn whatever_befalls_it_a_network_keeps_its_books_and_its_flows() {
     while Instant::now() < until || seed <= 2 {
         let done = std::panic::catch_unwind(|| Round::new(seed).all());
         assert!(done.is_ok(), "to see it again: TOLLWAY_SOAK_SEED={seed}");
-        // What one round takes the next has too, and no more.
+        // Every round needs the same memory as the first.
         let first = *first.get_or_insert_with(resident);
         assert!(resident() < first + (64 << 20), "memory has grown, by round {seed}");
         seed += 1;
@@ -211,7 +214,7 @@ fn whatever_befalls_it_a_network_keeps_its_books_and_its_flows() {
     eprintln!("{} rounds", seed - 1);
 }
 
-/// A node of two, in a network of which it is the only one here, with a flow of `bytes` each way.
+/// One node of two, the only one in this process, with a flow of `bytes` each way.
 fn node(here: usize, at: &[SocketAddr; 2], keys: Option<&KeyFile>, bytes: u64) -> Network {
     let names = ["a", "b"].map(String::from);
     let rate = Rate::from_mbps(20.0);
@@ -247,7 +250,7 @@ fn node(here: usize, at: &[SocketAddr; 2], keys: Option<&KeyFile>, bytes: u64) -
     network
 }
 
-/// Two nodes over a way that loses, reorders, repeats and corrupts: each flow arrives whole and once.
+/// Two nodes over a faulty path: each flow arrives whole and once.
 fn mischief(seed: u64) {
     let mut mixer = Mixer(seed);
     let sealed = mixer.below(2) == 0;
@@ -258,7 +261,7 @@ fn mischief(seed: u64) {
         repeated: up_to(100),
         late: up_to(300),
         corrupted: up_to(50),
-        // Without a seal the data are checked. Headers are left to the checksum of UDP.
+        // Without a seal only the data are checked. Headers have UDP's checksum.
         from: if sealed { 0 } else { 80 },
     };
     let files = KeyFile::mesh(&["a", "b"].map(String::from)).unwrap();

@@ -30,10 +30,10 @@ pub struct Options {
 /// An error of [`run`].
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// Its file, or one of its keys, is wrong.
+    /// The site's file, or one of its keys, is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Another answers at its control socket.
+    /// Another process answers at the site's control socket.
     #[error("site `{site}` runs already: it answers at `{}`", path.display())]
     Runs {
         /// The site.
@@ -41,7 +41,7 @@ pub enum AgentError {
         /// Its control socket.
         path: PathBuf,
     },
-    /// An address or a path can't be had.
+    /// An address or a path can't be used.
     #[error("cannot {what}: {source}")]
     System {
         /// The operation.
@@ -106,7 +106,7 @@ pub fn run(
             })
             .map_err(system("wait for sockets".into()))?;
         match server.broker().later_start() {
-            // Once: if there is a later one again, another site of this name runs.
+            // Only once. If there is a later start again, another site of this name runs.
             Some(later) if !over && !again => {
                 tell("other sites know a later start of this one, as if the clock had been set back: it starts again".into());
                 (epoch, again) = (later.0 + 1, true);
@@ -116,7 +116,7 @@ pub fn run(
     }
 }
 
-/// Puts a file's newer version in force. Returns why it is not.
+/// Applies a newer version of the file. Returns the reason if it cannot be applied.
 fn follow(
     server: &mut Server,
     site: &mut Site,

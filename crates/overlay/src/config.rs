@@ -1,4 +1,4 @@
-//! A site's file.
+//! The configuration file of a site.
 //!
 //! ```
 //! let site = tollway_overlay::config::Site::parse(
@@ -37,7 +37,7 @@ pub struct ConfigError {
     pub help: String,
 }
 
-/// A site, as its file has it.
+/// A site's configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {
     /// Limits and tenants.
@@ -54,15 +54,15 @@ pub struct Site {
     pub spool: Option<Spool>,
 }
 
-/// Files that say who a site is.
+/// The files of a site's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Keys {
-    /// The authority's certificate: whom it has signed is let in.
+    /// The authority's certificate. Only certificates that it has signed are accepted.
     pub authority: PathBuf,
     /// The site's certificate.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The site's private key.
     pub key: PathBuf,
 }
 
@@ -71,19 +71,19 @@ pub struct Keys {
 pub struct Link {
     /// The other site's name.
     pub site: String,
-    /// Its address; without one, its connection is awaited.
+    /// The other site's address; without one, the other site must connect.
     pub address: Option<SocketAddr>,
     /// The link's rate until it is measured.
     pub rate: Rate,
 }
 
-/// Room on disk.
+/// The disk spool's folder and size.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spool {
     /// The folder.
     pub folder: PathBuf,
-    /// The most that messages of all subscriptions may take.
+    /// Limit of spooled messages of all subscriptions together.
     #[serde(default = "spool_size")]
     pub size: Bytes,
 }
@@ -151,7 +151,7 @@ impl Site {
     /// Reads a site's file.
     ///
     /// # Errors
-    /// It can't be read, or is wrong.
+    /// The file can't be read, or is wrong.
     pub fn load(path: &Path) -> Result<Site, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
             path: path.display().to_string(),
@@ -161,10 +161,10 @@ impl Site {
         Site::parse(path, &text)
     }
 
-    /// Reads `text`, which is the file at `path`: its paths are relative to that.
+    /// Parses `text` as the file at `path`. Paths in it are relative to that file.
     ///
     /// # Errors
-    /// It is wrong.
+    /// The text is wrong.
     pub fn parse(path: &Path, text: &str) -> Result<Site, ConfigError> {
         let wrong = |message: String, help: &str| ConfigError {
             path: path.display().to_string(),
@@ -208,7 +208,7 @@ impl Site {
         })
     }
 
-    /// The first key in which this differs from `new` and that holds from a start on.
+    /// The first key that differs from `new` and cannot change without a restart.
     pub fn fixed(&self, new: &Site) -> Option<&'static str> {
         let differs = [
             ("site", self.rules.site != new.rules.site),
@@ -221,7 +221,7 @@ impl Site {
         differs.into_iter().find(|(_, differs)| *differs).map(|(key, _)| key)
     }
 
-    /// The number by which other sites know the one of this name.
+    /// The site's number among sites, computed from its name.
     pub fn number(name: &str) -> u32 {
         // FNV-1a: the same everywhere.
         name.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
@@ -353,13 +353,13 @@ pub(crate) fn is_label(name: &str) -> bool {
         && !name.ends_with('-')
 }
 
-/// A site's file that is watched.
+/// A watch on a site's file.
 #[derive(Debug)]
 pub struct Watch {
     path: PathBuf,
-    /// The file as it was read last.
+    /// The version that was read last.
     read: Option<Mark>,
-    /// The file as it is now, and since when.
+    /// The current version, and the time since which it has not changed.
     now: (Option<Mark>, Instant),
 }
 
@@ -373,7 +373,7 @@ impl Watch {
         Watch { path: path.to_owned(), read: mark, now: (mark, Instant::now()) }
     }
 
-    /// The file, if it has changed since it was read last.
+    /// Reads the file again if it has changed since the last reading.
     pub fn poll(&mut self) -> Option<Result<Site, ConfigError>> {
         let (found, now) = (mark(&self.path), Instant::now());
         if found != self.now.0 {
@@ -393,7 +393,7 @@ fn mark(path: &Path) -> Option<Mark> {
     Some((meta.modified().ok()?, meta.len(), meta.ino()))
 }
 
-/// The time a file has to be unchanged: it may be written in several steps.
+/// Time for which a file must be unchanged, since it may be written in several steps.
 const SETTLED: Duration = Duration::from_millis(25);
 
 #[cfg(test)]

@@ -16,12 +16,12 @@ use crate::tls::{site_name, tenant_name};
 /// An error of [`make`].
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// It can't be part of a certificate.
+    /// The name cannot be part of a certificate.
     #[error(
         "`{0}` is no name of a site or tenant: use lower-case letters, digits and `-`, from 1 to 32 of them"
     )]
     Name(String),
-    /// Keys that are there stay.
+    /// Keys exist already, and are kept.
     #[error("`{0}` is there already; give another folder, or remove it")]
     Exists(PathBuf),
     /// A file can't be written.
@@ -37,13 +37,14 @@ pub enum KeysError {
     Make(#[from] rcgen::Error),
 }
 
-/// Makes keys in `folder`: `ca.pem`, and `NAME.pem` with `NAME.key` for each site and
-/// `tenant-NAME.pem` for each tenant. Clients find a
-/// site under the names `hosts`, `localhost` and `127.0.0.1`. The authority's own key is not kept:
-/// nobody can sign more.
+/// Makes trial keys for sites and tenants in `folder`. Returns the files.
+///
+/// They are `ca.pem`, `NAME.pem` and `NAME.key` for each site, and `tenant-NAME.pem` and
+/// `tenant-NAME.key` for each tenant. Clients can reach a site under the names `hosts`, `localhost`
+/// and `127.0.0.1`. The authority's own key is not stored, so no further certificate can be signed.
 ///
 /// # Errors
-/// A name is wrong, or a file is there already or can't be written.
+/// A name is wrong, or a file exists already or can't be written.
 pub fn make(
     folder: &Path,
     sites: &[String],

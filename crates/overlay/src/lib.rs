@@ -1,16 +1,16 @@
 //! Reliable fan-out between sites for unmodified NATS clients.
 //!
-//! | | |
+//! | module | contents |
 //! |---|---|
-//! | [`config`], [`keys`] | a site's file, and who it is |
+//! | [`config`], [`keys`] | a site's file, and its identity |
 //! | [`nats`] | the protocol of the clients |
-//! | [`broker`] | a site's clients: who receives what, who waits for whom |
-//! | [`rules`] | what they may do |
+//! | [`broker`] | a site's clients: routing, delivery, and waits for slow receivers |
+//! | [`rules`] | limits and tenants |
 //! | [`spool`] | the disk on which messages wait for slow receivers |
-//! | [`status`] | how a site stands |
+//! | [`status`] | the state of a site |
 //! | [`server`], [`agent`] | a site on real sockets |
 //!
-//! A site for NATS clients of this machine, until it has told how it stands:
+//! This example runs a site for NATS clients of this machine until its first status:
 //!
 //! ```
 //! use std::path::Path;

@@ -1,4 +1,4 @@
-//! A site for Prometheus.
+//! Prometheus metrics of a site.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,12 +16,12 @@ use crate::status::{LinkStatus, Status, TenantStatus};
 /// The latest status.
 pub type Latest = Arc<Mutex<Status>>;
 
-/// Serves `latest` from a thread of its own until the answer is dropped. Links and tenants have
-/// labels; clients, which come and go,
-/// have none.
+/// Serves `latest` from a separate thread until the returned value is dropped.
+///
+/// Links and tenants have labels. Clients, which come and go, have none.
 ///
 /// # Errors
-/// The address is taken, or not this machine's.
+/// The address is taken, or is not an address of this machine.
 pub fn serve(latest: Latest, address: SocketAddr) -> Result<Metrics, ServeError> {
     Metrics::of(Box::new(Gathered(latest)), address)
 }
@@ -57,7 +57,7 @@ impl Collector for Gathered {
     }
 }
 
-/// Name, help, and where it is.
+/// Name, help, and the field to read.
 type Row<S, V> = (&'static str, &'static str, fn(&S) -> V);
 
 const SITE_COUNTERS: [Row<Status, f64>; 7] = [

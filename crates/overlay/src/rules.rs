@@ -7,17 +7,17 @@ use tollway_law::Time;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Slow {
-    /// Senders to it wait; a receiver without progress is disconnected.
+    /// Its senders wait; a receiver without progress is disconnected.
     #[default]
     Price,
-    /// Its messages wait on disk; nobody pays.
+    /// Its messages wait on disk, without a price.
     Spool,
     /// Its messages are dropped and counted.
     Drop,
 }
 
 impl Slow {
-    /// The word for it, in configurations and subjects.
+    /// Its name in configurations and subjects.
     pub fn word(self) -> &'static str {
         match self {
             Slow::Price => "price",
@@ -26,8 +26,9 @@ impl Slow {
         }
     }
 
-    /// The way that a pattern asks for, and the pattern itself: `$TOLL.drop.a.>` asks for drops of
-    /// `a.>`.
+    /// The treatment that a pattern's prefix requests, and the rest of the pattern.
+    ///
+    /// `$TOLL.drop.a.>` requests drops for `a.>`. `None` without such a prefix.
     pub(crate) fn of_pattern(pattern: &[u8]) -> Option<(Slow, &[u8])> {
         let rest = pattern.strip_prefix(b"$TOLL.")?;
         [Slow::Price, Slow::Spool, Slow::Drop].into_iter().find_map(|slow| {
@@ -37,33 +38,33 @@ impl Slow {
     }
 }
 
-/// A tenant: an account whose clients hear each other, and nobody else's.
+/// A tenant: an account whose clients receive only each other's messages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TenantRules {
-    /// Its name, and its clients' user.
+    /// Its name, which is also the user name of its clients.
     pub name: String,
-    /// Its part of what links carry, beside other tenants'.
+    /// Its share of link capacity, relative to other tenants.
     pub salary: f64,
     /// The way its clients authenticate.
     pub proof: Proof,
-    /// The mode of subscriptions without a prefix.
+    /// The treatment of slow subscriptions without a prefix.
     pub slow: Slow,
-    /// Most connections.
+    /// Limit of connections.
     pub connections: usize,
-    /// Most subscriptions.
+    /// Limit of subscriptions.
     pub subscriptions: usize,
 }
 
 /// A tenant's way to authenticate clients.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Proof {
-    /// It need not.
+    /// No authentication.
     None,
     /// By a password, or by a token.
     Secret {
         /// With the tenant's name as the user.
         password: Option<String>,
-        /// Alone.
+        /// Without a user name.
         token: Option<String>,
     },
     /// By a certificate for `NAME.tenant.tollway`.
@@ -87,22 +88,22 @@ pub struct Rules {
     pub site: String,
     /// Tenants, by name.
     pub tenants: Vec<TenantRules>,
-    /// Bytes of a message's headers and payload together.
+    /// Limit of a message's headers and payload together, in bytes.
     pub payload: usize,
-    /// Bytes that may wait for a receiver before it counts as slow.
+    /// Limit of output bytes for a receiver, beyond which it counts as slow.
     pub buffer: usize,
-    /// The time a receiver may make no progress.
+    /// Time without progress after which a receiver is disconnected.
     pub patience: Time,
-    /// Bytes that may wait on disk; beyond, and without a disk, `spool` is as `price`.
+    /// Limit of bytes on disk. Beyond it, and without a disk, `spool` acts as `price`.
     pub spool: u64,
-    /// Clients have to use TLS.
+    /// True if clients must use TLS.
     pub tls: bool,
-    /// A certificate is asked for.
+    /// True if the server requests client certificates.
     pub certificates: bool,
 }
 
 impl Rules {
-    /// One tenant, to whom everybody belongs.
+    /// Rules with one tenant that needs no authentication.
     pub fn open(site: &str) -> Rules {
         let tenant = TenantRules {
             name: "default".into(),

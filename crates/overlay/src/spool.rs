@@ -11,8 +11,8 @@ use redb::{Database, Durability, ReadableDatabase, TableDefinition};
 
 use crate::broker::{SpoolAnswer, SpoolCommand};
 
-/// A folder on disk, and the thread that writes to it. What is in it is of use to nobody after the
-/// process's end: it is removed.
+/// A spool file in a folder, and the thread that writes to it. The file is removed on drop, since
+/// its messages are for clients of this process.
 #[derive(Debug)]
 pub struct Disk {
     commands: Option<Sender<SpoolCommand>>,
@@ -22,15 +22,14 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Opens `folder` for the site called `site`; `wake` is called from the thread after every
-    /// answer.
+    /// Opens `folder` for the site called `site`. The thread calls `wake` after every answer.
     ///
     /// # Errors
     /// The folder or its file can't be made.
     pub fn open(folder: &Path, site: &str, wake: impl Fn() + Send + 'static) -> io::Result<Disk> {
         fs::create_dir_all(folder)?;
         let file = folder.join(format!("{site}.spool"));
-        // What was left by a site that was killed: its clients are gone.
+        // The file of a killed site is of no use: its clients are gone.
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -43,15 +42,15 @@ impl Disk {
         Ok(Disk { commands: Some(commands), answers, thread: Some(thread), file })
     }
 
-    /// Has a command done.
+    /// Sends a command to the thread.
     pub fn command(&self, command: SpoolCommand) {
         if let Some(commands) = &self.commands {
-            // The thread ends with this value only.
+            // The thread ends only with this value.
             let _ = commands.send(command);
         }
     }
 
-    /// Takes an answer.
+    /// Takes an answer, if one is ready.
     pub fn answer(&self) -> Option<SpoolAnswer> {
         self.answers.try_recv().ok()
     }
@@ -78,7 +77,7 @@ fn serve(base: &Database, work: &Receiver<SpoolCommand>, done: &Sender<SpoolAnsw
             },
             SpoolCommand::Load(number) => Some(match load(base, number) {
                 Ok(Some(bytes)) => {
-                    // Room that is not given back is no reason to hold a message up.
+                    // A failed removal only wastes room, so the message is still delivered.
                     let _ = change(base, commits, None, number);
                     SpoolAnswer::Loaded(number, bytes)
                 }
@@ -99,10 +98,10 @@ fn serve(base: &Database, work: &Receiver<SpoolCommand>, done: &Sender<SpoolAnsw
     }
 }
 
-/// Keeps `bytes` under `number`, or nothing.
+/// Stores `bytes` under `number`, or removes the entry if `None`.
 fn change(base: &Database, commits: u64, bytes: Option<&Bytes>, number: u64) -> Result<(), redb::Error> {
     let mut transaction = base.begin_write()?;
-    // Nothing has to outlast the process; but only what was committed for good gives its room back.
+    // Data need not outlast the process, but only a durable commit frees its room.
     if !commits.is_multiple_of(LASTING) {
         transaction.set_durability(Durability::None)?;
     }
@@ -124,9 +123,9 @@ fn load(base: &Database, number: u64) -> Result<Option<Bytes>, redb::Error> {
 }
 
 const TABLE: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("chunks");
-/// Bytes of the file that are kept in memory.
+/// Bytes of the file that are cached in memory.
 const CACHE: usize = 4 << 20;
-/// One commit of so many waits for the disk.
+/// One of this many commits is durable.
 const LASTING: u64 = 64;
 
 #[cfg(test)]

@@ -4,107 +4,107 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-/// A site.
+/// The status of a site.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Its name.
+    /// The site's name.
     pub site: String,
     /// The address for clients.
     pub listen: String,
-    /// Since the start, seconds.
+    /// Time since the start, in seconds.
     pub up_s: f64,
-    /// The processor's time used, seconds.
+    /// Processor time used, in seconds.
     pub cpu_s: f64,
-    /// Clients that are connected.
+    /// Number of connected clients.
     pub clients: usize,
     /// Messages that clients have published.
     pub published: u64,
     /// Messages handed to clients' connections.
     pub delivered: u64,
-    /// Messages dropped for subscriptions that asked for it.
+    /// Messages dropped at the request of slow subscriptions.
     pub dropped: u64,
-    /// Messages that have come from other sites.
+    /// Messages received from other sites.
     pub received: u64,
-    /// Clients disconnected because they took nothing for too long.
+    /// Clients disconnected because they made no progress.
     pub cut: u64,
     /// Messages to ordered subjects that came back without a place.
     pub unordered: u64,
     /// Bytes on disk for slow subscriptions.
     pub spooled: u64,
-    /// Other sites that can be reached.
+    /// Number of reachable other sites.
     pub reachable: usize,
-    /// Bytes kept until all sites have them.
+    /// Bytes retained until all sites have received them.
     pub retained: u64,
     /// The first fault: a newer configuration that is not in force, two sites of one name, or a
-    /// disk that refuses.
+    /// disk that refuses writes.
     pub trouble: Option<String>,
     /// Links to other sites.
     pub links: Vec<LinkStatus>,
-    /// Tenants.
+    /// Tenants of the site.
     pub tenants: Vec<TenantStatus>,
-    /// Clients for which much waits, the most first.
+    /// Clients with a large backlog, in descending order.
     pub slow: Vec<SlowStatus>,
 }
 
-/// A link to another site.
+/// The status of a link to another site.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkStatus {
-    /// The other site.
+    /// The other site's name.
     pub site: String,
     /// True if it is connected.
     pub up: bool,
-    /// The reason if it is not.
+    /// The reason why it is not connected; `None` if it is.
     pub trouble: Option<String>,
-    /// Bytes that wait.
+    /// Bytes that wait for the link.
     pub queued: u64,
-    /// Dollars for a lot.
+    /// Price of a lot, in dollars.
     pub price: f64,
-    /// The measured rate, Mb/s.
+    /// The measured rate, in Mb/s.
     pub rate_mbps: f64,
     /// Bytes of messages sent.
     pub data: u64,
-    /// Bytes of all else sent.
+    /// Bytes sent other than messages.
     pub control: u64,
 }
 
-/// A tenant.
+/// The status of a tenant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TenantStatus {
-    /// Its name.
+    /// The tenant's name.
     pub tenant: String,
-    /// Clients that are connected.
+    /// Number of connected clients.
     pub connections: usize,
-    /// Their subscriptions.
+    /// Number of their subscriptions.
     pub subscriptions: usize,
-    /// Messages that they have published.
+    /// Messages published by its clients.
     pub published: u64,
-    /// Messages that they were sent.
+    /// Messages delivered to its clients.
     pub delivered: u64,
-    /// Messages dropped for them.
+    /// Messages dropped for its clients.
     pub dropped: u64,
-    /// Clients that wait for what it costs to reach other sites.
+    /// Clients that wait for the price of links to other sites.
     pub waiting: usize,
-    /// Savings, dollars.
+    /// Savings, in dollars.
     pub balance: f64,
-    /// The time between two salaries, ms.
+    /// Time between two salaries, in ms.
     pub period_ms: f64,
     /// Bytes bought on links.
     pub bought: u64,
 }
 
-/// A client for which much waits.
+/// A client with a large backlog.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlowStatus {
-    /// Its number, tenant, address and name.
+    /// The client's number, tenant, address and name.
     pub client: String,
-    /// Bytes that wait.
+    /// Bytes that wait for it.
     pub waiting: u64,
-    /// Clients that wait for it.
+    /// Number of senders that wait for it.
     pub holds: usize,
 }
 
 impl Status {
-    /// Tables.
+    /// Formats the status as tables.
     pub fn to_text(&self) -> String {
         let mut text = format!(
             "Site {} at {}: {} clients, {} other sites; up {:.0} s.\n",
@@ -161,7 +161,7 @@ impl Status {
         text
     }
 
-    /// The tables of what another process has written as JSON; `None` if that is something else.
+    /// Formats another process's status from JSON; `None` if `json` is no status.
     pub fn told(json: &str) -> Option<String> {
         Some(serde_json::from_str::<Status>(json).ok()?.to_text())
     }

@@ -13,23 +13,23 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use crate::config::{ConfigError, Keys};
 use crate::rules::Rules;
 
-/// A site's ends of TLS.
+/// The TLS configurations of a site.
 #[derive(Clone, Debug)]
 pub struct Ends {
-    /// For clients, if they use it.
+    /// For clients; `None` without TLS.
     pub(crate) clients: Option<Arc<ServerConfig>>,
-    /// For sites that connect.
+    /// For sites that connect to this one.
     pub(crate) accept: Arc<ServerConfig>,
-    /// For sites that are connected to.
+    /// For sites to which this one connects.
     pub(crate) dial: Arc<ClientConfig>,
 }
 
 impl Ends {
-    /// Reads a site's keys; clients of `rules` have to show a certificate if every tenant asks for
+    /// Reads a site's keys. Clients must show a certificate if every tenant of `rules` requires
     /// one.
     ///
     /// # Errors
-    /// A file can't be read, or does not hold what it should.
+    /// A file can't be read, or has the wrong content.
     pub fn load(keys: &Keys, rules: &Rules) -> Result<Ends, ConfigError> {
         let wrong = |path: &Path, message: String, help: &str| ConfigError {
             path: path.display().to_string(),
@@ -105,7 +105,7 @@ impl Identity {
         names.into_iter().find(|name| is_for(&parsed, &tenant_name(name))).cloned()
     }
 
-    /// Checks that a verified certificate names the site.
+    /// Returns true if a verified certificate names the site.
     pub(crate) fn is_site(certificate: &CertificateDer<'_>, site: &str) -> bool {
         ParsedCertificate::try_from(certificate).is_ok_and(|parsed| is_for(&parsed, &site_name(site)))
     }

@@ -1,4 +1,4 @@
-//! A page in the browser: sites, links, prices and tenants as they are. It changes nothing.
+//! A browser page with the current sites, links, prices and tenants. It changes nothing.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,15 +8,15 @@ use tollway_report::http::{Answer, Request, Server};
 
 use crate::status::Status;
 
-/// Serves the page until it is dropped.
+/// A server of the page, which ends on drop.
 #[derive(Debug)]
 pub struct View(Server);
 
 impl View {
-    /// Starts at `address`, of a loopback interface; port 0 is any free one.
+    /// Starts at `address`, which must be a loopback address; port 0 selects a free port.
     ///
     /// # Errors
-    /// The address is another machine's to see, or taken.
+    /// The address is taken, or is not a loopback address.
     pub fn serve(latest: Arc<Mutex<Status>>, address: SocketAddr) -> io::Result<View> {
         if !address.ip().is_loopback() {
             let text = format!("{address} is no loopback address, and the view is for this machine only");
@@ -29,14 +29,14 @@ impl View {
         Server::serve(address, "view", answer).map(View)
     }
 
-    /// The page's address.
+    /// The page's URL.
     pub fn url(&self) -> String {
         format!("http://{}/", self.0.address())
     }
 }
 
 fn answer(status: &Status, request: &Request) -> Answer {
-    // A page from elsewhere could have the browser ask under another name (DNS rebinding).
+    // A foreign page could make the browser send requests under another name (DNS rebinding).
     if !request.host.as_deref().is_some_and(is_ours) {
         return Answer::words(403, "this server answers to the names 127.0.0.1 and localhost only\n");
     }
@@ -55,7 +55,7 @@ fn answer(status: &Status, request: &Request) -> Answer {
     answer.with("Cache-Control", "no-store").with("X-Content-Type-Options", "nosniff")
 }
 
-/// Checks that a `Host` header names the loopback interface, at any port.
+/// Returns true if a `Host` header names the loopback interface, at any port.
 fn is_ours(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
@@ -65,7 +65,7 @@ fn is_ours(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// The page: no file beside it, no other server.
+/// The page, which loads no other file.
 const PAGE: &str = include_str!("view.html");
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Attacks by clients on real sockets: they end their own connections at most.
+//! Attacks by clients on real sockets. They must end only their own connections.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ use common::{Client, Running, folder};
 const SITE: &str = "site = \"a\"\nlisten = \"127.0.0.1:0\"\npayload = \"64 KiB\"\n\
                     [tenant.x]\nconnections = 20\nsubscriptions = 2000\n[tenant.y]\npassword = \"y\"\n";
 
-/// Another tenant's clients still hear each other.
+/// Checks that another tenant's clients still receive each other's messages.
 fn works(site: &Running) {
     let hello = "CONNECT {\"user\":\"y\",\"pass\":\"y\"}\r\nSUB ok 1\r\nPUB ok 2\r\nhi\r\n";
     let mut stream = TcpStream::connect(site.address).unwrap();
@@ -64,14 +64,14 @@ fn half_lines_and_half_messages_hold_up_nobody_else() {
         held.push(client);
     }
     works(&site);
-    // What was half is whole one day.
+    // A half operation can still be completed.
     held[0].say(".a 1\r\nPUB half.a 1\r\nx\r\n");
     held[0].hear("MSG half.a 1 1\r\nx\r\n");
 }
 
 #[test]
 fn half_lines_and_half_messages_take_little_memory() {
-    // A process has one number for all its tests: another runs this one alone.
+    // Memory is counted per process, so another process runs this test alone.
     if std::env::var_os(ALONE).is_none() {
         let mut again = Command::new(std::env::current_exe().unwrap());
         again.args(["--exact", "half_lines_and_half_messages_take_little_memory"]).env(ALONE, "yes");
@@ -90,7 +90,7 @@ fn half_lines_and_half_messages_take_little_memory() {
             _ => "HPUB a 20 1048576\r\nNATS/1.0\r\nk",
         });
     }
-    // Each has been read, and reads on.
+    // Every client's input has been read, and reading continues.
     std::thread::sleep(std::time::Duration::from_millis(200));
     for (i, client) in held.iter_mut().enumerate() {
         client.say(if i % 3 == 0 { ".a" } else { "more" });
@@ -102,7 +102,7 @@ fn half_lines_and_half_messages_take_little_memory() {
     held[0].hear("MSG half.a 1 1\r\nx\r\n");
 }
 
-/// Bytes of memory that this process has.
+/// Bytes of memory that this process uses.
 fn resident() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
@@ -131,7 +131,7 @@ fn bombs_of_subscriptions_subjects_and_headers_are_bounded() {
     other.say(&format!("SUB h 1\r\nHPUB h {0} {0}\r\n{header}\r\n", header.len()));
     other.hear(&format!("HMSG h 1 {0} {0}\r\n", header.len()));
     works(&site);
-    // One subscription too many ends the connection, and gives the others' room back.
+    // A subscription beyond the limit ends the connection, which frees its subscriptions.
     let more: String = (0..600).map(|i| format!("SUB more.{i} m{i}\r\n")).collect();
     bomb.say(&more);
     assert!(bomb.end().ends_with("-ERR 'maximum subscriptions exceeded'\r\n"));
@@ -139,7 +139,7 @@ fn bombs_of_subscriptions_subjects_and_headers_are_bounded() {
     works(&site);
 }
 
-/// The bound holds whatever the limits of all tenants add up to.
+/// This bound holds whatever the sum of all tenants' limits is.
 #[test]
 fn subscriptions_beyond_what_a_site_announces_are_refused() {
     let now = Time::ZERO;
@@ -165,7 +165,7 @@ fn subscriptions_beyond_what_a_site_announces_are_refused() {
     let refused = refused.unwrap();
     assert!((30_000..33_000).contains(&refused), "at {refused}");
     assert_eq!(broker.why(bomb), Some("maximum subscriptions exceeded"));
-    // The end of its connection gives the room back.
+    // The end of the connection frees its subscriptions.
     let again = broker.receive(now, other, subscribe(2).as_bytes());
     assert!(again.then != Then::Close && broker.status().tenants[1].subscriptions == 2);
 }
@@ -184,7 +184,7 @@ fn a_tenant_has_so_many_connections_and_others_have_theirs() {
     Client::connect(site.address);
 }
 
-/// The answer of a site to `hello` over TLS, with the certificate and key `shown` in `folder`.
+/// The site's answer to `hello` over TLS, with the certificate and key `shown` in `folder`.
 fn over_tls(site: &Running, authority: &Path, folder: &Path, shown: Option<&str>, hello: &str) -> String {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(authority.join("ca.pem")).unwrap()).unwrap();
@@ -200,7 +200,7 @@ fn over_tls(site: &Running, authority: &Path, folder: &Path, shown: Option<&str>
     };
     let mut stream = TcpStream::connect(site.address).unwrap();
     stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
-    // TLS begins after the line of INFO.
+    // TLS begins after the INFO line.
     let mut byte = [0];
     while byte != *b"\n" {
         stream.read_exact(&mut byte).unwrap();
@@ -236,13 +236,13 @@ fn a_certificate_lets_its_own_tenant_in_and_nobody_else() {
         (None, hello),
         (None, "CONNECT {\"user\":\"x\"}\r\n"),
         (Some("tenant-y"), "CONNECT {\"user\":\"x\"}\r\n"),
-        // A site's own certificate is no tenant's.
+        // A site's certificate is not valid for a tenant.
         (Some("a"), "CONNECT {\"user\":\"x\"}\r\n"),
     ] {
         let heard = over_tls(&site, &folder, &folder, shown, hello);
         assert!(heard.ends_with(refused), "{shown:?} {hello}: {heard}");
     }
-    // Of another authority: there is no connection at all.
+    // A certificate of another authority: no connection.
     assert_eq!(over_tls(&site, &folder, &foreign, Some("tenant-x"), hello), "");
     site.until("all have left", |status| status.clients == 0);
 }

@@ -1,4 +1,4 @@
-"""What a real client does, with nats-py: `clients.py HOST:PORT`. Says `fine` at the end."""
+"""Checks of a site with the client library nats-py: `clients.py HOST:PORT`. Prints `fine` at the end."""
 
 import asyncio
 import sys

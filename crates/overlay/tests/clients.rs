@@ -1,5 +1,5 @@
-//! Clients that others have written. What is not installed, and can't be, is skipped with a line
-//! that says so.
+//! Tests with third-party clients. A client that is not installed, and can't be, is skipped with a
+//! message.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use common::{Client, Running, folder};
 
 const SITE: &str = "site = \"a\"\nlisten = \"127.0.0.1:0\"\n";
 
-/// Runs a program of a client's library against a site; it says `fine` at the end.
+/// Runs a client library's program against a site. It prints `fine` at the end.
 fn is_fine(program: &mut Command, name: &str) {
     let site = Running::start(&folder(name), SITE);
     let done = program.arg(site.address.to_string()).stdin(Stdio::null()).output().unwrap();
@@ -78,7 +78,7 @@ fn the_go_client_works_as_with_nats() {
     for part in ["go.a", "kind: test", "one", "go.b.c", "two"] {
         assert!(heard.contains(part), "no {part} in {heard}");
     }
-    // A queue group: each message to one member.
+    // A queue group: each message goes to one member.
     common::until("the listener has left", || subscriptions() == 0);
     let out = ["one", "two", "three"].map(|name| at_folder.join(name));
     let mut members = out.each_ref().map(|out| {
@@ -95,7 +95,7 @@ fn the_go_client_works_as_with_nats() {
     });
     let counts = out.each_ref().map(got);
     assert!(counts.iter().sum::<usize>() == 300 && !counts.contains(&0), "{counts:?}");
-    // A service, by its answer; the same client asks.
+    // A service: a request by the same client gets its answer.
     common::until("the members have left", || subscriptions() == 0);
     let mut reply =
         run(&["reply", "go.service", "42"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -104,7 +104,7 @@ fn the_go_client_works_as_with_nats() {
     assert!(String::from_utf8_lossy(&asked.stdout).contains("42"), "{asked:?}");
     reply.kill().unwrap();
     reply.wait().unwrap();
-    // It measures, too: every message comes.
+    // A benchmark: every message arrives.
     let measured = run(&["bench", "go.bench", "--pub", "2", "--sub", "2", "--msgs", "2000", "--no-progress"])
         .output()
         .unwrap();

@@ -46,7 +46,7 @@ fn three_sites_fan_out_and_survive_the_end_of_one() {
     let folder = folder("three");
     keys::make(&folder, &["a".into(), "b".into(), "c".into()], &[], &[]).unwrap();
     let at = addresses(3);
-    // A chain: a – b – c. Of a and b both dial: one connection stays.
+    // A chain: a – b – c. Both a and b connect to each other, and one connection stays.
     let a = start(&folder, "a", at[0], &[("b", Some(at[1]))], "");
     let b = start(&folder, "b", at[1], &[("a", Some(at[0])), ("c", None)], "");
     let c = start(&folder, "c", at[2], &[("b", Some(at[1]))], "");
@@ -73,7 +73,7 @@ fn three_sites_fan_out_and_survive_the_end_of_one() {
     on_c.hear("MSG service 3 inbox 2\r\nhi\r\n");
     on_c.say("PUB inbox 2\r\nyo\r\n");
     on_a.hear("MSG inbox 9 2\r\nyo\r\n");
-    // The middle ends and comes back with a new epoch: the others find each other again.
+    // The middle site ends and returns with a new epoch. The others reconnect.
     drop(b);
     a.until("the link is down", |status| !status.links[0].up);
     let b = start(&folder, "b", at[1], &[("a", Some(at[0])), ("c", None)], "");
@@ -98,7 +98,7 @@ fn a_site_whose_clock_was_set_back_starts_again_and_is_heard() {
         at[1], at[2], at[0]
     );
     std::fs::write(&file, text).unwrap();
-    // A start of `b` in an hour, by the clock.
+    // A start of `b` an hour later, by the clock.
     let site = Site::load(&file).unwrap();
     let ends = site.keys.as_ref().map(|keys| Ends::load(keys, &site.rules).unwrap());
     let later = std::time::UNIX_EPOCH.elapsed().unwrap() + Duration::from_secs(3600);
@@ -138,10 +138,10 @@ fn sites_without_the_right_certificate_are_refused() {
     keys::make(&other, &["b".into()], &[], &[]).unwrap();
     let at = addresses(3);
     let a = start(&folder, "a", at[0], &[("b", None)], "");
-    // Of another authority; and of this one, but for a site that nobody links to.
+    // One of another authority, and one of this authority whose site has no link.
     let stranger = start(&other, "b", at[1], &[("a", Some(at[0]))], "");
     let unknown = start(&folder, "c", at[2], &[("a", Some(at[0]))], "");
-    // And one that says nothing at all.
+    // A connection that sends nothing.
     let silent = TcpStream::connect(at[0]).unwrap();
     until("both are refused", || {
         let notes = a.notes.lock().unwrap();
@@ -150,7 +150,7 @@ fn sites_without_the_right_certificate_are_refused() {
     });
     assert!(!a.status().links[0].up && !stranger.status().links[0].up && !unknown.status().links[0].up);
     drop(silent);
-    // The right one is let in all the same.
+    // The right site is still accepted.
     let right = start(
         &folder,
         "b",

@@ -1,9 +1,10 @@
-//! Random faults on three sites, in virtual time: every [`Fault`]. Each seed is a run of a virtual
-//! minute and a half; the first are 79, 24, 47 and 1, and `TOLLWAY_SOAK_SECONDS` says for how long others
-//! follow. A failure names its seed.
+//! Random faults on three sites, in virtual time: every [`Fault`].
 //!
-//! Faults come for seven seconds at a time, and none for the next seven: by the end of `patience`
-//! every sender has gone on.
+//! Each seed is a run of a virtual minute and a half. The first seeds are 79, 24, 47 and 1.
+//! `TOLLWAY_SOAK_SECONDS` limits the time for further ones. A failure names its seed.
+//!
+//! Seven seconds with faults alternate with seven seconds without. By the end of `patience` every
+//! sender must have resumed.
 
 use std::collections::{HashMap, HashSet};
 use std::io::IoSlice;
@@ -22,7 +23,7 @@ const PATIENCE: Time = Time::from_secs(5);
 struct Site {
     broker: Broker,
     epoch: u64,
-    /// The port to each other site, while the link stands.
+    /// The port to each other site, while the link is up.
     ports: [Option<PortId>; 3],
     paused_until: Time,
     disk_full_until: Time,
@@ -36,14 +37,14 @@ struct Site {
 
 struct Receiver {
     key: usize,
-    /// Bytes that it reads a step.
+    /// Bytes that it reads per step.
     reads: usize,
     stopped: bool,
     lossless: bool,
     heard: Vec<u8>,
     /// The last number of each sender, by site and epoch.
     last: HashMap<(usize, u64), u64>,
-    /// Sites that were out of contact for as long as patience: what they sent may be lacking.
+    /// Sites without contact for as long as patience: their messages may be missing.
     lacks: HashSet<usize>,
 }
 
@@ -90,7 +91,7 @@ impl Site {
         });
     }
 
-    /// Clients say and take what they can; the disk refuses a chunk of five.
+    /// Clients send and read as they can. The disk refuses one chunk in five.
     fn turn(&mut self, now: Time, at: usize, random: &mut Pcg64Mcg, quiet: bool) {
         while let Some(key) = self.broker.take_runnable() {
             self.waits &= key != self.sender;
@@ -166,7 +167,8 @@ impl Site {
 }
 
 impl Receiver {
-    /// Messages of each sender come once, in order, and none is left out where none may be.
+    /// Checks that messages of each sender arrive once, in order, and without gaps where none are
+    /// allowed.
     fn check(&mut self) {
         let mut used = 0;
         while let Some(end) = self.heard[used..].windows(2).position(|pair| pair == b"\r\n") {
@@ -194,23 +196,23 @@ impl Receiver {
 enum Fault {
     /// A link is cut for up to 1.5 s.
     Cut,
-    /// A link is cut again and again for up to a second, as soon as it stands.
+    /// A link is cut again and again for up to a second, each time as soon as it is up.
     Flap,
-    /// A site has no link for up to 3 s, and then all again.
+    /// A site has no links for up to 3 s, then all again.
     Part,
     /// The same for longer than patience.
     PartLong,
-    /// A daemon does nothing for up to 3 s; its links stand.
+    /// A daemon pauses for up to 3 s; its links stay up.
     Pause,
     /// A daemon ends, and starts up to 8 s later.
     Kill,
-    /// The same at once, with a clock that was set ahead by a thousand starts.
+    /// A daemon restarts at once, with a clock set ahead by a thousand starts.
     ClockAhead,
-    /// The same at once, with a clock that was set back to before all starts.
+    /// A daemon restarts at once, with a clock set back to before all starts.
     ClockBack,
-    /// A disk refuses all for up to 3 s.
+    /// A disk refuses all writes for up to 3 s.
     DiskFull,
-    /// A receiver stops, or goes on.
+    /// A receiver stops or resumes.
     Receiver,
 }
 
@@ -228,7 +230,7 @@ impl Fault {
         Fault::Receiver,
     ];
 
-    /// How often it comes, beside the others.
+    /// Relative frequency of the fault.
     fn weight(self) -> u32 {
         match self {
             Fault::Cut | Fault::Receiver => 8,
@@ -254,19 +256,19 @@ struct World {
     now: Time,
     sites: Vec<Site>,
     random: Pcg64Mcg,
-    /// Until when each link is down, and until when it is cut as soon as it stands.
+    /// The end of each link's outage, and the time until which it is cut as soon as it is up.
     down: [Time; 3],
     flaps: [Time; 3],
-    /// Sites that are to start again: when, and in which epoch.
+    /// Sites that will start again: the time and the epoch.
     dead: [Option<(Time, u64)>; 3],
     /// Epochs of each site: the earliest, by a clock that was set back, and the latest.
     early: [u64; 3],
     latest: [u64; 3],
-    /// For each link: the time from which it has stood with both ends running, and the last time its
-    /// ends were in contact.
+    /// For each link: the time from which it has been up with both ends running, and the last
+    /// contact of its ends.
     stands: [Option<Time>; 3],
     contact: [Time; 3],
-    /// When the last fault is over.
+    /// End of the last fault.
     troubled_until: Time,
     drawn: Vec<Fault>,
 }
@@ -317,7 +319,7 @@ impl World {
         }
     }
 
-    /// An instant between `least` and `most` milliseconds from now; trouble lasts until then.
+    /// An instant between `least` and `most` milliseconds from now, until which the fault lasts.
     fn until(&mut self, least: u64, most: u64) -> Time {
         let until = self.now + Time::from_millis(self.random.random_range(least..most));
         self.troubled_until = self.troubled_until.max(until);
@@ -364,7 +366,7 @@ impl World {
         }
     }
 
-    /// Sites that were out of contact for [`PATIENCE`] may lose what they send each other.
+    /// Sites without contact for [`PATIENCE`] may lose each other's messages.
     fn forgive(&mut self) {
         for (pair, (one, other)) in PAIRS.into_iter().enumerate() {
             let stands = self.sites[one].ports[other].is_some() && !self.rests(one) && !self.rests(other);
@@ -385,7 +387,7 @@ impl World {
         }
     }
 
-    /// Starts a site anew. Its links are cut.
+    /// Restarts a site, and cuts its links.
     fn restart(&mut self, at: usize, epoch: u64) {
         let now = self.now;
         self.cut_off(at, now + STEP);
@@ -396,7 +398,7 @@ impl World {
         self.troubled_until = self.troubled_until.max(now);
     }
 
-    /// Restarts sites that are due, and links.
+    /// Restarts sites and links that are due.
     fn mend(&mut self) {
         for at in 0..3 {
             if let Some((_, epoch)) = self.dead[at].filter(|&(until, _)| until <= self.now) {
@@ -423,7 +425,7 @@ impl World {
         self.dead[at].is_some() || self.sites[at].paused_until > self.now
     }
 
-    /// Each link carries 5 kB a step, while both ends run.
+    /// Each link carries 5 kB per step, while both ends run.
     fn carry(&mut self) {
         for (from, to) in PAIRS.into_iter().flat_map(|(one, other)| [(one, other), (other, one)]) {
             let ports = (self.sites[from].ports[to], self.sites[to].ports[from]);
@@ -444,7 +446,7 @@ impl World {
         }
     }
 
-    /// Sites do what is due; `quiet` clients send nothing.
+    /// Handles due work of the sites. Clients send nothing if `quiet`.
     fn turn(&mut self, quiet: bool) {
         let now = self.now;
         for at in 0..3 {
@@ -466,7 +468,7 @@ fn has((one, other): (usize, usize), at: usize) -> bool {
     one == at || other == at
 }
 
-/// Runs a seed; answers which faults came.
+/// Runs a seed. Returns the faults that were drawn.
 fn run(seed: u64) -> Vec<Fault> {
     let mut world = World::new(seed);
     for step in 0..STEPS {
@@ -484,7 +486,7 @@ fn run(seed: u64) -> Vec<Fault> {
         world.forgive();
         world.turn(step > QUIET);
     }
-    // All is well again: what each site sent last has reached everybody who may not lose it.
+    // All faults are over: the last messages of each site have reached every lossless receiver.
     for site in &world.sites {
         for receiver in site.receivers.iter().filter(|receiver| receiver.lossless && receiver.reads > 50_000)
         {
@@ -497,22 +499,22 @@ fn run(seed: u64) -> Vec<Fault> {
     world.drawn
 }
 
-/// Of each site; a clock that is set back gives less.
+/// The first epoch of each site; a clock that is set back gives less.
 const FIRST_EPOCH: u64 = 1000;
 
 const PAIRS: [(usize, usize); 3] = [(0, 1), (1, 2), (0, 2)];
 
-/// Steps of a run; those with faults and those without, in turns; when faults are over; when
-/// clients send nothing more.
+/// Steps of a run; steps of each round with and without faults; the end of all faults; the step
+/// after which clients send nothing.
 const STEPS: u32 = 17_800;
 const ROUND: u32 = 2800;
 const HEALED: u32 = 5 * ROUND;
 const QUIET: u32 = STEPS - 1000;
 
-/// The time after which the ends of a link that stands have found each other.
+/// Time after which the ends of a link that is up have found each other.
 const SETTLED: Time = Time::from_millis(500);
 
-/// The time within which a sender goes on once nothing holds it up.
+/// Time within which a sender resumes after nothing blocks it.
 const SOON: Time = Time::from_secs(1);
 
 #[test]
@@ -520,9 +522,9 @@ fn faults_lose_nothing_and_hold_nobody_up_for_good() {
     let span = std::env::var("TOLLWAY_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
     let end = Instant::now() + Duration::from_secs(span);
     let mut drawn = std::collections::BTreeMap::new();
-    // 79: a daemon fails while messages that follow a lost one are held. 24: one begins
-    // anew with a destination that holds messages behind a gap. 47: while links flap, a dead
-    // daemon's messages are due to another one again and again.
+    // 79: a daemon fails while it holds messages behind a lost one. 24: a daemon restarts while a
+    // destination holds messages behind a gap. 47: while links flap, a dead daemon's messages are
+    // due to another daemon again and again.
     for seed in [79, 24, 47].into_iter().chain(1..) {
         match std::panic::catch_unwind(|| run(seed)) {
             Ok(faults) => faults.into_iter().for_each(|fault| *drawn.entry(fault).or_insert(0) += 1),

@@ -1,4 +1,4 @@
-//! IP packets of nodes' own kernels, between their interfaces and the links.
+//! IP packets between the interfaces of nodes' kernels and the links.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use crate::label::CARRIED;
 use crate::socket::BATCH;
 use crate::sys::tun::{self, Tun};
 
-/// What of a flow of the kernel's passed at one of its ends.
+/// Counters of a kernel flow at one of its ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Carried {
-    /// The node's kernel, among those of this thread.
+    /// Index of the node's kernel among those of this thread.
     pub(crate) room: u32,
-    /// Bytes of packets with data that came out of it.
+    /// Bytes of packets with data that this kernel sent.
     pub(crate) sent: u64,
-    /// Bytes of packets handed to it.
+    /// Bytes of packets handed to this kernel.
     pub(crate) received: u64,
 }
 
 impl Driver {
-    /// Gives nodes kernels of their own, the `rooms`.
+    /// Gives nodes their own kernels, the `rooms`.
     pub(crate) fn set_rooms(&mut self, rooms: Vec<(Room, Tun)>) {
         let (rooms, tuns): (Vec<Room>, Vec<Tun>) = rooms.into_iter().unzip();
         (self.rooms, self.tuns) = (rooms, tuns.into());
     }
 
-    /// Takes what a kernel has sent; answers whether there may be more.
+    /// Reads packets that a kernel sent. Returns true if there may be more.
     pub(super) fn read_room(&mut self, room: usize, end: Time) -> Result<bool, Error> {
         let tuns = Arc::clone(&self.tuns);
         let now = self.tell_time(end);
@@ -55,7 +55,7 @@ impl Driver {
         Ok(read.is_some())
     }
 
-    /// The datagram's IP packet has come to its end.
+    /// Hands a datagram's IP packet to the kernel at the end of its path.
     pub(super) fn hand_over(&mut self, at: usize, datagram: &[u8]) {
         self.train.clear();
         self.train.extend_from_slice(datagram);
@@ -70,8 +70,11 @@ impl Driver {
         }
     }
 
-    /// The run is over: empties the interfaces, and compares what passed with what the kernels counted. Answers packets for which a
-    /// kernel had no room, if they tell.
+    /// Empties the interfaces after the run, and compares the packets that passed with the kernels'
+    /// counters.
+    ///
+    /// Returns the number of packets for which a kernel had no room; `None` if a kernel does not
+    /// count them.
     pub(crate) fn settle_rooms(&mut self) -> Result<Option<u64>, Error> {
         let mut frame = vec![0; tun::VNET_LEN + (1 << 16)];
         let mut drops = Some(0);
@@ -98,7 +101,7 @@ impl Driver {
         Ok(drops)
     }
 
-    /// From now on packets of the kernel's flow `number` in `room` are those of the end `at` of a flow here.
+    /// Assigns packets of the kernel's flow `number` in `room` to the end `at` of a flow here.
     pub(crate) fn carry(&mut self, room: u32, number: usize, at: u32) {
         let end = &mut self.ends[at as usize];
         end.carried = Some(Carried { room, ..Carried::default() });

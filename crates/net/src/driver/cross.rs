@@ -1,4 +1,4 @@
-//! Cross-traffic of constant rate: datagrams that nobody answers.
+//! Cross-traffic of constant rate: datagrams without an answer.
 
 use tollway_law::Time;
 use tollway_proto::cbr::PLAIN;
@@ -10,27 +10,27 @@ use super::{Driver, SOURCE};
 use crate::error::Error;
 use crate::wire;
 
-/// Cross-traffic at the node where it comes from.
+/// A source of cross-traffic.
 #[derive(Debug)]
 pub(crate) struct Source {
     cbr: Cbr,
     pub(super) size: u16,
-    /// On the packets that it sends.
+    /// Label of the packets that it sends.
     label: u32,
-    /// The first link of their way.
+    /// The first link of their path.
     first: u32,
     due: Time,
-    /// Where it asks before it sends; [`OPEN`] if nowhere.
+    /// The shaper's gate that it asks before it sends; [`OPEN`] if none.
     pub(super) gate: u32,
     pub(crate) sent: u64,
 }
 
-/// Cross-traffic at the node where it ends.
+/// A sink of cross-traffic.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sink {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
-    /// Of these, what came marked as in profile.
+    /// Bytes of those that arrived marked as in profile.
     pub(crate) in_profile: u64,
 }
 
@@ -48,7 +48,7 @@ impl Driver {
         self.sinks.len() as u32 - 1
     }
 
-    /// Sends what a source should have sent by `now`.
+    /// Sends the packets that are due at a source by `now`.
     pub(super) fn emit(&mut self, at: usize, now: Time) -> Result<(), Error> {
         loop {
             let Source { cbr, due, gate, .. } = &mut self.sources[at];
@@ -65,7 +65,7 @@ impl Driver {
         }
     }
 
-    /// A packet of a source goes on its way.
+    /// Sends a packet of a source.
     pub(super) fn launch_plain(&mut self, at: usize, now: Time, in_profile: bool) -> Result<(), Error> {
         let Source { size, label, first, sent, .. } = &mut self.sources[at];
         *sent += 1;
@@ -85,7 +85,7 @@ impl Driver {
         Ok(())
     }
 
-    /// A datagram of cross-traffic has come to its end.
+    /// Counts a datagram of cross-traffic at its sink.
     pub(super) fn absorb(&mut self, sink: usize, packet: &Packet) {
         let sink = &mut self.sinks[sink];
         sink.packets += 1;

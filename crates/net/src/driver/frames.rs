@@ -1,8 +1,8 @@
-//! Nodes that are network namespaces: frames between their interfaces and the links.
+//! Frames between the interfaces and the links of nodes that are network namespaces.
 //!
-//! A machine's datagrams leave by its node's UDP socket, and the kernel's TCP by the kernel; both come to the node's `nic` as frames,
-//! whole packets with their headers. Such a frame is what a link carries, over a veth pair to the next node, and in the end
-//! to the kernel of the node for which it is.
+//! A machine's datagrams leave by its node's UDP socket, and the kernel's TCP segments leave by the
+//! kernel. Both reach the node's `nic` as frames: whole packets with their headers. A link carries
+//! such a frame over a veth pair to the next node, and at last to the kernel of the destination.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,51 +20,52 @@ use crate::hosts::{PORT, Plug};
 use crate::kernel_tcp::PORTS;
 use crate::sys::ip::FiveTuple;
 
-/// What a driver has besides, where its nodes are namespaces.
+/// The part of a driver for nodes that are namespaces.
 #[derive(Debug)]
 pub(crate) struct Ground {
-    /// By number of an interface, as the driver's sockets on them.
+    /// Interfaces by number; the driver's sockets on them have the same numbers.
     pub(crate) interfaces: Vec<Interface>,
-    /// By label, from which local node its datagrams come, and where they are to go.
+    /// By label, the local node that sends its datagrams, and their destination.
     destinations: HashMap<u32, (u32, SocketAddr)>,
-    /// By number of a flow of the kernel's, its two ends.
+    /// By number of a kernel flow, its two ends.
     kernels: Vec<Option<[KernelEnd; 2]>>,
     mail: Mail,
-    /// Of the frames received last, those for the node's kernel, and whose segments they are.
+    /// Those of the last received frames that go to the node's kernel, with their segments.
     handed: Vec<(usize, Option<Segment>)>,
-    /// Datagrams made here, which are to leave by their nodes' sockets.
+    /// Datagrams made here that must leave by their nodes' sockets.
     outgoing: Vec<u32>,
-    /// Segments that nodes' kernels sent, and that were handed to them.
+    /// Segments sent by nodes' kernels, and segments handed to them.
     pub(crate) segments: (u64, u64),
 }
 
-/// An interface. The first ones are those to nodes' kernels, by local node.
+/// An interface. The first ones lead to nodes' kernels, in the order of local nodes.
 #[derive(Debug)]
 pub(crate) struct Interface {
     /// Its local node.
     pub(crate) node: u32,
     pub(crate) name: String,
-    /// Whether the node's kernel is at its far end.
+    /// True if the node's kernel is at the far end.
     nic: bool,
-    /// Frames read from it, and those for which the socket on it had no room; frames written to it, and refused.
+    /// Frames read; frames for which its socket had no room; frames written; frames refused.
     pub(crate) read: u64,
     pub(crate) missed: u64,
     pub(crate) written: u64,
     pub(crate) refused: u64,
 }
 
-/// One end of a flow of the kernel's.
+/// One end of a kernel flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelEnd {
     address: Ipv4Addr,
-    /// Of the segments from there.
+    /// Label of the segments sent there.
     label: u32,
-    /// Bytes of segments with data from there, and of all segments handed in there, by this driver.
+    /// Bytes of segments with data sent there, and of all segments that this driver delivered
+    /// there.
     sent: u64,
     received: u64,
 }
 
-/// A segment of the kernel's TCP: its flow's number, the end from which it comes, its bytes.
+/// A segment of the kernel's TCP: its flow's number, the sending end, its bytes.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     number: usize,
@@ -77,7 +78,7 @@ impl Interface {
         Interface { node, name, nic, read: 0, missed: 0, written: 0, refused: 0 }
     }
 
-    /// Notes what it took of so many frames.
+    /// Counts how many of `frames` frames the interface took.
     fn tally(&mut self, frames: usize, sent: io::Result<usize>) -> io::Result<usize> {
         let sent = sent?;
         self.written += sent as u64;
@@ -93,9 +94,9 @@ impl KernelEnd {
 }
 
 impl Ground {
-    /// Whose segment it is, and its label.
+    /// The segment's flow, direction and label; `None` if it belongs to no kernel flow.
     fn segment(&self, tuple: &FiveTuple, bytes: u16) -> Option<(Segment, u32)> {
-        // Both ends of a flow have the port that numbers it.
+        // Both ends of a flow have the port that states its number.
         let number = usize::from(tuple.source_port.checked_sub(PORTS)?);
         let ends = self.kernels.get(number)?.as_ref()?;
         let from = ends.iter().position(|end| end.address == tuple.source)?;
@@ -110,8 +111,10 @@ impl Ground {
 }
 
 impl Driver {
-    /// Makes its nodes those of namespaces, with `nics` to their kernels and other interfaces, each at a local node; answers the numbers
-    /// of the others. Packets have `mtu` bytes at most.
+    /// Makes this driver's nodes namespaces, with `nics` to their kernels and `others` at local
+    /// nodes.
+    ///
+    /// Packets have at most `mtu` bytes. Returns the numbers of `others`.
     pub(crate) fn set_ground(&mut self, nics: Vec<Plug>, others: Vec<(u32, Plug)>, mtu: u16) -> Vec<u32> {
         let first = nics.len() as u32;
         let nics = (0..).zip(nics).map(|(node, plug)| (node, plug, true));
@@ -134,39 +137,43 @@ impl Driver {
         numbers
     }
 
-    /// Datagrams of this label go from `node` to the socket `to`.
+    /// Sets the socket `to` to which `node` sends datagrams of this label.
     pub(crate) fn set_destination(&mut self, label: u32, node: u32, to: SocketAddr) {
         if let Some(ground) = &mut self.ground {
             ground.destinations.insert(label, (node, to));
         }
     }
 
-    /// Tells of a flow of the kernel's.
+    /// Registers a kernel flow.
     pub(crate) fn note_kernel(&mut self, number: usize, ends: [KernelEnd; 2]) {
         let Some(ground) = &mut self.ground else { return };
         if ground.kernels.len() <= number {
             ground.kernels.resize(number + 1, None);
         }
         ground.kernels[number] = Some(ends);
-        // Should a segment carry XCP's option, that is what its toll goes through.
+        // If a segment carries XCP's option, this encoding quantises its toll.
         ends.iter().for_each(|end| self.buffers.set_encoding(end.label, frame::ENCODING));
     }
 
-    /// What of a flow of the kernel's passed here one way, back if `way` is 1: bytes of segments with data out of the kernel that sends,
-    /// and of all segments into the one that receives.
+    /// Bytes of a kernel flow that passed here in one direction, back if `way` is 1.
+    ///
+    /// The first count is that of segments with data that the sending kernel sent. The second is
+    /// that of all segments delivered to the receiving kernel.
     pub(crate) fn kernel_bytes(&self, number: usize, way: usize) -> (u64, u64) {
         let ends = self.ground.as_ref().and_then(|ground| ground.kernels.get(number).copied().flatten());
         ends.map_or((0, 0), |ends| (ends[way].sent, ends[1 - way].received))
     }
 
-    /// Takes a datagram made here, to be handed to its node's kernel by [`flush`](Driver::flush); answers whether that is its way.
+    /// Takes a datagram made here; [`flush`](Driver::flush) hands it to its node's kernel.
+    ///
+    /// Returns false if nodes are no namespaces: the datagram then goes to its link directly.
     pub(super) fn launch(&mut self, handle: u32) -> bool {
         let Some(ground) = &mut self.ground else { return false };
         ground.outgoing.push(handle);
         true
     }
 
-    /// Hands nodes' kernels the datagrams made since.
+    /// Hands nodes' kernels the datagrams made since the last call.
     pub(super) fn flush(&mut self) -> Result<(), Error> {
         let Some(ground) = self.ground.as_mut().filter(|ground| !ground.outgoing.is_empty()) else {
             return Ok(());
@@ -211,7 +218,7 @@ impl Driver {
         Error::Node { action, node: self.nodes[node as usize].name.clone(), source }
     }
 
-    /// Reads what has come to an interface; answers whether there may be more.
+    /// Reads the frames at an interface. Returns true if there may be more.
     pub(super) fn read_wire(&mut self, interface: usize, end: Time) -> Result<bool, Error> {
         let wires = Arc::clone(&self.wires);
         let now = self.tell_time(end);
@@ -242,7 +249,7 @@ impl Driver {
         Ok(count == BATCH)
     }
 
-    /// A frame has come to a node, from its own kernel if `nic`.
+    /// Handles a frame at a node; it comes from the node's own kernel if `nic`.
     fn accept_frame(&mut self, ground: &mut Ground, (node, nic): (u32, bool), now: Time, i: usize) {
         let known = match frame::load(ground.mail.frame(i), PORT) {
             Some(Content::Datagram(packet)) => Some((packet, None)),
@@ -256,7 +263,7 @@ impl Driver {
         };
         let next = known.map(|(packet, _)| self.nodes[node as usize].next(packet.flow));
         match (known, nic) {
-            // Whatever else a kernel says by itself goes nowhere.
+            // Other packets that a kernel sends are dropped.
             (None, true) => return self.counters.strangers += 1,
             (Some((packet, Some(segment))), true) => {
                 self.counters.created += 1;
@@ -283,7 +290,7 @@ impl Driver {
         }
     }
 
-    /// Hands a node's kernel what has come for it.
+    /// Delivers the frames for a node's kernel.
     fn hand_in(&mut self, ground: &mut Ground, wires: &[Wire], node: u32) -> Result<(), Error> {
         let mut handed = std::mem::take(&mut ground.handed);
         let sent = wires[node as usize].send(handed.iter().map(|&(i, _)| ground.mail.frame(i)));
@@ -307,7 +314,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The run is over: counts what still waits at interfaces, and what had no room there.
+    /// Counts, after the run, the frames that wait at interfaces, and those without room there.
     pub(super) fn drain_wires(&mut self) {
         let Some(ground) = &mut self.ground else { return };
         for (interface, wire) in ground.interfaces.iter_mut().zip(self.wires.iter()) {
@@ -315,14 +322,15 @@ impl Driver {
                 interface.read += count as u64;
                 for i in 0..count {
                     match frame::load(ground.mail.frame(i), PORT) {
-                        // What a kernel has sent and nobody taken was not there yet.
+                        // A segment that the kernel sent and this driver has not read is not
+                        // counted yet.
                         Some(Content::Segment(..)) if interface.nic => {}
                         None if interface.nic => self.counters.strangers += 1,
                         _ => self.counters.waiting += 1,
                     }
                 }
             }
-            // A socket that doesn't tell shows in what is not accounted for.
+            // If a socket has no such counter, these frames show up as unaccounted for.
             interface.missed += wire.missed().unwrap_or(0);
         }
     }

@@ -1,4 +1,4 @@
-//! Connections that ask their host before they send.
+//! Gates: a connection asks its host's shaper before it sends.
 
 use tollway_law::Time;
 use tollway_proto::Packet;
@@ -8,7 +8,7 @@ use tollway_proto::transport::Connection;
 use super::{Driver, SHAPER};
 use crate::error::Error;
 
-/// What stands behind the gates while they are out, at an instant.
+/// The senders behind the gates, for one call at an instant.
 struct Behind<'a> {
     driver: &'a mut Driver,
     now: Time,
@@ -21,12 +21,12 @@ impl Driver {
         self.gates.add_shaper(shaper)
     }
 
-    /// Has an end that has not opened yet ask before it sends.
+    /// Puts an end that is not open yet behind a gate of a shaper.
     pub(crate) fn gate_end(&mut self, at: u32, shaper: u32, class: ClassId) {
         self.ends[at as usize].gate = self.gates.add_gate(shaper, class, 0);
     }
 
-    /// Has cross-traffic ask, of which `room` packets may wait.
+    /// Puts a source of cross-traffic behind a gate where at most `room` packets wait.
     pub(crate) fn gate_source(&mut self, at: u32, shaper: u32, class: ClassId, room: u32) {
         self.sources[at as usize].gate = self.gates.add_gate(shaper, class, room);
     }
@@ -40,12 +40,12 @@ impl Driver {
         self.at_gates(now, |gates, behind| gates.with_shaper(now, shaper, behind, work))
     }
 
-    /// A gated end opens.
+    /// Opens the gate of an end.
     pub(super) fn admit(&mut self, at: usize, now: Time) {
         self.gates.admit(now, self.ends[at].gate, at as u32);
     }
 
-    /// An end is done or gone: nobody waits for its tokens any more.
+    /// Removes the gate of an end that is done or gone. It takes no more tokens.
     pub(crate) fn dismiss(&mut self, at: usize, now: Time) -> Result<(), Error> {
         match std::mem::replace(&mut self.ends[at].gate, OPEN) {
             OPEN => Ok(()),
@@ -63,7 +63,7 @@ impl Driver {
         self.at_gates(now, |gates, behind| gates.emit(now, gate, source as u32, behind))
     }
 
-    /// A shaper's timer, due at `at`.
+    /// Handles a shaper's timer that was due at `at`.
     pub(super) fn tick_shaper(&mut self, shaper: usize, at: Time, now: Time) -> Result<(), Error> {
         if self.shapers[shaper] != at {
             return Ok(());
@@ -84,7 +84,7 @@ impl Driver {
 }
 
 impl Behind<'_> {
-    /// What there is when something goes wrong: nothing more is sent, and the run ends.
+    /// Keeps the first error, which ends the run, and then reports nothing sent.
     fn done(&mut self, done: Result<bool, Error>) -> bool {
         done.unwrap_or_else(|error| {
             self.failed.get_or_insert(error);

@@ -1,4 +1,4 @@
-//! The machines at flows' ends: what they hear, when they wake, what they send.
+//! The machines at flows' ends: received packets, timers, packets to send.
 
 use tollway_law::Time;
 use tollway_proto::encoding::acp;
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::wire;
 
 impl Driver {
-    /// A datagram has reached the end of its way.
+    /// Handles a datagram at the end of its path.
     pub(super) fn deliver(&mut self, at: usize, now: Time, datagram: &[u8]) -> Result<(), Error> {
         let Ok(decoded) = acp::decode(datagram) else {
             self.counters.senseless += 1;
@@ -43,7 +43,7 @@ impl Driver {
             if !self.apart {
                 return Err(Error::Corrupt { flow: end.flow, segment: packet.seq, position, at: now });
             }
-            // It may be forged: the sender retransmits the segment.
+            // It may be forged. The sender retransmits the segment.
             self.counters.senseless += 1;
             return Ok(());
         }
@@ -68,14 +68,16 @@ impl Driver {
         self.pump(at, now)
     }
 
-    /// Whether what has come from another process can be the flow's. What can't is counted, and changes nothing; who opens another flow
-    /// is told so.
+    /// Returns true if a packet from another process can belong to the flow.
+    ///
+    /// A packet that cannot is counted and changes nothing. If it opens another flow, its sender
+    /// receives a refusal.
     fn is_sound(&mut self, at: usize, now: Time, packet: &Packet) -> Result<bool, Error> {
         let end = &mut self.ends[at];
         let Some(machine) = &end.machine else { return Ok(true) };
         let (same, refused) = (packet.ack == end.fingerprint, packet.flags.has(REFUSAL));
         if opens(packet) && !end.client && machine.state() == State::Idle {
-            // The right one may come yet.
+            // The right opening may still arrive.
             end.fate = (!same).then_some(Fate::Mistaken);
             if !same {
                 self.counters.delivered += 1;
@@ -99,7 +101,7 @@ impl Driver {
         Ok(sound)
     }
 
-    /// Tells who opens a flow, and means another by its number, so.
+    /// Refuses an opening that means another flow by this number.
     fn refuse(&mut self, at: usize, now: Time, opening: &Packet) -> Result<(), Error> {
         let end = &self.ends[at];
         let Some(machine) = &end.machine else { return Ok(()) };
@@ -107,7 +109,7 @@ impl Driver {
         self.leave(at, now, packet)
     }
 
-    /// A machine's timer.
+    /// Handles a machine's timer.
     pub(super) fn wake(&mut self, at: usize, now: Time) -> Result<(), Error> {
         let end = &mut self.ends[at];
         if let Some(machine) = end.machine.as_mut().filter(|_| end.live) {
@@ -134,7 +136,7 @@ impl Driver {
         self.pump(at, now)
     }
 
-    /// Sends what a machine has to send, and notes its timer.
+    /// Sends the packets of a machine, and sets its timer.
     pub(crate) fn pump(&mut self, at: usize, now: Time) -> Result<(), Error> {
         let end = &self.ends[at];
         if !end.live || end.machine.is_none() {
@@ -148,14 +150,16 @@ impl Driver {
         self.settle(at, now)
     }
 
-    /// Notes what has become of a machine that has sent what it had to send.
+    /// Notes a machine's completion after it has sent its packets, and sets its timer.
     pub(super) fn settle(&mut self, at: usize, now: Time) -> Result<(), Error> {
         self.note_done(at, now)?;
         self.arm_end(at);
         Ok(())
     }
 
-    /// Sends one packet of a machine, one without data if `control`, if there is one and it `leaves`; answers whether there was.
+    /// Sends one packet of a machine, without data if `control`, unless `leaves` holds it back.
+    ///
+    /// Returns true if the machine had a packet.
     pub(super) fn send_one(
         &mut self,
         at: usize,
@@ -188,7 +192,7 @@ impl Driver {
         Ok(true)
     }
 
-    /// A packet of an end begins its way, with the ranges that there are.
+    /// Sends a packet of an end, with the ranges in `sack`.
     fn leave(&mut self, at: usize, now: Time, packet: Packet) -> Result<(), Error> {
         let end = &mut self.ends[at];
         let len = usize::from(packet.size).saturating_sub(acp::OVERHEAD);
@@ -223,13 +227,15 @@ impl Driver {
     }
 }
 
-/// Whether a packet opens a connection. No machine reads what it acknowledges, being nothing yet: between processes the flow's fingerprint
-/// stands there.
+/// Returns true if a packet opens a connection.
+///
+/// Machines ignore its acknowledgement number. Between processes this field holds the flow's
+/// fingerprint.
 pub(super) fn opens(packet: &Packet) -> bool {
     packet.flags.among(Flags::SYN.with(Flags::ACK).with(Flags::RST)) == Flags::SYN
 }
 
-/// The answer to an opening with another fingerprint, without a size.
+/// The answer to an opening with another fingerprint. Its size is not set.
 pub(super) fn refusal(now: Time, label: u32, opening: &Packet) -> Packet {
     Packet {
         flow: label,
@@ -241,10 +247,13 @@ pub(super) fn refusal(now: Time, label: u32, opening: &Packet) -> Packet {
     }
 }
 
-/// What answers an opening with another fingerprint, which it echoes in place of a stamp: for machines a reset, and none of them makes it.
+/// Flags of the answer to an opening with another fingerprint.
+///
+/// The answer echoes this fingerprint in place of a timestamp. Machines read it as a reset, and
+/// never send it.
 const REFUSAL: Flags = Flags(Flags::SYN.0 | Flags::RST.0 | Flags::ACK.0);
 
-/// What is lost of a packet's toll when its sender writes it as bytes.
+/// Quantises a packet's toll to the values that the sender's encoding can represent.
 #[cold]
 fn quantise(end: &Endpoint, packet: &mut Packet) {
     let size = u32::from(packet.size);

@@ -1,4 +1,4 @@
-//! Datagrams between sockets: trains of them in and out.
+//! Datagrams between sockets: trains in and out.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::secure::{BEHIND, FRONT};
 use crate::socket::Socket;
 
 impl Driver {
-    /// Writes into what is held of a packet what links made of it.
+    /// Writes a packet's toll and mark, as its links set them, into its bytes.
     pub(super) fn store(&mut self, handle: u32) {
         let packet = *self.buffers.get(handle);
         let bytes = self.buffers.bytes_mut(handle);
@@ -26,14 +26,14 @@ impl Driver {
         if self.ground.is_some() {
             return frame::store(bytes, &packet);
         }
-        // The header was checked when it came in, or written here.
+        // The header was checked on arrival, or written here.
         let _ = acp::store(bytes, &packet.toll);
         if packet.flags.has(Flags::CE) {
             let _ = acp::mark(bytes);
         }
     }
 
-    /// The ACP datagram in what is held of a packet; empty if it is another's.
+    /// The ACP datagram in the bytes of a packet; empty for another protocol.
     pub(super) fn datagram(&self, handle: u32) -> &[u8] {
         let bytes = self.buffers.bytes(handle);
         #[cfg(target_os = "linux")]
@@ -43,7 +43,7 @@ impl Driver {
         bytes
     }
 
-    /// Sends packets from a node's socket, as few system calls as it takes.
+    /// Sends packets from a node's socket, in as few system calls as possible.
     pub(super) fn send_trains(&mut self, node: u32, to: SocketAddr, packets: &[u32]) -> Result<(), Error> {
         let mut from = 0;
         while from < packets.len() {
@@ -54,7 +54,9 @@ impl Driver {
         Ok(())
     }
 
-    /// How many packets from the first on one system call can send: all as long as the first, the last maybe shorter.
+    /// Number of packets from the first on that one system call can send.
+    ///
+    /// All have the size of the first. The last may be shorter.
     pub(super) fn train_from(&self, leaving: &[u32], node: u32) -> usize {
         let most = self.sockets[node as usize].longest_train();
         let sealing = self.sealing(node);
@@ -75,7 +77,7 @@ impl Driver {
         count
     }
 
-    /// Sends a train of packets in one system call, or none that there are no keys for.
+    /// Sends a train of packets in one system call. Packets without keys are not sent.
     pub(super) fn send(&mut self, node: u32, to: SocketAddr, packets: &[u32]) -> Result<(), Error> {
         let sealing = self.sealing(node);
         let segment = self.buffers.bytes(packets[0]).len() + sealing;
@@ -107,7 +109,7 @@ impl Driver {
         })
     }
 
-    /// Receives once from a node's socket; answers whether there may be more.
+    /// Receives once from a node's socket. Returns true if there may be more.
     pub(super) fn receive(&mut self, node: usize, end: Time) -> Result<bool, Error> {
         let sockets = Arc::clone(&self.sockets);
         let count = sockets[node].receive(&mut self.inbox).map_err(|source| Error::Socket {
@@ -143,7 +145,8 @@ impl Driver {
                     continue;
                 };
                 let place = chunk.map(|chunk| (chunk, start + packet.start));
-                // One that ends the run does not end the others: whoever goes on all the same has lost nothing.
+                // An error of one datagram ends the run, but the others are still handled, so a
+                // caller that continues loses nothing.
                 let datagram = &mut bytes[start..stop][packet];
                 let accepted = match entry {
                     None => self.accept(node, now, datagram, place),
@@ -168,7 +171,7 @@ impl Driver {
         Ok(count == crate::socket::BATCH)
     }
 
-    /// A datagram has come to a node; `place` says in which chunk it may stay.
+    /// Handles a datagram at a node; `place` is the chunk and offset where it may stay.
     pub(crate) fn accept(
         &mut self,
         node: usize,
@@ -186,7 +189,7 @@ impl Driver {
         self.go_on(self.nodes[node].next(packet.flow), packet, now, datagram, place)
     }
 
-    /// A datagram goes where its node says.
+    /// Takes a datagram to its next step at this node.
     pub(super) fn go_on(
         &mut self,
         next: Next,
@@ -220,11 +223,11 @@ impl Driver {
         }
     }
 
-    /// Counts what still waits in sockets, and how much of it came from whom: the run is over.
+    /// Counts the datagrams that wait in sockets after the run, by kind of sender.
     pub(crate) fn drain(&mut self) {
         #[cfg(target_os = "linux")]
         {
-            // What cannot be sent any more is as lost as the rest of what is under way.
+            // Unsent datagrams are lost, like all others in flight.
             let _ = self.flush();
             self.drain_wires();
         }
@@ -242,7 +245,9 @@ impl Driver {
         }
     }
 
-    /// Bytes of the longest packet that left a link for another socket, and of the longest that the way there takes, if the latter is less.
+    /// Bytes of the longest packet that left a link for another socket, and the path's limit.
+    ///
+    /// `None` unless the first exceeds the second.
     pub(crate) fn exceeds(&self, link: usize) -> Option<(usize, usize)> {
         let hop = &self.links[link];
         let to = match hop.out {
@@ -256,14 +261,13 @@ impl Driver {
         (longest > most).then_some((longest, most))
     }
 
-    /// Datagrams that the kernel had no room for, if it tells.
+    /// Datagrams for which the kernel had no room; `None` if it does not count them.
     pub(crate) fn kernel_drops(&self) -> Option<u64> {
         self.sockets.iter().map(Socket::kernel_drops).sum()
     }
 }
 
-/// Sends `bytes` as datagrams of `segment` bytes. Errors that a network may cause are counted as
-/// losses.
+/// Sends `bytes` as datagrams of `segment` bytes. Errors that a network may cause count as losses.
 fn transmit(
     socket: &Socket,
     to: SocketAddr,
@@ -281,7 +285,7 @@ fn transmit(
             let mut each = bytes.chunks(segment);
             return each.try_for_each(|one| transmit(socket, to, one, segment, counters));
         }
-        // A router would drop it for its length too. Shorter ones go on.
+        // A router would also drop it for its length. Shorter datagrams still pass.
         Err(error) if crate::socket::is_too_long(&error) => {
             counters.unsent += count;
             counters.too_long += count;
@@ -291,9 +295,9 @@ fn transmit(
     Ok(())
 }
 
-/// Bytes that one system call sends at most: what IP can carry.
+/// Limit of one system call, in bytes: almost the largest IP packet.
 pub(super) const MOST_BYTES: usize = 65_000;
-/// Bytes that IPv6's header has more than IPv4's.
+/// Bytes by which an IPv6 header is longer than an IPv4 header.
 const LONGER_IPV6: usize = 20;
-/// A train from here on stays in the buffer it was received into.
+/// Length in bytes from which a train stays in the buffer that received it.
 const LONG: usize = 16_384;

@@ -1,4 +1,4 @@
-//! Half-duplex media: links that share one transmitter, in virtual instants as links are.
+//! Half-duplex media: links that share one transmitter, in virtual time like all links.
 
 use tollway_law::Time;
 use tollway_proto::Medium;
@@ -7,7 +7,7 @@ use super::{Driver, MEDIUM};
 use crate::emulator;
 
 impl Driver {
-    /// Lets `links` share one medium.
+    /// Makes `links` share one medium.
     pub(crate) fn add_medium(&mut self, links: Vec<u32>) {
         for &link in &links {
             let hop = &mut self.links[link as usize];
@@ -17,7 +17,7 @@ impl Driver {
         self.media.push(Medium::new(links));
     }
 
-    /// A packet comes to a link that awaits its turn on `medium`.
+    /// Enqueues a packet at a link that shares `medium`.
     pub(super) fn offer_shared(&mut self, medium: u32, link: usize, now: Time, handle: u32) {
         self.run_medium(medium as usize, now);
         emulator::offer(&mut self.links[link].link, now, handle, &mut self.buffers);
@@ -26,12 +26,13 @@ impl Driver {
         }
     }
 
-    /// Has the stations of a medium send what they could have sent by `now`, each packet at its own instant.
+    /// Sends the packets that the stations of a medium could send by `now`, each at its own
+    /// instant.
     pub(super) fn run_medium(&mut self, medium: usize, now: Time) {
         while self.media[medium].free_at() <= now && self.take_turn(medium, self.media[medium].free_at()) {}
     }
 
-    /// The medium is free at `start`; answers whether a station had a packet.
+    /// Gives the next station its turn at `start`. Returns true if a station had a packet.
     fn take_turn(&mut self, medium: usize, start: Time) -> bool {
         let (links, buffers) = (&mut self.links, &mut self.buffers);
         let sends = self.media[medium].take_turn(|station| {
@@ -44,14 +45,14 @@ impl Driver {
         true
     }
 
-    /// The medium of a link, if it has one, is caught up to `now`: something is about to change.
+    /// Advances the medium of a link, if any, to `now`. A change of the link follows.
     pub(crate) fn catch_up_medium(&mut self, link: usize, now: Time) {
         if let Some(medium) = self.links[link].medium {
             self.run_medium(medium as usize, now);
         }
     }
 
-    /// What a link sends on a medium may take another time now.
+    /// Updates the medium after a change of the time that a link's current transmission takes.
     pub(crate) fn resume_medium(&mut self, link: usize, now: Time) {
         let Some(medium) = self.links[link].medium else { return };
         let free_at = self.links[link].link.free_at();

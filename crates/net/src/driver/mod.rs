@@ -1,4 +1,4 @@
-//! A thread's share of the nodes: it owns their sockets, links, timers and machines.
+//! A thread's part of the network: the sockets, links, timers and machines of its nodes.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod carry;
@@ -48,14 +48,14 @@ pub(crate) struct Driver {
     pub(crate) clock: Clock,
     pub(crate) now: Time,
     pub(crate) sleeper: Sleeper,
-    /// No other thread has a share of the nodes: when this one stands still, the clock may.
+    /// True if no other thread has nodes: the clock then stops while this thread stands still.
     pub(crate) alone: bool,
-    /// Other nodes are other processes': what comes may be anything.
+    /// True if other processes have nodes: incoming datagrams are then not trusted.
     pub(crate) apart: bool,
     standstill: Standstill,
-    /// Packets handled when the standstill was last asked about.
+    /// Packets handled at the last check for a standstill.
     handled: u64,
-    /// By local node, like `nodes`; apart, so that one thread can wait for all of them.
+    /// By local node, like `nodes`; a separate field, so that one thread can wait for all sockets.
     sockets: Arc<[Socket]>,
     nodes: Vec<Node>,
     pub(crate) links: Vec<Hop>,
@@ -68,14 +68,14 @@ pub(crate) struct Driver {
     pub(crate) residents: Vec<Resident>,
     openings: Vec<Opening>,
     pub(crate) gates: Gates,
-    /// By shaper, when its timer is due.
+    /// By shaper, the time at which its timer is due.
     shapers: Vec<Time>,
-    /// Nodes' own kernels, and their interfaces: apart, as sockets are.
+    /// Nodes' own kernels, and their interfaces in a separate field, like the sockets.
     #[cfg(target_os = "linux")]
     pub(crate) rooms: Vec<Room>,
     #[cfg(target_os = "linux")]
     tuns: Arc<[Tun]>,
-    /// Interfaces of nodes that are namespaces, and what there is besides: apart, as sockets are.
+    /// Interfaces of nodes that are namespaces, and their other state; separate, like the sockets.
     #[cfg(target_os = "linux")]
     pub(crate) wires: Arc<[Wire]>,
     #[cfg(target_os = "linux")]
@@ -83,55 +83,55 @@ pub(crate) struct Driver {
     timers: BinaryHeap<Reverse<(Time, u32)>>,
     pub(crate) buffers: Buffers,
     inbox: Inbox,
-    /// Packets that leave a link now.
+    /// Packets that leave a link in this turn.
     leaving: Vec<u32>,
-    /// A train of datagrams that do not lie in one piece.
+    /// Buffer for a train of datagrams that are not contiguous.
     train: Vec<u8>,
     sack: SackRanges,
     pub(crate) counters: Counters,
-    /// Datagrams handed to the kernel after the virtual instant of their arrival at the next node.
+    /// Lateness of datagrams handed to the kernel after their virtual arrival at the next node.
     pub(crate) departures: Lateness,
-    /// Machines' timers run after their deadline.
+    /// Lateness of machines' timers after their deadline.
     pub(crate) timeouts: Lateness,
-    /// Datagrams read after the kernel had them.
+    /// Waits of datagrams between their arrival in the kernel and their reading here.
     pub(crate) waits: Lateness,
-    /// Spans that the clock left out.
+    /// Pauses that the clock left out.
     pub(crate) standstills: Lateness,
-    /// The longest one that the clock counted.
+    /// The longest pause that the clock counted.
     pub(crate) longest_pause: Time,
     pub(crate) done: Vec<(u32, bool, Time)>,
-    /// Processor time that running took.
+    /// Processor time of running.
     pub(crate) cpu: Time,
 }
 
 #[derive(Debug)]
 struct Node {
     name: String,
-    /// Where a packet with this label goes next.
+    /// Next steps of packets, by label of a flow.
     labels: Vec<Next>,
-    /// The same for cross-traffic, whose labels have [`CROSS`] in them.
+    /// Next steps of cross-traffic, whose labels have [`CROSS`] set.
     crossing: Vec<Next>,
-    /// And for what middles send, whose labels have [`TREE`] in them.
+    /// Next steps of middles' packets, whose labels have [`TREE`] set.
     stretches: Vec<Next>,
-    /// The sockets that may speak to this one, sorted.
+    /// Addresses from which this socket accepts datagrams, sorted.
     peers: Vec<SocketAddr>,
-    /// Those of them whose datagrams come over a watched link.
+    /// Those of the peers whose datagrams come over a watched link.
     entries: Vec<(SocketAddr, u32)>,
     seals: Option<Box<sealed::Seals>>,
 }
 
-/// What a node does with packets of a label.
+/// The next step at a node of packets with one label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// They have no business here.
+    /// None: this node is not on their path.
     Nowhere,
-    /// They go on over this link.
+    /// This link.
     Link(u32),
-    /// They are for this machine.
+    /// This machine.
     End(u32),
-    /// They are cross-traffic and end here.
+    /// This sink of cross-traffic.
     Sink(u32),
-    /// They come to this gate of a middle here.
+    /// This gate of a middle at the node.
     Gate(u32),
 }
 
@@ -142,20 +142,20 @@ pub(crate) struct Hop {
     node: u32,
     pub(crate) out: Out,
     armed: Time,
-    /// Bytes of the longest datagram that left it.
+    /// Size of the longest datagram that left it, in bytes.
     longest: usize,
-    /// The medium that it shares with others.
+    /// The shared medium of the link; `None` if it has its own transmitter.
     medium: Option<u32>,
     /// The machine that watches its wire, and the gate.
     pub(crate) watch: Option<(u32, Gate)>,
 }
 
-/// How what comes off a link gets to the node at its far end.
+/// The output of a link, towards the node at its far end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Out {
-    /// From its node's socket to this one.
+    /// The node's socket, to this address.
     Socket(SocketAddr),
-    /// Out of this interface.
+    /// This interface.
     #[cfg(target_os = "linux")]
     Wire(u32),
 }
@@ -163,91 +163,93 @@ pub(crate) enum Out {
 /// A machine at its node.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    /// Out only while a caller works on it.
+    /// `None` only while a caller works on it.
     pub(crate) machine: Option<Connection>,
     pub(crate) flow: u32,
     pub(crate) client: bool,
-    /// On the packets it sends.
+    /// Label of the packets that it sends.
     pub(crate) label: u32,
-    /// The label that data had when they left the other end: what they are made of.
+    /// Flow number in packets for this machine: the label with which the other end sent the data.
     pub(crate) hears: u32,
-    /// The first link of their way.
+    /// The first link of their path.
     pub(crate) first: u32,
     pub(crate) open_at: Time,
     pub(crate) stop_at: Time,
     pub(crate) encoding: Encoding,
-    /// A full segment on the wire, bytes: some encodings count in it.
+    /// Size of a full segment on the wire, in bytes; the unit of some encodings.
     pub(crate) segment: u32,
-    /// What of a packet's size is no payload.
+    /// Bytes of a packet's size that are not payload.
     pub(crate) header: u16,
-    /// The round-trip time stated by the last tolled packet that came: a lossy encoding's echo is in its terms.
+    /// Round-trip time in the last tolled packet that arrived; a lossy encoding's echo depends on
+    /// it.
     pub(crate) heard_rtt: f32,
-    /// When it was opened, the other end having been heard, and when the last new data came.
+    /// Times of the opening, once the other end answered, and of the last new data.
     pub(crate) heard: Option<(Time, Time)>,
     pub(crate) live: bool,
-    /// Where it asks before it sends; [`OPEN`] if nowhere.
+    /// The shaper's gate that it asks before it sends; [`OPEN`] if none.
     pub(crate) gate: u32,
-    /// An app owns it.
+    /// State of the app that owns this end.
     pub(crate) hosted: Option<Box<Hosted>>,
-    /// An app owns the other end: what comes from there is no pattern.
+    /// True if an app owns the other end: payload from there has no pattern to check.
     pub(crate) hears_app: bool,
-    /// Its data, and the other end's, are frames of a session, whose payload begins with their key.
+    /// True if data in both directions are frames of a session, whose payload begins with their
+    /// key.
     pub(crate) keyed: bool,
-    /// It is the node's kernel that has this end, and the machine is idle.
+    /// State of the node's kernel if it has this end; the machine is then idle.
     #[cfg(target_os = "linux")]
     pub(crate) carried: Option<carry::Carried>,
     pub(crate) done: bool,
-    /// What has ended it here, where the other end is another process's.
+    /// The reason for its end here, if another process has the other end.
     pub(crate) fate: Option<Fate>,
-    /// Of what both ends must agree on: in the packet that opens.
+    /// Hash of the parameters on which both ends must agree; carried by the opening packet.
     pub(crate) fingerprint: u32,
-    /// The flow is retired once neither end has this any more.
+    /// The flow is retired when neither end has this set.
     pub(crate) awaited: bool,
     pub(crate) armed: Time,
 }
 
-/// Plain counters of a driver, never reset.
+/// Counters of a driver since its start. They are never reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets that machines made.
+    /// Packets created by machines.
     pub created: u64,
-    /// Packets handed to machines.
+    /// Packets delivered to machines.
     pub delivered: u64,
-    /// Packets that ended at a flow that is gone.
+    /// Packets that arrived for a flow that is gone.
     pub absorbed: u64,
-    /// Datagrams that a meter dropped where they came in.
+    /// Datagrams that a meter dropped on arrival.
     pub metered: u64,
     /// Datagrams handed to the kernel.
     pub sent: u64,
-    /// Datagrams that the kernel would not take.
+    /// Datagrams that the kernel refused.
     pub unsent: u64,
-    /// Of these, the ones that are longer than the interface takes.
+    /// Of [`unsent`](Counters::unsent), those longer than the interface's limit.
     pub too_long: u64,
-    /// Datagrams not sent, there being no keys with the neighbour.
+    /// Datagrams not sent because there were no keys with the neighbour.
     pub unkeyed: u64,
     /// Datagrams received from nodes of this run.
     pub received: u64,
-    /// Of these, the ones that meant nothing.
+    /// Of [`received`](Counters::received), those that were malformed or had no route here.
     pub senseless: u64,
-    /// Datagrams from anybody else, thrown away unread.
+    /// Datagrams from addresses outside this run, dropped unread.
     pub strangers: u64,
-    /// Datagrams found in sockets when the run was over.
+    /// Datagrams left in sockets after the run.
     pub waiting: u64,
     /// System calls that sent.
     pub sends: u64,
-    /// System calls that received something.
+    /// System calls that received a datagram.
     pub receives: u64,
-    /// Turns of the loop.
+    /// Turns of the event loop.
     pub turns: u64,
 }
 
 impl Counters {
-    /// Packets that took work: read, handed to the kernel, made.
+    /// Number of packets that took work: received, sent, refused by the kernel, or created.
     fn handled(&self) -> u64 {
         self.received + self.sent + self.unsent + self.created
     }
 
-    /// Adds another driver's.
+    /// Adds the counters of another driver.
     pub fn add(&mut self, other: &Counters) {
         self.created += other.created;
         self.delivered += other.delivered;
@@ -268,7 +270,7 @@ impl Counters {
 }
 
 impl Node {
-    /// What is done with packets of `label`.
+    /// The next step of packets with this label.
     #[inline]
     fn next(&self, label: u32) -> Next {
         let next = match label & (CROSS | TREE) {
@@ -336,7 +338,7 @@ impl Driver {
         }
     }
 
-    /// Adds a link direction from `node` to whoever has the socket `to`.
+    /// Adds a link direction from `node` to the socket `to`.
     pub(crate) fn add_link(&mut self, link: Link, node: u32, to: SocketAddr) -> u32 {
         self.links.push(Hop {
             link,
@@ -350,7 +352,7 @@ impl Driver {
         self.links.len() as u32 - 1
     }
 
-    /// Lets `peer` speak to `node`.
+    /// Allows datagrams from `peer` at `node`.
     pub(crate) fn add_peer(&mut self, node: u32, peer: SocketAddr) {
         let peers = &mut self.nodes[node as usize].peers;
         if let Err(at) = peers.binary_search(&peer) {
@@ -362,7 +364,7 @@ impl Driver {
         self.sockets[node as usize].addr()
     }
 
-    /// Says where packets of `label` go from `node`; one label leads only one way.
+    /// Sets the next step at `node` of packets with this label. A second call for it fails.
     pub(crate) fn set_label(&mut self, node: u32, label: u32, next: Next) -> Result<(), Error> {
         let Node { name, labels, crossing, stretches, .. } = &mut self.nodes[node as usize];
         let (labels, label) = match label & (CROSS | TREE) {
@@ -414,8 +416,8 @@ impl Driver {
             self.fire(now)?;
             #[cfg(target_os = "linux")]
             self.flush()?;
-            // Who asks for a time that is over already gets what has come meanwhile, too: a caller who is always a little late
-            // would hear nothing any more.
+            // One more look after `end`: a caller that is always late would otherwise receive
+            // nothing.
             if now >= end && looked {
                 return Ok(());
             }
@@ -446,7 +448,7 @@ impl Driver {
         }
     }
 
-    /// The present: never past the end of what is being run, so that what is read then is as of that instant.
+    /// Reads the clock, at most `end`, so that packets read afterwards count as of that instant.
     fn tell_time(&mut self, end: Time) -> Time {
         let mut now = self.clock.now();
         let handled = self.counters.handled();
@@ -463,7 +465,7 @@ impl Driver {
         self.now
     }
 
-    /// Everything that is due.
+    /// Handles all timers that are due.
     fn fire(&mut self, now: Time) -> Result<(), Error> {
         while let Some(&Reverse((at, id))) = self.timers.peek() {
             if at > now {
@@ -491,7 +493,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Sends on what has reached the far end of a link.
+    /// Forwards the packets that reached the far end of a link.
     fn forward(&mut self, link: usize, now: Time) -> Result<(), Error> {
         let mut leaving = std::mem::take(&mut self.leaving);
         let mut first_due = Time::NEVER;
@@ -512,7 +514,7 @@ impl Driver {
             Out::Wire(interface) => self.send_frames(interface, &leaving)?,
         }
         if !leaving.is_empty() {
-            // The first has waited longest; it stands for all that left with it.
+            // The first packet waited longest. Its lateness counts for all that left with it.
             let late = self.clock.now().saturating_sub(first_due);
             self.departures.note(late, leaving.len() as u64);
         }
@@ -522,7 +524,7 @@ impl Driver {
         Ok(())
     }
 
-    /// A packet made here begins its way over the link `first`: at once, or through the node's own kernel.
+    /// Sends a packet made here over the link `first`: directly, or through the node's own kernel.
     fn begin(&mut self, first: u32, now: Time, handle: u32) {
         #[cfg(target_os = "linux")]
         if self.launch(handle) {
@@ -540,7 +542,7 @@ impl Driver {
         self.arm_link(link);
     }
 
-    /// Has [`fire`](Driver::fire) see to something at `due`.
+    /// Sets a timer that [`fire`](Driver::fire) handles at `due`.
     fn set_timer(&mut self, due: Time, at: usize, kind: u32) {
         self.timers.push(Reverse((due, (at as u32) << KIND_BITS | kind)));
     }
@@ -564,26 +566,27 @@ impl Driver {
         }
     }
 
-    /// The names of its nodes.
+    /// Names of its nodes.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
     }
 }
 
-/// What became of one end of a flow here.
+/// The reason why one end of a flow ended here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Its data are through.
+    /// Its data are complete.
     Over,
-    /// The other side gave it up.
+    /// The other side reset it.
     Reset,
-    /// The process at the other end means something else by the flow's number: it was not let in.
+    /// The process at the other end means another flow by this number: it was refused.
     Mistaken,
-    /// The other side has been heard of, or anything it sent been of use, for longer than this node has patience: it was given up.
+    /// The other side sent nothing, or nothing of use, for longer than this node waits: it was
+    /// aborted.
     Silent,
 }
 
-/// What a timer is of.
+/// Kinds of timers.
 const LINK: u32 = 0;
 const END: u32 = 1;
 const SOURCE: u32 = 2;

@@ -1,4 +1,4 @@
-//! Machines at nodes: middles that datagrams pass, apps on top of connections.
+//! Machines at nodes: middles on the path of datagrams, and apps above connections.
 
 use std::any::Any;
 
@@ -19,13 +19,13 @@ use crate::label::{CARRIED, CROSS};
 pub(crate) struct Resident {
     pub(crate) machine: NodeMachine,
     armed: Time,
-    /// The ways out of a middle, by gate.
+    /// The outlets of a middle, by gate.
     outlets: Vec<Option<Outlet>>,
     /// The ends that an app owns, by port.
     ports: Vec<u32>,
 }
 
-/// The label of datagrams that leave, and the first link of their way.
+/// A path out of a middle: the label of its datagrams, and their first link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outlet {
     pub(crate) label: u32,
@@ -34,16 +34,16 @@ pub(crate) struct Outlet {
     pub(crate) fingerprint: u32,
 }
 
-/// A gate that datagrams come in by.
+/// A gate by which datagrams enter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opening {
     machine: u32,
     gate: Gate,
-    /// The next step of their route; nowhere if it ends here.
+    /// The next step of their route; [`Next::Nowhere`] if it ends here.
     then: Next,
 }
 
-/// The app of an end, and the bytes that pass between them.
+/// The app of an end, and the bytes between the app and the connection.
 #[derive(Debug)]
 pub(crate) struct Hosted {
     machine: u32,
@@ -61,8 +61,9 @@ impl Hosted {
         rest.iter_mut().zip(back).for_each(|(to, byte)| *to = *byte);
     }
 
-    /// Takes in the payload of a packet that the connection has handled; `before` is the segment that
-    /// it had expected, and its window.
+    /// Takes in the payload of a packet that the connection has handled.
+    ///
+    /// `before` holds the connection's expected segment and its window before that packet.
     pub(super) fn note(&mut self, packet: &Packet, before: (u32, u32), machine: &Connection, payload: &[u8]) {
         self.incoming.insert(packet, before.0, machine.expected(), before.1, payload);
         self.outgoing.acknowledge(machine.una());
@@ -77,7 +78,8 @@ impl Driver {
         at as u32
     }
 
-    /// A gate of a machine, and the next step of a route; nowhere if the route ends here.
+    /// Adds a gate of a machine, and the next step of a route; [`Next::Nowhere`] if the route ends
+    /// here.
     pub(crate) fn add_opening(&mut self, machine: u32, gate: Gate, then: Next) -> Next {
         self.openings.push(Opening { machine, gate, then });
         Next::Gate(self.openings.len() as u32 - 1)
@@ -89,7 +91,7 @@ impl Driver {
         outlets[gate.0 as usize] = Some(outlet);
     }
 
-    /// Gives an end to an app; answers the app's port.
+    /// Gives an end to an app. Returns the app's port.
     pub(crate) fn attach(&mut self, end: u32, machine: u32) -> MessagePort {
         let ports = &mut self.residents[machine as usize].ports;
         let port = MessagePort(ports.len() as u32);
@@ -99,7 +101,7 @@ impl Driver {
         port
     }
 
-    /// Works on a machine, then sends what it has to send.
+    /// Calls `work` with a machine, then sends the machine's packets.
     pub(crate) fn with_machine(
         &mut self,
         at: u32,
@@ -119,7 +121,7 @@ impl Driver {
         }
     }
 
-    /// A machine's timer, due at `due`.
+    /// Handles a machine's timer, due at `due`.
     pub(super) fn tick_resident(&mut self, at: usize, due: Time, now: Time) -> Result<(), Error> {
         let Resident { machine, armed, ports, .. } = &mut self.residents[at];
         if *armed != due {
@@ -141,8 +143,9 @@ impl Driver {
         self.send_resident(at, now, &[])
     }
 
-    /// Sends a machine's packets, and notes its timer. New data of a middle have the payload of
-    /// `datagram`.
+    /// Sends a machine's packets, and sets its timer.
+    ///
+    /// New data of a middle take their payload from `datagram`.
     fn send_resident(&mut self, at: usize, now: Time, datagram: &[u8]) -> Result<(), Error> {
         if matches!(self.residents[at].machine, NodeMachine::App(_)) {
             return self.serve_ports(at, now, None);
@@ -183,7 +186,7 @@ impl Driver {
         Ok(())
     }
 
-    /// A datagram has come to a gate of a middle. Its header is rewritten in place.
+    /// Handles a datagram at a gate of a middle. Its header is rewritten in place.
     pub(super) fn cross(
         &mut self,
         opening: u32,
@@ -198,7 +201,7 @@ impl Driver {
         let Opening { machine: at, gate, then } = self.openings[opening as usize];
         let (label, toll, size) = (packet.flow, packet.toll, packet.size);
         let crosses = label & CROSS != 0;
-        // Payload, and kernels' packets, lie right behind the ranges.
+        // Payload, and kernels' packets, follow the ranges directly.
         let room =
             |data: bool, came: usize| if data || label & CARRIED != 0 { came } else { SackRanges::MAX };
         let room = room(packet.flags.has(Flags::DATA), sack.as_slice().len());
@@ -224,7 +227,7 @@ impl Driver {
         if packet.toll != toll && encoding != Encoding::Acp && !crosses {
             encoding.quantise_sender(&mut packet.toll, u32::from(size));
         }
-        // It was decoded: there is a header.
+        // The datagram was decoded, so it has a header.
         let _ = acp::rewrite(datagram, &packet, &sack, room);
         match (passed, outlet) {
             (Passed::Onward, _) if then != Next::Nowhere => self.go_on(then, packet, now, datagram, place)?,
@@ -237,12 +240,12 @@ impl Driver {
         self.send_resident(at as usize, now, datagram)
     }
 
-    /// Refuses an opening by a process with another file.
+    /// Refuses an opening by a process that runs another scenario file.
     fn turn_away(&mut self, back: Outlet, now: Time, opening: &Packet) -> Result<(), Error> {
         let size = (acp::OVERHEAD + acp::LEN) as u16;
         let packet = Packet { size, ..refusal(now, back.label, opening) };
         let handle = self.buffers.alloc(packet, acp::LEN);
-        // There is room for a header.
+        // `size` has room for a header.
         let _ = acp::encode(&packet, &SackRanges::EMPTY, self.buffers.bytes_mut(handle));
         self.counters.created += 1;
         self.begin(back.first, now, handle);
@@ -273,7 +276,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Hands an app the deliveries at one of its ends, takes its messages for it, and sends them.
+    /// Delivers to an app at one of its ends, then takes and sends the app's messages for it.
     fn exchange(&mut self, at: usize, now: Time) -> Result<(), Error> {
         loop {
             let Endpoint { machine: Some(connection), hosted: Some(hosted), live: true, .. } =
@@ -302,11 +305,11 @@ impl Driver {
     }
 }
 
-/// An app's connections, for the time of a call.
+/// An app's connections during one call.
 struct Lent<'a> {
     ends: &'a mut [Endpoint],
     ports: &'a [u32],
-    /// The ends that were lent.
+    /// The ends that the app used.
     used: Vec<u32>,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Seals {
 }
 
 impl Driver {
-    /// From now on datagrams between a node and its neighbours are sealed.
+    /// Seals all later datagrams between a node and its neighbours.
     pub(crate) fn set_seals(&mut self, node: u32, mut secure: Secure) {
         secure.open_all(self.now);
         self.nodes[node as usize].seals = Some(Box::new(Seals { secure, armed: self.now }));
@@ -28,7 +28,7 @@ impl Driver {
         self.nodes[node as usize].seals.as_ref().map(|seals| &seals.secure)
     }
 
-    /// Bytes that datagrams of a node are longer than their packets.
+    /// Bytes that the seal adds to each datagram of a node; 0 without keys.
     pub(super) fn sealing(&self, node: u32) -> usize {
         if self.nodes[node as usize].seals.is_some() { secure::OVERHEAD } else { 0 }
     }
@@ -50,7 +50,7 @@ impl Driver {
         None
     }
 
-    /// Puts packets, sealed, into the train; answers how many there are keys for.
+    /// Appends packets, sealed, to the train. Returns the number of those with keys.
     pub(super) fn seal(&mut self, node: u32, to: SocketAddr, packets: &[u32]) -> usize {
         let Some(seals) = &mut self.nodes[node as usize].seals else { return 0 };
         self.train.clear();
@@ -63,8 +63,9 @@ impl Driver {
         sealed
     }
 
-    /// Seals packets where they were received. Returns how many from the first on there are keys
-    /// for; `None` if the packets do not lie as one train of sealed datagrams.
+    /// Seals packets where they were received. Returns how many, from the first on, have keys.
+    ///
+    /// `None` if the packets do not lie as one train of sealed datagrams.
     pub(super) fn reseal(&mut self, node: u32, to: SocketAddr, packets: &[u32]) -> Option<usize> {
         let seals = self.nodes[node as usize].seals.as_mut()?;
         let room = (FRONT, BEHIND);
@@ -81,7 +82,7 @@ impl Driver {
         Some(sealed)
     }
 
-    /// Hellos that were not answered are sent again.
+    /// Sends unanswered hellos again.
     pub(super) fn renew_keys(&mut self, node: usize, at: Time) -> Result<(), Error> {
         let now = self.now;
         if let Some(seals) = self.nodes[node].seals.as_mut().filter(|seals| seals.armed == at) {
@@ -91,11 +92,11 @@ impl Driver {
         self.shake_hands(node)
     }
 
-    /// Sends what handshakes have to send, and notes their timer.
+    /// Sends the datagrams of handshakes, and sets their timer.
     pub(super) fn shake_hands(&mut self, node: usize) -> Result<(), Error> {
         let Some(seals) = &mut self.nodes[node].seals else { return Ok(()) };
         while let Some((to, datagram)) = seals.secure.poll_transmit() {
-            // A packet that has waited.
+            // A packet that waited for keys.
             let waited = u64::from(secure::has_packet(&datagram));
             self.counters.unkeyed -= waited;
             match self.sockets[node].send(to, &datagram, datagram.len()) {

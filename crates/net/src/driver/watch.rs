@@ -12,7 +12,7 @@ use crate::emulator;
 use crate::error::Error;
 use crate::label::CARRIED;
 
-/// A watched link of another process, by which datagrams come in.
+/// A watched link of another process, by which datagrams arrive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) machine: u32,
@@ -21,7 +21,7 @@ pub(crate) struct Entry {
 }
 
 impl Driver {
-    /// The next packet that comes off the wire of a link by `now` and goes on from there, and when it was due.
+    /// The next packet that leaves the wire of a link by `now` and goes on, with its due time.
     pub(super) fn arrive(&mut self, link: usize, now: Time) -> Option<(Time, u32)> {
         let Some((machine, gate)) = self.links[link].watch else {
             return emulator::arrive(&mut self.links[link].link, now, &mut self.buffers);
@@ -30,11 +30,11 @@ impl Driver {
             let hop = &mut self.links[link].link;
             let (at, handle) = hop.arrive_by(now, &mut self.buffers)?;
             let wire = hop.pace().wire(self.buffers.get(handle).size);
-            // A datagram that does not decode goes on: its receiver throws it away.
+            // A datagram that does not decode goes on. Its receiver drops it.
             let decoded = acp::decode(self.datagram(handle));
             let own = self.buffers.own_label(handle);
             let mut seen = decoded.map(|acp::Decoded { mut packet, sack, .. }| {
-                // With what links have said so far.
+                // The toll and flags as links have written them so far.
                 let known = self.buffers.get(handle);
                 packet.flow = (own & !CARRIED) >> 1;
                 (packet.toll, packet.flags) = (known.toll, known.flags);
@@ -58,7 +58,7 @@ impl Driver {
         }
     }
 
-    /// Datagrams from `peer` come to `node` past a machine; answers the entry's number.
+    /// Makes datagrams from `peer` to `node` pass a machine. Returns the entry's number.
     pub(crate) fn add_entry(&mut self, node: u32, peer: SocketAddr, entry: Entry) -> u32 {
         self.entries.push(entry);
         let at = self.entries.len() as u32 - 1;
@@ -66,7 +66,7 @@ impl Driver {
         at
     }
 
-    /// A datagram has come over a watched link.
+    /// Handles a datagram from a watched link.
     pub(super) fn accept_watched(
         &mut self,
         node: usize,
@@ -95,7 +95,9 @@ impl Driver {
         self.accept(node, now, datagram, place)
     }
 
-    /// Shows a machine a packet that has come off a wire, of the flow with the label `own`; answers whether it goes on.
+    /// Shows a machine a packet off a wire, of the flow with the label `own`.
+    ///
+    /// Returns false if the machine drops it.
     fn let_pass(
         &mut self,
         machine: u32,

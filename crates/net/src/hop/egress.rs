@@ -1,4 +1,4 @@
-//! The links by which packets leave: of a rate, with a law at the port.
+//! Outgoing links to neighbours, with a rate and a law at the port.
 
 use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
@@ -11,7 +11,7 @@ use crate::buffers::Buffers;
 use crate::emulator::{arrive, offer};
 use crate::secure;
 
-/// The links to neighbours that have a rate, and the packets on them.
+/// The links to those neighbours that have a rate, and the packets on them.
 #[derive(Debug, Default)]
 pub(super) struct Egress {
     /// By neighbour.
@@ -20,8 +20,9 @@ pub(super) struct Egress {
 }
 
 impl Egress {
-    /// Packets to a neighbour leave at `rate`, sealed, under `law`. The queue holds those of
-    /// [`QUEUE`].
+    /// Sets a link at `rate` under `law` for sealed packets to a neighbour.
+    ///
+    /// Its queue holds the bytes that leave in [`QUEUE`].
     pub(super) fn set(&mut self, neighbour: usize, rate: Rate, law: AnyLink) {
         let bytes = (rate.bytes_per_sec() * QUEUE.as_secs_f64()) as u64;
         let limit = Limit { packets: u32::MAX, bytes: bytes.max(LEAST) };
@@ -37,7 +38,7 @@ impl Egress {
         self.links.get(neighbour).is_some_and(Option::is_some)
     }
 
-    /// A packet arrives at the port of the link to a neighbour.
+    /// Enqueues a packet at the port of the link to a neighbour.
     pub(super) fn offer(&mut self, now: Time, neighbour: usize, packet: Packet, datagram: &[u8]) {
         let Some(link) = self.links.get_mut(neighbour).and_then(Option::as_mut) else { return };
         let handle = self.buffers.alloc(packet, datagram.len());
@@ -45,8 +46,9 @@ impl Egress {
         offer(link, now, handle, &mut self.buffers);
     }
 
-    /// Copies the next packet that has left by `now` to `out`, with the toll that the law has
-    /// written. Returns its neighbour.
+    /// Copies the next packet that has left by `now` to `out`, with the toll that the law wrote.
+    ///
+    /// Returns its neighbour.
     pub(super) fn next(&mut self, now: Time, out: &mut Vec<u8>) -> Option<usize> {
         for (neighbour, link) in self.links.iter_mut().enumerate() {
             let Some(link) = link else { continue };
@@ -55,7 +57,7 @@ impl Egress {
                 out.clear();
                 out.extend_from_slice(self.buffers.bytes(handle));
                 self.buffers.free(handle);
-                // It begins with the header that was written to it.
+                // `out` begins with the header that `offer` received.
                 let _ = acp::store(out, &toll);
                 return Some(neighbour);
             }
@@ -63,17 +65,17 @@ impl Egress {
         None
     }
 
-    /// When the next packet leaves.
+    /// The time at which the next packet leaves.
     pub(super) fn due(&self) -> Time {
         self.links.iter().flatten().map(Link::next_arrival).min().unwrap_or(Time::NEVER)
     }
 
-    /// Packets that a link's queue had no room for.
+    /// Number of packets dropped at full queues.
     pub(super) fn dropped(&self) -> u64 {
         self.links.iter().flatten().map(|link| link.drops().total()).sum()
     }
 }
 
-/// The longest time that a packet waits in a queue, and the least queue in bytes.
+/// The longest time that a packet waits in a queue, and the smallest queue in bytes.
 const QUEUE: Time = Time::from_millis(100);
 const LEAST: u64 = 30_000;

@@ -15,9 +15,9 @@
 //! Packets to a neighbour may leave by a [link](Hops::set_link) of a rate, whose law writes into
 //! their tolls. Others go to the kernel at once.
 //!
-//! **Beats** leave each second. A neighbour is *up* while something has come from it within
-//! [`SILENCE`]. Its instance is drawn when its process starts: another one says that the process
-//! was replaced, and that its connections are gone.
+//! **Beats** leave each second. A neighbour is *up* if a datagram arrived from it within the last
+//! [`SILENCE`]. Its instance is drawn when its process starts. Another instance means that the
+//! process was replaced, and that its connections are gone.
 
 mod egress;
 
@@ -46,11 +46,11 @@ pub struct Hops {
     by_addr: Vec<(SocketAddr, usize)>,
     instance: [u8; 4],
     events: VecDeque<HopEvent>,
-    /// When beats leave and silence is noticed next.
+    /// The next time at which a beat leaves or a neighbour may go down.
     due: Time,
     plain: Vec<u8>,
     egress: Egress,
-    /// Neighbours whose trains hold something.
+    /// Neighbours with a train that is not empty.
     boarding: Vec<usize>,
     stats: HopStats,
 }
@@ -58,7 +58,7 @@ pub struct Hops {
 struct Neighbour {
     name: String,
     addr: SocketAddr,
-    /// When something came last that it has sealed.
+    /// Arrival of the last datagram sealed by it.
     heard: Option<Time>,
     up: bool,
     instance: Option<[u8; 4]>,
@@ -66,35 +66,35 @@ struct Neighbour {
     train: Train,
 }
 
-/// Sealed datagrams to a neighbour, which leave together.
+/// Sealed datagrams to a neighbour, which leave in one system call.
 #[derive(Debug, Default)]
 struct Train {
     bytes: Vec<u8>,
-    /// Bytes of each, but for the last, which may be shorter.
+    /// Bytes of each datagram; only the last may be shorter.
     segment: usize,
     count: usize,
 }
 
 impl Train {
-    /// Returns true if a datagram of `len` bytes cannot join; no train is longer than `longest`.
+    /// Returns true if a datagram of `len` bytes cannot join; no train has more than `longest`.
     fn is_full(&self, len: usize, longest: usize) -> bool {
         let broken = len > self.segment || !self.bytes.len().is_multiple_of(self.segment);
         self.count > 0 && (broken || self.count == longest || self.bytes.len() + len > MOST_BYTES)
     }
 }
 
-/// News of a neighbour.
+/// A change of a neighbour's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HopEvent {
-    /// Something has come from it, for the first time or after a silence.
+    /// A datagram arrived, the first one or the first after a silence.
     Up(usize),
-    /// Nothing has come from it for [`SILENCE`].
+    /// No datagram arrived for [`SILENCE`].
     Down(usize),
-    /// Its process is another one than before.
+    /// A new process has replaced the old one.
     Replaced(usize),
 }
 
-/// Counts of datagrams.
+/// Counters of datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HopStats {
     /// Datagrams received.
@@ -103,20 +103,20 @@ pub struct HopStats {
     pub sent: u64,
     /// Datagrams that the kernel did not take.
     pub unsent: u64,
-    /// Packets that the queue of a link had no room for.
+    /// Packets dropped at a link's full queue.
     pub dropped: u64,
     /// Datagrams of neighbours that hold neither a packet nor a beat.
     pub senseless: u64,
 }
 
-/// A packet that has come.
+/// A received packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Opened {
     /// The neighbour.
     pub from: usize,
     /// The packet.
     pub packet: Packet,
-    /// Its ranges.
+    /// The packet's SACK ranges.
     pub sack: SackRanges,
     /// Offset of the end of the packet in its datagram.
     pub end: usize,
@@ -135,7 +135,7 @@ impl Batch {
         Batch { inbox: Inbox::new(), count: 0 }
     }
 
-    /// Hands over each datagram with the address it came from.
+    /// Calls `take` with each datagram and its source address, and empties the batch.
     pub fn for_each(&mut self, mut take: impl FnMut(SocketAddr, &mut [u8])) {
         for at in 0..std::mem::take(&mut self.count) {
             let meta = self.inbox.metas[at];
@@ -153,12 +153,12 @@ impl Default for Batch {
 }
 
 impl Hops {
-    /// A node at `bind`, with the keys of `file`, and its neighbours by name and address.
+    /// Opens a node at `bind`, with the keys of `file`, and its neighbours by name and address.
     /// Handshakes begin.
     ///
     /// # Errors
     /// The system refuses the socket or gives no randomness; the file has no key of a neighbour;
-    /// two have one address.
+    /// two neighbours have one address.
     pub fn open_at(
         bind: SocketAddr,
         file: &KeyFile,
@@ -214,9 +214,11 @@ impl Hops {
         HopStats { dropped: self.egress.dropped(), ..self.stats }
     }
 
-    /// From now on packets to a neighbour leave at `rate`, counted with their seal and the headers
-    /// of IP and UDP, and `law` writes into their tolls. The queue holds those of a tenth of a
-    /// second.
+    /// Sets a link to a neighbour: later packets leave at `rate`, and `law` writes into their
+    /// tolls.
+    ///
+    /// The rate counts packets with their seal and the headers of IP and UDP. The queue holds the
+    /// bytes of a tenth of a second.
     pub fn set_link(&mut self, neighbour: usize, rate: Rate, law: AnyLink) {
         self.egress.set(neighbour, rate, law);
     }
@@ -226,20 +228,20 @@ impl Hops {
         self.secure.stats()
     }
 
-    /// Returns true while a neighbour is heard.
+    /// Returns true while a neighbour is up.
     pub fn is_up(&self, neighbour: usize) -> bool {
         self.neighbours[neighbour].up
     }
 
-    /// The reason why there are no keys with a neighbour; `None` if there are, or were.
+    /// The reason why there are no keys with a neighbour; `None` if there are keys, or were.
     pub fn trouble(&self, neighbour: usize) -> Option<Trouble> {
         self.secure.trouble(self.neighbours[neighbour].addr)
     }
 
-    /// Receives what the kernel has. Returns true if there may be more.
+    /// Receives datagrams that wait in the kernel. Returns true if there may be more.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system refuses to receive.
     pub fn receive(&mut self, batch: &mut Batch) -> io::Result<bool> {
         batch.count = self.socket.receive(&mut batch.inbox)?;
         Ok(batch.count > 0)
@@ -250,7 +252,7 @@ impl Hops {
         self.stats.received += 1;
         let end = match self.secure.handle_datagram(now, from, datagram) {
             Heard::Packet(len) => secure::FRONT + len,
-            // There may be keys now.
+            // The handshake may have produced keys.
             Heard::Handshake => {
                 self.due = now;
                 return None;
@@ -328,7 +330,7 @@ impl Hops {
         }
     }
 
-    /// Hands all that waits to the kernel: packets, and datagrams of handshakes.
+    /// Sends all waiting packets and handshake datagrams.
     pub fn flush(&mut self) {
         while let Some(to) = self.boarding.pop() {
             self.flush_train(to);
@@ -350,7 +352,8 @@ impl Hops {
         self.neighbours[to].train = train;
     }
 
-    /// Sends `bytes` as datagrams of `segment` bytes. What the kernel does not take counts as lost.
+    /// Sends `bytes` as datagrams of `segment` bytes. Datagrams that the kernel refuses count as
+    /// lost.
     fn hand_over(&mut self, to: SocketAddr, bytes: &[u8], segment: usize) {
         let count = bytes.len().div_ceil(segment.max(1)) as u64;
         match self.socket.send(to, bytes, segment) {
@@ -362,7 +365,7 @@ impl Hops {
         }
     }
 
-    /// Sends beats and hellos that are due, and notices silence.
+    /// Sends beats and hellos that are due, and detects silence.
     pub fn handle_timeout(&mut self, now: Time) {
         self.secure.handle_timeout(now);
         if now >= self.due {
@@ -399,13 +402,13 @@ impl Hops {
         }
     }
 
-    /// When [`handle_timeout`](Hops::handle_timeout) is due, at the latest. It is also due after
-    /// datagrams have come.
+    /// The latest time at which [`handle_timeout`](Hops::handle_timeout) is due. It is also due
+    /// after datagrams have arrived.
     pub fn poll_timeout(&self) -> Time {
         self.due.min(self.secure.poll_timeout())
     }
 
-    /// The next news of a neighbour.
+    /// The next change of a neighbour's state.
     pub fn poll_event(&mut self) -> Option<HopEvent> {
         self.events.pop_front()
     }
@@ -424,7 +427,7 @@ impl std::fmt::Debug for Hops {
     }
 }
 
-/// Why a node has no hops.
+/// An error that prevents a node's hops.
 #[derive(Debug, thiserror::Error)]
 pub enum HopError {
     /// The system refuses the socket.
@@ -435,22 +438,22 @@ pub enum HopError {
         /// The system's error.
         source: io::Error,
     },
-    /// Two neighbours cannot be told apart.
+    /// Two neighbours have one address.
     #[error("two neighbours have the address {addr}")]
     SameAddress {
         /// The address.
         addr: SocketAddr,
     },
-    /// There are no keys.
+    /// The keys are unusable.
     #[error(transparent)]
     Secure(#[from] SecureError),
 }
 
-/// A neighbour that is silent for so long is down.
+/// Silence after which a neighbour is down.
 pub const SILENCE: Time = Time::from_secs(3);
 const BEAT_EVERY: Time = Time::from_secs(1);
 /// First byte of a beat; that of an ACP packet is [`acp::MAGIC`].
 const BEAT: u8 = 0x5b;
 const VERSION: u8 = 1;
-/// Bytes in one train at most: what a UDP datagram could hold.
+/// Limit of one train, in bytes: almost the largest UDP payload.
 const MOST_BYTES: usize = 65_000;

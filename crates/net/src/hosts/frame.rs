@@ -1,8 +1,8 @@
-//! A frame as it comes from an interface, and what of it links read and write. No I/O.
+//! A frame of an interface, and its fields that links read and write. No I/O.
 //!
 //! ```text
 //! virtio_net_hdr (10 bytes) | Ethernet's header (14) | IP's header | UDP: ACP's datagram
-//!                                                                  | TCP: perhaps with XCP's option
+//!                                                                  | TCP: XCP's option, if any
 //! ```
 
 use std::ops::Range;
@@ -14,16 +14,19 @@ use tollway_proto::{Encoding, Flags, Packet};
 use crate::sys::ip::{self, FiveTuple, Header};
 use crate::sys::tun;
 
-/// What a frame is to links.
+/// The content of a frame, as links see it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Content {
-    /// A datagram of Tollway's.
+    /// A datagram of Tollway.
     Datagram(Packet),
-    /// A segment of the kernel's TCP, whose flow its addresses and ports say; with XCP's option in it, it is tolled.
+    /// A segment of the kernel's TCP. Addresses and ports name its flow; it is tolled if it has
+    /// XCP's option.
     Segment(Packet, FiveTuple),
 }
 
-/// Reads a frame; `None` if it is neither, or a train of packets, each of which a law would want to see. `port` is that of ACP's datagrams.
+/// Reads a frame; `port` is that of ACP's datagrams.
+///
+/// `None` for other protocols, and for a train of packets, since a law must see each packet.
 pub(crate) fn load(frame: &[u8], port: u16) -> Option<Content> {
     if tun::segment_of(frame) != 0 {
         return None;
@@ -48,14 +51,15 @@ pub(crate) fn load(frame: &[u8], port: u16) -> Option<Content> {
     }
 }
 
-/// Where ACP's datagram lies in a frame that [`load`] has read as one.
+/// Range of ACP's datagram in a frame that [`load`] has accepted; `None` for TCP.
 pub(crate) fn datagram(frame: &[u8]) -> Option<Range<usize>> {
     let header = ip::parse(frame.get(PREFIX..)?).ok()?;
     is_datagram(&header).then(|| PREFIX + usize::from(header.header_len)..PREFIX + usize::from(header.len))
 }
 
-/// Writes into a frame that [`load`] has read what links have made of its packet: toll and mark, the feedback of XCP's option,
-/// the checksums over them.
+/// Writes a packet's toll and mark back into a frame that [`load`] has accepted.
+///
+/// It updates the feedback in XCP's option, and the checksums.
 pub(crate) fn store(frame: &mut [u8], packet: &Packet) {
     let unfinished = tun::is_unfinished(frame);
     let Some(bytes) = frame.get_mut(PREFIX..) else { return };
@@ -93,13 +97,13 @@ fn is_datagram(header: &Header) -> bool {
     header.flow.protocol == ip::UDP
 }
 
-/// What XCP's option loses of a toll.
+/// The encoding that quantises a toll in XCP's TCP option.
 pub(crate) const ENCODING: Encoding = Encoding::TcpOption { feedback: FEEDBACK };
-/// How XCP's senders write their feedback.
+/// The format of feedback from XCP senders.
 const FEEDBACK: Feedback = Feedback::Split;
-/// Bytes in front of IP's header.
+/// Bytes in front of the IP header.
 pub(crate) const PREFIX: usize = tun::VNET_LEN + ETHERNET;
-/// Bytes of Ethernet's header.
+/// Length of the Ethernet header, in bytes.
 const ETHERNET: usize = 14;
-/// The first bytes of ACP's header, in which links write.
+/// The first bytes of ACP's header, which links rewrite.
 const REWRITTEN: usize = 32;

@@ -5,12 +5,13 @@
 //!  sockets ─ kernel ─ eth0 ══ nic ─[ports]─ to-r ══ to-a ─[ports]─ to-b ══ …
 //! ```
 //!
-//! `══` is a veth pair, `─[ports]─` the thread that runs the node: it reads frames where they come in, raw, and hands them on where the
-//! label or the ports of what is in them say, through the emulated port of the link that leaves there. A node's own kernel, with its
-//! UDP and TCP sockets, is behind `eth0`, and knows nothing of the rest.
+//! `══` is a veth pair, `─[ports]─` is the thread that runs the node. The thread reads raw frames
+//! where they arrive. It forwards each frame by the label or the ports in it, through the emulated
+//! port of the next link. A node's own kernel, with its UDP and TCP sockets, is behind `eth0`, and
+//! is not involved in forwarding.
 //!
-//! As root a namespace has a name, which `ip netns` knows for as long as the run lasts. Everything else, and for others than root the
-//! namespaces too, dies with the process that holds it.
+//! As root, a namespace has a name, which `ip netns` lists during the run. Everything else ends
+//! with the process that holds it. For other users the namespaces do too.
 
 mod names;
 
@@ -36,22 +37,22 @@ use crate::sys::{address, tun};
 use names::Name;
 use wire::Wire;
 
-/// A node.
+/// A node's namespace.
 #[derive(Debug)]
 pub(crate) struct Home {
     pub(crate) namespace: Namespace,
-    /// Held for its end, with which the name is taken back.
+    /// Held for its destructor, which removes the name.
     name: Option<Name>,
 }
 
 impl Home {
-    /// What `ip netns` knows it by.
+    /// Its name in `ip netns`; `None` if the system denied one.
     pub(crate) fn name(&self) -> Option<&str> {
         self.name.as_ref().map(Name::as_str)
     }
 }
 
-/// One side of a veth pair, by the interface's name, with the socket that has it.
+/// One side of a veth pair: the interface's name, and the socket on it.
 #[derive(Debug)]
 pub(crate) struct Plug {
     pub(crate) interface: String,
@@ -63,18 +64,20 @@ pub(crate) struct Plug {
 pub(crate) struct Site {
     /// By node.
     pub(crate) homes: Vec<Home>,
-    /// By node, its UDP socket.
+    /// UDP sockets, by node.
     pub(crate) sockets: Vec<Socket>,
-    /// By node, the way to its own kernel.
+    /// Interfaces to nodes' own kernels, by node.
     pub(crate) nics: Vec<Plug>,
-    /// Each with the nodes at its two sides.
+    /// Veth pairs, each with the nodes at its two sides.
     pub(crate) cables: Vec<[(u32, Plug); 2]>,
     /// By link, its cable, and the side at which it begins.
     pub(crate) links: Vec<(usize, usize)>,
 }
 
 impl Site {
-    /// Makes a namespace of each node, and a veth pair of each two links that are each other's way back; packets have `mtu` bytes at most.
+    /// Makes a namespace for each node, and a veth pair for each two opposite links.
+    ///
+    /// Packets have at most `mtu` bytes.
     pub(crate) fn new(names: &[String], links: &[LinkSpec], mtu: u16) -> Result<Site, Error> {
         let mut site = Site {
             homes: Vec::new(),
@@ -110,20 +113,20 @@ fn problem(action: &'static str, node: &str, source: io::Error) -> Error {
     Error::Node { action, node: node.to_owned(), source }
 }
 
-/// What is in the namespace of a node's own: the calling thread is there.
+/// Sets up the calling thread's namespace, which belongs to `node`.
 fn settle(node: u32, mtu: u16) -> io::Result<(Socket, Wire)> {
     interface::bring_up_loopback()?;
-    // A frame for any node's kernel is for the same hardware address, so that it arrives as it was sent. No node's other interfaces have
-    // that one: what comes there their kernel leaves to us.
+    // Frames for any node's kernel have the same hardware address, so they arrive unchanged. A
+    // node's other interfaces have other addresses, so its kernel ignores frames that arrive there.
     netlink::add_veth(&netlink::Veth { name: ETH0, address: Some(HOST), peer: NIC, peer_in: None })?;
-    // Each packet by itself, since laws want to see each.
+    // One packet per frame, since laws must see each.
     netlink::set(ETH0, &[(Property::LongestTrainPackets, 1)])?;
     interface::bring_up(ETH0, address(node), Ipv4Addr::new(255, 255, 0, 0), mtu, Arp::No)?;
     interface::up(NIC, mtu, Arp::Yes)?;
     Ok((Socket::on(SocketAddr::from((address(node), PORT)))?, Wire::open(NIC)?))
 }
 
-/// A veth pair between two nodes, by number and name of the interface there.
+/// Makes a veth pair between two nodes, each given by its number and the interface's name there.
 fn lay(homes: &[Home], from: (u32, &str), to: (u32, &str), mtu: u16) -> io::Result<[Wire; 2]> {
     let [here, there] = [from.0, to.0].map(|node| &homes[node as usize].namespace);
     let peer_in = Some(there.descriptor());
@@ -135,8 +138,9 @@ fn lay(homes: &[Home], from: (u32, &str), to: (u32, &str), mtu: u16) -> io::Resu
     Ok([here.within(|| Wire::open(from.1))?, there.within(|| Wire::open(to.1))?])
 }
 
-/// The pairs of nodes that want a cable, with `places` saying of each link which it is and from which side it goes: a link shares that of
-/// one the other way, if there is one.
+/// The pairs of nodes that need a cable. Two opposite links share one cable.
+///
+/// For each link, `places` receives its cable and the side at which it begins.
 fn pairs(links: &[LinkSpec], places: &mut Vec<(usize, usize)>) -> Vec<[u32; 2]> {
     let mut cables: Vec<([u32; 2], bool)> = Vec::new();
     for link in links {
@@ -155,7 +159,9 @@ fn pairs(links: &[LinkSpec], places: &mut Vec<(usize, usize)>) -> Vec<[u32; 2]> 
     cables.into_iter().map(|(ends, _)| ends).collect()
 }
 
-/// The name of the interface to node `there`, unlike those `taken`; what makes no name gives way to the cable's number.
+/// The name of the interface to node `there`, different from those in `taken`.
+///
+/// It is the cable's number if the node's name makes no valid interface name.
 fn name_of(there: &str, cable: usize, taken: &mut HashSet<String>) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let wanted = format!("to-{there}");
@@ -167,10 +173,10 @@ fn name_of(there: &str, cable: usize, taken: &mut HashSet<String>) -> String {
 
 /// The port of each node's UDP socket.
 pub(crate) const PORT: u16 = 7000;
-/// Bytes of the largest packet unless a scenario has larger ones.
+/// Largest packet in bytes, unless a scenario has larger ones.
 pub(crate) const MTU: u16 = tun::MTU;
 /// The interface of a node's kernel, and the other side of its cable.
 const ETH0: &str = "eth0";
 const NIC: &str = "nic";
-/// The hardware address of every node's kernel, one of those that everybody may give away.
+/// The hardware address of every node's kernel: a locally administered one.
 const HOST: [u8; 6] = [0x02, b'T', b'o', b'l', b'l', 0];

@@ -1,4 +1,4 @@
-//! Names of namespaces, where `ip netns` looks for them: `tollway-PID.STARTED-NODE`.
+//! Names of namespaces, where `ip netns` finds them: `tollway-PID.STARTED-NODE`.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,7 +10,7 @@ use rustix::mount::UnmountFlags;
 use crate::sys::clean::{is_over, mark};
 use crate::sys::namespace::Namespace;
 
-/// A name, taken back in the end.
+/// A name, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Name {
     path: PathBuf,
@@ -18,7 +18,7 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// Gives a node's namespace a name, if the system lets us: that is for people, and nothing hangs on it.
+    /// Gives a node's namespace a name, if the system allows it. Only people use this name.
     pub(crate) fn give(namespace: &Namespace, node: &str) -> Option<Name> {
         let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
         let name = format!("{PREFIX}{}-{}", mark(), node.chars().map(plain).collect::<String>());
@@ -32,7 +32,7 @@ impl Name {
         match give() {
             Ok(()) => Some(Name { path, name }),
             Err(error) => {
-                // One that is somebody else's stays.
+                // A file of another owner stays.
                 if error.kind() != io::ErrorKind::AlreadyExists {
                     take_back(&path);
                 }
@@ -57,7 +57,8 @@ fn take_back(path: &Path) {
     let _ = fs::remove_file(path);
 }
 
-/// Takes back the names of runs whose `tollway` is gone, with which their namespaces go; answers which.
+/// Removes the names of runs whose `tollway` has ended, and so their namespaces. Returns these
+/// names.
 pub fn clean_names() -> Vec<String> {
     let mut taken = Vec::new();
     for entry in fs::read_dir(FOLDER).into_iter().flatten().flatten() {
@@ -72,12 +73,12 @@ pub fn clean_names() -> Vec<String> {
     taken
 }
 
-/// The mark of the run that a name belongs to.
+/// The mark of the run to which a name belongs.
 fn owner(name: &str) -> Option<&str> {
     name.strip_prefix(PREFIX)?.split('-').next()
 }
 
-/// Where ip-netns(8) has its names.
+/// The folder of ip-netns(8).
 const FOLDER: &str = "/run/netns";
 const PREFIX: &str = "tollway-";
 
@@ -91,7 +92,7 @@ mod tests {
         assert_eq!(owner(&name), Some(mark().as_str()));
         assert!(!is_over(owner(&name).unwrap()));
         assert_eq!(owner("blue"), None);
-        // Not one of ours, whatever it is called.
+        // Not a name of Tollway's format, in spite of its prefix.
         assert!(!is_over(owner("tollway-blue").unwrap()));
     }
 }

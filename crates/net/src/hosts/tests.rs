@@ -21,14 +21,14 @@ use crate::kernel_tcp::{KernelSpec, PORTS};
 use crate::network::{FlowSpec, Network};
 use crate::sys::ip::{self, tests as packets};
 
-/// The sum over words, which is zero of what carries a right checksum (RFC 1071).
+/// The sum over 16-bit words, which is zero if the checksum is right (RFC 1071).
 fn sum(words: impl Iterator<Item = u16>) -> u16 {
     let total: u32 = words.map(u32::from).sum();
     let folded = (total & 0xffff) + (total >> 16);
     !((folded & 0xffff) + (folded >> 16)) as u16
 }
 
-/// The same over a UDP or TCP packet's body and pseudo-header (RFC 768).
+/// The sum over a UDP or TCP packet's body and pseudo-header (RFC 768).
 fn body_sum(packet: &[u8]) -> u16 {
     let body = &packet[20..];
     let words = packet[12..20].chunks(2).chain(body.chunks(2));
@@ -36,7 +36,7 @@ fn body_sum(packet: &[u8]) -> u16 {
     sum(words.chain([u16::from(packet[9]), body.len() as u16]))
 }
 
-/// A frame around an IP packet; `unfinished` leaves its checksum to others.
+/// A frame around an IP packet; the checksum is not filled in if `unfinished`.
 fn framed(packet: &[u8], unfinished: bool) -> Vec<u8> {
     let mut frame = vec![0; PREFIX];
     frame[0] = u8::from(unfinished);
@@ -83,7 +83,7 @@ proptest! {
         let at = frame::datagram(&frame).unwrap();
         prop_assert_eq!(acp::decode(&frame[at]).unwrap().packet.toll, loaded.toll);
         match unfinished {
-            // Whoever finishes it reckons it over what stands there then.
+            // The side that fills the checksum in computes it over the final bytes.
             true => prop_assert_eq!([frame[PREFIX + 26], frame[PREFIX + 27]], before),
             false => prop_assert_eq!(body_sum(&frame[PREFIX..]), 0),
         }
@@ -156,7 +156,7 @@ fn link(from: u32, to: u32, xcp: bool) -> LinkSpec {
     }
 }
 
-/// `a → r → b` and back; `None`, loudly, where there are no namespaces to be had.
+/// `a → r → b` and back; `None`, with a message, where there are no namespaces.
 fn path(xcp: bool, threads: usize) -> Option<Network> {
     let links = [link(0, 1, xcp), link(1, 2, xcp), link(2, 1, xcp), link(1, 0, xcp)];
     match Network::in_namespaces(&["a", "r", "b"].map(String::from), &links, 1, threads, 1500) {
@@ -216,7 +216,7 @@ fn a_transfer_arrives_whole_and_the_kernel_counts_every_packet() {
     }
 }
 
-/// A kernel's connection, and beside it a segment of the same flow that carries XCP's option, as an XCP of the kernel would send it.
+/// A kernel's connection, and a segment of the same flow with XCP's option, as from an XCP sender.
 #[test]
 fn xcps_option_in_tcp_is_answered_by_links_and_reaches_the_other_kernel() {
     let Some(mut network) = path(true, 1) else { return };
@@ -233,7 +233,7 @@ fn xcps_option_in_tcp_is_answered_by_links_and_reaches_the_other_kernel() {
     let wire =
         |network: &Network, node| network.namespace(node).unwrap().within(|| Wire::open(ETH0)).unwrap();
     let (here, there) = (wire(&network, 0), wire(&network, 2));
-    // It asks for more than anybody has, with a round trip of 40 ms.
+    // It asks for more than any link has, with a round trip of 40 ms.
     let asked = Forward { feedback: 0x7f00, rtt_ms: 40, cwnd: 100 };
     let mut segment = packets::xcp_segment(ends[0].octets(), ends[1].octets(), 2, asked);
     segment[20..22].copy_from_slice(&PORTS.to_be_bytes());
@@ -268,7 +268,7 @@ fn names_and_all_go_with_the_network() {
     let there = |name: &str| std::path::Path::new("/run/netns").join(name).exists();
     let names: Vec<String> = network.namespaces().into_iter().map(str::to_owned).collect();
     assert!(names.iter().all(|name| there(name)), "{names:?}");
-    // One that lives is nobody's to clean.
+    // The name of a live run must stay.
     let cleaned = clean_names();
     assert!(!cleaned.iter().any(|name| names.contains(name)), "{cleaned:?}");
     assert!(names.iter().all(|name| there(name)));

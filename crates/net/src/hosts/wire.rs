@@ -1,7 +1,7 @@
-//! One interface, raw: every frame that comes to it, and any frame out of it.
+//! A raw socket on one interface: it receives every frame and sends any frame.
 //!
-//! An AF_PACKET socket with a `virtio_net_hdr` in front of each frame (packet(7)), so that checksums which the kernel has left to be
-//! reckoned stay so on their way from interface to interface.
+//! It is an AF_PACKET socket with a `virtio_net_hdr` in front of each frame (packet(7)). So a
+//! checksum that the kernel has not filled in stays so from interface to interface.
 
 use std::ffi::c_int;
 use std::io;
@@ -18,22 +18,22 @@ pub(crate) struct Wire {
     socket: Socket,
 }
 
-/// Room for frames that are received at once.
+/// Buffers for frames that are received at once.
 #[derive(Debug)]
 pub(crate) struct Mail {
     bytes: Vec<u8>,
-    /// Bytes for each frame.
+    /// Bytes per frame.
     room: usize,
     lens: [usize; BATCH],
 }
 
 impl Mail {
-    /// For frames of up to `room` bytes, with what stands in front.
+    /// Makes buffers for frames of up to `room` bytes, headers included.
     pub(crate) fn new(room: usize) -> Mail {
         Mail { bytes: vec![0; room * BATCH], room, lens: [0; BATCH] }
     }
 
-    /// One of the frames that were received last.
+    /// Frame `i` of those received last.
     pub(crate) fn frame(&self, i: usize) -> &[u8] {
         &self.bytes[i * self.room..][..self.lens[i]]
     }
@@ -42,7 +42,7 @@ impl Mail {
 impl Wire {
     /// Opens the interface `name` of the calling thread's namespace.
     pub(crate) fn open(name: &str) -> io::Result<Wire> {
-        // It hears nothing until it is bound to its interface.
+        // The socket receives nothing until it is bound to its interface.
         let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
         socket.set_nonblocking(true)?;
         set_number(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
@@ -50,7 +50,7 @@ impl Wire {
         for (forced, option) in
             [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {
-            // Root may have more than the system allows others, who get what they get.
+            // Root may exceed the system's limit. Other users get at most that limit.
             let _ = set_number(&socket, libc::SOL_SOCKET, forced, BUFFER)
                 .or_else(|_| set_number(&socket, libc::SOL_SOCKET, option, BUFFER));
         }
@@ -58,7 +58,7 @@ impl Wire {
         Ok(Wire { socket })
     }
 
-    /// Receives what is there; answers how many frames.
+    /// Receives the frames that wait. Returns their number.
     #[expect(
         unsafe_code,
         reason = "no safe wrapper of recvmmsg(2) among our dependencies; a call a frame costs twice as much"
@@ -70,8 +70,9 @@ impl Wire {
             libc::iovec { iov_base: part.as_mut_ptr().cast(), iov_len: part.len() }
         });
         let mut headers = headers(&mut places);
-        // SAFETY: each of the headers points to one `iovec`, and that to bytes of `mail` which no other points to; all of them outlive the
-        // call, and the kernel keeps nothing. There is no name and no control message.
+        // SAFETY: each of the headers points to one `iovec`, and that to bytes of `mail` to which
+        // no other points; all of them outlive the call, and the kernel keeps nothing. There is no
+        // name and no control message.
         let count = unsafe {
             libc::recvmmsg(
                 self.socket.as_raw_fd(),
@@ -94,7 +95,7 @@ impl Wire {
         Ok(count)
     }
 
-    /// Sends frames; answers how many the kernel took, from the first on.
+    /// Sends frames. Returns how many the kernel took, from the first on.
     #[expect(
         unsafe_code,
         reason = "no safe wrapper of sendmmsg(2) among our dependencies; a call a frame costs twice as much"
@@ -114,8 +115,9 @@ impl Wire {
             let mut headers = headers(&mut places);
             let mut from = 0;
             while from < count {
-                // SAFETY: the first `count` of the headers point to one `iovec` each, and those to frames that outlive the call; the kernel
-                // only reads them, and keeps nothing. There is no name and no control message.
+                // SAFETY: the first `count` of the headers point to one `iovec` each, and those to
+                // frames that outlive the call; the kernel only reads them, and keeps nothing.
+                // There is no name and no control message.
                 let taken = unsafe {
                     libc::sendmmsg(
                         self.socket.as_raw_fd(),
@@ -138,9 +140,9 @@ impl Wire {
         }
     }
 
-    /// Frames for which this socket had no room, since this was last asked.
+    /// Number of frames for which this socket had no room since the last call.
     pub(crate) fn missed(&self) -> io::Result<u64> {
-        // `struct tpacket_stats`: packets, and of these those that were dropped.
+        // `struct tpacket_stats`: packets, and how many of these were dropped.
         let mut stats = [0; size_of::<libc::tpacket_stats>()];
         sockopt::get(&self.socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut stats)?;
         let [.., a, b, c, d] = stats;
@@ -154,11 +156,11 @@ impl AsFd for Wire {
     }
 }
 
-/// A header for each place, without name and control message.
+/// A header for each buffer, without name and control message.
 fn headers(places: &mut [libc::iovec; BATCH]) -> [libc::mmsghdr; BATCH] {
     places.each_mut().map(|place| {
         #[expect(unsafe_code, reason = "the structure has private padding on some systems")]
-        // SAFETY: its fields are numbers and pointers, for which zero is a value.
+        // SAFETY: its fields are numbers and pointers, for which zero is a valid value.
         let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
         header.msg_hdr.msg_iov = place;
         header.msg_hdr.msg_iovlen = 1;
@@ -166,15 +168,15 @@ fn headers(places: &mut [libc::iovec; BATCH]) -> [libc::mmsghdr; BATCH] {
     })
 }
 
-/// Whether an error of receiving means no more than that there is nothing.
+/// Returns true if an error of receiving only means that no frame waits.
 fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Everything that comes to the interface with this number (packet(7)).
+/// The address of all protocols on the interface with this number (packet(7)).
 #[expect(unsafe_code, reason = "no safe way to a `sockaddr_ll` among our dependencies")]
 fn address_of(index: u32) -> io::Result<SockAddr> {
-    // SAFETY: a `sockaddr_ll` is written where there is room for any address, and its length said.
+    // SAFETY: a `sockaddr_ll` is written into room for any address, and its length is set.
     let ((), address) = unsafe {
         SockAddr::try_init(|storage, len| {
             let at: *mut libc::sockaddr_ll = storage.cast();
@@ -188,7 +190,7 @@ fn address_of(index: u32) -> io::Result<SockAddr> {
     Ok(address)
 }
 
-/// Frames that one system call receives or sends at most.
+/// Limit of frames per system call.
 pub(crate) const BATCH: usize = 64;
-/// Bytes of a socket's buffers: a burst waits there while the thread does other things.
+/// Size of a socket's buffers, in bytes. A burst waits there while the thread does other work.
 const BUFFER: c_int = 16 << 20;

@@ -1,4 +1,4 @@
-//! The loop between interfaces and emulated links.
+//! The event loop between interfaces and emulated links.
 
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::Sender;
@@ -17,46 +17,47 @@ use crate::sys::tun::{self, Tun};
 use tollway_proto::Lateness;
 use tollway_proto::link::LinkStats;
 
-/// What one link did.
+/// Counters of one link.
 #[derive(Clone, Debug)]
 pub struct LinkRecord {
     /// Totals; the queue's figures are those of the last interval.
     pub total: LinkStats,
-    /// How long packets waited at its port.
+    /// Waiting times of packets at its port.
     pub waits: Lateness,
-    /// Packets that were at the port or on the wire when the run ended.
+    /// Packets at the port or on the wire at the end of the run.
     pub held: u64,
-    /// The totals at the end of each interval of [`Mesh::INTERVAL`], the queue's figures for the interval.
+    /// Totals at the end of each interval of [`Mesh::INTERVAL`]; the queue's figures are per
+    /// interval.
     pub intervals: Vec<LinkStats>,
-    /// From when on it had which rate, if that was changed on the way.
+    /// Rates and the times from which they applied, if the rate changed during the run.
     pub rates: Vec<(Time, Rate)>,
 }
 
-/// What the emulator saw.
+/// Measurements of a run.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// The program's running time.
     pub elapsed: Time,
     /// By link.
     pub links: Vec<LinkRecord>,
-    /// Every flow, each way by itself.
+    /// Flows, each direction separately.
     pub flows: Vec<FlowRecord>,
-    /// Packets that were on no link.
+    /// Packets that entered no link.
     pub strays: Strays,
-    /// Packets that the kernel would not take back.
+    /// Packets that the kernel refused to receive.
     pub refused: u64,
-    /// Packets handed to the kernel after the instant at which they arrived.
+    /// Lateness of packets handed to the kernel after their virtual arrival.
     pub lateness: Lateness,
-    /// Whether other work stepped back for it.
+    /// True if the emulator's thread had real-time priority.
     pub real_time: bool,
-    /// Processor time it took.
+    /// Processor time of the emulator's thread.
     pub cpu: Time,
 }
 
 /// Interfaces with links between them.
 ///
-/// It carries packets in three phases: setting up, the program's own time, and winding up. Servers reach
-/// each other in all of them. Only the second is recorded, and its clock starts at zero.
+/// It carries packets in three phases: setting up, the program's own time, and winding up. Servers
+/// reach each other in all of them. Only the second is recorded, and its clock starts at zero.
 pub(super) struct Bridge {
     spec: MeshSpec,
     mesh: Mesh,
@@ -64,26 +65,26 @@ pub(super) struct Bridge {
     tuns: Vec<Tun>,
     /// A semaphore (`EFD_SEMAPHORE`): each unit ends a phase.
     phases: OwnedFd,
-    /// Receives a message when the second phase has begun.
+    /// Receives a message at the start of the second phase.
     started: Sender<()>,
     tap: Option<Tap>,
-    /// The end of a viewer's channels.
+    /// The emulator's end of a viewer's channels.
     panel: Option<Panel>,
     clock: Clock,
     sleeper: Sleeper,
     lateness: Lateness,
     refused: u64,
     intervals: Vec<Vec<LinkStats>>,
-    /// When the present interval ends.
+    /// End of the current interval.
     next_interval: Time,
 }
 
 impl Bridge {
-    /// Phases of a run.
+    /// Number of phases in a run.
     pub(super) const PHASES: u64 = 3;
 
     pub(super) fn new(spec: &MeshSpec, tuns: Vec<Tun>, phases: OwnedFd, started: Sender<()>) -> Bridge {
-        // Changes count from the program's start.
+        // Times of changes count from the program's start.
         let at_rest = MeshSpec { changes: Vec::new(), ..spec.clone() };
         Bridge {
             spec: spec.clone(),
@@ -102,19 +103,19 @@ impl Bridge {
         }
     }
 
-    /// With those who look on.
+    /// Adds a capture and a viewer's panel.
     pub(super) fn watched(mut self, tap: Option<Tap>, panel: Option<Panel>) -> Bridge {
         (self.tap, self.panel) = (tap, panel);
         self
     }
 
-    /// Gives the processor to others up to each deadline, though packets are some ten microseconds later for it.
+    /// Yields the processor until each deadline, which delays packets by some ten microseconds.
     pub(super) fn patient(mut self) -> Bridge {
         self.sleeper.patient = true;
         self
     }
 
-    /// Carries packets through all three phases; hands the capture back.
+    /// Carries packets through all three phases. Returns the record and the capture.
     pub(super) fn run(mut self) -> Result<(Record, Option<Tap>), Error> {
         let punctual = Punctual::thread();
         self.sleeper.real_time = punctual.is_real_time();
@@ -134,8 +135,9 @@ impl Bridge {
         Ok((record, tap))
     }
 
-    /// Starts the recorded phase: links at rest, all counters and the clock at zero. Packets of servers
-    /// that are on the way are delivered at once.
+    /// Starts the recorded phase, with idle links and with all counters and the clock at zero.
+    ///
+    /// Packets of servers that are in flight are delivered at once.
     fn begin(&mut self, tuns: &[Tun]) {
         self.mesh.handle_timeout(Time::NEVER);
         self.deliver(tuns);
@@ -188,7 +190,8 @@ impl Bridge {
         }
     }
 
-    /// The record of the phase that ends now; the thread had used `cpu` when it began.
+    /// Makes the record of the phase that ends now; `cpu` is the thread's processor time at its
+    /// start.
     fn record(&mut self, tuns: &[Tun], cpu: Time) -> Record {
         let elapsed = self.clock.now();
         self.mesh.handle_timeout(elapsed);
@@ -214,11 +217,11 @@ impl Bridge {
         }
     }
 
-    /// Takes what programs at a node have sent; answers whether there may be more.
+    /// Reads packets that programs at a node sent. Returns true if there may be more.
     fn read(&mut self, node: u32, tun: &Tun, buffer: &mut Box<[u8]>, tuns: &[Tun]) -> Result<bool, Error> {
         for _ in 0..BATCH {
             if self.clock.now() >= self.next_interval {
-                break; // What comes now belongs to the next.
+                break; // Later packets belong to the next interval.
             }
             let read =
                 tun.read(buffer).map_err(|source| Error::Namespace { action: "read packets", source })?;
@@ -240,7 +243,7 @@ impl Bridge {
         Ok(true)
     }
 
-    /// Hands what has arrived to the kernel.
+    /// Hands packets that have arrived to the kernel.
     fn deliver(&mut self, tuns: &[Tun]) {
         while let Some(delivery) = self.mesh.poll_delivery() {
             let frame = self.mesh.frame(delivery);
@@ -264,9 +267,9 @@ impl Bridge {
     }
 }
 
-/// Bytes of the longest frame that is worth copying, so that it does not hold a train's room while it waits.
+/// Length in bytes up to which a frame is copied, so that it does not occupy a train's buffer.
 const COPIED: usize = 2048;
-/// Packets read from an interface before the others have their turn.
+/// Limit of packets read from one interface per turn.
 const BATCH: usize = 64;
-/// How long an end is waited for.
+/// Time that a program has to end before it is killed.
 pub const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! What crosses the edge of an emulated network, as a pcap file for Wireshark or tcpdump.
+//! A pcap file of the packets at one node of an emulated network, for Wireshark or tcpdump.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -9,20 +9,20 @@ use std::time::SystemTime;
 
 use tollway_law::Time;
 
-/// Writes packets from a thread of its own: a disk may stand still for longer than a packet has time.
+/// A capture. A separate thread writes the file, because the disk may stall for too long.
 #[derive(Debug)]
 pub struct Tap {
     to: SyncSender<Vec<u8>>,
     writer: JoinHandle<io::Result<()>>,
-    /// The run's beginning by the calendar.
+    /// The run's start, in nanoseconds since the Unix epoch.
     began: u64,
-    /// The node whose packets are wanted.
+    /// The node whose packets are captured.
     node: u32,
     missed: u64,
 }
 
 impl Tap {
-    /// What enters and leaves `node` goes to the file `path`.
+    /// Captures the packets that enter and leave the network at `node` into the file `path`.
     pub fn new(path: &Path, node: u32) -> io::Result<Tap> {
         let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
         file.write_all(&file_header())?;
@@ -37,14 +37,14 @@ impl Tap {
         Ok(Tap { to, writer, began: began.as_nanos() as u64, node, missed: 0 })
     }
 
-    /// A packet enters or leaves the network at `node`.
+    /// Notes a packet that enters or leaves the network at `node`.
     pub(super) fn note(&mut self, now: Time, node: u32, packet: &[u8]) {
         if node == self.node && self.to.try_send(record(self.began + now.0, packet)).is_err() {
             self.missed += 1;
         }
     }
 
-    /// Everything is written; answers how many packets there was no time for.
+    /// Finishes the file. Returns the number of packets that the writer was too slow for.
     pub fn finish(self) -> io::Result<u64> {
         drop(self.to);
         let written = self.writer.join();
@@ -53,7 +53,7 @@ impl Tap {
     }
 }
 
-/// A pcap file's header: times in nanoseconds, bare IP packets.
+/// The header of a pcap file with times in nanoseconds and bare IP packets.
 fn file_header() -> [u8; 24] {
     let mut header = [0u8; 24];
     header[0..4].copy_from_slice(&0xa1b2_3c4d_u32.to_ne_bytes());
@@ -74,9 +74,9 @@ fn record(at: u64, packet: &[u8]) -> Vec<u8> {
     record
 }
 
-/// Packets that wait to be written at most.
+/// Limit of packets that wait for the writer.
 const WAITING: usize = 65_536;
-/// Packets begin with IP's header.
+/// Link type of packets that begin with the IP header.
 const LINKTYPE_RAW: u32 = 101;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A network of namespaces whose packets a thread carries, from its making to its end.
+//! A network of namespaces whose packets a thread carries.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -17,10 +17,10 @@ use crate::sys::namespace::Namespace;
 use crate::sys::tun::{self, Tun, TunSpec};
 use crate::sys::{address, problem};
 
-/// By node, packets that the kernel had no room for: sent by programs and never read, and handed back and never received.
+/// By node, packets dropped by the kernel: those sent by programs and those delivered to them.
 pub type KernelDrops = Vec<(u64, u64)>;
 
-/// A network that is being emulated.
+/// A network during its emulation.
 #[derive(Debug)]
 pub struct Emulated {
     /// By node.
@@ -30,7 +30,7 @@ pub struct Emulated {
     emulator: JoinHandle<Result<(Record, Option<Tap>), Error>>,
 }
 
-/// Starts the time of a network that is being emulated.
+/// The trigger that starts the record of an emulated network.
 #[derive(Debug)]
 pub struct Start {
     phases: OwnedFd,
@@ -38,18 +38,20 @@ pub struct Start {
 }
 
 impl Start {
-    /// Puts the links at rest and their clock at zero; from now on everything is recorded.
+    /// Starts the record, with idle links and the clock at zero. Waits until the emulator has
+    /// begun.
     pub fn now(self) {
         advance(&self.phases, 1);
-        // An emulator that broke off says why at the end.
+        // An emulator that failed reports its error in `finish`.
         let _ = self.started.recv();
     }
 }
 
 impl Emulated {
-    /// Makes a namespace of each node, and carries packets between them from then on. Records nothing
-    /// before [`Start::now`], and captures and shows nothing either. A train of TCP segments of up to `train` bytes crosses
-    /// links as one packet; 0 is none.
+    /// Makes a namespace for each node, and starts to carry packets between them.
+    ///
+    /// It records, captures and shows nothing before [`Start::now`]. A train of TCP segments of up
+    /// to `train` bytes crosses links as one packet; 0 forbids trains.
     ///
     /// # Errors
     /// The network can't be set up ([`Error::Namespace`]).
@@ -62,7 +64,7 @@ impl Emulated {
         Emulated::new(mesh, train, |bridge| bridge.watched(tap, panel))
     }
 
-    /// As [`Emulated::watched`], with another emulator.
+    /// Makes a network like [`Emulated::watched`], with the bridge that `with` returns.
     pub(super) fn new(
         mesh: &MeshSpec,
         train: u32,
@@ -92,17 +94,17 @@ impl Emulated {
         &self.namespaces
     }
 
-    /// Ends the record; packets are still carried.
+    /// Ends the record. Packets are still carried.
     pub fn wind_up(&self) {
         advance(&self.phases, 1);
     }
 
-    /// Ends the network. Returns what the emulator saw, and by node what the kernel had no room for.
+    /// Ends the network. Returns the record, the kernel's drops by node, and the capture.
     ///
     /// # Errors
-    /// The emulator broke off.
+    /// The emulator failed.
     pub fn finish(self) -> Result<(Record, KernelDrops, Option<Tap>), Error> {
-        // The interfaces go with the emulator.
+        // The interfaces end with the emulator, so their counters are read first.
         let drops = |namespace: &Namespace| {
             namespace.interfaces().ok().and_then(|table| tun::drops(&table, tun::NAME))
         };
@@ -119,7 +121,7 @@ fn advance(phases: &OwnedFd, n: u64) {
     let _ = rustix::io::write(phases, &n.to_ne_bytes());
 }
 
-/// A node's namespace and interface.
+/// Makes a node's namespace and interface.
 fn room(node: u32, train: u32) -> Result<(Namespace, Tun), Error> {
     let spec = TunSpec { address: address(node), mask: Ipv4Addr::new(255, 255, 0, 0), train };
     Namespace::new(spec).map_err(|source| Error::Namespace { action: "make a network namespace", source })

@@ -1,4 +1,5 @@
-//! The kernel's own TCP between nodes of an emulated network: connections that send for as long as the run lasts, and how they fared.
+//! The kernel's own TCP between nodes of an emulated network: connections that send until the run's
+//! end.
 
 use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::io::{self, Read, Write};
@@ -18,46 +19,48 @@ use crate::sys::namespace::Namespace;
 use crate::sys::tcp_info::tcp_info;
 use crate::sys::{address, problem};
 
-/// A connection that sends as much as goes through.
+/// A connection that sends as much as its congestion control allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelFlow {
     /// The node that sends.
     pub from: u32,
     /// The node that receives.
     pub to: u32,
-    /// When it begins, counted from the run's beginning.
+    /// Start time, from the run's beginning.
     pub start: Time,
     /// The kernel's name of its congestion control: `reno`, `cubic`.
     pub law: String,
 }
 
-/// A connection at one moment.
+/// The state of a connection at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// When.
+    /// Time of the sample.
     pub at: Time,
     /// Bytes that the receiver has read.
     pub read: u64,
-    /// The sender's congestion window, packets; 0 before it is connected.
+    /// The sender's congestion window, in packets; 0 before it is connected.
     pub window: u32,
 }
 
-/// How the connections fared.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct KernelOutcome {
-    /// What the emulator saw.
+    /// The emulator's measurements.
     pub record: Record,
-    /// By node, packets that the kernel had no room for, from programs and to them.
+    /// By node, packets dropped by the kernel for lack of room: from programs, and to them.
     pub kernel_drops: Vec<(u64, u64)>,
-    /// By flow, its samples.
+    /// Samples of each flow.
     pub flows: Vec<Vec<Sample>>,
 }
 
-/// Runs connections over a network for as long as `duration`, and looks at each once in `every`. `go_on` is told the time; answering
-/// false ends the run there.
+/// Runs connections over a network for `duration`, and samples each of them every `every`.
+///
+/// It calls `go_on` with the time before each sample. The run ends early if `go_on` returns false.
 ///
 /// # Errors
-/// The network can't be set up ([`Error::Namespace`]), or the kernel has no such law ([`Error::Congestion`]).
+/// The network can't be set up ([`Error::Namespace`]), or the kernel has no such congestion control
+/// ([`Error::Congestion`]).
 pub fn run_kernel(
     mesh: &MeshSpec,
     flows: &[KernelFlow],
@@ -83,7 +86,7 @@ struct Connection<'a> {
     read: AtomicU64,
 }
 
-/// Opens the sockets of both ends, each in its node's namespace, where they stay.
+/// Opens the sockets of both ends, each in its node's namespace.
 fn open<'a>(namespaces: &[Namespace], flows: &'a [KernelFlow]) -> Result<Vec<Connection<'a>>, Error> {
     let open = |flow: &'a KernelFlow| {
         let listener = namespaces[flow.to as usize].within(|| TcpListener::bind((address(flow.to), 0)));
@@ -98,7 +101,7 @@ fn open<'a>(namespaces: &[Namespace], flows: &'a [KernelFlow]) -> Result<Vec<Con
     flows.iter().map(open).collect()
 }
 
-/// Lets them run.
+/// Runs the connections, and samples them.
 fn sample(
     connections: &[Connection<'_>],
     duration: Time,
@@ -133,7 +136,7 @@ fn sample(
         }
         over.store(true, Ordering::Relaxed);
         for connection in connections {
-            // Whoever still waits to send returns.
+            // Unblocks a sender.
             let _ = connection.socket.shutdown(Shutdown::Both);
         }
     });
@@ -151,7 +154,7 @@ impl Connection<'_> {
             match &mut stream {
                 None => match self.listener.accept() {
                     Ok((accepted, _)) => {
-                        // It may be that nothing comes any more.
+                        // The sender may stop before it has sent anything.
                         let waits = accepted.set_nonblocking(false);
                         let _ = waits.and_then(|()| accepted.set_read_timeout(Some(PAUSE)));
                         stream = Some(accepted);
@@ -177,7 +180,7 @@ impl Connection<'_> {
         let _ = self.connected.set(());
         let mut stream = TcpStream::from(self.socket.try_clone()?);
         let chunk = vec![0; 1 << 18];
-        // The run's end breaks the connection off.
+        // The shutdown at the run's end breaks this loop.
         while !over.load(Ordering::Relaxed) && stream.write_all(&chunk).is_ok() {}
         Ok(())
     }
@@ -189,5 +192,5 @@ impl Connection<'_> {
     }
 }
 
-/// How long a receiver waits before it looks whether the run is over.
+/// Timeout after which a receiver checks for the run's end.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -1,16 +1,16 @@
-//! Emulated links that foreign IP packets cross: a machine without I/O.
+//! Emulated links for IP packets of other programs: a machine without I/O.
 //!
-//! A packet comes from a node's network namespace, is carried over the links of its way, each at its virtual instants, and goes
-//! to the namespace of its destination. From link to link it passes at the very instant at which it arrives; only the last
-//! step, out to the kernel again, can be late.
+//! A packet comes from a node's network namespace. It crosses the links of its path, each at its
+//! virtual instants, and goes to the namespace of its destination. It enters each link at the very
+//! instant at which it leaves the link before. Only the last step, out to the kernel, can be late.
 //!
-//! | | |
+//! | item | contents |
 //! |---|---|
 //! | [`Mesh`] | the machine |
 //! | [`Emulated`] | network namespaces whose packets a thread carries |
 //! | [`run_kernel`] | the kernel's own TCP between nodes, without programs |
-//! | [`panel()`] | links seen and changed meanwhile |
-//! | [`Record`] | what the emulator saw: links, flows, lateness, every drop by its cause |
+//! | [`panel()`] | a view of the links during a run, and changes to them |
+//! | [`Record`] | measurements: links, flows, lateness, every drop by its cause |
 
 mod bridge;
 mod capture;
@@ -41,55 +41,55 @@ use crate::emulator::{self, LinkSpec};
 use crate::sys::ip::{self, FiveTuple, Malformed};
 use crate::sys::tun;
 
-/// What a network for foreign packets is made of.
+/// A network for IP packets of other programs.
 #[derive(Clone, Debug)]
 pub struct MeshSpec {
-    /// The names of nodes.
+    /// Names of the nodes.
     pub nodes: Vec<String>,
     /// Every direction of every link.
     pub links: Vec<LinkSpec>,
-    /// What is lost at random on each of them.
+    /// Random losses on each link.
     pub losses: Vec<Vec<Loss>>,
-    /// Impairments of each wire beside losses.
+    /// Impairments of each wire other than losses.
     pub impairments: Vec<Option<Impairments>>,
-    /// What happens to links on the way, by time.
+    /// Changes of links during the run, by time.
     pub changes: Vec<MeshChange>,
     /// By node and destination, the link that leads there: `next[node * nodes + destination]`.
     pub next: Vec<Option<u32>>,
-    /// What chance is drawn from.
+    /// Seed of the random draws.
     pub seed: u64,
-    /// The node behind which the rest of the world is: what is for no node's address goes there, and may come from there.
+    /// The node that leads outside: packets from and to foreign addresses enter and leave there.
     pub outside: Option<u32>,
 }
 
-/// Something that happens to a link.
+/// A change of a link.
 #[derive(Clone, Debug)]
 pub struct MeshChange {
-    /// When, counted from the run's beginning.
+    /// Time of the change, from the run's start.
     pub at: Time,
-    /// To which.
+    /// Number of the link.
     pub link: u32,
-    /// What.
+    /// The change.
     pub what: Change,
 }
 
-/// How a link is set.
+/// The current parameters of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setting {
     /// Its rate; `None` while it replays a recording.
     pub rate: Option<Rate>,
-    /// Its delay, one way.
+    /// One-way propagation delay.
     pub delay: Time,
-    /// The probability that a packet is lost at random, all of what is lost taken together.
+    /// Probability that a packet is lost at random, over all losses together.
     pub loss: f64,
 }
 
-/// Whether an address is one that a node may have.
+/// Returns true if the address belongs to the nodes' network, 10.77.0.0/16.
 fn is_inside(address: Ipv4Addr) -> bool {
     address.octets()[..2] == [10, 77]
 }
 
-/// The node of an address, if it is one of `nodes`.
+/// The node of an address; `None` if it is none of `nodes`.
 fn node_of(address: Ipv4Addr, nodes: u32) -> Option<u32> {
     let [.., high, low] = address.octets();
     let number = u32::from(high) << 8 | u32::from(low);
@@ -99,74 +99,75 @@ fn node_of(address: Ipv4Addr, nodes: u32) -> Option<u32> {
     number.checked_sub(1).filter(|&node| node < nodes)
 }
 
-/// What became of the packets of one flow, one way.
+/// The packets of one flow in one direction.
 #[derive(Clone, Debug)]
 pub struct FlowRecord {
-    /// Whose packets.
+    /// Addresses and ports of the flow.
     pub tuple: FiveTuple,
-    /// Where they come from.
+    /// The source node.
     pub from: u32,
-    /// Where they go.
+    /// The destination node.
     pub to: u32,
-    /// When the first came.
+    /// Time of the first packet.
     pub first: Time,
-    /// When the last one came or was delivered.
+    /// Time of the last packet or delivery.
     pub last: Time,
-    /// Packets that came.
+    /// Packets sent.
     pub packets: u64,
-    /// Their bytes, from IP's header on.
+    /// Bytes sent, IP headers included.
     pub bytes: u64,
     /// Packets delivered.
     pub delivered: u64,
-    /// Their bytes.
+    /// Bytes delivered, IP headers included.
     pub delivered_bytes: u64,
-    /// Of these, payload.
+    /// Payload bytes delivered.
     pub payload_bytes: u64,
-    /// Packets marked on the way.
+    /// Packets marked on their path.
     pub marks: u64,
-    /// Packets still on their way.
+    /// Packets still on their path.
     pub in_flight: u64,
-    /// Sum of the delivered packets' times on their way.
+    /// Sum of the delivered packets' delays.
     pub delay_sum: Time,
-    /// The shortest of them.
+    /// Smallest delay of a delivered packet.
     pub delay_min: Time,
-    /// The longest of them.
+    /// Largest delay of a delivered packet.
     pub delay_max: Time,
-    /// Bytes delivered, by interval of [`Mesh::INTERVAL`]; only intervals with any.
+    /// Bytes delivered, by number of the interval of [`Mesh::INTERVAL`]; empty intervals are left
+    /// out.
     pub rates: Vec<(u32, u64)>,
 }
 
-/// Packets that were never on a link, by why.
+/// Packets that entered no link, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Strays {
-    /// Not IPv4: nothing else is carried.
+    /// Not IPv4. Only IPv4 is carried.
     pub not_ipv4: u64,
     /// Lengths that contradict each other.
     pub malformed: u64,
-    /// To an address that no node has, or from one that is not the sender's.
+    /// A destination that no node has, or a source that is not the sender's address.
     pub no_such_address: u64,
-    /// To a node that no link leads to.
+    /// A destination node to which no link leads.
     pub no_route: u64,
 }
 
 /// A packet that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivery {
-    /// When it arrived, by the links' virtual time.
+    /// Arrival in the links' virtual time.
     pub(crate) at: Time,
-    /// Where.
+    /// The destination node.
     pub(crate) node: u32,
     handle: u32,
 }
 
-/// The links and what is on them.
+/// The links of a network, and the packets on them.
 #[derive(Debug)]
 pub struct Mesh {
     hops: Vec<Hop>,
     nodes: u32,
     outside: Option<u32>,
     next: Vec<Option<u32>>,
-    /// What is still to happen, by time.
+    /// Changes still to come, by time.
     changes: VecDeque<MeshChange>,
     timers: BinaryHeap<Reverse<(Time, u32)>>,
     buffers: Buffers,
@@ -174,9 +175,9 @@ pub struct Mesh {
     known: HashMap<FiveTuple, u32>,
     arrived: VecDeque<Delivery>,
     strays: Strays,
-    /// Bytes in front of each packet that are none of it.
+    /// Bytes in front of each packet.
     prefix: usize,
-    /// Some link speaks to packets that carry XCP's header.
+    /// True if some link's law writes into XCP's header.
     explicit: bool,
 }
 
@@ -185,17 +186,17 @@ struct Hop {
     link: Link,
     to: u32,
     armed: Time,
-    /// What changes have made of it.
+    /// The current parameters, changes included.
     setting: Setting,
-    /// From when on it had which rate, if not always the one that its specification says.
+    /// Rates and the times from which they applied; empty if the rate never changed.
     rates: Vec<(Time, Rate)>,
 }
 
 impl Mesh {
-    /// Length of the intervals in which rates are kept.
+    /// Length of the intervals in which rates are recorded.
     pub const INTERVAL: Time = Time::from_millis(100);
 
-    /// A network at rest; each packet has `prefix` bytes in front that pass unread.
+    /// Makes an idle network; each packet has `prefix` bytes in front that pass unread.
     pub(crate) fn new(spec: &MeshSpec, prefix: usize) -> Mesh {
         let hop = |(i, link): (usize, &LinkSpec)| {
             let losses = spec.losses.get(i).cloned().unwrap_or_default();
@@ -226,8 +227,10 @@ impl Mesh {
         }
     }
 
-    /// What was read from the namespace of `node` at `now`, which no call before was later than. With `segment` above zero it is
-    /// a train of TCP segments with so much payload each, the last maybe with less, under one header.
+    /// Handles a frame from the namespace of `node`. `now` must not decrease between calls.
+    ///
+    /// With `segment` above zero, the frame is a train of TCP segments under one header. Each has
+    /// `segment` bytes of payload, the last maybe less.
     pub(crate) fn handle_frame(&mut self, now: Time, node: u32, frame: &[u8], segment: u16) {
         if let Some((link, packet)) = self.admit(now, node, frame, segment) {
             let handle = self.buffers.alloc(packet, frame.len());
@@ -236,7 +239,9 @@ impl Mesh {
         }
     }
 
-    /// The same for a long frame, in what [`spare`](Mesh::spare) gave: it stays where it was read to.
+    /// Handles a long frame like [`handle_frame`](Mesh::handle_frame), without a copy.
+    ///
+    /// `bytes` comes from [`spare`](Mesh::spare), and the frame stays in it.
     pub(crate) fn handle_train(&mut self, now: Time, node: u32, bytes: Box<[u8]>, len: usize, segment: u16) {
         let admitted = self.admit(now, node, &bytes[..len], segment);
         let chunk = self.buffers.reserve();
@@ -252,7 +257,7 @@ impl Mesh {
         self.buffers.spare()
     }
 
-    /// Whether and as what a frame goes over which link.
+    /// The link that a frame takes, and its form there; `None` if it enters no link.
     fn admit(&mut self, now: Time, node: u32, frame: &[u8], segment: u16) -> Option<(u32, Packet)> {
         self.handle_timeout(now);
         let packet = frame.get(self.prefix..).unwrap_or_default();
@@ -276,7 +281,7 @@ impl Mesh {
             self.strays.no_route += 1;
             return None;
         };
-        // On the wire each segment has a header.
+        // Each segment has its own header on the wire.
         let segments = if segment > 0 { u32::from(header.payload().div_ceil(segment)).max(1) } else { 1 };
         let size = u32::from(header.len) + (segments - 1) * u32::from(header.header_len);
         let flow = self.flow(now, node, to, header.flow);
@@ -300,7 +305,7 @@ impl Mesh {
             size: size.min(u32::from(u16::MAX)) as u16,
             flags,
             sent: Stamp::at(now),
-            // The engine's own fields: nobody else reads them here.
+            // These fields are free for the engine's use here.
             seq: segments,
             ack: u32::from(header.payload()),
             ..Packet::default()
@@ -308,7 +313,7 @@ impl Mesh {
         Some((link, packet))
     }
 
-    /// Everything that is due by `now`. What happens to links comes before the packets of its instant.
+    /// Handles everything due by `now`. A change of a link precedes the packets of its instant.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         loop {
             let arrival = self.timers.peek().map_or(Time::NEVER, |next| next.0.0);
@@ -328,7 +333,8 @@ impl Mesh {
         }
     }
 
-    /// Changes a link at `now`, which no call before was later than; a number that no link has changes nothing.
+    /// Changes a link at `now`, which must not decrease between calls. An unknown number is
+    /// ignored.
     pub(crate) fn change_now(&mut self, now: Time, link: u32, what: Change) {
         self.handle_timeout(now);
         if (link as usize) < self.hops.len() {
@@ -351,28 +357,29 @@ impl Mesh {
         link.change(now, change.what, buffers, || {
             unreachable!("a link of the mesh has faults from the start")
         });
-        // What was due may be due at another time now.
+        // The change may move arrivals that were scheduled.
         self.hops[change.link as usize].armed = Time::NEVER;
         self.arm(change.link);
     }
 
-    /// When [`handle_timeout`](Mesh::handle_timeout) has something to do next.
+    /// The next time at which [`handle_timeout`](Mesh::handle_timeout) is due.
     pub(crate) fn poll_timeout(&self) -> Time {
         let change = self.changes.front().map_or(Time::NEVER, |change| change.at);
         self.timers.peek().map_or(Time::NEVER, |next| next.0.0).min(change)
     }
 
-    /// The next packet that has arrived; to be handed to [`release`](Mesh::release) once its bytes are out.
+    /// The next packet that has arrived. The caller must pass it to [`release`](Mesh::release)
+    /// afterwards.
     pub(crate) fn poll_delivery(&mut self) -> Option<Delivery> {
         self.arrived.pop_front()
     }
 
-    /// The bytes of a packet that has arrived, its marks written.
+    /// The bytes of an arrived packet, with marks and toll written.
     pub(crate) fn frame(&self, delivery: Delivery) -> &[u8] {
         self.buffers.bytes(delivery.handle)
     }
 
-    /// The packet is out, or, with `taken` false, the kernel did not take it.
+    /// Frees a delivered packet, and counts it if `taken`: the kernel accepted it.
     pub(crate) fn release(&mut self, delivery: Delivery, taken: bool) {
         let packet = *self.buffers.get(delivery.handle);
         let record = &mut self.flows[packet.flow as usize];
@@ -396,44 +403,44 @@ impl Mesh {
         self.buffers.free(delivery.handle);
     }
 
-    /// What a link has done.
+    /// Counters of a link.
     pub(crate) fn read_link(&mut self, now: Time, link: usize) -> LinkStats {
         self.hops[link].link.read_stats(now, &mut self.buffers)
     }
 
-    /// How long packets waited at a link's port, and how many are on the link now.
+    /// Waiting times at a link's port, and the number of packets on the link now.
     pub(crate) fn waits(&self, link: usize) -> (Lateness, u64) {
         let link = &self.hops[link].link;
         let held = link.held().map(|handle| u64::from(self.buffers.get(handle).seq)).sum();
         (link.waits().cloned().unwrap_or_default(), held)
     }
 
-    /// How long packets waited at a link's port together, and how many did.
+    /// Total waiting time at a link's port, and the number of packets that waited.
     pub(crate) fn waited(&self, link: usize) -> (Time, u64) {
         self.hops[link].link.waits().map_or((Time::ZERO, 0), |waits| (waits.total(), waits.count()))
     }
 
-    /// How a link is set now.
+    /// Current parameters of a link.
     pub(crate) fn setting(&self, link: usize) -> Setting {
         self.hops[link].setting
     }
 
-    /// From when on a link had which rate, if it was changed.
+    /// Rates of a link and the times from which they applied; empty if the rate never changed.
     pub(crate) fn rates(&self, link: usize) -> &[(Time, Rate)] {
         &self.hops[link].rates
     }
 
-    /// Every flow, what is still on its way left out.
+    /// All flows, without packets still on their path.
     pub(crate) fn records(&self) -> &[FlowRecord] {
         &self.flows
     }
 
-    /// The number of a flow among all.
+    /// Number of a flow, if known.
     pub(crate) fn number_of(&self, tuple: &FiveTuple) -> Option<u32> {
         self.known.get(tuple).copied()
     }
 
-    /// Every flow, in the order of their first packets, as things stand.
+    /// All flows, in the order of their first packets, with packets still on their path.
     pub(crate) fn flows(&self) -> Vec<FlowRecord> {
         let mut flows = self.flows.clone();
         for handle in self.hops.iter().flat_map(|hop| hop.link.held()) {
@@ -457,7 +464,7 @@ impl Mesh {
         let answers = self.known.contains_key(&tuple.back());
         let (flows, buffers) = (&mut self.flows, &mut self.buffers);
         *self.known.entry(tuple).or_insert_with(|| {
-            // Both ways of a connection are of the host that opened it.
+            // Packets in both directions belong to the host that opened the connection.
             buffers.set_hosts(flows.len() as u32, if answers { [to, from] } else { [from, to] });
             flows.push(FlowRecord {
                 tuple,
@@ -486,7 +493,7 @@ impl Mesh {
         self.arm(link);
     }
 
-    /// Takes what has reached the far end of a link to its next one, or out.
+    /// Forwards the packets at the far end of a link to their next link, or out.
     fn arrive(&mut self, now: Time, link: u32) {
         while let Some((at, handle)) =
             emulator::arrive(&mut self.hops[link as usize].link, now, &mut self.buffers)
@@ -517,7 +524,7 @@ impl Mesh {
         self.arm(link);
     }
 
-    /// Writes what links said into the packet's option.
+    /// Writes the toll into the packet's option.
     fn store_toll(&mut self, handle: u32, packet: &Packet) {
         let frame = self.buffers.bytes_mut(handle);
         let unfinished = self.prefix > 0 && tun::is_unfinished(frame);
@@ -540,12 +547,12 @@ impl Mesh {
     }
 }
 
-/// The probability that any of them takes a packet that all are meant for.
+/// Probability that at least one of the losses drops a packet to which all apply.
 fn together(losses: &[Loss]) -> f64 {
     1.0 - losses.iter().map(|loss| 1.0 - loss.probability).product::<f64>()
 }
 
-/// How XCP's senders write their feedback.
+/// The format of feedback from XCP senders.
 const FEEDBACK: Feedback = Feedback::Split;
 
 #[cfg(test)]

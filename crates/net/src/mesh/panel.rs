@@ -1,6 +1,6 @@
-//! Looking at links while a program runs, and changing them.
+//! A view of links during a run, and changes to them.
 //!
-//! Two channels join the emulator's thread and whoever looks: neither ever waits for the other.
+//! Two channels connect the emulator's thread and the viewer. Neither waits for the other.
 
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -14,47 +14,47 @@ use super::{Mesh, Setting};
 use crate::error::Error;
 use crate::sys::ip::FiveTuple;
 
-/// What happened in an interval of [`Mesh::INTERVAL`].
+/// Measurements of an interval of [`Mesh::INTERVAL`].
 #[derive(Clone, Debug)]
 pub struct Moment {
-    /// When it ended.
+    /// End of the interval.
     pub until: Time,
     /// By link.
     pub links: Vec<LinkMoment>,
-    /// The flows that delivered most, the largest first; at most [`Moment::FLOWS`].
+    /// The flows that delivered most, in descending order; at most [`Moment::FLOWS`].
     pub flows: Vec<FlowMoment>,
 }
 
 impl Moment {
-    /// Flows that are told of at most.
+    /// Limit of flows in one moment.
     pub const FLOWS: usize = 12;
 }
 
-/// What a link did in an interval.
+/// Measurements of a link in an interval.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkMoment {
-    /// How it is set at the interval's end.
+    /// Parameters at the interval's end.
     pub setting: Setting,
-    /// Bits a second on the wire.
+    /// Rate on the wire.
     pub rate: Rate,
-    /// What packets waited at its port, on average; `None` if none left it.
+    /// Mean waiting time at its port; `None` if no packet left it.
     pub wait: Option<Time>,
     /// Packets dropped or lost.
     pub drops: u64,
 }
 
-/// What a flow did in an interval.
+/// Measurements of a flow in an interval.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowMoment {
-    /// Whose packets, one way.
+    /// Addresses and ports, one direction.
     pub tuple: FiveTuple,
-    /// Bits a second delivered.
+    /// Rate of delivered bytes.
     pub rate: Rate,
-    /// The mean time on the way of its packets and that of those which answer; `None` if none did.
+    /// Mean delay of its packets plus that of the packets back; `None` without both.
     pub rtt: Option<Time>,
 }
 
-/// The looker's end.
+/// The viewer's end.
 #[derive(Debug)]
 pub struct Remote {
     changes: Sender<(u32, Change)>,
@@ -63,14 +63,14 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Changes a link, from the instant on at which the emulator hears of it. A number that no link has changes nothing.
+    /// Changes a link as soon as the emulator receives the change. An unknown number is ignored.
     pub fn change(&self, link: u32, what: Change) {
-        // An emulator that has ended has nothing to change, and needs no waking.
+        // If the emulator has ended, the change is dropped.
         let _ = self.changes.send((link, what));
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// What happened since the last call.
+    /// Measurements since the last call.
     pub fn moments(&self) -> impl Iterator<Item = Moment> + '_ {
         self.moments.try_iter()
     }
@@ -80,14 +80,14 @@ impl Remote {
 #[derive(Debug)]
 pub struct Panel {
     changes: Receiver<(u32, Change)>,
-    /// Readable when there are changes.
+    /// Readable if there are changes.
     pub(super) wake: OwnedFd,
     moments: Sender<Moment>,
-    /// When the last interval ended.
+    /// End of the last interval.
     since: Time,
-    /// By link, up to then.
+    /// Link totals at that time.
     links: Vec<LinkPast>,
-    /// By flow, up to then.
+    /// Flow totals at that time.
     flows: Vec<FlowPast>,
 }
 
@@ -106,10 +106,10 @@ struct FlowPast {
     delays: Time,
 }
 
-/// Two ends, one for the emulator and one to keep.
+/// Makes both ends of a panel: the emulator's, and the viewer's.
 ///
 /// # Errors
-/// [`Error::Namespace`] if there is no descriptor left.
+/// [`Error::Namespace`] if the system gives no descriptor.
 pub fn panel() -> Result<(Panel, Remote), Error> {
     let failed = |source| Error::Namespace { action: "make an event descriptor", source };
     let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
@@ -123,7 +123,7 @@ pub fn panel() -> Result<(Panel, Remote), Error> {
 }
 
 impl Panel {
-    /// Makes the changes that have come.
+    /// Applies the changes received.
     pub(super) fn apply(&mut self, now: Time, mesh: &mut Mesh) {
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
         for (link, what) in self.changes.try_iter() {
@@ -131,7 +131,7 @@ impl Panel {
         }
     }
 
-    /// Tells of the interval that ends at `until`; `totals` are the links' from the run's beginning on.
+    /// Sends the measurements of the interval that ends at `until`; `totals` are the links' totals.
     pub(super) fn tell(&mut self, until: Time, mesh: &Mesh, totals: &[LinkStats]) {
         let span = until.saturating_sub(self.since).as_secs_f64();
         self.since = until;
@@ -208,7 +208,7 @@ mod tests {
             (0..4).map(|link| mesh.read_link(now, link)).collect()
         };
         let send = |mesh: &mut Mesh, ms, from, to| {
-            // ICMP has no ports: whatever comes back answers.
+            // ICMP has no ports, so any packet back answers.
             let echo = packet(address(from).octets(), address(to).octets(), 1, 2, 972);
             mesh.handle_frame(Time::from_millis(ms), from, &echo, 0);
         };
@@ -218,7 +218,8 @@ mod tests {
                 mesh.release(delivery, true);
             }
         };
-        // 1000 bytes take 1 ms on a link of 8 Mb/s: the second packet waits so long. The answer comes back at once.
+        // 1000 bytes take 1 ms on a link of 8 Mb/s, so the second packet waits 1 ms. The answer
+        // follows at 10 ms.
         send(&mut mesh, 1, 0, 1);
         send(&mut mesh, 1, 0, 1);
         send(&mut mesh, 10, 1, 0);
@@ -227,7 +228,7 @@ mod tests {
         let seen = totals(&mut mesh, first);
         panel.tell(first, &mesh, &seen);
 
-        // From then on the link has a tenth of the rate, and more delay.
+        // Afterwards the link has a tenth of the rate, and a longer delay.
         remote.change(0, Change::Rate(Rate::from_mbps(0.8)));
         remote.change(0, Change::Delay(Time::from_millis(20)));
         remote.change(99, Change::Blackout(true));
@@ -248,7 +249,7 @@ mod tests {
             (Some(Rate::from_mbps(8.0)), Time::from_millis(5))
         );
         assert_eq!((before.links[1].wait, before.flows.len()), (None, 2));
-        // 6 and 7 ms there, 6 ms back; stamps are exact to 64 ns.
+        // 6 and 7 ms forward, 6 ms back. Timestamps have a resolution of 64 ns.
         let flow = before.flows[0];
         let rtt = flow.rtt.unwrap().as_millis_f64();
         assert!((rtt - 12.5).abs() < 1e-3 && flow.rate.mbps() == 0.16, "{flow:?}");
@@ -257,7 +258,7 @@ mod tests {
         let expected = Setting { rate: Some(Rate::from_mbps(0.8)), delay: Time::from_millis(20), loss: 0.0 };
         assert_eq!((link.setting, link.rate.mbps()), (expected, 0.08));
         assert_eq!(mesh.rates(0), [(Time::from_millis(120), Rate::from_mbps(0.8))]);
-        // Nothing answered; 10 ms to serialise and 20 ms on the wire.
+        // No packet answered; 10 ms to serialise and 20 ms on the wire.
         assert_eq!((after.flows.len(), after.flows[0].rtt), (1, None));
     }
 
@@ -283,7 +284,7 @@ mod tests {
             ..LinkStats::default()
         };
         tell(&mut mesh, &mut panel, 100, stats);
-        // Two that were small are large now.
+        // Two flows that delivered little now deliver most.
         for (ms, port, payload) in [(110, 3, 72), (120, 3, 72), (130, 2, 97)] {
             send(&mut mesh, ms, port, payload);
         }
@@ -292,7 +293,7 @@ mod tests {
             ..stats
         };
         tell(&mut mesh, &mut panel, 200, stats);
-        // An interval of no length is none.
+        // An empty interval gives no moment.
         tell(&mut mesh, &mut panel, 200, stats);
 
         let moments: Vec<Moment> = remote.moments().collect();
@@ -303,7 +304,7 @@ mod tests {
         };
         assert_eq!(ports(before), (2..14).rev().collect::<Vec<_>>());
         assert_eq!(ports(after), [3, 2]);
-        // Twice 100 bytes and once 125 in a tenth of a second.
+        // Twice 100 bytes and once 125 bytes in a tenth of a second.
         assert_eq!([0, 1].map(|i| after.flows[i].rate.bytes_per_sec()), [2000.0, 1250.0]);
     }
 }

@@ -59,7 +59,7 @@ fn the_world_is_behind_its_node() {
     let back = packet(world, address(0).octets(), 17, 2, 472);
     mesh.handle_frame(Time::ZERO, 0, &from_a, 0);
     mesh.handle_frame(Time::ZERO, 2, &back, 0);
-    // Nobody but that node passes on what others have sent, and nothing is for everybody.
+    // Only the outside node may forward packets of foreign sources, and nothing is multicast.
     mesh.handle_frame(Time::ZERO, 1, &back, 0);
     mesh.handle_frame(Time::ZERO, 0, &packet(address(0).octets(), [224, 0, 0, 1], 17, 2, 8), 0);
     mesh.handle_frame(Time::ZERO, 0, &packet(address(0).octets(), [255; 4], 17, 2, 8), 0);
@@ -74,7 +74,7 @@ fn the_world_is_behind_its_node() {
 #[test]
 fn the_segments_of_a_train_are_counted_and_framed_each_by_itself() {
     let mut spec = row();
-    // For 38 B of framing each: 40 + 960 + 38 B are 1.038 ms on the wire.
+    // 38 B of framing each: 40 + 960 + 38 B take 1.038 ms.
     spec.links[0].overhead = 38;
     spec.links[0].limit = Limit { packets: u32::MAX, bytes: 5000 };
     let mut mesh = Mesh::new(&spec, 0);
@@ -82,7 +82,7 @@ fn the_segments_of_a_train_are_counted_and_framed_each_by_itself() {
     for _ in 0..3 {
         mesh.handle_frame(Time::ZERO, 0, &train, 960);
     }
-    // One is being sent, one waits, and for the third there is no room.
+    // One train is being sent, one waits, and the third is dropped.
     assert_eq!(mesh.waits(0).1, 8);
     let came = deliveries(&mut mesh, Time::from_millis(50));
     let at: Vec<f64> = came.iter().map(|delivery| (delivery.0 * 1e3).round()).collect();
@@ -132,7 +132,7 @@ fn a_train_stays_where_it_was_read() {
         assert_eq!(mesh.frame(delivery), frame);
         mesh.release(delivery, true);
     }
-    // What goes nowhere leaves its room to the next.
+    // A dropped frame leaves its buffer to the next.
     let bytes = mesh.spare();
     mesh.handle_train(Time::from_secs(2), 0, bytes, 40, 0);
     assert_eq!((mesh.strays().malformed + mesh.strays().not_ipv4, mesh.buffers.alive()), (1, 0));
@@ -158,7 +158,7 @@ fn what_happens_to_links_happens_at_its_instant() {
     let mut spec = row();
     let change = |at, what| MeshChange { at: Time::from_millis(at), link: 0, what };
     spec.changes = vec![
-        // Half of the packet in transmission is still to go, at half the rate.
+        // Half of the packet in transmission remains, at half the rate.
         change(1, Change::Rate(Rate::from_mbps(4.0))),
         change(10, Change::Delay(Time::from_millis(1))),
         change(20, Change::Blackout(true)),
@@ -218,7 +218,8 @@ fn an_xcp_link_answers_packets_that_carry_its_header_and_no_others() {
     let asks = Forward { feedback: Feedback::Split.encode(50.0), rtt_ms: 40, cwnd: 10 };
     let (a, b) = (address(0).octets(), address(1).octets());
     let mut got = Vec::new();
-    // Half as much again as the link carries, for most of a second: there is nothing to give.
+    // The offered load is 1.5 times the link's rate, for most of a second, so there is nothing to
+    // give.
     for i in 0..10_000u64 {
         let now = Time::from_micros(76 * i);
         let bytes = if i % 2 == 0 { xcp_segment(a, b, 0, asks) } else { packet(a, b, 17, 0, 40) };
@@ -240,7 +241,7 @@ fn feedback_leaves_a_right_checksum_and_one_that_the_kernel_has_left_to_others_a
     for (law, flags, changed, right) in [
         (XcpConfig::default().build(Rate::from_mbps(8.0)), 0, true, true),
         (XcpConfig::default().build(Rate::from_mbps(8.0)), 1, true, false),
-        // Where no link speaks nothing is written.
+        // A link without a law for tolls writes nothing.
         (AnyLink::DropTail(DropTail), 0, false, true),
     ] {
         let mut spec = row();
@@ -266,7 +267,7 @@ fn nodes_have_the_addresses_of_their_numbers() {
         assert_eq!(address.octets(), [10, 77, end[0], end[1]]);
         assert_eq!((node_of(address, node + 1), node_of(address, node)), (Some(node), None));
     }
-    // The network's own address is nobody's, nor is another network's.
+    // No node has the network's own address, or an address of another network.
     assert_eq!(node_of(Ipv4Addr::new(10, 77, 0, 0), 9), None);
     assert_eq!(node_of(Ipv4Addr::new(10, 78, 0, 1), 9), None);
 }
@@ -282,7 +283,7 @@ fn what_is_lost_at_random_is_set_changed_and_told() {
     assert_eq!(deliveries(&mut mesh, Time::from_secs(1)), []);
     mesh.change_now(Time::from_secs(1), 0, Change::Losses(Vec::new()));
     mesh.change_now(Time::from_secs(1), 3, Change::Losses(vec![loss(1.0)]));
-    // A number that no link has changes nothing.
+    // An unknown number is ignored.
     mesh.change_now(Time::from_secs(1), 4, Change::Losses(vec![loss(1.0)]));
     assert_eq!([0, 3].map(|link| mesh.setting(link).loss), [0.0, 1.0]);
     mesh.handle_frame(Time::from_secs(1), 0, &from_to(0, 1, 972), 0);
@@ -296,10 +297,10 @@ fn a_change_makes_what_was_due_due_at_another_time() {
     mesh.handle_frame(Time::ZERO, 0, &from_to(0, 1, 972), 0);
     mesh.handle_frame(Time::from_millis(1), 2, &from_to(2, 1, 972), 0);
     assert_eq!(mesh.poll_timeout(), Time::from_millis(6));
-    // Half of it is still to go, at ten times the rate.
+    // Half of it remains, at ten times the rate.
     mesh.change_now(Time::from_micros(500), 0, Change::Rate(Rate::from_mbps(80.0)));
     assert_eq!(mesh.poll_timeout(), Time::from_micros(5550));
-    // What was due before a change has come before it.
+    // Arrivals due before a change precede it.
     mesh.change_now(Time::from_millis(20), 0, Change::Blackout(true));
     let came: Vec<u32> = std::iter::from_fn(|| mesh.poll_delivery()).map(|delivery| delivery.node).collect();
     assert_eq!(came, [1, 1]);
@@ -321,7 +322,8 @@ fn a_flow_s_record_tells_what_came_when_and_what_the_kernel_took() {
     assert_eq!((flow.first, flow.last), (Time::from_millis(10), Time::from_millis(160)));
     // By tenths of a second.
     assert_eq!(flow.rates, [(0, 2000), (1, 1000)]);
-    // Each segment of a train has been on its way as long as the train; it came last, and is delivered last.
+    // Each segment of a train has the delay of the train. The train came last and is delivered
+    // last.
     let train = packet(address(0).octets(), address(1).octets(), 6, 2, 4 * 960);
     mesh.handle_frame(Time::from_millis(2000), 0, &train, 960);
     mesh.handle_timeout(Time::from_secs(3));

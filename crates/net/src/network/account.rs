@@ -1,4 +1,4 @@
-//! Counts over a whole network.
+//! Counters over a whole network.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use crate::driver::{Counters, Driver};
 use crate::error::Error;
 
 impl Network {
-    /// What all nodes together did so far.
+    /// Counters of all nodes together.
     pub fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         self.drivers.iter().for_each(|driver| sum.add(&driver.counters));
         sum
     }
 
-    /// What each thread did so far.
+    /// Counters and processor time of each thread.
     pub fn loads(&self) -> Vec<Load> {
         let load = |driver: &Driver| Load {
             nodes: driver.names().map(str::to_owned).collect(),
@@ -24,7 +24,7 @@ impl Network {
         self.drivers.iter().map(load).collect()
     }
 
-    /// How late the emulation has been so far.
+    /// Lateness of the emulation so far.
     pub fn punctuality(&self) -> Punctuality {
         let mut sum = Punctuality::default();
         for driver in &self.drivers {
@@ -37,10 +37,13 @@ impl Network {
         sum
     }
 
-    /// Links from here over which packets went that are longer than the way to the next socket takes, as far as the kernel knows: the
-    /// link, bytes of the longest of them, bytes that the way takes.
+    /// Links from here that sent packets longer than the path to the next socket allows.
+    ///
+    /// Each entry has the link, the size of its longest packet, and the path's limit as the kernel
+    /// knows it, in bytes.
     pub fn too_narrow(&self) -> Vec<(u32, usize, usize)> {
-        // On the way to another process a router may have dropped them, of whom nobody hears as of one's own interface.
+        // A router on the path to another process may have dropped them. The local interface does
+        // not count such drops.
         if self.part.is_none() && self.counters().too_long == 0 {
             return Vec::new();
         }
@@ -56,7 +59,7 @@ impl Network {
         self.drivers.iter().flat_map(|driver| &driver.links).map(|hop| hop.link.drops().total()).sum()
     }
 
-    /// Packets that wires have made, as copies of others.
+    /// Packets that wires created as copies of others.
     pub fn copies(&self) -> u64 {
         self.drivers.iter().flat_map(|driver| &driver.links).map(|hop| hop.link.copies()).sum()
     }
@@ -75,12 +78,12 @@ impl Network {
         self.drivers.iter().flat_map(|driver| &driver.links).map(|hop| hop.link.in_flight() as u64).sum()
     }
 
-    /// Packets whose bytes are held now: the same as queued and in flight together.
+    /// Packets whose bytes are held now: those queued and those in flight.
     pub fn held(&self) -> u64 {
         self.drivers.iter().map(|driver| driver.buffers.alive()).sum()
     }
 
-    /// Packets that the kernel had no room for, if it tells.
+    /// Datagrams that the kernel dropped for lack of room; `None` if it does not count them.
     pub(super) fn kernel_drops(&mut self) -> Result<Option<u64>, Error> {
         #[cfg(target_os = "linux")]
         if self.hosts.is_some() {
@@ -90,22 +93,24 @@ impl Network {
         Ok(self.drivers.iter().map(Driver::kernel_drops).sum())
     }
 
-    /// Ends the run: counts what is still in sockets and asks the kernel what it dropped; `None` if it does not tell.
+    /// Ends the run: counts datagrams left in sockets. Returns the kernel's drops, if it counts
+    /// them.
     ///
     /// # Errors
-    /// [`Error::Unaccounted`] if the kernel tells and the sum is not what was sent.
+    /// [`Error::Unaccounted`] if the kernel counts drops and the sum differs from the datagrams
+    /// sent.
     pub fn settle(&mut self) -> Result<Option<u64>, Error> {
         self.on_time = None;
         let mut looks = 0;
         let mut kernel = loop {
             self.drivers.iter_mut().for_each(Driver::drain);
             let dropped = self.kernel_drops()?;
-            // What was sent to another process only that one can account for.
+            // Only the other process can account for datagrams sent to it.
             let missing = if self.part.is_some() { 0 } else { self.missing(dropped.unwrap_or(0)) };
             if missing == 0 || looks == LOOKS {
                 break dropped.map(|dropped| dropped + self.lost_in_backlog(missing));
             }
-            // What the kernel has taken reaches a socket when the kernel gets round to it, on a busy machine after a while.
+            // On a busy machine a datagram may take a while from the kernel to its socket.
             looks += 1;
             std::thread::sleep(Duration::from_millis(10));
         };
@@ -123,14 +128,16 @@ impl Network {
         Ok(kernel)
     }
 
-    /// Datagrams sent that were neither received nor wait nor are among the `dropped`.
+    /// Datagrams sent that were not received, do not wait, and are not among the `dropped`.
     pub(super) fn missing(&self, dropped: u64) -> u64 {
         let Counters { sent, received, waiting, .. } = self.counters();
         sent.saturating_sub(received + waiting + dropped)
     }
 
-    /// How many of the `missing` datagrams the kernel can have dropped before it knew whose they were: on a busy machine the queue of a
-    /// processor runs over, whoever filled it. A train of datagrams counts once there.
+    /// Upper bound of the `missing` datagrams that the kernel dropped before it knew their socket.
+    ///
+    /// On a busy machine the backlog queue of a processor overflows, whatever traffic fills it. The
+    /// queue counts a train of datagrams once.
     pub(super) fn lost_in_backlog(&self, missing: u64) -> u64 {
         let dropped = crate::socket::backlog_drops().zip(self.backlog_drops);
         missing.min(dropped.map_or(0, |(now, then)| now.saturating_sub(then)) * TRAIN)

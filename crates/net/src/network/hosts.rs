@@ -13,37 +13,37 @@ use crate::socket::drops_of_port;
 use crate::sys::namespace::Namespace;
 use crate::sys::{address, tun};
 
-/// What the network keeps of its namespaces.
+/// The state of a network's namespaces.
 #[derive(Debug)]
 pub(super) struct Hosts {
     /// By node.
     homes: Vec<Home>,
-    /// By link, the driver and interface where it comes out.
+    /// By link, the driver and interface at its far end.
     ends: Vec<Place>,
-    /// What was counted when the run was settled.
+    /// Counts of the kernel at the run's end.
     wires: Vec<WireCount>,
 }
 
-/// What the kernel counted of a link, at its two interfaces.
+/// The kernel's counters of a link, at its two interfaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireCount {
     /// The link's number.
     pub link: u32,
-    /// What `ip netns` knows the node by where it begins, if its namespace could be given a name.
+    /// Name in `ip netns` of the node at the near end; `None` if its namespace has no name.
     pub namespace: Option<String>,
-    /// The interface there.
+    /// The interface at the near end.
     pub interface: String,
-    /// Packets that left the link, by what is reported of it.
+    /// Packets that left the link, as reported.
     pub reported: u64,
     /// Packets that the kernel counts as sent there.
     pub sent: u64,
-    /// Packets that it counts as received at the far end.
+    /// Packets that the kernel counts as received at the far end.
     pub received: u64,
-    /// Packets that it had no room for between the two, or at the far end.
+    /// Packets dropped for lack of room between the two, or at the far end.
     pub dropped: u64,
 }
 
-/// What an interface's counters say: packets received and sent, and those that were dropped instead of being sent.
+/// An interface's counters: packets received, sent, and dropped instead of sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     received: u64,
@@ -52,11 +52,14 @@ struct Count {
 }
 
 impl Network {
-    /// The same with a network namespace for each node, and a veth pair for each two `links` that are each other's way back. Packets
-    /// are raw frames between interfaces there; flows begin and end at sockets behind the kernels of their nodes. `largest` are
-    /// the bytes of the largest packet there will be.
+    /// Makes a network with a namespace for each node, and a veth pair for each two opposite
+    /// `links`.
     ///
-    /// [`Privilege::acquire`](crate::sys::namespace::Privilege::acquire) comes first.
+    /// Packets are raw frames between the interfaces there. Flows begin and end at sockets behind
+    /// the kernels of their nodes. `largest` is the size of the largest packet, in bytes.
+    ///
+    /// The caller must call [`Privilege::acquire`](crate::sys::namespace::Privilege::acquire)
+    /// before.
     ///
     /// # Errors
     /// The system refuses a namespace, an interface or a socket.
@@ -72,7 +75,7 @@ impl Network {
         let (nodes, members) = Network::spread(names.len(), links, threads);
         let (mut sockets, mut nics) =
             (by_driver(sockets, &nodes, &members), by_driver(nics, &nodes, &members));
-        // By driver, the interfaces to links at its nodes, and by cable and side, where they are.
+        // By driver, the interfaces to links at its nodes; and their indices, by cable and side.
         let mut plugs: Vec<Vec<_>> = members.iter().map(|_| Vec::new()).collect();
         let mut sides = Vec::new();
         for cable in cables {
@@ -109,18 +112,21 @@ impl Network {
         Ok(network)
     }
 
-    /// What nodes are known by to `ip netns`, where their namespaces could be given names.
+    /// Names of the nodes in `ip netns`; nodes without a name are left out.
     pub fn namespaces(&self) -> Vec<&str> {
         self.hosts.iter().flat_map(|hosts| &hosts.homes).filter_map(Home::name).collect()
     }
 
-    /// What the kernel counted of each link between namespaces, once the run is settled.
+    /// The kernel's counters of each link between namespaces; empty before
+    /// [`settle`](Network::settle).
     pub fn wires(&self) -> &[WireCount] {
         self.hosts.as_ref().map_or(&[], |hosts| &hosts.wires)
     }
 
-    /// Tells the node where the route of `label` begins what to do with its frames, and where its datagrams go; and the other end who
-    /// they come from.
+    /// Sets up both ends of the route of `label`.
+    ///
+    /// The first node gets the next step of its frames and the destination of its datagrams. The
+    /// last node accepts datagrams from the first.
     pub(super) fn lead_in_namespaces(&mut self, label: u32, route: &[u32]) -> Result<(), Error> {
         if self.hosts.is_none() {
             return Ok(());
@@ -136,12 +142,12 @@ impl Network {
         Ok(())
     }
 
-    /// The namespace of a node, if it has one of this kind.
+    /// The namespace of a node; `None` unless the nodes are namespaces.
     pub(crate) fn namespace(&self, node: u32) -> Option<&Namespace> {
         self.hosts.as_ref().map(|hosts| &hosts.homes[node as usize].namespace)
     }
 
-    /// Has a flow's segments known as what they are at every node; `number` counts the kernel's flows.
+    /// Makes a flow's segments known at every node; `number` counts the kernel's flows.
     pub(super) fn note_kernel(&mut self, number: usize, flow: u32, nodes: [u32; 2]) {
         let [client, server] = nodes;
         let ends =
@@ -149,7 +155,7 @@ impl Network {
         self.drivers.iter_mut().for_each(|driver| driver.note_kernel(number, ends));
     }
 
-    /// Datagrams that nodes' sockets had no room for, if their kernels tell.
+    /// Datagrams dropped at full sockets; `None` if the kernels do not count them.
     pub(super) fn drops_in_namespaces(&self) -> Option<u64> {
         let hosts = self.hosts.as_ref()?;
         let dropped = |home: &Home| {
@@ -160,14 +166,15 @@ impl Network {
         hosts.homes.iter().map(dropped).sum()
     }
 
-    /// Compares what is reported of links, and what passed at interfaces, with what the kernel counted there; answers packets for which
-    /// it had no room.
+    /// Compares the reported counts of links and interfaces with the kernel's.
+    ///
+    /// Returns the number of packets that the kernel dropped for lack of room.
     pub(super) fn settle_wires(&mut self) -> Result<u64, Error> {
         let mut tries = 0;
         loop {
             self.drivers.iter_mut().for_each(Driver::drain);
             match self.count_wires() {
-                // The kernel's TCP may have sent something in between.
+                // The kernel's TCP may have sent packets in between.
                 Err(Error::Interface { .. }) if tries < TRIES => {
                     tries += 1;
                     std::thread::sleep(PAUSE);
@@ -207,7 +214,7 @@ impl Network {
             let near = Place { driver: place.driver, at };
             let (here, there) = (counts[near.driver][at as usize], counts[far.driver][far.at as usize]);
             let interface = &ground.interfaces[at as usize];
-            // Every packet that left the link has come to the far end, or is counted as one that did not.
+            // Every packet that left the link is counted at the far end, or as dropped.
             let reported = hop.link.handed_on();
             let agrees = interface.written + interface.refused == reported
                 && (here.sent..=here.sent + here.unsent + interface.refused).contains(&reported)
@@ -227,7 +234,7 @@ impl Network {
                 dropped: lost,
             });
         }
-        // The first interfaces are those to nodes' kernels.
+        // The first interfaces lead to nodes' kernels.
         dropped += self.nodes.iter().map(|&place| self.missed(place)).sum::<u64>();
         if let Some(hosts) = &mut self.hosts {
             hosts.wires = wires;
@@ -252,7 +259,7 @@ impl Network {
     }
 }
 
-/// What each node has, by driver and place there.
+/// Sorts the nodes' things by driver and index there.
 fn by_driver<T>(things: Vec<T>, nodes: &[Place], members: &[Vec<usize>]) -> Vec<Vec<T>> {
     let mut sorted: Vec<Vec<Option<T>>> =
         members.iter().map(|members| members.iter().map(|_| None).collect()).collect();
@@ -262,6 +269,6 @@ fn by_driver<T>(things: Vec<T>, nodes: &[Place], members: &[Vec<usize>]) -> Vec<
     sorted.into_iter().map(|things| things.into_iter().flatten().collect()).collect()
 }
 
-/// How often the kernel's counters are asked until nothing is in between, and how long it is given.
+/// Limit of attempts to read consistent counters, and the pause between two attempts.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);

@@ -1,4 +1,4 @@
-//! Flows of a network that are the kernel's own.
+//! Flows of a network that use the kernel's own TCP.
 
 use super::{FlowSpec, Network, Place};
 use crate::error::Error;
@@ -6,14 +6,16 @@ use crate::kernel_tcp::{KernelSpec, KernelStats, MOST, Programs, Room};
 use crate::sys::namespace::Namespace;
 
 impl Network {
-    /// Gives each of these nodes a kernel of its own, for flows of the kernel's to end there; before the first flow, and once.
+    /// Gives each of these nodes its own kernel, where kernel flows can end.
+    ///
+    /// Call it once, before the first flow.
     ///
     /// # Errors
     /// The system refuses a namespace or an interface.
     pub fn open_kernels(&mut self, nodes: &[u32]) -> Result<(), Error> {
         self.kernels = !nodes.is_empty();
         if self.hosts.is_some() {
-            return Ok(()); // Each has one.
+            return Ok(()); // Each node has its own kernel already.
         }
         let mut rooms: Vec<Vec<_>> = self.drivers.iter().map(|_| Vec::new()).collect();
         for &node in nodes {
@@ -26,10 +28,13 @@ impl Network {
         Ok(())
     }
 
-    /// Adds a flow whose ends are the kernel's, also in the middle of a run: the machines of `flow` stay idle. Both its nodes have kernels.
+    /// Adds a flow between the kernels of two nodes, also during a run.
+    ///
+    /// The machines of `flow` stay idle. Both nodes must have kernels.
     ///
     /// # Errors
-    /// As [`add_flow`](Network::add_flow), and the kernel may refuse sockets, or have no such congestion control.
+    /// As for [`add_flow`](Network::add_flow). Also, the kernel may refuse sockets, or may not have
+    /// the congestion control.
     pub fn add_kernel_flow(&mut self, kernel: &KernelSpec, mut flow: FlowSpec) -> Result<u32, Error> {
         let number = self.programs.len();
         if number >= MOST {
@@ -57,7 +62,7 @@ impl Network {
         Ok(id)
     }
 
-    /// How a flow of the kernel's fares, there or back; `None` if it is none.
+    /// Counters of a kernel flow in one direction; `None` for other flows.
     pub fn kernel_stats(&self, flow: u32, back: bool) -> Option<KernelStats> {
         let number = self.programs.binary_search_by_key(&flow, |entry| entry.0).ok()?;
         let (_, programs) = &self.programs[number];
@@ -75,10 +80,12 @@ impl Network {
         })
     }
 
-    /// From now on receivers of a flow of the kernel's offer a window of `window` bytes at most; any if `None`. Answers whether it is one.
+    /// Limits the window of a kernel flow's receivers to `window` bytes; no limit if `None`.
+    ///
+    /// Returns false if `flow` is no kernel flow.
     ///
     /// # Errors
-    /// The kernel gives no such room.
+    /// The kernel refuses a buffer of this size.
     pub fn set_kernel_buffer(&mut self, flow: u32, window: Option<u32>) -> Result<bool, Error> {
         let Ok(number) = self.programs.binary_search_by_key(&flow, |entry| entry.0) else { return Ok(false) };
         let set = self.programs[number].1.set_receive_buffer(window);
@@ -86,7 +93,9 @@ impl Network {
         Ok(true)
     }
 
-    /// Packets that came out of nodes' kernels, and that went in: what their interfaces' counters say, too, once the run is settled.
+    /// Packets that nodes' kernels sent, and packets delivered to them.
+    ///
+    /// At the run's end they equal the counters of the kernels' interfaces.
     pub fn kernel_packets(&self) -> (u64, u64) {
         let rooms =
             self.drivers.iter().flat_map(|driver| &driver.rooms).map(|room| (room.read, room.written));
@@ -94,7 +103,7 @@ impl Network {
         rooms.chain(grounds).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
-    /// The namespace whose kernel a node's flows of that kind are.
+    /// The namespace whose kernel has a node's kernel flows.
     fn kernel_of(&self, node: u32) -> &Namespace {
         self.namespace(node).unwrap_or_else(|| {
             let Place { driver, at } = self.room(node);
@@ -102,7 +111,7 @@ impl Network {
         })
     }
 
-    /// The kernel of a node.
+    /// Index of a node's kernel.
     fn room(&self, node: u32) -> Place {
         let Place { driver, at } = self.nodes[node as usize];
         let rooms = &self.drivers[driver].rooms;
@@ -110,7 +119,7 @@ impl Network {
         Place { driver, at: room.expect("the nodes of such a flow have kernels") as u32 }
     }
 
-    /// Tells what is done, and what arrived otherwise than it was sent.
+    /// Notes completed flows, and reports wrong data.
     pub(super) fn look_at_programs(&mut self) -> Result<(), Error> {
         for (flow, programs) in &mut self.programs {
             if let Some(position) = programs.wrong() {

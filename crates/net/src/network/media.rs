@@ -3,7 +3,8 @@
 use super::Network;
 
 impl Network {
-    /// Lets `links` share one half-duplex medium, in a network of one thread: who sends when is decided there.
+    /// Lets `links` share one half-duplex medium. The network must have one thread, which schedules
+    /// it.
     pub fn add_medium(&mut self, links: &[u32]) {
         assert!(self.drivers.len() == 1, "a medium is one thread's");
         let links = links.iter().map(|&link| self.links[link as usize].at).collect();

@@ -39,48 +39,50 @@ pub use hosts::WireCount;
 use part::{Part, Watched};
 pub use residents::RouteEnd;
 
-/// Nodes, each with a UDP socket on 127.0.0.1, and between them links, flows and time as it passes.
+/// A network in real time: nodes with UDP sockets on 127.0.0.1, emulated links, and flows.
 ///
-/// Built by [`new`](Network::new) and [`add_flow`](Network::add_flow), run by [`run_until`](Network::run_until), changed and
-/// read between runs. Links and flows are known by their index, in the order given.
+/// [`new`](Network::new) and [`add_flow`](Network::add_flow) build it, and
+/// [`run_until`](Network::run_until) runs it. It can be changed and read between runs. Links and
+/// flows are known by their index, in the order given.
 #[derive(Debug)]
 pub struct Network {
     drivers: Vec<Driver>,
-    /// By node: its driver, and its place there.
+    /// By node: its driver, and its index there.
     nodes: Vec<Place>,
-    /// By link: its driver, and its place there.
+    /// By link: its driver, and its index there.
     links: Vec<Place>,
     specs: Vec<(u32, u32)>,
     /// By flow: client and server.
     flows: Vec<[Place; 2]>,
-    /// By source of cross-traffic: where it begins and ends.
+    /// Seed of the random draws.
     seed: u64,
+    /// By source of cross-traffic: the source and its sink.
     sources: Vec<[Place; 2]>,
     shapers: Vec<Place>,
     machines: Vec<Place>,
     /// Links with a middle at the far end, and its gate there.
     passes: Vec<(u32, u32, Gate)>,
-    /// Ways out of middles so far.
+    /// Number of outlets of middles so far.
     stretches: u32,
-    /// What is different where the other nodes are other processes'.
+    /// State for a network whose other nodes are other processes.
     part: Option<Part>,
-    /// Flows that are the kernel's, and their programs.
+    /// Kernel flows, and their programs.
     #[cfg(target_os = "linux")]
     programs: Vec<(u32, Programs)>,
-    /// Where nodes are namespaces.
+    /// State for nodes that are namespaces.
     #[cfg(target_os = "linux")]
     hosts: Option<hosts::Hosts>,
-    /// Nodes have kernels of their own.
+    /// True if nodes have their own kernels.
     kernels: bool,
-    /// When the run's clock showed zero.
+    /// The instant at which the run's clock showed zero.
     #[cfg(target_os = "linux")]
     began: Option<Instant>,
-    /// Packets that the machine's processors had no room for before that.
+    /// Packets that the machine's processors had dropped before that.
     backlog_drops: Option<u64>,
     now: Time,
     started: bool,
-    /// Of the thread that runs the first driver, from its first run to the run's end: what it does between two stretches
-    /// of the run must not wait for anybody either.
+    /// Punctuality of the thread that runs the first driver, from its first run to the run's end.
+    /// The thread must not be delayed between two runs either.
     on_time: Option<Punctual>,
 }
 
@@ -90,7 +92,7 @@ struct Place {
     at: u32,
 }
 
-/// What a flow is made of. The client opens; either side may send.
+/// Parameters of a flow. The client opens; either side may send.
 #[derive(Debug)]
 pub struct FlowSpec {
     /// The machine that opens.
@@ -101,46 +103,51 @@ pub struct FlowSpec {
     pub forward: Vec<u32>,
     /// The links back, at least one.
     pub back: Vec<u32>,
-    /// When the client opens.
+    /// Time at which the client opens.
     pub start: Time,
-    /// When both are told to stop; [`Time::NEVER`] if they aren't.
+    /// Time at which both sides stop; [`Time::NEVER`] for no stop.
     pub stop: Time,
-    /// Whose losses the toll suffers; it rides in ACP's header whatever this says.
+    /// The encoding that quantises the toll. The toll is in ACP's header in any case.
     pub encoding: Encoding,
-    /// Stands for all that both ends must agree on. Where they are two processes', each has its own, and they have to be the same.
+    /// Hash of the parameters on which both ends must agree. Two processes with different values
+    /// refuse the connection.
     pub fingerprint: u32,
 }
 
-/// How late the emulation was.
+/// Lateness of the emulation.
 #[derive(Clone, Debug, Default)]
 pub struct Punctuality {
-    /// Datagrams handed to the kernel later than the virtual instant of their arrival at the next node.
+    /// Lateness of datagrams handed to the kernel after their virtual arrival at the next node.
     pub departures: Lateness,
-    /// Timers of transports that ran after their deadline.
+    /// Lateness of transports' timers after their deadline.
     pub timeouts: Lateness,
-    /// Datagrams read later than the kernel had them.
+    /// Waits of datagrams between their arrival in the kernel and their reading.
     pub waits: Lateness,
-    /// Spans in which the run's only thread was kept from running, over what its work and its sleep account for. Everything stood still
-    /// with it, so the run's clock doesn't count them; with several threads there are none, and such a pause is lateness.
+    /// Pauses of the run's only thread beyond its work and its sleep. The whole network pauses with
+    /// it, so the run's clock leaves them out. With several threads there are none: such a pause
+    /// counts as lateness.
     pub standstills: Lateness,
-    /// The longest such span of a thread beside which others ran, here or in another process: its clock went on.
+    /// The longest pause of a thread while others ran, here or in another process. The clock counts
+    /// it.
     pub longest_pause: Time,
 }
 
-/// What one thread did.
+/// Counters and processor time of one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// The nodes it runs.
+    /// Names of the nodes that it runs.
     pub nodes: Vec<String>,
-    /// Processor time it took.
+    /// Processor time that it used.
     pub cpu: Time,
-    /// What it did in that time.
+    /// Its counters.
     pub counters: Counters,
 }
 
 impl Network {
-    /// Opens a socket for each node, named for messages, and lays `links` between them. `seed` is what random losses
-    /// come from; the nodes are spread over `threads` threads, at least one.
+    /// Opens a socket for each node, and adds `links` between the nodes.
+    ///
+    /// The names are for messages, and `seed` is that of random losses. The nodes are spread over
+    /// `threads` threads, at least one.
     ///
     /// # Errors
     /// The system refuses a socket.
@@ -162,10 +169,10 @@ impl Network {
         Ok(Network::lay(drivers, nodes, &addrs, links, seed))
     }
 
-    /// Spreads nodes over threads: the place of each, and by thread which it has.
+    /// Spreads nodes over threads. Returns the place of each node, and the nodes of each thread.
     fn spread(names: usize, links: &[LinkSpec], threads: usize) -> (Vec<Place>, Vec<Vec<usize>>) {
         let threads = threads.clamp(1, names.max(1));
-        // Nodes go to the thread that has fewest links so far, the busiest nodes first.
+        // The busiest nodes come first. Each goes to the thread with the fewest links so far.
         let mut load = vec![0usize; names];
         links.iter().for_each(|link| load[link.from as usize] += 1);
         let mut order: Vec<usize> = (0..names).collect();
@@ -182,7 +189,7 @@ impl Network {
         (nodes, members)
     }
 
-    /// Lays links between nodes that have their places and are at `addrs`.
+    /// Adds links between nodes with these places and addresses.
     fn lay(
         mut drivers: Vec<Driver>,
         nodes: Vec<Place>,
@@ -226,7 +233,7 @@ impl Network {
         }
     }
 
-    /// Adds a flow, also in the middle of a run; answers its number.
+    /// Adds a flow, also during a run. Returns its number.
     ///
     /// # Errors
     /// [`Error::Loop`] if a route passes a node twice.
@@ -234,7 +241,7 @@ impl Network {
         self.add_flow_between(spec, [RouteEnd::Server, RouteEnd::Client])
     }
 
-    /// Adds a flow, whose routes lead to `route_ends`, there and back.
+    /// Adds a flow whose routes forward and back lead to `route_ends`.
     ///
     /// # Errors
     /// As [`add_flow`](Network::add_flow).
@@ -247,7 +254,8 @@ impl Network {
         for (i, (machine, route, open_at, client)) in ends.into_iter().enumerate() {
             let first = self.links[route[0] as usize];
             let live = self.is_here(first);
-            // One that never opens waits for nothing, and no server before a route leads to it.
+            // A client that never opens is not watched. A server is watched once a route leads to
+            // it.
             let waits = client && spec.start != Time::NEVER;
             if let Some(part) = self.part.as_mut().filter(|_| live && waits) {
                 part.ends.push(Watched::new(flow, client));
@@ -298,15 +306,16 @@ impl Network {
         Ok(flow)
     }
 
-    /// Declares the data of a flow that has not opened yet to be frames of a session: a switch
-    /// renumbers them, and their payload begins with their key.
+    /// Declares the data of a flow to be frames of a session. The flow must not be open yet.
+    ///
+    /// A switch renumbers such data, and their payload begins with their key.
     pub fn set_keyed(&mut self, flow: u32) {
         for which in 0..2 {
             self.end_mut(flow, which).keyed = true;
         }
     }
 
-    /// Says at every node of a route where packets of `label` go from there.
+    /// Sets the next step of packets with this label at every node of a route.
     fn lead(&mut self, label: u32, route: &[u32], end: Next) -> Result<(), Error> {
         for pair in route.windows(2) {
             let next = Next::Link(self.links[pair[1] as usize].at);
@@ -321,12 +330,14 @@ impl Network {
         self.drivers[node.driver].set_label(node.at, label, end)
     }
 
-    /// The node where a route ends.
+    /// The node at the end of a route.
     fn end_of(&self, route: &[u32]) -> Place {
         self.nodes[self.specs[route[route.len() - 1] as usize].1 as usize]
     }
 
-    /// Adds cross-traffic of `size` bytes a packet over the links of `route`, at least one; answers its number.
+    /// Adds cross-traffic of `size` bytes per packet over the links of `route`. Returns its number.
+    ///
+    /// The route must have at least one link.
     ///
     /// # Errors
     /// [`Error::Loop`] if the route passes a node twice.
@@ -342,7 +353,8 @@ impl Network {
         Ok(source)
     }
 
-    /// What a source has sent, and what of it has arrived: packets, and bytes on the wire.
+    /// Packets sent by a source, packets that arrived, and bytes that arrived: all, and those in
+    /// profile.
     pub fn read_source(&self, source: u32) -> (u64, u64, [u64; 2]) {
         let [from, to] = self.sources[source as usize];
         let sink = self.drivers[to.driver].sinks[to.at as usize];
@@ -353,38 +365,40 @@ impl Network {
         )
     }
 
-    /// From now on a flow's packets are of `class`, on their way already or not.
+    /// Sets the class of a flow's packets, including those in flight.
     pub fn set_class(&mut self, flow: u32, class: u8) {
         self.drivers.iter_mut().for_each(|driver| driver.buffers.set_class(flow, class));
     }
 
-    /// Notes the hosts that a flow comes from and goes to.
+    /// Sets the hosts that send and receive a flow's packets.
     pub fn set_hosts(&mut self, flow: u32, hosts: [u32; 2]) {
         for label in [flow << 1, flow << 1 | 1] {
             self.drivers.iter_mut().for_each(|driver| driver.buffers.set_hosts(label, hosts));
         }
     }
 
-    /// Notes the hosts that a source's packets come from and go to.
+    /// Sets the hosts that send and receive a source's packets.
     pub fn set_source_hosts(&mut self, source: u32, hosts: [u32; 2]) {
         self.drivers.iter_mut().for_each(|driver| driver.buffers.set_hosts(CROSS | source, hosts));
     }
 
-    /// Has a flow retired once its client, or each of its ends if `both`, is done: the machines hear no more.
+    /// Retires a flow when its client is done, or both ends if `both`. Its machines then get no
+    /// packets.
     pub fn retire_when_done(&mut self, flow: u32, both: bool) {
         self.end_mut(flow, 0).awaited = true;
         self.end_mut(flow, 1).awaited = both;
     }
 
-    /// Takes in real time until the run's clock shows `end`, which starts with the first call; then it is `end`.
+    /// Runs in real time until the run's clock shows `end`. The clock starts with the first call.
     ///
     /// # Errors
-    /// The system refuses an operation on a socket, or a payload is corrupt that came from a node of this process.
+    /// The system refuses an operation on a socket, or a node of this process sent a corrupt
+    /// payload.
     pub fn run_until(&mut self, end: Time) -> Result<(), Error> {
         if !self.started {
             self.started = true;
             let clock = Clock::starting_at(self.now);
-            // Other processes go on while this one stands still, and so does the kernel.
+            // Other processes, and the kernel, continue while this thread stands still.
             let alone = self.drivers.len() == 1 && self.part.is_none() && !self.kernels;
             self.backlog_drops = crate::socket::backlog_drops();
             #[cfg(target_os = "linux")]
@@ -424,8 +438,10 @@ impl Network {
         self.look_at_ends().and(done)
     }
 
-    /// Retires what was to be retired when done. Where the other end is another process's, its last words may yet get lost:
-    /// machines hear on, and repeat them, until the run is over.
+    /// Retires the flows that are done.
+    ///
+    /// If another process has the other end, nothing is retired before the run's end: its last
+    /// packets may get lost, and the machines repeat theirs.
     fn retire_done(&mut self) -> Result<(), Error> {
         if self.part.is_some() {
             return Ok(());
@@ -448,17 +464,17 @@ impl Network {
         Ok(())
     }
 
-    /// The present: the end of the last [`run_until`](Network::run_until).
+    /// The current time: the end of the last [`run_until`](Network::run_until).
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Whether the system gave the threads real-time priority, so that other work steps back.
+    /// Returns true if the system gave the threads real-time priority.
     pub fn real_time(&self) -> bool {
         self.drivers[..self.threads()].iter().all(|driver| driver.sleeper.real_time)
     }
 
-    /// Where a node's socket is.
+    /// The address of a node's socket.
     pub fn addr(&self, node: u32) -> SocketAddr {
         if let Some(part) = &self.part {
             return part.at[node as usize];
@@ -467,22 +483,22 @@ impl Network {
         self.drivers[place.driver].addr(place.at)
     }
 
-    /// How many flows there have been.
+    /// Number of flows added.
     pub fn flows(&self) -> usize {
         self.flows.len()
     }
 
-    /// How many threads run the nodes.
+    /// Number of threads that run the nodes.
     pub fn threads(&self) -> usize {
         if self.part.is_some() { 1 } else { self.drivers.len() }
     }
 
-    /// The machine that opened the flow.
+    /// The client's machine of a flow.
     pub fn client(&self, flow: u32) -> &Connection {
         self.connection(flow, 0)
     }
 
-    /// The machine that answered.
+    /// The server's machine of a flow.
     pub fn server(&self, flow: u32) -> &Connection {
         self.connection(flow, 1)
     }
@@ -498,7 +514,8 @@ impl Network {
         &mut self.drivers[place.driver].ends[place.at as usize]
     }
 
-    /// Works on the flow's machines at the present instant; what they have to send leaves with the next run.
+    /// Calls `work` with the flow's machines at the current time. Their packets leave with the next
+    /// run.
     ///
     /// # Errors
     /// As [`run_until`](Network::run_until).
@@ -519,12 +536,12 @@ impl Network {
         Ok(answer)
     }
 
-    /// The ends of flows that are done since the last call: the flow, whether it was the client, and when.
+    /// The ends of flows that completed since the last call: flow, true for the client, time.
     pub fn drain_done(&mut self) -> Vec<(u32, bool, Time)> {
         self.drivers.iter_mut().flat_map(|driver| driver.done.drain(..)).collect()
     }
 
-    /// Reads a link direction, caught up to the present, or sets what is measured of it.
+    /// Calls `work` with a link direction that is advanced to the current time.
     pub fn with_link<R>(&mut self, link: u32, work: impl FnOnce(&mut Link, Time) -> R) -> R {
         self.touch(link, |link, now, buffers| {
             link.catch_up(now, buffers);
@@ -532,7 +549,7 @@ impl Network {
         })
     }
 
-    /// Changes a link direction at the present instant.
+    /// Changes a link direction at the current time.
     pub fn change(&mut self, link: u32, change: Change) {
         let seed = self.seed;
         self.touch(link, |changed, now, buffers| {
@@ -556,7 +573,7 @@ impl Network {
     }
 }
 
-/// How often the end of a run looks for datagrams that are with the kernel still, ten milliseconds apart.
+/// Limit of checks, 10 ms apart, for datagrams that are still in the kernel at a run's end.
 const LOOKS: u32 = 100;
-/// Datagrams in a train, at most (`UDP_MAX_SEGMENTS`).
+/// Limit of datagrams in a train (`UDP_MAX_SEGMENTS`).
 const TRAIN: u64 = 128;

@@ -1,4 +1,4 @@
-//! A network of which this process has one node.
+//! A network of which this process runs one node.
 
 use std::cmp::Ordering;
 use std::net::SocketAddr;
@@ -12,7 +12,8 @@ use crate::emulator::LinkSpec;
 use crate::error::Error;
 use crate::socket::Socket;
 
-/// This process has one node, in its first driver; the second has all others, and never runs.
+/// The state of a process with one node. The first driver has that node; the second, idle, has all
+/// others.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) at: Vec<SocketAddr>,
@@ -20,16 +21,17 @@ pub(super) struct Part {
     pub(super) ends: Vec<Watched>,
     /// Links that lead here past a meter, and the meter's entry.
     pub(super) entries: Vec<(u32, u32)>,
-    /// When the last of them was over, or heard something after.
+    /// The last time at which an end changed its fate or received a packet.
     pub(super) over: Time,
-    /// Packets that flows' ends here had heard by then.
+    /// Packets that flows' ends here had received by then.
     heard: u64,
 }
 
 impl Network {
-    /// The node `here` of a network whose nodes, each a process of its own, are `at` these addresses. What is elsewhere is
-    /// known here, and at rest: flows' other ends, others' links. An end of a flow of which nothing new has come for as long as this
-    /// node has `patience` is given up.
+    /// Opens the node `here` of a network whose nodes are separate processes at the addresses `at`.
+    ///
+    /// The parts of other processes exist here, but stay idle: flows' other ends, and others'
+    /// links. A flow's end without progress for `patience` is aborted.
     ///
     /// # Errors
     /// The system refuses a socket at this node's address.
@@ -67,7 +69,7 @@ impl Network {
         Ok(network)
     }
 
-    /// Gives up what has waited too long for another process.
+    /// Aborts ends that have waited too long for another process.
     pub(super) fn look_at_ends(&mut self) -> Result<(), Error> {
         let now = self.now;
         let Some(part) = &mut self.part else { return Ok(()) };
@@ -85,10 +87,10 @@ impl Network {
                 continue;
             };
             let before = end.fate;
-            // Who was mistaken for another may have come since.
+            // After a refusal the right peer may still have connected.
             end.fate = fate.or(before.filter(|&before| before != Fate::Mistaken));
             if end.look(now, machine, part.patience) {
-                // It may be there again by now, and should know.
+                // The peer may be reachable again, and then receives the reset.
                 machine.abort();
                 given_up.push(place.at);
             }
@@ -99,14 +101,15 @@ impl Network {
         given_up.into_iter().try_for_each(|at| self.drivers[0].pump(at as usize, now))
     }
 
-    /// What became of the ends of flows at this node, where it is the only one of this process: the flow, whether it is the client.
+    /// The fates of flows' ends at this process's node: the flow, true for the client, the fate.
     pub fn fates(&self) -> Vec<(u32, bool, Fate)> {
         let ends = self.part.iter().flat_map(|part| &part.ends);
         ends.filter_map(|end| Some((end.flow, end.client, end.fate?))).collect()
     }
 
-    /// Whether nothing is left to be done at this node: its flows' ends are over, and for a while nothing has come late that they
-    /// had to answer.
+    /// Returns true if this node has no more work.
+    ///
+    /// Its flows' ends are over, and no late packet has needed an answer for a second.
     pub fn is_over(&self) -> bool {
         self.part.as_ref().is_some_and(|part| {
             let over = !part.ends.is_empty() && part.ends.iter().all(|end| end.fate.is_some());
@@ -114,8 +117,9 @@ impl Network {
         })
     }
 
-    /// When the client of a flow, or its server, first heard the other end, and when the last new data came, if none is to come any more;
-    /// `None` where another node of this process may have the other end, or it has heard nothing.
+    /// Time of the first packet from the other end, and of the last new data once the end is over.
+    ///
+    /// `None` if this process runs several nodes, or if no packet has arrived.
     pub fn heard(&self, flow: u32, client: bool) -> Option<(Time, Option<Time>)> {
         let part = self.part.as_ref()?;
         let over = part.ends.iter().find(|end| end.flow == flow && end.client == client)?.fate.is_some();
@@ -128,23 +132,23 @@ impl Network {
         self.part.is_none() || place.driver == 0
     }
 
-    /// Whether this process runs the port of a link.
+    /// Returns true if this process runs the port of a link.
     pub fn has_link(&self, link: u32) -> bool {
         self.is_here(self.links[link as usize])
     }
 
-    /// Whether this process runs the client of a flow, or its server.
+    /// Returns true if this process runs the client of a flow, or its server.
     pub fn has_end(&self, flow: u32, client: bool) -> bool {
         self.is_here(self.flows[flow as usize][usize::from(!client)])
     }
 }
 
-/// An end of a flow at this node, and how it fares.
+/// The progress of a flow's end at this node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watched {
     pub(super) flow: u32,
     pub(super) client: bool,
-    /// What was last seen of it, and since when it has been so.
+    /// Its last state, and the time since which it has not changed.
     seen: Option<(State, u32, u32)>,
     since: Time,
     pub(super) fate: Option<Fate>,
@@ -155,7 +159,7 @@ impl Watched {
         Watched { flow, client, seen: None, since: Time::ZERO, fate: None }
     }
 
-    /// Looks at the machine; answers whether it is to be given up.
+    /// Checks the machine's progress. Returns true if it must be aborted.
     pub(super) fn look(&mut self, now: Time, machine: &mut Connection, patience: Time) -> bool {
         if self.fate.is_some() {
             return false;
@@ -171,12 +175,12 @@ impl Watched {
             self.fate.get_or_insert(Fate::Over);
         }
         let seen = (machine.state(), machine.una(), machine.expected());
-        // Who has not been opened waits for as long as it takes.
+        // An end that is not open yet may wait without limit.
         if self.seen != Some(seen) || seen.0 == State::Idle {
             (self.seen, self.since) = (Some(seen), now);
         }
         if self.fate.is_none() && now.saturating_sub(self.since) >= patience {
-            // Whose data are through misses no more than a word of farewell.
+            // All data of this client have arrived, and only the peer's last packet is missing.
             self.fate = Some(if self.client && machine.is_finished() { Fate::Over } else { Fate::Silent });
             return true;
         }
@@ -184,7 +188,7 @@ impl Watched {
     }
 }
 
-/// How long a node whose flows are over and that hears nothing waits for what comes late, to answer it.
+/// Time for which a node answers late packets after its flows are over.
 const LINGER: Time = Time::from_secs(1);
 
 #[cfg(test)]
@@ -247,7 +251,8 @@ mod tests {
         network
     }
 
-    /// The node `here` of two, with a flow from the first to the second; `None`, loudly, where it can have no socket.
+    /// The node `here` of two, with a flow from the first to the second; `None`, with a message, if
+    /// it gets no socket.
     fn node(here: usize) -> Option<Network> {
         if UdpSocket::bind("127.0.0.1:0").is_err() {
             eprintln!("SKIPPED: no UDP socket on loopback here");
@@ -258,7 +263,7 @@ mod tests {
         Some(with_flow(Network::part(&names, &links, 1, here, &at, Time::from_secs(1000)).unwrap()))
     }
 
-    /// The node has a datagram from the other, with byte `wrong` of its payload otherwise than it should be.
+    /// Hands the node a datagram from the other, with byte `wrong` of its payload corrupted.
     fn hear(node: &mut Network, packet: &Packet, wrong: Option<usize>) -> Result<(), Error> {
         let mut datagram = vec![0; usize::from(packet.size) - tollway_proto::encoding::acp::OVERHEAD];
         wire::compose(packet, &SackRanges::EMPTY, 80, &mut datagram).unwrap();
@@ -288,24 +293,24 @@ mod tests {
             let after = Counters { senseless: before.1.senseless + 1, ..before.1 };
             assert_eq!((format!("{:?}", node.server(0)), node.counters()), (before.0, after), "{packet:?}");
         };
-        // Nobody has opened it.
+        // The connection is not open.
         senseless(&mut node, packet(DATA, 1, 1), Some(3));
         senseless(&mut node, packet(DATA, 500, 1), None);
         open(&mut node);
         hear(&mut node, &packet(DATA, 4, 1), None).unwrap();
-        // It has those, or they lie beyond its window.
+        // These segments have arrived before, or lie beyond its window.
         for seq in [1, 4, 12, 500, 1 << 31, u32::MAX] {
             senseless(&mut node, packet(DATA, seq, 1), Some(1119));
         }
         for seq in [12, 500, 1 << 31] {
             senseless(&mut node, packet(DATA, seq, 1), None);
         }
-        // It acknowledges what was never sent, is longer than any, opens once more.
+        // These acknowledge data never sent, exceed the segment size, or open again.
         senseless(&mut node, packet(DATA, 2, 9), Some(0));
         senseless(&mut node, Packet { size: 1201, ..packet(DATA, 2, 1) }, None);
         senseless(&mut node, packet(Flags::SYN, 0, 8), None);
         senseless(&mut node, packet(REFUSAL, 2, 1), None);
-        // And what comes of it goes on.
+        // The connection continues.
         hear(&mut node, &packet(DATA, 2, 1), None).unwrap();
         hear(&mut node, &packet(DATA, 3, 1), None).unwrap();
         assert_eq!((node.server(0).expected(), node.fates()), (5, vec![]));
@@ -323,12 +328,12 @@ mod tests {
         assert_eq!((node.fates(), node.server(0).expected()), (vec![], 2));
         hear(&mut node, &packet(DATA, 2, 1), None).unwrap();
         assert_eq!(node.server(0).expected(), 3);
-        // A reset that does not have the number expected next is forged, or late (RFC 5961).
+        // A reset without the next expected number is forged, or late (RFC 5961).
         for seq in [0, 1, 2, 4, 100_000_000] {
             hear(&mut node, &packet(Flags::RST, seq, 0), None).unwrap();
             assert_eq!((node.server(0).state(), node.fates()), (State::Established, vec![]), "{seq}");
         }
-        // Between nodes of one process it is ours, and nothing of the run is to be believed.
+        // Between nodes of one process it is a bug, and ends the run.
         let (names, links) = parts();
         let mut network = with_flow(Network::new(&names, &links, 1, 1).unwrap());
         let at = usize::from(network.drivers[0].names().next() != Some("b"));
@@ -349,7 +354,7 @@ mod tests {
             assert_eq!((server.server(0).state(), server.counters().created), (State::Idle, before + 1));
             assert_eq!(server.fates(), [(0, false, Fate::Mistaken)]);
         }
-        // The right one comes all the same.
+        // The right opening is still accepted.
         open(&mut server);
         server.look_at_ends().unwrap();
         assert_eq!(server.fates(), []);

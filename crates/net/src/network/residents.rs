@@ -24,7 +24,7 @@ pub enum RouteEnd {
 }
 
 impl Network {
-    /// Adds a machine at a node; answers its number.
+    /// Adds a machine at a node. Returns its number.
     pub fn add(&mut self, node: u32, machine: NodeMachine) -> u32 {
         let driver = self.nodes[node as usize].driver;
         let at = self.drivers[driver].add(machine);
@@ -32,15 +32,18 @@ impl Network {
         self.machines.len() as u32 - 1
     }
 
-    /// Leads every route laid from now on that crosses `link` through a middle at its far end, by
-    /// `gate`. Several middles there see a packet in the order of these calls. Nodes that are
-    /// namespaces have no middles on ordinary routes.
+    /// Makes later routes that cross `link` pass a middle at its far end, by `gate`.
+    ///
+    /// Several middles there see a packet in the order of these calls. Nodes that are namespaces
+    /// have no middles on ordinary routes.
     pub fn pass_by(&mut self, link: u32, machine: u32, gate: Gate) {
         self.passes.push((link, machine, gate));
     }
 
-    /// Has a middle [watch](tollway_proto::Wire) the wire of `link`, by `gate`, in a network of one
-    /// thread, or of one node. There it sees packets as they come in.
+    /// Makes a middle [watch](tollway_proto::Wire) the wire of `link`, by `gate`.
+    ///
+    /// The network must have one thread, or be one node of several processes. One node sees packets
+    /// as they arrive.
     pub fn watch(&mut self, link: u32, machine: u32, gate: Gate) {
         let (hop, Place { driver, at: machine }) =
             (self.links[link as usize], self.machines[machine as usize]);
@@ -63,7 +66,7 @@ impl Network {
         }
     }
 
-    /// Notes the present pace of a watched link of another process.
+    /// Updates the current pace of a watched link of another process.
     pub(super) fn tell_entry(&mut self, link: u32) {
         let entries = self.part.iter().flat_map(|part| &part.entries);
         let Some(&(_, entry)) = { entries }.find(|entry| entry.0 == link) else { return };
@@ -71,8 +74,9 @@ impl Network {
         self.drivers[0].entries[entry as usize].pace = self.drivers[driver].links[at as usize].link.pace();
     }
 
-    /// Leads a middle's `gate` out: to `route`, from its node to `end`, as packets of `flow`, whose
-    /// data the client of the flow `of` sends.
+    /// Sets the route on which packets leave a middle by `gate`, from its node to `end`.
+    ///
+    /// The packets belong to `flow`. Their data come from the client of the flow `of`.
     ///
     /// # Errors
     /// [`Error::Loop`] if the route passes a node twice.
@@ -98,8 +102,9 @@ impl Network {
         Ok(())
     }
 
-    /// Gives the client of a flow that has not opened yet, or its server, to an app at its node;
-    /// returns the app's port. The end sends real bytes, and must not ask a shaper.
+    /// Gives the client or the server of a flow to an app at its node. Returns the app's port.
+    ///
+    /// The flow must not be open yet. The end sends real bytes, and must not be behind a shaper.
     pub fn attach(&mut self, flow: u32, client: bool, machine: u32) -> MessagePort {
         let which = usize::from(!client);
         let (end, machine) = (self.flows[flow as usize][which], self.machines[machine as usize]);
@@ -108,7 +113,7 @@ impl Network {
         self.drivers[end.driver].attach(end.at, machine.at)
     }
 
-    /// A machine or a shaper, to be downcast to its type; `None` if its node is another process's.
+    /// A machine or a shaper, to be downcast to its type; `None` if another process has its node.
     pub fn machine(&self, machine: u32) -> Option<&dyn Any> {
         if let Some(shaper) = machine.checked_sub(SHAPERS) {
             return self.shaper(shaper);
@@ -118,8 +123,9 @@ impl Network {
         self.is_here(place).then(machine)
     }
 
-    /// Works on a machine or a shaper at the present instant; what it has to send or lets go leaves
-    /// with the next run.
+    /// Calls `work` with a machine or a shaper at the current time.
+    ///
+    /// Packets that it sends or releases leave with the next run.
     ///
     /// # Errors
     /// As [`run_until`](Network::run_until).
@@ -155,7 +161,7 @@ impl Network {
         self.drivers[driver].add_opening(at, gate, then)
     }
 
-    /// The step after `link` on a route that goes on with `next`.
+    /// The step after `link` on a route that continues with `next`.
     pub(super) fn after(&mut self, link: u32, next: Next) -> Next {
         let passes: Vec<_> = self.passes.iter().rev().filter(|pass| pass.0 == link).copied().collect();
         passes.into_iter().fold(next, |next, (_, machine, gate)| self.opening(machine, gate, next))

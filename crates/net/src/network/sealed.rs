@@ -4,10 +4,12 @@ use super::Network;
 use crate::secure::{KeyFile, Secure, SecureError, Trouble};
 
 impl Network {
-    /// Seals what a node sends to its neighbours, and takes nothing from them that is not: `keys` are its own and their public ones.
+    /// Seals a node's datagrams to its neighbours, and refuses unsealed ones from them.
+    ///
+    /// `keys` has the node's own keys and its neighbours' public keys.
     ///
     /// # Errors
-    /// A neighbour has no key; the system gives no randomness.
+    /// A neighbour has no key, or the system gives no randomness.
     pub fn seal(&mut self, node: u32, keys: &KeyFile) -> Result<(), SecureError> {
         let neighbours = self.neighbours(node);
         let peers: Vec<_> = neighbours.iter().map(|&peer| (self.name(peer), self.addr(peer))).collect();
@@ -17,7 +19,7 @@ impl Network {
         Ok(())
     }
 
-    /// Neighbours with which a sealed node has no keys, and why.
+    /// Neighbours with which a sealed node has no keys, and the reasons.
     pub fn unkeyed(&self, node: u32) -> Vec<(u32, Trouble)> {
         let place = self.nodes[node as usize];
         let Some(secure) = self.drivers[place.driver].secure(place.at) else { return Vec::new() };
@@ -25,7 +27,7 @@ impl Network {
         self.neighbours(node).into_iter().filter_map(trouble).collect()
     }
 
-    /// The nodes to which links lead from a node, or from which they come.
+    /// The nodes that have a link to or from a node.
     fn neighbours(&self, node: u32) -> Vec<u32> {
         let other = |&(from, to): &(u32, u32)| match (from == node, to == node) {
             (true, _) => Some(to),

@@ -1,4 +1,4 @@
-//! Key files: a secret key, and the public keys of the others.
+//! Key files: a secret key, and the public keys of the other parties.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -21,17 +21,19 @@ pub type Key = [u8; 32];
 /// public 90…4d r
 /// ```
 ///
-/// A line has a word, 64 hexadecimal digits and a name; empty lines and lines that begin with `#` say nothing.
+/// A line has a word, 64 hexadecimal digits and a name. Empty lines and lines that begin with `#`
+/// are ignored.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyFile {
-    /// The name of the party whose file it is.
+    /// Name of the party that owns the file.
     pub name: String,
     pub(super) secret: Key,
     pub(super) others: BTreeMap<String, Key>,
 }
 
 impl KeyFile {
-    /// New keys for parties of these names: a file for each, which has the public keys of all others.
+    /// Makes keys for parties with these names: a file for each, with the public keys of all
+    /// others.
     ///
     /// # Errors
     /// The system gives no randomness.
@@ -52,7 +54,7 @@ impl KeyFile {
     /// Reads the text of a key file.
     ///
     /// # Errors
-    /// [`KeyFileError::Line`] says which line is wrong; [`KeyFileError::NoSecret`].
+    /// [`KeyFileError::Line`] names the wrong line; [`KeyFileError::NoSecret`].
     pub fn parse(text: &str) -> Result<KeyFile, KeyFileError> {
         let (mut own, mut others) = (None, BTreeMap::new());
         for (line, content) in (1..).zip(text.lines()) {
@@ -80,10 +82,10 @@ impl KeyFile {
         Ok(KeyFile { name, secret, others })
     }
 
-    /// Reads a key file, which only its owner may read.
+    /// Reads a key file. Only its owner may have access to it.
     ///
     /// # Errors
-    /// It cannot be read, is open to other users, or is no key file.
+    /// The file cannot be read, is open to other users, or is no key file.
     pub fn load(path: &Path) -> Result<KeyFile, KeyFileError> {
         let unread = |source| KeyFileError::Unread { path: path.to_owned(), source };
         let metadata = std::fs::metadata(path).map_err(unread)?;
@@ -99,13 +101,13 @@ impl KeyFile {
     /// Writes a new key file that only its owner may read.
     ///
     /// # Errors
-    /// The system refuses; the file is there already.
+    /// The system refuses, or the file exists already.
     pub fn save(&self, path: &Path) -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         file.write_all(self.to_text().as_bytes())
     }
 
-    /// The names of the others.
+    /// Names of the others.
     pub fn others(&self) -> impl Iterator<Item = &str> {
         self.others.keys().map(String::as_str)
     }
@@ -128,10 +130,10 @@ impl fmt::Debug for KeyFile {
     }
 }
 
-/// Why a key file is not used.
+/// An error that prevents the use of a key file.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
-    /// The system refused it.
+    /// The system refused to read it.
     #[error("cannot read the key file `{}`: {source}", path.display())]
     Unread {
         /// The file.
@@ -139,13 +141,13 @@ pub enum KeyFileError {
         /// The system's error.
         source: io::Error,
     },
-    /// It is a device, a pipe or a folder, or far too long.
+    /// A device, a pipe, a folder, or a file that is too long.
     #[error("`{}` is no key file: it is no ordinary file of at most {MOST_BYTES} B", path.display())]
     NoFile {
         /// The file.
         path: PathBuf,
     },
-    /// Its mode lets others read it.
+    /// Other users may read it.
     #[error("other users can read the key file `{p}`: `chmod 600 {p}`", p = path.display())]
     Open {
         /// The file.
@@ -159,12 +161,12 @@ pub enum KeyFileError {
         /// The reason.
         why: &'static str,
     },
-    /// There is no secret key in it.
+    /// It has no secret key.
     #[error("the key file has no line `secret KEY NAME`; `tollway keys NAME…` makes key files")]
     NoSecret,
 }
 
-/// The public key of a secret one.
+/// Computes the public key of a secret one.
 pub(super) fn public_of(secret: &Key) -> Key {
     let mut public = Key::default();
     if let Some(mut dh) = DefaultResolver.resolve_dh(&DHChoice::Curve25519) {
@@ -195,7 +197,7 @@ fn unhex(digits: &str) -> Option<Key> {
 }
 
 const FORM: &str = "a line is `secret KEY NAME` or `public KEY NAME`";
-/// The longest key file: a thousand names and more.
+/// Limit of a key file's length, in bytes: more than a thousand names.
 const MOST_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]

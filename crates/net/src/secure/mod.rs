@@ -1,25 +1,29 @@
-//! Datagrams sealed between two peers that know each other's public keys.
+//! Datagrams sealed between two peers that have each other's public keys.
 //!
-//! Peers agree on keys by Noise's pattern IK (`Noise_IK_25519_AESGCM_SHA256`), with static keys that both have pinned. Then
-//! each datagram is sealed whole, header and toll included, with keys of this hop: a node that rewrites the toll opens the
-//! datagram and seals it anew for the next. Nothing of it is in clear but a session's number and a counter, which is the nonce.
+//! Peers agree on keys by Noise's pattern IK (`Noise_IK_25519_AESGCM_SHA256`), with static keys
+//! that both have pinned. Then each datagram is sealed whole, header and toll included, with keys
+//! of this hop. A node that rewrites the toll opens the datagram and seals it anew for the next
+//! hop. Only a session's number and a counter are in clear. The counter is the nonce.
 //!
 //! ```text
-//! hello    0xC0 | cookie (24) | ephemeral key (32), static key (48), session (17)      to a peer
-//! retry    0xC1 | first 4 bytes of the ephemeral key | cookie (24)                     if the cookie is not good
+//! hello    0xC0 | cookie (24) | ephemeral key (32), static key (48), session (17)
+//! retry    0xC1 | first 4 bytes of the ephemeral key | cookie (24)
 //! welcome  0xC2 | first 4 bytes of the ephemeral key | ephemeral key (32), session (17)
 //! sealed   0xC3 | session (1) | counter (6) | ciphertext | tag (16)
 //! ```
 //!
+//! A hello opens a handshake. A retry answers a hello without a valid cookie.
+//!
 //! | threat | answer |
 //! |---|---|
-//! | hellos from addresses that are not their sender's | a [cookie] first: no state, no arithmetic of keys, fewer bytes than came |
-//! | other addresses | nothing |
-//! | a hello that comes again | the same welcome; an older one than the last that was welcomed: nothing |
-//! | a datagram that comes again | a window of 1024 counters |
-//! | a key that becomes known later | ephemeral keys, new ones after two minutes or 2^23 datagrams |
+//! | hellos with forged source addresses | a [cookie]: no state, no key arithmetic, few bytes |
+//! | other addresses | no answer |
+//! | a repeated hello | the same welcome; no answer if it is older than the last one welcomed |
+//! | a repeated datagram | a window of 1024 counters |
+//! | a key disclosed later | ephemeral keys, renewed after two minutes or 2^23 datagrams |
 //!
-//! The machine is sans-I/O: time is an argument, and it knows no socket. Randomness of keys is the system's.
+//! The machine is sans-I/O: time is an argument, and it has no socket. Its keys are random numbers
+//! of the system.
 
 mod keys;
 mod session;
@@ -43,25 +47,25 @@ pub struct Secure {
     jar: Jar,
     /// Sorted by address.
     peers: Vec<Peer>,
-    /// Handshakes' datagrams to send.
+    /// Datagrams of handshakes to send.
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
     stats: SecureStats,
 }
 
-/// Counts of refused datagrams.
+/// Counters of refused datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SecureStats {
-    /// Sealed datagrams that came before, or fell out of the window.
+    /// Sealed datagrams received before, or older than the window.
     pub replayed: u64,
-    /// Sealed datagrams that the peer did not seal, or with keys that are forgotten.
+    /// Sealed datagrams that the peer did not seal, or whose keys have expired.
     pub forged: u64,
-    /// Datagrams of peers that are not sealed at all.
+    /// Unsealed datagrams from peers.
     pub plain: u64,
-    /// Handshakes of other parties, with other keys, or repeated from before.
+    /// Handshakes of other parties, with other keys, or replayed.
     pub handshakes: u64,
     /// Datagrams from addresses of no peer.
     pub strangers: u64,
-    /// Datagrams not sealed, there being no keys yet and no room to wait for them.
+    /// Packets dropped because there were no keys yet and the queue was full.
     pub unsealed: u64,
 }
 
@@ -72,18 +76,18 @@ pub enum Heard {
     Packet(usize),
     /// Part of a handshake.
     Handshake,
-    /// Nothing that a peer would send now.
+    /// Refused: a peer would not send this now.
     Refused,
 }
 
-/// A peer with which there are no keys, and what is known of the reason.
+/// The probable reason why there are no keys with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Nothing has come from its address.
+    /// No datagram has arrived from its address.
     Silent,
-    /// It is there, and one of the two has another key than the other has pinned.
+    /// It answers, but one of the two has another key than the other has pinned.
     Mistaken,
-    /// It sends datagrams that are not sealed.
+    /// It sends unsealed datagrams.
     Plain,
 }
 
@@ -92,11 +96,11 @@ struct Peer {
     public: Key,
     /// The last sessions, oldest first.
     sessions: Vec<Session>,
-    /// The number of the next one.
+    /// Number of the next session.
     next: u8,
     attempt: Option<Attempt>,
     welcomed: Option<Welcomed>,
-    /// Packets with room for a seal, until there are keys.
+    /// Packets with room for a seal that wait for keys.
     waiting: Vec<Vec<u8>>,
     trouble: Trouble,
 }
@@ -104,28 +108,28 @@ struct Peer {
 /// A handshake that this party has begun.
 struct Attempt {
     handshake: HandshakeState,
-    /// The hello, with the cookie if there is one.
+    /// The hello, with the cookie once received.
     hello: Vec<u8>,
     session: u8,
     due: Time,
     pause: Time,
-    /// A retry has been answered since the last timeout.
+    /// True if a retry was answered since the last timeout.
     answered: bool,
 }
 
-/// The last hello that was welcomed.
+/// The last hello that received a welcome.
 struct Welcomed {
-    /// When its cookie was baked.
+    /// The time at which its cookie was made.
     baked: Time,
     hello: Vec<u8>,
     welcome: Vec<u8>,
 }
 
 impl Secure {
-    /// The party of `file`, whose peers are at these addresses; `None` for one that the file has no key of is an error.
+    /// Makes the party of `file`, with these peers by name and address.
     ///
     /// # Errors
-    /// The name of a peer without a key, or what the system said where it gives no randomness.
+    /// [`SecureError::NoKey`] names a peer without a key; [`SecureError::Random`].
     pub fn new(file: &KeyFile, peers: &[(&str, SocketAddr)]) -> Result<Secure, SecureError> {
         let mut known = Vec::new();
         for &(name, addr) in peers {
@@ -166,8 +170,10 @@ impl Secure {
         }
     }
 
-    /// Appends `packet`, sealed for the peer at `to`, to `out`. Answers `false` if there are no keys yet: the packet waits for
-    /// them, or is dropped if [`WAITING`] others do.
+    /// Seals `packet` for the peer at `to` and appends it to `out`.
+    ///
+    /// Returns false if there are no keys yet. The packet then waits for them, or is dropped if
+    /// [`WAITING`] others wait.
     pub fn seal(&mut self, now: Time, to: SocketAddr, packet: &[u8], out: &mut Vec<u8>) -> bool {
         let start = out.len();
         out.reserve(packet.len() + OVERHEAD);
@@ -181,8 +187,8 @@ impl Secure {
         sealed
     }
 
-    /// [Seals](Secure::seal) the packet that lies in `datagram` between [`FRONT`] and [`BEHIND`]
-    /// bytes of room.
+    /// [Seals](Secure::seal) the packet in `datagram` between [`FRONT`] and [`BEHIND`] bytes of
+    /// room.
     pub fn seal_in_place(&mut self, now: Time, to: SocketAddr, datagram: &mut [u8]) -> bool {
         let Ok(at) = self.peers.binary_search_by_key(&to, |peer| peer.addr) else { return false };
         let peer = &mut self.peers[at];
@@ -209,7 +215,7 @@ impl Secure {
         sealed
     }
 
-    /// Sends hellos again that were not answered.
+    /// Sends unanswered hellos again.
     pub fn handle_timeout(&mut self, now: Time) {
         for peer in &mut self.peers {
             let Some(attempt) = peer.attempt.as_mut().filter(|attempt| attempt.due <= now) else { continue };
@@ -220,23 +226,25 @@ impl Secure {
         }
     }
 
-    /// When [`handle_timeout`](Secure::handle_timeout) has something to do.
+    /// The next time at which [`handle_timeout`](Secure::handle_timeout) is due.
     pub fn poll_timeout(&self) -> Time {
         let attempts = self.peers.iter().filter_map(|peer| peer.attempt.as_ref());
         attempts.map(|attempt| attempt.due).min().unwrap_or(Time::NEVER)
     }
 
-    /// The next datagram to send: part of a handshake, or a packet that has [waited](Secure::seal) for its end.
+    /// The next datagram to send: part of a handshake, or a packet that [waited](Secure::seal) for
+    /// keys.
     pub fn poll_transmit(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         self.replies.pop_front()
     }
 
-    /// Counts of refused datagrams.
+    /// Counters of refused datagrams.
     pub fn stats(&self) -> SecureStats {
         self.stats
     }
 
-    /// Why there are no keys with the peer at an address; `None` if there are, or were.
+    /// The reason why there are no keys with the peer at an address; `None` if there are keys, or
+    /// were.
     pub fn trouble(&self, addr: SocketAddr) -> Option<Trouble> {
         let peer = self.peers.iter().find(|peer| peer.addr == addr)?;
         peer.sessions.iter().all(|session| !session.confirmed).then_some(peer.trouble)
@@ -273,7 +281,7 @@ impl Secure {
             }
         };
         if let Some(place) = place.filter(|&place| !peer.sessions[place].confirmed) {
-            // It is the one that the other side sends by from now on.
+            // The peer sends by this session from now on.
             let mut session = peer.sessions.remove(place);
             session.confirmed = true;
             peer.sessions.push(session);
@@ -282,7 +290,8 @@ impl Secure {
         if len > 0 { Heard::Packet(len) } else { Heard::Handshake }
     }
 
-    /// A hello: answered with a cookie if it shows none, else with a welcome if it is the peer's and new.
+    /// Handles a hello. A hello without a valid cookie gets a cookie; a new one of the peer gets a
+    /// welcome.
     fn greet(&mut self, at: usize, now: Time, datagram: &[u8]) -> Heard {
         let shown = datagram[1..].split_first_chunk::<{ cookie::LEN }>();
         let Some((cookie, message)) = shown.filter(|_| datagram.len() == HELLO_LEN) else {
@@ -320,7 +329,7 @@ impl Secure {
         Heard::Refused
     }
 
-    /// The peer wants its cookie back.
+    /// Handles a retry: sends the hello again with the peer's cookie.
     fn try_again(&mut self, at: usize, datagram: &[u8]) -> Heard {
         let peer = &mut self.peers[at];
         let attempt = peer.attempt.as_mut().filter(|attempt| !attempt.answered);
@@ -337,7 +346,7 @@ impl Secure {
         Heard::Handshake
     }
 
-    /// The peer has answered a hello: there are keys.
+    /// Handles a welcome, which completes the handshake.
     fn conclude(&mut self, at: usize, now: Time, datagram: &[u8]) -> Heard {
         let peer = &mut self.peers[at];
         let Some(mut attempt) = peer.attempt.take() else { return self.refuse() };
@@ -374,7 +383,7 @@ impl Peer {
         Peer { addr, public, sessions, next: 0, attempt, welcomed, waiting, trouble }
     }
 
-    /// Reads a hello of this peer and writes the welcome; `None` if the hello is another's.
+    /// Reads a hello of this peer and writes the welcome; `None` if another party sent it.
     fn welcome(
         &mut self,
         secret: &Key,
@@ -398,10 +407,10 @@ impl Peer {
         Some((Session::new(&mut handshake, [ours, theirs[0]], now)?, welcome))
     }
 
-    /// Keeps a new session, and of the older ones the last.
+    /// Adds a session. Removes the oldest session if there are too many.
     fn add(&mut self, session: Session) {
         if self.sessions.len() >= SESSIONS {
-            // Never the one that is sent by, however many were begun and not confirmed.
+            // The session in use stays, however many unconfirmed ones there are.
             let spare = self
                 .sessions
                 .iter()
@@ -412,7 +421,7 @@ impl Peer {
         self.sessions.push(session);
     }
 
-    /// Seals what has waited for keys.
+    /// Seals the packets that waited for keys.
     fn release(&mut self, replies: &mut VecDeque<(SocketAddr, Vec<u8>)>) {
         let Some(session) = self.sessions.iter_mut().rev().find(|session| session.confirmed) else { return };
         for mut datagram in self.waiting.drain(..) {
@@ -423,7 +432,7 @@ impl Peer {
 }
 
 impl Attempt {
-    /// `None` if the system gives no randomness.
+    /// Begins a handshake; `None` if the system gives no randomness.
     fn new(secret: &Key, public: &Key, session: u8, now: Time) -> Option<Attempt> {
         let builder = builder(secret)?.remote_public_key(public).ok()?;
         let mut handshake = builder.build_initiator().ok()?;
@@ -435,7 +444,7 @@ impl Attempt {
         Some(Attempt { handshake, hello, session, due, pause, answered: false })
     }
 
-    /// By what the answers to its hello are known.
+    /// The bytes that identify answers to its hello.
     fn token(&self) -> &[u8] {
         &self.hello[TOKEN_AT..][..TOKEN_LEN]
     }
@@ -446,12 +455,12 @@ fn builder(secret: &Key) -> Option<Builder<'_>> {
     builder.local_private_key(secret).ok()?.prologue(PROLOGUE).ok()
 }
 
-/// Tests if a datagram of [`Secure::poll_transmit`] holds a packet.
+/// Returns true if a datagram of [`Secure::poll_transmit`] holds a packet.
 pub fn has_packet(datagram: &[u8]) -> bool {
     datagram.first() == Some(&SEALED) && datagram.len() > OVERHEAD
 }
 
-/// Why there can be no sealed datagrams.
+/// An error that prevents sealed datagrams.
 #[derive(Debug, thiserror::Error)]
 pub enum SecureError {
     /// The key file does not have the key of a peer.
@@ -465,9 +474,9 @@ pub enum SecureError {
     Random(std::io::Error),
 }
 
-/// Bytes that a sealed datagram is longer than its packet.
+/// Bytes that a seal adds to a packet.
 pub const OVERHEAD: usize = FRONT + BEHIND;
-/// Packets that wait for keys with a peer.
+/// Limit of packets that wait for keys with a peer.
 pub const WAITING: usize = 16;
 
 const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
@@ -480,9 +489,9 @@ const SEALED: u8 = 0xc3;
 const TOKEN_AT: usize = 1 + cookie::LEN;
 const TOKEN_LEN: usize = 4;
 const HELLO_LEN: usize = TOKEN_AT + 32 + 48 + 17;
-/// A hello's cookie has to come back within this.
+/// Time within which a hello must return its cookie.
 const COOKIE_LIFETIME: Time = Time::from_secs(10);
-/// Sessions kept: two for each direction that a handshake may take.
+/// Limit of sessions: two for each direction that a handshake may take.
 const SESSIONS: usize = 4;
 const FIRST_PAUSE: Time = Time::from_millis(250);
 const LONGEST_PAUSE: Time = Time::from_secs(2);

@@ -1,4 +1,4 @@
-//! A session: the keys of two peers, a counter for what leaves, a window for what comes.
+//! A session: the keys of two peers, a counter for sent datagrams, a window for received ones.
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use snow::HandshakeState;
@@ -6,26 +6,26 @@ use tollway_law::Time;
 
 use super::keys::Key;
 
-/// The keys that one handshake gave.
+/// The keys of one handshake.
 pub(super) struct Session {
     sealing: LessSafeKey,
     opening: LessSafeKey,
-    /// The number in datagrams that come, and in those that leave.
+    /// The session's number in datagrams received; `theirs` is that in datagrams sent.
     pub(super) ours: u8,
     theirs: u8,
-    /// Datagrams sealed: the next nonce.
+    /// Number of datagrams sealed, which is the next nonce.
     sealed: u64,
     window: Window,
     pub(super) born: Time,
-    /// When the last datagram was opened.
+    /// Time at which the last datagram was opened.
     pub(super) heard: Time,
     pub(super) initiator: bool,
-    /// The peer has shown that it has the keys.
+    /// True once the peer has proved that it has the keys.
     pub(super) confirmed: bool,
 }
 
 impl Session {
-    /// The session of a finished handshake; `None` if it is not finished.
+    /// Makes the session of a handshake; `None` if the handshake is not finished.
     pub(super) fn new(
         handshake: &mut HandshakeState,
         [ours, theirs]: [u8; 2],
@@ -34,8 +34,8 @@ impl Session {
         if !handshake.is_handshake_finished() {
             return None;
         }
-        // Noise's Split(): the initiator sends with the first key. Not with the cipher states of
-        // `snow`, which copy each message.
+        // Noise's Split(): the initiator sends with the first key. The cipher states of `snow`
+        // would copy each message.
         let (first, second) = handshake.dangerously_get_raw_split();
         let initiator = handshake.is_initiator();
         let [sealing, opening] = if initiator { [first, second] } else { [second, first] };
@@ -54,15 +54,15 @@ impl Session {
         })
     }
 
-    /// Tests if the keys are due for renewal.
+    /// Returns true if the keys are due for renewal.
     pub(super) fn is_stale(&self, now: Time) -> bool {
         let silent = now.saturating_sub(self.heard) >= SILENCE;
-        // The responder steps in only if the initiator does not.
+        // The responder renews them only if the initiator does not.
         let age = if self.initiator { REKEY_AFTER } else { REKEY_AFTER + SILENCE };
         silent || now.saturating_sub(self.born) >= age || self.sealed >= REKEY_AT
     }
 
-    /// Tests if the keys have expired.
+    /// Returns true if the keys have expired.
     pub(super) fn is_over(&self, now: Time) -> bool {
         now.saturating_sub(self.born) >= LIFETIME || self.sealed >= 2 * REKEY_AT
     }
@@ -75,7 +75,7 @@ impl Session {
         let [kind, session, number @ ..] = header;
         (*kind, *session, *number) = (super::SEALED, self.theirs, counter);
         let nonce = nonce(self.sealed);
-        // It fails for packets of 64 GiB only. The other end refuses a datagram without its tag.
+        // It fails only for packets of 64 GiB. The other end refuses a datagram without its tag.
         if let Ok(tag) = self.sealing.seal_in_place_separate_tag(nonce, Aad::empty(), packet) {
             datagram[end..].copy_from_slice(tag.as_ref());
         }
@@ -98,38 +98,38 @@ impl Session {
     }
 }
 
-/// The nonce of a counter, as Noise has it for AES-GCM.
+/// The nonce of a counter, as Noise defines it for AES-GCM.
 fn nonce(counter: u64) -> Nonce {
     let mut bytes = [0; 12];
     bytes[4..].copy_from_slice(&counter.to_be_bytes());
     Nonce::assume_unique_for_key(bytes)
 }
 
-/// Why a sealed datagram was not opened.
+/// The reason why a sealed datagram was not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unopened {
-    /// It came before, or is too old to tell.
+    /// It was received before, or is too old to decide.
     Replayed,
-    /// It was not sealed by the peer, or with keys that are forgotten.
+    /// The peer did not seal it, or its keys have expired.
     Forged,
 }
 
-/// The counters that have come, of the last [`WINDOW`] up to the greatest (RFC 4303 § 3.4.3).
+/// The received counters among the last [`WINDOW`] up to the greatest (RFC 4303 § 3.4.3).
 #[derive(Debug, Default)]
 struct Window {
-    /// One more than the greatest.
+    /// One more than the greatest counter.
     next: u64,
     bits: [u64; WINDOW as usize / 64],
 }
 
 impl Window {
-    /// Tests if a counter was received, or lies before the window.
+    /// Returns true if a counter was received, or lies before the window.
     fn has(&self, counter: u64) -> bool {
         let (word, bit) = Window::place(counter);
         counter + WINDOW < self.next || counter < self.next && self.bits[word] & bit != 0
     }
 
-    /// Notes that a counter has come that [was not there](Window::has).
+    /// Notes a received counter that is [new](Window::has).
     fn note(&mut self, counter: u64) {
         if counter >= self.next {
             // Counters in between were not received: clear the bits of a window earlier.
@@ -151,17 +151,18 @@ impl Window {
 
 /// Bytes in front of a packet in a sealed datagram: kind, session, counter.
 pub const FRONT: usize = 8;
-/// Bytes behind it: the tag.
+/// Bytes behind a packet in a sealed datagram: the tag.
 pub const BEHIND: usize = 16;
-/// Counters that may come out of order.
+/// Number of counters that may arrive out of order.
 pub(super) const WINDOW: u64 = 1024;
 /// Age at which new keys are agreed on.
 pub(super) const REKEY_AFTER: Time = Time::from_secs(120);
-/// Datagrams after which they are: AES-GCM's limit of confidentiality (RFC 9001 § 6.6).
+/// Number of datagrams after which new keys are agreed on: AES-GCM's confidentiality limit (RFC
+/// 9001 § 6.6).
 const REKEY_AT: u64 = 1 << 23;
-/// Age at which keys are forgotten.
+/// Age at which keys expire.
 pub(super) const LIFETIME: Time = Time::from_secs(180);
-/// A peer that is sent to and not heard of for so long may have forgotten the keys.
+/// Silence of a peer after which it may have lost the keys.
 const SILENCE: Time = Time::from_secs(10);
 
 #[cfg(test)]
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The window beside a set of all counters that came.
+        /// The window agrees with a set of all received counters.
         #[test]
         fn a_counter_comes_once_and_never_when_it_is_old(
             steps in prop::collection::vec((0u64..3000, any::<bool>()), 1..400),

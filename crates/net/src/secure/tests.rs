@@ -19,7 +19,7 @@ fn files() -> Vec<KeyFile> {
     KeyFile::mesh(&["a", "b", "c"].map(String::from)).unwrap()
 }
 
-/// Two parties and what is under way between them.
+/// Two parties, and the datagrams between them.
 struct Pair {
     files: Vec<KeyFile>,
     parties: [Secure; 2],
@@ -72,7 +72,7 @@ impl Pair {
         self.parties[from].seal(self.now, self.addrs[1 - from], packet, &mut out).then_some(out)
     }
 
-    /// Keys are agreed on.
+    /// Completes a handshake.
     fn open(&mut self) {
         self.parties[0].open_all(self.now);
         self.settle();
@@ -129,7 +129,7 @@ fn a_datagram_that_comes_again_is_refused_here_and_at_another_hop() {
         assert_eq!(pair.hand(0, &mut datagram.clone()), None);
     }
     assert_eq!(pair.parties[1].stats().replayed, before + 1000);
-    // Another node of the same mesh, which has keys with A, too.
+    // Another node of the same mesh, which also has keys with A.
     let fresh = pair.seal(0, b"for b").unwrap();
     let mut c = Secure::new(&pair.files[2], &[("a", at(A))]).unwrap();
     c.open_all(pair.now);
@@ -146,7 +146,7 @@ fn a_datagram_that_comes_again_is_refused_here_and_at_another_hop() {
     hear(&mut pair.parties[0], again);
     assert_eq!(c.trouble(at(A)), None, "they have keys");
     assert_eq!(c.handle_datagram(pair.now, at(A), &mut fresh.clone()), Heard::Refused);
-    // And back to its sender.
+    // Back to its sender.
     assert_eq!(pair.parties[0].handle_datagram(pair.now, at(B), &mut fresh.clone()), Heard::Refused);
     assert_eq!((c.stats().forged, pair.parties[0].stats().forged), (1, 1));
     assert_eq!(pair.hand(0, &mut fresh.clone()).unwrap(), b"for b");
@@ -158,12 +158,12 @@ fn strangers_leave_no_state_and_get_less_than_they_send() {
     let strange = KeyFile::mesh(&["b".into(), "a".into()]).unwrap();
     let mut stranger = Secure::new(&strange[0], &[("a", at(A))]).unwrap();
     let a = &mut pair.parties[0];
-    // From no peer's address: nothing.
+    // From no peer's address: no answer.
     stranger.open_all(pair.now);
     let hello = stranger.poll_transmit().unwrap().1;
     assert_eq!(a.handle_datagram(pair.now, at("10.9.9.9:1"), &mut hello.clone()), Heard::Refused);
     assert_eq!((a.poll_transmit(), a.stats().strangers), (None, 1));
-    // By a peer's address, at which it does not receive: a cookie, and no arithmetic of keys.
+    // With the forged address of a peer: a cookie, and no key arithmetic.
     let (mut came, mut went) = (0, 0);
     for i in 0..1000u32 {
         let mut hello = hello.clone();
@@ -178,7 +178,7 @@ fn strangers_leave_no_state_and_get_less_than_they_send() {
     assert!(went > 0 && went < came, "{went} of {came}");
     let peer = &a.peers[0];
     assert!(peer.sessions.is_empty() && peer.welcomed.is_none() && peer.attempt.is_none());
-    // One that does receive there has other keys.
+    // A party that receives at this address has other keys.
     a.handle_datagram(pair.now, at(B), &mut hello.clone());
     let mut retry = a.poll_transmit().unwrap().1;
     stranger.handle_datagram(pair.now, at(A), &mut retry);
@@ -191,7 +191,7 @@ fn strangers_leave_no_state_and_get_less_than_they_send() {
         (Some(Trouble::Mistaken), Some(Trouble::Mistaken))
     );
     assert_eq!(a.trouble(at(C)), Some(Trouble::Silent));
-    // And the right one is let in all the same.
+    // The right party is still accepted.
     pair.open();
 }
 
@@ -280,8 +280,10 @@ fn a_party_that_has_forgotten_all_is_found_again() {
     assert!(heard.is_some_and(|second| second <= 11), "{heard:?}");
 }
 
-/// Loss, duplication, reordering, corruption and restarts: a packet comes whole, and once for each time that it was sealed; and once the way
-/// is good again, packets arrive.
+/// A packet arrives whole, and at most once, under loss, duplication, reordering, corruption and
+/// restarts.
+///
+/// Once the path is good again, packets arrive.
 #[test]
 fn a_seeded_soak_delivers_each_packet_once_or_not_at_all() {
     for seed in 0..20 {
@@ -330,7 +332,7 @@ fn a_seeded_soak_delivers_each_packet_once_or_not_at_all() {
                 }
             }
         }
-        // The way has been good for long enough: the last packets all came.
+        // The path has been good for long enough, so the last packets all arrived.
         for i in 0..200 {
             assert!(arrived.contains(&(number - 4 - i)), "seed {seed}: {i} before the last");
         }

@@ -19,7 +19,7 @@ use crate::sys::signals::Signals;
 /// A program that runs in a namespace.
 #[derive(Debug)]
 pub struct Running {
-    /// Its process group's number, which is its own if it was started with one.
+    /// Its process group's number, which equals its own if it was started with a group.
     pub pid: Pid,
     handle: OwnedFd,
     done: Receiver<io::Result<ExitStatus>>,
@@ -27,8 +27,10 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts `command`, called `name`, in `namespace`, where `names` resolve, and others by `resolver`.
-    /// Calls `at_start` just before. The kernel kills the program should this process die first.
+    /// Starts `command`, called `name`, in `namespace`, and calls `at_start` just before.
+    ///
+    /// `names` resolve there, and other names through `resolver`. The kernel kills the program if
+    /// this process dies first.
     pub fn start(
         namespace: &Namespace,
         names: &[(String, Ipv4Addr)],
@@ -43,7 +45,8 @@ impl Running {
         let namespace = namespace.again().map_err(problem("copy a descriptor"))?;
         let (names, program) = (names.to_vec(), name.to_owned());
         prepare(&mut command, signals.before());
-        // The thread lives as long as the program: it is the thread's death that the kernel tells the program of.
+        // The thread lives as long as the program, because the kernel kills the program when the
+        // thread dies.
         let keep = std::thread::Builder::new().name("tollway-program".into()).spawn(move || {
             let spawn = || {
                 namespace.enter().map_err(problem("enter a network namespace"))?;
@@ -68,12 +71,12 @@ impl Running {
         Ok(Running { pid, handle, done, ended: None })
     }
 
-    /// How it ended, if it has.
+    /// The exit status, if the program has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
             self.ended = match self.done.try_recv() {
                 Ok(Ok(status)) => Some(status),
-                // Whoever can't be waited for is gone.
+                // A program that can't be waited for counts as ended.
                 Ok(Err(_)) | Err(mpsc::TryRecvError::Disconnected) => Some(ExitStatus::from_raw(0)),
                 Err(mpsc::TryRecvError::Empty) => None,
             };
@@ -81,7 +84,7 @@ impl Running {
         self.ended
     }
 
-    /// The same, waiting for it for a while.
+    /// Like [`ended`](Running::ended), but waits for at most `most`.
     pub fn await_end(&mut self, most: Duration) -> Option<ExitStatus> {
         if self.ended.is_none()
             && let Ok(Ok(status)) = self.done.recv_timeout(most)
@@ -91,12 +94,12 @@ impl Running {
         self.ended()
     }
 
-    /// Sends it a signal; one that is gone already gets none.
+    /// Sends a signal, unless the program has ended.
     pub fn signal(&self, signal: Signal) {
         let _ = rustix::process::pidfd_send_signal(&self.handle, signal);
     }
 
-    /// Ends it and the rest of its process group, which is its own: gently at first.
+    /// Ends the program and its process group: with SIGTERM first, then with SIGKILL.
     pub fn end_group(&mut self) {
         if self.ended().is_none() {
             let _ = rustix::process::kill_process_group(self.pid, Signal::TERM);
@@ -108,8 +111,10 @@ impl Running {
     }
 }
 
-/// Has the kernel kill the program when the thread that starts it dies, and gives it the signals that are held from us, and as many descriptors
-/// as there were before [`many_descriptors`].
+/// Makes the kernel kill the program when the thread that starts it dies.
+///
+/// The program gets the signals that this process blocks, and the limit of descriptors from before
+/// [`many_descriptors`].
 #[expect(
     unsafe_code,
     reason = "the standard library has no safe way to make system calls between fork and exec"
@@ -132,7 +137,8 @@ pub fn prepare(command: &mut Command, mask: libc::sigset_t) {
     }
 }
 
-/// Lets this process have as many descriptors as the system lets it: each node has some, and each connection that is relayed.
+/// Raises this process's limit of descriptors to the maximum: each node and each relayed connection
+/// needs some.
 pub fn many_descriptors() {
     let before = rustix::process::getrlimit(Resource::Nofile);
     let most = Rlimit { current: before.maximum, maximum: before.maximum };
@@ -141,5 +147,5 @@ pub fn many_descriptors() {
     }
 }
 
-/// How many descriptors programs are to have, if not as many as we.
+/// Limit of descriptors for programs, if it differs from this process's.
 static DESCRIPTORS: OnceLock<Rlimit> = OnceLock::new();

@@ -1,7 +1,8 @@
-//! What a run that was killed leaves behind, and how it is found.
+//! Remains of a run that was killed: how they are found and removed.
 //!
-//! Namespaces, interfaces and mounts die with the processes that hold them, and a run's own programs are killed with it. What can
-//! stay is what those programs have started themselves. All of it carries the run's mark in its environment.
+//! Namespaces, interfaces and mounts end with the processes that hold them, and a run's own
+//! programs are killed with it. Only processes that those programs have started can remain. All of
+//! them carry the run's mark in their environment.
 
 use std::fs;
 use std::io;
@@ -15,20 +16,20 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::namespace::{self, Namespace};
 
-/// The mark that programs of this process's runs carry: who it is, for as long as anybody may ask.
+/// The mark of this process's runs, which their programs carry: process number and start time.
 pub fn mark() -> String {
     let me = std::process::id();
     format!("{me}.{}", started(me).unwrap_or(0))
 }
 
-/// A path for a file of this process's runs, which nothing has yet; `what` is for people.
+/// A new path for a file of this process's runs; `what` makes its name readable.
 pub fn file(what: &str) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     std::env::temp_dir().join(format!("{FILES}{}-{what}-{number}", std::process::id()))
 }
 
-/// A new folder of this process's runs that no other user may enter.
+/// Makes a folder of this process's runs that no other user may enter.
 ///
 /// # Errors
 /// The path exists already.
@@ -38,11 +39,13 @@ pub fn folder(what: &str) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Ends every process that belongs to a run whose `tollway` is gone, and removes its files; answers who was ended.
+/// Kills every process of runs whose `tollway` has ended, and removes their files.
+///
+/// Returns number and name of each killed process.
 pub fn clean() -> Vec<(u32, String)> {
     let mut ended = Vec::new();
     for pid in processes() {
-        // Held first: what is read is of this process, or of none any more.
+        // Held first, so that the data read below are of this process, or of none.
         let held = Pid::from_raw(pid as i32)
             .and_then(|process| rustix::process::pidfd_open(process, PidfdFlags::empty()).ok());
         let Some(held) = held else { continue };
@@ -55,7 +58,7 @@ pub fn clean() -> Vec<(u32, String)> {
             ended.push((pid, name.trim().to_owned()));
         }
     }
-    // A file that a run was killed before it could take back.
+    // Files that a killed run has left.
     for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let rest = name.to_str().and_then(|name| name.strip_prefix(FILES));
@@ -68,8 +71,10 @@ pub fn clean() -> Vec<(u32, String)> {
     ended
 }
 
-/// Ends whoever is still in one of these namespaces, where a run is over: what a server or the program has left running, which may have a process
-/// group of its own. What is about to end by itself is left the time.
+/// Ends the processes in these namespaces after a run.
+///
+/// A server or the program may have left them, in another process group. Processes that are about
+/// to end get time for it.
 pub fn empty(namespaces: &[Namespace]) {
     let homes: Vec<_> = namespaces.iter().filter_map(|namespace| namespace.identity().ok()).collect();
     for (signal, millis) in [(None, 200), (Some(Signal::TERM), 300), (Some(Signal::KILL), 1000)] {
@@ -79,7 +84,7 @@ pub fn empty(namespaces: &[Namespace]) {
             if inside.is_empty() {
                 return;
             }
-            // Once is enough to be asked; what is killed may have started another meanwhile.
+            // One SIGTERM is enough. A killed process may meanwhile have started another.
             for process in inside.iter().filter(|_| !told || signal == Some(Signal::KILL)) {
                 let _ = signal.map(|signal| rustix::process::pidfd_send_signal(process, signal));
             }
@@ -92,10 +97,11 @@ pub fn empty(namespaces: &[Namespace]) {
     }
 }
 
-/// The processes in these namespaces, this one left out.
+/// The processes in these namespaces, except this one.
 fn inside(homes: &[(u64, u64)]) -> Vec<OwnedFd> {
     let process = |pid: u32| {
-        // Held first, so that the number is no other's afterwards. What has ended is in no namespace any more.
+        // Held first, so that the number cannot pass to another process. An ended process has no
+        // namespace.
         let held = rustix::process::pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()?;
         let home = namespace::identity(&fs::metadata(format!("/proc/{pid}/ns/net")).ok()?);
         homes.contains(&home).then_some(held)
@@ -108,30 +114,30 @@ fn processes() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// The run that a process's environment says it belongs to.
+/// The run that a process's environment names.
 fn mark_in(environment: &[u8]) -> Option<&str> {
     let prefix = format!("{MARK}=").into_bytes();
     let value = environment.split(|&byte| byte == 0).find_map(|entry| entry.strip_prefix(&prefix[..]))?;
     std::str::from_utf8(value).ok()
 }
 
-/// Whether nobody is there any more whose mark this is.
+/// Returns true if the process of a mark has ended.
 pub fn is_over(mark: &str) -> bool {
     let parts = mark.split_once('.').and_then(|(pid, at)| Some((pid.parse().ok()?, at.parse().ok()?)));
-    // What is no mark of ours is nobody's to end.
+    // Text that is no mark belongs to no run.
     parts.is_some_and(|(pid, at): (u32, u64)| started(pid) != Some(at))
 }
 
-/// When a process was started, in the kernel's ticks (proc_pid_stat(5), field 22).
+/// Start of a process, in the kernel's ticks (proc_pid_stat(5), field 22).
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it may hold spaces and brackets.
+    // The name in front of it may have spaces and brackets.
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// The variable with the mark.
+/// Environment variable of the mark.
 pub const MARK: &str = "TOLLWAY_RUN";
-/// How the names of a run's files begin; the process's number follows.
+/// Prefix of the names of a run's files; the process's number follows.
 const FILES: &str = "tollway-run-";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where an agent can be asked how it stands: a Unix socket that only its own user may open.
+//! The status socket of an agent: a Unix socket that only the agent's user may open.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// The agent's end.
+/// The agent's end of a status socket.
 #[derive(Debug)]
 pub struct Control {
     listener: UnixListener,
@@ -20,11 +20,13 @@ pub struct Control {
 }
 
 impl Control {
-    /// Opens the socket at `path`, in a folder that is made, and that nobody else may enter, if there is none.
+    /// Opens the socket at `path`. A missing folder is made, without access for other users.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`]: another agent answers there. [`io::ErrorKind::AlreadyExists`]: something else is there, which stays.
-    /// [`io::ErrorKind::TimedOut`]: an agent has ended there, and its guardian has not. Or the folder is somebody else's, or can't be made.
+    /// - [`io::ErrorKind::AddrInUse`]: another agent answers there.
+    /// - [`io::ErrorKind::AlreadyExists`]: another kind of file is there, and stays.
+    /// - [`io::ErrorKind::TimedOut`]: an agent has ended there, and its guardian has not.
+    /// - Others: the folder belongs to another user, or can't be made.
     pub fn open(path: &Path) -> io::Result<Control> {
         own_folder(path)?;
         if fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket()) {
@@ -35,26 +37,26 @@ impl Control {
         if UnixStream::connect(path).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
         }
-        // What an agent that was killed has left.
+        // The socket of an agent that was killed.
         let _ = fs::remove_file(path);
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
         Ok(Control { listener, path: path.to_owned(), claim })
     }
 
-    /// Where its guardian keeps what has to be undone.
+    /// The path of the guardian's record of settings to restore.
     pub fn record(&self) -> PathBuf {
         let mut name = self.path.as_os_str().to_owned();
         name.push(".paced");
         name.into()
     }
 
-    /// The lock that keeps others from this place until the last process that has it open has ended: the agent, or its guardian.
+    /// The lock on this path, held until the agent and its guardian have both ended.
     pub fn claim(&self) -> &File {
         &self.claim
     }
 
-    /// Answers those that have asked; never waits.
+    /// Answers all waiting clients, without blocking.
     pub fn answer(&self, mut text: impl FnMut() -> String) {
         while let Ok((client, _)) = self.listener.accept() {
             reply(client, text().into());
@@ -64,7 +66,7 @@ impl Control {
     /// The socket, for another process that answers: see [`Answers`].
     ///
     /// # Errors
-    /// There is no descriptor left.
+    /// No descriptor is left.
     pub fn listener(&self) -> io::Result<UnixListener> {
         self.listener.try_clone()
     }
@@ -74,20 +76,20 @@ impl Control {
 #[derive(Debug)]
 pub struct Answers {
     listener: UnixListener,
-    /// Those that wait.
+    /// Clients that wait for an answer.
     clients: Vec<UnixStream>,
-    /// Clients that waited when a state was requested.
+    /// Number of clients that waited when a state was requested.
     due: usize,
 }
 
 impl Answers {
-    /// Those of the socket that a [`Control`] has opened.
+    /// Serves the clients of the socket that a [`Control`] has opened.
     pub fn new(listener: UnixListener) -> Answers {
         Answers { listener, clients: Vec::new(), due: 0 }
     }
 
-    /// Accepts those that have come, without waiting; returns whether a state is to be requested
-    /// for them.
+    /// Accepts waiting clients, without blocking. Returns true if a state must be requested for
+    /// them.
     pub fn accept(&mut self) -> bool {
         while let Ok((client, _)) = self.listener.accept() {
             self.clients.push(client);
@@ -95,12 +97,12 @@ impl Answers {
         self.clients.len() > self.due
     }
 
-    /// Notes that a state is requested: it is for all that wait now.
+    /// Notes that a state is requested for all clients that wait now.
     pub fn request(&mut self) {
         self.due = self.clients.len();
     }
 
-    /// Sends the state that was requested.
+    /// Sends the state to the clients for which it was requested.
     pub fn answer(&mut self, text: impl FnOnce() -> String) {
         if self.due == 0 {
             return;
@@ -112,8 +114,8 @@ impl Answers {
     }
 }
 
-/// Writes in another thread: a client that reads nothing must not stop the agent, nor must a lack
-/// of threads.
+/// Writes in another thread. Neither a client that does not read nor a lack of threads stops the
+/// agent.
 fn reply(mut client: UnixStream, text: Arc<str>) {
     let _ = std::thread::Builder::new().spawn(move || {
         let _ = client.set_nonblocking(false);
@@ -131,8 +133,8 @@ impl Drop for Control {
 /// Creates the parent folder of `path` if it does not exist, without access for other users.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`]: another user's, or others may write to it. Or it cannot be
-/// made.
+/// [`io::ErrorKind::PermissionDenied`]: it belongs to another user, or others may write to it.
+/// Other errors: it cannot be made.
 pub fn own_folder(path: &Path) -> io::Result<()> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -144,8 +146,10 @@ pub fn own_folder(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the place at `path`, as soon as nobody has it any more. What an agent that was killed had paced has to be free before another looks: it would take
-/// those paces for the programs' own, and keep to them for good.
+/// Locks `path`, as soon as no other process holds the lock.
+///
+/// Sockets that a killed agent had paced must be restored first. Otherwise the next agent would
+/// take those paces for the programs' own, and keep them.
 fn claim(path: &Path) -> io::Result<File> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -167,13 +171,13 @@ fn claim(path: &Path) -> io::Result<File> {
     }
 }
 
-/// For so long a guardian is waited for: longer than it tries.
+/// Time to wait for a guardian, which is longer than the guardian's own limit.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Asks the agent at `path`.
+/// Requests the state of the agent at `path`.
 ///
 /// # Errors
-/// Nobody answers there. [`io::ErrorKind::TimedOut`]: an agent is there, and says nothing.
+/// No agent answers there. [`io::ErrorKind::TimedOut`]: an agent is there, but does not answer.
 pub fn ask(path: &Path) -> io::Result<String> {
     ask_within(path, Duration::from_secs(15))
 }
@@ -190,30 +194,30 @@ fn ask_within(path: &Path, patience: Duration) -> io::Result<String> {
     })
 }
 
-/// Connects to an agent of this user's, or root's.
+/// Connects to an agent of this user, or of root.
 ///
 /// # Errors
-/// None answers there, or [another user's](io::ErrorKind::PermissionDenied).
+/// No agent answers there, or [another user's](io::ErrorKind::PermissionDenied).
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     let stream = UnixStream::connect(path)?;
     crate::sys::sockopt::require_own_peer(&stream)?;
     Ok(stream)
 }
 
-/// Reads an agent's answer, up to a bound.
+/// Reads an agent's answer, at most 256 MiB.
 ///
 /// # Errors
-/// The stream fails, or the answer is no text.
+/// The stream fails, or the answer is not UTF-8.
 pub fn read_answer(stream: UnixStream) -> io::Result<String> {
     let mut text = String::new();
     stream.take(LONGEST_ANSWER).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// Bytes of an answer.
+/// Limit of an answer, in bytes.
 const LONGEST_ANSWER: u64 = 1 << 28;
 
-/// The folder of the sockets of this user's agents, unless an option names another.
+/// Default folder for the sockets of this user's agents.
 pub fn folder() -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
     match std::env::var_os("XDG_RUNTIME_DIR") {
@@ -251,10 +255,10 @@ mod tests {
         assert_eq!(asking.join().unwrap(), "well");
         drop(control);
         assert!(ask(&path).is_err());
-        // One that was killed leaves its socket.
+        // A killed agent leaves its socket.
         drop(UnixListener::bind(&path).unwrap());
         let control = Control::open(&path).unwrap();
-        // Another waits until its guardian has ended, too.
+        // The next agent waits until its guardian has ended, too.
         let guardian = control.claim().try_clone().unwrap();
         drop(control);
         let next = std::thread::spawn({
@@ -265,13 +269,13 @@ mod tests {
         assert!(!next.is_finished());
         drop(guardian);
         drop(next.join().unwrap());
-        // One that was stopped is there, and says nothing.
+        // A stopped agent is there, but does not answer.
         let stopped = Control::open(&path).unwrap();
         let error = ask_within(&path, Duration::from_millis(20)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(error.to_string(), "it has said nothing for 0.02 s");
         drop(stopped);
-        // Somebody's file is not ours to take away.
+        // A file that is no socket must stay.
         fs::write(&path, "dear").unwrap();
         let error = Control::open(&path).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);

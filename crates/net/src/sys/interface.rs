@@ -5,16 +5,16 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 
-/// Whether an interface asks others for their hardware addresses.
+/// Use of ARP on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arp {
-    /// It does.
+    /// The interface requests the hardware addresses of others.
     Yes,
-    /// It does not.
+    /// The interface has no ARP.
     No,
 }
 
-/// Gives the interface `name` its address and brings it up.
+/// Sets the address of the interface `name` and brings it up.
 pub fn bring_up(name: &str, address: Ipv4Addr, mask: Ipv4Addr, mtu: u16, arp: Arp) -> io::Result<()> {
     let socket = any_socket()?;
     let ask = |address, what| {
@@ -38,7 +38,7 @@ pub fn up(name: &str, mtu: u16, arp: Arp) -> io::Result<()> {
     request.ask(&socket, libc::SIOCSIFFLAGS)
 }
 
-/// Brings the loopback interface up, which has its address from the kernel.
+/// Brings the loopback interface up. The kernel gives it its address.
 pub fn bring_up_loopback() -> io::Result<()> {
     let mut loopback = Request::new("lo");
     loopback.set_short(UP);
@@ -60,12 +60,12 @@ pub fn hardware_address(name: &str) -> io::Result<[u8; 6]> {
     Ok([a, b, c, d, e, f])
 }
 
-/// Interfaces' properties are asked of any socket of their namespace.
+/// Any socket of a namespace can query the interfaces there.
 fn any_socket() -> io::Result<socket2::Socket> {
     socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)
 }
 
-/// `struct ifreq`, filled by hand: a name and what is asked for.
+/// The `struct ifreq` of an ioctl: an interface's name and a value.
 #[repr(C, align(8))]
 pub struct Request {
     name: [u8; libc::IFNAMSIZ],
@@ -73,14 +73,14 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request for the interface `name`.
+    /// Makes a request for the interface `name`.
     pub fn new(name: &str) -> Request {
         let mut request = Request { name: [0; libc::IFNAMSIZ], value: [0; 24] };
         request.name[..name.len()].copy_from_slice(name.as_bytes());
         request
     }
 
-    /// Sets the value of a request whose value is a 16-bit number.
+    /// Sets a 16-bit value.
     pub fn set_short(&mut self, value: i16) {
         self.value[..2].copy_from_slice(&value.to_ne_bytes());
     }
@@ -94,7 +94,7 @@ impl Request {
         c_int::from_ne_bytes([a, b, c, d])
     }
 
-    /// A `struct sockaddr_in`.
+    /// Sets a value that is a `struct sockaddr_in`.
     fn set_address(&mut self, address: Ipv4Addr) {
         self.value[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
         self.value[4..8].copy_from_slice(&address.octets());
@@ -102,10 +102,11 @@ impl Request {
 
     /// Makes the request.
     ///
-    /// Unsafe, since none of the crates here wraps these requests.
+    /// It is unsafe because none of the crates here wraps these requests.
     #[expect(unsafe_code, reason = "no safe wrapper of these ioctl(2) requests among our dependencies")]
     pub fn ask(&mut self, of: &impl AsRawFd, what: libc::Ioctl) -> io::Result<()> {
-        // SAFETY: each of the requests used reads and writes one `struct ifreq` of 40 bytes, which `self` is, and keeps nothing.
+        // SAFETY: each of the requests used reads and writes one `struct ifreq` of 40 bytes, which
+        // `self` is, and keeps nothing.
         let done = unsafe { libc::ioctl(of.as_raw_fd(), what, std::ptr::from_mut(self)) };
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }

@@ -1,5 +1,5 @@
-//! IPv4 packets as links see them: who talks to whom, how long, how marked. No I/O; nothing here trusts a length it has not
-//! checked.
+//! IPv4 packets as links see them: flow, length, ECN field. No I/O. Every length is checked before
+//! use.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -7,18 +7,20 @@ use std::net::Ipv4Addr;
 use tollway_proto::Flags;
 use tollway_proto::encoding::tcp_option::{self, Forward};
 
-/// The addresses, protocol and ports that name a flow; ports are 0 where the protocol has none, or a fragment does not show them.
+/// The addresses, protocol and ports that name a flow.
+///
+/// Ports are 0 for a protocol without ports, and for a later fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FiveTuple {
-    /// Where it comes from.
+    /// Source address.
     pub source: Ipv4Addr,
-    /// Where it goes.
+    /// Destination address.
     pub destination: Ipv4Addr,
-    /// IP's number of the protocol: 6 is TCP, 17 UDP, 1 ICMP.
+    /// IP's number of the protocol: 6 for TCP, 17 for UDP, 1 for ICMP.
     pub protocol: u8,
-    /// The port it comes from.
+    /// Source port.
     pub source_port: u16,
-    /// The port it goes to.
+    /// Destination port.
     pub destination_port: u16,
 }
 
@@ -33,7 +35,7 @@ impl FiveTuple {
         }
     }
 
-    /// The flow the other way.
+    /// The flow in the opposite direction.
     pub fn back(&self) -> FiveTuple {
         FiveTuple {
             source: self.destination,
@@ -56,16 +58,16 @@ impl fmt::Display for FiveTuple {
     }
 }
 
-/// What a link needs to know of a packet.
+/// The fields of a packet's headers that a link reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Whose it is.
+    /// Addresses and ports of the packet's flow.
     pub flow: FiveTuple,
-    /// The packet's length by its own header, bytes.
+    /// The packet's length as stated in its header, in bytes.
     pub len: u16,
-    /// Of these, IP's and TCP's or UDP's headers.
+    /// Length of the headers of IP and of TCP or UDP, in bytes.
     pub header_len: u16,
-    /// The two bits of the ECN field, as [`Flags`] has them.
+    /// The two bits of the ECN field, as [`Flags`].
     pub ecn: Flags,
 }
 
@@ -76,7 +78,7 @@ impl Header {
     }
 }
 
-/// Why bytes are no packet that could be carried.
+/// The reason why bytes are no packet that a link carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// Another version of IP, or no IP.
@@ -87,10 +89,10 @@ pub enum Malformed {
     Truncated,
 }
 
-/// Reads the header of the packet that `bytes` are (RFC 791 § 3.1).
+/// Reads the headers of the packet in `bytes` (RFC 791 § 3.1).
 ///
 /// # Errors
-/// [`Malformed`]: it can't be forwarded.
+/// [`Malformed`]: the packet can't be forwarded.
 pub fn parse(bytes: &[u8]) -> Result<Header, Malformed> {
     let first = *bytes.first().ok_or(Malformed::Truncated)?;
     if first >> 4 != 4 {
@@ -143,7 +145,8 @@ fn ecn(tos: u8) -> Flags {
     }
 }
 
-/// Marks a packet that [`parse`] has read: congestion experienced, and the header's checksum put right (RFC 1624).
+/// Sets congestion experienced in a packet that [`parse`] has accepted, and updates the header
+/// checksum (RFC 1624).
 pub fn mark(bytes: &mut [u8]) {
     if bytes.len() < MIN_HEADER {
         return;
@@ -155,15 +158,16 @@ pub fn mark(bytes: &mut [u8]) {
     bytes[10..12].copy_from_slice(&adjusted(sum, before, after).to_be_bytes());
 }
 
-/// What an XCP sender says in the options of a TCP segment that [`parse`] has read, and where the option begins; `None` of packets that
-/// say nothing, or nothing that makes sense.
+/// The forward option of XCP in a TCP segment that [`parse`] has accepted, and its offset.
+///
+/// `None` if there is no such option, or if it is malformed.
 pub fn xcp_option(bytes: &[u8], header: &Header) -> Option<(usize, Forward)> {
     let (start, options) = tcp_options(bytes, header)?;
     let at = tcp_option::locate(options).ok()?.forward?;
     Some((start + at, Forward::read(options, at)?))
 }
 
-/// Where the options of a whole TCP header begin, and they themselves.
+/// The options of a whole TCP header, and their offset.
 fn tcp_options<'a>(bytes: &'a [u8], header: &Header) -> Option<(usize, &'a [u8])> {
     let start = usize::from(bytes.first()? & 15) * 4 + TCP_HEADER;
     let shows_ports = header.flow.protocol == TCP && header.flow.source_port > 0;
@@ -172,11 +176,14 @@ fn tcp_options<'a>(bytes: &'a [u8], header: &Header) -> Option<(usize, &'a [u8])
     Some((start, options.get(..len)?))
 }
 
-/// Writes `feedback` over that of the option at `at`, as [`xcp_option`] has found it. The segment's checksum is put right, unless it is
-/// `unfinished`: the kernel has left it to whoever receives the packet, and will reckon it over what stands there then.
+/// Writes `feedback` into the option at `at`, an offset from [`xcp_option`], and updates the
+/// checksum.
+///
+/// If the segment is `unfinished`, the checksum stays: the kernel leaves it to the receiving side,
+/// which computes it over the final bytes.
 pub fn store_feedback(bytes: &mut [u8], at: usize, feedback: u16, unfinished: bool) {
     let tcp = usize::from(bytes[0] & 15) * 4;
-    // The option may begin anywhere, a checksum is over words.
+    // The option may begin at any offset, but a checksum is over 16-bit words.
     let first = (at + 2 - tcp) / 2;
     let word = |bytes: &[u8], i: usize| u16::from_be_bytes([bytes[tcp + 2 * i], bytes[tcp + 2 * i + 1]]);
     let before = [word(bytes, first), word(bytes, first + 1)];
@@ -189,8 +196,9 @@ pub fn store_feedback(bytes: &mut [u8], at: usize, feedback: u16, unfinished: bo
     bytes[tcp + TCP_CHECKSUM..tcp + TCP_CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Puts a datagram's checksum right, as which [`parse`] has read the packet, once the first bytes of its payload are `after` where they were
-/// `before`; both are whole words.
+/// Updates the UDP checksum after the first bytes of the payload changed from `before` to `after`.
+///
+/// Both are whole 16-bit words, and [`parse`] has accepted the packet.
 pub fn rewritten(bytes: &mut [u8], header: &Header, before: &[u8], after: &[u8]) {
     let at = usize::from(header.header_len) - UDP_HEADER + UDP_CHECKSUM;
     let Some(place) = bytes.get_mut(at..at + 2) else { return };
@@ -205,7 +213,7 @@ pub fn rewritten(bytes: &mut [u8], header: &Header, before: &[u8], after: &[u8])
     place.copy_from_slice(&if sum == 0 { 0xffff } else { sum }.to_be_bytes());
 }
 
-/// The checksum `sum` once a word under it has changed (RFC 1624, equation 3).
+/// The checksum `sum` after a word under it has changed (RFC 1624, equation 3).
 fn adjusted(sum: u16, before: u16, after: u16) -> u16 {
     let mut total = u32::from(!sum) + u32::from(!before) + u32::from(after);
     total = (total & 0xffff) + (total >> 16);
@@ -214,17 +222,17 @@ fn adjusted(sum: u16, before: u16, after: u16) -> u16 {
 }
 
 const ICMP: u8 = 1;
-/// IP's number of TCP.
+/// IP's protocol number of TCP.
 pub const TCP: u8 = 6;
-/// IP's number of UDP.
+/// IP's protocol number of UDP.
 pub const UDP: u8 = 17;
-/// A header without options.
+/// Length of a header without options, in bytes.
 const MIN_HEADER: usize = 20;
 const TCP_HEADER: usize = 20;
-/// Where in TCP's header its checksum stands.
+/// Offset of the checksum in TCP's header.
 const TCP_CHECKSUM: usize = 16;
 const UDP_HEADER: usize = 8;
-/// Where in UDP's header its checksum stands.
+/// Offset of the checksum in UDP's header.
 const UDP_CHECKSUM: usize = 6;
 
 #[cfg(test)]
@@ -241,7 +249,7 @@ pub(crate) mod tests {
         !((folded & 0xffff) + (folded >> 16)) as u16
     }
 
-    /// A packet with right checksums of IP, and ports.
+    /// A packet with ports and a right IP checksum.
     pub(crate) fn packet(from: [u8; 4], to: [u8; 4], protocol: u8, tos: u8, payload: usize) -> Vec<u8> {
         let body = if protocol == TCP { 20 } else { 8 };
         let len = (MIN_HEADER + body + payload) as u16;
@@ -282,8 +290,9 @@ pub(crate) mod tests {
         }
     }
 
-    /// A segment with XCP's option, `shift` bytes into its options, and a right checksum; its pseudo-header is left out of that,
-    /// since no router changes it.
+    /// A segment with a right checksum and XCP's option, `shift` bytes into its options.
+    ///
+    /// The checksum leaves the pseudo-header out, since no router changes it.
     pub(crate) fn xcp_segment(from: [u8; 4], to: [u8; 4], shift: usize, forward: Forward) -> Vec<u8> {
         let mut bytes = packet(from, to, TCP, 0, 12 + 100);
         let tcp = MIN_HEADER;
@@ -318,11 +327,12 @@ pub(crate) mod tests {
 
     #[test]
     fn a_changed_word_changes_a_checksum_as_the_rfcs_reckon_it() {
-        // RFC 1624 § 4: zero, where RFC 1141 had its complement.
+        // RFC 1624 § 4: zero, where RFC 1141 gave its complement.
         assert_eq!(adjusted(0xdd2f, 0x5555, 0x3285), 0);
-        // A carry that carries comes round as well: nothing but a one is there then.
+        // A carry may cause a second carry, which must be added too; only a one is left then.
         assert_eq!(adjusted(0, 0, 1), !1);
-        // RFC 1071 § 3: the words of 00 01 f2 03 f4 f5 f6 f7 sum up to ddf2; here they come one by one to where zeros were.
+        // RFC 1071 § 3: the words of 00 01 f2 03 f4 f5 f6 f7 sum up to ddf2. Here they replace
+        // zeros one by one.
         let words = [0x0001, 0xf203, 0xf4f5, 0xf6f7];
         assert_eq!(words.iter().fold(0xffff, |sum, &word| adjusted(sum, 0, word)), !0xddf2);
     }
@@ -334,10 +344,10 @@ pub(crate) mod tests {
         bytes[28..32].copy_from_slice(&before);
         let header = parse(&bytes).unwrap();
         let plain = bytes.clone();
-        // The pseudo-header is left out, since it stays what it is.
+        // The pseudo-header is left out, since it does not change.
         let checksum = sum(&bytes[20..]).to_be_bytes();
         bytes[26..28].copy_from_slice(&checksum);
-        // The last: what makes the sum zero, which would say that there is none (RFC 768).
+        // The last change makes the sum zero, which would mean that there is no checksum (RFC 768).
         let zero = u32::from(u16::from_be_bytes(checksum)) + 0xabcd;
         let zero = ((zero & 0xffff) + (zero >> 16)) as u16;
         for after in
@@ -361,11 +371,12 @@ pub(crate) mod tests {
         let read = |bytes: &[u8]| {
             parse(bytes).map(|header| (header.header_len, header.payload(), header.flow.source_port))
         };
-        // What no packet has any more is none of it: a frame may be padded.
+        // Bytes behind the packet are padding of the frame.
         let mut padded = packet(from, to, UDP, 0, 10);
         padded.extend([0; 20]);
         assert_eq!(read(&padded), Ok((28, 10, 8080)));
-        // An option in IP's header, and twelve bytes of TCP's; which may also be cut off by a header that promises more.
+        // An option in IP's header, and twelve bytes in TCP's. A header that states too great a
+        // length is cut off.
         let mut options = packet(from, to, TCP, 0, 100);
         options[0] = 0x46;
         assert_eq!(read(&options), Ok((24, 116, 0)));
@@ -374,23 +385,24 @@ pub(crate) mod tests {
         options[24 + 12] = 15 << 4;
         options[2..4].copy_from_slice(&60u16.to_be_bytes());
         assert_eq!(read(&options), Ok((60, 0, 0)));
-        // Less than a header's length, than a header, or than its own.
+        // A length below a header's minimum, below the header, or beyond the bytes.
         for (first, len) in [(0x44, 60u16), (0x45, 19), (0x46, 23), (0x45, 141)] {
             options[0] = first;
             options[2..4].copy_from_slice(&len.to_be_bytes());
             assert_eq!(read(&options), Err(Malformed::Truncated), "{first:x} {len}");
         }
-        // ICMP has eight bytes and no ports, what is not known neither.
+        // ICMP's header has eight bytes and no ports. An unknown protocol has neither.
         assert_eq!(read(&packet(from, to, ICMP, 0, 10)), Ok((28, 10, 0)));
         assert_eq!(read(&packet(from, to, 132, 0, 10)), Ok((20, 18, 0)));
-        // A first fragment shows its ports, as does what must not be one; later ones, however far, do not.
+        // A first fragment shows its ports, and so does a packet with DF set. Later fragments do
+        // not.
         for (flags, ports) in [([0x20, 0], true), ([0x40, 0], true), ([0x20, 1], false), ([0x10, 0], false)] {
             let mut fragment = packet(from, to, TCP, 0, 100);
             fragment[6..8].copy_from_slice(&flags);
             let found = if ports { (40, 100, 8080) } else { (20, 120, 0) };
             assert_eq!(read(&fragment), Ok(found), "{flags:?}");
         }
-        // Three bytes of ports are none.
+        // Three bytes are too few for two ports.
         let mut cut = packet(from, to, UDP, 0, 0);
         cut[2..4].copy_from_slice(&23u16.to_be_bytes());
         assert_eq!(read(&cut), Ok((23, 0, 0)));
@@ -419,7 +431,7 @@ pub(crate) mod tests {
         let [from, to] = [[10, 77, 0, 1], [10, 77, 0, 2]];
         let said = |bytes: &[u8]| xcp_option(bytes, &parse(bytes).unwrap()).map(|(_, forward)| forward);
         assert_eq!(said(&xcp_segment(from, to, 0, forward)), Some(forward));
-        // What looks like one in another protocol, a later fragment, or the payload, is none.
+        // The same bytes in another protocol, in a later fragment, or in the payload are no option.
         let mut other = xcp_segment(from, to, 0, forward);
         other[9] = UDP;
         assert_eq!(said(&other), None);
@@ -429,7 +441,7 @@ pub(crate) mod tests {
         let mut payload = xcp_segment(from, to, 0, forward);
         payload[MIN_HEADER + 12] = 5 << 4;
         assert_eq!(said(&payload), None);
-        // Options of IP's come before.
+        // IP options come before the TCP header.
         let mut longer = xcp_segment(from, to, 0, forward);
         longer.splice(MIN_HEADER..MIN_HEADER, [1; 4]);
         longer[0] = 0x46;

@@ -1,4 +1,4 @@
-//! Linux plumbing: namespaces, netlink, TUN interfaces, packets of IP, socket options.
+//! Linux system interfaces: namespaces, netlink, TUN interfaces, IP packets, socket options.
 
 pub mod child;
 pub mod clean;
@@ -20,13 +20,13 @@ use std::net::Ipv4Addr;
 use crate::error::Error;
 pub use crate::punctual::set_policy;
 
-/// The address of a node in every network that programs run over: 10.77.0.1 is the first.
+/// The address of a node in emulated networks; that of node 0 is 10.77.0.1.
 pub fn address(node: u32) -> Ipv4Addr {
     let number = node + 1;
     Ipv4Addr::new(10, 77, (number >> 8) as u8, number as u8)
 }
 
-/// The error of an action that failed in a namespace.
+/// Makes the error of an action that failed in a namespace.
 pub fn problem(action: &'static str) -> impl Fn(io::Error) -> Error {
     move |source| Error::Namespace { action, source }
 }

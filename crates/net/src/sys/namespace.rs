@@ -1,6 +1,7 @@
-//! Network namespaces that die with the run: they have no name, only this process and its children hold them.
+//! Network namespaces without a name: they end with this process and its children.
 //!
-//! An ordinary user gets them inside a user namespace, where the kernel allows that; root needs none.
+//! An ordinary user gets them inside a user namespace, where the kernel allows that. Root needs no
+//! user namespace.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,24 +17,26 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 use super::tun::{Tun, TunSpec};
 use crate::error::Error;
 
-/// By what right namespaces are made.
+/// The privilege by which namespaces are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privilege {
-    /// The process may administer networks as it is.
+    /// The process may administer networks.
     Root,
-    /// Inside a user namespace of its own.
+    /// Inside the process's own user namespace.
     User,
 }
 
 impl Privilege {
-    /// Gets the right to make namespaces, in a user namespace if need be: from then on the process is in it.
+    /// Gets the right to make namespaces, in a user namespace if necessary, which the process then
+    /// enters.
     ///
-    /// Call it before the first thread is started: a process with threads can't move into a user namespace.
+    /// Call it before the first thread is started, since a process with threads can't enter a user
+    /// namespace.
     ///
     /// # Errors
-    /// [`Error::NotAllowed`] says what to enable.
+    /// [`Error::NotAllowed`] names the setting to enable.
     pub fn acquire() -> Result<Privilege, Error> {
-        // What capabilities promise a container may still deny.
+        // A container may deny what the capabilities promise.
         if may_administer() && apart(|| unshare(UnshareFlags::NEWNET)).is_ok() {
             return Ok(Privilege::Root);
         }
@@ -51,17 +54,17 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// A new namespace, with one interface besides loopback.
+    /// Makes a namespace with one interface besides loopback.
     pub fn new(spec: TunSpec) -> io::Result<(Namespace, Tun)> {
         Namespace::with(|| Tun::open(spec))
     }
 
-    /// A new namespace, and what `work` makes there.
+    /// Makes a namespace, and returns the result of `work` there.
     pub fn with<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<(Namespace, T)> {
         apart(|| {
             unshare(UnshareFlags::NEWNET)?;
             let file = File::open("/proc/thread-self/ns/net")?;
-            // Nothing but IPv4 is carried, and nothing else need be tried. Any port is free for whoever runs here, and so is ping.
+            // Only IPv4 is carried, so IPv6 is disabled. Programs here may use any port, and ping.
             let group = rustix::process::getgid().as_raw();
             for (key, value) in [
                 ("ipv6/conf/all/disable_ipv6", "1".to_owned()),
@@ -69,35 +72,35 @@ impl Namespace {
                 ("ipv4/ip_unprivileged_port_start", "0".to_owned()),
                 ("ipv4/ping_group_range", format!("{group} {group}")),
             ] {
-                // A kernel without the setting has nothing to set.
+                // A kernel without the setting needs no change.
                 let _ = fs::write(format!("/proc/sys/net/{key}"), value);
             }
             Ok((Namespace { file }, work()?))
         })
     }
 
-    /// The same namespace, to be held by somebody else too.
+    /// Another handle of the same namespace.
     pub fn again(&self) -> io::Result<Namespace> {
         Ok(Namespace { file: self.file.try_clone()? })
     }
 
-    /// What stands for it, to the kernel.
+    /// The file descriptor that refers to it.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// What distinguishes it from others.
+    /// Numbers that identify it: device and inode.
     pub fn identity(&self) -> io::Result<(u64, u64)> {
         self.file.metadata().map(|file| identity(&file))
     }
 
-    /// Moves the calling thread there.
+    /// Moves the calling thread into it.
     pub fn enter(&self) -> io::Result<()> {
         let kind = Some(LinkNameSpaceType::Network);
         Ok(rustix::thread::move_into_link_name_space(self.file.as_fd(), kind)?)
     }
 
-    /// Works there, on a thread of its own.
+    /// Calls `work` there, on a separate thread.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         apart(|| {
             self.enter()?;
@@ -105,17 +108,17 @@ impl Namespace {
         })
     }
 
-    /// Sets a setting of the kernel's network there, by its name for sysctl(8).
+    /// Sets a sysctl(8) setting of the namespace, by its name.
     pub fn set(&self, key: &str, value: &str) -> io::Result<()> {
         let path = PathBuf::from("/proc/sys").join(key.replace('.', "/"));
-        // Everything else would be the whole machine's.
+        // Any other setting would apply to the whole machine.
         if !key.starts_with("net.") || key.contains("..") || key.contains('/') {
             return Err(io::Error::other("only settings that begin with `net.` are a node's own"));
         }
         self.within(|| fs::write(path, value))
     }
 
-    /// What the kernel says of interfaces there, as `/proc/net/dev` has it.
+    /// The kernel's table of interfaces there, in the format of `/proc/net/dev`.
     pub fn interfaces(&self) -> io::Result<String> {
         self.within(|| fs::read_to_string("/proc/thread-self/net/dev"))
     }
@@ -132,13 +135,15 @@ impl Namespace {
         })
     }
 
-    /// How many ports serve there: TCP's on which somebody listens, and UDP's that somebody has bound.
+    /// Number of serving ports there: listening TCP ports, and bound UDP ports.
     pub fn serving(&self) -> io::Result<(usize, usize)> {
         self.within(serving)
     }
 
-    /// Waits until more ports serve there than `before`, at most for as long as `process` could run for `most`: what waits for a processor on a
-    /// busy machine can't begin to listen. Answers whether they do.
+    /// Waits until more ports serve there than `before`, or until `gone`. Returns true if they do.
+    ///
+    /// The limit is `most` plus the time for which `process` waited for a processor, since it
+    /// cannot begin to listen on a busy machine meanwhile.
     pub fn await_server(
         &self,
         before: (usize, usize),
@@ -151,7 +156,7 @@ impl Namespace {
             let mut bound = 0;
             loop {
                 let (tcp, udp) = serving()?;
-                // Whoever asks for a name has bound a port, too, but not for long.
+                // A look-up of a name also binds a UDP port, but only briefly.
                 bound = if udp > before.1 { bound + 1 } else { 0 };
                 if tcp > before.0 || bound > LOOKS {
                     return Ok(true);
@@ -165,13 +170,14 @@ impl Namespace {
     }
 }
 
-/// What distinguishes a namespace from others, by a file that stands for it.
+/// The identity of a namespace, from the metadata of its file.
 pub(super) fn identity(file: &fs::Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
 
-/// Gives the calling thread, and what it starts, a view of the file system in which `names` resolve, and others if a `resolver`
-/// is there to ask.
+/// Gives the calling thread, and its children, a view of the file system in which `names` resolve.
+///
+/// Other names resolve through `resolver`, if there is one.
 pub fn resolve_names(names: &[(String, Ipv4Addr)], resolver: Option<Ipv4Addr>) -> io::Result<()> {
     unshare(UnshareFlags::NEWNS | UnshareFlags::FS)?;
     rustix::mount::mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
@@ -179,8 +185,9 @@ pub fn resolve_names(names: &[(String, Ipv4Addr)], resolver: Option<Ipv4Addr>) -
     for (name, address) in names {
         text += &format!("{address} {name}\n");
     }
-    // The files are in memory, in a file system that only this view has: no disk need be writable, and nothing is left behind. Its root is seen for a
-    // moment, in a place that is there wherever there are TUN interfaces; what was mounted from it stays.
+    // The files are on a tmpfs that only this view has: no disk must be writable, and nothing is
+    // left behind. Its root is mounted for a moment on a folder that exists wherever TUN interfaces
+    // do. The bind mounts of its files stay.
     let place = Path::new("/dev/net");
     rustix::mount::mount("tollway", place, "tmpfs", MountFlags::NODEV | MountFlags::NOSUID, None)?;
     let laid = lay_over(place, "/etc/hosts", &text).and_then(|()| match resolver {
@@ -191,7 +198,9 @@ pub fn resolve_names(names: &[(String, Ipv4Addr)], resolver: Option<Ipv4Addr>) -
     laid
 }
 
-/// Lays a file with this text over another, in this thread's view of the file system; it has its room in `place`.
+/// Mounts a file with this text over `target`, in this thread's view of the file system.
+///
+/// The file is created in `place`.
 fn lay_over(place: &Path, target: &str, text: &str) -> io::Result<()> {
     let target = Path::new(target);
     if !target.exists() {
@@ -203,7 +212,7 @@ fn lay_over(place: &Path, target: &str, text: &str) -> io::Result<()> {
     Ok(rustix::mount::mount_bind(&path, target)?)
 }
 
-/// Ports on which somebody listens for TCP connections, by `/proc/net/tcp` or `tcp6`: those on any address or on loopback.
+/// Ports with a TCP listener on any address or on loopback, from `/proc/net/tcp` or `tcp6`.
 pub fn listening(table: &str) -> Vec<u16> {
     let mut ports: Vec<u16> = table
         .lines()
@@ -219,8 +228,9 @@ pub fn listening(table: &str) -> Vec<u16> {
     ports
 }
 
-/// Whether an address, as these tables have it, is any or loopback's, where a relay finds who listens. They have words of four bytes, in the machine's
-/// order.
+/// Returns true if an address in these tables is any address or loopback, which a relay can reach.
+///
+/// The tables have words of four bytes, in the machine's byte order.
 fn is_local(address: &str) -> bool {
     let ipv4 = address.strip_prefix(MAPPED).unwrap_or(address);
     ipv4.bytes().all(|digit| digit == b'0')
@@ -228,14 +238,14 @@ fn is_local(address: &str) -> bool {
         || (ipv4.len() == 8 && ipv4.ends_with("7F"))
 }
 
-/// How long a process has waited for a processor (`/proc/PID/schedstat`); nothing if the system doesn't tell.
+/// Time that a process has waited for a processor (`/proc/PID/schedstat`); zero if unknown.
 fn waited(process: rustix::process::Pid) -> Duration {
     let told =
         fs::read_to_string(format!("/proc/{}/schedstat", process.as_raw_nonzero())).unwrap_or_default();
     Duration::from_nanos(told.split_whitespace().nth(1).and_then(|ns| ns.parse().ok()).unwrap_or(0))
 }
 
-/// Ports that serve in this thread's namespace, of both versions of IP: TCP's, and UDP's.
+/// Serving ports in this thread's namespace, over IPv4 and IPv6: those of TCP, and those of UDP.
 fn serving() -> io::Result<(usize, usize)> {
     let table = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
     // A kernel without IPv6 has no tables of it.
@@ -244,7 +254,7 @@ fn serving() -> io::Result<(usize, usize)> {
     table("tcp").map(|_| (both("tcp").lines().filter(|line| line.contains(LISTENING)).count(), bound))
 }
 
-/// Does `work` on a thread of its own, so that the others stay in the namespaces where they are.
+/// Calls `work` on a separate thread, so that the others stay in their namespaces.
 fn apart<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let done = std::thread::Builder::new().spawn_scoped(scope, work)?.join();
@@ -258,13 +268,13 @@ fn apart<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> 
 )]
 fn unshare(what: UnshareFlags) -> io::Result<()> {
     debug_assert!(!what.contains(UnshareFlags::FILES));
-    // SAFETY: file descriptors stay shared, which is the one thing that could be unsafe about it.
+    // SAFETY: file descriptors stay shared, and only unsharing them could be unsafe.
     Ok(unsafe { rustix::thread::unshare_unsafe(what) }?)
 }
 
-/// Moves the process into a user namespace in which it is who it was.
+/// Moves the process into a user namespace that keeps its user and group.
 fn enter_user_namespace(user: u32, group: u32) -> io::Result<()> {
-    // A thread that was joined may still be counted for a moment.
+    // A joined thread may still be counted for a moment.
     let mut tries = 0;
     while let Err(error) = unshare(UnshareFlags::NEWUSER) {
         tries += 1;
@@ -273,13 +283,13 @@ fn enter_user_namespace(user: u32, group: u32) -> io::Result<()> {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    // Without this the kernel lets nobody but root map groups (user_namespaces(7)).
+    // Otherwise the kernel lets only root map groups (user_namespaces(7)).
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// Whether the process has CAP_NET_ADMIN and CAP_SYS_ADMIN.
+/// Returns true if the process has CAP_NET_ADMIN and CAP_SYS_ADMIN.
 fn may_administer() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
@@ -288,7 +298,7 @@ fn may_administer() -> bool {
     bits & both == both
 }
 
-/// What to enable where namespaces are not to be had, by what this kernel says of itself.
+/// The setting to enable if namespaces are denied, from this kernel's own settings.
 fn remedy() -> String {
     let setting = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     if setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
@@ -307,16 +317,17 @@ fn remedy() -> String {
         .into()
 }
 
-/// How often, ten milliseconds apart, a port of UDP is found bound before it counts as a server's.
+/// Number of checks, ten milliseconds apart, after which a bound UDP port counts as a server's.
 const LOOKS: u32 = 5;
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_SYS_ADMIN: u32 = 21;
 /// The state of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
-/// The same with the peer that it has not, by either version of IP, and a bound socket in `/proc/net/udp` likewise.
+/// As above with an empty peer address, for either version of IP; and a bound socket in
+/// `/proc/net/udp`.
 const LISTENING: &str = ":0000 0A ";
 const UNCONNECTED: &str = ":0000 07 ";
-/// `::1`, and how an address of IPv4 begins in IPv6's form, in `/proc/net/tcp6`.
+/// `::1`, and the prefix of a mapped IPv4 address, in `/proc/net/tcp6`.
 const LOOPBACK: &str = "00000000000000000000000001000000";
 const MAPPED: &str = "0000000000000000FFFF0000";
 

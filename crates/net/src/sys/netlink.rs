@@ -1,4 +1,4 @@
-//! What of an interface has no older way to be set than netlink, or none that is open to a user namespace.
+//! Settings of interfaces by netlink, for those that ioctl lacks or denies to a user namespace.
 
 use std::io::{self, Read, Write};
 use std::net::Ipv4Addr;
@@ -10,40 +10,40 @@ use socket2::{Domain, Protocol, Socket, Type};
 #[derive(Clone, Copy, Debug)]
 #[repr(u16)]
 pub enum Property {
-    /// Bytes of the largest packet.
+    /// Size of the largest packet, in bytes.
     LargestPacket = 4,
-    /// Packets that wait in it at most.
+    /// Limit of packets in its queue.
     QueueLength = 13,
-    /// Packets in the longest train of segments that is handed to it as one.
+    /// Limit of packets in a train of segments that passes as one.
     LongestTrainPackets = 40,
-    /// Bytes of the longest train of segments that is handed to it as one packet.
+    /// Limit of bytes in a train of segments that passes as one packet.
     LongestTrain = 41,
 }
 
-/// Sets properties of the interface `name` of this thread's network namespace.
+/// Sets properties of the interface `name` in this thread's network namespace.
 pub fn set(name: &str, properties: &[(Property, u32)]) -> io::Result<()> {
     ask(&property_request(name, properties))
 }
 
-/// A pair of interfaces that are each other's far end (veth(4)).
+/// A pair of interfaces that are connected with each other (veth(4)).
 #[derive(Clone, Copy, Debug)]
 pub struct Veth<'a> {
-    /// The one in this thread's namespace.
+    /// Name of the interface in this thread's namespace.
     pub name: &'a str,
-    /// Its hardware address, if it matters.
+    /// Its hardware address; random if `None`.
     pub address: Option<[u8; 6]>,
-    /// The other one.
+    /// Name of the other interface.
     pub peer: &'a str,
-    /// The namespace where that is, if another.
+    /// The other interface's namespace; `None` for this thread's.
     pub peer_in: Option<BorrowedFd<'a>>,
 }
 
-/// Makes such a pair.
+/// Makes a pair of interfaces.
 pub fn add_veth(veth: &Veth<'_>) -> io::Result<()> {
     ask(&veth_request(veth))
 }
 
-/// Sends what no other route leads to through the interface with this number: to a router there, or to whoever has the address.
+/// Sets the default route: through this interface, to a router there, or directly to each address.
 pub fn route_everything(interface: u32, router: Option<Ipv4Addr>) -> io::Result<()> {
     ask(&route_request(interface, router))
 }
@@ -54,7 +54,7 @@ fn ask(request: &[u8]) -> io::Result<()> {
         Type::from(libc::SOCK_RAW | libc::SOCK_CLOEXEC),
         Some(Protocol::from(libc::NETLINK_ROUTE)),
     )?;
-    // A netlink socket that nobody has bound or connected speaks with the kernel.
+    // A netlink socket that is neither bound nor connected communicates with the kernel.
     let mut file = std::fs::File::from(OwnedFd::from(socket));
     file.write_all(request)?;
     let mut answer = [0u8; 512];
@@ -66,7 +66,7 @@ fn ask(request: &[u8]) -> io::Result<()> {
     }
 }
 
-/// `RTM_NEWLINK` with the interface's name and its new properties (rtnetlink(7)).
+/// Builds `RTM_NEWLINK` with the interface's name and its new properties (rtnetlink(7)).
 fn property_request(name: &str, properties: &[(Property, u32)]) -> Vec<u8> {
     let mut message = vec![0u8; HEADER + LINK];
     attribute(&mut message, libc::IFLA_IFNAME, &[name.as_bytes(), &[0]].concat());
@@ -76,7 +76,7 @@ fn property_request(name: &str, properties: &[(Property, u32)]) -> Vec<u8> {
     finish(message, libc::RTM_NEWLINK, 0)
 }
 
-/// `RTM_NEWLINK` of a pair of interfaces (rtnetlink(7)).
+/// Builds `RTM_NEWLINK` for a pair of interfaces (rtnetlink(7)).
 fn veth_request(veth: &Veth<'_>) -> Vec<u8> {
     let named = |name: &str| [name.as_bytes(), &[0]].concat();
     let mut peer = vec![0u8; LINK];
@@ -97,7 +97,7 @@ fn veth_request(veth: &Veth<'_>) -> Vec<u8> {
     finish(message, libc::RTM_NEWLINK, (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16)
 }
 
-/// `RTM_NEWROUTE` of the default route (rtnetlink(7)).
+/// Builds `RTM_NEWROUTE` for the default route (rtnetlink(7)).
 fn route_request(interface: u32, router: Option<Ipv4Addr>) -> Vec<u8> {
     let mut message = vec![0u8; HEADER + ROUTE];
     let scope = if router.is_some() { libc::RT_SCOPE_UNIVERSE } else { libc::RT_SCOPE_LINK };
@@ -115,7 +115,7 @@ fn route_request(interface: u32, router: Option<Ipv4Addr>) -> Vec<u8> {
     finish(message, libc::RTM_NEWROUTE, (libc::NLM_F_CREATE | libc::NLM_F_REPLACE) as u16)
 }
 
-/// Fills in the header: length, kind, and that an acknowledgement is wanted.
+/// Fills in the header: length, kind, and flags that request an acknowledgement.
 fn finish(mut message: Vec<u8>, kind: u16, flags: u16) -> Vec<u8> {
     let len = message.len() as u32;
     message[0..4].copy_from_slice(&len.to_ne_bytes());
@@ -133,14 +133,14 @@ fn attribute(message: &mut Vec<u8>, kind: u16, value: &[u8]) {
     message.resize(message.len().next_multiple_of(4), 0);
 }
 
-/// The error that the kernel's acknowledgement carries: zero, or a negative number.
+/// The error in the kernel's acknowledgement: zero, or a negative number.
 fn error_of(answer: &[u8]) -> Option<i32> {
     let kind = u16::from_ne_bytes(*answer.get(4..)?.first_chunk()?);
     let error = i32::from_ne_bytes(*answer.get(HEADER..)?.first_chunk()?);
     (i32::from(kind) == libc::NLMSG_ERROR).then_some(error)
 }
 
-/// Bytes of `struct nlmsghdr`, of `struct ifinfomsg` and of `struct rtmsg`.
+/// Lengths of `struct nlmsghdr`, of `struct ifinfomsg` and of `struct rtmsg`, in bytes.
 const HEADER: usize = 16;
 const LINK: usize = 16;
 const ROUTE: usize = 12;
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(route_request(3, None).len(), 16 + 12 + 8);
         assert_eq!(route_request(3, Some(Ipv4Addr::new(10, 78, 0, 2))).len(), 16 + 12 + 8 + 8);
         let veth = Veth { name: "a", address: Some([2; 6]), peer: "b", peer_in: None };
-        // In what says of which kind it is stands what says of its peer.
+        // The attribute of the kind contains the attribute of the peer.
         let (peer, kind) = (4 + 16 + 8, 8);
         assert_eq!(veth_request(&veth).len(), 16 + 16 + 8 + 12 + 4 + kind + 4 + 4 + peer - 4);
         let mut answer = [0u8; 36];

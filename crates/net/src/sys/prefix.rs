@@ -2,17 +2,19 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Addresses that begin with the same bits.
+/// A set of addresses that begin with the same bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
     bits: u128,
-    /// Of 32 or 128.
+    /// Length in bits: at most 32 for IPv4, 128 for IPv6.
     len: u32,
     v4: bool,
 }
 
 impl Prefix {
-    /// `192.0.2.1`, `10.0.0.0/8`, `10.0.*`, `2001:db8::/32`, `*` (of either family: two prefixes).
+    /// Parses `192.0.2.1`, `10.0.0.0/8`, `10.0.*`, `2001:db8::/32` or `*`.
+    ///
+    /// `*` covers both families, and so gives two prefixes. `None` for any other text.
     pub fn parse(text: &str) -> Option<Vec<Prefix>> {
         let text = text.trim();
         if text == "*" {
@@ -55,7 +57,7 @@ impl Prefix {
         Prefix { bits: bits(address), len, v4: address.is_ipv4() }
     }
 
-    /// An address of it, and how many of its bits count.
+    /// An address of the prefix, and the prefix's length in bits.
     pub fn parts(&self) -> (IpAddr, u32) {
         let address = if self.v4 {
             Ipv4Addr::from_bits(self.bits as u32).into()
@@ -65,7 +67,8 @@ impl Prefix {
         (address, self.len)
     }
 
-    /// Two for a single address, one for those of a network, none for any.
+    /// Specificity of a match: 2 for a single address, 1 for a network, 0 for any address; `None`
+    /// if no match.
     pub fn score(&self, address: IpAddr) -> Option<u32> {
         let most = if self.v4 { 32 } else { 128 };
         let differs = self.bits ^ bits(address);
@@ -92,7 +95,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// An address is of every network that it was cut from, and of none that differs within the prefix.
+        /// An address belongs to every network cut from it, and to none that differs within the
+        /// prefix.
         #[test]
         fn networks_hold_their_addresses(bits in any::<u32>(), len in 0u32..=32, flip in 0u32..32) {
             let address = std::net::Ipv4Addr::from_bits(bits);

@@ -6,18 +6,21 @@ use std::io;
 
 use libc::{BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter, sock_fprog};
 
-/// Refuses `calls` to this thread, and to all that it starts, with `EPERM`. It needs `no_new_privs`.
-/// A kernel without seccomp, or a machine whose calls have numbers unknown here, is left as it is.
+/// Refuses `calls` to this thread, and to its later children, with `EPERM`. It needs
+/// `no_new_privs`.
+///
+/// It does nothing on a kernel without seccomp, or on a machine whose call numbers are unknown
+/// here.
 ///
 /// # Errors
 /// The kernel refuses the filter.
 pub fn deny(calls: &[c_long]) -> io::Result<()> {
     let Some(machine) = MACHINE else { return Ok(()) };
-    // `struct seccomp_data`: the call's number, the machine.
+    // Offsets in `struct seccomp_data`: 0 is the call's number, 4 the machine.
     let load = |at| instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0, at);
     let count = calls.len() as u8;
     let mut program = vec![load(4), instruction(BPF_JMP | BPF_JEQ | BPF_K, 0, count + 3, machine), load(0)];
-    // Numbers from here on are those of x32, another interface of x86-64.
+    // Numbers from here on belong to x32, another interface of x86-64.
     program.push(instruction(BPF_JMP | BPF_JGE | BPF_K, count + 1, 0, X32));
     for (call, at) in calls.iter().zip(1..) {
         program.push(instruction(BPF_JMP | BPF_JEQ | BPF_K, count - at + 1, 0, *call as u32));
@@ -26,7 +29,8 @@ pub fn deny(calls: &[c_long]) -> io::Result<()> {
     let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
     program.push(instruction(BPF_RET | BPF_K, 0, 0, refuse));
     let filter = sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the kernel reads `len` instructions at `filter`, which `program` has, and keeps a copy.
+    // SAFETY: the kernel reads `len` instructions at `filter`, which `program` has, and keeps a
+    // copy.
     let done = unsafe { libc::prctl(libc::PR_SET_SECCOMP, FILTER, &raw const filter) };
     match io::Error::last_os_error() {
         _ if done == 0 => Ok(()),

@@ -1,22 +1,28 @@
-//! The signals meant for the programs that this process runs.
+//! Signals that this process passes to the programs that it runs.
 
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getpgrp};
 
-/// Signals that would end this process wait here instead, as long as this lives, to be handed on to the program of a
-/// run. To be held before any thread is started: others would still be ended.
+/// A guard that blocks the signals that would end this process, and queues them for a run's
+/// program.
+///
+/// Make it before any thread is started. Threads started before would still end the process.
 pub struct Signals {
     set: libc::sigset_t,
     before: libc::sigset_t,
 }
 
 impl Signals {
-    /// Keeps interrupt, hang-up and termination from this thread and those it starts, and SIGCHLD for waking up. What is ignored, as under
-    /// nohup(1), is left alone: the kernel would hand it over once it is waited for.
+    /// Blocks interrupt, hang-up, quit and termination for this thread and its children, and
+    /// SIGCHLD for waking up.
+    ///
+    /// An ignored signal, as under nohup(1), is not blocked: the kernel would deliver it to a
+    /// waiting thread.
     #[expect(unsafe_code, reason = "no safe wrapper of the calls on signal sets among our dependencies")]
     pub fn hold() -> Signals {
-        // SAFETY: a zeroed set is a valid argument of sigemptyset, which makes it empty; the calls write to these two only.
+        // SAFETY: a zeroed set is a valid argument of sigemptyset, which makes it empty; the calls
+        // write only to these two sets.
         unsafe {
             let (mut set, mut before) = (std::mem::zeroed(), std::mem::zeroed());
             libc::sigemptyset(&raw mut set);
@@ -27,18 +33,23 @@ impl Signals {
                 }
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
-            // Where whoever started us has it ignored, the kernel keeps no child's exit status.
+            // If the parent process has set SIGCHLD to ignored, the kernel keeps no child's exit
+            // status.
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             Signals { set, before }
         }
     }
 
-    /// A file that may grow no further (`ulimit -f`) is an error of what writes to it, as a full disk is, instead of this process's end. Programs that are
-    /// started meet that limit as they would without us: an empty handler is not handed on to them, as ignoring the signal would be.
+    /// Makes the file size limit (`ulimit -f`) an error of the write, like a full disk, instead of
+    /// a fatal signal.
+    ///
+    /// Programs started later still get the signal: exec resets a handler, but would keep an
+    /// ignored signal.
     #[expect(unsafe_code, reason = "no safe wrapper of sigaction(2) among our dependencies")]
     pub fn outlast_file_limit() {
         extern "C" fn nothing(_: libc::c_int) {}
-        // SAFETY: the handler does nothing, which it may at any time; of both actions all bits zero are a valid value.
+        // SAFETY: the handler does nothing, which is allowed at any time; for both actions all bits
+        // zero are a valid value.
         unsafe {
             let (mut old, mut new): (libc::sigaction, libc::sigaction) =
                 (std::mem::zeroed(), std::mem::zeroed());
@@ -51,13 +62,14 @@ impl Signals {
         }
     }
 
-    /// Has `work` set up its handlers, and goes on to ignore those of hang-up, interrupt and quit that were ignored before.
+    /// Calls `work`, which sets handlers, then ignores hang-up, interrupt and quit again if they
+    /// were ignored.
     #[expect(unsafe_code, reason = "no safe wrapper of signal(2) among our dependencies")]
     pub fn keep_ignored<T>(work: impl FnOnce() -> T) -> T {
         let ignored = ignored();
         let done = work();
         for signal in ignored {
-            // SAFETY: to ignore a signal runs no code of ours.
+            // SAFETY: ignoring a signal runs no code of this process.
             unsafe {
                 libc::signal(signal, libc::SIG_IGN);
             }
@@ -65,13 +77,15 @@ impl Signals {
         done
     }
 
-    /// The signals that were held before, for programs.
+    /// The signals blocked before, which programs must inherit.
     pub fn before(&self) -> libc::sigset_t {
         self.before
     }
 
-    /// Waits for a signal for `program` for at most `most`. One that the terminal sent has reached a program in its foreground by itself, as which
-    /// we are of its process group: such a one is not answered.
+    /// Waits at most `most` for a signal to pass to `program`.
+    ///
+    /// Signals from the terminal reach every program of its foreground process group directly. If
+    /// `program` is in this process's group, such signals are not returned.
     pub fn wait(&self, program: Pid, most: Duration) -> Option<Signal> {
         let (number, code) = self.take(most)?;
         let with_us = || rustix::process::getpgid(Some(program)).is_ok_and(|group| group == getpgrp());
@@ -81,13 +95,13 @@ impl Signals {
         Signal::from_named_raw(number)
     }
 
-    /// The signal that has come already and wants this process to end, if there is one; it is answered once.
+    /// Takes the signal already received that asks this process to end, if any.
     pub fn has_come(&self) -> Option<i32> {
         let taken = std::iter::from_fn(|| self.take(Duration::ZERO));
         taken.map(|(number, _)| number).find(|&number| number != libc::SIGCHLD)
     }
 
-    /// Sleeps for `span`; answers whether somebody wants this process to end, and then at once.
+    /// Sleeps for `span`. Returns true at once if a signal asks this process to end.
     pub fn sleep(&self, span: Duration) -> bool {
         let until = Instant::now() + span;
         loop {
@@ -100,11 +114,12 @@ impl Signals {
         }
     }
 
-    /// A signal's number and where it comes from.
+    /// Takes the next signal: its number and its origin (`si_code`).
     #[expect(unsafe_code, reason = "no safe wrapper of sigtimedwait(2) among our dependencies")]
     fn take(&self, most: Duration) -> Option<(i32, i32)> {
         let most = libc::timespec { tv_sec: most.as_secs() as _, tv_nsec: most.subsec_nanos() as _ };
-        // SAFETY: the kernel reads `set` and `most`, writes to `info`, and keeps nothing; all three outlive the call.
+        // SAFETY: the kernel reads `set` and `most`, writes to `info`, and keeps nothing; all three
+        // outlive the call.
         let (number, info) = unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             (libc::sigtimedwait(&raw const self.set, &raw mut info, &raw const most), info)
@@ -113,11 +128,12 @@ impl Signals {
     }
 }
 
-/// Which of hang-up, interrupt and quit whoever started us has had ignored: it wants us to stay.
+/// The signals among hang-up, interrupt and quit that the parent process has set to ignored.
 #[expect(unsafe_code, reason = "no safe wrapper of sigaction(2) among our dependencies")]
 fn ignored() -> Vec<i32> {
     let is_ignored = |&signal: &i32| {
-        // SAFETY: without a new action the call only writes to `old`, of which all bits zero are a valid value.
+        // SAFETY: without a new action the call only writes to `old`, of which all bits zero are a
+        // valid value.
         unsafe {
             let mut old: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &raw mut old) == 0 && old.sa_sigaction == libc::SIG_IGN
@@ -129,7 +145,8 @@ fn ignored() -> Vec<i32> {
 impl Drop for Signals {
     #[expect(unsafe_code, reason = "no safe wrapper of pthread_sigmask(3) among our dependencies")]
     fn drop(&mut self) {
-        // What came while the run ended was meant for its program; what the run leaves is still to be told and written.
+        // Signals that arrived during the run's end were meant for its program. The results must
+        // still be written.
         while self.take(Duration::ZERO).is_some() {}
         // SAFETY: `before` is what pthread_sigmask itself wrote.
         unsafe {

@@ -1,4 +1,4 @@
-//! Options of sockets that no dependency wraps, as the bytes that the kernel reads and writes.
+//! Socket options that no dependency wraps, as the bytes that the kernel reads and writes.
 #![expect(unsafe_code, reason = "no safe wrapper of these options among our dependencies")]
 
 use std::ffi::c_int;
@@ -6,22 +6,23 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Reads an option into `value`, and returns how many bytes of it the kernel has written.
+/// Reads an option into `value`. Returns how many bytes the kernel has written.
 ///
 /// # Errors
 /// The socket has no such option.
 pub fn get(socket: impl AsFd, level: c_int, name: c_int, value: &mut [u8]) -> io::Result<usize> {
     let socket = socket.as_fd().as_raw_fd();
     let mut len = value.len() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `value`, which has so many, and the length to `len`.
+    // SAFETY: the kernel writes at most `len` bytes to `value`, which has this length, and the
+    // length to `len`.
     let done = unsafe { libc::getsockopt(socket, level, name, value.as_mut_ptr().cast(), &raw mut len) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(len as usize) }
 }
 
-/// Refuses a Unix socket whose other end another user than root or this one has opened.
+/// Refuses a Unix socket whose peer runs as a user other than root or this one.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`]; or the socket is not connected.
+/// [`io::ErrorKind::PermissionDenied`] for another user; or the socket is not connected.
 pub fn require_own_peer(socket: impl AsFd) -> io::Result<()> {
     // `struct ucred`: process, user, group.
     let mut peer = [0; 12];
@@ -40,22 +41,22 @@ pub fn require_own_peer(socket: impl AsFd) -> io::Result<()> {
 /// The socket has no such option, or refuses the value.
 pub fn set(socket: impl AsFd, level: c_int, name: c_int, value: &[u8]) -> io::Result<()> {
     let socket = socket.as_fd().as_raw_fd();
-    // SAFETY: the kernel reads `value`, whose length it is given, and keeps nothing.
+    // SAFETY: the kernel reads `value`, whose length is passed, and keeps nothing.
     let done = unsafe {
         libc::setsockopt(socket, level, name, value.as_ptr().cast(), value.len() as libc::socklen_t)
     };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Sets an option that is an integer.
+/// Sets an integer option.
 ///
 /// # Errors
-/// As those of [`set`].
+/// As for [`set`].
 pub fn set_number(socket: impl AsFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     set(socket, level, name, &value.to_ne_bytes())
 }
 
-/// Bytes that were written and that the other end has not acknowledged (tcp(7), `SIOCOUTQ`).
+/// Bytes written that the other end has not acknowledged (tcp(7), `SIOCOUTQ`).
 ///
 /// # Errors
 /// The socket is not connected.
@@ -77,5 +78,5 @@ pub fn at_urgent(stream: &TcpStream) -> io::Result<bool> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(at != 0) }
 }
 
-/// `linux/sockios.h` has it, for most architectures.
+/// From `linux/sockios.h`, for most architectures.
 const SIOCATMARK: libc::Ioctl = 0x8905;

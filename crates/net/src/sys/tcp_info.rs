@@ -8,16 +8,16 @@ use tollway_law::Time;
 
 use super::sockopt;
 
-/// The sending half of a connection.
+/// The kernel's state of a connection's sending half.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpInfo {
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub retransmissions: u64,
-    /// Packets.
+    /// The congestion window, in packets.
     pub cwnd: u32,
     /// The smoothed round-trip time.
     pub srtt: Time,
-    /// Packets sent and not acknowledged.
+    /// Packets sent and not yet acknowledged.
     pub in_flight: u32,
 }
 

@@ -1,7 +1,9 @@
-//! A TUN interface: the kernel's end of an emulated network, in whatever network namespace the calling thread is.
+//! A TUN interface in the calling thread's network namespace: the kernel's end of an emulated
+//! network.
 //!
-//! What programs send there is read here as bare IP packets, and what is written here they receive. In front of each stands a
-//! `virtio_net_hdr`: with it checksums are left to whoever needs them, and a train of TCP segments can pass as one.
+//! Packets that programs send are read here as bare IP packets. Packets written here are received
+//! by programs. A `virtio_net_hdr` precedes each packet. With it, the kernel may leave a checksum
+//! to the receiving side, and a train of TCP segments can pass as one packet.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,25 +16,26 @@ use rustix::io::Errno;
 use super::interface::{self, Arp, Request};
 use super::netlink::{self, Property};
 
-/// An interface that lives as long as this does.
+/// An interface that exists until this value is dropped.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
 }
 
-/// How an interface is to be.
+/// Parameters of an interface.
 #[derive(Clone, Copy, Debug)]
 pub struct TunSpec {
     /// Its address.
     pub address: Ipv4Addr,
     /// The mask of its network.
     pub mask: Ipv4Addr,
-    /// Bytes of the longest train of segments that may pass as one; under two packets none does.
+    /// Limit of a train of segments that passes as one, in bytes; below two packets, no trains
+    /// pass.
     pub train: u32,
 }
 
 impl Tun {
-    /// Makes the interface and brings it up, and the loopback interface with it.
+    /// Makes the interface, and brings it and the loopback interface up.
     pub fn open(spec: TunSpec) -> io::Result<Tun> {
         let file = device(libc::O_NONBLOCK)?;
         let mut request = Request::new(NAME);
@@ -50,7 +53,7 @@ impl Tun {
         Ok(Tun { file })
     }
 
-    /// Reads one packet with its header; `None` if there is none.
+    /// Reads one packet with its header. Returns the length; `None` if no packet waits.
     pub fn read(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match rustix::io::read(&self.file, &mut *into) {
@@ -80,7 +83,7 @@ impl AsFd for Tun {
     }
 }
 
-/// Where interfaces come from.
+/// Opens the device that makes TUN interfaces.
 pub fn device(flags: libc::c_int) -> io::Result<File> {
     let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(DEVICE);
     opened.map_err(|error| {
@@ -92,7 +95,7 @@ pub fn device(flags: libc::c_int) -> io::Result<File> {
     })
 }
 
-/// The payload of each segment of the train that `frame` is; zero if it is a single packet.
+/// Payload bytes of each segment in the train `frame`; zero for a single packet.
 pub fn segment_of(frame: &[u8]) -> u16 {
     match frame.first_chunk::<VNET_LEN>() {
         Some(header) if header[1] != GSO_NONE => u16::from_ne_bytes([header[4], header[5]]),
@@ -100,23 +103,26 @@ pub fn segment_of(frame: &[u8]) -> u16 {
     }
 }
 
-/// Whether the checksum of the packet that `frame` is is left to whoever receives it.
+/// Returns true if the receiving side must fill in the checksum of the packet in `frame`.
 pub fn is_unfinished(frame: &[u8]) -> bool {
     frame.first().is_some_and(|flags| flags & NEEDS_CSUM != 0)
 }
 
-/// What the counters of the interface `name` say of packets that it had no room for: those sent by programs and never read here, and those written
-/// here and never received. From `/proc/net/dev`, as text.
+/// Packets for which the interface `name` had no room, from the text of `/proc/net/dev`.
+///
+/// The first count is of packets that programs sent and nothing read here. The second is of packets
+/// written here that programs did not receive.
 pub fn drops(table: &str, name: &str) -> Option<(u64, u64)> {
     let row = table.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
     let mut fields = row.split_whitespace().map(str::parse::<u64>);
     let received = fields.nth(3)?.ok()?;
-    // Received and sent change places: what a program sends the interface sends.
+    // The interface sends what programs send, so the columns change places here.
     let sent = fields.nth(7)?.ok()?;
     Some((sent, received))
 }
 
-/// What the counters of the interface `name` say of packets that programs sent, and that they received. From `/proc/net/dev`, as text.
+/// Packets that programs sent and received through the interface `name`, from the text of
+/// `/proc/net/dev`.
 pub fn packets(table: &str, name: &str) -> Option<(u64, u64)> {
     let row = table.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
     let mut fields = row.split_whitespace().map(str::parse::<u64>);
@@ -125,7 +131,7 @@ pub fn packets(table: &str, name: &str) -> Option<(u64, u64)> {
     Some((sent, received))
 }
 
-/// Says what of the kernel's work programs' packets may come without.
+/// Sets the offloads: work of the kernel that programs' packets may come without.
 #[expect(unsafe_code, reason = "no safe wrapper of TUNSETOFFLOAD among our dependencies")]
 fn set_offload(file: &File, what: libc::c_uint) -> io::Result<()> {
     // SAFETY: the request takes a number and no memory.
@@ -136,11 +142,11 @@ fn set_offload(file: &File, what: libc::c_uint) -> io::Result<()> {
 const DEVICE: &str = "/dev/net/tun";
 /// The interface's name in every namespace.
 pub const NAME: &str = "tollway";
-/// Bytes of `struct virtio_net_hdr`.
+/// Length of `struct virtio_net_hdr`, in bytes.
 pub const VNET_LEN: usize = 10;
-/// The longest packet on it, bytes.
+/// Size of the longest packet, in bytes.
 pub const MTU: u16 = 1500;
-/// Packets that wait in it at most for the emulator to read them: more than a burst that any sender is allowed.
+/// Limit of packets that wait for the emulator: more than any allowed burst.
 const QUEUE: u32 = 10_000;
 /// `VIRTIO_NET_HDR_GSO_NONE` and `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
 const GSO_NONE: u8 = 0;

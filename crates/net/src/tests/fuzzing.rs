@@ -1,6 +1,6 @@
-//! What fuzz targets run of parsers that nobody else may call. Not for anybody else.
+//! Entry points for fuzz targets of private parsers. Not for any other use.
 //!
-//! Each takes any bytes, and panics where what it parses breaks its word.
+//! Each takes any bytes, and panics if the parser violates its contract.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,8 @@ use tollway_proto::Flags;
 pub use crate::network::fuzzing::node;
 use crate::secure::{Heard, KeyFile, Secure};
 
-/// A frame as an interface gives it: a link that changes nothing leaves it as it is, and one that writes changes nothing else.
+/// A frame as an interface gives it. A link without changes keeps its bytes, and others change only
+/// their fields.
 #[cfg(target_os = "linux")]
 pub fn frame(data: &[u8]) {
     use crate::hosts::PORT;
@@ -27,7 +28,7 @@ pub fn frame(data: &[u8]) {
     match (content, frame::load(&same, PORT)) {
         (Content::Datagram(_), _) => assert_eq!(same, data, "a link that changes nothing"),
         (Content::Segment(_, tuple), Some(Content::Segment(again, other))) => {
-            // Its option may have said the same in other bits.
+            // The option may have held the same value in other bits.
             assert_eq!((again.toll.due, again.flags, other), (packet.toll.due, packet.flags, tuple));
         }
         _ => panic!("a segment is one still"),
@@ -57,8 +58,11 @@ pub fn frame(data: &[u8]) {
     }
 }
 
-/// What programs at three nodes in a row send, as the kernel hands it over: of each packet that came it is known what became of it, and its bytes arrive as they
-/// were but for marks, feedback and their checksums. A byte says from where, in which way and how long after the one before; the next two how long its segments are and it is.
+/// Packets of programs at three nodes in a row, as the kernel delivers them.
+///
+/// Every packet must be accounted for. Its bytes must arrive unchanged, except for marks, feedback
+/// and their checksums. The first byte gives the source, the kind and the gap to the packet before.
+/// The next two give the segment length and the packet length.
 #[cfg(target_os = "linux")]
 pub fn mesh(data: &[u8]) {
     use crate::mesh::{FlowRecord, Mesh};
@@ -79,7 +83,7 @@ pub fn mesh(data: &[u8]) {
         rest = tail;
         let node = u32::from(how % 3);
         let mut frame = own.to_vec();
-        // Some come from where they say, to somebody; what nobody would carry is tried, too.
+        // Some have valid addresses. Others test packets that no link would carry.
         if how & 4 != 0 && frame.len() >= tun::VNET_LEN + 20 {
             let packet = &mut frame[tun::VNET_LEN..];
             packet[0] = 0x40 | packet[0] & 0xf;
@@ -100,7 +104,7 @@ pub fn mesh(data: &[u8]) {
         offered += 1;
         deliver(&mut mesh);
     }
-    // Some are under way still.
+    // Some packets are still in flight.
     let mut check = |now: Time| {
         mesh.handle_timeout(now);
         deliver(&mut mesh);
@@ -116,7 +120,7 @@ pub fn mesh(data: &[u8]) {
     assert_eq!(check(now + Time::from_secs(60)), 0, "nothing stays");
 }
 
-/// Three nodes in a row, with a law that speaks to who asks, one that marks, and loss.
+/// Three nodes in a row, with an XCP law, a law that marks, and loss.
 #[cfg(target_os = "linux")]
 fn row() -> crate::mesh::MeshSpec {
     use crate::emulator::LinkSpec;
@@ -159,8 +163,9 @@ fn row() -> crate::mesh::MeshSpec {
 
 /// Datagrams to one of two peers with keys, from the other's address, and the whole as a key file.
 ///
-/// An even first byte gives a datagram as it stands; an odd one is XORed into a sealed one. The second
-/// is its length; and so on. Nothing unsealed is opened, and the peers can exchange packets afterwards.
+/// An even first byte gives a datagram as it stands; an odd one is XORed into a sealed one. The
+/// second is its length; and so on. Nothing unsealed is opened, and the peers can exchange packets
+/// afterwards.
 pub fn sealed(data: &[u8]) {
     let now = Time::from_secs(1);
     let _ = KeyFile::parse(&String::from_utf8_lossy(data));

@@ -1,4 +1,4 @@
-//! What several tests need: strangers' datagrams, and a look at what we take of the machine.
+//! Helpers of several tests: mutated datagrams, and this process's memory.
 #![allow(dead_code)]
 
 use std::net::UdpSocket;
@@ -7,7 +7,7 @@ use tollway_net::cookie;
 use tollway_proto::encoding::acp;
 use tollway_proto::{Flags, Packet, SackRanges};
 
-/// Whether this machine lets us open sockets; says so loudly if it does not.
+/// Returns true if this machine allows sockets. Otherwise prints a message.
 pub(crate) fn sockets() -> bool {
     match UdpSocket::bind("127.0.0.1:0") {
         Ok(_) => true,
@@ -18,21 +18,22 @@ pub(crate) fn sockets() -> bool {
     }
 }
 
-/// Mutated datagrams that come to each listening socket.
+/// Number of mutated datagrams sent to each listening socket.
 pub(crate) const MANY: u64 = 1_000_000;
 
-/// The number that a variable of the environment has.
+/// The number in an environment variable.
 pub(crate) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Bytes of memory that this process has; zero where the system does not tell.
+/// Bytes of memory that this process uses; zero if the system does not state it.
 pub(crate) fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
 }
 
-/// Steele, Lea and Flood's generator ("SplitMix", OOPSLA 2014): a seed on failure is a constant here.
+/// Steele, Lea and Flood's generator ("SplitMix", OOPSLA 2014). Its seeds are constants, so
+/// failures repeat.
 pub(crate) struct Mixer(pub(crate) u64);
 
 impl Mixer {
@@ -43,13 +44,13 @@ impl Mixer {
         mixed ^ (mixed >> 31)
     }
 
-    /// One of the numbers under `end`.
+    /// A number below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 }
 
-/// An opening, data or an acknowledgement, with some of its bytes changed, cut or grown.
+/// An opening, data or an acknowledgement, with some bytes changed, cut off or appended.
 pub(crate) fn mutated(mixer: &mut Mixer) -> Vec<u8> {
     let flags =
         [Flags::SYN, Flags::ACK, Flags::DATA.with(Flags::ACK), Flags::SYN.with(Flags::RST), Flags::RST];

@@ -1,4 +1,4 @@
-//! A way between two UDP sockets that loses, reorders, repeats and corrupts datagrams.
+//! A path between two UDP sockets that loses, reorders, repeats and corrupts datagrams.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use crate::common::Mixer;
 
-/// A way that a thread runs until it is dropped.
+/// A path that a thread runs until it is dropped.
 pub(crate) struct Way {
-    /// The addresses that stand for the far node, as the first and the second node see it.
+    /// The addresses of the far node, as seen by the first and by the second node.
     pub(crate) faces: [SocketAddr; 2],
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Datagrams of a thousand that something happens to.
+/// Datagrams per thousand that are affected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mischief {
     pub(crate) lost: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Mischief {
 }
 
 impl Way {
-    /// A way between the nodes at `ends`.
+    /// Opens a path between the nodes at `ends`.
     pub(crate) fn open(ends: [SocketAddr; 2], seed: u64, mischief: Mischief) -> Way {
         let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         let faces = [0, 1].map(|i: usize| sockets[i].local_addr().unwrap());

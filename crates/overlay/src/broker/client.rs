@@ -12,7 +12,7 @@ use crate::nats::write::{Connect, error_line};
 use crate::rules::{Proof, Slow, same_secret};
 
 impl Broker {
-    /// Reads what a client has sent.
+    /// Handles a client's input.
     pub fn receive(&mut self, now: Time, key: usize, bytes: &[u8]) -> Received {
         let limits = Limits { body: self.rules.payload, ..Limits::default() };
         let session = &mut self.sessions[key];
@@ -45,8 +45,9 @@ impl Broker {
         }
     }
 
-    /// Does what a client asks; answers whether that is done, or has to be asked again once it is
-    /// runnable.
+    /// Executes a client's operation. Returns false if the client is blocked.
+    ///
+    /// The operation must be executed again once the client is runnable.
     fn operate(&mut self, now: Time, key: usize, op: Op<'_>) -> bool {
         match op {
             Op::Pub(publish) => match self.tenant(key) {
@@ -92,7 +93,7 @@ impl Broker {
         session.no_responders = connect.headers && connect.no_responders;
         session.name = connect.name.clone().unwrap_or_default().chars().take(MOST_NAME).collect();
         if session.tenant.is_some() {
-            // Whose it is can't change.
+            // A connection cannot change its tenant.
             return;
         }
         match self.authenticate(key, &connect) {
@@ -101,7 +102,7 @@ impl Broker {
         }
     }
 
-    /// Finds the tenant whose proof the client shows.
+    /// Finds the tenant whose proof the client presents.
     fn authenticate(&self, key: usize, connect: &Connect) -> Option<usize> {
         let certified = self.sessions[key].certified.as_deref();
         let user = connect.user.as_deref();
@@ -180,12 +181,12 @@ impl Broker {
     /// Blocks a publisher until `slow` has drained.
     pub(super) fn wait_for(&mut self, key: usize, slow: usize) {
         self.sessions[key].blocked = Some(Block::Receiver(slow));
-        // The one that has sent nothing for longest goes on first.
+        // The publisher that has been idle longest resumes first.
         let turn = |waiter: usize| self.sessions[waiter].turn;
         let at = self.sessions[slow].waiters.partition_point(|&waiter| turn(waiter) <= turn(key));
         self.sessions[slow].waiters.insert(at, key);
     }
 }
 
-/// Characters that are kept of a client's name.
+/// Limit of a client's name, in characters.
 const MOST_NAME: usize = 64;

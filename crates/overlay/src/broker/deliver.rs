@@ -1,4 +1,4 @@
-//! From a publisher to its receivers.
+//! Delivery of messages from a publisher to their receivers.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use crate::nats::write::{error_line, message_line};
 use crate::rules::Slow;
 
 impl Broker {
-    /// Publishes a message; answers whether that is done. If not, the client is blocked.
+    /// Publishes a message. Returns false if the client is blocked.
     pub(super) fn publish(&mut self, now: Time, key: usize, tenant: usize, message: Publish<'_>) -> bool {
         let route = self.route(key, tenant, message.subject);
         match route.verdict {
@@ -84,7 +84,7 @@ impl Broker {
         route
     }
 
-    /// The session that a publisher has to wait for, if there is one.
+    /// The session for which a publisher must wait, if any.
     fn slowest(&self, route: &Route) -> Option<usize> {
         let waits = |&sub: &usize| {
             let sub = &self.subs[sub];
@@ -98,16 +98,16 @@ impl Broker {
         let plain = route.plain.iter().find_map(waits);
         plain.or_else(|| {
             let mut queues = route.queues.iter();
-            // Another member of a queue group can have it.
+            // Another member of a queue group can receive the message.
             queues.find_map(|queue| {
-                // Those at other sites are paid for.
+                // Members at other sites are paid for.
                 let all = queue.members.iter().all(|sub| waits(sub).is_some());
                 if all { queue.members.first().and_then(waits) } else { None }
             })
         })
     }
 
-    /// A member of a queue group, by chance; one that is not congested, if there is one.
+    /// Draws a member of a queue group at random, preferably one that is not congested.
     pub(super) fn draw(&mut self, members: &[usize]) -> usize {
         let first = self.random.random_range(0..members.len());
         let in_turn = || members[first..].iter().chain(&members[..first]).copied();
@@ -115,7 +115,7 @@ impl Broker {
         ready.unwrap_or(members[first])
     }
 
-    /// Hands a message to a subscription; answers whether it counts as received.
+    /// Delivers a message to a subscription. Returns true if it counts as received.
     pub(super) fn deliver(
         &mut self,
         key: usize,
@@ -123,7 +123,7 @@ impl Broker {
         message: &Publish<'_>,
         shared: &mut Option<Bytes>,
     ) -> bool {
-        // It may have ended with the message before.
+        // The previous message may have ended the subscription.
         let Some(sub) = self.subs.get_mut(key) else { return false };
         let to = sub.session;
         let session = &mut self.sessions[to];
@@ -165,7 +165,7 @@ impl Broker {
                 self.tenants[tenant].delivered += 1;
             }
             if over {
-                // Other sites have not heard in time that it is slow, or do not care.
+                // Other sites were not notified in time that the receiver is slow, or ignored it.
                 self.totals.cut += 1;
                 self.sessions[to].out.truncate();
                 self.fail(to, "Slow Consumer");
@@ -189,7 +189,7 @@ impl Broker {
         self.answer(key, &Publish::of(reply, None, Some(framed.len() - 2), framed));
     }
 
-    /// Sends a client a message of ours, to those of its subscriptions that the subject is for.
+    /// Sends a message of the broker to those of a client's subscriptions that match its subject.
     fn answer(&mut self, key: usize, message: &Publish<'_>) {
         let Some(tenant) = self.sessions[key].tenant else { return };
         let route = self.tenants[tenant].routes.of(message.subject);
@@ -221,7 +221,7 @@ impl Broker {
     }
 }
 
-/// Bytes of headers, and the framed body: a client that can't read headers is sent none.
+/// Length of the headers, and the framed body. A client without header support gets no headers.
 fn readable<'a>(session: &Session, message: &Publish<'a>) -> (Option<usize>, &'a [u8]) {
     match message.header {
         Some(header) if !session.headers => (None, &message.framed()[header..]),
@@ -229,8 +229,8 @@ fn readable<'a>(session: &Session, message: &Publish<'a>) -> (Option<usize>, &'a
     }
 }
 
-/// Appends a message to a session's output. `shared` is the message's body, once a receiver has
-/// asked for it.
+/// Appends a message to a session's output. `shared` is the message's body, once a receiver needs
+/// it.
 fn write(
     session: &mut Session,
     pool: &mut Pool,
@@ -255,11 +255,11 @@ fn write(
     session.out.push_shared(body.slice(body.len() - framed.len()..));
 }
 
-/// Bytes that may wait for a receiver, whatever its price.
+/// Limit of bytes that wait for a receiver, at any price.
 const MOST_WAITING: usize = 64 << 20;
-/// Least bytes of a body that is shared between receivers; smaller ones are copied.
+/// Smallest body that is shared between receivers, in bytes. Smaller ones are copied.
 const SHARED: usize = 8192;
-/// Bytes of a message's line beside subject, sid and reply, at most.
+/// Upper bound of a message line's bytes besides subject, sid and reply.
 const LINE: usize = 64;
 /// The answer to JetStream requests, in JetStream's format.
 const NO_JETSTREAM: &str = "{\"type\":\"io.nats.jetstream.api.v1.error\",\"error\":{\"code\":503,\"err_code\":10076,\

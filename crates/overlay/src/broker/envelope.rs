@@ -1,18 +1,18 @@
-//! A message on its way to other sites.
+//! The encoding of a message between sites.
 
 use crate::nats::parse::Publish;
 
-/// A client's message with what other sites need to know of it.
+/// A client's message with the fields that other sites need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Envelope<'a> {
     pub(crate) tenant: &'a [u8],
-    /// Queue groups, each with the site of which a member is to have it.
+    /// Queue groups, each with the site whose member receives the message.
     pub(crate) queues: Vec<(u32, &'a [u8])>,
     pub(crate) message: Publish<'a>,
 }
 
 impl<'a> Envelope<'a> {
-    /// All of it in one piece, which ends with the message's framed body.
+    /// Encodes the envelope as one buffer that ends with the message's framed body.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let message = &self.message;
         let names: usize = self.queues.iter().map(|(_, name)| name.len() + 6).sum();
@@ -32,7 +32,7 @@ impl<'a> Envelope<'a> {
         out
     }
 
-    /// The reverse; `None` for what is none.
+    /// Decodes an envelope; `None` if `bytes` are not one.
     pub(crate) fn decode(bytes: &'a [u8]) -> Option<Envelope<'a>> {
         let mut rest = bytes;
         let tenant = take_text(&mut rest)?;
@@ -54,7 +54,7 @@ impl<'a> Envelope<'a> {
 }
 
 fn text(out: &mut Vec<u8>, text: &[u8]) {
-    // All of them come from lines, which are shorter than this can say.
+    // All texts come from protocol lines, which are shorter than 64 KiB.
     out.extend_from_slice(&(text.len() as u16).to_be_bytes());
     out.extend_from_slice(text);
 }
@@ -85,7 +85,7 @@ mod tests {
             };
             let bytes = envelope.encode();
             prop_assert_eq!(Envelope::decode(&bytes), Some(envelope));
-            // A part of one is refused, or another one: nothing panics.
+            // A cut envelope is refused or decodes to another one. Nothing panics.
             let _ = Envelope::decode(&bytes[..cut % bytes.len()]);
         }
 

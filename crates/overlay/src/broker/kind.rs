@@ -1,22 +1,22 @@
-//! The subjects that have a meaning of their own.
+//! Subjects with a special meaning.
 
 use crate::nats::subject::is_literal;
 
-/// Subjects with an order.
+/// Prefix of subjects with an order.
 pub(super) const ORDER: &[u8] = b"$TOLL.order.";
-/// The views of such subjects, as JSON.
+/// Prefix of subjects for the views of ordered subjects, as JSON.
 pub(super) const VIEW: &[u8] = b"$TOLL.view.";
-/// Messages to such subjects that came back without a place.
+/// Prefix of subjects for messages that came back without a place in their order.
 pub(super) const LOST: &[u8] = b"$TOLL.lost.";
 
 /// The treatment of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Any other.
+    /// Any other pattern.
     Plain,
-    /// All sites have its messages in one order.
+    /// All sites deliver its messages in one order.
     Ordered,
-    /// Its messages come from this site only.
+    /// Its messages come only from this site.
     Local,
 }
 
@@ -29,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// True if there can be such a subscription.
+    /// True if a subscription to this pattern is valid.
     pub(super) fn allows(self, pattern: &[u8], queue: Option<&[u8]>) -> bool {
         self == Kind::Plain || (queue.is_none() && is_literal(pattern))
     }

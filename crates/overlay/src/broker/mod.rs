@@ -41,22 +41,22 @@ pub struct Broker {
     sessions: Slab<Session>,
     subs: Slab<Subscription>,
     pool: Pool,
-    /// Sessions with something to send.
+    /// Sessions with output to send.
     dirty: Vec<usize>,
-    /// Sessions that waited and need not any more.
+    /// Sessions that waited and can continue.
     runnable: Vec<usize>,
-    /// Sessions to be closed.
+    /// Sessions to close.
     doomed: Vec<usize>,
-    /// Sessions for which much waits.
+    /// Sessions with a large output backlog.
     lagging: Vec<usize>,
     sites: Option<Sites>,
     /// Messages to ordered subjects that came back without a place.
     unordered: u64,
     spool_commands: VecDeque<SpoolCommand>,
-    /// Sessions for which chunks wait on disk, by the chunk's number.
+    /// Owners of chunks on disk, by the chunk's number.
     chunk_owners: HashMap<u64, usize>,
     chunk_number: u64,
-    /// Bytes on disk, or on their way there.
+    /// Bytes on disk, or on their way to it.
     spooled: u64,
     spool_trouble: Option<String>,
     random: Pcg64Mcg,
@@ -64,16 +64,16 @@ pub struct Broker {
     totals: Totals,
 }
 
-/// Counts since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Messages that clients have published.
     pub published: u64,
     /// Messages handed to clients' connections.
     pub delivered: u64,
-    /// Messages that subscriptions asked to have dropped.
+    /// Messages dropped at the request of slow subscriptions.
     pub dropped: u64,
-    /// Clients that were disconnected because they took nothing for too long.
+    /// Clients disconnected because they made no progress.
     pub cut: u64,
 }
 
@@ -82,14 +82,14 @@ struct Tenant {
     rules: TenantRules,
     routes: Routes,
     connections: usize,
-    /// Subscriptions of clients here, and ordered subjects that they publish to.
+    /// Subscriptions of clients here, and ordered subjects to which they publish.
     subscriptions: usize,
-    /// Sessions that are congested.
+    /// Number of congested sessions.
     congested: usize,
     published: u64,
     delivered: u64,
     dropped: u64,
-    /// No client of it is let in any more.
+    /// True once the tenant is removed: its clients are refused.
     gone: bool,
 }
 
@@ -114,7 +114,7 @@ pub enum Then {
 }
 
 impl Broker {
-    /// Clients under `rules`; random choices are drawn from `seed`.
+    /// Makes a broker under `rules`; random choices are drawn from `seed`.
     pub fn new(rules: Rules, seed: u64) -> Broker {
         let mut broker = Broker {
             rules: Rules { tenants: Vec::new(), ..rules.clone() },
@@ -142,8 +142,7 @@ impl Broker {
         broker
     }
 
-    /// Puts other rules in force. Clients of a tenant that is gone, or that has another proof, are
-    /// closed.
+    /// Applies new rules. It closes clients of a tenant that is removed or has a changed proof.
     pub fn set_rules(&mut self, now: Time, rules: Rules) {
         for tenant in &mut self.tenants {
             tenant.gone = true;
@@ -185,13 +184,14 @@ impl Broker {
         &self.rules
     }
 
-    /// Counts since the start.
+    /// Counters since the start.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// A client has connected, at the site's `host` and `port`. Its key names it until it is
-    /// [removed](Broker::remove).
+    /// Adds a client that has connected to the site's `host` and `port`.
+    ///
+    /// Returns its key, which is valid until the client is [removed](Broker::remove).
     pub fn open(&mut self, now: Time, address: String, host: &str, port: u16) -> usize {
         self.numbers += 1;
         let number = self.numbers;
@@ -216,12 +216,12 @@ impl Broker {
         key
     }
 
-    /// The client's certificate names `tenant`.
+    /// Notes that the client's certificate names `tenant`.
     pub fn certify(&mut self, key: usize, tenant: String) {
         self.sessions[key].certified = Some(tenant);
     }
 
-    /// Forgets a client: its connection is closed.
+    /// Removes a client whose connection is closed.
     pub fn remove(&mut self, key: usize) {
         let sids: Vec<usize> = self.sessions[key].subs.values().copied().collect();
         for sub in sids {
@@ -246,7 +246,7 @@ impl Broker {
         self.doomed.retain(|&other| other != key);
     }
 
-    /// Lends what is to be sent to a client next; answers how many slices there are.
+    /// Fills `slices` with a client's next output. Returns the number of slices.
     pub fn outgoing<'a>(&'a self, key: usize, slices: &mut [IoSlice<'a>]) -> usize {
         self.sessions[key].out.slices(slices)
     }
@@ -256,7 +256,7 @@ impl Broker {
         !self.sessions[key].out.is_empty()
     }
 
-    /// The client's connection has taken `len` bytes.
+    /// Notes that the client's connection accepted `len` bytes.
     pub fn sent(&mut self, now: Time, key: usize, len: usize) {
         let session = &mut self.sessions[key];
         session.out.advance(&mut self.pool, len);
@@ -283,12 +283,12 @@ impl Broker {
         self.runnable.pop()
     }
 
-    /// Takes a client that is to be closed after its output has been sent.
+    /// Takes a client that must be closed after its output has been sent.
     pub fn take_doomed(&mut self) -> Option<usize> {
         self.doomed.pop()
     }
 
-    /// The reason a client is being closed.
+    /// The reason for closing a client.
     pub fn why(&self, key: usize) -> Option<&str> {
         self.sessions[key].closing.as_deref()
     }
@@ -301,7 +301,7 @@ impl Broker {
         format!("{} of {tenant} at {}{name}", session.number, session.address)
     }
 
-    /// Pings silent clients and closes stalled ones; to be called every [`TICK`].
+    /// Pings silent clients and closes stalled ones. The caller must call it every [`TICK`].
     pub fn tick(&mut self, now: Time) {
         let keys: Vec<usize> = self.sessions.iter().map(|(key, _)| key).collect();
         for key in keys {
@@ -348,7 +348,7 @@ impl Broker {
         session.closing = Some(why.to_owned());
         self.doomed.push(key);
         self.tell(key, &error_line(why));
-        // A closing session holds up no sender.
+        // Senders do not wait for a closing session.
         let subs: Vec<usize> = self.sessions[key].subs.values().copied().collect();
         for sub in subs {
             self.drop_subscription(sub);
@@ -375,7 +375,7 @@ impl Broker {
             *count = if congested { *count + 1 } else { *count - 1 };
         }
         if !congested {
-            // The first to wait is the first to go on: they are taken from the end.
+            // The first waiter resumes first. Runnable sessions are taken from the end of the list.
             let waiters = std::mem::take(&mut self.sessions[key].waiters);
             for waiter in waiters.into_iter().rev() {
                 self.sessions[waiter].blocked = None;
@@ -386,7 +386,7 @@ impl Broker {
 }
 
 impl Tenant {
-    /// No subscription more is allowed.
+    /// True if the tenant has reached its limit of subscriptions.
     fn is_full(&self) -> bool {
         self.subscriptions >= self.rules.subscriptions
     }
@@ -406,7 +406,7 @@ impl Tenant {
     }
 }
 
-/// Lists a session as having something to send.
+/// Lists a session that has output to send.
 fn mark(dirty: &mut Vec<usize>, key: usize, session: &mut Session) {
     if !session.dirty {
         session.dirty = true;
@@ -418,8 +418,8 @@ fn mark(dirty: &mut Vec<usize>, key: usize, session: &mut Session) {
 pub const TICK: Time = Time::from_millis(100);
 /// The time limit for `CONNECT`.
 const AUTH: Time = Time::from_secs(5);
-/// After how much silence a client is asked whether it is there, and how often.
+/// Silence after which a client gets a `PING`, and the limit of unanswered ones.
 const PING: Time = Time::from_secs(60);
 const PINGS: u32 = 2;
-/// The version of NATS whose protocol for clients this is.
+/// The NATS version whose client protocol the broker implements.
 const NATS_VERSION: &str = "2.9.10";

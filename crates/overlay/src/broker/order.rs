@@ -1,7 +1,8 @@
-//! Subjects whose messages all subscribers have in one order: `$TOLL.order.SUBJECT`.
+//! Subjects with one order of messages for all subscribers: `$TOLL.order.SUBJECT`.
 //!
-//! Each is an ordered group of the sites that subscribe or publish to it. `$TOLL.view.SUBJECT` has
-//! the sites of each view, `$TOLL.lost.SUBJECT` the messages that lost their place.
+//! Each is an ordered group of the sites that subscribe or publish to it. `$TOLL.view.SUBJECT`
+//! receives the sites of each view. `$TOLL.lost.SUBJECT` receives the messages that lost their
+//! place.
 
 use std::sync::Arc;
 
@@ -18,8 +19,7 @@ use super::sites::{Content, group, parts};
 use crate::nats::parse::Publish;
 
 impl Broker {
-    /// Publishes a message to a subject with an order; answers whether that is done. If not, the
-    /// client is blocked.
+    /// Publishes a message to a subject with an order. Returns false if the client is blocked.
     pub(super) fn publish_ordered(
         &mut self,
         now: Time,
@@ -31,7 +31,7 @@ impl Broker {
         let name = self.tenants[tenant].rules.name.clone();
         let group = group(name.as_bytes(), message.subject, None);
         let Some(sites) = &mut self.sites else {
-            // One site has one order without views.
+            // A single site has one order and no views.
             self.deliver_exactly(tenant, message, &mut None);
             return true;
         };
@@ -60,7 +60,7 @@ impl Broker {
         true
     }
 
-    /// A message has its place: its subscribers here receive it with the header `Toll-Order`.
+    /// Delivers an ordered message to its subscribers here, with the header `Toll-Order`.
     pub(super) fn arrived_in_order(&mut self, bytes: &Bytes, place: &Place) {
         let Some((tenant, message)) = self.opened(bytes) else { return };
         let line = format!("Toll-Order: {}.{}\r\n", place.view, place.number);
@@ -76,8 +76,7 @@ impl Broker {
         self.deliver_exactly(tenant, &message, &mut None);
     }
 
-    /// A message to an ordered subject has no place: subscribers to `$TOLL.lost.SUBJECT` here
-    /// receive it.
+    /// Delivers a message without a place to the subscribers of `$TOLL.lost.SUBJECT` here.
     pub(super) fn came_back(&mut self, bytes: &Bytes) {
         let Some((tenant, message)) = self.opened(bytes) else { return };
         let Some(rest) = message.subject.strip_prefix(ORDER) else { return };
@@ -87,7 +86,7 @@ impl Broker {
         self.deliver_exactly(tenant, &message, &mut None);
     }
 
-    /// An ordered subject has another view.
+    /// Delivers a new view of an ordered subject, and unblocks publishers that wait for a view.
     pub(super) fn viewed(&mut self, group: &Arc<[u8]>, view: u64, members: &[DaemonId]) {
         let Some((tenant, subject, _)) = parts(group) else { return };
         let Some(rest) = subject.strip_prefix(ORDER) else { return };
@@ -95,7 +94,7 @@ impl Broker {
         let Some(tenant) = tenant else { return };
         let (subject, framed) = ([VIEW, rest].concat(), in_json(view, members));
         self.deliver_exactly(tenant, &Publish::of(&subject, None, None, framed.as_bytes()), &mut None);
-        // Those that waited for another subject's view wait again.
+        // Publishers that wait for another subject's view block again.
         for (key, session) in &mut self.sessions {
             if session.blocked == Some(Block::View) {
                 session.blocked = None;
@@ -104,7 +103,7 @@ impl Broker {
         }
     }
 
-    /// A new subscription to the views of a subject receives the present one.
+    /// Delivers the current view of a subject to a new subscription.
     pub(super) fn show_view(&mut self, tenant: usize, sub: usize, pattern: &[u8]) {
         let (Some(rest), Some(sites)) = (pattern.strip_prefix(VIEW), &self.sites) else { return };
         let group = group(self.tenants[tenant].rules.name.as_bytes(), &[ORDER, rest].concat(), None);
@@ -113,7 +112,7 @@ impl Broker {
         self.deliver(sub, None, &Publish::of(pattern, None, None, framed.as_bytes()), &mut None);
     }
 
-    /// A session ends: its site need not take part for it any more.
+    /// Leaves the orders of an ended session.
     pub(super) fn leave_orders(&mut self, session: &Session) {
         let (Some(sites), Some(tenant)) = (&mut self.sites, session.tenant) else { return };
         let subjects = &session.orders;
@@ -131,7 +130,7 @@ impl Broker {
         Some((tenant, envelope.message))
     }
 
-    /// Delivers to subscriptions of just this subject.
+    /// Delivers only to subscriptions whose pattern equals the subject.
     fn deliver_exactly(&mut self, tenant: usize, message: &Publish<'_>, shared: &mut Option<Bytes>) {
         let route = self.tenants[tenant].routes.of(message.subject);
         for &sub in &route.plain {

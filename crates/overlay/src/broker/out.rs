@@ -1,18 +1,17 @@
-//! Bytes on their way to a client.
+//! Output buffers of clients.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use bytes::Bytes;
 
-/// Bytes that wait for a socket. Messages are copied into chunks, and large bodies shared between
-/// their receivers.
+/// Bytes that wait for a socket. Messages are copied into chunks, and receivers share large bodies.
 ///
-/// Every owned chunk begins with an operation, and a shared one ends one.
+/// Every owned chunk begins with an operation, and every shared chunk ends one.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     chunks: VecDeque<Chunk>,
-    /// Bytes of the first chunk that are sent.
+    /// Bytes of the first chunk that are already sent.
     sent: usize,
     len: usize,
 }
@@ -23,17 +22,17 @@ enum Chunk {
     Shared(Bytes),
 }
 
-/// Chunks that have been sent, kept for the next.
+/// Sent chunks, kept for reuse.
 #[derive(Debug, Default)]
 pub(super) struct Pool(Vec<Vec<u8>>);
 
 impl Outgoing {
-    /// Bytes that wait.
+    /// Number of waiting bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// True if nothing waits.
+    /// True if no bytes wait.
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -53,13 +52,13 @@ impl Outgoing {
         self.len += chunk.len() - before;
     }
 
-    /// Appends the rest of the operation that was pushed last.
+    /// Appends the rest of the last pushed operation.
     pub(super) fn push_shared(&mut self, body: Bytes) {
         self.len += body.len();
         self.chunks.push_back(Chunk::Shared(body));
     }
 
-    /// Lends what is to be sent next; answers how many slices there are.
+    /// Fills `slices` with the next output. Returns the number of slices.
     pub(super) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let mut count = 0;
         for (slice, chunk) in slices.iter_mut().zip(&self.chunks) {
@@ -70,7 +69,7 @@ impl Outgoing {
         count
     }
 
-    /// Takes away the first `len` bytes, which were sent.
+    /// Removes the first `len` bytes, which were sent.
     pub(super) fn advance(&mut self, pool: &mut Pool, len: usize) {
         self.len -= len;
         self.sent += len;
@@ -84,7 +83,7 @@ impl Outgoing {
         }
     }
 
-    /// Leaves the operations out that are behind the first chunk; whole ones remain.
+    /// Drops the operations behind the first chunk; only whole operations remain.
     pub(super) fn truncate(&mut self) {
         let whole = match self.chunks.get(1) {
             Some(Chunk::Shared(_)) => 2,
@@ -124,9 +123,9 @@ impl Pool {
     }
 }
 
-/// Bytes of a chunk.
+/// Size of a chunk, in bytes.
 const CHUNK: usize = 1 << 16;
-/// Chunks that are kept: 4 MiB.
+/// Limit of chunks kept for reuse: 4 MiB.
 const KEPT: usize = 64;
 
 #[cfg(test)]

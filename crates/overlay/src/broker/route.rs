@@ -26,7 +26,7 @@ pub(crate) enum Interest {
         site: u32,
         /// Their queue group.
         queue: Option<Rc<[u8]>>,
-        /// The key under which they have a price when they are slow.
+        /// The key of their price while they are slow.
         key: u64,
     },
 }
@@ -42,31 +42,31 @@ impl Interest {
 /// The treatment of a subject's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It goes where the route says.
+    /// Its messages follow the route.
     Fine,
-    /// No message can have such a subject.
+    /// The subject is not valid.
     Invalid,
-    /// All subscribers have its messages in one order.
+    /// All subscribers receive its messages in one order.
     Ordered,
-    /// The subject is ours.
+    /// The subject is reserved for the broker.
     Reserved,
-    /// It is for a part of NATS that is not here.
+    /// The subject belongs to JetStream, which is not supported.
     JetStream,
 }
 
 /// The receivers of a subject.
 #[derive(Debug)]
 pub(crate) struct Route {
-    /// Subscriptions have changed since.
+    /// True if subscriptions have changed since.
     pub(crate) stale: Cell<bool>,
     pub(crate) verdict: Verdict,
     /// Keys of subscriptions that receive every message.
     pub(crate) plain: Vec<usize>,
-    /// Queue groups: each message goes to one of a group.
+    /// Queue groups: each message goes to one member of a group.
     pub(crate) queues: Vec<QueueRoute>,
     /// Sites with subscriptions, ascending.
     pub(crate) sites: Vec<u32>,
-    /// Keys under which receivers at other sites may have a price.
+    /// Keys of the prices that receivers at other sites may have.
     pub(crate) hops: Vec<u64>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct QueueRoute {
     pub(crate) sites: Vec<u32>,
 }
 
-/// A tenant's subscriptions, and the routes that were asked for lately.
+/// A tenant's subscriptions, with a cache of recent routes.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     trie: Trie<Interest>,
@@ -105,7 +105,7 @@ impl Routes {
         }
         let route = Rc::new(Route::find(&self.trie, subject));
         if self.cache.len() >= CACHED {
-            // As many are asked for as if none were kept; the ones in use come back.
+            // A cache does not help with this many subjects. Routes in use are found again.
             self.cache.drain().for_each(|(_, route)| route.stale.set(true));
         }
         self.cache.insert(subject.into(), Rc::clone(&route));
@@ -144,7 +144,7 @@ impl Route {
             sites: Vec::new(),
             hops: Vec::new(),
         };
-        // Reserved subjects are for this site's own messages.
+        // Reserved subjects are only for this site's messages.
         if matches!(verdict, Verdict::Invalid | Verdict::JetStream) {
             return route;
         }
@@ -179,7 +179,7 @@ fn queue_of<'a>(queues: &'a mut Vec<QueueRoute>, name: &Rc<[u8]>) -> &'a mut Que
     &mut queues[at]
 }
 
-/// Routes that a tenant's subjects keep.
+/// Limit of cached routes per tenant.
 const CACHED: usize = 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A client's connection and its subscriptions, as the broker has them.
+//! The broker's state of a client's connection and its subscriptions.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::rules::Slow;
 pub(crate) struct Session {
     /// The number in the client's `INFO`.
     pub(crate) number: u64,
-    /// The tenant's index, once it is known.
+    /// The tenant's index, once the client is admitted.
     pub(crate) tenant: Option<usize>,
     /// The tenant that the client's certificate names.
     pub(crate) certified: Option<String>,
@@ -28,30 +28,31 @@ pub(crate) struct Session {
     /// The client's name.
     pub(crate) name: String,
     pub(crate) address: String,
-    /// Keys of subscriptions, by the client's names.
+    /// Keys of subscriptions, by the client's subscription identifiers.
     pub(crate) subs: HashMap<Box<[u8]>, usize, RandomState>,
     pub(super) out: Outgoing,
     /// Its spooled operations.
     pub(super) spooled: Spooled,
     /// True while the session is in the broker's `dirty` list.
     pub(crate) dirty: bool,
-    /// More than the buffer waits: senders to it wait, or its messages go elsewhere.
+    /// True if its output exceeds the buffer: its senders wait, or its messages are spooled or
+    /// dropped.
     pub(crate) congested: bool,
-    /// Sessions that wait for this one to take what it has.
+    /// Sessions that wait until this one has sent its output.
     pub(crate) waiters: VecDeque<usize>,
-    /// The reason its input is not read.
+    /// The reason why its input is not read.
     pub(crate) blocked: Option<Block>,
-    /// The number of the last message that it published, among all of the site's.
+    /// The number of its last published message, among all of the site's messages.
     pub(crate) turn: u64,
-    /// Its face to the daemon, once it has had something to send to other sites.
+    /// Its account with the daemon, once it has sent to other sites.
     pub(crate) buyer: Option<ClientId>,
-    /// Its waiting purchase has been paid.
+    /// True if its pending purchase has been paid.
     pub(crate) paid: bool,
-    /// Ordered subjects that it has published to.
+    /// Ordered subjects to which it has published.
     pub(crate) orders: HashSet<Box<[u8]>, RandomState>,
-    /// It is listed as one for which much waits.
+    /// True while the session is in the broker's `lagging` list.
     pub(crate) lagging: bool,
-    /// Bytes that its connection has taken.
+    /// Bytes that its connection has accepted.
     pub(crate) taken: u64,
     /// The last time its output made progress or was empty.
     pub(crate) taken_at: Time,
@@ -61,14 +62,14 @@ pub(crate) struct Session {
     pub(crate) opened_at: Time,
     /// The reason for closing it.
     pub(crate) closing: Option<String>,
-    /// The subject that it published to last, and where that goes.
+    /// The last subject to which it published, and its route.
     pub(crate) last: Option<(Box<[u8]>, Rc<Route>)>,
     pub(crate) published: u64,
     pub(crate) delivered: u64,
     pub(crate) dropped: u64,
 }
 
-/// The reason a publisher's input is not read.
+/// The reason why a publisher's input is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Block {
     /// A receiver here, by its session's key.
@@ -126,7 +127,7 @@ pub(crate) struct Subscription {
     pub(crate) pattern: Box<[u8]>,
     pub(crate) interest: Interest,
     pub(crate) slow: Slow,
-    /// Messages that it has been sent, and after how many it ends.
+    /// Messages delivered, and the number after which the subscription ends.
     pub(crate) delivered: u64,
     pub(crate) max: Option<u64>,
 }

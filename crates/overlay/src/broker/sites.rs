@@ -1,4 +1,4 @@
-//! Other sites: who wants what there, and what it costs to reach them.
+//! Other sites: their subscriptions, and the prices to reach them.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -34,25 +34,25 @@ impl Body for Content {
     }
 }
 
-/// A site's daemon, and what it has told.
+/// A site's daemon, and the state that its events have given.
 #[derive(Debug)]
 pub(super) struct Sites {
     pub(super) daemon: Daemon<Content>,
     me: u32,
-    /// Tenants' purses, by their index.
+    /// Tenants' purses, by the tenant's index.
     purses: Vec<TenantId>,
-    /// Sessions that have bought something.
+    /// Sessions that have bought from the daemon.
     buyers: HashMap<ClientId, usize>,
-    /// Other sites' subscriptions.
+    /// Subscriptions of other sites.
     members: HashSet<(DaemonId, Arc<[u8]>)>,
-    /// Receivers that were told to be slow, by group, with what they had taken.
+    /// Slow receivers reported to the daemon: by group, the bytes that they had accepted.
     hops: HashMap<u64, u64>,
     pulsed: Time,
-    /// The last instant that the daemon was told of.
+    /// The last instant passed to the daemon.
     pub(super) now: Time,
     sendable: Vec<PortId>,
     silent: Vec<PortId>,
-    /// Messages that were no envelopes, or for tenants that are not here.
+    /// Messages that were no envelopes, or for unknown tenants.
     pub(super) stray: u64,
     pub(super) received: u64,
     later: Option<Epoch>,
@@ -88,22 +88,24 @@ impl Broker {
         self.sites = Some(sites);
     }
 
-    /// The epoch of a later start of this site, where other sites know one: they ignore this start.
+    /// The epoch of a later start of this site, if other sites know one. They then ignore this
+    /// start.
     pub fn later_start(&self) -> Option<Epoch> {
         self.sites.as_ref()?.later
     }
 
-    /// The daemon, for link carriers; [`settle`](Broker::settle) has to follow.
+    /// The daemon, for the link sockets; the caller must call [`settle`](Broker::settle)
+    /// afterwards.
     pub fn daemon(&mut self) -> Option<&mut Daemon<Content>> {
         self.sites.as_mut().map(|sites| &mut sites.daemon)
     }
 
-    /// Takes a link that has something to send.
+    /// Takes a link with data to send.
     pub fn take_sendable(&mut self) -> Option<PortId> {
         self.sites.as_mut()?.sendable.pop()
     }
 
-    /// Takes a link whose other end says nothing: it has to be closed.
+    /// Takes a link whose other end is silent. The caller must close it.
     pub fn take_silent(&mut self) -> Option<PortId> {
         self.sites.as_mut()?.silent.pop()
     }
@@ -180,7 +182,7 @@ impl Broker {
         }
     }
 
-    /// A tenant has come: what other sites want of it counts from now on.
+    /// Adds a tenant to the daemon, with the subscriptions that other sites already have for it.
     pub(super) fn add_to_sites(&mut self, now: Time, index: usize) {
         let Some(sites) = &mut self.sites else { return };
         let rules = &self.tenants[index].rules;
@@ -193,14 +195,14 @@ impl Broker {
         }
     }
 
-    /// A tenant is paid otherwise.
+    /// Updates a tenant's salary.
     pub(super) fn pay(&mut self, index: usize) {
         if let Some(sites) = &mut self.sites {
             sites.daemon.set_tenant(sites.purses[index], config(&self.tenants[index].rules));
         }
     }
 
-    /// A message from another site.
+    /// Delivers a message from another site.
     fn arrived(&mut self, bytes: Bytes) {
         let Some(sites) = &mut self.sites else { return };
         let me = sites.me;
@@ -214,7 +216,7 @@ impl Broker {
         };
         let message = envelope.message;
         let route = self.tenants[tenant].routes.of(message.subject);
-        // The body lies at the end of the bytes, which all receivers can share.
+        // The body is at the end of the bytes, which all receivers can share.
         let mut shared = Some(bytes.slice(bytes.len() - message.framed().len()..));
         for &sub in &route.plain {
             self.deliver(sub, None, &message, &mut shared);
@@ -228,7 +230,7 @@ impl Broker {
         }
     }
 
-    /// The sites that a message goes to; of a queue group without a member here, one is drawn.
+    /// The destination sites of a message. A queue group without a member here gets a random site.
     pub(super) fn bound(&mut self, route: &Route) -> Option<Bound> {
         let mut bound =
             Bound { sites: route.sites.iter().copied().map(DaemonId).collect(), queues: Vec::new() };
@@ -240,8 +242,7 @@ impl Broker {
         (!bound.sites.is_empty()).then_some(bound)
     }
 
-    /// Pays for a message to other sites and sends it; answers whether that is done. If not, the
-    /// client is blocked.
+    /// Pays for a message to other sites and sends it. Returns false if the client is blocked.
     pub(super) fn send_to_sites(
         &mut self,
         now: Time,
@@ -267,8 +268,7 @@ impl Broker {
         true
     }
 
-    /// Pays for a message to a set of sites; answers whether that is done. If not, the client is
-    /// blocked.
+    /// Pays for a message to a set of sites. Returns false if the client is blocked.
     pub(super) fn pay_for(
         &mut self,
         now: Time,
@@ -375,13 +375,13 @@ fn config(rules: &TenantRules) -> TenantConfig {
     TenantConfig { weight: rules.salary, benefit: Benefit::Messages }
 }
 
-/// The name of a group: a tenant's subscriptions of one pattern, and queue group, at all clients of
-/// a site.
+/// The name of a group: all subscriptions of one tenant at a site with the same pattern and queue
+/// group.
 pub(super) fn group(tenant: &[u8], pattern: &[u8], queue: Option<&[u8]>) -> Vec<u8> {
     [tenant, pattern, queue.unwrap_or_default()].join(&0)
 }
 
-/// Tenant, pattern and queue group of a name.
+/// Tenant, pattern and queue group in a group's name.
 pub(super) type Parts<'a> = (&'a [u8], &'a [u8], Option<&'a [u8]>);
 
 pub(super) fn parts(group: &[u8]) -> Option<Parts<'_>> {
@@ -391,17 +391,16 @@ pub(super) fn parts(group: &[u8]) -> Option<Parts<'_>> {
     whole.then_some((tenant, pattern, (!queue.is_empty()).then_some(queue)))
 }
 
-/// The key under which a group's slow receivers have a price: 64-bit FNV-1a, the same at every
-/// site.
+/// The key of the price of a group's slow receivers: 64-bit FNV-1a, equal at every site.
 fn hop(group: &[u8]) -> u64 {
     group.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// Bytes that an envelope has beside subject and body, about.
+/// Approximate bytes of an envelope besides subject and body.
 const ENVELOPE: usize = 32;
 /// The interval between reports of slow receivers to the daemon.
 const PULSE: Time = Time::from_millis(2);
-/// Bytes that wait for a receiver before the daemon is told.
+/// Output backlog in bytes above which a receiver is reported to the daemon.
 pub(super) const LAG: usize = 1 << 16;

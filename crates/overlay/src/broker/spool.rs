@@ -7,37 +7,37 @@ use super::session::Session;
 use super::spooled::Chunk;
 use super::{Broker, mark};
 
-/// A command to the disk, executed in order.
+/// A command to the disk. Commands are executed in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpoolCommand {
-    /// Keep these bytes.
+    /// Stores these bytes under this number.
     Store(u64, Bytes),
-    /// Give them back, and keep them no longer.
+    /// Returns the stored bytes, and removes them.
     Load(u64),
-    /// Keep them no longer.
+    /// Removes the stored bytes.
     Forget(u64),
 }
 
-/// The answer to a command; [`SpoolCommand::Forget`] has none.
+/// The answer to a command. [`SpoolCommand::Forget`] gets no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpoolAnswer {
-    /// They are kept.
+    /// The bytes are stored.
     Stored(u64),
-    /// They could not be kept: here they are again, and why.
+    /// The bytes could not be stored: they are returned with the error.
     Refused(u64, Bytes, String),
-    /// They are given back.
+    /// The stored bytes.
     Loaded(u64, Bytes),
-    /// They are lost, and why.
+    /// The stored bytes are lost, with the error.
     Lost(u64, String),
 }
 
 impl Broker {
-    /// Takes a command for the disk; the answer goes to [`spool_answered`](Broker::spool_answered).
+    /// Takes a command for the disk. Its answer goes to [`spool_answered`](Broker::spool_answered).
     pub fn take_spool_command(&mut self) -> Option<SpoolCommand> {
         self.spool_commands.pop_front()
     }
 
-    /// Bytes that wait on disk, or on their way there.
+    /// Bytes on disk, or on their way to it.
     pub fn spooled(&self) -> u64 {
         self.spooled
     }
@@ -52,7 +52,7 @@ impl Broker {
         self.spool_trouble.as_deref()
     }
 
-    /// Appends an operation, which `write` writes, to what waits for a client on disk.
+    /// Appends an operation, which `write` writes, to a client's spool.
     pub(super) fn spool(&mut self, to: usize, write: impl FnOnce(&Session, &mut Vec<u8>)) {
         let session = &mut self.sessions[to];
         let mut tail = std::mem::take(&mut session.spooled.tail);
@@ -71,7 +71,7 @@ impl Broker {
         session.spooled.tail = tail;
     }
 
-    /// Goes on with what waits on disk for a client that has taken what it had.
+    /// Moves spooled operations to the output of a client, unless the client is congested.
     pub(super) fn unspool(&mut self, to: usize) {
         let session = &mut self.sessions[to];
         while !session.spooled.loading && !session.congested && session.closing.is_none() {
@@ -102,7 +102,7 @@ impl Broker {
         }
     }
 
-    /// The disk has answered.
+    /// Handles an answer of the disk.
     pub fn spool_answered(&mut self, now: Time, answer: SpoolAnswer) {
         match answer {
             SpoolAnswer::Stored(_) => self.spool_trouble = None,
@@ -115,7 +115,7 @@ impl Broker {
                     *chunk = Chunk::Here(bytes);
                     self.chunk_owners.remove(&number);
                 }
-                // It was asked for before this was known: that answer is of no use any more.
+                // A load of this chunk was already requested; its answer is ignored.
                 let spooled = &mut self.sessions[owner].spooled;
                 if spooled.loading && matches!(spooled.chunks.front(), Some(Chunk::Here(_))) {
                     spooled.loading = false;
@@ -141,7 +141,7 @@ impl Broker {
         }
     }
 
-    /// Nothing waits for a client any more: it is gone.
+    /// Drops a client's spool.
     pub(super) fn forget_spool(&mut self, key: usize) {
         let spooled = std::mem::take(&mut self.sessions[key].spooled);
         self.spooled -= spooled.bytes;
@@ -154,5 +154,5 @@ impl Broker {
     }
 }
 
-/// Bytes that are put to disk at a time.
+/// Size of a chunk on disk, in bytes.
 const CHUNK: usize = 1 << 18;

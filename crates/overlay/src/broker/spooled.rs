@@ -1,4 +1,4 @@
-//! A client's operations that wait on disk.
+//! A client's operations on disk.
 
 use std::collections::VecDeque;
 
@@ -8,24 +8,24 @@ use bytes::Bytes;
 #[derive(Debug, Default)]
 pub(super) struct Spooled {
     pub(super) chunks: VecDeque<Chunk>,
-    /// Operations behind the chunks, until they fill one.
+    /// Operations behind the last chunk, until they fill another one.
     pub(super) tail: Vec<u8>,
     pub(super) bytes: u64,
-    /// The first chunk has been asked for.
+    /// True while the first chunk is loading.
     pub(super) loading: bool,
 }
 
-/// A part of them.
+/// A part of the spooled operations.
 #[derive(Debug)]
 pub(super) enum Chunk {
-    /// On disk, by its number.
+    /// On disk, under this number.
     OnDisk(u64),
-    /// The disk would not have it.
+    /// In memory, loaded or refused by the disk.
     Here(Bytes),
 }
 
 impl Spooled {
-    /// True if nothing waits.
+    /// True if no operation is spooled.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes == 0
     }

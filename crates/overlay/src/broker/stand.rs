@@ -5,7 +5,7 @@ use super::sites::LAG;
 use crate::status::{SlowStatus, Status, TenantStatus};
 
 impl Broker {
-    /// Clients, tenants and other sites; links are the server's to add, by their ports.
+    /// The status of clients, tenants and other sites. The server adds the links, by their ports.
     pub fn status(&self) -> Status {
         let snapshot = self.sites.as_ref().map(|sites| sites.daemon.snapshot()).unwrap_or_default();
         let tenants = self.tenants.iter().enumerate().filter(|(_, tenant)| !tenant.gone);
@@ -61,5 +61,5 @@ impl Broker {
     }
 }
 
-/// Slow clients that are shown.
+/// Limit of slow clients in a status.
 const SHOWN: usize = 20;

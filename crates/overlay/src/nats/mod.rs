@@ -1,9 +1,9 @@
 //! The NATS text protocol, without sockets.
 //!
-//! | | |
+//! | module | contents |
 //! |---|---|
 //! | [`parse`] | operations of a client, parsed in place |
-//! | [`subject`] | what a subject or a pattern may be |
+//! | [`subject`] | the syntax of subjects and patterns |
 //! | [`trie`] | subscriptions by pattern |
 //! | [`mod@write`] | the server's side of the protocol |
 

@@ -1,6 +1,6 @@
-//! Operations that a client sends, parsed where their bytes are.
+//! Operations that a client sends, parsed in place.
 
-/// One operation. All of it lies in the bytes that were parsed.
+/// One operation, which borrows from the parsed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op<'a> {
     /// `CONNECT`, with its JSON.
@@ -11,35 +11,35 @@ pub enum Op<'a> {
     Sub {
         /// The pattern, as written.
         pattern: &'a [u8],
-        /// The queue group, if it is in one.
+        /// The queue group; `None` for a plain subscription.
         queue: Option<&'a [u8]>,
-        /// The client's name for the subscription.
+        /// The client's identifier of the subscription.
         sid: &'a [u8],
     },
     /// `UNSUB`.
     Unsub {
-        /// The client's name for the subscription.
+        /// The client's identifier of the subscription.
         sid: &'a [u8],
-        /// Messages, counted from the subscription's first, after which it ends; at once without
-        /// it.
+        /// Number of messages, counted from the subscription's first, after which it ends; at once
+        /// if `None`.
         max: Option<u64>,
     },
     /// `PING`.
     Ping,
     /// `PONG`.
     Pong,
-    /// `+OK`, or `-ERR`, which no client needs to send.
+    /// `+OK` or `-ERR`, which clients have no reason to send.
     Ignored,
 }
 
-/// A message that is published.
+/// A published message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Publish<'a> {
     /// The subject, as written.
     pub subject: &'a [u8],
     /// The reply subject.
     pub reply: Option<&'a [u8]>,
-    /// Bytes that are headers, the first of the body; none with `PUB`.
+    /// Length of the headers at the start of the body, in bytes; `None` for `PUB`.
     pub header: Option<usize>,
     /// Headers and payload, and the line end behind them.
     framed: &'a [u8],
@@ -51,12 +51,12 @@ impl<'a> Publish<'a> {
         &self.framed[..self.framed.len() - 2]
     }
 
-    /// The same with the line end behind them, as it is sent on.
+    /// Headers and payload with the line end behind them, as forwarded.
     pub fn framed(&self) -> &'a [u8] {
         self.framed
     }
 
-    /// A message of `framed`, which has to end with a line end.
+    /// Makes a message of `framed`, which must end with a line end.
     pub fn of(
         subject: &'a [u8],
         reply: Option<&'a [u8]>,
@@ -71,22 +71,22 @@ impl<'a> Publish<'a> {
 /// The result of [`parse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
-    /// An operation of so many bytes.
+    /// An operation, and its length in bytes.
     Op(Op<'a>, usize),
-    /// The beginning of one, of so many bytes at least.
+    /// An incomplete operation, and its minimum length in bytes.
     Part(usize),
 }
 
-/// A protocol violation; the connection has to be closed.
+/// A protocol violation. The connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// No operation begins so.
+    /// No operation begins with these bytes.
     #[error("Unknown Protocol Operation")]
     Unknown,
     /// The operation's arguments are wrong.
     #[error("Parser Error")]
     Arguments,
-    /// The line has no end within [`Limits::line`].
+    /// The line does not end within [`Limits::line`].
     #[error("Maximum Control Line Exceeded")]
     Line,
     /// The message is longer than [`Limits::body`].
@@ -97,9 +97,9 @@ pub enum ParseError {
 /// Upper bounds on a client's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a line, with its end.
+    /// Limit of a line with its end, in bytes.
     pub line: usize,
-    /// Bytes of headers and payload together.
+    /// Limit of headers and payload together, in bytes.
     pub body: usize,
 }
 
@@ -112,7 +112,7 @@ impl Default for Limits {
 /// Parses the first operation in `bytes`.
 ///
 /// # Errors
-/// A protocol violation, whatever follows: the connection has to be closed.
+/// A protocol violation, whatever follows. The connection must be closed.
 pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Parsed<'a>, ParseError> {
     let window = &bytes[..bytes.len().min(limits.line)];
     let Some(end) = memchr::memchr(b'\n', window) else {
@@ -154,7 +154,7 @@ pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Parsed<'a>, ParseEr
     Ok(Parsed::Op(op, next))
 }
 
-/// The rest of `PUB` or `HPUB`: its line's `words`, and its body from `start` on.
+/// Parses the rest of `PUB` or `HPUB`: its line's `words`, and its body from `start` on.
 fn publish<'a>(
     bytes: &'a [u8],
     start: usize,
@@ -179,7 +179,7 @@ fn publish<'a>(
     }
     let end = start + len as usize;
     if bytes.len() < end + 2 {
-        // One with a wrong end is refused as soon as that has come.
+        // A wrong line end is refused as soon as its first byte has arrived.
         return match bytes.get(end) {
             None | Some(b'\r') => Ok(Parsed::Part(end + 2)),
             Some(_) => Err(ParseError::Arguments),
@@ -222,7 +222,7 @@ impl Word {
     }
 }
 
-/// Refuses a line whose beginning is no operation's, before its end has come.
+/// Refuses an incomplete line if its first word is no operation.
 fn known(line: &[u8]) -> Result<(), ParseError> {
     let end = line.iter().position(|byte| b" \t\r".contains(byte));
     match end {
@@ -232,7 +232,7 @@ fn known(line: &[u8]) -> Result<(), ParseError> {
     }
 }
 
-/// The words of a line, `N` at most, and how many there are.
+/// Splits a line into at most `N` words. Returns the words and their number.
 fn split<const N: usize>(line: &[u8]) -> Result<([&[u8]; N], usize), ParseError> {
     let mut words = [&line[..0]; N];
     let mut count = 0;
@@ -263,11 +263,10 @@ fn number(digits: &[u8]) -> Result<u64, ParseError> {
     })
 }
 
-/// Bytes of the longest operation's word.
+/// Length of the longest operation name, in bytes.
 const LONGEST: usize = 7;
 
-/// Parses any bytes: each operation lies within them, and no byte that comes later changes an
-/// earlier answer.
+/// Parses any bytes: each operation lies within them, and later bytes change no earlier result.
 pub fn read_anything(bytes: &[u8]) {
     let limits = Limits { line: 64, body: 256 };
     let mut at = 0;

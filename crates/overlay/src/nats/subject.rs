@@ -1,16 +1,16 @@
 //! Subjects and patterns: tokens with dots between them.
 
-/// Most bytes of a subject.
+/// Limit of a subject, in bytes.
 pub const MOST_BYTES: usize = 480;
-/// Most tokens of a subject: the greatest depth of a [`Trie`](super::trie::Trie).
+/// Limit of a subject's tokens, which bounds the depth of a [`Trie`](super::trie::Trie).
 pub const MOST_TOKENS: usize = 64;
 
-/// Checks that `subject` has neither empty tokens nor wildcards.
+/// Returns true if `subject` is valid and has no wildcards.
 pub fn is_literal(subject: &[u8]) -> bool {
     is_bounded(subject) && tokens(subject).all(|token| is_token(token) && token != b"*" && token != b">")
 }
 
-/// Checks a pattern: `*` stands for one token, `>` at the end for one or more.
+/// Returns true for a valid pattern: `*` matches one token, `>` at the end matches one or more.
 pub fn is_pattern(pattern: &[u8]) -> bool {
     let body = pattern.strip_suffix(b">").filter(|rest| rest.is_empty() || rest.ends_with(b"."));
     let body = body.map_or(pattern, |rest| rest.strip_suffix(b".").unwrap_or(rest));
@@ -18,7 +18,7 @@ pub fn is_pattern(pattern: &[u8]) -> bool {
     is_bounded(pattern) && (alone || tokens(body).all(|token| is_token(token) && token != b">"))
 }
 
-/// Matches `subject` against `pattern`.
+/// Returns true if `pattern` matches `subject`.
 pub fn matches(pattern: &[u8], subject: &[u8]) -> bool {
     let mut subject = tokens(subject);
     for token in tokens(pattern) {

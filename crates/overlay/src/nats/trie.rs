@@ -1,4 +1,4 @@
-//! Values by pattern: a tree of tokens.
+//! A tree of values by pattern, with a token per level.
 
 use std::collections::HashMap;
 
@@ -6,10 +6,9 @@ use foldhash::fast::RandomState;
 
 use super::subject::tokens;
 
-/// Values under patterns, found by the subjects that the patterns stand for.
+/// Values under patterns, found by the subjects that match the patterns.
 ///
-/// Patterns are those that [`is_pattern`](super::subject::is_pattern) accepts: their depth is
-/// bounded.
+/// Patterns must satisfy [`is_pattern`](super::subject::is_pattern), which bounds their depth.
 #[derive(Debug)]
 pub struct Trie<V> {
     root: Node<V>,
@@ -27,22 +26,22 @@ struct Node<V> {
 }
 
 impl<V: PartialEq> Trie<V> {
-    /// An empty trie.
+    /// Makes an empty trie.
     pub fn new() -> Trie<V> {
         Trie { root: Node::default(), len: 0 }
     }
 
-    /// The number of values.
+    /// Number of values.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True without values.
+    /// True if the trie has no values.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds `value` under `pattern`, once more if it is there.
+    /// Adds `value` under `pattern`. Equal values are kept separately.
     pub fn insert(&mut self, pattern: &[u8], value: V) {
         let mut node = &mut self.root;
         for token in tokens(pattern) {
@@ -65,14 +64,14 @@ impl<V: PartialEq> Trie<V> {
         self.len += 1;
     }
 
-    /// Removes `value` from under `pattern`, once; answers whether it was there.
+    /// Removes `value` from under `pattern` once. Returns true if it was there.
     pub fn remove(&mut self, pattern: &[u8], value: &V) -> bool {
         let removed = self.root.remove(&mut tokens(pattern), value);
         self.len -= usize::from(removed);
         removed
     }
 
-    /// Calls `each` with every value whose pattern stands for `subject`.
+    /// Calls `each` with every value whose pattern matches `subject`.
     pub fn find<'a>(&'a self, subject: &[u8], each: &mut impl FnMut(&'a V)) {
         self.root.find(Some(subject), each);
     }
@@ -137,7 +136,7 @@ impl<V: PartialEq> Node<V> {
 fn take<V: PartialEq>(values: &mut Vec<V>, value: &V) -> bool {
     let found = values.iter().position(|one| one == value);
     if let Some(at) = found {
-        // The order is that of subscription: queue groups draw from it.
+        // Values stay in the order of subscription, from which queue groups draw.
         values.remove(at);
     }
     found.is_some()

@@ -1,4 +1,4 @@
-//! Messages of the server side.
+//! Protocol messages of the server.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,70 +6,71 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Connect {
-    /// Every operation is to be answered with `+OK`.
+    /// True if the client requests `+OK` for every operation.
     pub verbose: bool,
-    /// Subjects are to be checked as they are published to.
+    /// True if the client requests checks of subjects on publication.
     pub pedantic: bool,
-    /// The tenant.
+    /// The tenant's name.
     pub user: Option<String>,
     /// The tenant's password.
     pub pass: Option<String>,
-    /// The tenant's token, in place of both.
+    /// The tenant's token, instead of name and password.
     pub auth_token: Option<String>,
-    /// The client's name, for people.
+    /// The client's name, for display.
     pub name: Option<String>,
-    /// The library's language.
+    /// The client library's language.
     pub lang: Option<String>,
-    /// Messages of this client's are to reach its own subscriptions; they do without it.
+    /// False if the client's own subscriptions must not receive its messages; true by default.
     pub echo: Option<bool>,
-    /// It can read headers.
+    /// True if the client supports headers.
     pub headers: bool,
-    /// A request that reaches nobody is to be answered by us.
+    /// True if the client requests a 503 answer to requests without receivers.
     pub no_responders: bool,
 }
 
 /// The server's `INFO` message.
 #[derive(Clone, Debug, Serialize)]
 pub struct Info<'a> {
-    /// The site's name with its epoch.
+    /// The server's identifier, which equals the site's name.
     pub server_id: &'a str,
     /// The site's name.
     pub server_name: &'a str,
-    /// The version of NATS whose protocol this is.
+    /// The NATS version whose protocol this is.
     pub version: &'a str,
     /// The version of Tollway.
     pub tollway: &'a str,
     /// The protocol's number.
     pub proto: u8,
-    /// The address that is listened at.
+    /// The address for clients.
     pub host: &'a str,
-    /// The port.
+    /// The port for clients.
     pub port: u16,
-    /// Headers are understood.
+    /// True: the site supports headers.
     pub headers: bool,
-    /// No stream is kept here.
+    /// False: the site keeps no streams.
     pub jetstream: bool,
-    /// Bytes of headers and payload together.
+    /// Limit of headers and payload together, in bytes.
     pub max_payload: usize,
     /// The connection's number.
     pub client_id: u64,
-    /// A tenant has to be named.
+    /// True if clients must name a tenant.
     pub auth_required: bool,
-    /// The connection goes on with TLS.
+    /// True if the connection continues with TLS.
     pub tls_required: bool,
-    /// A client's certificate is asked for.
+    /// True if the server requests a client certificate.
     pub tls_verify: bool,
 }
 
 impl Info<'_> {
-    /// The line.
+    /// The `INFO` line.
     pub fn to_line(&self) -> String {
         format!("INFO {}\r\n", serde_json::to_string(self).expect("strings and numbers"))
     }
 }
 
-/// Appends the line of `MSG`, or of `HMSG` with `header` bytes of headers, in front of `len` bytes
-/// of both.
+/// Appends the line of `MSG`, or of `HMSG` with `header` bytes of headers.
+///
+/// `len` is the length in bytes of headers and payload together.
 pub fn message_line(
     out: &mut Vec<u8>,
     subject: &[u8],
@@ -95,9 +96,9 @@ pub fn message_line(
     out.extend_from_slice(b"\r\n");
 }
 
-/// The line of an error, which a client shows as it is.
+/// An error line. Clients show its text unchanged.
 pub fn error_line(text: &str) -> String {
-    // A quote would end it.
+    // A quote would end the text.
     format!("-ERR '{}'\r\n", text.replace(['\'', '\r', '\n'], " "))
 }
 

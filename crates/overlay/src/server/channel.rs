@@ -6,7 +6,7 @@ use mio::net::TcpStream;
 use rustls::Connection;
 use rustls::pki_types::CertificateDer;
 
-/// A connection that never waits.
+/// A non-blocking connection.
 #[derive(Debug)]
 pub(super) struct Channel {
     stream: TcpStream,
@@ -14,7 +14,7 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// A connection over `stream`.
+    /// Makes a connection over `stream`.
     pub(super) fn new(stream: TcpStream, tls: Option<Connection>) -> Channel {
         let tls = tls.map(|mut tls| {
             tls.set_buffer_limit(Some(TLS_BUFFER));
@@ -23,12 +23,12 @@ impl Channel {
         Channel { stream, tls }
     }
 
-    /// The socket, to be registered.
+    /// The socket, for registration.
     pub(super) fn stream(&mut self) -> &mut TcpStream {
         &mut self.stream
     }
 
-    /// Goes on with TLS, as a client and a server have agreed.
+    /// Continues the connection with TLS.
     pub(super) fn upgrade(&mut self, tls: Connection) {
         let mut tls = Box::new(tls);
         tls.set_buffer_limit(Some(TLS_BUFFER));
@@ -40,7 +40,7 @@ impl Channel {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
-    /// The other end's certificate, once it has been verified.
+    /// The peer's certificate, after its verification.
     pub(super) fn certificate(&self) -> Option<&CertificateDer<'static>> {
         let tls = self.tls.as_ref().filter(|tls| !tls.is_handshaking())?;
         tls.peer_certificates()?.first()
@@ -49,7 +49,8 @@ impl Channel {
     /// Reads into `buffer`.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldBlock`]: nothing has come. Anything else, and zero bytes: it is over.
+    /// [`ErrorKind::WouldBlock`]: no bytes wait. Any other error, and zero bytes: the connection
+    /// has ended.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else { return self.stream.read(buffer) };
         loop {
@@ -61,17 +62,18 @@ impl Channel {
                 return Ok(0);
             }
             let state = tls.process_new_packets();
-            // The handshake's next words, or an alert that says what is wrong.
+            // The next messages of the handshake, or an alert with the error.
             let sent = flush(tls, &mut self.stream);
             state.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
             sent?;
         }
     }
 
-    /// Sends what it can of `slices`; answers how many bytes were taken.
+    /// Sends as much as possible of `slices`. Returns the number of bytes accepted.
     ///
     /// # Errors
-    /// [`ErrorKind::WouldBlock`]: nothing can be sent now. Anything else: it is over.
+    /// [`ErrorKind::WouldBlock`]: nothing can be sent now. Any other error: the connection has
+    /// ended.
     pub(super) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else { return self.stream.write_vectored(slices) };
         flush(tls, &mut self.stream)?;
@@ -83,17 +85,17 @@ impl Channel {
         Ok(taken)
     }
 
-    /// Sends what TLS has of its own; answers whether all of it is sent.
+    /// Sends the pending bytes of TLS. Returns true if all of them are sent.
     ///
     /// # Errors
-    /// The connection is over.
+    /// The connection has ended.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         let Some(tls) = &mut self.tls else { return Ok(true) };
         flush(tls, &mut self.stream)?;
         Ok(!tls.wants_write())
     }
 
-    /// Says that nothing more will be sent.
+    /// Closes the sending direction.
     pub(super) fn finish(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();
@@ -115,5 +117,5 @@ fn flush(tls: &mut Connection, stream: &mut TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes that TLS may hold before they are encrypted and sent.
+/// Limit of bytes that TLS buffers.
 const TLS_BUFFER: usize = 1 << 16;

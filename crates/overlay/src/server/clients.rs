@@ -18,19 +18,19 @@ use crate::tls::Identity;
 #[derive(Debug)]
 pub(super) struct Client {
     channel: Channel,
-    /// Input that is incomplete or waits with its client.
+    /// Input that is incomplete, or that waits because its client is blocked.
     pending: Vec<u8>,
-    /// Bytes that the next operation has at least.
+    /// Minimum length of the next operation, in bytes.
     need: usize,
-    /// It is listed to be read.
+    /// True while it is in the list of clients to read.
     queued: bool,
-    /// Nothing more can be read for now.
+    /// True if the socket has no more input for now.
     drained: bool,
-    /// Its sender waits: nothing is read.
+    /// True while its client is blocked: its input is not read.
     waiting: bool,
-    /// It is being closed, and by then it is.
+    /// The deadline of its closing, if it is being closed.
     until: Option<Time>,
-    /// All that it is told has been sent.
+    /// True once all output is sent and the sending direction is closed.
     finished: bool,
 }
 
@@ -42,7 +42,7 @@ impl Server {
                 Ok((stream, address)) => self.open_client(now, stream, address),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // No descriptor is left, or the connection is gone already: the tick tries again.
+                // No descriptor is left, or the connection has ended already. The tick tries again.
                 Err(_) => {
                     self.accept_again = true;
                     return;
@@ -52,10 +52,10 @@ impl Server {
     }
 
     fn open_client(&mut self, now: Time, stream: TcpStream, address: SocketAddr) {
-        // Whole batches are written.
+        // Writes are whole batches, so Nagle's algorithm only adds delay.
         let _ = stream.set_nodelay(true);
-        // A kernel that holds megabytes reports room only after a third of them has gone: a receiver
-        // at 100 kB/s would seem to take nothing for longer than `patience`.
+        // A kernel with megabytes of unsent data reports room only after a third has gone. A
+        // receiver at 100 kB/s would seem to make no progress for longer than `patience`.
         let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
         let (host, port) = (self.address.ip().to_string(), self.address.port());
         let key = self.broker.open(now, address.to_string(), &host, port);
@@ -78,7 +78,7 @@ impl Server {
             return self.close_client(key);
         }
         self.write_client(now, key);
-        // What follows INFO is TLS.
+        // TLS follows the INFO line.
         if let Some(tls) = self.client_tls.clone()
             && let Some(client) = &mut self.clients[key]
         {
@@ -89,7 +89,7 @@ impl Server {
         }
     }
 
-    /// A client's socket may have become readable or writable.
+    /// Handles readiness of a client's socket.
     pub(super) fn client_ready(&mut self, now: Time, key: usize, readable: bool, writable: bool) {
         if writable {
             self.write_client(now, key);
@@ -111,7 +111,7 @@ impl Server {
         }
     }
 
-    /// Reads clients that have something to be read, each once.
+    /// Reads each client with input once.
     pub(super) fn read_clients(&mut self, now: Time) {
         for _ in 0..self.ready.len() {
             let Some(key) = self.ready.pop_front() else { break };
@@ -128,12 +128,12 @@ impl Server {
     fn read_client(&mut self, now: Time, key: usize) {
         let Some(client) = &mut self.clients[key] else { return };
         let mut have = client.pending.len();
-        // A long operation is gathered where it stays; others are read together, and used where
-        // they are.
+        // A long operation is gathered in its own buffer. Others are read into the shared buffer
+        // and parsed there.
         let own = client.need.max(have) + LEAST_READ > self.buffer.len();
         let mut pending = std::mem::take(&mut client.pending);
         let buffer = if own {
-            // As much again as has come: to announce much takes no memory.
+            // The buffer at most doubles, so an announced length alone takes no memory.
             let len = client.need.min(2 * have).max(have + LEAST_READ);
             pending.resize(len, 0);
             &mut pending[..]
@@ -168,7 +168,7 @@ impl Server {
             }
             false => pending.extend_from_slice(&self.buffer[received.used..have]),
         }
-        // An idle client holds no memory.
+        // An idle client holds no buffer.
         if pending.is_empty() {
             pending = Vec::new();
         }
@@ -187,7 +187,7 @@ impl Server {
         }
     }
 
-    /// Reads on for those that need not wait any more.
+    /// Reads clients that are no longer blocked.
     pub(super) fn resume_clients(&mut self, now: Time) {
         while let Some(key) = self.broker.take_runnable() {
             let Some(Some(client)) = self.clients.get_mut(key) else { continue };
@@ -196,7 +196,7 @@ impl Server {
         }
     }
 
-    /// Sends what there is to be sent.
+    /// Sends the output of clients, and begins to close doomed ones.
     pub(super) fn write_clients(&mut self, now: Time) {
         while let Some(key) = self.broker.take_dirty() {
             self.write_client(now, key);
@@ -240,8 +240,8 @@ impl Server {
         }
     }
 
-    /// Throws away what a client sends that is being closed: closed before, it would not be told
-    /// why.
+    /// Discards the input of a closing client. Unread input would reset the connection before the
+    /// client receives the reason.
     fn drain_client(&mut self, key: usize) {
         let Some(client) = &mut self.clients[key] else { return };
         for _ in 0..DRAIN {
@@ -259,7 +259,7 @@ impl Server {
         self.list_client(key);
     }
 
-    /// Closes clients whose grace period is over.
+    /// Closes clients whose grace period has ended.
     pub(super) fn end_clients(&mut self, now: Time) {
         for key in 0..self.clients.len() {
             if self.clients[key].as_ref().is_some_and(|client| client.until.is_some_and(|until| until <= now))
@@ -286,13 +286,13 @@ impl Server {
     }
 }
 
-/// A client that is told why it is closed has so long to hear it.
+/// Time for a closing client to receive the reason.
 const LINGER: Time = Time::from_secs(1);
-/// Bytes that a client's kernel may hold unsent.
+/// Limit of unsent bytes in a client's kernel buffer.
 const UNSENT: u32 = 128 << 10;
-/// Bytes that are read at a time at least.
+/// Minimum room for one read, in bytes.
 const LEAST_READ: usize = 1 << 14;
-/// Slices that are sent at a time.
+/// Limit of slices per write.
 const SLICES: usize = 32;
-/// Reads that a client's end may take at a time.
+/// Limit of reads per turn from a closing client.
 const DRAIN: usize = 16;

@@ -1,4 +1,4 @@
-//! Links to other sites: TCP with TLS, both ends certified.
+//! Links to other sites: TCP with TLS, with certificates at both ends.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
@@ -24,13 +24,13 @@ use crate::tls::{Identity, site_name};
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) link: Link,
-    /// Its connection, once it is certified.
+    /// Its connection, once its certificate is verified.
     pub(super) wire: Option<usize>,
-    /// A connection to it that is being made.
+    /// A connection attempt in progress.
     dialing: Option<usize>,
     retry_at: Time,
     pause: Time,
-    /// The reason if it is not connected.
+    /// The reason why it is not connected; `None` if it is.
     pub(super) trouble: Option<String>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Peer {
 #[derive(Debug)]
 pub(super) struct Wire {
     channel: Channel,
-    /// The other site's name, once it is known.
+    /// The other site's name, once known.
     site: Option<String>,
     dialed: bool,
     pub(super) port: Option<PortId>,
@@ -47,7 +47,7 @@ pub(super) struct Wire {
     decoder: Decoder,
     input: BytesMut,
     out: VecDeque<Bytes>,
-    /// Bytes of the first of `out` that are sent.
+    /// Bytes of the first of `out` that are already sent.
     sent: usize,
 }
 
@@ -59,13 +59,13 @@ impl Peer {
 }
 
 impl Server {
-    /// Connects to sites that are not, where their addresses are known.
+    /// Connects to unconnected sites with known addresses.
     pub(super) fn dial_links(&mut self, now: Time) {
         for at in 0..self.peers.len() {
             let peer = &mut self.peers[at];
             let idle = peer.wire.is_none() && peer.dialing.is_none() && peer.retry_at <= now;
             let (Some(address), Some(ends), true) = (peer.link.address, &self.ends, idle) else { continue };
-            // Many that lost the same site do not come back together.
+            // The random part keeps sites that lost the same peer from reconnecting together.
             peer.retry_at = now + peer.pause + Time(now.0 % peer.pause.0.max(1) / 2);
             peer.pause = (peer.pause * 2).min(LONGEST_PAUSE);
             let site = peer.link.site.clone();
@@ -90,11 +90,11 @@ impl Server {
         }
     }
 
-    /// Accepts sites that connect.
+    /// Accepts connections from sites.
     pub(super) fn accept_links(&mut self, now: Time) {
         while let Some(Ok((stream, _))) = self.link_listener.as_ref().map(|listener| listener.accept()) {
             let Some(ends) = &self.ends else { return };
-            // Strangers take no more of us than this.
+            // Unauthenticated connections cannot exceed this limit.
             if self.wires.len() >= MOST_WIRES {
                 continue;
             }
@@ -114,8 +114,8 @@ impl Server {
         let _ = stream.set_nodelay(true);
         let dialed = site.is_some();
         let rate = self.peers.iter().find(|peer| Some(&peer.link.site) == site.as_ref());
-        // What the kernel has not sent yet is in its queue, where it has no price: two milliseconds
-        // of it.
+        // Unsent data in the kernel's queue has no price, so that queue is limited to two
+        // milliseconds.
         let unsent = rate.map_or(Rate::ZERO, |peer| peer.link.rate).bytes_in(Time::from_millis(2)) as u32;
         SockRef::from(&stream).set_tcp_notsent_lowat(unsent.clamp(LEAST_UNSENT, MOST_UNSENT))?;
         let entry = self.wires.vacant_entry();
@@ -142,7 +142,7 @@ impl Server {
         Ok(key)
     }
 
-    /// A link's socket may have become readable or writable.
+    /// Handles readiness of a link's socket.
     pub(super) fn link_ready(&mut self, now: Time, key: usize, readable: bool, writable: bool) {
         if !self.wires.contains(key) {
             return;
@@ -194,7 +194,7 @@ impl Server {
         }
     }
 
-    /// The handshake is over: whose the other end is has been shown.
+    /// Completes a handshake: verifies the other site, and opens its port at the daemon.
     fn establish(&mut self, now: Time, key: usize) -> io::Result<()> {
         let wire = &mut self.wires[key];
         if wire.channel.is_handshaking() {
@@ -211,7 +211,8 @@ impl Server {
         let link = self.peers[at].link.clone();
         wire.site = Some(link.site.clone());
         if let Some(old) = self.peers[at].wire {
-            // Of two the one stays that the first by name has made; of two of one kind the new one.
+            // Of two connections, that of the first site by name stays; of two by the same site,
+            // the newer.
             let first = self.broker.rules().site < link.site;
             let (old_dialed, new_dialed) = (self.wires[old].dialed, self.wires[key].dialed);
             if old_dialed != new_dialed && new_dialed != first {
@@ -231,7 +232,7 @@ impl Server {
         Ok(())
     }
 
-    /// Sends what the daemon has for links.
+    /// Sends the daemon's messages for links, and closes silent links.
     pub(super) fn write_links(&mut self, now: Time) {
         while let Some(port) = self.broker.take_sendable() {
             if let Some(key) = self.wire_of(port)
@@ -318,7 +319,7 @@ impl Server {
         }
     }
 
-    /// Puts other links in the place of those there are.
+    /// Replaces the configured links.
     pub(super) fn set_links(&mut self, now: Time, links: &[Link]) {
         let gone = |peer: &Peer| !links.iter().any(|link| link.site == peer.link.site);
         let ended: Vec<usize> = self
@@ -341,17 +342,17 @@ impl Server {
     }
 }
 
-/// Bytes that a link's kernel may hold unsent.
+/// Bounds of unsent bytes in a link's kernel buffer.
 const LEAST_UNSENT: u32 = 16 << 10;
 const MOST_UNSENT: u32 = 1 << 20;
-/// Bytes that are taken from the daemon at a time.
+/// Bytes taken from the daemon at a time.
 const BATCH: usize = 16 << 10;
-/// Slices that are sent at a time.
+/// Limit of slices per write.
 const SLICES: usize = 32;
-/// Pauses between attempts to connect.
+/// First and longest pause between connection attempts.
 const PAUSE: Time = Time::from_millis(200);
 const LONGEST_PAUSE: Time = Time::from_secs(5);
-/// The time limit of the handshake.
+/// Time limit of the handshake.
 const HANDSHAKE: Time = Time::from_secs(5);
-/// Connections of sites, and of those that say they are.
+/// Limit of connections between sites, authenticated or not.
 const MOST_WIRES: usize = 1024;

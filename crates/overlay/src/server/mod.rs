@@ -27,7 +27,7 @@ use clients::Client;
 use links::{Peer, Wire};
 use tollway_proto::overlay::{Config, DaemonId, Epoch};
 
-/// A site that runs.
+/// A running site.
 #[derive(Debug)]
 pub struct Server {
     poll: Poll,
@@ -39,12 +39,12 @@ pub struct Server {
     ends: Option<Ends>,
     disk: Option<Disk>,
     broker: Broker,
-    /// Clients by their key.
+    /// Clients, by key.
     clients: Vec<Option<Client>>,
-    /// Sites that are linked.
+    /// Linked sites.
     peers: Vec<Peer>,
     wires: Slab<Wire>,
-    /// Clients that have something to be read.
+    /// Clients with input to read.
     ready: VecDeque<usize>,
     /// The input buffer shared by all sockets.
     buffer: Box<[u8]>,
@@ -53,11 +53,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens for clients, and for other sites if `site` has links. `epoch` grows from start to
-    /// start, `seed` is for random choices.
+    /// Listens for clients, and for other sites if `site` has links.
+    ///
+    /// `epoch` must increase from start to start, and `seed` is for random choices.
     ///
     /// # Errors
-    /// An address is taken, or not this machine's.
+    /// An address is taken, or is not an address of this machine.
     pub fn open(site: &Site, ends: Option<Ends>, epoch: u64, seed: u64) -> io::Result<Server> {
         let poll = Poll::new()?;
         let at = |address: SocketAddr| {
@@ -113,12 +114,12 @@ impl Server {
         self.address
     }
 
-    /// Its clients.
+    /// The broker of its clients.
     pub fn broker(&self) -> &Broker {
         &self.broker
     }
 
-    /// Puts another configuration in force, as far as it may change ([`Site::fixed`]).
+    /// Applies another configuration, as far as it may change ([`Site::fixed`]).
     pub fn set_site(&mut self, site: &Site) {
         let now = self.clock.now();
         self.broker.set_rules(now, site.rules.clone());
@@ -158,10 +159,10 @@ impl Server {
         std::mem::take(&mut self.notes)
     }
 
-    /// Runs until `each`, which is called every [`TICK`](broker::TICK), answers that it is over.
+    /// Runs until `each` returns true. It is called every [`TICK`](broker::TICK).
     ///
     /// # Errors
-    /// The system can't be waited for.
+    /// Polling of the sockets fails.
     pub fn run(&mut self, mut each: impl FnMut(&mut Server, Time) -> bool) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
         let mut next = self.clock.now();
@@ -181,7 +182,7 @@ impl Server {
                 match event.token() {
                     LISTENER => self.accept_clients(now),
                     LINK_LISTENER => self.accept_links(now),
-                    // Its answers are taken with all else.
+                    // The disk's answers are taken in `hand_on`.
                     SPOOL => {}
                     Token(key) => {
                         let readable = event.is_readable() || event.is_read_closed() || event.is_error();
@@ -213,7 +214,7 @@ impl Server {
         }
     }
 
-    /// Sends what there is to clients and sites.
+    /// Sends pending output to clients, sites and the disk.
     fn hand_on(&mut self, now: Time) {
         self.broker.settle(now);
         self.write_links(now);
@@ -243,7 +244,7 @@ const LINK_LISTENER: Token = Token(1);
 const SPOOL: Token = Token(2);
 const FIRST_LINK: usize = 16;
 const FIRST_CLIENT: usize = 1 << 20;
-/// Bytes that are read at a time.
+/// Size of the shared input buffer, in bytes.
 const BUFFER: usize = 1 << 18;
-/// Notes that are kept between two calls.
+/// Limit of log lines between two calls of [`take_notes`](Server::take_notes).
 const NOTES: usize = 100;

@@ -16,7 +16,7 @@ use tollway_overlay::server::Server;
 use tollway_overlay::status::Status;
 use tollway_overlay::tls::Ends;
 
-/// A folder of this test's own, empty.
+/// Makes an empty folder for this test.
 pub(crate) fn folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("tollway-overlay-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
@@ -24,7 +24,7 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     path
 }
 
-/// A site in a thread.
+/// A site that a thread runs.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) status: Arc<Mutex<Status>>,
@@ -60,7 +60,7 @@ impl Running {
         self.status.lock().unwrap().clone()
     }
 
-    /// Waits until the status is as it has to be, for as long as a test may take.
+    /// Waits until the status satisfies `is`, within a test's time limit.
     pub(crate) fn until(&self, what: &str, is: impl Fn(&Status) -> bool) {
         until(what, || is(&self.status()));
     }
@@ -88,7 +88,7 @@ pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
     panic!("in vain: {what}");
 }
 
-/// A client that speaks the protocol by hand.
+/// A client that uses the protocol directly.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     pub(crate) heard: Vec<u8>,
@@ -108,13 +108,13 @@ impl Client {
         self.stream.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until all that was said is done; what was heard until then stays.
+    /// Waits until all operations are done. The output read meanwhile stays.
     pub(crate) fn flush(&mut self) {
         self.say("PING\r\n");
         self.hear("PONG\r\n");
     }
 
-    /// Reads until `text` has come, and takes what came up to its end.
+    /// Reads until `text` arrives, and takes the output up to its end.
     pub(crate) fn hear(&mut self, text: &str) -> String {
         loop {
             let found = self.heard.windows(text.len()).position(|part| part == text.as_bytes());
@@ -126,7 +126,7 @@ impl Client {
         }
     }
 
-    /// Reads what comes next; answers whether something does.
+    /// Reads the next bytes. Returns false if none arrive.
     pub(crate) fn read(&mut self) -> bool {
         let mut buffer = [0; 65536];
         match self.stream.read(&mut buffer) {
@@ -138,7 +138,7 @@ impl Client {
         }
     }
 
-    /// All that comes until the connection ends.
+    /// Reads until the connection ends.
     pub(crate) fn end(&mut self) -> String {
         while self.read() {}
         String::from_utf8_lossy(&self.heard).into_owned()

@@ -1,5 +1,6 @@
-//! Clients that others have written: installed, or built here from their registries. `None`, and a
-//! line that says so, where that can't be.
+//! Third-party clients: installed, or built here from their registries.
+//!
+//! `None`, with a message, where that is impossible.
 #![allow(dead_code)]
 
 use std::io::Write;
@@ -16,7 +17,7 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
 
 fn or_skip(tool: Option<PathBuf>, why: &str) -> Option<PathBuf> {
     if tool.is_none() {
-        // Not `eprintln!`, whose output a test that passes does not show.
+        // Not `eprintln!`: a passing test does not show its output.
         let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
     }
     tool
@@ -35,7 +36,7 @@ pub(crate) fn python() -> Option<PathBuf> {
     or_skip(found, "nats-py can't be installed (python3 with venv, and a registry of Python packages)")
 }
 
-/// The command of the Go client: the one that is installed, or built by `go`.
+/// The command of the Go client: the installed one, or one built by `go`.
 pub(crate) fn nats() -> Option<PathBuf> {
     let built = target("go/bin/nats");
     let build = || {
@@ -51,8 +52,8 @@ pub(crate) fn nats() -> Option<PathBuf> {
     or_skip(found, "the `nats` command is not installed and can't be built (go, and its proxy)")
 }
 
-/// The program of `clients/async-nats`. Only its dependencies may be missing: that it builds with
-/// them is asserted.
+/// The program of `clients/async-nats`. Only its dependencies may be missing; with them it must
+/// build.
 pub(crate) fn async_nats() -> Option<PathBuf> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/async-nats/Cargo.toml");
     let cargo = |word: &str| {

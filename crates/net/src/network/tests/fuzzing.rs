@@ -1,4 +1,4 @@
-//! A node that hears anything from its neighbour.
+//! A node that receives arbitrary datagrams from its neighbour.
 
 use std::sync::Arc;
 
@@ -13,8 +13,10 @@ use super::{FlowSpec, Network};
 use crate::emulator::LinkSpec;
 use crate::error::Error;
 
-/// Datagrams from a neighbour: the first byte says to which of three nodes one goes, the second how long it is, and so on. Whatever they say, nothing
-/// panics, and every packet that is taken is somewhere. A payload that is wrong may end a run, and nothing else.
+/// Datagrams from a neighbour, whose target node and length come from the fuzzer's bytes.
+///
+/// Nothing may panic, and every accepted packet must be accounted for. A wrong payload may end a
+/// run, and no other datagram may.
 pub fn node(data: &[u8]) {
     let rate = Rate::from_mbps(20.0);
     let link = |(from, to)| LinkSpec {

@@ -1,4 +1,4 @@
-//! Clients of one site, and of two, by hand.
+//! Clients of one site, and of two, driven by hand.
 
 mod sites;
 
@@ -27,7 +27,7 @@ impl Site {
         self.broker.receive(self.now, key, text.as_bytes())
     }
 
-    /// Takes all that waits for a client.
+    /// Takes all output that waits for a client.
     fn hears(&mut self, key: usize) -> String {
         String::from_utf8(self.takes(key, usize::MAX)).unwrap()
     }
@@ -67,13 +67,13 @@ fn messages_reach_their_subscriptions() {
     assert!(heard.contains("MSG a.b.c 2 r 0\r\n\r\n"), "{heard}");
     assert!(heard.ends_with("HMSG b 3 12 14\r\nNATS/1.0\r\n\r\nyo\r\n"), "{heard}");
     assert_eq!(site.hears(other), "PONG\r\n");
-    // Who can't read headers has none.
+    // A client without header support gets no headers.
     let plain = site.client("CONNECT {}\r\n");
     site.say(plain, "SUB b x\r\n");
     site.say(other, "HPUB b 12 14\r\nNATS/1.0\r\n\r\nyo\r\n");
     assert_eq!(site.hears(plain), "MSG b x 2\r\nyo\r\n");
     site.hears(one);
-    // A subscription ends at once, or after so many.
+    // A subscription ends at once, or after a number of messages.
     site.say(one, "UNSUB 1\r\nUNSUB 2 4\r\n");
     site.say(other, "PUB a.b 1\r\n1\r\nPUB a.b 1\r\n2\r\nPUB a.b 1\r\n3\r\n");
     heard = site.hears(one);
@@ -174,14 +174,14 @@ fn tenants_hear_themselves_only_and_show_who_they_are() {
         assert_eq!(site.say(stranger, hello).then, Then::Close, "{hello}");
         assert!(site.hears(stranger).ends_with("-ERR 'Authorization Violation'\r\n"), "{hello}");
     }
-    // A certificate lets its own tenant in, and no other.
+    // A certificate admits only its tenant's clients.
     let z = site.broker.open(site.now, "test".into(), "h", 1);
     site.broker.certify(z, "z".into());
     assert_ne!(site.say(z, "CONNECT {}\r\nSUB a 1\r\n").then, Then::Close);
     let thief = site.broker.open(site.now, "test".into(), "h", 1);
     site.broker.certify(thief, "z".into());
     assert_eq!(site.say(thief, "CONNECT {\"user\":\"x\"}\r\n").then, Then::Close);
-    // Other rules: a changed password ends who came in by the old one.
+    // A changed password disconnects clients with the old one.
     let tenants = vec![tenant("x", secret("new")), tenant("y", secret("py"))];
     site.broker.set_rules(site.now, Rules { tenants, ..Rules::open("a") });
     assert!(site.broker.why(x).is_some() && site.broker.why(z).is_some() && site.broker.why(y).is_none());
@@ -206,7 +206,7 @@ fn slow_site(slow: Slow, spool: u64) -> Site {
     Site::new(Rules { tenants, buffer: 16 << 10, spool, ..Rules::open("a") })
 }
 
-/// Publishes `count` messages of a kilobyte with their numbers; answers how many were taken.
+/// Publishes `count` messages of a kilobyte with their numbers. Returns how many were accepted.
 fn publish(site: &mut Site, key: usize, from: usize, count: usize) -> usize {
     for i in from..from + count {
         let text = format!("PUB a 1000\r\n{i:01000}\r\n");
@@ -230,7 +230,7 @@ fn senders_wait_for_a_slow_receiver_and_go_on_when_it_does() {
     site.say(other, "SUB b 1\r\n");
     let sent = publish(&mut site, sender, 0, 100);
     assert!((16..=17).contains(&sent), "{sent}");
-    // Others are not held up.
+    // Other senders do not wait.
     assert_eq!(site.say(free, "PUB b 1\r\nx\r\n").then, Then::Read(1));
     assert_eq!(site.hears(other), "MSG b 1 1\r\nx\r\n");
     assert_eq!(site.broker.take_runnable(), None);
@@ -238,7 +238,7 @@ fn senders_wait_for_a_slow_receiver_and_go_on_when_it_does() {
     assert_eq!(numbers(&heard), (0..sent).collect::<Vec<_>>());
     assert_eq!(site.broker.take_runnable(), Some(sender));
     assert!(publish(&mut site, sender, sent, 10) == 10);
-    // One that takes nothing is cut off, with the reason; who waited for it goes on.
+    // A receiver without progress is disconnected with the reason, and its waiting senders resume.
     publish(&mut site, sender, 30, 100);
     for _ in 0..3 {
         site.now += Time::from_secs(4);

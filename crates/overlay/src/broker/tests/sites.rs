@@ -26,7 +26,7 @@ impl Pair {
         pair
     }
 
-    /// Lets time pass; each link carries up to 20 kB a step of 8 ms.
+    /// Lets time pass. Each link carries up to 20 kB per step of 8 ms.
     fn run(&mut self, span: Time) {
         let end = self.sites[0].now + span;
         while self.sites[0].now < end {
@@ -65,7 +65,7 @@ fn messages_reach_other_sites_and_queue_groups_one_member() {
     let heard = pair.sites[1].hears(far);
     assert_eq!(heard, "MSG a.b 1 r 2\r\nhi\r\nHMSG a.c 1 12 12\r\nNATS/1.0\r\n\r\n\r\nMSG work 2 1\r\nx\r\n");
     pair.sites[1].say(far, "PUB r 2\r\nyo\r\n");
-    // A member here has it before those elsewhere.
+    // A member at this site has precedence over members at other sites.
     pair.sites[0].say(near, "SUB work q 9\r\nPUB work 1\r\nx\r\n");
     pair.run(Time::from_millis(500));
     assert_eq!(pair.sites[0].hears(near), "MSG work 9 1\r\nx\r\nMSG r 1 2\r\nyo\r\n");
@@ -90,7 +90,7 @@ fn all_sites_have_an_ordered_subjects_messages_in_one_order() {
     let far = pair.sites[1].client(hello());
     pair.sites[1].say(far, "SUB $TOLL.order.book 1\r\n");
     pair.run(Time::from_secs(1));
-    // Only messages to just this subject come by it, and no subscription to all takes them.
+    // Only messages to exactly this subject arrive, and `>` does not match it.
     pair.sites[1].say(far, "SUB > 9\r\nPUB book 1\r\nz\r\n");
     let views = pair.sites[0].hears(near);
     assert_eq!(bodies(&views), ["{\"view\":1,\"sites\":[1]}", "{\"view\":2,\"sites\":[1, 2]}"]);
@@ -148,7 +148,7 @@ fn a_lost_place_is_told_to_the_publishers_site() {
     let near = pair.sites[0].client(hello());
     pair.sites[0].say(near, "SUB $TOLL.order.book 1\r\n");
     pair.run(Time::from_secs(1));
-    // The sequencer's site is gone before it has the message.
+    // The sequencer's site ends before it has the message.
     pair.sites[1].say(far, "PUB $TOLL.order.book 2\r\nx1\r\n");
     let site = &mut pair.sites[1];
     site.broker.daemon().unwrap().close(site.now, pair.ports[1]);
@@ -175,7 +175,7 @@ fn ordered_subjects_have_no_wildcards_and_no_queue_groups() {
     }
     site.say(client, "PUB $TOLL.view.a 0\r\n\r\n");
     assert!(site.hears(client).contains("Permissions Violation"));
-    // One site has one order without views.
+    // A single site has one order and no views.
     site.say(client, "SUB $TOLL.order.a 1\r\nPUB $TOLL.order.a 1\r\nx\r\n");
     assert_eq!(site.hears(client), "MSG $TOLL.order.a 1 1\r\nx\r\n");
 }
@@ -190,8 +190,10 @@ struct Outcome {
     cut: bool,
 }
 
-/// At the far site one subscription to `a` is read at `reads` bytes a step of 8 ms, one to `b` at once. All
-/// that waits is read in the end.
+/// Runs two subscriptions at the far site: `a` reads `reads` bytes per step of 8 ms, `b` reads at
+/// once.
+///
+/// In the end all waiting messages are read.
 fn contend(pattern: &str, reads: usize) -> Outcome {
     let rules = |site: &str| Rules {
         buffer: 64 << 10,
@@ -252,7 +254,7 @@ fn slow_receivers_at_other_sites_harm_their_own_senders_only() {
     let base = contend("a", usize::MAX);
     assert!(base.slow > 7000 && base.other > 7000 && !base.cut, "{} {}", base.slow, base.other);
     assert_eq!(base.heard.len(), base.slow);
-    // 100 kB/s: its own senders go at its pace, and nothing is lost.
+    // 100 kB/s: its senders are slowed to this rate, and nothing is lost.
     let price = contend("a", 800);
     assert!(price.other * 100 >= base.other * 98, "{} of {}", price.other, base.other);
     assert!(
@@ -262,12 +264,12 @@ fn slow_receivers_at_other_sites_harm_their_own_senders_only() {
         price.waiting
     );
     assert!(price.heard.len() == price.slow && !price.cut, "{} of {}", price.heard.len(), price.slow);
-    // The same with a disk: its senders go on.
+    // The same with a disk: its senders are not slowed.
     let spool = contend("$TOLL.spool.a", 800);
     assert!(spool.other * 100 >= base.other * 98, "{} of {}", spool.other, base.other);
     assert!(spool.slow * 100 >= base.slow * 90, "{} of {}", spool.slow, base.slow);
     assert!(spool.heard.len() == spool.slow && !spool.cut, "{} of {}", spool.heard.len(), spool.slow);
-    // One that stops is cut off, and its senders go on.
+    // A receiver that stops is disconnected, and its senders resume.
     let dead = contend("a", 0);
     assert!(dead.cut && dead.slow * 2 > base.slow, "{} of {}", dead.slow, base.slow);
     assert!(dead.other * 100 >= base.other * 98, "{} of {}", dead.other, base.other);

@@ -12,7 +12,7 @@ async fn next(subscriber: &mut Subscriber) -> Message {
     next.expect("a message in time").expect("no end")
 }
 
-/// Waits until all that a client has sent is done, and all that was for it by then has come.
+/// Waits until a client's operations are done, and all messages for it until then have arrived.
 async fn settle(client: &Client) {
     let inbox = client.new_inbox();
     let mut echo = client.subscribe(inbox.clone()).await.unwrap();
