@@ -1,5 +1,5 @@
-//! Has the command's relocations packed where this machine's C library can read them so: half a megabyte less
-//! is read at every start, and stays in memory.
+//! Packs the command's relocations where this machine's C library supports it. Each start then
+//! reads half a megabyte less, which also stays out of memory.
 
 use std::process::Command;
 
@@ -9,12 +9,12 @@ fn main() {
     let here = set("TARGET") == set("HOST");
     if here && set("CARGO_CFG_TARGET_OS") == "linux" && set("CARGO_CFG_TARGET_ENV") == "gnu" && reads_packed()
     {
-        // A linker that doesn't know it says so, and links as before.
+        // A linker without the option prints a note, and links as before.
         println!("cargo:rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
 }
 
-/// Whether it is glibc 2.36 or later.
+/// True for glibc 2.36 or later.
 fn reads_packed() -> bool {
     let Ok(said) = Command::new("getconf").arg("GNU_LIBC_VERSION").output() else { return false };
     let said = String::from_utf8_lossy(&said.stdout);

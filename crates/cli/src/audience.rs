@@ -26,7 +26,7 @@ pub(crate) struct Audience<T> {
 }
 
 impl<T: Clone + Serialize + Send + 'static> Audience<T> {
-    /// Opens standard output for JSON, if that is wanted.
+    /// Opens standard output for JSON, if `json` is true.
     pub(crate) fn open(json: bool) -> Result<Audience<T>, Failure> {
         let cannot = |error| Failure::run(miette!("cannot write to standard output: {error}"));
         Ok(Audience {
@@ -38,7 +38,7 @@ impl<T: Clone + Serialize + Send + 'static> Audience<T> {
         })
     }
 
-    /// Shows the state on the terminal.
+    /// Opens the terminal, and shows the state there with `draw`.
     #[cfg(feature = "watch")]
     pub(crate) fn draw_with(&mut self, draw: Draw<T>) -> Result<(), Failure> {
         self.screen = Some(Screen::open(draw)?);
@@ -51,7 +51,7 @@ impl<T: Clone + Serialize + Send + 'static> Audience<T> {
         self.latest = Some(latest);
     }
 
-    /// Whether the terminal is taken.
+    /// True if the terminal shows the state.
     pub(crate) fn has_terminal(&self) -> bool {
         #[cfg(feature = "watch")]
         return self.screen.is_some();
@@ -59,7 +59,7 @@ impl<T: Clone + Serialize + Send + 'static> Audience<T> {
         false
     }
 
-    /// Shows the state when that is due, and returns whether the agent is to go on.
+    /// Shows the state if it is due. Returns false if the agent is to end.
     pub(crate) fn show(&mut self, state: impl FnOnce() -> Option<T>) -> bool {
         #[cfg(feature = "watch")]
         if self.screen.as_mut().is_some_and(Screen::wants_to_end) {
@@ -87,12 +87,12 @@ impl<T: Clone + Serialize + Send + 'static> Audience<T> {
     }
 }
 
-/// Writes lines to standard output while they are read. A full disk does not end the agent.
+/// Opens standard output for lines, until its reader closes it. A full disk does not end the agent.
 fn open_json() -> io::Result<Outlet<String>> {
     let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let mut torn = false;
     Outlet::open(move |line: String| {
-        // What was written of one that had no room for its end is a line by itself.
+        // After a line that was written in part, the next begins a new line.
         let start = if torn { "\n" } else { "" };
         let done = out.write_all(format!("{start}{line}\n").as_bytes());
         if let Err(error) = &done {
@@ -110,7 +110,7 @@ fn open_json() -> io::Result<Outlet<String>> {
     })
 }
 
-/// Prints what the agent called `name` has answered: JSON, or the text made of it.
+/// Prints the answer of the agent called `name`: as JSON, or as the text that `text` makes of it.
 pub(crate) fn say_status(
     answer: &str,
     json: bool,

@@ -26,13 +26,13 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
     let scenario = options.network()?;
     let plan = &options.variant(&scenario)?.plan;
     let spec = options.spec(plan, program)?;
-    // Those of a file are `tollway run`'s: its duration, for one, is not the program's.
+    // Notes on a file concern `tollway run`: its duration, for example, is not the program's.
     if over.file.is_none() && !over.quiet && !over.json {
         scenario.notes().iter().for_each(|note| terminal::tell(format_args!("note: {note}")));
     }
     features::if_not_built(false, false, over.view.is_some())?;
     let privilege = Privilege::acquire().map_err(not_set_up)?;
-    // Before the program runs: it should not have run for nothing.
+    // First, so that a program does not run in vain.
     let tables = TABLES.map(str::to_owned).into();
     let folder = over.out.as_ref().map(|out| Folder::take(out, &tables)).transpose();
     let folder = folder.map_err(|error| Failure::with_code(miette!("{error}"), FAILED))?;
@@ -45,7 +45,7 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
     let outcome = run(over, plan, &spec)?;
 
     let account = Account::new(plan, &spec, &outcome, privilege);
-    // What can't be written takes nothing else with it.
+    // A failed figure does not keep the other results from being written.
     let (drawn, undrawn) =
         match over.out.as_ref().map(|folder| account.draw(folder, &over.pictures.formats())) {
             Some(Ok(drawn)) => (drawn, None),
@@ -56,7 +56,7 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
     if over.json {
         terminal::say_json(&account);
     } else if !over.quiet {
-        // The program's output is its own: what is said of it goes to standard error.
+        // Standard output belongs to the program; the report goes to standard error.
         terminal::tell(format_args!("\n{}", account.to_text(terminal::width()).trim_end()));
         drawn.iter().for_each(|path| terminal::tell(format_args!("wrote {}", path.display())));
         if over.out.is_none() {
@@ -72,9 +72,9 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
     }
 }
 
-/// Runs the program, and shows it to whoever asked for that.
+/// Runs the program, with a page in the browser if requested.
 fn run(over: &Over, plan: &Plan, spec: &Spec) -> Result<Outcome, Failure> {
-    // Before any thread is started, that of the view among them.
+    // Before any thread is started, such as that of the view.
     let signals = Signals::hold();
     #[cfg(feature = "view")]
     if let Some(address) = over.view {
@@ -111,7 +111,7 @@ pub(crate) fn clean() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The options as `tollway-exec` has them.
+/// The options in the form of `tollway-exec`.
 fn options(over: &Over) -> Options {
     Options {
         file: over.file.clone(),
@@ -153,7 +153,7 @@ fn not_set_up(error: Error) -> Failure {
     Failure::with_code(miette!("{error}"), code)
 }
 
-/// The program's exit status, as a shell and `timeout` would tell it.
+/// The program's exit status, as from a shell or timeout(1).
 fn exit_code(outcome: &Outcome) -> ExitCode {
     ExitCode::from(match outcome.ended {
         Ended::Exited(code) => code as u8,
@@ -166,7 +166,7 @@ fn by_signal(signal: i32) -> u8 {
     128u8.wrapping_add(signal as u8)
 }
 
-/// As with `timeout`, `env` and their like.
+/// Exit statuses as of timeout(1), env(1) and others.
 const TIMED_OUT: u8 = 124;
 const FAILED: u8 = 125;
 const NOT_RUNNABLE: u8 = 126;

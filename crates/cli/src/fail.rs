@@ -1,4 +1,4 @@
-//! How the command ends when something is wrong.
+//! Errors of the command, and their exit statuses.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use tollway_scenario::run::RunError;
 
 use crate::terminal;
 
-/// What went wrong, and whose fault it is.
+/// An error report with an exit status.
 #[derive(Debug)]
 pub(crate) struct Failure {
     report: Report,
@@ -23,31 +23,32 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The input is wrong: exit 2.
+    /// A mistake in the input: exit status 2.
     pub(crate) fn input(report: impl Into<Report>) -> Failure {
         Failure { report: report.into(), code: 2 }
     }
 
-    /// A run failed: exit 1.
+    /// A failed run: exit status 1.
     pub(crate) fn run(report: impl Into<Report>) -> Failure {
         Failure { report: report.into(), code: 1 }
     }
 
-    /// Ends with another exit status.
+    /// An error with another exit status.
     #[cfg(target_os = "linux")]
     pub(crate) fn with_code(report: impl Into<Report>, code: u8) -> Failure {
         Failure { report: report.into(), code }
     }
 
-    /// Prints the error, and answers the exit status.
+    /// Prints the error, and returns the exit status.
     pub(crate) fn report(self) -> ExitCode {
         terminal::tell(self.text());
         ExitCode::from(self.code)
     }
 
-    /// The error as it is printed.
+    /// The error as printed.
     pub(crate) fn text(&self) -> String {
-        // Several mistakes: one after the other, without the word "Error" that miette would put over each.
+        // Several mistakes follow each other, without the word "Error" that miette would print
+        // before each.
         match self.report.related() {
             Some(mistakes) => {
                 let lines = mistakes.map(|mistake| format!("{}\n", Shown(mistake)));
@@ -58,7 +59,7 @@ impl Failure {
     }
 }
 
-/// A diagnostic as the terminal shows it.
+/// A diagnostic in the terminal's form.
 struct Shown<'a>(&'a dyn Diagnostic);
 
 impl fmt::Display for Shown<'_> {
@@ -118,7 +119,7 @@ impl From<CompareError> for Failure {
     }
 }
 
-/// What to do where nothing can be served at an address.
+/// The remedy if an address can't be used by a server.
 #[cfg(feature = "metrics")]
 pub(crate) const ADDRESS: &str =
     "give an address of this machine and a free port, 1024 or above where you are not root; port 0 is any";

@@ -1,11 +1,11 @@
-//! Parts that a build may lack, and terminals that cannot be drawn on.
+//! Features that a build may lack, and terminals that can't show a screen.
 
 #[cfg(feature = "watch")]
 use std::io::IsTerminal;
 
 use crate::fail::Failure;
 
-/// Refuses an option for which this build has no part, and a screen without a terminal.
+/// Refuses an option whose feature this build lacks, and a screen without a terminal.
 pub(crate) fn if_not_built(watch: bool, metrics: bool, view: bool) -> Result<(), Failure> {
     for (feature, wanted, has) in [
         ("watch", watch, cfg!(feature = "watch")),
@@ -23,7 +23,7 @@ pub(crate) fn if_not_built(watch: bool, metrics: bool, view: bool) -> Result<(),
     Ok(())
 }
 
-/// Refuses where standard error is no terminal, or one that cannot be drawn on.
+/// Fails if standard error is not a terminal that can show a screen.
 #[cfg(feature = "watch")]
 pub(crate) fn can_be_drawn_on() -> Result<(), Failure> {
     let kind = std::env::var("TERM").unwrap_or_default();
@@ -36,14 +36,14 @@ pub(crate) fn can_be_drawn_on() -> Result<(), Failure> {
     Err(no_screen(why))
 }
 
-/// Why there is no screen.
+/// The error if a screen can't be shown.
 #[cfg(feature = "watch")]
 pub(crate) fn no_screen(why: impl std::fmt::Display) -> Failure {
     let help = "leave out `--watch`";
     Failure::input(miette::miette!(help = help, "cannot draw on the terminal: {why}"))
 }
 
-/// An option for which this build has no part.
+/// The error for an option whose feature this build lacks.
 fn not_built(feature: &str) -> miette::Report {
     miette::miette!(
         help = format!("build it with `--features {feature}`, or leave the option out"),

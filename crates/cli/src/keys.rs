@@ -13,7 +13,7 @@ pub(crate) fn keys(args: &Keys) -> Result<ExitCode, Failure> {
     make(&args.names, &args.out)
 }
 
-/// Writes a key file for each name, none of which may be there.
+/// Writes a key file for each name. None of the files may exist.
 pub(crate) fn make(names: &[String], out: &Path) -> Result<ExitCode, Failure> {
     for (i, name) in names.iter().enumerate() {
         let parts: Vec<Component<'_>> = Path::new(name).components().collect();

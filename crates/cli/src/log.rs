@@ -29,7 +29,7 @@ pub(crate) fn set_up() -> Result<(), Failure> {
     if let Some((part, _)) = targets.iter().find(|(part, _)| !PARTS.contains(part)) {
         return Err(wrong(format!("`{part}` is no part that has events")));
     }
-    // A log that cannot be written ends nothing.
+    // A failed write of the log does not end the program.
     let lines = layer().without_time().log_internal_errors(false).with_writer(stderr);
     tracing_subscriber::registry().with(lines.with_filter(targets)).init();
     Ok(())

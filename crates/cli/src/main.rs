@@ -1,5 +1,5 @@
-//! The `tollway` command: arguments in, tables out. What it does lives in the crates under it.
-// They panic where nothing can be written: `terminal` has what goes on.
+//! The `tollway` command: reads arguments and prints tables. The crates below it do the work.
+// These macros panic if a write fails; `terminal` has replacements that go on.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;

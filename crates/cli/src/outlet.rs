@@ -1,22 +1,23 @@
-//! Who is shown something and may be slow to take it: a reader behind a pipe, a terminal at the end of a line that hangs.
+//! Output to readers that may be slow: a pipe, or a terminal on a connection that hangs.
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-/// Shows one thing after the other from a thread of its own. What is there to be shown while that is held up is left out: nobody waits for it.
+/// Shows values in turn from a background thread. Values that come while it is busy are dropped, so
+/// that the caller never waits.
 pub(crate) struct Outlet<T> {
     next: Option<SyncSender<T>>,
     ended: Receiver<()>,
 }
 
 impl<T: Send + 'static> Outlet<T> {
-    /// Has `show` called, until it answers that nobody looks any more.
+    /// Starts a thread that calls `show` with each value, until it returns false.
     pub(crate) fn open(show: impl FnMut(T) -> bool + Send + 'static) -> io::Result<Outlet<T>> {
         Outlet::with_room(1, show)
     }
 
-    /// Like [`Outlet::open`], with room for `room` things that wait.
+    /// As [`Outlet::open`], with a queue of `room` values.
     pub(crate) fn with_room(
         room: usize,
         mut show: impl FnMut(T) -> bool + Send + 'static,
@@ -30,7 +31,7 @@ impl<T: Send + 'static> Outlet<T> {
         Ok(Outlet { next: Some(next), ended })
     }
 
-    /// Shows something, or leaves it out; answers whether somebody looks on.
+    /// Queues a value, or drops it if the queue is full. Returns false if the thread has ended.
     pub(crate) fn show(&self, thing: T) -> bool {
         let next = self.next.as_ref();
         next.is_some_and(|next| !matches!(next.try_send(thing), Err(TrySendError::Disconnected(_))))
@@ -38,9 +39,10 @@ impl<T: Send + 'static> Outlet<T> {
 }
 
 impl<T> Outlet<T> {
-    /// Lets the last one be shown to its end, if that is soon; answers whether it is.
+    /// Waits up to [`PATIENCE`] for the last value to be shown. Returns true if the thread has
+    /// ended.
     pub(crate) fn end(&mut self) -> bool {
-        // It has been waited for once.
+        // A second call does not wait again.
         let patience = self.next.take().map_or(Duration::ZERO, |_| PATIENCE);
         self.ended.recv_timeout(patience) == Err(RecvTimeoutError::Disconnected)
     }
@@ -52,7 +54,7 @@ impl<T> Drop for Outlet<T> {
     }
 }
 
-/// For what is half shown.
+/// Longest wait for a value that is being shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

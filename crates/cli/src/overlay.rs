@@ -1,4 +1,4 @@
-//! `tollway overlay`: a site that fans messages out.
+//! `tollway overlay`: a site that distributes messages.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub(crate) fn overlay(args: &Overlay) -> Result<ExitCode, Failure> {
 
 fn run(args: &Overlay) -> Result<ExitCode, Failure> {
     features::if_not_built(false, args.metrics.is_some(), args.view.is_some())?;
-    // Before any thread is started.
+    // Must precede the first thread.
     let signals = Signals::hold();
     let options = Options { socket: args.socket.clone(), metrics: args.metrics, view: args.view };
     agent::run(&args.config.clone().unwrap_or_default(), &options, &signals, terminal::tell)?;

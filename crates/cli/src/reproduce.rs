@@ -43,7 +43,8 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
     };
     #[cfg(target_os = "linux")]
     if args.engine == Engine::Live {
-        // Before any thread is started, and for those experiments that want the kernel's TCP; without it their claims are skipped.
+        // Must precede the first thread. Experiments with the kernel's TCP need it; without it
+        // their claims are skipped.
         let acquired = tollway_scenario::run::Privilege::acquire();
         if args.hosts == Hosts::Namespaces {
             acquired
@@ -106,7 +107,7 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.record {
         std::fs::write(path, judged.to_text())
             .map_err(|error| Failure::run(miette::miette!("cannot write {}: {error}", path.display())))?;
-        // What the list lacks is to be written by a person: it wants reasons.
+        // A user has to add missing entries to the list, since they need reasons.
         ledger.differences(&judged).iter().for_each(terminal::tell);
         return Ok(ExitCode::SUCCESS);
     }
@@ -128,7 +129,7 @@ fn print_list(papers: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The reasons of fragile and unmet claims beside the experiments, if there are any.
+/// The list of fragile and unmet claims with their reasons, if there is one beside the experiments.
 fn ledger(folder: &Path) -> Result<Ledger, Failure> {
     let path = folder.join("unmet.toml");
     match papers::read(&path) {
@@ -137,8 +138,8 @@ fn ledger(folder: &Path) -> Result<Ledger, Failure> {
     }
 }
 
-/// An experiment, judged at its base and at the neighbours asked for; `None` if Ctrl-C ended it.
-/// Its runs are those of the base.
+/// An experiment judged at its base and at the requested neighbours; `None` if Ctrl-C ended it. The
+/// runs are those of the base.
 fn simulated(
     found: &Found,
     args: &Reproduce,
@@ -182,7 +183,7 @@ fn simulated(
     Ok(Some(reproduced))
 }
 
-/// An experiment's live parts, held against the simulator; `None` if Ctrl-C ended them.
+/// An experiment's live parts, compared with the simulator; `None` if Ctrl-C ended them.
 fn live(
     found: &Found,
     scenario: &Scenario,
@@ -225,7 +226,7 @@ fn live(
     Ok(Some(all))
 }
 
-/// The kernel's TCP beside the simulator's, where this system lets us have namespaces.
+/// Compares the kernel's TCP with the simulator's, where this system allows namespaces.
 #[cfg(target_os = "linux")]
 fn with_kernel(
     scenario: &Scenario,

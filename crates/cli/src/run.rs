@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     if args.engine == Engine::Live
         && let Some(wants) = wants_namespaces(args, &scenario)
     {
-        // Before the first thread is started.
+        // Must precede the first thread.
         tollway_scenario::run::Privilege::acquire()
             .map_err(|error| Failure::with_code(miette::miette!("`{wants}`: {error}"), 1))?;
     }
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     let interrupted = terminal::interrupt_flag();
     let watching = Watching::start(args, &scenario, &interrupted)?;
     let (csv, parquet) = (args.format.contains(&Format::Csv), args.format.contains(&Format::Parquet));
-    // Held until all is read back and drawn.
+    // Locked until all tables are read back and drawn.
     let written = tables_of(&scenario, csv, parquet);
     let folder = args.out.as_ref().map(|out| Folder::take(out, &written)).transpose()?;
     if let Some(note) = folder.as_ref().and_then(Folder::note)
@@ -123,10 +123,10 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     Ok(if broken > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Prints what a reader of the results has to know of the file.
+/// Prints notes on the file that matter for its results.
 fn say_notes(args: &Run, scenario: &Scenario) {
     let plan = &scenario.variants()[0].plan;
-    // With --json they are in the answer.
+    // With `--json` the notes are part of the output.
     if !args.quiet && !args.json {
         notes(scenario).iter().for_each(|note| terminal::tell(format_args!("note: {note}")));
         if plan.flows.is_empty() && plan.workloads.is_empty() && plan.cbrs.is_empty() {
@@ -136,7 +136,7 @@ fn say_notes(args: &Run, scenario: &Scenario) {
     }
 }
 
-/// Refuses options that this build lacks or that do not go together.
+/// Refuses options that this build lacks or that exclude each other.
 fn refuse(args: &Run) -> Result<(), Failure> {
     if cfg!(not(feature = "parquet")) && args.format.contains(&Format::Parquet) {
         return Err(Failure::input(miette::miette!(
@@ -159,7 +159,7 @@ fn refuse(args: &Run) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the paths of all that was written.
+/// Prints the paths of all files written.
 fn say_written<'a>(args: &Run, scenario: &Scenario, runs: &[Ran], drawn: impl Iterator<Item = &'a PathBuf>) {
     if let Some(path) = &args.pcap {
         for (variant, ran) in scenario.variants().iter().zip(runs) {
@@ -186,7 +186,7 @@ fn say_written<'a>(args: &Run, scenario: &Scenario, runs: &[Ran], drawn: impl It
     }
 }
 
-/// What of a run needs the right to make namespaces.
+/// The option or key of a run that needs the right to make namespaces, if any.
 #[cfg(target_os = "linux")]
 fn wants_namespaces(args: &Run, scenario: &Scenario) -> Option<&'static str> {
     let kernel = || scenario.variants().iter().any(|v| v.plan.transports.iter().any(|t| t.kernel));
@@ -196,13 +196,13 @@ fn wants_namespaces(args: &Run, scenario: &Scenario) -> Option<&'static str> {
     }
 }
 
-/// Namespaces were asked for, and no real packets to go between them.
+/// The error if namespaces are requested without real packets.
 pub(crate) fn needs_live() -> Failure {
     let help = "add `--engine live`";
     Failure::input(miette::miette!(help = help, "`--hosts namespaces` is for real packets"))
 }
 
-/// Who runs the nodes.
+/// The processes that run the nodes, by the options.
 fn hosting(args: &Run, scenario: &Scenario) -> Result<Hosting, Failure> {
     if args.hosts == Hosts::Namespaces && args.engine != Engine::Live {
         return Err(needs_live());
@@ -263,7 +263,7 @@ fn hosting(args: &Run, scenario: &Scenario) -> Result<Hosting, Failure> {
     Ok(Hosting::Processes(Part { node, at: placed, patience, keys }))
 }
 
-/// The key file of node `name`.
+/// Loads the key file of node `name`.
 fn keys(path: &Path, name: &str) -> Result<KeyFile, Failure> {
     let file = KeyFile::load(path).map_err(|error| Failure::input(miette::miette!("`--key`: {error}")))?;
     if file.name != name {
@@ -275,7 +275,7 @@ fn keys(path: &Path, name: &str) -> Result<KeyFile, Failure> {
     Ok(file)
 }
 
-/// What of a run's files is not written, if that is not everything.
+/// A message on the files of a run that could not be written, if any.
 fn unwritten(ran: &Ran) -> Option<String> {
     let (first, more) = ran.result.unwritten.split_first()?;
     Some(match more.len() {
@@ -285,7 +285,7 @@ fn unwritten(ran: &Ran) -> Option<String> {
     })
 }
 
-/// Where the result tables lie: `out/{xcp,fifo}/*.{arrow,csv}`, as a shell would take it.
+/// The paths of the result tables as a shell pattern: `out/{xcp,fifo}/*.{arrow,csv}`.
 fn tables(out: &Path, variants: &[Variant], formats: &[Format]) -> String {
     let one_of = |names: Vec<&str>| match names.as_slice() {
         [name] => name.to_string(),
@@ -312,7 +312,7 @@ fn print_tables(title: &str, runs: &[Ran]) {
         };
         match &ran.deviation {
             Ok(deviation) => say(format_args!("{whose}{deviation}\n")),
-            // Of flows that come by chance there is something else to say.
+            // For flows that arrive at random, slowdowns are printed instead.
             Err(_) if !ran.slowdowns.is_empty() => {}
             Err(why) => say(format_args!("{whose}no distance from theory: {why}\n")),
         }
@@ -336,7 +336,7 @@ fn print_tables(title: &str, runs: &[Ran]) {
     say(lateness_table(runs, terminal::width()));
 }
 
-/// Says so, loudly, where the machine was too slow for its results to mean what they seem to.
+/// Prints a warning if the machine was too slow for reliable results.
 fn warn_if_late(runs: &[Ran]) {
     for ran in runs {
         let Some(live) = ran.info.live.as_ref().filter(|live| !live.kept_up()) else { continue };
@@ -371,5 +371,5 @@ fn warn_if_late(runs: &[Ran]) {
     }
 }
 
-/// A pause that no busy machine makes of its own accord.
+/// A pause longer than load alone causes on a machine: the process was stopped.
 const STOPPED: Time = Time::from_millis(500);

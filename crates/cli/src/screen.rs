@@ -1,4 +1,4 @@
-//! An agent on the terminal.
+//! The state of an agent on the terminal.
 
 use std::io::stderr;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::features;
 use crate::outlet::Outlet;
 use crate::terminal;
 
-/// Draws a state on a frame, scrolled by a number of lines.
+/// A function that draws a state on a frame, scrolled by a number of lines.
 pub(crate) type Draw<T> = fn(&mut Frame<'_>, &T, u16);
 
-/// The terminal, given back when dropped.
+/// The terminal in raw mode, restored when dropped.
 pub(crate) struct Screen<T> {
     outlet: Outlet<(T, u16)>,
     scroll: u16,
@@ -32,7 +32,7 @@ impl<T: Send + 'static> Screen<T> {
             .and_then(|()| Terminal::new(CrosstermBackend::new(stderr())))
             .and_then(|mut terminal| {
                 Outlet::open(move |(shown, scroll): (T, u16)| {
-                    // A terminal that has gone away is no reason to stop pacing.
+                    // If the terminal has gone, pacing continues.
                     let _ = terminal.draw(|frame| draw(frame, &shown, scroll));
                     true
                 })
@@ -47,7 +47,7 @@ impl<T: Send + 'static> Screen<T> {
         self.outlet.show((shown, self.scroll));
     }
 
-    /// Takes the keys that were pressed; answers whether they mean the end.
+    /// Handles the keys pressed. Returns true if the user wants to end.
     pub(crate) fn wants_to_end(&mut self) -> bool {
         let pressed = || terminal::await_keys(Duration::ZERO).and_then(|()| event::poll(Duration::ZERO));
         while pressed().unwrap_or(false) {
@@ -66,7 +66,7 @@ impl<T: Send + 'static> Screen<T> {
 
 impl<T> Drop for Screen<T> {
     fn drop(&mut self) {
-        // One that takes nothing now would not take that either.
+        // A terminal that hangs would not accept this either.
         if self.outlet.end() {
             let _ = execute!(stderr(), LeaveAlternateScreen);
         }

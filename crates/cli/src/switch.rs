@@ -1,4 +1,4 @@
-//! `tollway switch`: the terminal's side.
+//! `tollway switch`: the command line and the terminal.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub(crate) fn switch(args: &Switch) -> Result<ExitCode, Failure> {
 
 fn run(args: &Switch) -> Result<ExitCode, Failure> {
     features::if_not_built(args.watch, args.metrics.is_some(), args.view.is_some())?;
-    // Before any thread is started.
+    // Must precede the first thread.
     let signals = Signals::hold();
     let source =
         args.config.as_ref().map_or_else(|| "the command line".into(), |path| path.display().to_string());
@@ -98,7 +98,7 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The configuration of a part between sites, if one is given.
+/// The configuration of a front or back between sites, if one is given.
 fn site(args: &Switch) -> Result<Option<Sites>, Failure> {
     if let Some(path) = &args.config {
         return Ok(Sites::load(path)?);
@@ -118,7 +118,7 @@ fn site(args: &Switch) -> Result<Option<Sites>, Failure> {
     Ok(Some(Sites::from_words(&words)?))
 }
 
-/// Puts a configuration that is new in force, or says why it cannot be.
+/// Puts a new configuration in force, or reports why it can't be.
 fn install(switch: &Agent, news: Result<Config, ConfigError>, quiet: bool) {
     let said = match news {
         Ok(config) => {
@@ -137,7 +137,7 @@ fn install(switch: &Agent, news: Result<Config, ConfigError>, quiet: bool) {
         Ok(version) => format!("configuration {version} is in force"),
         Err(why) => format!("the last good configuration stays in force: {why}"),
     };
-    // Status agrees with the line once it is printed.
+    // First, so that the status agrees with the line printed.
     switch.set_trouble(said.err());
     if !quiet {
         terminal::tell(line);
@@ -239,5 +239,5 @@ impl From<ConfigError> for Failure {
     }
 }
 
-/// How often the file, the signals and the screen are looked at.
+/// Interval between checks of the file, the signals and the screen.
 const LOOK: Duration = Duration::from_millis(50);

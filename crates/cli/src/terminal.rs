@@ -1,4 +1,4 @@
-//! The person at the terminal: width, progress, Ctrl-C.
+//! The user's terminal: width, progress, Ctrl-C.
 
 use std::io::{Error, ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,25 +8,28 @@ use std::time::Duration;
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use tollway_scenario::file::Variant;
 
-/// Errors are shown in place; plain where nobody looks at colours.
+/// Sets the form of errors: with the lines concerned, and without colours if there is no terminal.
 pub(crate) fn set_up_errors() {
-    // It can only have been set already, which is as good.
+    // An error means that a hook is set already.
     let _ = miette::set_hook(Box::new(|_| Box::new(error_handler())));
 }
 
-/// What draws an error with the lines that it is about.
+/// The handler that shows an error with the lines concerned.
 pub(crate) fn error_handler() -> miette::MietteHandler {
     miette::MietteHandlerOpts::new().width(width()).context_lines(1).build()
 }
 
-/// Prints to standard output. A reader that has seen enough (`| head`) is no error; any other is kept for the end
-/// ([`unsaid`]), and what remains to be done is done.
+/// Prints to standard output.
+///
+/// If the reader has closed its end (`| head`), that is no error. The first other error is kept
+/// ([`unsaid`]), and the program continues.
 pub(crate) fn say(text: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
     keep(write!(out, "{text}").and_then(|()| out.flush()));
 }
 
-/// Prints a line to standard error, like [`say`]: a log that nobody reads any more, or whose disk is full, ends nothing.
+/// Prints a line to standard error. Errors are ignored: a closed reader or a full disk ends
+/// nothing.
 pub(crate) fn tell(line: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
@@ -38,7 +41,7 @@ pub(crate) fn say_json(value: &impl serde::Serialize) {
     keep(written.and_then(|()| writeln!(out)).and_then(|()| out.flush()));
 }
 
-/// The first error of standard output, if something was lost.
+/// The first error of standard output, if any.
 pub(crate) fn unsaid() -> Option<&'static Error> {
     UNSAID.get()
 }
@@ -47,19 +50,19 @@ fn keep(written: Result<(), Error>) {
     if let Err(error) = written
         && error.kind() != ErrorKind::BrokenPipe
     {
-        // The first one tells enough.
+        // Only the first error is kept.
         let _ = UNSAID.set(error);
     }
 }
 
 static UNSAID: OnceLock<Error> = OnceLock::new();
 
-/// Columns of the terminal, 100 if there is none.
+/// Columns of the terminal, from 60 to 140; 100 without a terminal.
 pub(crate) fn width() -> usize {
     terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0).clamp(60, 140))
 }
 
-/// A bar for each variant, if somebody is there to see it.
+/// Progress bars on a terminal, one per variant.
 pub(crate) struct Bars {
     bars: Vec<ProgressBar>,
     all: MultiProgress,
@@ -82,25 +85,25 @@ impl Bars {
         Bars { bars, all }
     }
 
-    /// Variant `i` has come `share` of its way.
+    /// Sets the progress of variant `i` to `share`, from 0 to 1.
     pub(crate) fn set(&self, i: usize, share: f64) {
         if let Some(bar) = self.bars.get(i) {
             bar.set_position((share * 1000.0) as u64);
         }
     }
 
-    /// Takes the bars off the screen.
+    /// Removes the bars from the screen.
     pub(crate) fn clear(&self) {
         self.bars.iter().for_each(ProgressBar::finish_and_clear);
-        // A terminal that has gone away has no bars left to clear.
+        // Fails only if the terminal has gone.
         let _ = self.all.clear();
     }
 }
 
-/// A bar with its name, how much is done, and the time left.
+/// The form of a bar: name, progress and time left.
 fn style(done: &str) -> ProgressStyle {
     let left = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-        // It is not drawn where the terminal takes nothing.
+        // Fails only if the terminal has gone.
         let _ = out.write_str(&left(state.pos(), state.eta()));
     };
     ProgressStyle::with_template(&format!("{{msg:24!}} {{bar:40}} {done}  {{left}}"))
@@ -108,12 +111,12 @@ fn style(done: &str) -> ProgressStyle {
         .with_key("left", left)
 }
 
-/// The time left, once something is done to estimate it from.
+/// The time left as text; empty before there is progress.
 fn left(done: u64, time: Duration) -> String {
     if done == 0 { String::new() } else { format!("{:#} left", HumanDuration(time)) }
 }
 
-/// One bar over many things of a kind, if somebody is there to see it.
+/// One progress bar for a number of items, on a terminal.
 pub(crate) struct Count(Option<ProgressBar>);
 
 impl Count {
@@ -125,7 +128,8 @@ impl Count {
         Count(Some(ProgressBar::new(all).with_style(style).with_message(title.to_owned())))
     }
 
-    /// So many are done, of so many. What was done before the first word of it says nothing of how long the rest takes.
+    /// Sets the number of items done, and of all. Items done before the first call do not count for
+    /// the time left.
     pub(crate) fn set_of(&self, done: u64, all: u64) {
         if let Some(bar) = &self.0 {
             if bar.length() != Some(all) {
@@ -137,27 +141,27 @@ impl Count {
         }
     }
 
-    /// So many are done.
+    /// Sets the number of items done.
     pub(crate) fn set(&self, done: u64) {
         if let Some(bar) = &self.0 {
             bar.set_position(done);
         }
     }
 
-    /// Takes the bar off the screen.
+    /// Removes the bar from the screen.
     pub(crate) fn clear(&self) {
         self.0.iter().for_each(ProgressBar::finish_and_clear);
     }
 }
 
-/// The one flag that Ctrl-C and the signals to end set. The second of them ends the program at
-/// once. Under nohup(1) a hang-up sets nothing.
+/// The flag that Ctrl-C and signals to end set. A second signal ends the program at once. Under
+/// nohup(1) a hang-up sets nothing.
 pub(crate) fn interrupt_flag() -> Arc<AtomicBool> {
     static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
     Arc::clone(FLAG.get_or_init(|| {
         let flag = Arc::new(AtomicBool::new(false));
         let set = Arc::clone(&flag);
-        // Without a handler Ctrl-C just ends the program.
+        // Without a handler Ctrl-C ends the program at once.
         let handle = move || {
             ctrlc::set_handler(move || {
                 if set.swap(true, Ordering::Relaxed) {
@@ -173,19 +177,20 @@ pub(crate) fn interrupt_flag() -> Arc<AtomicBool> {
     }))
 }
 
-/// Waits for keys for as long as this, or for something else to happen to the terminal.
+/// Waits up to `patience` for keys or another event of the terminal.
 ///
-/// To be asked before crossterm is: at the end of a terminal that has gone away that reads on and on.
+/// Must be called before crossterm reads: once the terminal has gone, crossterm reads its end in a
+/// loop.
 ///
 /// # Errors
-/// The terminal has gone away.
+/// The terminal has gone.
 #[cfg(feature = "watch")]
 pub(crate) fn await_keys(patience: std::time::Duration) -> std::io::Result<()> {
     use std::os::fd::AsFd;
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-    // Where crossterm reads them.
+    // The descriptor from which crossterm reads.
     let (stdin, tty) = (std::io::stdin(), std::path::Path::new("/dev/tty"));
     let tty = if stdin.is_terminal() { None } else { Some(std::fs::File::open(tty)?) };
     let keys = tty.as_ref().map_or_else(|| stdin.as_fd(), AsFd::as_fd);
@@ -201,7 +206,7 @@ pub(crate) fn await_keys(patience: std::time::Duration) -> std::io::Result<()> {
     }
 }
 
-/// The most memory this process has had, in bytes, where the system tells.
+/// The peak memory of this process in bytes, where the system reports it.
 pub(crate) fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

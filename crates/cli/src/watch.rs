@@ -1,4 +1,4 @@
-//! Looking on while runs go: `--watch` and `--metrics`.
+//! Observation of runs: `--watch` and `--metrics`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,10 +14,10 @@ use crate::features;
 #[cfg(feature = "metrics")]
 use crate::terminal;
 
-/// What shows the runs; it stops when dropped.
+/// The display of runs, which stops when dropped.
 #[derive(Default)]
 pub(crate) struct Watching {
-    /// Who looks on, if anybody does.
+    /// The state that the displays read, if there are any.
     pub(crate) scene: Option<Arc<Scene>>,
     #[cfg(feature = "metrics")]
     _metrics: Option<Metrics>,
@@ -26,7 +26,8 @@ pub(crate) struct Watching {
 }
 
 impl Watching {
-    /// Starts what `args` ask for; `interrupted` is set when the person at the terminal has seen enough.
+    /// Starts the displays that `args` request. `interrupted` is set when the user ends the run
+    /// there.
     pub(crate) fn start(
         args: &Run,
         scenario: &Scenario,
@@ -70,7 +71,7 @@ impl Watching {
         })
     }
 
-    /// Whether the terminal is taken, so that nothing else may be written to it.
+    /// True if the display uses the terminal. Nothing else may write to it.
     pub(crate) fn has_terminal(&self) -> bool {
         #[cfg(feature = "watch")]
         return self.screen.is_some();
@@ -79,7 +80,7 @@ impl Watching {
     }
 }
 
-/// Says where metrics are served, or why they are not.
+/// Prints the address of the metrics, or returns the error.
 #[cfg(feature = "metrics")]
 pub(crate) fn say_served<E: std::fmt::Display>(served: Result<Metrics, E>) -> Result<Metrics, Failure> {
     let served =
@@ -111,11 +112,12 @@ mod screen {
     use crate::fail::Failure;
     use crate::{features, terminal};
 
-    /// The terminal, drawn on from a thread of its own. Standard error, so that results can go where they are sent.
+    /// The terminal on standard error, drawn by a background thread. Standard output stays free for
+    /// results.
     pub(super) struct Screen {
         over: Arc<AtomicBool>,
         thread: Option<JoinHandle<()>>,
-        /// Hears when the thread has ended.
+        /// Disconnected once the thread has ended.
         ended: Receiver<()>,
     }
 
@@ -127,7 +129,7 @@ mod screen {
             interrupted: &Arc<AtomicBool>,
         ) -> Result<Screen, Failure> {
             enable_raw_mode().map_err(features::no_screen)?;
-            // From here on leaving the scope gives the terminal back.
+            // From here on, leaving the scope restores the terminal.
             let restore = Restore;
             execute!(stderr(), EnterAlternateScreen).map_err(features::no_screen)?;
             let mut terminal = Terminal::new(CrosstermBackend::new(stderr())).map_err(features::no_screen)?;
@@ -145,7 +147,7 @@ mod screen {
                 let mut view = View::default();
                 while !ends.load(Ordering::Relaxed) {
                     if show(&mut terminal, &scene, &mut view, &title, engine, &interrupted).is_err() {
-                        // The terminal has gone away; the run goes on.
+                        // The terminal has gone; the run continues.
                         return;
                     }
                 }
@@ -158,7 +160,7 @@ mod screen {
         fn drop(&mut self) {
             self.over.store(true, Ordering::Relaxed);
             if self.ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                // A terminal that takes nothing does not keep results from whoever else they are for.
+                // A terminal that hangs must not delay the results.
                 let _ = disable_raw_mode();
                 return;
             }
@@ -168,7 +170,7 @@ mod screen {
         }
     }
 
-    /// Gives the terminal back, also when the drawing thread panics.
+    /// Restores the terminal when dropped, also after a panic of the drawing thread.
     struct Restore;
 
     impl Drop for Restore {
@@ -178,7 +180,7 @@ mod screen {
         }
     }
 
-    /// Draws once, and takes the keys pressed since.
+    /// Draws once, and handles the keys pressed since.
     fn show(
         terminal: &mut Terminal<CrosstermBackend<Stderr>>,
         scene: &Scene,
@@ -187,7 +189,7 @@ mod screen {
         engine: &str,
         interrupted: &AtomicBool,
     ) -> std::io::Result<()> {
-        // A copy: the run must not wait for a slow terminal.
+        // A copy, so that the run does not wait for a slow terminal.
         let runs = scene.runs().clone();
         terminal.draw(|frame| draw(frame, &runs, *view, title, engine))?;
         terminal::await_keys(REFRESH)?;
@@ -200,7 +202,7 @@ mod screen {
         }
         let ctrl_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
         if ctrl_c && interrupted.swap(true, Ordering::Relaxed) {
-            // The second time ends the program at once, as without a screen.
+            // A second Ctrl-C ends the program at once, as without a screen.
             drop(Restore);
             std::process::exit(130);
         }
@@ -220,8 +222,8 @@ mod screen {
         Ok(())
     }
 
-    /// How long a picture stands.
+    /// Time between two pictures.
     const REFRESH: Duration = Duration::from_millis(100);
-    /// How long a terminal may take for the last one.
+    /// Longest wait for the last picture.
     const PATIENCE: Duration = Duration::from_secs(1);
 }

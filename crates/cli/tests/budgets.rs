@@ -1,4 +1,4 @@
-//! Scenarios that ask for more than a machine has: each is refused with its reason, quickly.
+//! Scenarios beyond the means of a machine: each is refused quickly, with the reason.
 #![cfg(unix)]
 
 mod common;
@@ -11,7 +11,7 @@ use common::{folder, text};
 
 const NODES: &str = "name = \"absurd\"\nduration = \"10 s\"\n[node.a]\n[node.b]\n";
 
-/// The error of a scenario that is run with 500 MB of memory and 5 s of processor time.
+/// The error of a scenario that runs with 500 MB of memory and 5 s of processor time.
 fn refusal(name: &str, scenario: &str, more: &str) -> String {
     let dir = folder("budgets", name);
     fs::write(dir.join("s.toml"), scenario).expect("written");
@@ -89,7 +89,7 @@ fn devices_and_fifos_are_no_files() {
     }
 }
 
-/// A simulated nanosecond holds eight packets here, so that a hundredth of the run is hours of real time.
+/// A simulated nanosecond holds eight packets here, so that a hundredth of the run takes hours.
 #[test]
 fn a_dense_run_ends_when_it_is_told_to() {
     let dir = folder("budgets", "dense");

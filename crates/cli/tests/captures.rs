@@ -1,4 +1,5 @@
-//! `tollway run --pcap`, as Wireshark's own program reads what it writes. Skipped, and it says so, where there is no `tshark`.
+//! Files of `tollway run --pcap`, as read by Wireshark's own program. Prints `SKIPPED` without
+//! `tshark`.
 
 mod common;
 
@@ -90,7 +91,7 @@ fn wireshark_reads_it() {
     ] {
         let file = format!("out.{variant}.pcapng");
         let read = |filter: &str, fields: &[&str]| tshark(&folder, &file, filter, fields);
-        // Behind the draft's header a script can't tell TCP how long a packet was that is not all there.
+        // After the draft's header, a script can't give TCP the length of a truncated packet.
         let tcp = if variant == "draft" { "" } else { "|| tcp.checksum.status == 0" };
         let wrong = format!("_ws.malformed || ip.checksum.status == 0 || udp.checksum.status == 0 {tcp}");
         assert_eq!(read(&wrong, &["frame.number"]), Vec::<String>::new(), "{variant}");
@@ -104,7 +105,7 @@ fn wireshark_reads_it() {
         );
         assert!(read("udp.dstport == 9", &["frame.number"]).len() > 10, "{variant}: cross-traffic");
     }
-    // The numbers are those of a TCP that Wireshark finds nothing missing in, where nothing is lost.
+    // Without losses, Wireshark finds no gaps in the sequence numbers.
     let gaps = tshark(
         &folder,
         "out.tcp.pcapng",
@@ -112,7 +113,7 @@ fn wireshark_reads_it() {
         &["frame.number"],
     );
     assert_eq!(gaps, Vec::<String>::new());
-    // What an XCP sender states as its round trip: 20 ms and what it waited.
+    // The round trip stated by an XCP sender: 20 ms and the queueing delay.
     let rtts = tshark(
         &folder,
         "out.acp.pcapng",

@@ -1,4 +1,4 @@
-//! The command as a person or a script meets it: exit codes, messages, files.
+//! The command as seen by users and scripts: exit statuses, messages, files.
 
 mod common;
 
@@ -33,7 +33,8 @@ fn folder(name: &str) -> PathBuf {
     common::folder("cli", name)
 }
 
-/// Runs `scenario` with more arguments; it must end with `code` and without a panic. Answers what it said on stderr.
+/// Runs `scenario` with `more` arguments. It must end with `code` and without a panic. Returns its
+/// standard error.
 fn fails(name: &str, scenario: &str, more: &[&str], code: i32) -> String {
     let dir = folder(name);
     fs::write(dir.join("s.toml"), scenario).expect("written");
@@ -45,7 +46,7 @@ fn fails(name: &str, scenario: &str, more: &[&str], code: i32) -> String {
     said
 }
 
-/// A folder with the small scenario in it.
+/// A folder with the small scenario.
 fn small(name: &str) -> PathBuf {
     let dir = folder(name);
     fs::write(dir.join("s.toml"), SCENARIO).expect("written");
@@ -175,7 +176,7 @@ fn more_flows_than_memory_has_room_for_are_refused() {
     };
     for arrivals in ["{ poisson = 1e12 }", "{ interval = \"1 ns\" }"] {
         workload(arrivals);
-        // What reads the file and runs nothing.
+        // A command that reads the file and runs nothing.
         let said = text(&run_in(&dir, &["theory", "s.toml"]).stderr);
         assert!(said.contains("flows; there can be 100000000") && said.contains("max-flows"), "{said}");
     }
@@ -209,7 +210,7 @@ fn json_is_one_object_with_everything() {
     }
     assert_eq!((&json["scenario"], &json["engine"]), (&"small".into(), &"sim".into()));
     assert!(json["flows"][0]["rate_mbps"].as_f64().is_some_and(|rate| rate > 5.0));
-    // The seed is the one that was asked for; a digest is for a seed.
+    // The seed is the requested one, and the digest belongs to it.
     let other = succeeds(&dir, &["run", "s.toml", "--json", "--quiet", "--seed", "9", "--jobs", "2"]);
     let other: serde_json::Value = serde_json::from_str(&other).expect("one object");
     assert_eq!(other["seed"], 9);
@@ -294,7 +295,7 @@ fn nothing_is_written_outside_the_folder() {
 
 #[test]
 fn a_folder_that_cannot_be_written_is_named() {
-    // A file stands where the folder should be: that is refused to everybody, also to root.
+    // A file in place of the folder is an error for every user, root included.
     let dir = small("unwritable");
     fs::write(dir.join("taken"), "").expect("written");
     let output = run_in(&dir, &["run", "s.toml", "--out", "taken/out"]);
@@ -311,7 +312,7 @@ fn the_default_build_has_every_feature() {
         manifest.split_once("[features]").expect("features").1.split("\n[").next().expect("a section");
     let names = features.lines().filter_map(|line| Some(line.split_once(" = [")?.0));
     let default = features.lines().find(|line| line.starts_with("default = [")).expect("a default");
-    // `etcd-tls` has `etcd`.
+    // `etcd-tls` includes `etcd`.
     for name in names.filter(|name| !["default", "etcd"].contains(name)) {
         assert!(default.contains(&format!("\"{name}\"")), "{name} is not in `{default}`");
     }
@@ -352,7 +353,7 @@ fn a_group_has_its_rows_once() {
     }
 }
 
-/// `tollway … | head -0`: the reader goes away before anything is written.
+/// `tollway … | head -0`: the reader closes its end before anything is written.
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     let dir = small("pipe");
@@ -371,7 +372,7 @@ fn a_reader_that_leaves_is_no_error() {
     }
 }
 
-/// `tollway … > file` on a full disk: half a result is none.
+/// `tollway … > file` on a full disk: an incomplete result is an error.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_cannot_be_printed_is_an_error() {
@@ -385,13 +386,13 @@ fn what_cannot_be_printed_is_an_error() {
     }
 }
 
-/// What was computed is not lost with the files that there is no room for, and what is lost is said.
+/// If the disk is full, results are printed all the same, and the missing files are named.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_ends_no_run() {
     let dir = small("disk");
     fs::create_dir(dir.join("out")).expect("made");
-    // Not even the first table has room.
+    // There is no room even for the first table.
     let script = "mount -t tmpfs -o size=16k,mode=700 none out || exit 77; exec \"$@\"";
     for arguments in [&["--json"][..], &["--jobs", "1"], &["--json", "--pcap", "out/c.pcapng", "--jobs", "1"]]
     {
@@ -426,7 +427,7 @@ fn a_full_disk_ends_no_run() {
     }
 }
 
-/// `ulimit -f` is a full disk: the kernel's signal for it ends nothing.
+/// A file limit (`ulimit -f`) acts like a full disk: the kernel's signal for it ends nothing.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_limit_on_files_ends_no_run() {
@@ -442,7 +443,7 @@ fn a_limit_on_files_ends_no_run() {
     assert_eq!(output.status.code(), Some(1), "{:?}: {said}", output.status);
     assert!(said.contains("error: cannot write out/") && said.contains("File too large"), "{said}");
     assert!(told.contains("of ideal") && told.contains("simulated"), "{told}");
-    // What is printed, too.
+    // Printed results too.
     let output = limited("exec \"$@\" > said", &["schema"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{:?}: {said}", output.status);
@@ -462,7 +463,7 @@ fn ctrl_c_ends_with_what_there_is_and_a_hang_up_that_is_ignored_ends_nothing() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the command starts");
-    // Once rows are on disk the run is well under way.
+    // Rows on disk show that the run is well under way.
     let rows = dir.join("out/flows.csv");
     let length = || fs::metadata(&rows).map_or(0, |file| file.len());
     let grows_beyond = |bytes: u64| {
@@ -480,7 +481,7 @@ fn ctrl_c_ends_with_what_there_is_and_a_hang_up_that_is_ignored_ends_nothing() {
         signal("-HUP");
         assert!(grows_beyond(length() + 1_000_000), "it goes on");
     }
-    // Not SIGINT, which a shell has ignored for what it starts in the background.
+    // Not SIGINT: a shell ignores it for background commands.
     signal("-TERM");
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
@@ -535,7 +536,7 @@ fn what_this_build_leaves_out_is_said() {
             assert_eq!(output.status.code(), Some(2), "{said}");
             assert!(said.contains(&format!("--features {feature}")), "{said}");
         } else if feature == "watch" {
-            // Nobody is at the terminal here.
+            // There is no terminal here.
             assert_eq!(output.status.code(), Some(2), "{said}");
             assert!(said.contains("standard error"), "{said}");
         } else {
@@ -548,7 +549,8 @@ fn what_this_build_leaves_out_is_said() {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[test]
 fn no_mathematics_but_our_own_is_loaded() {
-    // The dynamic linker lists what it would load; a statically linked command says something else, or runs.
+    // The dynamic linker lists the libraries it would load. A static command prints something else,
+    // or runs.
     let output =
         Command::new(env!("CARGO_BIN_EXE_tollway")).env("LD_TRACE_LOADED_OBJECTS", "1").output().unwrap();
     let loaded = String::from_utf8(output.stdout).unwrap();

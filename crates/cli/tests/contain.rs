@@ -1,4 +1,5 @@
-//! Tenants of `tollway shape` that do not cooperate, on a veth pair between two namespaces: needs root.
+//! Tenants of `tollway shape` that do not cooperate, on a veth pair between two namespaces. Needs
+//! root.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -12,7 +13,7 @@ mod common;
 #[path = "contain/privileges.rs"]
 mod privileges;
 
-/// Mb/s that each of two tenants may send on the wire.
+/// Rate of each of the two tenants on the wire, in Mb/s.
 const RATE: f64 = 22.5;
 
 /// A process that ends with the test.
@@ -25,7 +26,7 @@ impl Drop for Running {
     }
 }
 
-/// Two namespaces with a link for each tenant, and a control group for each.
+/// Two namespaces with one link per tenant, and one control group per tenant.
 struct Room {
     name: String,
     groups: PathBuf,
@@ -33,7 +34,7 @@ struct Room {
 }
 
 impl Room {
-    /// A room, where the machine has what it takes; says so loudly if not.
+    /// Makes a room; prints `SKIPPED` if the machine can't.
     fn open(case: &str) -> Option<Room> {
         if fs::metadata("/proc/self").unwrap().uid() != 0 {
             eprintln!("SKIPPED: namespaces and control groups need root");
@@ -63,7 +64,7 @@ impl Room {
             for (side, host) in [(&here, 1), (&there, 2)] {
                 let address = format!("10.9.{link}.{host}/24");
                 assert!(run(&["ip", "-n", side, "addr", "add", &address, "dev", &format!("t{link}")]));
-                // A packet at a time, so that the counters are of the wire.
+                // One packet at a time, so that the counters count packets on the wire.
                 let up = ["ip", "-n", side, "link", "set", &format!("t{link}"), "up", "gso_max_segs", "1"];
                 assert!(run(&up));
             }
@@ -76,7 +77,7 @@ impl Room {
         self.groups.join(format!("{}-{tenant}", self.name))
     }
 
-    /// A command in a namespace, and in a control group if one is given.
+    /// A command in a namespace, and in a control group if given.
     fn command(&self, side: &str, group: Option<&Path>, words: &[&str]) -> Command {
         let join =
             group.map_or(":".to_owned(), |group| format!("echo $$ > {}/cgroup.procs", group.display()));
@@ -92,7 +93,7 @@ impl Room {
         Running(self.command("a", Some(group), &words).stderr(Stdio::null()).spawn().unwrap())
     }
 
-    /// Readers at the far end.
+    /// Starts readers at the far end.
     fn sinks(&self) -> [Running; 2] {
         ["10.9.1.2", "10.9.2.2"].map(|host| {
             let mut sink = self.command("b", None, &["python3", ATTACK, "sink", host, "7000"]);
@@ -132,7 +133,7 @@ impl Room {
         agent
     }
 
-    /// Bytes that have left on each link so far.
+    /// Bytes sent on each link so far.
     fn sent(&self) -> [u64; 2] {
         let output = self.command("a", None, &["cat", "/proc/thread-self/net/dev"]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -142,8 +143,8 @@ impl Room {
         })
     }
 
-    /// For so long, looks at what leaves; answers the highest rate over 2 s after the first second, and the rate after that of
-    /// the other tenant, Mb/s.
+    /// Measures what leaves for a time `span`. Returns the first tenant's highest rate over 2 s
+    /// after the first second, and the other tenant's rate after that, in Mb/s.
     fn watch(&self, span: Duration) -> (f64, f64) {
         let begin = Instant::now();
         let mut looks = Vec::new();
@@ -239,7 +240,7 @@ const KINDS: [&str; 9] = [
     "datagrams",
 ];
 
-/// The rate of each kind of attack, and of the other tenant beside it, Mb/s.
+/// The rate of each kind of attack, and of the other tenant beside it, in Mb/s.
 fn table(
     room: &Room,
     kinds: &[&str],
@@ -255,7 +256,7 @@ fn table(
             group.extend(["deep"; 40]);
             fs::create_dir_all(&group).unwrap();
         }
-        // On a busy machine the other tenant may not have its turn; what the attack sends has no second try.
+        // On a busy machine the other tenant may not run enough; the attack gets no second try.
         for attempt in 1.. {
             let attack = room.attack("mean", if kind == "nested" { "ordinary" } else { kind }, &group);
             let (most, other) = room.watch(Duration::from_millis(4500));
@@ -282,12 +283,13 @@ fn ebpf_holds_every_kind_of_tenant_to_its_rate() {
     }
 }
 
-/// The promises of `docs/src/security.md` where no program in the kernel counts packets.
+/// The promises of `docs/src/security.md` for the back-end without programs in the kernel.
 #[test]
 fn inet_diag_paces_what_it_can_reach_and_says_what_it_cannot() {
     let Some(room) = Room::open("d") else { return };
     let agent = room.agent("inet-diag");
-    // Sockets in private descriptor tables, and of processes whose first thread has ended, are found.
+    // The agent finds sockets in private descriptor tables, and of processes whose first thread has
+    // ended.
     let kinds = ["ordinary", "clone-files", "exited-main", "nested"];
     for (kind, most, other) in
         table(&room, &kinds, 3, |_, most, other| most <= 1.1 * RATE && other >= 0.95 * RATE)
@@ -302,7 +304,8 @@ fn inet_diag_paces_what_it_can_reach_and_says_what_it_cannot() {
     assert!(warning.contains("of user 65534"), "{warning}");
 }
 
-/// An agent that is stopped holds tenants to what they had; one that is killed together with its guardian frees them.
+/// While an agent is stopped, tenants keep their limits. If it is killed together with its
+/// guardian, tenants are free.
 #[test]
 fn ebpf_holds_on_while_the_agent_is_stopped_and_lets_go_when_both_are_killed() {
     let Some(room) = Room::open("f") else { return };
@@ -318,7 +321,7 @@ fn ebpf_holds_on_while_the_agent_is_stopped_and_lets_go_when_both_are_killed() {
     std::thread::sleep(Duration::from_secs(2));
     let (most, _) = room.watch(Duration::from_millis(3500));
     assert!(most > 2.0 * RATE, "{most:.2} Mb/s, as if {RATE} were in force still");
-    // The next one takes over, and holds again.
+    // The next agent takes over, and limits again.
     let _next = room.agent("bpf");
     let (most, _) = room.watch(Duration::from_millis(4500));
     assert!(most <= 1.1 * RATE, "{most:.2} Mb/s of {RATE} under the next agent");
@@ -337,7 +340,7 @@ fn a_status_socket_of_another_user_is_not_believed() {
     fs::create_dir_all(&folder).unwrap();
     fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let path = folder.join("shape.sock");
-    // A reader that refuses the socket may close it before all is sent.
+    // A reader that refuses the socket may close it early.
     let script = "import contextlib, os, socket, sys\n\
                   os.setgid(65534); os.setuid(65534)\n\
                   listener = socket.socket(socket.AF_UNIX); listener.bind(sys.argv[1]); listener.listen()\n\

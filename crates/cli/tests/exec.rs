@@ -1,8 +1,9 @@
-//! Programs over emulated networks: `tollway exec` as a person meets it, with clients and servers of the kernel's own TCP and UDP.
+//! Programs over emulated networks: `tollway exec` as a user sees it, with clients and servers on
+//! the kernel's TCP and UDP.
 //!
-//! The program is this test's own executable, in the role that its environment names; the server is a thread here, on the
-//! host's loopback interface. Figures that depend on how punctual the machine is are only checked when the run itself says that
-//! it was; a test says loudly what it left out.
+//! The program is this test's executable, in the role that its environment names. The server is a
+//! thread here, on the host's loopback interface. Figures of real time are checked only if the run
+//! itself reports that the machine kept up; otherwise the test prints `NOT CHECKED`.
 #![cfg(target_os = "linux")]
 
 use std::collections::HashMap;
@@ -43,12 +44,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A wrapped message on one line.
+/// A wrapped message as one line.
 fn unwrapped(said: &str) -> String {
     said.replace("│", " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Whether this machine lets us have namespaces; says so loudly if it does not.
+/// True if this machine allows namespaces; else prints `SKIPPED`.
 fn namespaces() -> bool {
     let output =
         tollway(&["exec", "--link", "1Gbps", "-q", "--", "true"]).output().expect("the command starts");
@@ -58,7 +59,7 @@ fn namespaces() -> bool {
     output.status.success()
 }
 
-/// What a program in a network does: not a test, but what this executable is when a test starts it inside.
+/// The program in a network. It is no test: without a role in the environment it does nothing.
 #[test]
 fn role() {
     let Ok(role) = std::env::var("EXEC_ROLE") else { return };
@@ -79,25 +80,25 @@ fn role() {
     fs::write(std::env::var("EXEC_SAYS").unwrap(), said).unwrap();
 }
 
-/// What a role said, and what `tollway` said of it.
+/// The output of a role, and the report of `tollway`.
 struct Ran {
     said: HashMap<String, f64>,
     report: Value,
 }
 
 impl Ran {
-    /// The link that came out of the file under this name.
+    /// The report's link with this name.
     fn link(&self, name: &str) -> &Value {
         let links = self.report["links"].as_array().unwrap();
         links.iter().find(|link| link["link"] == name).unwrap_or_else(|| panic!("{:#}", self.report))
     }
 
-    /// How late one departure in a hundred was, µs.
+    /// The 99th percentile of lateness, in µs.
     fn late_us(&self) -> f64 {
         self.report["lateness_us"]["p99"].as_f64().unwrap()
     }
 
-    /// Whether figures of real time mean anything: the emulator was on time.
+    /// True if the emulator was on time, so that figures of real time are reliable.
     fn punctual(&self, what: &str) -> bool {
         let late = self.late_us();
         let punctual = self.report["kept_up"] == true && late < 250.0;
@@ -109,7 +110,7 @@ impl Ran {
         punctual
     }
 
-    /// Every packet is accounted for.
+    /// Asserts that every packet is accounted for.
     fn conserved(&self) {
         for flow in self.report["flows"].as_array().unwrap() {
             let count = |key: &str| flow[key].as_u64().unwrap();
@@ -135,7 +136,8 @@ fn exec(name: &str, network: &[&str], role: &str) -> Ran {
     exec_program(name, network, role, &program)
 }
 
-/// Runs a program over a network; what it says, as `key=value` in lines, goes to the file that `EXEC_SAYS` names.
+/// Runs a program over a network. Its results go to the file named by `EXEC_SAYS`, as lines of
+/// `key=value`.
 fn exec_program(name: &str, network: &[&str], role: &str, program: &[&str]) -> Ran {
     let says = folder(name).join("said");
     let arguments = [&["exec", "--json"], network, &["--"], program].concat();
@@ -152,7 +154,7 @@ fn exec_program(name: &str, network: &[&str], role: &str, program: &[&str]) -> R
     ran
 }
 
-/// A recording of 50 opportunities in every three milliseconds: 200 Mb/s.
+/// Writes a trace with `per_three_ms` opportunities in every three milliseconds; 50 are 200 Mb/s.
 fn trace(dir: &Path, per_three_ms: usize) -> PathBuf {
     let line = |i: usize| format!("{}\n", 1 + i * 3 / per_three_ms);
     let path = dir.join("steady.trace");
@@ -232,7 +234,7 @@ fn a_signal_that_comes_before_the_program_ends_the_run() {
         return;
     }
     let ready = folder("early").join("ready");
-    // A server that never listens is waited for for five seconds.
+    // The wait for a server that never listens is five seconds.
     let server = format!("touch {}; sleep 600", ready.display());
     let begin = std::time::Instant::now();
     let exec = ["exec", "--link", "10Mbps", "--serve", &server, "--", "echo", "started"];
@@ -271,7 +273,7 @@ fn the_terminal_s_interrupt_reaches_a_program_that_has_a_session_of_its_own() {
     assert_eq!(child.wait().unwrap().code(), Some(128 + 2));
 }
 
-/// Nobody has written the file that words are made into: what is wrong is shown in the words, and once.
+/// Mistakes in words are shown in the words and once, not in the scenario made from them.
 #[test]
 fn mistakes_in_words_are_shown_in_the_words() {
     for (network, mistakes) in [
@@ -312,7 +314,7 @@ fn what_cannot_be_written_takes_no_report_with_it() {
         return;
     }
     let out = folder("unwritten").join("out");
-    // The folder was there when the program was started.
+    // The folder was there when the program started.
     let spoil = format!("rm -r {0} && touch {0}", out.display());
     let run = |option: [&str; 2], program: &str| {
         let program = ["--", "sh", "-c", program];
@@ -332,7 +334,7 @@ fn what_cannot_be_written_takes_no_report_with_it() {
         );
         assert!(text(&output.stderr).contains("cannot write"), "{}", text(&output.stderr));
     }
-    // One that can't be made is said before the program is started.
+    // If a folder can't be made, the program is not started.
     let output = run(["--out", "/dev/null/folder"], "echo started >&2");
     assert_eq!(output.status.code(), Some(125));
     assert!(output.stdout.is_empty() && !text(&output.stderr).contains("started"));
@@ -344,7 +346,7 @@ fn a_signal_reaches_the_program() {
         return;
     }
     let ready = folder("signal").join("ready");
-    // Not INT, which a shell in the background has its children ignore.
+    // Not INT: children of a background shell ignore it.
     let script = format!("trap 'exit 9' TERM; touch {}; while :; do sleep 0.05; done", ready.display());
     let child = tollway(&["exec", "--link", "10Mbps", "-q", "--", "sh", "-c", &script]).spawn().unwrap();
     while !ready.exists() {
@@ -364,7 +366,7 @@ fn names_resolve_inside_and_nothing_leads_outside() {
     let output = tollway(&["exec", "--link", "10Mbps", "-q", "--", "sh", "-c", script]).output().unwrap();
     let said = text(&output.stdout);
     assert!(said.contains("10.77.0.2 server") && said.contains("10.77.0.2 host"), "{said}");
-    // The heading, and the network's own.
+    // The heading of the table, and the network's own socket.
     assert_eq!(said.lines().last().map(str::trim), Some("2"), "{said}");
 }
 
@@ -393,12 +395,13 @@ fn an_ordinary_user_needs_no_privilege() {
     assert!(output.status.success(), "{said}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["rootless"], true);
-    // Who it was outside it is inside.
+    // The user inside is the user outside.
     let expected = if id("-u") == "0" { NOBODY.to_string() } else { id("-u") };
     assert_eq!(said.trim(), expected);
 }
 
-/// A blackout that is over before a slow server is up still hits the program: its start is time zero.
+/// A blackout that ends before a slow server is up still affects the program: time zero is its
+/// start.
 #[test]
 fn time_counts_from_the_program_s_start() {
     if !namespaces() {
@@ -427,7 +430,7 @@ fn what_servers_and_the_program_leave_running_ends_with_the_run() {
     }
     let dir = folder("left");
     let left = |name: &str| format!("sleep 600 & echo $! > {}", dir.join(name).display());
-    // Whose shell ends at once, and who is a session of its own.
+    // The server's shell ends at once; the program runs in its own session.
     let server = left("server");
     let program = left("program").replace("sleep", "setsid sleep");
     let mut command =
@@ -436,7 +439,7 @@ fn what_servers_and_the_program_leave_running_ends_with_the_run() {
     for name in ["server", "program"] {
         let pid = fs::read_to_string(dir.join(name)).unwrap();
         let stat = fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat"));
-        // Whoever has it now may not have asked after it yet.
+        // Its parent may not have reaped it yet.
         assert!(stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z ")), "{name}");
     }
 }
@@ -464,14 +467,14 @@ fn mahimahi_s_shells_and_captures() {
         "--out",
         dir.to_str().unwrap(),
     ];
-    // What an earlier run left there, and what is nobody's.
+    // Files of an earlier run, and one that is not a run's.
     for name in ["summary.csv", "links.arrow", "links.csv", "mine.csv"] {
         fs::write(dir.join(name), "old").unwrap();
     }
     fs::write(dir.join(".tollway-tables"), "links.arrow\nlinks.csv\nsummary.csv\n").unwrap();
     let ran = exec("mahimahi-role", &network, &format!("ping-pong {tcp} {udp}"));
     assert!(ran.said["websocket"] >= 20.0 && ran.said["dns"] >= 20.0, "{:?}", ran.said);
-    // As many packets as flows saw at the program, sent and received.
+    // The capture has as many packets as flows sent and received at the program.
     let mut capture = &fs::read(pcap).unwrap()[24..];
     let mut packets = 0;
     while let Some(header) = capture.first_chunk::<16>() {
@@ -491,7 +494,7 @@ fn mahimahi_s_shells_and_captures() {
     assert_eq!(fs::read_to_string(dir.join(".tollway-tables")).unwrap(), "flows.csv\nlinks.csv\n");
     let left = ["summary.csv", "links.arrow", "mine.csv"].map(|name| dir.join(name).exists());
     assert_eq!(left, [false, false, true]);
-    // While another run writes there, nothing runs.
+    // While another run writes to the folder, nothing runs.
     let second =
         tollway(&["exec", "--link", "1Gbps", "--out", dir.to_str().unwrap(), "--", "echo", "it ran"]);
     let mut locked = Command::new("flock");
@@ -508,7 +511,7 @@ fn a_question_from_each_of_many_ports_is_answered() {
     }
     let (udp, says) = (serve_names(Ipv4Addr::LOCALHOST, 0), folder("ports").join("said"));
     let me = std::env::current_exe().unwrap();
-    // Few descriptors: a relay that keeps one for each port has soon used all.
+    // With few descriptors: a relay that kept one per port would soon use them up.
     let script = "ulimit -n 128; exec \"$@\"";
     let exec = ["exec", "-q", "--link", "1Gbps", "--publish", &format!("{udp}/udp"), "--"];
     let status = Command::new("sh")
@@ -547,5 +550,5 @@ fn what_a_killed_run_leaves_is_cleaned_away() {
     }
 }
 
-/// The user who has nothing.
+/// The number of the user `nobody`.
 const NOBODY: u32 = 65534;

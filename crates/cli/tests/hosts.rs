@@ -1,4 +1,5 @@
-//! Nodes as network namespaces, by the command: what is reported, what is left behind. No test asserts how fast anything is.
+//! Nodes as network namespaces: the reports, and the removal of namespaces. No test asserts a
+//! speed.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::{folder, tollway};
 use serde_json::Value;
 
-/// The kernel's TCP and ours share a router's link.
+/// The kernel's TCP and Tollway's share a router's link.
 const SHARED: &str = r#"
     name = "shared"
     duration = "6 s"
@@ -57,7 +58,7 @@ fn file(name: &str) -> PathBuf {
     path
 }
 
-/// What a run says; `None`, loudly, where there are no namespaces to be had.
+/// Runs a scenario and returns its JSON; `None`, with `SKIPPED`, if there are no namespaces.
 fn run(file: &Path, arguments: &[&str]) -> Option<Value> {
     let output =
         tollway(&["run"]).arg(file).args(arguments).arg("--json").output().expect("the command starts");
@@ -72,7 +73,7 @@ fn run(file: &Path, arguments: &[&str]) -> Option<Value> {
 
 const NAMESPACES: [&str; 4] = ["--engine", "live", "--hosts", "namespaces"];
 
-/// Names of network namespaces that a process of this number has given.
+/// Names of network namespaces made by the process with this number.
 fn names(pid: u32) -> Vec<String> {
     let prefix = format!("tollway-{pid}.");
     let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
@@ -92,7 +93,7 @@ fn kernels_and_ours_share_links_as_simulated_and_the_kernel_counts_what_is_repor
         rows.iter().find(|row| row[key] == name).unwrap()[what].as_f64().unwrap()
     };
     let kept_up = live["runs"][0]["live"]["kept_up"] == true;
-    // The kernel's CUBIC has its own ideas of slow start: its share is bounded from above by the weight of its queue.
+    // The kernel's CUBIC has another slow start: its share is bounded by the weight of its queue.
     let rate = |told: &Value, flow: &str| number(told, "flows", "flow", flow, "rate_mbps");
     if kept_up {
         let (sim, live) = (rate(&simulated, "ours"), rate(&live, "ours"));
@@ -108,7 +109,7 @@ fn kernels_and_ours_share_links_as_simulated_and_the_kernel_counts_what_is_repor
         assert_eq!(count("reported"), count("kernel_sent") + count("kernel_drops"), "{wire}");
         assert!(count("kernel_received") > 0, "{wire}");
     }
-    // Whatever was delivered came over the bottleneck.
+    // All bytes delivered crossed the bottleneck.
     let delivered: f64 =
         ["kernels", "ours"].iter().map(|name| number(&live, "flows", "flow", name, "delivered_bytes")).sum();
     let bottleneck = wires.iter().find(|wire| wire["link"] == "bottleneck").unwrap();
@@ -123,7 +124,7 @@ fn what_kill_9_leaves_clean_takes_away_and_ctrl_c_leaves_nothing() {
         command.arg(&file).args(NAMESPACES).arg("--quiet").stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the command starts");
         let until = Instant::now() + Duration::from_secs(20);
-        // Four nodes; an ordinary user's have no names, and then nothing can be left.
+        // Four nodes. The namespaces of an ordinary user have no names, so that none can be left.
         while names(child.id()).len() < 4 {
             if child.try_wait().unwrap().is_some() || Instant::now() > until {
                 let _ = child.kill();

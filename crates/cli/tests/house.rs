@@ -1,12 +1,12 @@
-//! The order of modules: within a crate no two import each other, directly or through others. A module and its own children do
-//! not count. A module with children is `x/mod.rs`. Files, those of tests too, and functions are short. Only the command
-//! knows products.
+//! Rules for the source code. Within a crate no two modules import each other, directly or
+//! indirectly; a module and its children do not count. A module with children is `x/mod.rs`. Files,
+//! also those of tests, and functions are short. Only the command depends on products.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A module's path within its crate.
+/// A module's path in its crate.
 type Module = Vec<String>;
 
 #[test]
@@ -87,7 +87,7 @@ fn only_the_command_knows_products() {
     assert!(known.is_empty(), "{}", known.join("\n"));
 }
 
-/// True if a function with a body of several lines begins here.
+/// True if a function with a body of several lines begins at this line.
 fn is_function(line: &str) -> bool {
     let code = line.trim_start();
     let head = code.split_once("fn ").map(|(head, _)| head);
@@ -97,7 +97,7 @@ fn is_function(line: &str) -> bool {
         && !code.ends_with([';', '}'])
 }
 
-/// Every module under `source` with its file; those of tests are left out.
+/// Every module below `source` with its file, without tests.
 fn modules(source: &Path) -> BTreeMap<Module, PathBuf> {
     let (mut all, mut open) = (BTreeMap::new(), vec![source.to_owned()]);
     while let Some(folder) = open.pop() {
@@ -119,7 +119,7 @@ fn modules(source: &Path) -> BTreeMap<Module, PathBuf> {
     all
 }
 
-/// The modules that each module names outside of its tests.
+/// The modules that each module names outside its tests.
 fn imports(modules: &BTreeMap<Module, PathBuf>) -> BTreeMap<&Module, BTreeSet<&Module>> {
     let mut graph = BTreeMap::new();
     for (module, file) in modules {
@@ -150,7 +150,7 @@ fn imports(modules: &BTreeMap<Module, PathBuf>) -> BTreeMap<&Module, BTreeSet<&M
     graph
 }
 
-/// The paths of a `use` tree without white space.
+/// The paths in a `use` tree without white space.
 fn paths(tree: &str, prefix: &str, all: &mut Vec<String>) {
     let Some((head, inner)) = tree.split_once('{') else {
         all.push(format!("{prefix}{tree}"));
@@ -172,7 +172,7 @@ fn paths(tree: &str, prefix: &str, all: &mut Vec<String>) {
     }
 }
 
-/// The module that a path in `from` leads into, if it is one of the crate's.
+/// The module of the crate to which a path in `from` leads, if any.
 fn target<'a>(modules: &'a BTreeMap<Module, PathBuf>, from: &Module, path: &str) -> Option<&'a Module> {
     let mut parts = path.split("::").peekable();
     let mut at = from.clone();
@@ -200,7 +200,7 @@ fn target<'a>(modules: &'a BTreeMap<Module, PathBuf>, from: &Module, path: &str)
     modules.get_key_value(&at).map(|(module, _)| module)
 }
 
-/// Groups of modules each of which reaches all others of its group.
+/// Groups of modules that all reach each other.
 fn circles(graph: &BTreeMap<&Module, BTreeSet<&Module>>) -> Vec<Vec<String>> {
     let mut reached = BTreeMap::new();
     for &from in graph.keys() {

@@ -1,4 +1,4 @@
-//! The kernel's TCP and Tollway's transports on the same emulated links. No test here asserts how fast anything is.
+//! The kernel's TCP and Tollway's transports on the same emulated links. No test asserts a speed.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -50,7 +50,7 @@ fn run(name: &str, text: &str, arguments: &[&str]) -> Output {
     run_in(&dir, &[&["run", "s.toml"], arguments].concat())
 }
 
-/// What a live run says; `None`, loudly, where there are no namespaces to be had.
+/// Runs a scenario live and returns its JSON; `None`, with `SKIPPED`, if there are no namespaces.
 fn live(name: &str, text: &str) -> Option<Value> {
     let output = run(name, text, &["--engine", "live", "--json"]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -70,13 +70,13 @@ fn flow<'a>(told: &'a Value, name: &str) -> &'a Value {
 #[test]
 fn kernels_share_links_with_ours_and_every_packet_is_accounted_for() {
     let Some(told) = live("shared", SHARED) else { return };
-    // It arrived whole, byte by byte, and its end was seen.
+    // The flow arrived whole, with its end.
     assert_eq!(flow(&told, "short")["delivered_bytes"], 500_000);
     assert!(flow(&told, "short")["fct_s"].as_f64().unwrap() > 0.4);
     for name in ["long", "ours"] {
         assert!(flow(&told, name)["delivered_bytes"].as_u64().unwrap() > 100_000, "{told}");
     }
-    // That the interfaces' counters are ours the run itself has seen to.
+    // The run itself compares the interfaces' counters with its own.
     let live = &told["runs"][0]["live"];
     let kernels =
         [&live["kernel_packets_sent"], &live["kernel_packets_received"]].map(|n| n.as_u64().unwrap());
@@ -100,7 +100,7 @@ fn a_marking_link_marks_the_kernels_packets() {
         let told: Value = serde_json::from_slice(&output.stdout).unwrap();
         let marked = |link: &Value| link["marks"].as_u64() > Some(10);
         assert!(told["links"].as_array().unwrap().iter().any(marked), "{hosts}: {told}");
-        // Who is told so by marks need not lose anything to know.
+        // With marks as the signal, a sender needs no loss.
         assert!(flow(&told, "long")["delivered_bytes"].as_u64() > Some(100_000), "{hosts}: {told}");
     }
 }
@@ -114,7 +114,7 @@ fn a_buffer_at_either_end_holds_the_kernels_tcp_until_it_grows() {
             "to = \"d\"\n    law = \"cubic\"\n    transport",
             "to = \"d\"\n    law = \"cubic\"\n    receive-buffer = \"10 packets\"\n    transport",
         )
-        // Ours is not to be in anybody's way.
+        // Tollway's flow must not compete here.
         .replace(
             "from = \"s.3\"\n    to = \"d\"\n    law = \"cubic\"\n",
             "from = \"s.3\"\n    to = \"d\"\n    law = \"cubic\"\n    size = \"10 kB\"\n",
@@ -122,10 +122,11 @@ fn a_buffer_at_either_end_holds_the_kernels_tcp_until_it_grows() {
         + "    [[change]]\n    at = \"2 s\"\n    flow = \"long\"\n    receive-buffer = \"200 packets\"\n";
     let Some(told) = live("buffers", &text) else { return };
     let delivered = |name: &str| flow(&told, name)["delivered_bytes"].as_u64().unwrap();
-    // Ten segments a round trip of 100 ms, for four seconds: what that comes to at most, and some for the first round trips.
+    // Ten segments per round trip of 100 ms for four seconds is the upper bound, with some for the
+    // first round trips.
     let held = 42 * 10 * 1448;
     assert!((50_000..held).contains(&delivered("short")), "{told}");
-    // Two hundred fill 10 Mb/s. Windows scaled for ten could not say so many.
+    // Two hundred packets fill 10 Mb/s. A window scale chosen for ten could not state that window.
     if delivered("long") < held {
         let punctual =
             told["runs"][0]["lateness"]["departures"]["p99_us"].as_f64().is_some_and(|p99| p99 < 1000.0);
@@ -191,7 +192,7 @@ fn workloads_frames_both_ways_and_a_receive_buffer_over_the_kernels_tcp() {
     let whole =
         of_workload.filter(|flow| flow["delivered_bytes"] == 20_000 && flow["fct_s"].as_f64() > Some(0.1));
     assert_eq!(whole.count(), 7, "{told}");
-    // Ten segments a round trip of 100 ms, whatever the machine does: 1.16 Mb/s of payload.
+    // Ten segments per round trip of 100 ms, whatever the load: 1.16 Mb/s of payload.
     let windowed = flow(&told, "long")["goodput_mbps"].as_f64().unwrap();
     assert!((0.2..1.2).contains(&windowed), "{windowed}");
 }

@@ -1,4 +1,4 @@
-//! Sweeps, comparisons, theory and verification, as a person or a script meets them.
+//! Sweeps, comparisons, theory and verification, as seen by users and scripts.
 
 mod common;
 #[cfg(feature = "watch")]
@@ -39,14 +39,14 @@ start = { random = "100 ms" }
 "flow.f.law" = "xcp"
 "#;
 
-/// A folder of a test's own, with the scenario in it.
+/// A folder for one test, with the scenario.
 fn folder(name: &str) -> PathBuf {
     let dir = common::folder("lab", name);
     fs::write(dir.join("s.toml"), SCENARIO).expect("written");
     dir
 }
 
-/// Ends with exit status 2; answers what it said.
+/// Runs a command that must end with exit status 2. Returns its standard error.
 fn refuses(dir: &Path, arguments: &[&str]) -> String {
     let output = run_in(dir, arguments);
     let said = text(&output.stderr);
@@ -81,7 +81,7 @@ fn a_sweep_goes_on_where_it_was() {
     assert_eq!(whole.lines().count(), 1 + 32);
     assert_eq!(read(dir.join("whole.links.csv")).lines().count(), 1 + 32);
 
-    // One seed first, then a line cut short, then both seeds: the same table.
+    // One seed first, then a truncated line, then both seeds: the same table.
     sweep("1", "2", "part.csv");
     let journal = dir.join("part.csv.journal");
     let text = read(journal.clone());
@@ -90,7 +90,7 @@ fn a_sweep_goes_on_where_it_was() {
     assert!(said.contains("16 of 16 runs, 7 of them from before"), "{said}");
     assert_eq!(read(dir.join("part.csv")), whole);
     assert_eq!(read(dir.join("part.links.csv")), read(dir.join("whole.links.csv")));
-    // What was cut in the middle of a character is cut short all the same, and what is whole stays as it lies.
+    // A line truncated inside a character is removed too, and whole lines stay.
     let mut bytes = fs::read(&journal).expect("a journal");
     let whole_bytes = bytes.clone();
     bytes.extend("{\"values\":[\"ü".as_bytes());
@@ -98,11 +98,11 @@ fn a_sweep_goes_on_where_it_was() {
     fs::write(&journal, bytes).expect("written");
     assert!(sweep("2", "1", "part.csv").contains("16 of them from before"));
     assert_eq!(fs::read(&journal).expect("a journal"), whole_bytes);
-    // Everything is done: nothing runs, and the table stays.
+    // If all runs are done, nothing runs and the table stays.
     assert!(sweep("2", "1", "part.csv").contains("16 of them from before"));
     assert_eq!(read(dir.join("part.csv")), whole);
 
-    // Comments change no run; a delay does.
+    // A comment changes no run; a delay does.
     fs::write(dir.join("s.toml"), format!("# a comment\n{SCENARIO}")).expect("written");
     assert!(sweep("2", "1", "part.csv").contains("16 of them from before"));
     fs::write(dir.join("s.toml"), SCENARIO.replace("10 ms", "11 ms")).expect("written");
@@ -128,7 +128,7 @@ fn a_sweep_says_where_seeds_change_nothing() {
     let fixed = "flow.f.start=0 s";
     let said = sweep("2", fixed);
     assert!(said.contains("note: the results are the same with every seed"), "{said}");
-    // One seed, or a start at random, says nothing of the kind.
+    // With one seed, or with random starts, there is no such note.
     assert_eq!((sweep("1", fixed), sweep("2", "flow.f.size=1 MB")), Default::default());
 }
 
@@ -153,7 +153,7 @@ fn sweeps_as_arrow_and_what_is_refused() {
     let file = fs::File::open(dir.join("x.arrow")).expect("a file");
     let mut reader = arrow_ipc::reader::FileReader::try_new(file, None).expect("an Arrow file");
     let batch = reader.next().expect("a batch").expect("readable");
-    // Plain numbers are numbers.
+    // Plain numbers are stored as numbers.
     let schema = batch.schema();
     assert_eq!(schema.field(0).name(), "flow.f.count");
     assert_eq!(schema.field(0).data_type().to_string(), "Float64");
@@ -182,7 +182,7 @@ fn sweeps_as_arrow_and_what_is_refused() {
     }
     assert_eq!(read(dir.join("mine.csv")), "a,b\n");
 
-    // Nor is the other table written over: one that no sweep has left, or another sweep's.
+    // The table of links is not overwritten either if no sweep, or another one, has written it.
     fs::write(dir.join("a.links.csv"), "precious").expect("written");
     let said = refuses(&dir, &["sweep", "s.toml", "--out", "a.csv"]);
     assert!(said.contains("a.links.csv is there already"), "{said}");
@@ -220,7 +220,7 @@ fn a_sweep_ends_in_figures() {
         assert!(svg.contains(shown), "{shown}");
     }
     assert!(fs::read(dir.join("used.png")).expect("a picture").starts_with(b"\x89PNG"));
-    // Another plot of what is done runs nothing again.
+    // Another plot of finished runs runs nothing again.
     let again = succeeds(&dir, &[&vary[..], &["--plot", "x=seed,y=drops,of=wire,file=drops.pdf"]].concat());
     assert!(again.contains("8 of 8 runs, 8 of them from before"), "{again}");
     assert!(fs::read(dir.join("drops.pdf")).expect("a picture").starts_with(b"%PDF"));
@@ -283,7 +283,7 @@ fn compares_two_runs() {
     for name in ["compare-newreno.html", "compare-newreno.png", "compare-xcp.html", "compare-xcp.png"] {
         assert!(dir.join("both").join(name).is_file(), "{name}");
     }
-    // A run and itself: no difference; and two variants' folders.
+    // A run compared with itself has no difference. Folders of two variants can be compared too.
     let same = json(&succeeds(&dir, &["compare", "one", "one", "--json"]));
     let differences = same["variants"][0]["flows"][0]["difference"].as_object().expect("an object");
     assert!(!differences.is_empty() && differences.values().all(|d| d.as_f64() == Some(0.0)));
@@ -293,7 +293,7 @@ fn compares_two_runs() {
     assert!(refuses(&dir, &["compare", "one", "three"]).contains("three has no result tables"));
 }
 
-/// As many threads as there is to run, not as many as there may be: memory for so many more there is not.
+/// There are at most as many threads as runs: there is no memory for more.
 #[cfg(target_os = "linux")]
 #[test]
 fn jobs_are_no_more_than_runs() {
@@ -309,18 +309,18 @@ fn jobs_are_no_more_than_runs() {
     }
 }
 
-/// A run that would take all of the memory there is does not begin.
+/// A run that would need all free memory is refused.
 #[test]
 fn rows_that_memory_has_no_room_for_want_a_folder() {
     let dir = folder("rows");
-    // Two variants, each a second with two flows and two directions of a link.
+    // Two variants, each of one second with two flows and two directions of a link.
     let short = ["run", "s.toml", "--set", "flow.f.start=0 s", "--set", "duration=1 s", "--set"];
     let said = refuses(&dir, &[&short[..], &["measure.interval=399 ns"]].concat());
     assert!(said.contains("20 million rows") && said.contains("`--out DIR`"), "{said}");
     succeeds(&dir, &[&short[..], &["measure.interval=1 ms"]].concat());
 }
 
-/// A file gets variants, loses one and gets another, and goes to the same folder each time.
+/// A file gains variants, loses one and gains another, with the same output folder each time.
 #[test]
 fn a_run_leaves_no_tables_of_an_earlier_one() {
     let dir = folder("again");
@@ -334,7 +334,7 @@ fn a_run_leaves_no_tables_of_an_earlier_one() {
     };
     assert_eq!(run("plain.toml", "mine"), "");
     assert_eq!(run("plain.toml", "mine"), "", "it leaves what it writes itself");
-    // Neither a person's files nor another run's are any of its business.
+    // A user's files and other runs' files stay.
     fs::write(dir.join("mine/notes.csv"), "precious").expect("written");
     run("plain.toml", "mine/first");
     run("s.toml", "mine/second");
@@ -362,7 +362,7 @@ fn a_run_leaves_no_tables_of_an_earlier_one() {
         "preciousprecious"
     );
     assert!(dir.join("mine/first/summary.csv").is_file());
-    // Nor is a file where a folder should be.
+    // So does a file in place of a folder.
     fs::write(dir.join("file"), "precious").expect("written");
     fs::create_dir(dir.join("half")).expect("made");
     fs::write(dir.join("half/xcp"), "precious").expect("written");
@@ -379,7 +379,8 @@ fn a_run_leaves_no_tables_of_an_earlier_one() {
     run("s.toml", "two");
     let found = json(&succeeds(&dir, &["compare", "mine", "two", "--json"]));
     assert_eq!(found["variants"].as_array().map(Vec::len), Some(2));
-    // One without variants beside them has nothing in common with them; the help names a folder that there is.
+    // A folder without variants can't be compared with one that has them; the help names a folder
+    // that exists.
     run("plain.toml", "plain");
     let said = refuses(&dir, &["compare", "plain", "two"]);
     assert!(said.contains("such as two/newreno"), "{said}");
@@ -410,14 +411,14 @@ law = "newreno"
     };
     assert!((of("f.1", "max_min_mbps") - 10.0 / 3.0).abs() < 1e-9);
     assert!((of("long", "proportional_mbps") - 10.0 / 3.0).abs() < 1e-5);
-    // Two sessions: `f` with two flows, and `long`, which its own link holds at 4.
+    // Two sessions: `f` with two flows, and `long`, which its own link limits to 4.
     assert!((of("long", "session_fair_mbps") - 4.0).abs() < 1e-9);
     assert!((of("f.2", "session_fair_mbps") - 3.0).abs() < 1e-9);
     assert_eq!(found["variants"][0]["aim"], Value::Null);
     let table = succeeds(&dir, &["theory", "t.toml", "--set", set]);
     assert!(table.contains("f.1 and 1 more") && table.contains("by session"), "{table}");
 
-    // What a run prints of itself.
+    // The deviation in a run's own output.
     let arguments = ["run", "s.toml", "--set", "duration=20s", "--json"];
     let run = json(&succeeds(&dir, &arguments));
     assert_eq!(run["deviation"]["aim"], "xcp-equilibrium");
@@ -443,14 +444,14 @@ fn verifies_and_keeps_networks() {
     assert_eq!(found["networks"], 3);
     assert_eq!(found["within"], true);
     assert_eq!(found["cases"][2]["seed"], 7);
-    // The same network, run as a file, lies as far out.
+    // The same network, run as a file, has the same deviation.
     let run = json(&succeeds(&dir, &["run", "kept/7.toml", "--json"]));
     assert_eq!(run["deviation"]["worst"], found["cases"][2]["deviation"]);
     assert_eq!(run["deviation"]["flow"], found["cases"][2]["flow"]);
     let text = succeeds(&dir, &["verify", "--random", "2"]);
     assert!(text.contains("all within 5 %"), "{text}");
     assert!(text.contains("no packets lost\nlongest queue: ") && text.contains(" ms, link up"), "{text}");
-    // Starts are judged by losses and queues, and the same network as a file loses as much.
+    // Starts are judged by losses and queues. The same network as a file has the same losses.
     let starts = ["verify", "--starts", "--law", "fcp", "--random", "2", "--seed", "2", "--keep", "starts"];
     let text = succeeds(&dir, &starts);
     let says = "2 networks, flows starting and stopping: 2 lose at most 0.1 %, 0 not within bounds";
@@ -462,7 +463,7 @@ fn verifies_and_keeps_networks() {
         run["flows"].as_array().map(Vec::len),
         found["cases"][1]["flows"].as_u64().map(|n| n as usize)
     );
-    // One that is known to lie outside: see docs/notes/theory.md.
+    // A network known to be outside the bounds: see docs/notes/theory.md.
     let outside = run_in(&dir, &["verify", "--random", "1", "--seed", "627"]);
     assert_eq!(outside.status.code(), Some(1));
     let said = String::from_utf8_lossy(&outside.stdout);
@@ -479,7 +480,7 @@ fn verifies_and_keeps_networks() {
     assert!(!dir.join("beyond").exists());
 }
 
-/// Ctrl-C leaves a table of what is done, and the same command does the rest.
+/// Ctrl-C leaves a table of the finished runs, and the same command does the rest.
 #[cfg(unix)]
 #[test]
 fn an_interrupted_sweep_loses_nothing() {
@@ -491,14 +492,14 @@ fn an_interrupted_sweep_loses_nothing() {
         .stderr(std::process::Stdio::null())
         .spawn()
         .expect("the command starts");
-    // Once something is done.
+    // Once a few runs are done.
     let journal = dir.join("sweep.csv.journal");
     let lines = || fs::read_to_string(&journal).map_or(0, |text| text.lines().count());
     let started = std::time::Instant::now();
     while lines() < 4 && started.elapsed().as_secs() < 60 {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    // Meanwhile nobody else may run the same.
+    // Meanwhile the same sweep cannot be started twice.
     let said = refuses(&dir, &arguments);
     assert!(said.contains("sweep.csv.journal is being written by another sweep"), "{said}");
     let interrupted = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
@@ -506,7 +507,7 @@ fn an_interrupted_sweep_loses_nothing() {
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
     let done = lines() - 1;
     assert!((3..800).contains(&done), "{done}");
-    // Two flows in each of them.
+    // Two flows in each run.
     assert_eq!(read(dir.join("sweep.csv")).lines().count(), 1 + 2 * done);
     let few = ["sweep", "s.toml", "--seeds", "1", "--set", "duration=60s"];
     assert!(succeeds(&dir, &few).contains("2 of 2 runs, 2 of them from before"));

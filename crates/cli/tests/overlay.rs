@@ -1,4 +1,4 @@
-//! `tollway overlay` as a person meets it: the files and commands of docs/src/overlay.md.
+//! `tollway overlay` as a user sees it: the files and commands of docs/src/overlay.md.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -21,12 +21,12 @@ fn folder(name: &str) -> PathBuf {
     common::folder("overlay", name)
 }
 
-/// A port that nobody has.
+/// A free port.
 fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// A site that runs in a folder; ended, and its end awaited, when dropped.
+/// A running site in a folder. Dropping it ends the process and waits for its end.
 struct Site {
     process: Child,
     folder: PathBuf,
@@ -90,16 +90,16 @@ fn client(port: u16, text: &str) -> (TcpStream, String) {
     (stream, heard)
 }
 
-/// docs/src/overlay.md, with ports that are free here.
+/// The text of docs/src/overlay.md with free ports.
 struct Book {
     text: String,
     folder: PathBuf,
-    /// Of clients at each site.
+    /// Ports for clients at each site.
     ports: [u16; 3],
 }
 
 impl Book {
-    /// Writes its files into a folder of this test's own.
+    /// Writes the page's files to a folder for one test.
     fn open(name: &str) -> Book {
         let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/overlay.md");
         let mut text = fs::read_to_string(book).unwrap();
@@ -120,7 +120,7 @@ impl Book {
         Book { text, folder, ports: [ports[0], ports[1], ports[2]] }
     }
 
-    /// Runs the command that begins so.
+    /// Runs the command of the page that begins with `start`.
     fn command(&self, start: &str) -> Output {
         let line = self.text.lines().find(|line| line.starts_with(start));
         let words = line.unwrap_or_else(|| panic!("no {start}")).split_whitespace().skip(1);
@@ -134,7 +134,7 @@ impl Book {
         sites
     }
 
-    /// Its blocks of commands for `nats`, a line each.
+    /// The page's blocks of `nats` commands, one per line.
     fn of_nats(&self) -> Vec<Vec<&str>> {
         let blocks = self.text.split("```text\n").skip(1).map(|part| part.split_once("```").unwrap().0);
         let blocks = blocks.filter(|block| block.starts_with("nats "));
@@ -177,7 +177,7 @@ fn the_books_three_sites_run_as_it_says() {
     for part in ["Site north", "link to", "south", "up", "default"] {
         assert!(text.contains(part), "no {part} in\n{text}");
     }
-    // A second one of the same name gives way.
+    // A second site with the same name is refused.
     let second = tollway(&[])
         .current_dir(&book.folder)
         .args(["overlay", "--config", "north.toml", "--socket", "run/north.sock"])
@@ -187,8 +187,8 @@ fn the_books_three_sites_run_as_it_says() {
     assert!(String::from_utf8_lossy(&second.stderr).contains("runs already"));
 }
 
-/// A shell that is typed into, line by line; what it and its children say is in a file. Children
-/// end with it.
+/// A shell that receives lines; its output and that of its children goes to a file. Children end
+/// with it.
 struct Shell {
     process: Child,
     said: PathBuf,
@@ -198,7 +198,7 @@ impl Shell {
     fn start(book: &Book, nats: &Path, name: &str) -> Shell {
         let said = book.folder.join(name);
         let out = fs::File::create(&said).unwrap();
-        // As a user has them: on the path.
+        // On the path, as for a user.
         let tollway = Path::new(env!("CARGO_BIN_EXE_tollway")).parent().unwrap();
         let path = [tollway, nats.parent().unwrap()].map(|folder| folder.display().to_string()).join(":");
         let process = Command::new("sh")
@@ -247,7 +247,7 @@ fn the_books_clients_do_as_it_says() {
         let [sub, publish] = block[..] else { panic!("{block:?}") };
         let mut subscriber = Shell::start(&book, &nats, "subscriber");
         subscriber.enter(sub);
-        // Until all sites know of it, nothing is for it.
+        // Messages are forwarded only once all sites know the subscriber.
         until(sub, || {
             let mut publisher = Shell::start(&book, &nats, "publisher");
             publisher.enter(&format!("{publish}; exit"));

@@ -1,5 +1,5 @@
-//! A scenario's nodes as processes of their own, some of which are killed: the others go on once they are back, or end with a clear
-//! error; what arrives is whole, and nothing stays behind.
+//! A scenario's nodes as separate processes, some of which are killed. The others continue once
+//! they are back, or end with a clear error. Data arrives whole, and nothing is left behind.
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
@@ -47,12 +47,13 @@ const THREE: &str = r#"
 "#;
 const BYTES: u64 = 5_000_000;
 
-/// The three of them; whoever is still there at the end is killed.
+/// The three nodes. Processes left at the end are killed.
 struct Nodes {
     file: PathBuf,
-    /// By node.
+    /// Addresses by node.
     at: Vec<String>,
-    /// How long an end waits for anything new: where nobody is gone, long enough for a busy machine's being late.
+    /// Time without news after which an end gives up. Long enough for a busy machine if no node is
+    /// gone.
     patience: &'static str,
 }
 
@@ -66,13 +67,13 @@ impl Drop for Process {
 }
 
 impl Process {
-    /// What `kill -9` does.
+    /// Ends the process as `kill -9` does.
     fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
 
-    /// Waits for its own end.
+    /// Waits for the process to end by itself.
     fn output(mut self) -> Output {
         let until = Instant::now() + Duration::from_secs(60);
         while self.0.try_wait().unwrap().is_none() {
@@ -93,7 +94,7 @@ impl Process {
 }
 
 impl Nodes {
-    /// Three free ports; `None`, loudly, where there are none.
+    /// Three free ports; `None`, with `SKIPPED`, if there are none.
     fn new(name: &str) -> Option<Nodes> {
         Nodes::of(name, THREE)
     }
@@ -157,7 +158,7 @@ impl Nodes {
         process
     }
 
-    /// Runs all three until the flows' ends are over; what `a` and `b` tell.
+    /// Runs all three until the flows have ended. Returns the JSON of `a` and `b`.
     fn carry(self) -> [Value; 2] {
         let (b, r) = (self.start("b"), self.start("r"));
         let a = self.start("a");
@@ -173,7 +174,8 @@ impl Nodes {
     }
 }
 
-/// Whether somebody has the socket at this address. Who tried to have it would now and then be the one who has it when the process comes.
+/// True if a socket is bound to this address. The test does not bind it to find out, since the
+/// process could then find it in use.
 fn is_taken(at: &str) -> bool {
     let at: std::net::SocketAddr = at.parse().unwrap();
     let Ok(table) = std::fs::read_to_string("/proc/net/udp") else { return UdpSocket::bind(at).is_err() };
@@ -190,7 +192,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// It has given the flow up, and says on account of whom.
+/// Asserts that a process gave the flow up because of the node `on`.
 fn gave_up(output: &Output, on: &str) {
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{told}");
@@ -201,12 +203,13 @@ fn gave_up(output: &Output, on: &str) {
     );
 }
 
-/// Once; `make soak` goes on for its time, killing at another moment each time: after so many milliseconds.
+/// Runs `work` once, with the time of the kill in ms. Under `make soak` it repeats with other
+/// times.
 fn rounds(work: impl Fn(u64)) {
     let seconds = std::env::var("TOLLWAY_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
     let until = Instant::now() + Duration::from_secs(seconds.unwrap_or(0));
     for round in 0.. {
-        // A prime's multiples: over the rounds every moment of the transfer's has its turn.
+        // Multiples of a prime: over the rounds, the kill comes at every moment of the transfer.
         work(500 + round * 397 % 1000);
         if Instant::now() >= until {
             break;
@@ -234,7 +237,7 @@ fn kill_the_router(after: u64) {
     let (a, b) = (a.output(), b.output());
     assert!(a.status.success() && b.status.success(), "{}{}", text(&a.stderr), text(&b.stderr));
     assert_eq!(delivered(&b), BYTES);
-    // A router has nothing to wait for: it ends when it is told to, and says what it did.
+    // A router ends only on a signal, and then prints its counts.
     Nodes::interrupt(&r);
     let r = r.output();
     assert_eq!(r.status.code(), Some(130));
@@ -251,28 +254,29 @@ fn whoever_is_left_of_a_flow_ends_with_a_clear_error() {
 fn kill_the_ends(after: u64) {
     let Some(nodes) = Nodes::new("ends").map(Nodes::impatient) else { return };
     let _r = nodes.start("r");
-    // The receiver goes, and even comes back knowing nothing.
+    // The receiver is killed, and comes back without state.
     let (mut b, a) = (nodes.start("b"), nodes.start("a"));
     pause(after);
     b.kill();
     let b = nodes.start("b");
     gave_up(&a.output(), "b");
     drop(b);
-    // The sender goes.
+    // The sender is killed.
     let (b, mut a) = (nodes.start("b"), nodes.start("a"));
     pause(after);
     a.kill();
     let b = b.output();
     gave_up(&b, "a");
     assert!(delivered(&b) < BYTES);
-    // And the next one is served as if nothing had been.
+    // The next flow is served as usual.
     let nodes = Nodes { patience: "15s", ..nodes };
     let (b, a) = (nodes.start("b"), nodes.start("a"));
     assert!(a.output().status.success());
     assert_eq!(delivered(&b.output()), BYTES);
 }
 
-/// A receiver waits for who opens the flow, and at its end for what may come late: neither is part of its rate.
+/// A receiver waits for the opening of a flow, and after its end for late packets. Its rate
+/// includes neither time.
 #[test]
 fn a_receiver_s_rate_is_over_the_time_that_its_flow_ran() {
     let text = THREE.replace("5 MB", "1 MB");
@@ -285,7 +289,8 @@ fn a_receiver_s_rate_is_over_the_time_that_its_flow_ran() {
     let told = |output: &Output| -> Value { serde_json::from_slice(&output.stdout).expect("JSON") };
     let (a, b) = (told(&a), told(&b));
     let (sent, came) = (&a["flows"][0], &b["flows"][0]);
-    // What the sender counts, to the last acknowledgement, is a round trip more at most, whatever the machine does.
+    // The sender's time, to the last acknowledgement, is at most one round trip longer on any
+    // machine.
     let mean = |bytes: &Value, seconds: &Value| bytes.as_f64().unwrap() * 8e-6 / seconds.as_f64().unwrap();
     let (least, rate) =
         (mean(&came["delivered_bytes"], &sent["fct_s"]), came["goodput_mbps"].as_f64().unwrap());
@@ -293,7 +298,7 @@ fn a_receiver_s_rate_is_over_the_time_that_its_flow_ran() {
     assert!(came["finish_s"].as_f64() > sent["finish_s"].as_f64(), "it began two seconds earlier: {came}");
 }
 
-/// What the other process knows is no zero in the tables of intervals either.
+/// Values that only the other process knows are empty in the tables of intervals, not zero.
 #[test]
 fn rows_of_intervals_have_what_their_process_knows() {
     let text = THREE.replace("5 MB", "500 kB").replace("\"1 s\"", "\"100 ms\"");
@@ -305,7 +310,8 @@ fn rows_of_intervals_have_what_their_process_knows() {
     let b = b.output();
     drop(r);
     assert!(a.status.success() && b.status.success(), "{}{}", self::text(&a.stderr), self::text(&b.stderr));
-    // time_s, flow, rate_mbps, goodput_mbps, cwnd_packets, rtt_ms, pacing_mbps, in_flight_packets, retransmissions, …
+    // time_s, flow, rate_mbps, goodput_mbps, cwnd_packets, rtt_ms, pacing_mbps, in_flight_packets,
+    // retransmissions, …
     for (node, known) in [("a", [false, false, true, true, true]), ("b", [true, true, false, false, false])] {
         let table = std::fs::read_to_string(out(node).join("flows.csv")).unwrap();
         assert!(table.lines().count() > 1, "{table}");
@@ -316,7 +322,7 @@ fn rows_of_intervals_have_what_their_process_knows() {
     }
 }
 
-/// Who was stopped is not told that his machine is slow.
+/// After a stop of the process, the warning does not blame a slow machine.
 #[test]
 fn a_process_that_was_stopped_is_told_so() {
     let text = THREE
@@ -338,7 +344,7 @@ fn a_process_that_was_stopped_is_told_so() {
     let r = r.output();
     let (told, live): (String, Value) =
         (self::text(&r.stderr), serde_json::from_slice(&r.stdout).expect("JSON"));
-    // Little may have waited for it, where the machine was busy with something else.
+    // On a busy machine, few packets may have waited during the stop.
     let kept_up = live["runs"][0]["live"]["kept_up"] == true;
     assert!(kept_up || told.contains("this process stood still for"), "{told}");
     assert!(!told.contains("this machine did not keep up"), "{told}");
@@ -381,12 +387,12 @@ fn each_process_has_its_part_of_workloads_hosts_and_policies() {
             .unwrap_or_default()
     };
     for name in ["w.1", "w.2", "w.3", "w.4"] {
-        // The sender sees it end, the receiver what arrived.
+        // The sender has the time of its end, the receiver the bytes that arrived.
         assert!(flow(&a, name)["fct_s"].as_f64().is_some(), "{a}");
         assert_eq!(flow(&b, name)["delivered_bytes"], 20_000, "{b}");
     }
     assert_eq!(flow(&b, "f")["delivered_bytes"], 500_000);
-    // What only the other end knows is no zero.
+    // Values that only the other end knows are empty, not zero.
     assert!(
         flow(&a, "f")["fct_s"].as_f64().is_some() && flow(&a, "f")["sent_bytes"].as_u64() > Some(500_000)
     );
@@ -397,7 +403,7 @@ fn each_process_has_its_part_of_workloads_hosts_and_policies() {
         assert!(unknown.iter().all(|key| flow(told, "f").get(key).is_some_and(Value::is_null)), "{told}");
     }
     assert_eq!(flow(&a, "back")["delivered_bytes"], 100_000);
-    // Who divides, and who holds to a profile, does so at its own node.
+    // A budget is divided, and a profile enforced, at the sender's own node.
     let number = |told: &Value, table: &str, key: &str, of: &str, column: &str| {
         let rows = told["runs"][0]["tables"][table].as_array()?;
         rows.iter().find(|row| row[key] == of)?[column].as_f64()
@@ -409,7 +415,8 @@ fn each_process_has_its_part_of_workloads_hosts_and_policies() {
     assert!(conforming(&b).is_some_and(|packets| packets > 60.0), "{b}");
 }
 
-/// A sender knows its data through while the other side has yet to hear that this was all; what says so may be lost.
+/// A sender has all data acknowledged before the receiver learns that this was all; the packet with
+/// that information may be lost.
 #[test]
 fn last_words_of_short_flows_are_repeated_until_they_are_heard() {
     let text =
@@ -451,11 +458,11 @@ fn a_meter_at_a_node_finds_who_cheats_at_another() {
             self::text(&b.stderr)
         );
         Nodes::interrupt(&r);
-        // It watched every packet, acknowledgements on their way back, too, and none got lost with it.
+        // The meter saw every packet, also acknowledgements on their way back, and lost none.
         let told: Value = serde_json::from_slice(&r.output().stdout).expect("JSON");
         let meters = &told["runs"][0]["tables"]["meters"][0];
         let found = (&meters["flows"], &meters["accused"]) == (&1.0.into(), &1.0.into());
-        // A node that stands still for a tenth of a second at a time sees too little of anybody.
+        // A node that stands still for a tenth of a second at a time sees too few packets.
         if found || told["runs"][0]["live"]["kept_up"] == true {
             assert!(found, "{told}");
             return;
@@ -489,7 +496,7 @@ fn each_process_has_the_machines_of_its_node() {
     let (a, b) = (a.output(), b.output());
     assert!(a.status.success() && b.status.success(), "{}{}", self::text(&a.stderr), self::text(&b.stderr));
     Nodes::interrupt(&r);
-    // Each process has a row for its own machine alone.
+    // Each process has a row for its own machine only.
     let counts = |output: &Output| {
         let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let rows = told["runs"][0]["tables"]["machines"].as_array().cloned().unwrap_or_default();
@@ -502,7 +509,7 @@ fn each_process_has_the_machines_of_its_node() {
         (&"caller".into(), Some(40.0), Some(0.0))
     );
     assert_eq!((&b["machine"], b["echoed"].as_f64()), (&"echo".into(), Some(40.0)));
-    // What is lost on the way to the router is seen there only when it is sent again.
+    // A frame lost before the router reaches it only when it is retransmitted.
     let (frames, packets) = (r["frames"].as_f64().unwrap(), r["packets"].as_f64().unwrap());
     assert!((40.0..=80.0).contains(&frames) && packets > 2.0 * 40.0 * 7.0, "{r}");
     // The other end's file has another machine there.
@@ -538,7 +545,7 @@ fn each_process_has_the_overlay_s_daemon_of_its_node() {
         told["runs"][0]["tables"].clone()
     });
     let rows = |told: &Value, table: &str| told[table].as_array().cloned().unwrap_or_default();
-    // Those of the sender are that process's, and every message reached both others once.
+    // The senders' rows belong to that process, and every message reached both others once.
     let sent = rows(&a, "senders")[0]["messages"].as_f64().unwrap();
     assert!((90.0..=100.0).contains(&sent), "{a}");
     assert!(rows(&b, "senders").is_empty() && rows(&r, "senders").is_empty(), "{b} {r}");

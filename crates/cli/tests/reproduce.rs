@@ -1,4 +1,4 @@
-//! `tollway reproduce` as a program sees it: exit statuses, the JSON, the list of experiments.
+//! `tollway reproduce` as seen by a program: exit statuses, the JSON, the list of experiments.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::tollway;
 use serde_json::Value;
 use tollway_scenario::file::Scenario;
 
-/// A folder of experiments of its own, gone at the end.
+/// A temporary folder of experiments, removed at the end.
 struct Papers(PathBuf);
 
 impl Papers {
@@ -64,8 +64,8 @@ fn an_unmet_claim_exits_with_1_and_a_skipped_one_does_not() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(json(&output)["claims"][1]["status"], "unmet");
 
-    // Judged before and listed with its reason, it is known; and one that is listed but met is as
-    // wrong as one that is unmet but not listed.
+    // A claim judged before and listed with its reason is known. A listed claim that is met is as
+    // wrong as an unmet claim that is not listed.
     let (judged, ledger) = (papers.0.join("judged.tsv"), papers.0.join("papers/unmet.toml"));
     let judged = judged.to_str().unwrap();
     assert_eq!(papers.reproduce(&["--quiet", "--record", judged]).status.code(), Some(0));
@@ -77,7 +77,7 @@ fn an_unmet_claim_exits_with_1_and_a_skipped_one_does_not() {
     assert_eq!(list(idle), Some(0));
     assert_eq!(list("[[unmet]]\nid = \"toy.busy\"\nreason = \"none\"\n"), Some(1));
     assert_eq!(list(""), Some(1));
-    // What comes out otherwise than it was judged is told.
+    // A result that differs from the earlier judgement is reported.
     std::fs::write(judged, std::fs::read_to_string(judged).unwrap().replace("unmet", "base")).unwrap();
     std::fs::remove_file(&ledger).unwrap();
     let output = papers.reproduce(&["--quiet", "--check", judged]);
@@ -143,14 +143,15 @@ fn a_claim_is_met_fragile_or_unmet_by_its_neighbours() {
             "{said}"
         );
     }
-    // The base alone shows less, and says so; one neighbour is the same one each time.
+    // The base alone shows less, and the output says so. With one neighbour, it is the same one
+    // each time.
     let quick = asked(most as u64, &["--quick"]);
     assert!(quick.status.success());
     assert!(String::from_utf8_lossy(&quick.stdout).contains("met at the base"));
     let one = |_| json(&asked(0, &["--neighbours", "1", "--json"]))["claims"][0]["neighbours"].clone();
     assert_eq!((one(0).as_array().unwrap().len(), one(0)), (1, one(1)));
 
-    // A setting has the values of its key.
+    // A setting takes the values of its key.
     let wrong = "[neighbourhood.settings]\n\"link.wire.dela\" = [\"1 ms\"]\n";
     std::fs::write(&file, resent(0, wrong)).unwrap();
     let output = papers.reproduce(&["toy/one"]);
@@ -178,19 +179,19 @@ fn bad_input_exits_with_2_and_says_what_was_meant() {
     let output = papers.reproduce(&["toi"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("did you mean `toy`"));
-    // It is said before the first of several has run.
+    // The error comes before the first of several experiments has run.
     let (wrong, right) = (papers.0.join("papers/toy/two.toml"), papers.0.join("papers/toy/one.toml"));
     std::fs::rename(&right, wrong).unwrap();
     std::fs::write(right, format!("{SCENARIO}{BUSY}")).unwrap();
     let output = papers.reproduce(&[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty() && !papers.0.join("out").exists());
-    // And so is that one figure would be drawn over the other.
+    // So does the error that one figure would overwrite another.
     std::fs::write(papers.0.join("papers/toy/two.toml"), format!("{SCENARIO}{IDLE}")).unwrap();
     let output = papers.reproduce(&[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("are both called `toy/one`"));
-    // A claim is known by its name alone, in whichever file it stands.
+    // A claim is identified by its name alone, in whichever file it is.
     let two = format!("{SCENARIO}{BUSY}").replace("name = \"toy/one\"", "name = \"toy/two\"");
     std::fs::write(papers.0.join("papers/toy/two.toml"), two).unwrap();
     let output = papers.reproduce(&[]);
@@ -205,8 +206,10 @@ fn bad_input_exits_with_2_and_says_what_was_meant() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// The kernel's TCP beside the simulator's, in small. How near they come is for `tollway reproduce --engine live live/kernel-tcp` to say, on a
-/// machine that does nothing else; here that it is compared, and that no more than the machine's load is between them.
+/// The kernel's TCP beside the simulator's, in small.
+/// `tollway reproduce --engine live live/kernel-tcp` measures their difference on an idle machine.
+/// This test asserts that they are compared, and differ by no more than the machine's load
+/// explains.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_kernel_s_tcp_is_held_against_the_simulators() {
@@ -234,7 +237,7 @@ fn the_kernel_s_tcp_is_held_against_the_simulators() {
     } else {
         assert_eq!(claims[0]["status"], "met", "{measured}");
     }
-    // An unknown sender is named, with what there is.
+    // The message names an unknown sender law, and those that exist.
     let wrong = format!("{SCENARIO}{KERNEL}");
     std::fs::write(papers.0.join("papers/toy/one.toml"), wrong).unwrap();
     let output = papers.reproduce(&["toy/one", "--engine", "live"]);
@@ -298,7 +301,7 @@ fn every_experiment_reads_and_is_listed() {
         assert_eq!(experiment.name, found.name);
         assert!(!experiment.title.is_empty() && !experiment.source.is_empty(), "{}", found.name);
         assert!(!experiment.claims.is_empty() && !experiment.plots.is_empty(), "{}", found.name);
-        // Six neighbours at least, each of which can be built and has the base's variants.
+        // At least six neighbours, each of which can be built and has the base's variants.
         let neighbourhood = experiment
             .neighbourhood
             .as_ref()
@@ -311,7 +314,7 @@ fn every_experiment_reads_and_is_listed() {
             let other = neighbour.of(&scenario, &found.path).unwrap();
             assert_eq!(names(&other), names(&scenario), "{} with {neighbour}", found.name);
         }
-        // A paper's figures may claim for several laws in one file; an id still names its paper.
+        // One file may have claims on several laws; an id still begins with its paper.
         let prefix = format!("{}.", found.name.split('/').next().unwrap_or_default());
         for claim in &experiment.claims {
             assert!(claim.id.starts_with(&prefix), "{} is not called {prefix}…", claim.id);

@@ -1,4 +1,4 @@
-//! `tollway shape` as a person meets it, on connections of this test to itself over loopback: only they are under its policies.
+//! `tollway shape` as a user sees it, on loopback connections of this test only.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -27,7 +27,7 @@ fn folder(name: &str) -> PathBuf {
     common::folder("shape", name)
 }
 
-/// An agent, ended with the test.
+/// An agent that ends with the test.
 struct Agent {
     process: Child,
     policy: PathBuf,
@@ -39,7 +39,7 @@ impl Agent {
         Agent::start_after(":", folder, policies)
     }
 
-    /// Starts one from a shell that has done something before.
+    /// Starts an agent from a shell that runs `first` before.
     fn start_after(first: &str, folder: &Path, policies: &str) -> Agent {
         Agent::start_telling(first, folder, policies, Stdio::null())
     }
@@ -66,7 +66,7 @@ impl Agent {
         Agent { process, policy, socket }
     }
 
-    /// Another file in the place of the first, at once.
+    /// Replaces the policy file atomically.
     fn write(&self, policies: &str) {
         let new = self.policy.with_extension("new");
         fs::write(&new, policies).unwrap();
@@ -103,22 +103,22 @@ fn connections_are_paced_policies_change_and_all_is_free_in_the_end() {
     let folder = folder("paced");
     let traffic = Traffic::start(4);
     let mut agent = Agent::start(&folder, &traffic.policies("a", 80));
-    // All want all they can get: 20 Mb/s each on the wire, which is a little less of payload.
+    // All send what they can: 20 Mb/s each on the wire, which is a little less of payload.
     let even = |mbps: f64| {
         let limits: Vec<f64> =
             traffic.limits().iter().map(|limit| limit.map_or(f64::INFINITY, |l| l as f64 * 8e-6)).collect();
-        // A pace is left as it is where it is off by next to nothing.
+        // A pace that is almost right does not change.
         let near = |limit: &f64| (0.93 * mbps..=1.01 * mbps).contains(limit);
         (limits.len() == 4 && limits.iter().all(near)).then_some(())
     };
     wait("20 Mb/s each", || even(20.0));
-    // A look or two say what limits it.
+    // After one or two ticks the status shows the limiting cause.
     let held = |status: &Value| status["connections"][0]["limited_by"] == "share";
     let status = wait("a share that holds", || agent.status().filter(held));
     assert_eq!((&status["version"], &status["tenants"][0]["connections"]), (&"a".into(), &4.into()));
 
     agent.write(&traffic.policies("b", 40));
-    // Who is told of a version is told what each has under it.
+    // A status with a new version also has the shares of that version.
     let status = wait("another version", || agent.status().filter(|status| status["version"] == "b"));
     let share = status["tenants"][0]["share_mbps"].as_f64().unwrap();
     assert!((35.0..=40.01).contains(&share), "{status}");
@@ -134,7 +134,7 @@ fn connections_are_paced_policies_change_and_all_is_free_in_the_end() {
     );
     wait("10 Mb/s each still", || even(10.0));
 
-    // A second agent would undo what the first does.
+    // A second agent would undo the work of the first.
     let (policy, socket) = (agent.policy.clone(), agent.socket.clone());
     fs::write(folder.join("again.toml"), traffic.policies("d", 10)).unwrap();
     let again = folder.join("again.toml");
@@ -148,15 +148,16 @@ fn connections_are_paced_policies_change_and_all_is_free_in_the_end() {
     assert_eq!(traffic.limits(), [None; 4], "it ends once all are free");
     assert!(!socket.exists());
 
-    // Killed without a word.
+    // Killed without warning.
     let agent = Agent::start(&folder, &traffic.policies("e", 80));
     assert_eq!(agent.policy, policy);
     wait("20 Mb/s each again", || even(20.0));
-    // Its guardian was killed before, and has a successor that knows what the agent has paced since.
+    // Its guardian was killed before, and a successor knows the connections paced since.
     let first = wait("a guardian", || agent.guardian());
     signal(first, "KILL");
     wait("another guardian", || agent.guardian().filter(|&guardian| guardian != first));
-    // It answers between ticks, so that the one in which it told the other is over.
+    // The agent answers between ticks, so after an answer the tick with the report to the guardian
+    // is over.
     wait("an answer", || agent.status());
     agent.signal("KILL");
     wait("freedom", || (traffic.limits() == [None; 4]).then_some(()));
@@ -181,13 +182,13 @@ fn a_guardian_that_was_stopped_has_a_successor_and_still_frees_all() {
     let mut log = BufReader::new(agent.process.stderr.take().unwrap()).lines();
     assert!(log.any(|line| line.unwrap().contains(&format!("the guardian (process {first}) takes no word"))));
     assert_eq!(paced(), Some(()), "nobody was set free by that");
-    // The agent killed before it has found out: the kernel hangs up on the guardian and wakes it.
+    // The agent is killed before it notices: the kernel sends the guardian SIGHUP and wakes it.
     signal(second, "STOP");
     agent.signal("KILL");
     wait("freedom", free);
     wait("its end", || is_gone(second).then_some(()));
 
-    // And so it leaves nothing behind where the agent ends in order.
+    // The same holds if the agent ends in order.
     let mut agent = Agent::start(&folder, &traffic.policies("b", 80));
     wait("paces again", paced);
     let guardian = wait("a guardian", || agent.guardian());
@@ -207,7 +208,7 @@ fn more_programs_than_descriptors_are_paced_and_free_again() {
     let folder = folder("owners");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    /// Ended with the test.
+    /// A process that ends with the test.
     struct Owner(Child);
     impl Drop for Owner {
         fn drop(&mut self) {
@@ -215,7 +216,7 @@ fn more_programs_than_descriptors_are_paced_and_free_again() {
             let _ = self.0.wait();
         }
     }
-    // Each has a connection, and nothing to do with it.
+    // Each process has a connection, and does not use it.
     let owners: Vec<_> = (0..100)
         .map(|_| {
             let connection = OwnedFd::from(TcpStream::connect(("127.0.0.1", port)).unwrap());
@@ -223,7 +224,7 @@ fn more_programs_than_descriptors_are_paced_and_free_again() {
             (listener.accept().unwrap(), Owner(owner))
         })
         .collect();
-    // The guardian has no more of them.
+    // The guardian has the same limit of descriptors.
     let agent = Agent::start_after("ulimit -n 64", &folder, &policies(port, "a", 80));
     wait("a limit for all", || {
         let limits = limits(port);
@@ -259,7 +260,7 @@ fn a_pace_that_a_program_sets_while_it_is_paced_is_there_again_in_the_end() {
         wait("a share", share);
         set(own);
         wait("a share in its stead", share);
-        // The guardian is told in the same tick.
+        // The guardian learns of it in the same tick.
         wait("an answer", || agent.status());
         let guardian = agent.guardian().unwrap();
         agent.signal(signal);
@@ -267,7 +268,7 @@ fn a_pace_that_a_program_sets_while_it_is_paced_is_there_again_in_the_end() {
         assert_eq!(limits(port), [Some(own)], "{signal}");
     }
 
-    // What it sets once no policy means it any more stays as well.
+    // A limit that the program sets after its policy is gone stays too.
     let agent = Agent::start(&folder, &policies(port, "a", 80));
     wait("a share", share);
     agent.write(&policies(1, "b", 80));
@@ -286,7 +287,7 @@ fn who_is_to_outlive_a_hang_up_does() {
     let mut agent = Agent::start_after("trap '' HUP", &folder, &policies(1, "a", 80));
     wait("an answer", || agent.status());
     agent.signal("HUP");
-    // A signal is taken between ticks, and so are answers.
+    // A signal is handled between ticks, as are answers.
     for _ in 0..3 {
         assert!(agent.status().is_some(), "it goes on");
     }
@@ -294,7 +295,7 @@ fn who_is_to_outlive_a_hang_up_does() {
     assert!(agent.process.wait().unwrap().success());
 }
 
-/// The window is closed: an agent ends with it, as by any SIGHUP, and one that is to outlive that goes on.
+/// If the window is closed, the agent ends as by any SIGHUP, unless SIGHUP is ignored.
 #[test]
 #[cfg(feature = "watch")]
 fn a_terminal_that_goes_away_is_a_hang_up_and_nothing_else() {
@@ -313,7 +314,7 @@ fn a_terminal_that_goes_away_is_a_hang_up_and_nothing_else() {
         let mut script = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut out = script.stdout.take().unwrap();
         let (mut said, mut bytes) = (Vec::new(), [0; 1000]);
-        // Each time it has drawn it hides the cursor; by the third it has asked for keys, too.
+        // Each picture hides the cursor. After the third, the agent has also polled for keys.
         while String::from_utf8_lossy(&said).matches("\x1b[?25l").count() < 3 {
             let len = out.read(&mut bytes).unwrap();
             if len == 0 {
@@ -391,7 +392,8 @@ fn a_reader_that_takes_nothing_stops_no_pacing() {
     assert!(wait("the end", || agent.process.try_wait().unwrap()).success());
 }
 
-/// Or it would take what the dead one has left for the programs' own, for as long as they last.
+/// Otherwise the new agent would take the old paces for limits of programs, for the life of the
+/// connections.
 #[test]
 fn an_agent_begins_once_all_is_free_that_one_before_had_paced() {
     if Reach::find() == Reach::Children {
@@ -402,14 +404,14 @@ fn an_agent_begins_once_all_is_free_that_one_before_had_paced() {
     let traffic = Traffic::start(1);
     let mut first = Agent::start(&folder, &traffic.policies("a", 8));
     wait("a pace", || traffic.limits()[0]);
-    // The guardian holds the place, however the agent ends.
+    // The guardian holds the claim, however the agent ends.
     let guardian = first.guardian().unwrap();
     let held = fs::read_link(format!("/proc/{guardian}/fd/1")).unwrap();
     assert_eq!(held, folder.join("run/shape.sock.lock"));
     first.signal("KILL");
     first.process.wait().unwrap();
     wait("the guardian's end", || is_gone(guardian).then_some(()));
-    // In its stead, and for as long as is good for a test:
+    // Another process holds it instead, for as long as a test can wait.
     let mut holder = Command::new("flock").arg(&held).args(["sleep", "1"]).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(100));
     let mut second = Agent::start(&folder, &traffic.policies("b", 80));

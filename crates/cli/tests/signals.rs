@@ -1,5 +1,4 @@
-//! Every command that may run for long ends soon after SIGTERM, in order, and loses no result that
-//! is there.
+//! Every long-running command ends soon and in order after SIGTERM, and keeps the results so far.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -12,18 +11,19 @@ mod common;
 
 use common::tollway;
 
-/// A run of a day: 10 Mb/s for as long as it is let.
+/// A run of a day: 10 Mb/s until it is ended.
 const LONG: &str = "name = \"long\"\nduration = \"100000 s\"\n[node.a]\n[node.b]\n[link.wire]\nfrom = \"a\"\nto = \"b\"\n\
                     rate = \"10 Mbps\"\ndelay = \"10 ms\"\nlimit = \"20 packets\"\n[flow.f]\nfrom = \"a\"\nto = \"b\"\nlaw = \"newreno\"\n";
-/// A source of 10¹⁴ bits a second, and a link that carries them: a hundredth of the run is hours.
+/// A source of 10¹⁴ bits per second and a link that carries them: a hundredth of the run takes
+/// hours.
 const FAST: &str = "name = \"fast\"\nduration = \"1 s\"\n[node.a]\n[node.b]\n[link.wire]\nfrom = \"a\"\nto = \"b\"\n\
                     rate = \"100 Tbps\"\ndelay = \"0 s\"\nlimit = \"20 packets\"\n[cbr.f]\nfrom = \"a\"\nto = \"b\"\nrate = \"100 Tbps\"\n";
 
 /// Checks the folder after the command has ended.
 type Check = fn(&Path);
 
-/// A command, how it ends (`None`: by the signal itself, since it has nothing to lose), and what is
-/// there then.
+/// A command, its exit status (`None`: ended by the signal itself, since there is nothing to lose),
+/// and a check of its results.
 struct Case {
     name: &'static str,
     words: Vec<String>,
@@ -37,13 +37,13 @@ fn case(name: &'static str, words: &[&str], code: Option<i32>, check: Check) -> 
 
 fn nothing(_: &Path) {}
 
-/// A whole table with a row for each flow.
+/// The table is complete, with a row for each flow.
 fn summary(folder: &Path) {
     let text = fs::read_to_string(folder.join("out/summary.csv")).expect("a summary");
     assert!(text.lines().count() >= 2 && text.ends_with('\n'), "{text:?}");
 }
 
-/// A table of the runs that are done, and a journal with which the same command does the rest.
+/// A table of the finished runs, and a journal with which the same command does the rest.
 fn table(folder: &Path) {
     let text = fs::read_to_string(folder.join("sweep.csv")).expect("a table");
     assert!(text.ends_with('\n') || text.is_empty(), "{text:?}");
@@ -64,7 +64,7 @@ fn cases(free: [u16; 2]) -> Vec<Case> {
         case("run-pcap", &run(&["--pcap", "a.pcap"]), Some(130), summary),
         case("run-live", &run(&["--engine", "live"]), Some(130), summary),
         case("sweep", &["sweep", "long.toml", "--seeds", "4", "--out", "sweep.csv"], Some(130), table),
-        // The second of two experiments, the first of which is over soon.
+        // The second of two experiments, the first of which ends soon.
         case("reproduce", &["reproduce", "--papers", "papers", "--out", "out"], Some(130), nothing),
         case("verify", &["verify", "--random", "1000000"], Some(130), nothing),
         case(
@@ -146,7 +146,7 @@ fn every_command_that_may_run_for_long_ends_soon_after_sigterm() {
     for case in cases(free) {
         let (folder, mut child) = start(&case, free[1]);
         let log = || fs::read_to_string(folder.join("log")).unwrap_or_default();
-        // Until it is well under way, or has said why it is not.
+        // Until it is well under way, or has failed with a message.
         std::thread::sleep(UNDER_WAY);
         if let Some(status) = child.try_wait().unwrap() {
             if case.name.starts_with("exec") && status.code() == Some(125) {
@@ -181,5 +181,5 @@ fn every_command_that_may_run_for_long_ends_soon_after_sigterm() {
 }
 
 const UNDER_WAY: Duration = Duration::from_millis(1500);
-/// The promise is a second, of a machine that is not busy.
+/// The promise is one second, on a machine that is not busy.
 const DEAF: Duration = Duration::from_secs(6);

@@ -1,4 +1,4 @@
-//! `tollway switch` between sites, as its chapter says, and processes that are killed.
+//! `tollway switch` between sites: the commands of its chapter, and killed processes.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -51,7 +51,7 @@ fn the_chapters_ten_minutes_are_as_it_says() {
     for (shown, port) in ports {
         script = script.replace(shown, &port.to_string());
     }
-    // A busy machine needs longer than a person's.
+    // A busy machine needs longer than the chapter's.
     script = script.replace("sleep 2", "sleep 5");
     script += "kill $(jobs -p)\nwait\n";
     let bin = Path::new(env!("CARGO_BIN_EXE_tollway")).parent().unwrap();
@@ -119,7 +119,7 @@ fn the_chapters_configuration_is_right_and_mistakes_are_said_in_place() {
     }
 }
 
-/// A part in its own process.
+/// A front or back in its own process.
 struct Part {
     child: Child,
     socket: PathBuf,
@@ -225,7 +225,7 @@ fn processes_that_are_killed_have_the_ends_that_the_chapter_says() {
         assert_eq!(answer, format!("line {number}\n"));
     };
     (0..20).for_each(&mut ask);
-    // A back dies: one that takes its address is another instance, and the session goes on.
+    // A back is killed. Another instance takes its address, and the session continues.
     one.kill();
     let one = Part::start(&folder, "m1", &backs[0]);
     (20..40).for_each(&mut ask);
@@ -235,7 +235,8 @@ fn processes_that_are_killed_have_the_ends_that_the_chapter_says() {
             false
         }
     });
-    // The switch dies, and another takes its place: the client is reset, new clients are served.
+    // The switch is killed and replaced: the client's connection is reset, and new clients are
+    // served.
     at_switch.kill();
     let began = Instant::now();
     let at_switch = Part::start(&folder, "b", &switch);

@@ -23,7 +23,7 @@ mod traffic;
 
 use common::tollway;
 
-/// SplitMix64.
+/// The random generator SplitMix64.
 struct Mixer(u64);
 
 impl Mixer {
@@ -58,7 +58,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// As root in another network namespace, where a program in the kernel limits no other's
+/// As root this runs in another network namespace, where programs in the kernel do not limit other
 /// packets.
 #[test]
 fn an_agent_keeps_to_its_promises_whatever_befalls_it() {
@@ -85,7 +85,7 @@ fn an_agent_keeps_to_its_promises_whatever_befalls_it() {
 
 const INSIDE: &str = "TOLLWAY_SOAK_INSIDE";
 
-/// Programs over a link that end by themselves, are killed, or are left behind by a run that is.
+/// Programs over a link that end by themselves, are killed, or are left behind by a killed run.
 #[test]
 fn a_run_of_exec_leaves_its_programs_status_and_no_process() {
     let ready = tollway(&["exec", "--link", "10Mbps 1ms", "--quiet", "--", "true"]).output().unwrap();
@@ -99,7 +99,7 @@ fn a_run_of_exec_leaves_its_programs_status_and_no_process() {
 fn exec_round(seed: u64) {
     let mut mixer = Mixer(seed);
     let link = format!("{}Mbps {}ms", 1 + mixer.below(100), mixer.below(20));
-    // A span that names the program.
+    // A time for `sleep` that identifies the program.
     let mark = format!("{}.{seed}", 100_000 + std::process::id());
     let code = mixer.below(100);
     let (program, expected) = match mixer.below(5) {
@@ -124,7 +124,7 @@ fn exec_round(seed: u64) {
     traffic::wait("an end of what it has started", || running(&mark).is_empty().then_some(()));
 }
 
-/// Processes that have a word in their command line, but for this one.
+/// Processes with a word in their command line, other than this one.
 fn running(mark: &str) -> Vec<u32> {
     let has = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -145,7 +145,7 @@ impl Drop for Running {
     }
 }
 
-/// Open descriptors of a process.
+/// Number of open descriptors of a process.
 fn descriptors(pid: u32) -> usize {
     fs::read_dir(Path::new("/proc").join(pid.to_string()).join("fd")).map_or(0, Iterator::count)
 }

@@ -1,4 +1,5 @@
-//! `tollway switch` as a person meets it: the commands of its chapter, what is wrong said in place, a watched file.
+//! `tollway switch` as a user sees it: the commands of its chapter, messages on mistakes, a watched
+//! file.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -31,7 +32,7 @@ fn free_ports<const N: usize>() -> [u16; N] {
     std::array::from_fn(|at| all[at].local_addr().unwrap().port())
 }
 
-/// The chapter's block of commands that begins after `heading`.
+/// The chapter's block of commands that follows `heading`.
 fn commands(heading: &str) -> String {
     let chapter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/switch.md");
     let chapter = fs::read_to_string(chapter).unwrap();
@@ -40,7 +41,7 @@ fn commands(heading: &str) -> String {
     after.split_once("```").expect("they end").0.to_owned()
 }
 
-/// A server that writes each line back.
+/// Starts a server that writes each line back, and returns its port.
 fn echo() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -59,7 +60,7 @@ fn echo() -> u16 {
     port
 }
 
-/// A switch that runs, and what it says on standard error.
+/// A running switch, and its standard error.
 struct Running {
     child: Child,
     said: BufReader<std::process::ChildStderr>,
@@ -112,7 +113,7 @@ fn the_chapters_ten_minutes_with_redis_are_as_it_says() {
             script += line;
             script += "\n";
         }
-        // What is started in the background is to listen before the next command.
+        // A background command must listen before the next command.
         if line.ends_with('&') {
             script +=
                 "for i in $(seq 500); do redis-cli -p 7000 PING >/dev/null 2>&1 && break; sleep 0.02; done\n";
@@ -208,7 +209,7 @@ fn a_watched_file_is_followed_and_members_are_drained_by_name() {
     };
     let homes: Vec<u16> = (0..10).map(|number| ask(&format!("line {number}"))).collect();
     assert_eq!(homes.iter().filter(|&&home| home == one).count(), 5);
-    // Wrong: said, and nothing changes.
+    // A mistake is reported, and nothing changes.
     fs::write(&file, config("second", "liness")).unwrap();
     switch.await_line("the last good configuration stays in force");
     let status = || -> Value {
@@ -230,7 +231,7 @@ fn a_watched_file_is_followed_and_members_are_drained_by_name() {
     assert!((0..10).any(|number| ask(&format!("line {number}")) == one));
     let said = common::succeeds(&folder, &["switch", "status", "--socket", at]);
     assert!(said.contains("round-robin") && said.contains("127.0.0.1"), "{said}");
-    // Prometheus and the browser see the same.
+    // Prometheus and the browser show the same.
     let get = |line: &str, path: &str| {
         let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap().trim();
         let mut stream = TcpStream::connect(address).unwrap();
@@ -243,7 +244,7 @@ fn a_watched_file_is_followed_and_members_are_drained_by_name() {
     assert!(scraped.contains("tollway_switch_member_up{member=\"one\"} 1"), "{scraped}");
     assert!(get(&view, "/").contains("<title>tollway switch</title>"));
     assert!(get(&view, "/data").contains("\"version\":\"third\""));
-    // Another at the same place is refused; SIGTERM ends the first one well.
+    // A second switch at the same socket is refused; SIGTERM ends the first one in order.
     let output = run_in(
         &folder,
         &["switch", "--listen", "127.0.0.1:0", "--frames", "lines", "--to", "127.0.0.1:1", "--socket", at],

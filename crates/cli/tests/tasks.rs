@@ -1,5 +1,5 @@
-//! The commands of docs/src/ten-tasks.md and docs/src/datacentre.md, run as they stand there, and those of the first pages.
-//! Simulations print what the page shows.
+//! The commands of docs/src/ten-tasks.md, docs/src/datacentre.md and the first pages, run
+//! unchanged. Simulations print what the page shows.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use common::text;
 
-/// The kinds of tasks, each with a command that succeeds where the programs that it needs are installed.
+/// The kinds of tasks, each with a command that succeeds if the needed programs are installed.
 const NEEDS: &[(&str, &str)] = &[
     ("task", "true"),
     ("pandas", "python3 -c 'import pandas, pyarrow, matplotlib'"),
@@ -66,7 +66,7 @@ fn first_pages_show_what_the_command_prints() {
     assert_printed(block("text", "2 mistakes"), &text(&refused.stderr));
 }
 
-/// A folder of the test's own with the sources that commands on pages name.
+/// A folder for one test, with the sources that commands on pages name.
 fn sources(name: &str) -> PathBuf {
     let root = fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).expect("the repository");
     let dir = common::folder("tasks", name);
@@ -85,7 +85,8 @@ fn blocks(page: &str) -> Vec<(&str, &str)> {
     page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n')).collect()
 }
 
-/// Each line that a page shows was printed. `…` stands for what was cut, `$ ` for a command.
+/// Asserts that each line shown by a page was printed. `…` stands for omitted text, `$ ` for a
+/// command.
 fn assert_printed(shown: &str, printed: &str) {
     for line in shown.lines().map(str::trim_end) {
         if !line.is_empty() && line != "…" && !line.starts_with("$ ") {
@@ -95,8 +96,8 @@ fn assert_printed(shown: &str, printed: &str) {
     }
 }
 
-/// Runs the blocks of these kinds on a page, in order and in one folder, and returns their number. With
-/// `compare` the commands must print each line of output that the page shows.
+/// Runs the blocks of these kinds on a page, in order and in one folder, and returns their number.
+/// With `compare` the commands must print each line of output that the page shows.
 fn run_tasks(name: &str, folder: &str, kinds: &[&str], compare: bool) -> usize {
     let dir = sources(folder);
     let page = page(&dir, &format!("docs/src/{name}.md"));

@@ -1,17 +1,18 @@
-//! `tollway exec`: unmodified programs over a network that is emulated, and what happened to their packets.
+//! `tollway exec`: runs unmodified programs over an emulated network, and reports on their packets.
 //!
-//! Every node of the network is a network namespace with one interface, and every packet that a program sends there comes to
-//! the emulator, which carries it over the links of its way ([`tollway_net::mesh`]) and hands it to the kernel at its
-//! destination. Namespaces have no name and die with the run; the interfaces are the emulator's own ends, and nothing reaches a
-//! network outside. Links are a few words, or a scenario file; a file's own flows do not run.
+//! Every node of the network is a network namespace with one interface. The emulator receives each
+//! packet sent there, carries it over the links of its route ([`tollway_net::mesh`]), and hands it
+//! to the kernel at its destination. Namespaces have no name and end with the run. Interfaces lead
+//! to the emulator only, so that nothing reaches an outside network. Links come from a few words,
+//! or from a scenario file. A file's own flows do not run.
 //!
-//! | | |
+//! | item | contents |
 //! |---|---|
-//! | [`options`] | a network in words or a file, a program, servers, ports, as users write them |
-//! | [`Privilege::acquire`] | the right to make namespaces: root's, or that of a user namespace |
+//! | [`options`] | command-line options: network, program, servers, ports |
+//! | [`Privilege::acquire`] | the right to make namespaces: root's, or a user namespace's |
 //! | [`Spec`], [`run()`] | a network, a program in it, servers and the host's services |
-//! | [`account`] | what happened: for people, for programs, in the browser |
-//! | [`clean()`] | what a run that was killed has left behind |
+//! | [`account`] | the report: as text, as JSON, in the browser |
+//! | [`clean()`] | removes the remains of a killed run |
 //!
 //! A link in a few words is a scenario of two nodes:
 //!
@@ -54,7 +55,7 @@ pub use tollway_net::sys::{address, clean::clean, namespace::Privilege, signals:
 pub use tollway_net::{Error, Lateness, LinkStats, clean_names};
 pub use words::{WordError, two_nodes};
 
-/// The node at which a program runs, if links are all that is given.
+/// The program's node in a network from words.
 pub const PROGRAM: &str = "program";
-/// The node at the other end of them.
+/// The node at the other end of the links.
 pub const SERVER: &str = "server";

@@ -1,23 +1,26 @@
-//! Mahimahi's shells (Netravali and others, USENIX ATC 2015), as a chain of links: `mm-delay 40 mm-link up.trace down.trace`.
+//! Mahimahi's shells (Netravali and others, USENIX ATC 2015) as a chain of links:
+//! `mm-delay 40 mm-link up.trace down.trace`.
 //!
-//! Each shell is a hop. The last one is nearest to the program, as when the shells are started inside one another.
+//! Each shell is a hop. The last one is nearest to the program, as when shells are started inside
+//! one another.
 
 use super::words::{CHAIN, WordError, Words, preamble, quoted};
 use super::{PROGRAM, SERVER};
 
-/// A shell: what it does towards the program, and away from it.
+/// A shell: its link towards the program, and its link away from it.
 struct Shell {
     down: Words,
     up: Words,
 }
 
-/// A scenario of Mahimahi's shells, outermost first, with a node between each two.
+/// Builds the scenario of a chain of Mahimahi's shells, outermost first, with a node between each
+/// two.
 ///
-/// `mm-delay MS` delays each way; `mm-link UP DOWN` replays traces, with `--uplink-queue`, `--downlink-queue` and their `-args`;
-/// `mm-loss uplink|downlink P` loses at random.
+/// `mm-delay MS` delays each way. `mm-link UP DOWN` replays traces, with `--uplink-queue`,
+/// `--downlink-queue` and their `-args`. `mm-loss uplink|downlink P` loses packets at random.
 ///
 /// # Errors
-/// [`WordError`]: a word is no shell, or none of its options.
+/// [`WordError`]: a word is no shell, or no option of one.
 pub fn chain(words: &str, seed: u64) -> Result<String, WordError> {
     let mut shells = Vec::new();
     let refused =
@@ -47,10 +50,10 @@ pub fn chain(words: &str, seed: u64) -> Result<String, WordError> {
     Ok(text)
 }
 
-/// Words as a shell parts them: a space within quotes parts nothing.
+/// Splits words as a shell does: a space within quotes splits nothing.
 ///
 /// # Errors
-/// What follows a quote that has no end.
+/// The text after a quote without an end.
 fn split(words: &str) -> Result<Vec<String>, &str> {
     let (mut parts, mut part, mut quote) = (Vec::new(), None::<String>, None);
     for (i, c) in words.char_indices() {
@@ -104,7 +107,7 @@ fn shell(name: &str, arguments: &[&str]) -> Result<Shell, String> {
     Ok(shell)
 }
 
-/// `mm-link`: traces and queues.
+/// Parses the traces and queues of `mm-link`.
 fn link(shell: &mut Shell, arguments: &[&str]) -> Result<(), String> {
     let (options, traces): (Vec<&str>, Vec<&str>) =
         arguments.iter().partition(|argument| argument.starts_with("--"));
@@ -191,7 +194,7 @@ mod tests {
         let text = chain(words, 1).unwrap();
         assert!(text.contains("trace = \"a.up\"\nlimit = \"50 packets\""), "{text}");
         assert!(text.contains("trace = \"b.down\"\nlaw = \"codel\"\nlimit = \"unlimited\""), "{text}");
-        // As Mahimahi's own examples have them.
+        // As in Mahimahi's own examples.
         let quoted = "mm-link 'the up.trace' b.down --downlink-queue=codel --downlink-queue-args=\"packets=100, target=5, interval=90\"";
         let text = chain(quoted, 1).unwrap();
         assert!(text.contains("trace = \"the up.trace\"\n"), "{text}");

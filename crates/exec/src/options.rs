@@ -15,24 +15,25 @@ use crate::profiles::Profile;
 use crate::program::{Publish, Spec};
 use crate::words::two_nodes;
 
-/// The options of `tollway exec`, as they are written.
+/// The options of `tollway exec`, before parsing.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// A scenario file whose network it is.
+    /// A scenario file with the network.
     pub file: Option<PathBuf>,
-    /// Words for the link towards the program, and back unless [`Options::link_up`] has others.
+    /// Words for the link towards the program, and for the link back unless [`Options::link_up`] is
+    /// given.
     pub link: Option<String>,
     /// Words for the link from the program.
     pub link_up: Option<String>,
     /// A chain of Mahimahi's shells.
     pub mahimahi: Option<String>,
-    /// The name of a network that was measured.
+    /// The name of a measured network.
     pub profile: Option<String>,
-    /// The node of the program; the first without.
+    /// The program's node; the first by default.
     pub node: Option<String>,
-    /// The variant of the file; the first without.
+    /// The variant of the file; the first by default.
     pub variant: Option<String>,
-    /// Keys set otherwise, `KEY=VALUE`.
+    /// Changes of the scenario's keys, `KEY=VALUE`.
     pub sets: Vec<String>,
     /// The seed of random choices.
     pub seed: Option<u64>,
@@ -40,32 +41,32 @@ pub struct Options {
     pub serve: Vec<String>,
     /// Ports of this machine, `[NODE:]PORT[:PORT HERE][/udp]`, `none` or `all`.
     pub publish: Vec<String>,
-    /// The node behind which the world is; empty is the other node.
+    /// The node that leads to the outside; the other node if empty.
     pub outside: Option<String>,
-    /// Settings of the kernel's network, `KEY=VALUE`.
+    /// Kernel network settings, `KEY=VALUE`.
     pub sysctls: Vec<String>,
-    /// The longest time for the program.
+    /// The longest run time of the program.
     pub timeout: Option<String>,
-    /// The program's standard output goes to ours of errors.
+    /// Sends the program's standard output to this process's standard error.
     pub aside: bool,
-    /// The file for the program's packets.
+    /// The file for a capture of the program's packets.
     pub capture: Option<PathBuf>,
-    /// Links may be changed on the way.
+    /// Links may be changed during the run.
     pub view: bool,
 }
 
-/// Why there is nothing to run.
+/// The reason why there is nothing to run.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// An option is wrong.
     #[error(transparent)]
     Option(#[from] OptionError),
-    /// The file, or what words were made into, has mistakes.
+    /// The file has mistakes, or the scenario made from words.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
 }
 
-/// A mistake in an option, and what to write instead.
+/// A mistake in an option, with the remedy.
 #[derive(Debug, thiserror::Error, Diagnostic)]
 #[error("{message}")]
 pub struct OptionError {
@@ -79,7 +80,7 @@ fn wrong(help: Option<&str>, message: impl Into<String>) -> RequestError {
 }
 
 impl Options {
-    /// The scenario: a file, or what a few words say.
+    /// The scenario, from a file or from words.
     ///
     /// # Errors
     /// The file or the words have mistakes.
@@ -112,7 +113,7 @@ impl Options {
         if self.file.is_some() { None } else { self.profile.as_deref().and_then(Profile::named) }
     }
 
-    /// The variant of `scenario` that is meant.
+    /// The selected variant of `scenario`.
     ///
     /// # Errors
     /// It has no such variant.
@@ -124,10 +125,10 @@ impl Options {
         })
     }
 
-    /// The program with its servers and ports, over `plan`.
+    /// Builds the run of the program, with its servers and ports, over `plan`.
     ///
     /// # Errors
-    /// An option names something that the network does not have, or nothing.
+    /// An option names something that the network does not have, or has no value.
     pub fn spec(&self, plan: &Plan, program: &[OsString]) -> Result<Spec, RequestError> {
         let mut mesh = mesh(plan).map_err(|error| wrong(None, error.to_string()))?;
         let find = |name: &str| {
@@ -137,7 +138,8 @@ impl Options {
         };
         let node = self.node.as_deref().map_or(Ok(0), find)?;
         let in_words = self.file.is_none();
-        // In words, the far end is the last node; a file says itself.
+        // In a network from words, the far end is the last node; in a file of two nodes, the other
+        // one.
         let other = if in_words { mesh.nodes.len() as u32 - 1 } else { u32::from(node == 0) };
         let mut servers = Vec::new();
         for text in &self.serve {
@@ -192,7 +194,7 @@ impl Options {
         mesh.outside = outside;
         Ok(Spec {
             mesh,
-            // The view may lose single packets, or slow a link down.
+            // The view may drop single packets, or lower a link's rate.
             train: if self.view { 0 } else { longest_train(plan) },
             aliases,
             sysctls,
@@ -208,7 +210,7 @@ impl Options {
     }
 }
 
-/// `[NODE:]PORT[:PORT HERE][/udp]`.
+/// Parses `[NODE:]PORT[:PORT HERE][/udp]`.
 fn publish(
     text: &str,
     other: u32,
@@ -238,7 +240,7 @@ fn publish(
     Ok(Publish { node, port, host, udp })
 }
 
-/// A time, or a number of seconds.
+/// Parses a time, or a number of seconds.
 fn span(text: &str) -> Result<Duration, RequestError> {
     let span = text.parse::<Time>().or_else(|error| match text.parse::<f64>() {
         Ok(seconds) if (0.0..1e9).contains(&seconds) => Ok(Time::from_secs_f64(seconds)),
@@ -247,10 +249,11 @@ fn span(text: &str) -> Result<Duration, RequestError> {
     Ok(Duration::from_nanos(span.0))
 }
 
-/// Bytes of the longest train of segments that may cross the links of `plan` as one packet; 0 is none.
+/// Upper bound, in bytes, of a train of segments that crosses the links of `plan` as one packet; 0
+/// is none.
 ///
-/// It may where nothing wants to see each packet by itself (a plain queue with a limit in bytes, no loss, no trace) and where it takes
-/// at most 0.2 ms to serialise.
+/// A train is allowed if no link has to handle single packets: each has a drop-tail queue with a
+/// limit in bytes, no loss and no trace. A train takes at most 0.2 ms to serialise.
 pub fn longest_train(plan: &Plan) -> u32 {
     let whole = plan.links.iter().all(|link| {
         let untouched = link.loss == 0.0 && link.impairments.is_none() && link.trace.is_none();
@@ -262,9 +265,10 @@ pub fn longest_train(plan: &Plan) -> u32 {
     if whole && bytes >= SHORTEST { bytes } else { 0 }
 }
 
-/// The longest time that a train may take to serialise.
+/// Longest serialisation time of a train.
 const TRAIN: Time = Time::from_micros(200);
-/// The longest train, bytes: with a header on the wire for each of its segments it is still under 64 KiB.
+/// Upper bound of a train in bytes. With a header on the wire for each segment it is still below 64
+/// KiB.
 const LONGEST: u32 = 63_000;
-/// A shorter one is not worth it.
+/// Shorter trains are not worth it, in bytes.
 const SHORTEST: u32 = 4_500;

@@ -3,24 +3,24 @@
 /// A network between a program and `server`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Its name.
+    /// Name for `--profile`.
     pub name: &'static str,
     /// The link towards the program, in words.
     pub down: &'static str,
     /// The link from the program, in words.
     pub up: &'static str,
-    /// The published measurement, and what of the words is not in it.
+    /// The published measurement, and the parts of the words that it does not have.
     pub source: &'static str,
 }
 
 impl Profile {
-    /// The profile of this name.
+    /// Returns the profile with this name.
     pub fn named(name: &str) -> Option<&'static Profile> {
         PROFILES.iter().find(|profile| profile.name == name)
     }
 }
 
-/// All of them. Queues are plain ones with room for a thousand packets, as without a profile.
+/// All profiles. Queues are drop-tail with room for a thousand packets, as without a profile.
 pub const PROFILES: [Profile; 4] = [
     Profile {
         name: "lte",

@@ -1,4 +1,4 @@
-//! Networks of programs, from words and from files.
+//! Tests of networks from words and from files.
 
 use tollway_law::Time;
 use tollway_proto::Change;

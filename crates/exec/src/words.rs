@@ -5,28 +5,28 @@ use std::fmt::Write;
 use tollway_law::{Bytes, Rate, Time, UnitError};
 use tollway_scenario::file::reading::{LINK_LAWS, closest, percent, spelt, synonyms};
 
-/// A word that says nothing of a link.
+/// A word that describes no property of a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{option}`: `{word}` in `{words}` {why}")]
 pub struct WordError {
-    /// The option that they were given to.
+    /// The option with the words.
     pub option: &'static str,
     /// The word.
     pub word: String,
-    /// All of them.
+    /// All words of the option.
     pub words: String,
-    /// What is wrong with it.
+    /// The mistake in the word.
     pub why: String,
 }
 
 impl WordError {
-    /// What the option's words can be.
+    /// A summary of the words that the option accepts.
     pub fn help(&self) -> &'static str {
         if self.option == CHAIN { SHELLS } else { WORDS }
     }
 }
 
-/// The options whose words are read here.
+/// The options whose words this module parses.
 const LINK: &str = "--link";
 const LINK_UP: &str = "--link-up";
 pub(crate) const CHAIN: &str = "--mahimahi";
@@ -36,7 +36,7 @@ const SHELLS: &str = "write it like `mm-delay 40 mm-link up.trace down.trace mm-
 const WORDS: &str = "a link is a rate (`20Mbps`) or `trace=FILE`, a one-way delay (`40ms`), a law (`fq_codel`), and any key \
                      of a scenario's `[link]` as `key=value` (`loss=1%`, `limit=100packets`, `codel.target=10ms`)";
 
-/// What was said of one direction of a link, as a scenario file has it.
+/// One direction of a link, as keys of a scenario file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Words {
     /// Keys and values of TOML, in order; each key once.
@@ -53,7 +53,7 @@ impl Words {
         while let Some(word) = rest.next() {
             let failed =
                 |why: &str| WordError { option, word: word.into(), words: words.into(), why: why.into() };
-            // tc's way: a keyword, then its value.
+            // As in tc: a keyword, then its value.
             let value = match word {
                 "rate" | "delay" | "loss" | "limit" | "rtt" | "trace" => {
                     Some((word, rest.next().ok_or_else(|| failed("has no value"))?))
@@ -99,7 +99,7 @@ impl Words {
                 value.parse::<Time>().map_err(|error| format!("is no delay ({error})"))?;
                 self.set("delay", quoted(value))
             }
-            // There and back.
+            // A round trip is twice the delay.
             "rtt" => {
                 let rtt: Time = value.parse().map_err(|error| format!("is no round-trip time ({error})"))?;
                 self.set("delay", quoted(&format!("{} ns", rtt.0 / 2)))
@@ -111,7 +111,7 @@ impl Words {
                     share.ok_or("is no probability from 0 to 1: write it like `loss=1%` or `loss=0.01`")?;
                 self.set("loss", share.to_string())
             }
-            // tc counts packets.
+            // In tc, a limit is a number of packets.
             "limit" if value.parse::<u32>().is_ok() => self.set("limit", quoted(&format!("{value} packets"))),
             "law" => match law(value) {
                 Some(law) => self.set("law", quoted(law)),
@@ -145,8 +145,8 @@ impl Words {
         self.keys.iter().find(|entry| entry.0 == key).map(|entry| entry.1.as_str())
     }
 
-    /// These, and what `others` say where these say nothing. A rate stands against a trace; constants of laws go with their
-    /// law.
+    /// Adds the keys of `others` that these words lack. A rate excludes a trace, and constants of a
+    /// law go with that law.
     fn or(mut self, others: &Words) -> Words {
         let own_law = self.has("law");
         let own_rate = self.has("rate") || self.has("trace");
@@ -160,7 +160,8 @@ impl Words {
         self
     }
 
-    /// What is left unsaid: no rate is no limit to it, and a plain queue holds a thousand full packets, counted in bytes.
+    /// Adds defaults: no limit of the rate, and a drop-tail queue of a thousand full packets, in
+    /// bytes.
     pub(crate) fn completed(mut self) -> Words {
         if !self.has("rate") && !self.has("trace") {
             self.keys.push(("rate".into(), quoted("1 Tbps")));
@@ -172,7 +173,7 @@ impl Words {
         self
     }
 
-    /// Writes them as the table of the link `name`.
+    /// Writes the keys as the table of the link `name`.
     pub(crate) fn write(&self, text: &mut String, name: &str, from: &str, to: &str) {
         let (from, to) = (quoted(from), quoted(to));
         let _ = writeln!(text, "\n[link.{name}]\nfrom = {from}\nto = {to}\nduplex = false");
@@ -182,11 +183,12 @@ impl Words {
     }
 }
 
-/// A scenario of two nodes, [`PROGRAM`](super::PROGRAM) and [`SERVER`](super::SERVER), whose links are `down` towards the program and
-/// `up` from it; what `up` leaves out is as `down` says.
+/// Builds a scenario of two nodes, [`PROGRAM`](super::PROGRAM) and [`SERVER`](super::SERVER). Its
+/// links are `down` towards the program and `up` from it. `up` inherits from `down` the keys that
+/// it lacks.
 ///
 /// # Errors
-/// [`WordError`]: a word says nothing of a link. Whether the values make sense is the scenario's own check.
+/// [`WordError`]: a word describes no property of a link. The scenario itself checks values.
 pub fn two_nodes(down: &str, up: Option<&str>, seed: u64) -> Result<String, WordError> {
     let down = Words::read(LINK, down)?;
     let up = Words::read(LINK_UP, up.unwrap_or_default())?.or(&down);
@@ -196,7 +198,8 @@ pub fn two_nodes(down: &str, up: Option<&str>, seed: u64) -> Result<String, Word
     Ok(text)
 }
 
-/// The start of a scenario for programs: its nodes, and a flow each way from end to end, by which BDPs are reckoned.
+/// The start of a scenario for programs: its nodes, and a flow each way between the ends, for the
+/// computation of BDPs.
 pub(crate) fn preamble(name: &str, seed: u64, nodes: &[&str]) -> String {
     let mut text = format!("name = {}\nduration = \"1 s\"\nseed = {seed}\n", quoted(name));
     for node in nodes {
@@ -210,10 +213,11 @@ pub(crate) fn preamble(name: &str, seed: u64, nodes: &[&str]) -> String {
     text
 }
 
-/// Laws of senders, which programs' packets don't have.
+/// Sender laws, which do not apply to programs' packets.
 const SENDERS: [&str; 4] = ["newreno", "cubic", "bbr", "dctcp"];
 
-/// The words of `text`, a number and the unit behind a space as one: `20 Mbps`, `loss=1 %`.
+/// Splits `text` into words, with a number and its unit after a space as one: `20 Mbps`,
+/// `loss=1 %`.
 fn whole_quantities(text: &str) -> Vec<String> {
     let is_unit = |word: &str| {
         let quantity = format!("1{word}");
@@ -235,17 +239,18 @@ fn whole_quantities(text: &str) -> Vec<String> {
     words
 }
 
-/// Laws by their names in scenario files. Classes are the flows' of a scenario.
+/// Link laws by their names in scenario files, without `by-class`: classes belong to a scenario's
+/// flows.
 fn laws() -> impl Iterator<Item = &'static str> + Clone {
     LINK_LAWS.iter().copied().filter(|law| *law != "by-class")
 }
 
-/// A law by its name in scenario files, or by tc's.
+/// A link law by its name in scenario files, or by tc's.
 fn law(word: &str) -> Option<&'static str> {
     spelt(word, LINK_LAWS).filter(|law| *law != "by-class")
 }
 
-/// What was probably meant by a word that says nothing, as the rest of a sentence.
+/// A suggestion for a word that describes nothing, as the end of a sentence.
 fn meant(word: &str) -> String {
     if spelt(word, &SENDERS).is_some() {
         return ": it is a sender's, which is the kernel's own here (`--sysctl net.ipv4.tcp_congestion_control=…`)"
@@ -266,7 +271,7 @@ fn meant(word: &str) -> String {
         if let Some(law) = closest(word, laws()) {
             return Some(law.to_owned());
         }
-        // A number whose unit has a slip, or none at all.
+        // A number with a misspelt unit, or with none.
         let (number, unit) = word.split_at(word.find(|c: char| c.is_alphabetic())?);
         number.parse::<f64>().ok()?;
         closest(unit, ["Mbps", "kbps", "Gbps", "mbit", "kbit", "gbit", "ms", "us"].into_iter())
@@ -318,7 +323,7 @@ mod tests {
     fn every_law_of_a_link_is_a_word() {
         let schema = tollway_scenario::file::schema();
         let words = &schema["properties"]["link"]["additionalProperties"]["properties"]["law"]["enum"];
-        // Classes are the flows' of a scenario.
+        // Classes belong to a scenario's flows.
         for word in words.as_array().unwrap().iter().filter(|word| *word != "by-class") {
             assert_eq!(law(word.as_str().unwrap()), word.as_str());
         }
@@ -402,7 +407,7 @@ mod tests {
         #[test]
         fn no_words_make_it_panic_and_what_is_read_is_toml(text in "[ -~]{0,40}") {
             if let Ok(text) = two_nodes(&text, None, 1) {
-                // It may make no sense, but it is a file.
+                // The values may make no sense, but the text is TOML.
                 let _ = Scenario::parse::<&str>("--link", &text, &[]);
                 prop_assert!(toml::from_str::<toml::Value>(&text).is_ok(), "{text}");
             }

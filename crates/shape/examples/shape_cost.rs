@@ -1,6 +1,8 @@
-//! What a tick of `tollway shape` costs by each back-end: every connection seen, and every one paced anew.
+//! Measures the processor time of a tick of `tollway shape` for each back-end. Every connection is
+//! listed and gets a new pace.
 //!
-//! `shape_cost FOLDER [CONNECTIONS]`: the folder is a control group to be made for it, such as `/sys/fs/cgroup/cost`.
+//! Usage: `shape_cost FOLDER [CONNECTIONS]`. The example makes FOLDER as a control group, such as
+//! `/sys/fs/cgroup/cost`.
 
 #[cfg(target_os = "linux")]
 fn main() -> std::io::Result<()> {
@@ -55,11 +57,11 @@ mod linux {
         show("inet_diag", &mut SockDiag::new()?, &mut pairs)
     }
 
-    /// Ticks for a while, and shows what they cost.
+    /// Runs some ticks and prints their cost.
     fn show(name: &str, kernel: &mut impl Kernel, pairs: &mut [(TcpStream, TcpStream)]) -> io::Result<()> {
         let (mut seen, mut spent) = (Vec::<Seen>::new(), [Duration::ZERO; 2]);
         for tick in 0..TICKS {
-            // A tenth of them has sent something meanwhile.
+            // A tenth of the connections have sent data since the last tick.
             for (near, far) in pairs.iter_mut().skip(tick % 10).step_by(10) {
                 near.write_all(&[1])?;
                 far.read_exact(&mut [0])?;
@@ -70,11 +72,11 @@ mod linux {
             let looked = cpu();
             for connection in &seen {
                 let rate = Rate::from_mbps(100.0 + tick as f64);
-                // One of another program can't be, or is gone.
+                // A connection of another program can't be paced, or has closed.
                 let _ = kernel.pace(connection, Some(rate));
             }
             kernel.settle()?;
-            // The first tick has more to find out than the others.
+            // The first tick is not counted: it has to learn all connections.
             if tick > 0 {
                 spent[0] += looked - begin;
                 spent[1] += cpu() - looked;
@@ -89,7 +91,7 @@ mod linux {
         kernel.settle()
     }
 
-    /// What this thread has used of a processor.
+    /// The processor time that this thread has used.
     fn cpu() -> Duration {
         let used = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
         Duration::new(used.tv_sec as u64, used.tv_nsec as u32)

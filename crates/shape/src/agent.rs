@@ -1,4 +1,5 @@
-//! The agent: at every tick it looks at all connections, has the rate divided, and sets what has changed.
+//! The agent: at each tick it lists all connections, divides the rate, and sets the paces that have
+//! changed.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,49 +12,49 @@ use tracing::{debug, trace};
 use super::cgroup::Cgroups;
 use super::{ByNumber, Hold, Kernel, LEAST_BURST, Regime, Seen, Traffic};
 
-/// What looks and sets.
+/// The agent that lists connections and sets their paces.
 #[derive(Debug)]
 pub struct Agent {
     kernel: Box<dyn Kernel>,
     regime: Regime,
     shares: Shares,
-    /// Class by class, whose it is.
+    /// By class: the index of its tenant, and of the class there.
     owners: Vec<(u32, u32)>,
     open: ByNumber<u64, Open>,
     cgroups: Cgroups,
-    /// Counts ticks, to tell who is gone.
+    /// Number of ticks. A connection that was not seen at the last one has closed.
     round: u64,
     last: Time,
     seen: Vec<Seen>,
     members: Vec<Member>,
-    /// Whose each of `members` is, as a place in `seen`.
+    /// For each of `members`: the index of its connection in `seen`.
     places: Vec<u32>,
-    /// Those in `seen` that are nobody's any more and still paced.
+    /// Indexes in `seen` of connections that are still paced but match no tenant any more.
     leaving: Vec<u32>,
-    /// The kernel has heard of the regime.
+    /// The kernel has installed `regime`.
     installed: bool,
-    /// By tenant, packets that are no known connection's.
+    /// By tenant: packets outside the known connections.
     rests: Vec<Rest>,
     traffic: Vec<Traffic>,
 }
 
-/// A tenant's traffic beside the connections that are seen: short ones, and other sockets.
+/// A tenant's traffic outside the connections seen: short connections, and other sockets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rest {
-    /// Counts of all its packets at the last tick; none before the first.
+    /// Counts of all the tenant's packets at the last tick; none before the first.
     before: Option<Traffic>,
-    /// Bytes that its connections have sent since.
+    /// Bytes that the tenant's connections have sent since then.
     seen: u64,
     connections: u32,
     demand: Demand,
     limit: Rate,
 }
 
-/// A connection from tick to tick.
+/// The state of a connection, kept from tick to tick.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     round: u64,
-    /// Ticks at which it was seen.
+    /// Number of ticks at which it was seen.
     age: u32,
     class: Option<u32>,
     demand: Demand,
@@ -61,20 +62,20 @@ struct Open {
     partition: Partition,
     seen: Seen,
     share: Rate,
-    /// What it may have, on the wire.
+    /// Upper bound of its rate, on the wire.
     limit: Rate,
-    /// What that was when its pace was last set: small differences are not.
+    /// The value of `limit` for which the pace was last set. Small differences set no new pace.
     told: Rate,
-    /// What was last set: payload bytes a second.
+    /// The pace that the agent set last, in payload bytes per second.
     set: Option<u64>,
-    /// What its program had set by itself.
+    /// The limit that the connection's own program had set.
     own: Option<u64>,
-    /// It can't be reached.
+    /// The agent can't set its pace.
     denied: bool,
 }
 
 impl Open {
-    /// A program that has set a pace by itself since the last look means it; answers whether it has.
+    /// Records a limit that the program has set since the last tick. Returns true if there was one.
     fn takes_own(&mut self, seen: &Seen) -> bool {
         let by_itself = seen.limit != self.set && seen.limit != self.seen.limit;
         if by_itself {
@@ -85,7 +86,7 @@ impl Open {
 }
 
 impl Agent {
-    /// An agent that has looked at nothing yet.
+    /// Creates an agent that has not listed any connection yet.
     pub fn new(now: Time, kernel: Box<dyn Kernel>, regime: Regime) -> Agent {
         let (shares, owners) = shares(now, &regime);
         Agent {
@@ -107,17 +108,18 @@ impl Agent {
         }
     }
 
-    /// What holds.
+    /// The policies in force.
     pub fn regime(&self) -> &Regime {
         &self.regime
     }
 
-    /// When it looked last, or began.
+    /// The time of the last tick; before the first, the time of creation.
     pub fn last(&self) -> Time {
         self.last
     }
 
-    /// Another version is to hold from the next tick on, for open connections too. Tenants of the same name keep their buckets.
+    /// Puts another version of the policies in force at the next tick, for open connections too.
+    /// Tenants of the same name keep their buckets.
     pub fn install(&mut self, now: Time, regime: Regime) {
         let (mut shares, owners) = shares(now, &regime);
         let before: HashMap<&str, usize> =
@@ -132,10 +134,12 @@ impl Agent {
         }
     }
 
-    /// Looks, divides and sets. `clock` tells the time, `tick` how far off the next tick is expected to be.
+    /// Lists connections, divides the rate and sets paces. `clock` reads the time. `tick` is the
+    /// expected time until the next tick.
     ///
     /// # Errors
-    /// The kernel can't be asked. That a connection can't be paced is no error, and shows in [`Agent::status`].
+    /// The kernel can't list connections. A connection that can't be paced is no error;
+    /// [`Agent::status`] shows it.
     pub fn tick(&mut self, clock: impl Fn() -> Time, tick: Time) -> io::Result<()> {
         self.seen.clear();
         if !self.installed {
@@ -171,7 +175,8 @@ impl Agent {
             if open.takes_own(seen) {
                 self.kernel.owns(seen);
             }
-            // What was sent is counted against the time in which it was: a long look may be interrupted.
+            // Bytes are divided by the time between the two reads of this connection: a long
+            // listing may be interrupted.
             let (sent, span) = match open.round > 0 {
                 true => {
                     (wire_bytes(&open.seen, seen, self.regime.overhead), seen.at.saturating_sub(open.seen.at))
@@ -199,7 +204,7 @@ impl Agent {
                 own: seen.wire(seen.able(), self.regime.overhead),
                 limit: open.told,
                 rtt: seen.rtt,
-                // A few segments are acknowledged together.
+                // TCP acknowledges a few segments together.
                 echo: Time::from_nanos(seen.rtt.as_nanos() * 4 / u64::from(seen.in_flight.max(4))),
             });
             self.members.push(Member {
@@ -225,7 +230,7 @@ impl Agent {
         self.kernel.settle()
     }
 
-    /// Counts what tenants send beside their connections, as one more member of each.
+    /// Adds the traffic of tenants outside their connections, as one more member per tenant.
     fn add_rests(&mut self, span: Time) -> io::Result<()> {
         self.kernel.traffic(&mut self.traffic)?;
         let mut scale = vec![1.0; self.rests.len()];
@@ -234,7 +239,7 @@ impl Agent {
             let seen = std::mem::take(&mut rest.seen);
             let Some(before) = rest.before.replace(all) else { continue };
             let (sent, dropped) = (all.passed - before.passed, all.dropped - before.dropped);
-            // TCP counts what was dropped as sent.
+            // TCP also counts segments that the limit dropped as sent.
             if dropped > 0 && seen > sent {
                 scale[tenant] = sent as f64 / seen as f64;
             }
@@ -248,7 +253,7 @@ impl Agent {
                 limit: rest.limit,
                 ..Sample::default()
             });
-            // Acknowledgements are a part that the limit has room for.
+            // Acknowledgements are not counted: the limit's `ROOM` covers them.
             let share = self.shares.share_of(tenant).bytes_per_sec();
             if dropped > 0 || rest.demand.uses().bytes_per_sec() > share * ROOM {
                 let class = self.owners.iter().position(|&(of, _)| of as usize == tenant).unwrap_or(0);
@@ -271,7 +276,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Limits each tenant's packets to what its connections and the rest of it may have together.
+    /// Limits each tenant's packets to the sum for its connections and its other traffic.
     fn hold(&mut self) -> io::Result<()> {
         for member in &self.members[self.places.len()..] {
             self.rests[self.owners[member.class as usize].0 as usize].limit = member.limit;
@@ -287,7 +292,8 @@ impl Agent {
                 let opening = rate * (1.0 - ROOM) / f64::from(std::mem::take(&mut rest.connections) + 1);
                 Hold {
                     rate: Rate::from_bytes_per_sec((rate * (1.0 + ROOM)).max(LEAST as f64)),
-                    // Not of the tick, which grows with the connections that a tenant opens.
+                    // The depth does not depend on the tick, which grows with the number of open
+                    // connections.
                     depth: Time::from_secs_f64(depth.min(DEEPEST)),
                     opening: Rate::from_bytes_per_sec(opening),
                 }
@@ -300,7 +306,7 @@ impl Agent {
         self.kernel.hold(Rate::from_bytes_per_sec(all / STRANGERS), &holds)
     }
 
-    /// Sets what is to be otherwise than it is.
+    /// Sets the paces that differ from those in force.
     fn set(&mut self) -> io::Result<()> {
         let mut exact = EXACT;
         for (member, &place) in self.members.iter().zip(&self.places) {
@@ -322,7 +328,7 @@ impl Agent {
             if near && seen.limit == open.set {
                 continue;
             }
-            // No process has it open, or none that says so.
+            // No process has the socket open, or none whose descriptors the agent can read.
             if seen.inode == 0 {
                 open.denied = open.age > CLOSING;
                 continue;
@@ -331,7 +337,7 @@ impl Agent {
             trace!(target: "shape", remote = %seen.remote, %rate, "pace");
             match self.kernel.pace(seen, Some(rate)) {
                 Ok(()) => (open.told, open.set, open.denied) = (member.limit, Some(payload), false),
-                // One that is closing may have no owner any more.
+                // A closing connection may have no owner any more.
                 Err(_) => open.denied = open.age > CLOSING,
             }
         }
@@ -346,10 +352,11 @@ impl Agent {
         Ok(())
     }
 
-    /// Makes every connection free again, as its program had it. Answers how many were paced.
+    /// Restores every connection to the limit of its program. Returns the number of connections
+    /// that were paced.
     ///
     /// # Errors
-    /// The kernel can't be asked who is still there.
+    /// The kernel can't list connections.
     pub fn release(&mut self) -> io::Result<usize> {
         let (mut freed, mut quiet) = (0, 0);
         while quiet <= LEFT_OUT {
@@ -362,7 +369,7 @@ impl Agent {
         Ok(freed)
     }
 
-    /// The same of those that one look shows.
+    /// Restores the connections of one listing, and returns their number.
     fn release_seen(&mut self) -> io::Result<usize> {
         self.seen.clear();
         self.kernel.connections(&mut self.seen)?;
@@ -382,13 +389,13 @@ impl Agent {
         Ok(freed)
     }
 
-    /// What could not be done at the last tick, and the remedy.
+    /// A message on what failed at the last tick, with the remedy.
     pub fn warning(&self) -> Option<String> {
         let blind = self.regime.rules.by_group() && !self.cgroups.are_mounted();
         blind.then(|| NO_GROUPS.to_owned()).or_else(|| self.kernel.warning()).or_else(|| self.unpaced())
     }
 
-    /// A sentence on the connections that can't be paced.
+    /// A message on the connections that can't be paced.
     fn unpaced(&self) -> Option<String> {
         let mut of =
             self.open.values().filter(|open| open.round == self.round && open.denied && open.set.is_none());
@@ -401,12 +408,12 @@ impl Agent {
         ))
     }
 
-    /// Lets the kernel's side know, between ticks, that the agent is there.
+    /// Tells the kernel back-end between ticks that the agent is alive.
     pub fn beat(&mut self) {
         self.kernel.beat();
     }
 
-    /// How everything stands.
+    /// The state of the agent, its tenants and connections.
     pub fn status(&self) -> Status {
         let mut tenants: Vec<TenantStatus> = self
             .regime
@@ -470,86 +477,86 @@ impl Agent {
     }
 }
 
-/// How the agent stands.
+/// The state of the agent.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// The policies' version.
+    /// Version of the policies.
     pub version: String,
-    /// What sees and sets.
+    /// Name of the back-end.
     pub kernel: String,
-    /// What could not be done at the last tick, and the remedy.
+    /// A message on what failed at the last tick, with the remedy.
     pub warning: Option<String>,
-    /// How often, if that is not too dear.
+    /// Shortest interval between ticks. Costly ticks are further apart.
     pub tick: Time,
     /// The link's rate, if it has one.
     pub rate: Option<Rate>,
-    /// Tokens in the link's bucket, as part of its depth; below 0 is debt.
+    /// Tokens in the link's bucket, as a fraction of its depth; below 0 is debt.
     pub level: f64,
-    /// Those who share it.
+    /// The tenants that share the link.
     pub tenants: Vec<TenantStatus>,
-    /// Their connections, by tenant and the other end's address.
+    /// Their connections, ordered by tenant and remote address.
     pub connections: Vec<ConnectionStatus>,
-    /// Connections that are nobody's.
+    /// Number of connections that match no tenant.
     pub others: usize,
 }
 
-/// How a tenant stands.
+/// The state of a tenant.
 #[derive(Clone, Debug)]
 pub struct TenantStatus {
-    /// Its name.
+    /// The name in the policies.
     pub name: String,
-    /// Its open connections.
+    /// Number of open connections.
     pub connections: usize,
-    /// What they send, on the wire.
+    /// Rate at which its connections send, on the wire.
     pub uses: Rate,
-    /// What it has of the link.
+    /// Its share of the link's rate.
     pub share: Rate,
-    /// Its own rate, if it has one.
+    /// Its own rate, if the policies state one.
     pub rate: Option<Rate>,
-    /// Tokens in its bucket, as part of its depth; below 0 is debt. 1 without a rate.
+    /// Tokens in its bucket, as a fraction of its depth; below 0 is debt. 1 without a rate.
     pub level: f64,
 }
 
-/// How a connection stands. Rates are on the wire.
+/// The state of a connection. Rates are on the wire.
 #[derive(Clone, Debug)]
 pub struct ConnectionStatus {
-    /// Names the socket.
+    /// The kernel's number for the socket.
     pub cookie: u64,
-    /// Whose it is.
+    /// Name of its tenant.
     pub tenant: String,
-    /// Which of the tenant's.
+    /// Name of its class in the tenant.
     pub class: String,
-    /// Our end.
+    /// Local address.
     pub local: SocketAddr,
-    /// The other end.
+    /// Remote address.
     pub remote: SocketAddr,
-    /// The user.
+    /// User that owns the socket.
     pub uid: u32,
-    /// The path of its control group, where it is known.
+    /// Path of its control group, where known.
     pub cgroup: Option<String>,
-    /// What it sends.
+    /// Rate at which it sends.
     pub uses: Rate,
-    /// What of the rate is kept for it.
+    /// The part of the rate that is reserved for it.
     pub share: Rate,
-    /// What it may have.
+    /// Upper bound of its rate.
     pub limit: Rate,
-    /// Smoothed round trip.
+    /// Smoothed round-trip time.
     pub rtt: Time,
-    /// What holds it back.
+    /// The cause that limits its rate.
     pub limited_by: LimitedBy,
-    /// It wants all it can get.
+    /// It uses all of the rate it gets.
     pub hungry: bool,
-    /// Payload sent so far, bytes.
+    /// Payload sent so far, in bytes.
     pub sent: u64,
-    /// Segments sent again so far.
+    /// Segments retransmitted so far.
     pub resent: u32,
-    /// Its pace is set.
+    /// The agent has set its pace.
     pub paced: bool,
-    /// Its pace can't be set: its owner is beyond our rights.
+    /// The agent lacks the rights to set its pace.
     pub denied: bool,
 }
 
-/// The tree of a regime, and by class the tenant and its place there.
+/// The tree of shares for a regime; and by class, its tenant's index and its own index there.
 fn shares(now: Time, regime: &Regime) -> (Shares, Vec<(u32, u32)>) {
     let tenants: Vec<_> = regime.tenants.iter().map(|party| party.tenant.clone()).collect();
     let owners = tenants.iter().zip(0..).flat_map(|(tenant, at)| {
@@ -558,7 +565,7 @@ fn shares(now: Time, regime: &Regime) -> (Shares, Vec<(u32, u32)>) {
     (Shares::new(now, regime.link, &tenants), owners.collect())
 }
 
-/// Bytes on the wire between two looks.
+/// Bytes on the wire between two listings.
 fn wire_bytes(before: &Seen, now: &Seen, overhead: u32) -> u64 {
     let segments = u64::from(now.segments.wrapping_sub(before.segments));
     now.sent.saturating_sub(before.sent) + segments * u64::from(now.headers(overhead))
@@ -566,23 +573,27 @@ fn wire_bytes(before: &Seen, now: &Seen, overhead: u32) -> u64 {
 
 const NO_GROUPS: &str = "no hierarchy of control groups, version 2, is mounted where the agent runs, and so `cgroup` and `container` match no \
                          connection; `mount -t cgroup2 none /sys/fs/cgroup`, and start it again";
-/// Looks in a row that may leave out a connection which is there: the kernel lists its table piece by piece, and who is next to one that closes
-/// meanwhile is passed over. Taken for a new one it would have our pace for its program's.
+/// Listings in a row that may leave out an open connection. The kernel lists its table piece by
+/// piece, and skips the neighbour of a connection that closes meanwhile. If the agent took the
+/// connection for a new one, it would take its own pace for the program's.
 pub(super) const LEFT_OUT: u64 = 2;
-/// Ticks after which a connection that can't be paced is not one that was just opened or is closing.
+/// Ticks after which a connection that can't be paced is neither opening nor closing.
 const CLOSING: u32 = 20;
-/// Part of a tenant's rate that the limit of its packets has above it: headers are estimated.
+/// Fraction by which the limit of a tenant's packets exceeds its rate, because headers are
+/// estimated.
 const ROOM: f64 = 0.02;
-/// Packets whose tenant is not known yet have one part in so many of the rate.
+/// Packets of an unknown tenant get 1/`STRANGERS` of the rate.
 const STRANGERS: f64 = 32.0;
-/// Seconds that a tenant's packets may be ahead of its rate at most, whatever its bucket.
+/// Longest time, in seconds, that a tenant's packets may be ahead of its rate, whatever its bucket.
 const DEEPEST: f64 = 60.0;
-/// Bytes a second: a connection always moves.
+/// Lowest pace of a connection, in bytes per second.
 const LEAST: u64 = 1000;
-/// A pace is left as it is within one part in so many,
+/// A pace changes only if it differs by more than 1/`NEAR`.
 const NEAR: u64 = 250;
-/// or, for so many connections a tick, in so many: what they then lack is nobody's;
+/// Up to `EXACT` connections per tick that need more change at 1/`NEAREST` already, so that less of
+/// the rate stays unused.
 const EXACT: usize = 32;
 const NEAREST: u64 = 5000;
-/// that of a connection which doesn't use it all within a larger one, since each setting is four system calls.
+/// A connection that does not use its pace changes at 1/`NEAR_ENOUGH`: a change costs four system
+/// calls.
 const NEAR_ENOUGH: u64 = 8;

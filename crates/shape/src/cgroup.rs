@@ -1,4 +1,4 @@
-//! Control groups: what path a number stands for.
+//! Paths of control groups by number.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,32 +10,32 @@ use super::{Identity, Seen};
 /// The paths of the unified hierarchy by number, read again when a number is new.
 #[derive(Debug, Default)]
 pub(super) struct Cgroups {
-    /// Where it is mounted, if it is.
+    /// The mount point of the hierarchy, if it is mounted.
     root: Option<PathBuf>,
     paths: HashMap<u64, String>,
-    /// Numbers without a path, and how often they were looked for; not all there ever were.
+    /// Numbers without a path, with the number of searches. Old ones are forgotten.
     unknown: HashMap<u64, u32>,
 }
 
 impl Cgroups {
-    /// Finds where the hierarchy is mounted.
+    /// Finds the mount point of the hierarchy.
     pub(super) fn find() -> Cgroups {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         Cgroups { root: mount_point(&mounts), ..Cgroups::default() }
     }
 
-    /// Who a connection is.
+    /// Returns the identity of a connection, for the rules.
     pub(super) fn identity<'a>(&'a mut self, seen: &Seen) -> Identity<'a> {
         let cgroup = seen.cgroup.and_then(|id| self.resolve(id));
         Identity { local: seen.local, remote: seen.remote, uid: seen.uid, cgroup }
     }
 
-    /// A path that is known.
+    /// Returns the path of a known group.
     pub(super) fn path(&self, id: u64) -> Option<&str> {
         self.paths.get(&id).map(String::as_str)
     }
 
-    /// All groups there are, with their paths.
+    /// Reads all groups and returns them with their paths.
     pub(super) fn all(&mut self) -> Vec<(u64, String)> {
         if let Some(root) = self.root.clone() {
             self.read(&root);
@@ -43,13 +43,13 @@ impl Cgroups {
         self.paths.iter().map(|(&id, path)| (id, path.clone())).collect()
     }
 
-    /// The path of a group, looked for if it is new.
+    /// Returns the path of a group, after a search if the number is new.
     pub(super) fn resolve(&mut self, id: u64) -> Option<&str> {
         if !self.paths.contains_key(&id) {
             if self.unknown.len() >= GONE {
                 self.unknown.clear();
             }
-            // A group that is gone has no path, however often one looks.
+            // A removed group never has a path, so that the number of searches is limited.
             let asked = self.unknown.entry(id).or_default();
             *asked += 1;
             if *asked <= PATIENCE
@@ -61,7 +61,8 @@ impl Cgroups {
         self.paths.get(&id).map(String::as_str)
     }
 
-    /// Reads all paths. A group that is gone keeps its own: connections made in it may be open still, and the number is not given again.
+    /// Reads all paths. A removed group keeps its path: connections made in it may still be open,
+    /// and the kernel does not reuse the number.
     fn read(&mut self, root: &Path) {
         let mut paths = HashMap::new();
         read(root, &mut paths);
@@ -72,13 +73,13 @@ impl Cgroups {
         }
     }
 
-    /// Whether there is a hierarchy to find paths in.
+    /// True if a hierarchy is mounted.
     pub(super) fn are_mounted(&self) -> bool {
         self.root.is_some()
     }
 }
 
-/// Puts down all groups. A group's number is that of its folder.
+/// Adds all groups below `root`. A group's number is the inode of its folder.
 fn read(root: &Path, paths: &mut HashMap<u64, String>) {
     let mut left = vec![root.to_owned()];
     while let Some(folder) = left.pop() {
@@ -91,7 +92,7 @@ fn read(root: &Path, paths: &mut HashMap<u64, String>) {
     }
 }
 
-/// Where the first file system of type `cgroup2` is mounted, by `/proc/self/mountinfo`.
+/// The mount point of the first file system of type `cgroup2`, from `/proc/self/mountinfo`.
 pub(super) fn mount_point(mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (head, tail) = line.split_once(" - ")?;
@@ -99,9 +100,9 @@ pub(super) fn mount_point(mounts: &str) -> Option<PathBuf> {
     })
 }
 
-/// Readings for the sake of one number.
+/// Upper bound of searches for one number.
 const PATIENCE: u32 = 3;
-/// Groups that are gone and remembered: those with a path at the least, those without at most.
+/// Lower bound of remembered removed groups with a path, and upper bound of those without.
 const GONE: usize = 1024;
 
 #[cfg(test)]
@@ -124,14 +125,14 @@ mod tests {
         let id = fs::metadata(root.join("a.slice/b.service")).unwrap().ino();
         assert_eq!(groups.resolve(id), Some("/a.slice/b.service"));
         assert_eq!(groups.resolve(u64::MAX), None);
-        // It goes while a connection that was made in it is open, and another comes.
+        // The group is removed while a connection made in it is open, and another is made.
         fs::create_dir(root.join("c.slice")).unwrap();
         let other = fs::metadata(root.join("c.slice")).unwrap().ino();
         fs::remove_dir_all(root.join("a.slice")).unwrap();
         assert_eq!(groups.resolve(other), Some("/c.slice"));
         assert_eq!(groups.resolve(id), Some("/a.slice/b.service"));
         fs::remove_dir_all(root).unwrap();
-        // Services come and go for a year, with connections that outlive them.
+        // Many services start and stop, with connections that outlive them.
         assert!((0..10_000).all(|gone| groups.resolve(u64::MAX - gone).is_none()));
         assert!(groups.unknown.len() <= GONE);
     }

@@ -1,8 +1,10 @@
-//! Who makes sockets free again when the agent can't: a process of its own that does nothing but wait for the agent's end.
+//! The guardian: a process that only waits for the agent's end, and then frees the sockets.
 //!
-//! The agent writes down a pipe what it paces, before it does. However it ends, by a signal or a fault of its own, the kernel closes
-//! the pipe; the guardian then sets every socket of the list back to what its program had set, and ends too. One that reads nothing any more, since
-//! somebody has stopped it, holds nobody up: the agent never waits for room in the pipe, and has another in its place.
+//! Before the agent paces a connection, it writes a record to a pipe. When the agent ends, by a
+//! signal or a fault, the kernel closes the pipe. The guardian then restores every socket of its
+//! list to the program's limit, and ends too. A guardian that stops reading, for example because it
+//! was stopped, does not delay the agent. The agent waits only briefly for room in the pipe, and
+//! replaces that guardian.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -20,36 +22,36 @@ use super::rights::{Needs, settle_as_guardian};
 use super::ward::{self, RECORD, Record, Ward};
 use super::{ByNumber, Seen, SockDiag};
 
-/// A guardian that waits.
+/// A running guardian, as the agent sees it.
 #[derive(Debug)]
 pub struct Guardian {
     program: Vec<std::ffi::OsString>,
     child: Child,
     pipe: ChildStdin,
     claim: File,
-    /// Where its successors after a crash of both find the same.
+    /// The file of paced connections, for an agent that starts after both were killed.
     record: RecordFile,
-    /// What the pipe had no room for and may be heard of later.
+    /// Messages that wait for room in the pipe, by cookie.
     untold: ByNumber<u64, Option<Option<u64>>>,
-    /// Room was waited for in vain, and none was found since.
+    /// The last wait for room in the pipe was in vain, and there was none since.
     full: bool,
-    /// Bytes written to the pipe, and what of them had been read at the last look.
+    /// Bytes written to the pipe, and bytes read from it at the last check.
     said: u64,
     heard: u64,
-    /// Looks one after the other at which it had read nothing of what there was.
+    /// Checks in a row at which nothing had been read though there was data.
     silent: u32,
-    /// Why there is none in the place of one that is of no use.
+    /// The reason why no successor could be started.
     alone: Option<io::Error>,
-    /// Those in whose places others are: killed, and kept until they have ended.
+    /// Earlier guardians: killed, and kept until they have ended.
     fallen: Vec<Guardian>,
 }
 
 impl Guardian {
-    /// Starts `program`, which has to call [`keep`](Guardian::keep) and nothing else. It holds the agent's place (`claim`, of
-    /// [`Control`](super::Control)) as long as it runs.
+    /// Starts `program`, which must call [`keep`](Guardian::keep) and nothing else. While it runs
+    /// it holds `claim` of [`Control`](super::Control), which reserves the agent's place.
     ///
     /// # Errors
-    /// It can't be started.
+    /// The program can't be started.
     pub fn start(program: &[std::ffi::OsString], claim: &File, record: &Path) -> io::Result<Guardian> {
         Guardian::start_with(program, claim, RecordFile::create(record)?)
     }
@@ -58,12 +60,13 @@ impl Guardian {
         let (name, arguments) = program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(name);
         let (held, claim) = (claim.try_clone()?, claim.try_clone()?);
-        // It writes nothing: there it holds the place. And a group of its own: what is typed at the agent's terminal is not for it, and should it be stopped
-        // when the agent ends, the kernel wakes it as it does all groups that are orphaned.
+        // Standard output holds the claim; nothing is written there. The guardian has a process
+        // group of its own: signals of the agent's terminal do not reach it. If it is stopped when
+        // the agent ends, the kernel wakes it, as it does for all orphaned groups.
         command.args(arguments).stdin(Stdio::piped()).stdout(held).process_group(0);
         let mut child = command.spawn()?;
         let pipe = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        // Our end only: the other goes on to wait for what there is to read.
+        // Only this end of the pipe does not block.
         rustix::io::ioctl_fionbio(&pipe, true)?;
         Ok(Guardian {
             program: program.to_vec(),
@@ -81,22 +84,24 @@ impl Guardian {
         })
     }
 
-    /// The number of its process.
+    /// The process number of the guardian.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// A connection is going to be paced, which had `own`.
+    /// Tells the guardian that a connection with the limit `own` is going to be paced.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`]: it reads nothing, and what it has been told already fills the pipe. Others: it is gone.
+    /// [`io::ErrorKind::WouldBlock`]: the guardian does not read, and the pipe is full. Other
+    /// kinds: it has ended.
     pub(super) fn tell(&mut self, cookie: u64, own: Option<u64>) -> io::Result<()> {
         self.write(cookie, Some(own))?;
         self.untold.remove(&cookie);
         Ok(())
     }
 
-    /// A connection that it knows is free; or had `own` all along. What there is no room for now it hears at a later [`flush`](Guardian::flush).
+    /// Tells the guardian that a known connection is free, or had the limit `own` all along.
+    /// Without room the message waits for a later [`flush`](Guardian::flush).
     pub(super) fn note(&mut self, cookie: u64, own: Option<Option<u64>>) {
         match self.write(cookie, own) {
             Ok(()) => drop(self.untold.remove(&cookie)),
@@ -104,7 +109,7 @@ impl Guardian {
         }
     }
 
-    /// Says what there was no room for, as far as there is now.
+    /// Sends waiting messages, as far as there is room.
     pub(super) fn flush(&mut self) {
         let mut untold = std::mem::take(&mut self.untold);
         let mut room = true;
@@ -122,7 +127,8 @@ impl Guardian {
         }
         // A record is written as a whole or not at all: pipe(7).
         let mut done = self.pipe.write_all(&record);
-        // It may only not have come to it. What can't be waited for once is not waited for again.
+        // The guardian may only be late. After one wait in vain there is no other until there is
+        // room.
         if !self.full && done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
             let _ = poll(&mut [PollFd::new(&self.pipe, PollFlags::OUT)], Some(&ROOM));
             done = self.pipe.write_all(&record);
@@ -133,15 +139,15 @@ impl Guardian {
         Ok(())
     }
 
-    /// Looks after it, which is to be done once a second; answers whether it is of no use any more: it has ended, which it has no reason to, or has read
-    /// nothing for two looks.
+    /// Checks the guardian, once per second. Returns true if it has to be replaced: it has ended,
+    /// or has read nothing for two checks.
     pub(super) fn is_of_no_use(&mut self) -> bool {
         self.fallen.retain_mut(|guardian| !guardian.has_ended());
         let unread = rustix::io::ioctl_fionread(&self.pipe).unwrap_or(0);
         let heard = self.said.saturating_sub(unread);
         self.silent = if unread > 0 && heard == self.heard { self.silent + 1 } else { 0 };
         self.heard = heard;
-        // There is always something to read until the next look: that nobody is free.
+        // An empty record, so that there is data to read until the next check.
         let _ = self.write(0, None);
         let useless = self.silent >= SILENT || self.has_ended();
         if !useless {
@@ -154,8 +160,8 @@ impl Guardian {
         matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
-    /// Another takes its place, and learns all there is, as far as there is room at once. Where there is no memory for one, that is asked for again at the
-    /// next look, not for every connection.
+    /// Starts a successor and sends it all connections, as far as there is room. If memory is
+    /// missing, the next try is at the next check, not at the next connection.
     pub(super) fn again(&mut self, paced: &ByNumber<u64, Option<u64>>) -> io::Result<()> {
         let record = RecordFile::create(&self.record.path);
         let mut next =
@@ -167,7 +173,7 @@ impl Guardian {
                     return Err(kind.into());
                 }
             };
-        // Before its pipe closes: it must not take that for our end.
+        // First, so that it does not take its pipe's close for the agent's end.
         let _ = self.child.kill();
         next.untold = paced.iter().map(|(&cookie, &own)| (cookie, Some(own))).collect();
         next.fallen = std::mem::take(&mut self.fallen);
@@ -177,12 +183,12 @@ impl Guardian {
         Ok(())
     }
 
-    /// Whether none could be started in the place of one that is gone.
+    /// True if a guardian has ended and no successor could be started.
     pub(super) fn is_alone(&self) -> bool {
         self.alone.is_some()
     }
 
-    /// What is wrong with it, for people.
+    /// A message on a problem with the guardian.
     pub(super) fn trouble(&self) -> Option<String> {
         if let Some(error) = &self.alone {
             return Some(format!(
@@ -199,27 +205,27 @@ impl Guardian {
         })
     }
 
-    /// Tells it that the agent is there.
+    /// Tells the guardian that the agent is alive.
     pub(super) fn beat(&mut self) {
         let _ = self.write(0, None);
     }
 
-    /// Starts a record of what is paced anew where the old one has grown long.
+    /// Rewrites the record file with the paced connections only, once it has grown long.
     pub(super) fn shorten(&mut self, paced: &ByNumber<u64, Option<u64>>) {
         if self.record.count > 4 * paced.len() + LEAST_RECORDS {
             let _ = self.record.rewrite(paced);
         }
     }
 
-    /// Waits on `input` for the end of an agent whose connections the kernel knows; calls `renew` a few times a second until then. To be called
-    /// before the first thread is started.
+    /// Waits on `input` for the end of an agent with the eBPF back-end. Calls `renew` a few times
+    /// per second until then. Must be called before the first thread is started.
     ///
     /// # Errors
-    /// The kernel keeps the rights.
+    /// The process can't give up its rights.
     pub fn wait(mut input: impl Read + AsFd, mut renew: impl FnMut()) -> io::Result<()> {
         let _signals = Signals::hold();
         settle_as_guardian(Needs::Programs)?;
-        // Nothing is written there; it ends.
+        // The agent writes nothing here: the read returns 0 once the agent has ended.
         loop {
             if is_ready(&input, BEAT) && input.read(&mut [0; 64])? == 0 {
                 return Ok(());
@@ -228,13 +234,15 @@ impl Guardian {
         }
     }
 
-    /// Waits on `input` for the agent's end, then frees what it has paced; answers what [`clear`] does. An agent that says nothing for
-    /// long hangs: what it has paced is freed until it goes on. To be called before the first thread is started.
+    /// Waits on `input` for the agent's end, then frees its connections. Returns the same as
+    /// [`clear`]. An agent that sends nothing for 800 ms hangs: its connections are freed until it
+    /// goes on. Must be called before the first thread is started.
     ///
     /// # Errors
-    /// The kernel can't be asked.
+    /// The kernel can't list connections.
     pub fn keep(mut input: impl Read + AsFd, record: &Path) -> io::Result<(usize, usize)> {
-        // Who ends the agent often means all of its processes, and this one ends by itself.
+        // A signal for the agent often goes to all its processes. The guardian ends by itself, so
+        // it ignores them.
         let _signals = Signals::hold();
         let _ = settle_as_guardian(Needs::Sockets);
         let mut ward = Ward::default();
@@ -255,14 +263,14 @@ impl Guardian {
     }
 }
 
-/// Whether there is something to read, or its end, within `patience`.
+/// True if there is data or the end of input within `patience`.
 fn is_ready(input: &impl AsFd, patience: Duration) -> bool {
     let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
     poll(&mut [PollFd::new(input, PollFlags::IN)], Some(&patience)) != Ok(0)
 }
 
-/// A file of what is paced, for the agent after one that was killed together with its guardian. It begins with the machine's boot: cookies
-/// are of no use after that.
+/// A file of the paced connections, for the agent that follows one killed together with its
+/// guardian. It begins with the machine's boot: cookies are not valid after it.
 #[derive(Debug)]
 struct RecordFile {
     path: PathBuf,
@@ -296,23 +304,24 @@ impl RecordFile {
     }
 }
 
-/// A file that nobody has planted.
+/// Creates a new file, so that another user can't have prepared it.
 fn new_file(path: &Path) -> io::Result<File> {
     let _ = fs::remove_file(path);
     File::options().write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// The machine's boot, as the kernel names it.
+/// The kernel's identifier of the machine's boot.
 fn boot() -> io::Result<Record> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     u128::from_str_radix(&digits, 16).map(u128::to_be_bytes).map_err(io::Error::other)
 }
 
-/// Frees what an agent and its guardian that were killed together have left paced, by their record; answers what [`clear`] does.
+/// Frees connections left paced by an agent that was killed together with its guardian, from their
+/// record file. Returns the same as [`clear`].
 ///
 /// # Errors
-/// The kernel can't be asked.
+/// The kernel can't list connections.
 pub fn replay(record: &Path) -> io::Result<(usize, usize)> {
     let Ok(bytes) = fs::read(record) else { return Ok((0, 0)) };
     let ward = Ward::read(&bytes, &boot()?);
@@ -321,30 +330,31 @@ pub fn replay(record: &Path) -> io::Result<(usize, usize)> {
 
 impl Drop for Guardian {
     fn drop(&mut self) {
-        // Its pipe closes after this; it has nothing left to do, or does it now.
+        // The pipe closes after this. The guardian frees what is left, if anything.
         let _ = self.child.try_wait();
     }
 }
 
-/// Sets every connection back that has a limit, whoever set it; answers how many were, and how many could not be.
+/// Removes every connection's limit, from whatever source. Returns the number that was set, and the
+/// number that could not be set.
 ///
 /// # Errors
-/// The kernel can't be asked.
+/// The kernel can't list connections.
 pub fn clear() -> io::Result<(usize, usize)> {
     each(|seen| seen.limit.map(|_| None))
 }
 
-/// Frees the connections of a ward; answers what [`clear`] does.
+/// Frees the connections of a ward. Returns the same as [`clear`].
 fn free(ward: &Ward) -> io::Result<(usize, usize)> {
     ward.free(&mut SockDiag::new()?, patience())
 }
 
-/// Gives every connection the limit that `own` states.
+/// Sets the limit of every connection to the result of `own`.
 fn each(own: impl Fn(&Seen) -> Option<Option<u64>>) -> io::Result<(usize, usize)> {
     ward::restore(&mut SockDiag::new()?, own, patience())
 }
 
-/// A pause between two looks, while some connections could not be set; false after two seconds.
+/// A pause between two listings while some connections could not be set; false after two seconds.
 fn patience() -> impl FnMut(usize) -> bool {
     let until = Instant::now() + PATIENCE;
     move |left| {
@@ -355,17 +365,17 @@ fn patience() -> impl FnMut(usize) -> bool {
     }
 }
 
-/// How often the lease of an agent that may hang is renewed.
+/// Interval between renewals of the lease of an agent that may hang.
 pub(super) const BEAT: Duration = Duration::from_millis(200);
-/// An agent that says nothing for so long hangs.
+/// An agent that sends nothing for this long hangs.
 pub(super) const PULSE: Duration = Duration::from_millis(800);
-/// Records that a file may have before those of connections that are gone are thrown out.
+/// Least length of a record file, in records, before closed connections are removed.
 const LEAST_RECORDS: usize = 1 << 12;
-/// How long room in the pipe is waited for.
+/// Longest wait for room in the pipe.
 const ROOM: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// Looks without a word read, after which another takes its place.
+/// Checks without a read after which a guardian is replaced.
 const SILENT: u32 = 2;
-/// A socket may be on its way from one process to another.
+/// Time for connections whose owner is not found: a socket may be passed between processes.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
@@ -390,7 +400,7 @@ mod tests {
             Guardian::start(&program, &File::create(folder.join("claim")).unwrap(), &folder.join("paced"))
                 .unwrap();
         let full = (1..).find(|&cookie| guardian.tell(cookie, None).is_err()).unwrap();
-        // The last word on each counts.
+        // Only the last message for each connection counts.
         guardian.note(1, Some(Some(7)));
         guardian.note(1, None);
         assert_eq!(guardian.untold.len(), 1);
@@ -421,7 +431,8 @@ mod tests {
         let ends = (client.local_addr().unwrap(), client.peer_addr().unwrap());
         let set = |seen: &Seen| ((seen.local, seen.remote) == ends).then_some(Some(1_000_000));
         assert_eq!(each(set).unwrap(), (1, 0));
-        // On its way from one process to another it is nobody's: a message with a control message of one descriptor (cmsg(3)).
+        // A socket in transit belongs to no process: a control message with one descriptor
+        // (cmsg(3)).
         let (sender, _receiver) = UnixDatagram::pair().unwrap();
         let mut control = 20u64.to_ne_bytes().to_vec();
         for word in [libc::SOL_SOCKET, libc::SCM_RIGHTS, client.as_raw_fd(), 0] {

@@ -89,15 +89,15 @@ fn send(mut socket: &UnixStream, item: Result<BorrowedFd<'_>, Errno>) -> io::Res
 /// The next input of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pending {
-    /// Nothing.
+    /// No input.
     Nothing,
     /// Data.
     Data,
-    /// Its end: the other end is closed, whether there is data or not.
+    /// The other end has closed, whether there is data or not.
     End,
 }
 
-/// Looks at a stream, without waiting or reading.
+/// Returns the next input of a stream, without waiting or reading.
 pub(crate) fn pending(stream: &UnixStream) -> Pending {
     let mut ready = [PollFd::new(stream, PollFlags::IN)];
     let _ = poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
@@ -113,7 +113,7 @@ pub(crate) fn pending(stream: &UnixStream) -> Pending {
 pub struct Handover(UnixStream);
 
 impl Handover {
-    /// That of a worker whose standard input the socket is.
+    /// The end of a worker whose standard input is the socket.
     ///
     /// # Errors
     /// There is no standard input.
@@ -180,7 +180,7 @@ mod tests {
             text
         };
         assert_eq!(read(), "first");
-        // To be read only; and the file that has that name now.
+        // The file is read-only, and always the file that has the name now.
         assert!(File::from(handover.request_number(0).unwrap()).write_all(b"x").is_err());
         std::fs::remove_file(&path).unwrap();
         assert_eq!(handover.request_number(0).unwrap_err().kind(), io::ErrorKind::NotFound);

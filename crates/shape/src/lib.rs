@@ -1,24 +1,25 @@
-//! `tollway shape`: real TCP connections of this machine, paced so that tenants and connections have their shares of a rate.
+//! `tollway shape`: paces real TCP connections of this machine, so that tenants and connections get
+//! their shares of a rate.
 //!
-//! Nothing is queued and no program is changed: the kernel's own TCP sends each connection's segments at the pace that it is let have,
-//! whatever its congestion control, and needs no queueing discipline for it. Who may have how much [`tollway_law::shares`] says; here
-//! is what it is said of.
+//! There is no queue, and no program changes: the kernel's TCP sends each connection's segments at
+//! a set pace, with any congestion control, and without a queueing discipline.
+//! [`tollway_law::shares`] computes the paces; this crate applies them.
 //!
-//! | | |
+//! | item | contents |
 //! |---|---|
-//! | [`Kernel`] | a way to see connections and to set their paces |
-//! | [`SockDiag`] | the way that works everywhere: `inet_diag`, and sockets borrowed from their owners |
-//! | [`bpf`] | the way of Linux 6.12 and later: programs in the kernel, and no descriptor of anybody's |
-//! | [`Agent`], [`run()`] | a tick: look, divide, set; and tick after tick |
-//! | [`Regime`], [`Rules`] | what is to hold: the link, tenants, and who is whose |
-//! | [`Guardian`] | the process that makes sockets free again when the agent can't |
+//! | [`Kernel`] | a back-end that lists connections and sets their paces |
+//! | [`SockDiag`] | the back-end for any kernel: `inet_diag`, and sockets borrowed by descriptor |
+//! | [`bpf`] | the back-end for Linux 6.12 and later: eBPF programs, no descriptors |
+//! | [`Agent`], [`run()`] | one tick (list, divide, set), and a loop of ticks |
+//! | [`Regime`], [`Rules`] | the policies in force: link, tenants, and the tenant of a connection |
+//! | [`Guardian`] | the process that frees sockets when the agent can't |
 //! | [`Handover`] | files and sockets that the agent hands to its worker, which has no rights |
-//! | [`policies`] | the file of policies or a store, its checks, watching it |
+//! | [`policies`] | policies from a file or a store, checked and watched |
 //! | [`service`] | the agent as a process |
 //! | [`worker`] | the process without rights that reads policies and serves readers |
-//! | [`status`] | the agent's state: for people, for programs |
+//! | [`status`] | the agent's state as text and as JSON |
 //!
-//! A file of policies, and the tenant of a connection:
+//! A policy file, and the tenant of a connection:
 //!
 //! ```
 //! use tollway_shape::Identity;
@@ -90,100 +91,107 @@ pub use run::{Then, Turn, run};
 pub use tollway_net::sys::control::{Control, ask};
 pub use tollway_net::sys::signals::Signals;
 
-/// The socket of this user's agent, unless an option names another.
+/// The default path of the socket of this user's agent.
 pub fn default_path() -> std::path::PathBuf {
     tollway_net::sys::control::folder().join("shape.sock")
 }
 
-/// A map by cookie or inode. The kernel gives these out, so that no user can make them collide.
+/// A map by cookie or inode. The kernel assigns these numbers, so that no user can make them
+/// collide.
 type ByNumber<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
 
-/// A way to see this machine's TCP connections and to say how fast they may send.
+/// A back-end that lists this machine's TCP connections and sets their paces.
 ///
-/// The agent asks for the connections, says what each may have, and then that all is said, once a tick. A back-end that acts in
-/// the kernel may take that last call for the renewal of a lease: whoever is not heard of any more has no say.
+/// At each tick the agent calls [`connections`](Kernel::connections), then [`pace`](Kernel::pace)
+/// for each change, then [`settle`](Kernel::settle). A back-end in the kernel may renew a lease
+/// there: without a renewal, connections are free again.
 pub trait Kernel: std::fmt::Debug {
     /// Lists every connection that may still send data; `seen` is empty at the call.
     ///
     /// # Errors
-    /// The kernel can't be asked. One connection that can't be read is left out instead.
+    /// The kernel can't list connections. A single connection that can't be read is left out
+    /// instead.
     fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()>;
 
-    /// Lets `connection` have `rate`, payload bytes a second; `None` is as much as it likes.
+    /// Sets the pace of `connection`, in payload bytes per second; `None` removes the limit.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`]: it is gone, or nobody has it open any more. [`io::ErrorKind::PermissionDenied`]: its owner is
-    /// beyond our rights. It is asked for again at the next tick.
+    /// [`io::ErrorKind::NotFound`]: the connection has closed, or no process has it open.
+    /// [`io::ErrorKind::PermissionDenied`]: the process lacks the rights for its owner. The agent
+    /// tries again at the next tick.
     fn pace(&mut self, connection: &Seen, rate: Option<Rate>) -> io::Result<()>;
 
-    /// Hears that its program has set `connection`'s limit by itself: that is what it is to have in the end.
+    /// Records that the program of `connection` has set its limit, which is to be restored in the
+    /// end.
     fn owns(&mut self, _connection: &Seen) {}
 
-    /// Hears of policies that are to hold from now on, before any other call.
+    /// Installs policies, to be in force from now on. Called before any other method.
     ///
     /// # Errors
-    /// They can't be put in force.
+    /// The policies can't be put in force.
     fn install(&mut self, _regime: &Regime) -> io::Result<()> {
         Ok(())
     }
 
-    /// Says what each tenant has sent so far, whatever the socket; nothing where the back-end does not count packets.
+    /// Returns in `traffic` the bytes that each tenant has sent so far, on any socket; nothing
+    /// where the back-end does not count packets.
     ///
     /// # Errors
-    /// The kernel can't be asked.
+    /// The kernel can't return its counts.
     fn traffic(&mut self, _traffic: &mut Vec<Traffic>) -> io::Result<()> {
         Ok(())
     }
 
-    /// Holds each tenant's packets to a rate, and those of no known tenant to `strangers`, where the back-end can.
+    /// Limits each tenant's packets, and those of no known tenant to `strangers`, where the
+    /// back-end can.
     ///
     /// # Errors
-    /// The kernel can't be told.
+    /// The kernel can't set the limits.
     fn hold(&mut self, _strangers: Rate, _holds: &[Hold]) -> io::Result<()> {
         Ok(())
     }
 
-    /// Hears, a few times a second, that the agent is there.
+    /// Signals, a few times per second, that the agent is alive.
     fn beat(&mut self) {}
 
-    /// All that this tick has to say is said.
+    /// Ends the changes of this tick.
     ///
     /// # Errors
-    /// What was said can't be put in force.
+    /// The changes can't be put in force.
     fn settle(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// A line on what it is and what it can't do, for people.
+    /// A line for users: the back-end's name and its limits.
     fn describe(&self) -> String;
 
-    /// What it could not do at the last look, and the remedy, for people.
+    /// A message for users on what failed at the last tick, with the remedy.
     fn warning(&self) -> Option<String> {
         None
     }
 }
 
-/// Bytes on the wire that a tenant's packets had, since the back-end began.
+/// Bytes on the wire of a tenant's packets, since the back-end's start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Those that were sent.
+    /// Bytes sent.
     pub passed: u64,
-    /// Those that were dropped: they were above the tenant's rate.
+    /// Bytes dropped because they exceeded the tenant's rate.
     pub dropped: u64,
 }
 
 /// The limit of all packets of a tenant, on the wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hold {
-    /// Its rate.
+    /// The tenant's rate.
     pub rate: Rate,
-    /// What it may be ahead of that.
+    /// The longest time that packets may be ahead of the rate.
     pub depth: Time,
     /// The pace of a connection that opens, until the next tick.
     pub opening: Rate,
 }
 
-/// A kernel that is only looked at.
+/// A back-end that lists connections, and sets nothing.
 #[derive(Debug)]
 pub struct LookOnly<K>(pub K);
 
@@ -201,53 +209,53 @@ impl<K: Kernel> Kernel for LookOnly<K> {
     }
 }
 
-/// A TCP connection as the kernel has it. Counters run from its beginning.
+/// A TCP connection as listed by the kernel. Counters start at its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Names the socket as long as the machine is up (`SO_COOKIE`).
+    /// The kernel's number for the socket, unique until the next boot (`SO_COOKIE`).
     pub cookie: u64,
-    /// When this was so, by a clock of the back-end's.
+    /// The time of the listing, by the back-end's clock.
     pub at: Time,
-    /// Our end.
+    /// Local address.
     pub local: SocketAddr,
-    /// The other end.
+    /// Remote address.
     pub remote: SocketAddr,
-    /// Whose it is.
+    /// User that owns the socket.
     pub uid: u32,
-    /// Its control group, where the kernel tells.
+    /// Number of its control group, where the kernel states it.
     pub cgroup: Option<u64>,
-    /// The number under which processes have it open; 0 once none has.
+    /// Inode of the socket; 0 if no process has it open.
     pub inode: u32,
-    /// Smoothed round trip; zero while unknown.
+    /// Smoothed round-trip time; zero if unknown.
     pub rtt: Time,
-    /// The least one lately; [`Time::NEVER`] while unknown.
+    /// Recent minimum of the round-trip time; [`Time::NEVER`] if unknown.
     pub least_rtt: Time,
-    /// Payload sent, with what was sent again, bytes.
+    /// Payload sent, with retransmissions, in bytes.
     pub sent: u64,
-    /// Segments with payload sent; runs over at 2³².
+    /// Segments with payload sent; wraps at 2³².
     pub segments: u32,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub resent: u32,
-    /// How long the receiver's window has held it.
+    /// Total time for which the receiver's window has held it up.
     pub by_receiver: Time,
-    /// Payload written by the program and not sent yet, bytes.
+    /// Payload written by the program and not sent yet, in bytes.
     pub unsent: u32,
     /// Segments sent and not acknowledged.
     pub in_flight: u32,
-    /// Congestion window, segments.
+    /// Congestion window, in segments.
     pub cwnd: u32,
-    /// Payload of a full segment, bytes.
+    /// Payload of a full segment, in bytes.
     pub mss: u32,
-    /// Whether segments carry time stamps, of 12 bytes.
+    /// True if segments carry the timestamps option, of 12 bytes.
     pub timestamps: bool,
-    /// What it is paced to now, payload bytes a second.
+    /// Current pacing rate, in payload bytes per second.
     pub pacing: u64,
-    /// What it may be paced to at most; `None` is any rate.
+    /// Upper bound of its pacing rate, in payload bytes per second; `None` for no limit.
     pub limit: Option<u64>,
 }
 
 impl Seen {
-    /// Bytes in front of a segment's payload: TCP, IP, and `overhead` for what is below.
+    /// Bytes of headers of a segment: TCP, IP, and `overhead` for lower layers.
     pub fn headers(&self, overhead: u32) -> u32 {
         let ip = match self.remote {
             SocketAddr::V4(_) => 20,
@@ -257,13 +265,14 @@ impl Seen {
         20 + if self.timestamps { 12 } else { 0 } + ip + overhead
     }
 
-    /// The wire's rate as payload in full segments, by which the kernel paces.
+    /// The payload rate of full segments at a rate on the wire. The kernel paces by payload.
     pub fn payload(&self, wire: Rate, overhead: u32) -> Rate {
         let mss = f64::from(self.mss.max(1));
         Rate::from_bytes_per_sec(wire.bytes_per_sec() * mss / (mss + f64::from(self.headers(overhead))))
     }
 
-    /// What it would send at most by itself, payload: at its pace, and no more than its window in the least round trip.
+    /// The highest payload rate at which TCP would send now: its pace, or a window per minimum
+    /// round trip if that is less.
     pub fn able(&self) -> Rate {
         let pace = self.pacing as f64;
         if self.least_rtt == Time::NEVER || self.least_rtt == Time::ZERO {
@@ -273,8 +282,10 @@ impl Seen {
         Rate::from_bytes_per_sec(pace.min(window))
     }
 
-    /// What the kernel sends at a time at this pace (tcp_tso_autosize()), bytes on the wire: two segments, or a millisecond; and the nearer the other
-    /// end, the more, up to 64 KiB.
+    /// The size of the kernel's bursts at this pace (tcp_tso_autosize()), in bytes on the wire.
+    ///
+    /// A burst is at least two segments or a millisecond's data. It is larger the nearer the other
+    /// end is, up to 64 KiB.
     pub fn burst(&self, overhead: u32) -> u32 {
         let near = NEAR_BURST.checked_shr((self.least_rtt.as_nanos() / NEAR_RTT.0).min(64) as u32);
         let payload = ((self.pacing >> 10) + near.unwrap_or(0)).min(NEAR_BURST) as u32;
@@ -282,48 +293,52 @@ impl Seen {
         segments * (self.mss + self.headers(overhead))
     }
 
-    /// The reverse of [`payload`](Seen::payload).
+    /// The rate on the wire of a payload rate: the inverse of [`payload`](Seen::payload).
     pub fn wire(&self, payload: Rate, overhead: u32) -> Rate {
         let mss = f64::from(self.mss.max(1));
         Rate::from_bytes_per_sec(payload.bytes_per_sec() * (mss + f64::from(self.headers(overhead))) / mss)
     }
 }
 
-/// Segments that the kernel sends at a time at least (`tcp_min_tso_segs`), and bytes at most.
+/// Segments per burst of the kernel at least (`tcp_min_tso_segs`), and bytes at most.
 const LEAST_BURST: u32 = 2;
 const NEAR_BURST: u64 = 1 << 16;
-/// The most halves with so much of a round trip (`tcp_tso_rtt_log`).
+/// The largest burst halves for each such part of the round trip (`tcp_tso_rtt_log`).
 const NEAR_RTT: Time = Time(512_000);
 
-/// Who a connection is, for [`Rules`].
+/// The identity of a connection, for [`Rules`].
 #[derive(Clone, Copy, Debug)]
 pub struct Identity<'a> {
-    /// Our end.
+    /// Local address.
     pub local: SocketAddr,
-    /// The other end.
+    /// Remote address.
     pub remote: SocketAddr,
-    /// Whose it is.
+    /// User that owns the socket.
     pub uid: u32,
-    /// The path of its control group without the mount point, such as `/system.slice/nginx.service`; `None` where it isn't known.
+    /// Path of its control group without the mount point, such as `/system.slice/nginx.service`;
+    /// `None` if unknown.
     pub cgroup: Option<&'a str>,
 }
 
-/// Says whose a connection is.
+/// The rules that assign connections to tenants.
 pub trait Rules: std::fmt::Debug + Send + Sync {
-    /// Its class, counted through tenant by tenant; `None` for one that is nobody's and left alone.
+    /// The class of a connection, numbered over all tenants in order; `None` if no tenant's filter
+    /// matches.
     fn class_of(&self, who: &Identity<'_>) -> Option<u32>;
 
-    /// The values that rules compare with. Two identities on the same side of all of them are of one class.
+    /// The values that the rules compare with. Two identities on the same side of each value are of
+    /// one class.
     fn distinctions(&self) -> Distinctions {
         Distinctions::default()
     }
 
-    /// What the rules say of a control group's path. Two groups of which they say the same are alike.
+    /// The results of the rules for a control group's path. Two groups with equal results are equal
+    /// to the rules.
     fn profile(&self, _group: &str) -> Vec<Option<u32>> {
         Vec::new()
     }
 
-    /// Whether any of them asks for a control group.
+    /// True if any rule compares control groups.
     fn by_group(&self) -> bool {
         false
     }
@@ -332,42 +347,42 @@ pub trait Rules: std::fmt::Debug + Send + Sync {
 /// The values that [`Rules`] compare with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distinctions {
-    /// Networks of our end: an address, and how many of its bits count.
+    /// Networks of the local address: an address and a prefix length.
     pub local: Vec<(IpAddr, u32)>,
-    /// Those of the other end.
+    /// Networks of the remote address, likewise.
     pub remote: Vec<(IpAddr, u32)>,
-    /// Ports of our end, from the first to the last.
+    /// Ranges of local ports: first and last.
     pub local_ports: Vec<(u16, u16)>,
-    /// Those of the other end.
+    /// Ranges of remote ports: first and last.
     pub remote_ports: Vec<(u16, u16)>,
-    /// Users.
+    /// User numbers.
     pub users: Vec<u32>,
 }
 
-/// What is to hold: one version of the policies.
+/// The policies in force: one version of them.
 #[derive(Clone, Debug)]
 pub struct Regime {
-    /// What people call this version.
+    /// Name of the version.
     pub version: String,
-    /// How often to look, at the most.
+    /// Shortest interval between ticks.
     pub tick: Time,
-    /// Bytes that each packet has beside IP's, on the link.
+    /// Bytes of a packet on the link in addition to IP's.
     pub overhead: u32,
-    /// What the link keeps to.
+    /// The link's weight, rate and bucket.
     pub link: Contract,
-    /// Those who share it.
+    /// The tenants that share the link.
     pub tenants: Vec<Party>,
-    /// Who is whose.
+    /// The rules that assign connections to tenants.
     pub rules: Arc<dyn Rules>,
 }
 
-/// A tenant with its name and those of its classes.
+/// A tenant with its name and its classes' names.
 #[derive(Clone, Debug)]
 pub struct Party {
-    /// Its name.
+    /// The tenant's name.
     pub name: String,
-    /// What it keeps to, and its classes' weights.
+    /// The tenant's contract, and the weights of its classes.
     pub tenant: Tenant,
-    /// Its classes' names.
+    /// The names of its classes.
     pub classes: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! An agent for Prometheus.
+//! The agent's state for Prometheus.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,14 +13,14 @@ use prometheus_client::registry::Unit;
 use serde_json::Value;
 use tollway_report::watch::metrics::{Metrics, ServeError};
 
-/// The last [`Standing`](crate::status::Standing) that is known, as JSON.
+/// The last known [`Standing`](crate::status::Standing) as JSON.
 pub type Latest = Arc<Mutex<Option<Value>>>;
 
-/// Serves `latest` from a thread of its own until the answer is dropped. Tenants have labels, connections have none: they come
-/// and go by the thousand.
+/// Serves `latest` from a new thread until the result is dropped. There are metrics per tenant, but
+/// none per connection: connections come and go by the thousand.
 ///
 /// # Errors
-/// The address is taken, or not this machine's.
+/// The address is in use, or not one of this machine.
 pub fn serve(latest: Latest, address: SocketAddr) -> Result<Metrics, ServeError> {
     Metrics::of(Box::new(Gathered(latest)), address)
 }
@@ -98,12 +98,12 @@ fn number(value: &Value, key: &str) -> f64 {
     value[key].as_f64().unwrap_or_default()
 }
 
-/// Bytes a second of a key in Mb/s.
+/// The value of a key in Mb/s, converted to bytes per second.
 fn rate(tenant: &Value, key: &str) -> f64 {
     number(tenant, key) * 125_000.0
 }
 
-/// Name, help, unit, and where it is.
+/// Name, help, unit, and the function that reads the value.
 type Gauge = (&'static str, &'static str, Option<&'static str>, fn(&Value) -> f64);
 
 const TENANT: [Gauge; 4] = [

@@ -1,4 +1,4 @@
-//! What this process may do to others' sockets, and giving up what it need not.
+//! The rights of this process over other processes' sockets, and giving up the rest.
 
 use std::ffi::c_long;
 use std::fs;
@@ -12,19 +12,19 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use tollway_net::sys::seccomp;
 use tollway_net::sys::set_policy;
 
-/// Whose connections can be paced.
+/// The connections that this process can pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Everybody's on this machine.
+    /// All connections of this machine.
     All,
-    /// Those of processes of the same user.
+    /// Connections of processes of the same user.
     User,
-    /// Those of processes that this one has started: the system's Yama module allows no more.
+    /// Connections of child processes only: the system's Yama module allows no more.
     Children,
 }
 
 impl Reach {
-    /// What holds for this process.
+    /// Finds the reach of this process.
     pub fn find() -> Reach {
         let has = rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(NEEDED));
         let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
@@ -36,27 +36,31 @@ impl Reach {
     }
 }
 
-/// Has other work step back for this thread, where the system allows it, and then gives up all rights that the agent need not have.
-/// What was sent is counted against the time that a look takes, and a look that others interrupt says little.
+/// Raises this thread's priority, where the system allows it, and gives up all rights that the
+/// agent does not need.
+///
+/// An interrupted listing gives less exact rates, because bytes are divided by the time of the
+/// listing.
 ///
 /// # Errors
-/// The kernel refuses to take rights away, which it has no reason to.
+/// The kernel refuses to take rights away, for which there is no known reason.
 pub fn settle_in(needs: Needs) -> io::Result<()> {
-    // Threads and programs that this one starts are ordinary again.
+    // Threads and programs started by this one have ordinary priority.
     set_policy(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1);
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     give_up_rights(needs)?;
-    // A guardian in the place of another is a program that is started.
+    // The agent may start programs: a new guardian is one.
     seccomp::deny(&DENIED)
 }
 
-/// What a back-end can't do without.
+/// The capabilities that a back-end needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// To reach others' sockets: `CAP_SYS_PTRACE` for pidfd_getfd(2), and `CAP_DAC_READ_SEARCH` for `/proc/PID/fd`.
+    /// For other processes' sockets: `CAP_SYS_PTRACE` for pidfd_getfd(2), and `CAP_DAC_READ_SEARCH`
+    /// for `/proc/PID/fd`.
     Sockets,
-    /// To run programs in the kernel: `CAP_BPF`, `CAP_PERFMON` and `CAP_NET_ADMIN`; and `CAP_SYS_ADMIN`, for those of an agent that was
-    /// killed and for other namespaces.
+    /// For programs in the kernel: `CAP_BPF`, `CAP_PERFMON` and `CAP_NET_ADMIN`; and
+    /// `CAP_SYS_ADMIN`, for the programs of a killed agent and for other namespaces.
     Programs,
 }
 
@@ -69,14 +73,16 @@ impl Needs {
     }
 }
 
-/// Gives up all capabilities but those that are needed, and all ways to new ones. To be called before the first thread is started.
+/// Gives up all capabilities but those needed, and all ways to gain new ones. Must be called before
+/// the first thread is started.
 ///
 /// # Errors
-/// The kernel refuses, which it has no reason to.
+/// The kernel refuses, for which there is no known reason.
 pub(super) fn give_up_rights(needs: Needs) -> io::Result<()> {
     let sets = rustix::thread::capabilities(None)?;
     let kept = sets.permitted & needs.capabilities();
-    // A guardian that takes another's place has them from us, however we have them: said while they are in the bounding set.
+    // A later guardian inherits them from this process. They must be set while they are in the
+    // bounding set.
     rustix::thread::set_capabilities(None, CapabilitySets { inheritable: kept, ..sets })?;
     empty_bounding_set();
     rustix::thread::set_no_new_privs(true)?;
@@ -88,15 +94,15 @@ pub(super) fn give_up_rights(needs: Needs) -> io::Result<()> {
     Ok(())
 }
 
-/// Has programs that are started get no capability, where this thread may say so (`CAP_SETPCAP`).
+/// Removes all capabilities from programs that this thread starts, if it may (`CAP_SETPCAP`).
 fn empty_bounding_set() {
-    // The kernel may know fewer than this library.
+    // The kernel may know fewer capabilities than this library.
     for each in CapabilitySet::all().iter() {
         let _ = rustix::thread::remove_capability_from_bounding_set(each);
     }
 }
 
-/// Gives up what a guardian need not have: it starts no program.
+/// Gives up all rights that a guardian does not need. It starts no program.
 ///
 /// # Errors
 /// Those of [`give_up_rights`].
@@ -105,19 +111,19 @@ pub(super) fn settle_as_guardian(needs: Needs) -> io::Result<()> {
     seccomp::deny(&[&DENIED[..], &EXECUTION].concat())
 }
 
-/// Does `work` in a thread without any capability, new privileges, and system calls that only a
-/// program which was taken over would make. The threads that it starts have none either.
+/// Runs `work` in a thread without any capability or way to gain one. A filter refuses system calls
+/// that only a compromised program would make. Threads that it starts have the same restrictions.
 ///
 /// # Panics
-/// `work` does.
+/// If `work` panics.
 pub fn unprivileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     with_only(CapabilitySet::empty(), work)
 }
 
-/// The same with the right to read all files, as far as this process has it.
+/// As [`unprivileged`], but with the right to read all files, if this process has it.
 ///
 /// # Panics
-/// `work` does.
+/// If `work` panics.
 pub(crate) fn reading_files<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let has = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.permitted);
     with_only(has & CapabilitySet::DAC_READ_SEARCH, work)
@@ -127,7 +133,7 @@ fn with_only<T: Send>(kept: CapabilitySet, work: impl FnOnce() -> T + Send) -> T
     let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     let work = || {
         empty_bounding_set();
-        // To have fewer is always allowed. The ambient ones go with these.
+        // Dropping capabilities is always allowed. The ambient ones are dropped too.
         let _ = rustix::thread::set_capabilities(None, sets);
         let _ = rustix::thread::set_no_new_privs(true);
         let _ = seccomp::deny(&UNPRIVILEGED.concat());
@@ -139,11 +145,11 @@ fn with_only<T: Send>(kept: CapabilitySet, work: impl FnOnce() -> T + Send) -> T
     })
 }
 
-/// Gives up every right of this process for good: capabilities, the ways to new ones, and, of root,
-/// the user. To be called before the first thread is started.
+/// Gives up every right of this process for good: capabilities, ways to gain new ones, and root as
+/// user. Must be called before the first thread is started.
 ///
 /// # Errors
-/// The kernel refuses, which it has no reason to.
+/// The kernel refuses, for which there is no known reason.
 pub fn give_up_all() -> io::Result<()> {
     let none = CapabilitySet::empty();
     let sets = rustix::thread::capabilities(None)?;
@@ -166,8 +172,8 @@ pub fn give_up_all() -> io::Result<()> {
     seccomp::deny(&UNPRIVILEGED.concat())
 }
 
-/// A user's number that no process, account or service has, of those that systemd gives to services
-/// while they run: processes of `nobody` could be stopped by others of that user.
+/// A user number that no process, account or service has, from those of systemd's dynamic users.
+/// Other processes of the user `nobody` could stop this one.
 fn spare_user() -> u32 {
     let mut taken: Vec<u32> = fs::read_dir("/proc")
         .into_iter()
@@ -184,10 +190,10 @@ fn spare_user() -> u32 {
     candidates.find(is_free).unwrap_or(DYNAMIC_USERS.start)
 }
 
-/// `DynamicUser=` of systemd.exec(5).
+/// The range of `DynamicUser=` in systemd.exec(5).
 const DYNAMIC_USERS: std::ops::Range<u32> = 61_184..65_520;
 
-/// Calls that no part of the agent makes.
+/// System calls that no part of the agent makes.
 const DENIED: [c_long; 17] = [
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -207,9 +213,9 @@ const DENIED: [c_long; 17] = [
     libc::SYS_keyctl,
     libc::SYS_open_by_handle_at,
 ];
-/// Calls that start programs.
+/// System calls that start programs.
 const EXECUTION: [c_long; 2] = [libc::SYS_execve, libc::SYS_execveat];
-/// Calls that only the threads with capabilities make.
+/// System calls that only threads with capabilities make.
 const PRIVILEGED: [c_long; 5] =
     [libc::SYS_bpf, libc::SYS_perf_event_open, libc::SYS_setns, libc::SYS_unshare, libc::SYS_pidfd_getfd];
 /// System calls refused to threads and processes without rights.
@@ -224,7 +230,7 @@ const NEEDED: CapabilitySet = CapabilitySet::SYS_PTRACE.union(CapabilitySet::DAC
 mod tests {
     use super::*;
 
-    /// All that `/proc` says of a thread's privileges.
+    /// The lines of `/proc` on a thread's privileges.
     fn privileges() -> Vec<String> {
         let text = fs::read_to_string("/proc/thread-self/status").unwrap();
         let lines = text.lines().filter(|line| line.starts_with("Cap") || line.starts_with("NoNewPrivs"));
@@ -233,7 +239,7 @@ mod tests {
 
     #[test]
     fn nothing_is_left_but_what_is_needed() {
-        // Rights are a thread's: this one has its own.
+        // Capabilities belong to a thread, so the test uses a new one.
         let left =
             std::thread::spawn(|| give_up_rights(Needs::Sockets).map(|()| privileges())).join().unwrap();
         let left = left.unwrap();
@@ -256,7 +262,7 @@ mod tests {
         }
     }
 
-    /// A thread that starts a program is refused by the filter, not by its rights.
+    /// The filter refuses a thread that starts a program, not its missing rights.
     #[test]
     fn calls_that_nothing_needs_are_refused() {
         let run = || std::process::Command::new("true").status().map_err(|error| error.kind());
@@ -271,7 +277,7 @@ mod tests {
             (modes(), run().err())
         });
         assert_eq!(guardian.join().unwrap(), (true, Some(io::ErrorKind::PermissionDenied)));
-        // A new guardian can be started by the agent.
+        // The agent can start a new guardian.
         let agent = std::thread::spawn(move || {
             give_up_rights(Needs::Sockets).and_then(|()| seccomp::deny(&DENIED)).unwrap();
             (modes(), run().err())

@@ -1,4 +1,4 @@
-//! The agent's days: tick after tick, as often as is asked for and as seldom as keeps it cheap.
+//! The agent's loop of ticks, with an interval that limits its processor time.
 
 use std::io;
 use std::time::Duration;
@@ -10,43 +10,44 @@ use tollway_net::sys::signals::Signals;
 
 use super::Agent;
 
-/// What a tick was like.
+/// The result of a tick.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
-    /// When, by the agent's clock.
+    /// Time of the tick, by the agent's clock.
     pub now: Time,
-    /// How far ticks are apart now.
+    /// Current interval between ticks.
     pub tick: Time,
-    /// The processor's time that the agent has used since it began.
+    /// Processor time that the agent's thread has used since its start.
     pub cpu: Time,
 }
 
-/// What to do after a tick.
+/// The action after a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Go on.
+    /// Continue.
     Go,
-    /// The same, with the next tick at once: something else is to hold.
+    /// Continue with the next tick at once: the policies have changed.
     Hurry,
     /// Free all connections and end.
     Stop,
 }
 
-/// Runs `agent` until a signal, or `each`, ends it, and frees what it has paced. `each` is called after every tick: there
-/// policies are changed and people told.
+/// Runs `agent` until a signal or `each` ends it, frees what it has paced, and returns the number
+/// of connections freed. `each` runs after every tick: there the caller changes policies and
+/// reports.
 ///
-/// A tick that takes long is followed by a longer pause, at most twice as long as the one before: it uses no more than about a sixteenth of
-/// one processor, and ten thousand connections are looked at as much less often, once it has come to know them. What `each` takes is for
-/// `each` to mind.
+/// After a long tick the interval grows, at most to twice the one before. So ticks use at most
+/// about a sixteenth of one processor. With ten thousand connections they are rarer accordingly,
+/// once the agent knows the connections. The time of `each` is not limited.
 ///
 /// # Errors
-/// The kernel can't be asked. What was paced is freed all the same, as far as that can be.
+/// The kernel can't list connections. Connections are freed all the same, as far as possible.
 pub fn run(
     agent: &mut Agent,
     signals: &Signals,
     mut each: impl FnMut(&mut Agent, Turn) -> Then,
 ) -> io::Result<usize> {
-    // Time that has passed before the agent's first look is nobody's.
+    // Time before the agent's first tick is not counted.
     let clock = Clock::starting_at(agent.last());
     let mut tick = agent.regime().tick;
     let mut cost = Time::ZERO;
@@ -58,9 +59,9 @@ pub fn run(
         }
         let used = cpu();
         let then = each(agent, Turn { now: agent.last(), tick, cpu: used });
-        // A dear tick, such as the first of many connections, is paid for by several.
+        // The cost of a long tick, such as the first of many connections, is spread over several.
         cost = Time((cost.0 * 3 + used.saturating_sub(before).0) / 4);
-        // What was lent at this tick was for two of them.
+        // The shares of this tick assume at most twice its interval.
         tick = agent.regime().tick.max((cost * DUTY).min(tick * 2));
         if then == Then::Stop {
             break Ok(());
@@ -84,13 +85,13 @@ pub fn run(
     turned.and(freed)
 }
 
-/// What this thread has used of a processor.
+/// The processor time that this thread has used.
 fn cpu() -> Time {
     let used = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
     Time::from_secs(used.tv_sec as u64) + Time(used.tv_nsec as u64)
 }
 
-/// How often the guardian hears that the agent is there.
+/// Interval between signs of life to the guardian.
 pub(super) const BEAT: Time = Time::from_millis(200);
-/// A tick may use one part in so many of the time until the next.
+/// A tick may use at most 1/`DUTY` of the time until the next.
 const DUTY: u64 = 16;

@@ -1,4 +1,4 @@
-//! An agent on a terminal.
+//! The agent's state on a terminal.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::status::text;
 
-/// Draws a [`Standing`](crate::status::Standing) as JSON; `scroll` lines are above the screen's
+/// Draws a [`Standing`](crate::status::Standing) from JSON; `scroll` lines are above the screen's
 /// edge.
 pub fn draw(frame: &mut Frame<'_>, standing: &Value, scroll: u16) {
     let [above, foot] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
@@ -18,7 +18,7 @@ pub fn draw(frame: &mut Frame<'_>, standing: &Value, scroll: u16) {
     frame.render_widget(Line::from(" q free all connections and end   ↑ ↓ scroll ").dim(), foot);
 }
 
-/// Connections that can be scrolled to.
+/// Upper bound of connections in the list.
 const MOST: usize = 500;
 
 #[cfg(test)]

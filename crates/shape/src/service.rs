@@ -1,5 +1,4 @@
-//! The agent as a process: what sees and paces connections, its worker, policies put in force as
-//! they come, service manager.
+//! The agent as a process: the back-end, its worker, new policies, and the service manager.
 
 use std::ffi::OsString;
 use std::io;
@@ -22,17 +21,19 @@ use crate::{
     run, settle_in,
 };
 
-/// An agent with its worker's channel.
+/// An agent with the channel to its worker.
 pub struct Service {
     agent: Agent,
     link: Link,
-    /// Frees what the agent has paced if this process is killed.
+    /// Frees the connections if this process is killed.
     _guardian: Option<Guardian>,
 }
 
 impl Service {
-    /// Puts the first policies of the worker in force from the first tick on; none if it has ended.
-    /// To be called once this process has no more rights than the agent needs: here begins what
+    /// Waits for the worker's first policies, which are in force from the first tick on. Returns
+    /// none if the worker has ended.
+    ///
+    /// Must be called once this process has only the rights that the agent needs: from here on it
     /// reads the worker's messages.
     ///
     /// # Errors
@@ -53,11 +54,12 @@ impl Service {
         Ok(Some(Service { agent, link, _guardian: guardian }))
     }
 
-    /// Paces connections until a signal or the worker ends it. Frees them, and returns how many.
+    /// Paces connections until a signal comes or the worker ends. Frees them, and returns their
+    /// number.
     ///
     /// # Errors
-    /// The kernel can't be asked; or, with [`io::ErrorKind::InvalidData`], the worker sends what is
-    /// no request. What was paced is freed all the same, as far as that can be.
+    /// The kernel can't list connections. [`io::ErrorKind::InvalidData`]: the worker sends
+    /// something that is no request. Connections are freed all the same, as far as possible.
     pub fn run(self, signals: &Signals) -> io::Result<usize> {
         let Service { mut agent, mut link, _guardian } = self;
         let mut supervisor = Supervisor::find();
@@ -72,16 +74,17 @@ impl Service {
 /// The channel to the worker, from tick to tick.
 struct Link {
     end: AgentEnd,
-    /// The worker's knowledge of a warning; none before it knows that the agent works.
+    /// True if the last reply had a warning; none before the first, which says that the agent
+    /// works.
     warned: Option<bool>,
     /// The worker waits for the agent's state.
     wanted: bool,
-    /// It has sent what is no request.
+    /// The worker has sent something that is no request.
     broken: Option<io::Error>,
 }
 
 impl Link {
-    /// Does what the worker requests.
+    /// Handles the worker's requests after a tick.
     fn turn(&mut self, agent: &mut Agent, turn: Turn) -> Then {
         let warning = agent.warning();
         let is = Some(warning.is_some());
@@ -100,8 +103,8 @@ impl Link {
                 }
             }
         }
-        // Of what was divided at this tick: other policies are in force from the next one on, and
-        // so that is at once.
+        // The state of this tick. New policies are in force from the next tick on, which follows at
+        // once.
         if self.wanted {
             self.wanted = !self.end.send(Reply::State(standing(agent, turn, String::new()).to_json()));
         }
@@ -115,7 +118,7 @@ fn standing(agent: &Agent, turn: Turn, source: String) -> Standing {
     Standing { status: agent.status(), turn, source, trouble: None }
 }
 
-/// A worker as the agent's process has it: see [`worker`](crate::worker).
+/// A worker, as the agent's process sees it: see [`worker`](crate::worker).
 #[derive(Debug)]
 pub struct WorkerProcess {
     child: Child,
@@ -124,13 +127,13 @@ pub struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts `program`, which has to call [`give_up_all`](crate::give_up_all) first, and hands it
-    /// the channel, the status socket and `files`, in the order of [`Number`](crate::Number). To be
-    /// called while this process has all its rights, which the worker needs in order to give them
-    /// up.
+    /// Starts `program`, which must call [`give_up_all`](crate::give_up_all) first. Hands it the
+    /// channel, the status socket and `files`, in the order of [`Number`](crate::Number).
+    ///
+    /// Must be called while this process has all its rights: the worker needs them to give them up.
     ///
     /// # Errors
-    /// It can't be started.
+    /// The program can't be started.
     pub fn start(
         program: &[OsString],
         control: Option<&Control>,
@@ -148,7 +151,8 @@ impl WorkerProcess {
         Ok(WorkerProcess { child, channel: Some(channel) })
     }
 
-    /// Waits until there are policies to be read; false if the worker ends before that, or is to.
+    /// Waits until the worker sends its first policies. Returns false if the worker ends before, or
+    /// a signal comes.
     pub fn await_policies(&mut self, signals: &Signals) -> bool {
         loop {
             match self.channel.as_ref().map_or(Pending::End, pending) {
@@ -162,11 +166,11 @@ impl WorkerProcess {
         }
     }
 
-    /// Waits for its end, and returns its exit status. It is to end once the channel is closed,
-    /// which a signal does; one that does not is left.
+    /// Waits for the worker's end, and returns its exit status. The worker ends once the channel is
+    /// closed, which a signal causes. A worker that does not is left running.
     ///
     /// # Errors
-    /// A signal has ended it.
+    /// A signal has ended the worker.
     pub fn end(mut self, signals: &Signals) -> io::Result<u8> {
         let patience = || Instant::now() + PATIENCE;
         let mut until = self.channel.is_none().then(patience);
@@ -186,38 +190,39 @@ impl WorkerProcess {
     }
 }
 
-/// Between two looks at the worker.
+/// Interval between checks of the worker.
 const LOOK: Duration = Duration::from_millis(5);
-/// The longest wait for the worker's end.
+/// Longest wait for the worker's end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The way to see and pace connections.
+/// The choice of a back-end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// [`SockDiag`].
     InetDiag,
     /// [`bpf::Bpf`].
     Bpf,
-    /// The latter, or the former where that can't be had.
+    /// [`bpf::Bpf`] if it can be started, else [`SockDiag`].
     Auto,
 }
 
-/// Why there is no back-end.
+/// The reason why no back-end could be started.
 #[derive(Debug, thiserror::Error)]
 pub enum BackendError {
-    /// The kernel can't be asked, or the guardian not be started.
+    /// A system call fails, or the guardian can't be started.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The kernel takes no programs.
+    /// The kernel takes no eBPF programs.
     #[error(transparent)]
     Bpf(#[from] bpf::Unavailable),
-    /// Connections of other network namespaces are meant, and `inet_diag` sees none of them.
+    /// Other network namespaces are requested, but `inet_diag` does not list their connections.
     #[error("inet_diag sees the connections of this network namespace only")]
     Everywhere,
 }
 
-/// Starts what sees and paces connections, and what frees them when this process can't, `guardian`, given the words for the
-/// back-end; all rights that neither needs are given up. `note` shows what people may want to know of it.
+/// Starts a back-end, and a guardian that frees connections when this process can't. `guardian`
+/// makes the guardian's command line from the back-end's words. Gives up all rights that neither
+/// needs. `note` prints notes for users.
 ///
 /// # Errors
 /// See [`BackendError`].
@@ -234,7 +239,8 @@ pub fn kernel(
         program.extend(["--record".into(), record.clone().into_os_string()]);
         Guardian::start(&program, control.claim(), &record)
     };
-    // Both may have been killed: what was paced then is not what programs have set.
+    // An earlier agent may have been killed with its guardian. Then the paces in force are not
+    // limits of programs.
     let (freed, left) = replay(&record)?;
     if freed + left > 0 {
         note(&format!(
@@ -262,11 +268,11 @@ pub fn kernel(
     Ok((Box::new(SockDiag::new()?.guarded(guardian)), None))
 }
 
-/// Looks for a second and sets nothing. Returns the state then; none if a signal or `ends` came
-/// first.
+/// Lists connections for a second without setting paces, and returns the state then. Returns none
+/// if a signal or `ends` comes first.
 ///
 /// # Errors
-/// The kernel can't be asked.
+/// The kernel can't list connections.
 pub fn dry_run(
     policies: Policies,
     source: String,
@@ -286,7 +292,7 @@ pub fn dry_run(
     Ok(last)
 }
 
-/// Notes which connections are out of reach, and the remedy.
+/// Notes the connections that can't be paced, and the remedy.
 pub fn say_reach(note: impl Fn(&str)) {
     match Reach::find() {
         Reach::All => {}

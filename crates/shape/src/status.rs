@@ -1,4 +1,4 @@
-//! How an agent that paces this machine's connections stands: for people, for programs, for Prometheus.
+//! The state of an agent as text and as JSON.
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -7,21 +7,22 @@ use tollway_report::text::{Align, TextTable};
 
 use crate::{ConnectionStatus, Status, TenantStatus, Turn};
 
-/// An agent at a tick.
+/// The state of an agent at a tick.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// What it holds and has.
+    /// The policies and the connections.
     pub status: Status,
     /// The tick.
     pub turn: Turn,
-    /// Where policies come from.
+    /// Name of the policies' source.
     pub source: String,
-    /// Why newer policies are not in force, if there are some.
+    /// The reason why newer policies are not in force, if there are any.
     pub trouble: Option<String>,
 }
 
 impl Standing {
-    /// The tables, in at most `width` columns where names allow, with no more than `most` connections.
+    /// The tables as text, in at most `width` columns where names allow, with at most `most`
+    /// connections.
     pub fn to_text(&self, width: usize, most: usize) -> String {
         text(&self.to_json(), width, most).unwrap_or_default()
     }
@@ -47,12 +48,12 @@ impl Standing {
     }
 }
 
-/// The tables of what another process has written as JSON; `None` if that is something else.
+/// The tables for the JSON that another process has written; `None` if it is something else.
 pub fn told(json: &str, width: usize, most: usize) -> Option<String> {
     text(&serde_json::from_str(json).ok()?, width, most)
 }
 
-/// The same of such an object.
+/// The tables for such an object.
 pub(crate) fn text(standing: &Value, width: usize, most: usize) -> Option<String> {
     let word = |key: &str| standing[key].as_str();
     let mut text = format!(
@@ -202,7 +203,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// An agent with a tenant and two connections, one of which it can't reach.
+    /// An agent with one tenant and two connections, one of which can't be paced.
     pub(crate) fn standing() -> Standing {
         let connection = |port: u16, denied: bool| ConnectionStatus {
             cookie: u64::from(port),

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::{Duration, Instant};
 
-/// Tells the service manager that the agent works, where there is one.
+/// A connection to the service manager, if there is one.
 pub(crate) struct Supervisor {
     socket: Option<UnixDatagram>,
     every: Duration,
@@ -14,7 +14,7 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// By `NOTIFY_SOCKET` and `WATCHDOG_USEC`.
+    /// Finds the service manager by `NOTIFY_SOCKET` and `WATCHDOG_USEC`.
     pub(crate) fn find() -> Supervisor {
         let socket = std::env::var_os("NOTIFY_SOCKET").and_then(|path| {
             let address = match path.as_bytes().strip_prefix(b"@") {
@@ -31,13 +31,13 @@ impl Supervisor {
         Supervisor { socket, every, next: Instant::now(), ready: false }
     }
 
-    /// To be called at every tick.
+    /// Reports that the agent works. To be called at every tick.
     pub(crate) fn tell(&mut self) {
         let Some(socket) = &self.socket else { return };
         let now = Instant::now();
         if now >= self.next {
             self.next = now + self.every;
-            // One that does not listen is no concern of the tick's.
+            // A failed message does not affect the tick.
             let _ = socket.send(if std::mem::replace(&mut self.ready, true) {
                 b"WATCHDOG=1"
             } else {

@@ -1,4 +1,4 @@
-//! The agent on a kernel that is a table.
+//! Tests of the agent on a table of connections in place of the kernel.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -11,18 +11,19 @@ use tollway_law::{Rate, Time};
 
 use super::*;
 
-/// Connections as a table has them: each sends as fast as it is let, if it wants to. So many of the first are left out at the next look.
+/// A table of connections, each of which sends at its pace if it has data. The next listing leaves
+/// out as many of the first rows as the counter states.
 #[derive(Clone, Debug, Default)]
 struct Table(Rc<RefCell<Vec<Row>>>, Rc<Cell<usize>>);
 
 #[derive(Clone, Debug)]
 struct Row {
     seen: Seen,
-    /// Payload bytes a second that it would send.
+    /// Payload rate of the program, in bytes per second.
     wants: f64,
     denied: bool,
     calls: usize,
-    /// When it sends next, of those that send in bursts.
+    /// The time of the next burst, for connections that send in bursts.
     next: Time,
 }
 
@@ -34,7 +35,7 @@ impl Kernel for Table {
 
     fn pace(&mut self, connection: &Seen, rate: Option<Rate>) -> io::Result<()> {
         let mut rows = self.0.borrow_mut();
-        // They are added in the order of their cookies.
+        // Rows are added in the order of their cookies.
         let at = rows.binary_search_by_key(&connection.cookie, |row| row.seen.cookie);
         let row = &mut rows[at.map_err(|_| io::ErrorKind::NotFound)?];
         if row.denied {
@@ -56,7 +57,7 @@ impl Table {
         self.0.borrow_mut().push(row);
     }
 
-    /// Lets `span` pass.
+    /// Advances the time by `span`.
     fn send(&self, span: Time) {
         for row in self.0.borrow_mut().iter_mut() {
             row.seen.at += span;
@@ -69,8 +70,9 @@ impl Table {
         }
     }
 
-    /// Lets time pass until `now` for senders as the kernel has them: two segments at a time, all in step since they were paced in the same
-    /// moment; one that has no limit yet fills its window.
+    /// Advances the time to `now` for senders as in the kernel. They send two segments at a time,
+    /// all in step since they were paced at the same instant. A connection without a limit fills
+    /// its window.
     fn burst(&self, now: Time, dry: bool) {
         for row in self.0.borrow_mut().iter_mut() {
             let seen = &mut row.seen;
@@ -140,7 +142,7 @@ pub(super) fn opened(port: u16) -> Seen {
     }
 }
 
-/// Ports below 100 are the first tenant's, those below 1000 the last one's, others nobody's.
+/// Rules by port: below 100 the first tenant, below 1000 the last one, above none.
 #[derive(Debug)]
 struct ByPort(u32);
 
@@ -193,7 +195,7 @@ impl World {
     }
 }
 
-/// What is everybody's.
+/// Rules that assign every connection to the first class.
 #[derive(Debug)]
 struct Everybody;
 impl Rules for Everybody {
@@ -218,13 +220,13 @@ fn payload_is_paced_so_that_the_wire_has_the_rate() {
     assert_eq!((status.connections.len(), status.tenants[0].connections), (4, 4));
     assert!(status.connections.iter().all(|c| c.limited_by == LimitedBy::Share && c.paced && c.hungry));
     assert!((status.tenants[0].uses.mbps() - 100.0).abs() < 1.0, "{:?}", status.tenants);
-    // Nothing changes any more, and nothing is set.
+    // In a steady state the agent sets nothing.
     let calls = world.table.calls();
     world.run(Time::from_secs(1));
     assert_eq!(world.table.calls(), calls);
 }
 
-/// A pace is left as it is while it is near what it should be; nobody is taken for slow by that.
+/// A pace stays while it is near the right one. No connection counts as slow because of that.
 #[test]
 fn who_keeps_an_old_pace_and_wants_more_gets_all_of_its_part() {
     let mut world = World::new(regime("1", 88.5, &[1.0]));
@@ -244,7 +246,8 @@ fn who_keeps_an_old_pace_and_wants_more_gets_all_of_its_part() {
     }
 }
 
-/// As in BBR's look for the round trip: what its window holds back the others have from the next tick on, and it has it from them later.
+/// A window closes as in BBR's measurement of the minimum round trip. The others get the unused
+/// rate from the next tick on, and it is made up for later.
 #[test]
 fn a_window_that_closes_is_seen_at_once_and_made_up_for() {
     let mut world = World::new(regime("1", 100.0, &[1.0]));
@@ -274,7 +277,7 @@ fn a_window_that_closes_is_seen_at_once_and_made_up_for() {
     assert!((wire(&world, 4) - 25.0).abs() < 0.3, "{}", wire(&world, 4));
 }
 
-/// What a bucket in debt takes away comes back little by little, the last of it too.
+/// The rate taken away by a bucket in debt comes back little by little, to the last part.
 #[test]
 fn a_few_paces_are_exact_in_the_end() {
     let mut world = World::new(regime("1", 100.0, &[1.0]));
@@ -299,11 +302,11 @@ fn policies_change_while_connections_are_open() {
     assert!((world.table.mbps(101).unwrap() - 32.2).abs() < 0.3);
     world.agent.install(world.now, regime("2", 40.0, &[1.0, 3.0]));
     world.run(TICK * 2);
-    // The very next ticks; what one tick has sent too much is being paid back.
+    // Within two ticks. The bytes beyond the new rate are being paid back.
     let payload = world.table.mbps(101).unwrap();
     assert!((28.0..29.0).contains(&payload), "{payload}");
     assert_eq!(world.agent.status().version, "2");
-    // Nobody's any more: free within a tick.
+    // A connection without a tenant is free within a tick.
     let mut nobodys = regime("3", 40.0, &[1.0]);
     #[derive(Debug)]
     struct Nobody;
@@ -326,20 +329,21 @@ fn what_a_program_had_set_is_never_exceeded_and_comes_back() {
     world.run(Time::from_secs(2));
     assert_eq!(world.table.mbps(1), Some(8.0));
     assert!(world.table.mbps(2).unwrap() > 80.0, "what it leaves is lent: {:?}", world.table.mbps(2));
-    // One that can't be reached is said to be.
+    // The status shows a connection that can't be paced.
     world.table.add(3, ALL);
     world.table.0.borrow_mut()[2].denied = true;
     world.run(Time::from_secs(1));
     let status = world.agent.status();
     assert!(status.connections[2].denied && !status.connections[2].paced);
-    // It may set one between the last tick and the end.
+    // A program may set a limit between the last tick and the end.
     world.table.0.borrow_mut()[1].seen.limit = Some(7_000_000);
     assert_eq!(world.agent.release().unwrap(), 2);
     assert_eq!(world.table.0.borrow()[1].seen.limit, Some(7_000_000));
     assert_eq!(world.table.mbps(1), Some(8.0));
 }
 
-/// The kernel lists its table piece by piece, and what is next to one that closes meanwhile is left out now and then.
+/// The kernel lists its table piece by piece. The neighbour of a connection that closes meanwhile
+/// is left out now and then.
 #[test]
 fn one_that_a_look_has_left_out_is_known_again() {
     let mut world = World::new(regime("1", 100.0, &[1.0]));
@@ -357,7 +361,8 @@ fn one_that_a_look_has_left_out_is_known_again() {
     assert_eq!((world.agent.release().unwrap(), world.table.mbps(1)), (1, None));
 }
 
-/// Ten thousand that send all they can when the agent begins: each has its part at once, and keeps it.
+/// Ten thousand connections send all they can when the agent starts. Each gets its share at once,
+/// and keeps it.
 #[test]
 fn ten_thousand_have_equal_parts_in_two_ticks_and_keep_them() {
     for dry in [false, true] {
@@ -365,7 +370,7 @@ fn ten_thousand_have_equal_parts_in_two_ticks_and_keep_them() {
         regime.rules = Arc::new(Everybody);
         let mut world = World::new(regime);
         (1..=10_000).for_each(|port| world.table.add(port, ALL));
-        // Looking at so many costs more than a tick.
+        // Listing ten thousand connections takes longer than a tick.
         let mut tick = TICK;
         let mut step = |world: &mut World, dry| {
             world.now += tick;
@@ -382,12 +387,12 @@ fn ten_thousand_have_equal_parts_in_two_ticks_and_keep_them() {
         step(&mut world, dry);
         let (mbps, jain) = even(&world);
         assert!(jain > 0.9999, "{jain}");
-        // Who is idle may have what is in the bucket as well.
+        // Connections that were idle may also use the bucket's tokens.
         assert!(dry || (990.0..=1000.1).contains(&mbps), "{mbps}");
         (0..3).for_each(|_| step(&mut world, false));
         let (mbps, jain) = even(&world);
         assert!(jain > 0.9999 && (900.0..=1000.1).contains(&mbps), "{mbps}, {jain}");
-        // What they had before they were paced is paid back.
+        // The bytes sent before they were paced are paid back.
         (0..40).for_each(|_| step(&mut world, false));
         let sent = |world: &World| -> u64 {
             world.table.0.borrow().iter().map(|row| row.seen.sent + u64::from(row.seen.segments) * 52).sum()

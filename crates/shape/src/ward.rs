@@ -7,17 +7,17 @@ use tollway_law::Rate;
 use super::agent::LEFT_OUT;
 use super::{ByNumber, Kernel, Seen};
 
-/// The connections that an agent has paced, as its guardian knows them.
+/// The connections that an agent has paced, as known to its guardian.
 #[derive(Debug, Default)]
 pub(super) struct Ward {
-    /// By cookie, the limit that the connection's program had set.
+    /// Limit that the connection's program had set, by cookie.
     own: ByNumber<u64, Option<u64>>,
-    /// Nothing has come since the connections were last freed.
+    /// The agent has sent nothing since its connections were last freed.
     silent: bool,
 }
 
 impl Ward {
-    /// Reads one record; returns false at the end of the input.
+    /// Reads one record. Returns false at the end of the input.
     pub(super) fn take(&mut self, input: &mut impl Read) -> bool {
         let mut record: Record = [0; RECORD];
         if input.read_exact(&mut record).is_err() {
@@ -32,7 +32,7 @@ impl Ward {
         true
     }
 
-    /// Reads a file of records; empty if it is of another boot of the machine.
+    /// Reads a file of records; the result is empty if it is of another boot of the machine.
     pub(super) fn read(mut file: &[u8], boot: &Record) -> Ward {
         let mut ward = Ward::default();
         let mut head: Record = [0; RECORD];
@@ -42,8 +42,8 @@ impl Ward {
         ward
     }
 
-    /// Notes that the agent has been silent for [`PULSE`]. Returns true if its connections are to be
-    /// freed for that, which is once for each silence.
+    /// Records that the agent has been silent for [`PULSE`]. Returns true, once per silence, if its
+    /// connections must be freed.
     pub(super) fn note_silence(&mut self) -> bool {
         !std::mem::replace(&mut self.silent, true)
     }
@@ -62,8 +62,8 @@ impl Ward {
     }
 }
 
-/// The record of a connection that is going to be paced, with the limit that its program had set;
-/// or, with `None`, of one that is free.
+/// The record of a connection that is going to be paced, with the limit of its program; with
+/// `None`, of a connection that is free.
 pub(super) fn record(cookie: u64, own: Option<Option<u64>>) -> Record {
     let value = own.map_or(FREE, |own| own.unwrap_or(u64::MAX));
     let mut record = [0; RECORD];
@@ -72,12 +72,15 @@ pub(super) fn record(cookie: u64, own: Option<Option<u64>>) -> Record {
     record
 }
 
-/// Gives each connection the limit that `own` states, until more looks in a row than may
-/// [leave out](LEFT_OUT) a connection find no other limit. `pause` is called between two looks with the count of those that could not be set; false ends it. Returns
-/// the count of those that were set, and of those that could not be at the last look.
+/// Sets each connection's limit to the result of `own`, until enough listings in a row find no
+/// other limit: more than may [leave out](LEFT_OUT) a connection.
+///
+/// `pause` is called between two listings with the number of connections that could not be set;
+/// false ends the loop. Returns the number that was set, and the number that could not be set at
+/// the last listing.
 ///
 /// # Errors
-/// The kernel cannot list connections.
+/// The kernel can't list connections.
 pub(super) fn restore(
     kernel: &mut dyn Kernel,
     own: impl Fn(&Seen) -> Option<Option<u64>>,
@@ -102,7 +105,8 @@ pub(super) fn restore(
     }
 }
 
-/// A cookie and the limit that its program had set. The first of a file is the machine's boot.
+/// A cookie and the limit that its program had set. The first record of a file is the machine's
+/// boot.
 pub(super) type Record = [u8; RECORD];
 
 /// Bytes of a record.

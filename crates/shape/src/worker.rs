@@ -15,16 +15,16 @@ use crate::channel::{Reply, WorkerEnd};
 use crate::handover::{Pending, pending};
 use crate::policies::{News, Policies, Source};
 
-/// The readers of an agent's state, and of lines about it.
+/// The readers of an agent's state and messages.
 pub trait Audience {
-    /// Shows the state that `state` returns, if that is due. Returns whether the agent is to go on.
+    /// Shows the result of `state`, if that is due. Returns false if the agent is to end.
     fn show(&mut self, state: impl FnOnce() -> Option<Value>) -> bool;
 
-    /// Shows a line; never waits.
+    /// Shows a line; never blocks.
     fn tell(&mut self, line: String);
 }
 
-/// Policies, and where they come from.
+/// A source and its first policies.
 pub type Opened = (Box<dyn Source>, Policies);
 
 /// Returns true if the agent at the other end of a channel has ended.
@@ -32,26 +32,26 @@ pub fn has_ended(channel: &UnixStream) -> bool {
     pending(channel) == Pending::End
 }
 
-/// A worker at work.
+/// A running worker.
 pub struct Worker {
     channel: WorkerEnd,
     answers: Answers,
     source: Box<dyn Source>,
-    /// The interval between looks, in place of the policies' own.
+    /// The interval between ticks, in place of the policies' own.
     tick: Option<Time>,
-    /// The display of mistakes.
+    /// The function that formats mistakes.
     text: fn(ScenarioError) -> String,
-    /// The version of the policies that were sent last.
+    /// The version of the policies sent last.
     version: String,
     trouble: Option<String>,
-    /// The warning that came as the agent began.
+    /// The warning in the agent's first reply.
     warning: Option<String>,
-    /// The agent's state is on its way.
+    /// The agent's state is requested.
     requested: bool,
 }
 
 impl Worker {
-    /// Hands the agent its first policies. `text` is how mistakes in newer ones are shown.
+    /// Sends the agent its first policies. `text` formats mistakes in later ones.
     ///
     /// # Errors
     /// No thread can be started, or the agent has ended.
@@ -69,7 +69,7 @@ impl Worker {
         Ok(Worker { channel, answers, source, tick, text, version, trouble, warning, requested })
     }
 
-    /// Waits until the agent works; false if it ends before that, or a signal comes.
+    /// Waits until the agent works. Returns false if it ends before, or a signal comes.
     pub fn await_agent(&mut self, signals: &Signals) -> bool {
         loop {
             match self.channel.poll() {
@@ -86,7 +86,7 @@ impl Worker {
         }
     }
 
-    /// Works until the agent ends, a reader means the end, or a signal comes.
+    /// Runs until the agent ends, a reader ends it, or a signal comes.
     pub fn run(mut self, signals: &Signals, mut audience: impl Audience) {
         if let Some(warning) = self.warning.take() {
             audience.tell(format!("warning: {warning}"));
@@ -94,7 +94,7 @@ impl Worker {
         while self.turn(&mut audience) && !signals.sleep(PAUSE) {}
     }
 
-    /// Does what is due; returns whether to go on.
+    /// Handles messages, new policies and readers. Returns false to end.
     fn turn(&mut self, audience: &mut impl Audience) -> bool {
         let mut shown = None;
         loop {
@@ -126,7 +126,7 @@ impl Worker {
         goes_on && self.keep(audience)
     }
 
-    /// Keeps the agent's policies what their source says.
+    /// Sends the agent new policies from the source. Returns false to end.
     fn keep(&mut self, audience: &mut impl Audience) -> bool {
         let (text, first) = match self.source.poll() {
             News::None => return true,
@@ -161,5 +161,5 @@ impl Worker {
     }
 }
 
-/// Between two turns.
+/// The pause between two turns.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -48,7 +48,7 @@ Exit status: the program's; 128 and the signal's number if a signal ended it; 12
 125 if the network cannot be set up, 126 or 127 if the program cannot be started; 2 if the command
 line is wrong.";
 
-/// The options that say a network in words.
+/// The options that describe a network in words.
 const WORDS: [&str; 3] = ["link", "mahimahi", "profile"];
 
 /// The network of `tollway exec` and `tollway shell`.
@@ -140,8 +140,8 @@ pub(crate) struct Shell {
     pub(crate) over: Over,
 }
 
-/// A complaint about a command line of `tollway exec` without `--` or without a network, and what to type
-/// instead; `None` if it has both, or an unknown option.
+/// A message on a command line of `tollway exec` without `--` or without a network, with the
+/// remedy; `None` if it has both, or an unknown option.
 pub(super) fn slip(arguments: impl Iterator<Item = OsString>) -> Option<String> {
     let words: Vec<String> = arguments.skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let ("exec", rest) = words.split_first().map(|(command, rest)| (&**command, rest))? else {
@@ -166,7 +166,7 @@ pub(super) fn slip(arguments: impl Iterator<Item = OsString>) -> Option<String> 
         })?;
         let apart = option.get_action().takes_values() && !option.is_require_equals_set() && name == word;
         network |= matches!(name, "--link" | "--mahimahi" | "--profile");
-        // The parser takes what begins with `-` for an option, not for this option's value.
+        // The parser takes a word with an initial `-` as an option, not as this option's value.
         let value = rest.get(at + 1).filter(|value| apart && value.starts_with('-'));
         if let Some(value) = value.filter(|_| matches!(name, "--link" | "--link-up")) {
             return Some(match value.starts_with("--") {
@@ -199,10 +199,10 @@ pub(super) fn slip(arguments: impl Iterator<Item = OsString>) -> Option<String> 
     Some(format!("{wrong}\n\n  write: tollway exec {} -- {program}{else_file}{MORE}", options.join(" ")))
 }
 
-/// The end of a complaint, as clap's have it.
+/// The end of a message, in clap's form.
 const MORE: &str = "\n\nFor more information, try '--help'.\n";
 
-/// A word as a shell takes it.
+/// A word, quoted for a shell if needed.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     match !word.is_empty() && word.chars().all(plain) {

@@ -44,7 +44,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Reads the command line; ends the process where it is wrong, or asks for help.
+    /// Parses the command line. Ends the process if it is wrong or asks for help.
     pub(crate) fn read() -> Args {
         let matches = grouped(Args::command()).try_get_matches();
         let read =
@@ -53,7 +53,7 @@ impl Args {
     }
 }
 
-/// The command whose help lists its subcommands by what they are for.
+/// Sets a help text that lists the subcommands by purpose.
 fn grouped(command: clap::Command) -> clap::Command {
     let heading = command.get_styles().get_header().to_owned();
     let name = command.get_styles().get_literal().to_owned();
@@ -69,14 +69,14 @@ fn grouped(command: clap::Command) -> clap::Command {
     command.help_template(template)
 }
 
-/// The subcommands by what they are for.
+/// The subcommands by purpose.
 const GROUPS: [(&str, &[&str]); 3] = [
     ("Simulate", &["run", "sweep", "compare", "theory", "verify", "reproduce", "schema"]),
     ("Measure programs over emulated networks", &["exec", "shell", "clean"]),
     ("Operate", &["shape", "switch", "overlay", "keys"]),
 ];
 
-/// The error, with what to type where that is known.
+/// The error, with the command to type where it is known.
 fn told(mut error: clap::Error) -> clap::Error {
     #[cfg(target_os = "linux")]
     if error.exit_code() != 0
@@ -93,10 +93,11 @@ fn told(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// An address with its port: of a host by number or by name. Of a name's addresses one of IPv4 is taken, if it has some.
+/// Parses an address with a port. The host is a number or a name; IPv4 is preferred among a name's
+/// addresses.
 ///
 /// # Errors
-/// It is none, and what to write.
+/// A message on the mistake, with the right form.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);
@@ -108,7 +109,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
                 "no host is named: `127.0.0.1:{port}` is this machine only, `0.0.0.0:{port}` every network it is in"
             ));
         }
-        // The end of an address of IPv6 is no port.
+        // The last part of an IPv6 address is no port.
         Some((host, port)) if !host.contains(':') => (host, port),
         _ => return Err(format!("it has no port, or no host; {right}")),
     };
@@ -119,7 +120,7 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     first.copied().ok_or_else(|| format!("`{host}` has no address; {right}"))
 }
 
-/// Scenario files have no greater whole numbers.
+/// The largest integer of a scenario file.
 pub(crate) const MOST_SEED: u64 = i64::MAX as u64;
 
 #[derive(Debug, Subcommand)]

@@ -104,7 +104,7 @@ pub(crate) struct StoreAccess {
 }
 
 impl StoreAccess {
-    /// Whether anything is said of it.
+    /// True if any option of a store is given.
     pub(crate) fn is_given(&self) -> bool {
         self.store_user.is_some() || self.store_ca.is_some() || self.store_cert.is_some()
     }

@@ -1,4 +1,4 @@
-//! `tollway shape`: this machine's connections, paced.
+//! `tollway shape`: paces this machine's connections.
 
 mod worker;
 
@@ -27,7 +27,7 @@ pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
         Some(ShapeCommand::Status { json, socket }) => status(*json, socket.as_deref()),
         Some(ShapeCommand::Check { file }) => check(file),
         Some(ShapeCommand::Clear) => {
-            // The programs' paces first: a connection that calls a program takes its pace again.
+            // Programs in the kernel first: a connection that calls one gets its pace again.
             let programs = bpf::clear(&bpf::Config { everywhere: true, ..bpf::Config::default() });
             let (freed, left) = shape::clear().map_err(refused)?;
             let freed = freed + programs.map_or(0, |cleared| cleared.connections);
@@ -54,7 +54,7 @@ pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Standard input as it is waited for: what has been read ahead could not be.
+/// Standard input without a buffer: data in a buffer would not wake a wait on the descriptor.
 fn unbuffered() -> io::Result<File> {
     io::stdin().as_fd().try_clone_to_owned().map(File::from)
 }
@@ -65,7 +65,7 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     if args.worker {
         return worker::run(args, tick);
     }
-    // Before any thread is started, as is what follows.
+    // Must precede the first thread, as must the steps below.
     let signals = Signals::hold();
     if args.dry_run {
         service::say_reach(note);
@@ -86,7 +86,7 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
         io::ErrorKind::InvalidData => unable(error),
         _ => refused(error),
     })?;
-    // The worker gives the terminal back first.
+    // The worker restores the terminal first.
     let status = worker.end(&signals).map_err(unable)?;
     if !args.json {
         log.tell(format!("{freed} connections are free again"));
@@ -94,7 +94,7 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(status))
 }
 
-/// Starts the process that reads policies and serves readers: see [`worker`].
+/// Starts the worker, which reads policies and serves readers: see [`worker`].
 fn start_worker(args: &Shape, control: Option<&Control>) -> Result<WorkerProcess, Failure> {
     let store = &args.store;
     let files = [&args.policy, &store.store_password, &store.store_ca, &store.store_cert, &store.store_key];
@@ -124,7 +124,7 @@ fn not_opened(socket: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// Lines for standard error, written by a thread of their own: one that is not read holds no tick up.
+/// Lines for standard error, written by a background thread, so that a slow reader delays no tick.
 struct Log(Outlet<String>);
 
 impl Log {
@@ -141,10 +141,10 @@ impl Log {
     }
 }
 
-/// Lines that may wait; more are lost.
+/// Lines in the queue; more are lost.
 const LINES: usize = 32;
 
-/// Starts the back-end, and the process that frees connections when this one can't.
+/// Starts the back-end, and the guardian that frees connections when this process can't.
 fn kernel(
     args: &Shape,
     control: &Control,
@@ -207,7 +207,7 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The note on policies without tenants, which are rarely intended: nothing is paced.
+/// The note on policies without tenants: they pace nothing, which is rarely intended.
 fn paces_nothing(version: &str) -> String {
     format!(
         "note: policies {version} have no `[aggregate.NAME]`, so that nothing is paced; an empty one means every connection"

@@ -1,4 +1,4 @@
-//! The agent's worker: its readers, and where its policies come from.
+//! The agent's worker: its readers, and the source of its policies.
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -22,9 +22,9 @@ use crate::terminal;
 #[cfg(feature = "metrics")]
 use crate::watch::say_served;
 
-/// Works until the agent ends, or a reader means the end.
+/// Runs until the agent ends, or a reader ends it.
 pub(super) fn run(args: &Shape, tick: Option<Time>) -> Result<ExitCode, Failure> {
-    // Before any thread is started, as is what follows.
+    // Must precede the first thread, as must the steps below.
     let signals = Signals::hold();
     shape::give_up_all().map_err(unable)?;
     let handover = Handover::of_stdin().map_err(unable)?;
@@ -89,7 +89,7 @@ pub(super) fn run(args: &Shape, tick: Option<Time>) -> Result<ExitCode, Failure>
     Ok(ExitCode::SUCCESS)
 }
 
-/// The agent's state for its readers, and lines while the terminal is free.
+/// Shows the agent's state to its readers, and prints lines while the terminal is free.
 struct Readers {
     audience: Audience<Value>,
     log: Log,
@@ -107,8 +107,8 @@ impl worker::Audience for Readers {
     }
 }
 
-/// Reads policies from a file, or from a store, and watches either. There are none if `ends` ends
-/// the wait for a store.
+/// Reads policies from a file or a store, and watches it. Returns none if `ends` ends the wait for
+/// a store.
 fn open(
     path: &Path,
     access: &StoreAccess,
@@ -192,6 +192,6 @@ fn read_access(access: &StoreAccess, handover: &Handover) -> Result<shape::etcd:
     })
 }
 
-/// Bytes of a certificate's file.
+/// Upper bound of a certificate file, in bytes.
 #[cfg(feature = "etcd")]
 const MOST: u64 = 1 << 24;

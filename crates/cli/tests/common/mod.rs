@@ -1,11 +1,11 @@
-//! What tests of the command have in common.
+//! Functions shared by tests of the command.
 #![allow(dead_code, reason = "each file of tests uses what it needs")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A folder of a test's own, empty, which nobody else may write to; `of` is the file of tests.
+/// An empty folder for one test; `of` is the test file.
 pub(crate) fn folder(of: &str, name: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(of).join(name);
     let _ = fs::remove_dir_all(&dir);
@@ -20,12 +20,12 @@ pub(crate) fn tollway(arguments: &[&str]) -> Command {
     command
 }
 
-/// What the command says when it is run in `dir`.
+/// Runs the command in `dir` and returns its output.
 pub(crate) fn run_in(dir: &Path, arguments: &[&str]) -> Output {
     tollway(arguments).current_dir(dir).output().expect("the command starts")
 }
 
-/// Its standard output, when it is run in `dir` and all is well.
+/// Runs the command in `dir`, which must succeed, and returns its standard output.
 pub(crate) fn succeeds(dir: &Path, arguments: &[&str]) -> String {
     let output = run_in(dir, arguments);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -36,7 +36,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("output is UTF-8")
 }
 
-/// The process that `parent` has started with an argument, and that has not ended.
+/// The process started by `parent` with this argument that is still running.
 pub(crate) fn child_of(parent: u32, argument: &str) -> Option<u32> {
     fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
         // PID (NAME) STATE PARENT …; a zombie is in state Z.

@@ -1,8 +1,8 @@
-//! Rights of an agent's processes while it runs, by `/proc/PID/status`.
+//! Rights of an agent's processes at run time, from `/proc/PID/status`.
 
 use super::*;
 
-/// The lines of every thread of a process.
+/// The values of a key for every thread of a process.
 fn of_threads(pid: u32, key: &str) -> Vec<String> {
     let line = |task: fs::DirEntry| {
         let text = fs::read_to_string(task.path().join("status")).ok()?;
@@ -22,13 +22,13 @@ const READ: u64 = 1 << 2;
 const SOCKETS: u64 = READ | 1 << 19;
 const PROGRAMS: u64 = 1 << 12 | 1 << 21 | 1 << 38 | 1 << 39;
 
-/// Only the agent's first thread and its guardian have capabilities, and neither reads what others
-/// have written.
+/// Only the agent's first thread and its guardian have capabilities, and neither reads data that
+/// others have written.
 #[test]
 fn what_reads_policies_and_serves_readers_has_no_rights() {
     for (case, backend, needs) in [("pi", "inet-diag", SOCKETS), ("pb", "bpf", PROGRAMS)] {
         let Some(room) = Room::open(case) else { return };
-        // A file in a folder that only root may enter, as the room's own is.
+        // A file in a folder that only root may enter.
         fs::set_permissions(&room.folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
         let agent = room.agent_with(backend, &["--metrics", "10.9.1.1:0"]);
         let pid = agent.pid();
@@ -41,7 +41,8 @@ fn what_reads_policies_and_serves_readers_has_no_rights() {
             assert_eq!(set("CapBnd"), 0, "{backend}");
             let (has, expected) = match process {
                 _ if process == worker => (set("CapPrm") | set("CapEff") | set("CapAmb"), 0),
-                // Threads that read what the worker sends, or open files for it, follow the first.
+                // The first thread; threads that read messages of the worker, or open files for it,
+                // follow.
                 _ => (capabilities(process, "CapPrm")[0], needs),
             };
             assert_eq!(has, expected, "{backend}: {has:x} instead of {expected:x}");
@@ -53,7 +54,7 @@ fn what_reads_policies_and_serves_readers_has_no_rights() {
         assert!(users.iter().all(|user| *user == users[0] && (61_184..65_520).contains(user)), "{users:?}");
         assert_eq!(of_threads(worker, "Gid")[0], of_threads(worker, "Uid")[0]);
         assert_eq!(of_threads(worker, "Groups"), vec![""; of_threads(worker, "Groups").len()]);
-        // It is the worker that answers, and that reads a file which only root may read.
+        // The worker answers, and reads a file that only root may read.
         let mut policy = fs::read_to_string(room.folder.join("policies.toml")).unwrap();
         policy.insert_str(0, "version = \"next\"\n");
         let new = room.folder.join("new.toml");

@@ -1,4 +1,4 @@
-//! The composite action for GitHub: its script, and what action.yml hands to it. And networks with
+//! The composite action for GitHub: its script, and its inputs from action.yml. Also networks with
 //! more than delay and loss.
 
 use super::*;
@@ -7,7 +7,7 @@ fn root() -> PathBuf {
     fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
 }
 
-/// The script's exit status and what it prints, in this environment.
+/// Runs the script in this environment. Returns its exit status and output.
 fn act(environment: &[(&str, &str)]) -> (Option<i32>, String) {
     let command = Path::new(env!("CARGO_BIN_EXE_tollway")).parent().unwrap().to_owned();
     let paths = std::env::var_os("PATH").unwrap();

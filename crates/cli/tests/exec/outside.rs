@@ -1,5 +1,6 @@
-//! The world outside, which in these tests is a network of their own: namespaces in which a host has an address, a web server and a resolver,
-//! and runs `tollway exec --outside`. Nothing leaves this machine.
+//! The way to the outside. In these tests the outside is a network of namespaces, in which a host
+//! has an address, a web server and a resolver, and runs `tollway exec --outside`. No packet leaves
+//! this machine.
 
 use std::io::Write;
 use std::os::unix::fs::symlink;
@@ -7,10 +8,10 @@ use std::process::Stdio;
 
 use super::*;
 
-/// The world's only address.
+/// The only address of the outside.
 const WORLD: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 
-/// Where a program is installed.
+/// The path of an installed program.
 fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path| path.is_file())
@@ -28,7 +29,7 @@ fn the_world_is_reached_by_whichever_helper_there_is() {
             eprintln!("SKIPPED: {helper}, unshare or ip is not installed");
             continue;
         };
-        // The only thing that `tollway` finds.
+        // The only program on the path of `tollway`.
         fs::create_dir(dir.join("bin")).unwrap();
         symlink(found, dir.join("bin").join(helper)).unwrap();
         fs::write(dir.join("resolv.conf"), format!("nameserver {WORLD}\n")).unwrap();
@@ -60,7 +61,7 @@ fn the_world_is_reached_by_whichever_helper_there_is() {
     }
 }
 
-/// The host in that world: serves, and runs a program that looks for it from inside.
+/// The host in the outside network: starts servers, and runs a program inside an emulated network.
 pub(super) fn host() -> String {
     let dir = PathBuf::from(std::env::var_os("EXEC_BIN").unwrap());
     let port = serve(WORLD);
@@ -74,7 +75,7 @@ pub(super) fn host() -> String {
     text(&output.stdout)
 }
 
-/// A program in the network: finds a server of the world by its name.
+/// The program in the network: finds an outside server by its name.
 pub(super) fn abroad(port: u16) -> String {
     programs::download(&format!("far.example:{port}"), 1_000_000)
 }
@@ -91,7 +92,7 @@ fn the_world_is_behind_a_node() {
     };
     assert!(help(&["--link", "1Mbps", "--outside=program"]).contains("program's own node"));
     assert!(help(&["--link", "1Mbps", "--outside=nowhere"]).contains("there is no node `nowhere`"));
-    // Without a helper it says what to install.
+    // Without a helper, the message says what to install.
     let output = tollway(&["exec", "--link", "1Mbps", "--outside", "--", "/bin/true"])
         .env("PATH", "/nonexistent")
         .output();
@@ -117,7 +118,7 @@ fn a_helper_that_ends_on_the_way_is_told_of() {
 #[test]
 fn the_terminal_s_interrupt_leaves_the_helper_to_a_program_that_goes_on() {
     let dir = folder("outside-terminal");
-    // A helper that has the interrupt, as the program has it, is left the time to end.
+    // A helper that received the interrupt with the program would have time to end.
     let script = format!(
         "trap 'pressed=1' INT; touch {0}/ready; while [ -z $pressed ]; do sleep 0.05; done; sleep 0.2; touch {0}/on",
         dir.display()

@@ -1,4 +1,5 @@
-//! Programs that people have, over networks that they meet: curl, iperf3, WebSocket, DNS, by a plain queue, FQ-CoDel and a recording.
+//! Common programs over common networks: curl, iperf3, WebSocket and DNS, with a drop-tail queue,
+//! FQ-CoDel and a trace.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{TcpStream, UdpSocket};
@@ -8,7 +9,8 @@ use std::time::Instant;
 use super::servers::{ACCEPT, NONCE, read_head};
 use super::*;
 
-/// The recipes of the book, as they stand there: each ends well, and the report of the first has what it says.
+/// The book's recipes, unchanged: each succeeds, and the first one's report has the figures of the
+/// page.
 #[test]
 fn the_book_s_recipes_run() {
     if !namespaces() || !["curl", "iperf3", "jq", "python3", "bash"].into_iter().all(installed) {
@@ -31,7 +33,7 @@ fn the_book_s_recipes_run() {
     let blocks: Vec<&str> =
         recipes.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
     assert_eq!(blocks.len(), 5);
-    // Beside each other: most of their time is waiting.
+    // In parallel: most of their time is waiting.
     let run = |block: &str| {
         let mut command = Command::new("bash");
         command
@@ -54,7 +56,7 @@ fn the_book_s_recipes_run() {
     assert_eq!(times.len(), 6, "{}", text(&outputs[3].stdout));
     let marks = text(&outputs[4].stdout);
     assert_eq!(marks.matches("\"marks\":").count(), 2, "{marks}");
-    // By FQ-CoDel, the last three, a connection takes less; with ECN packets are marked.
+    // The last three recipes use FQ-CoDel, and take less time. With ECN packets are marked.
     let cured = times[..3].iter().sum::<f64>() > 2.0 * times[3..].iter().sum::<f64>();
     let marked = marks.matches("\"marks\": 0,").count() == 1;
     if !(cured && marked) && overloaded() {
@@ -66,14 +68,15 @@ fn the_book_s_recipes_run() {
     }
 }
 
-/// Those who look at rates and times do so one after the other.
+/// A lock for tests that check rates and times, so that they run one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs until `wrong` finds nothing: other work on the machine only takes away, so what fell short is run again, twice. Where the
-/// emulator was late, or the machine has more to do than it can, nothing is shown either way, which is said loudly.
+/// Runs until `wrong` finds no mistake, at most three times: other work on the machine only lowers
+/// rates. If the emulator was late or the machine overloaded, nothing is asserted, and the test
+/// prints `NOT CHECKED`.
 fn again(what: &str, mut run: impl FnMut() -> Ran, wrong: impl Fn(&Ran) -> Option<String>) {
     for left in [2, 1, 0] {
         let ran = run();
@@ -90,7 +93,7 @@ fn again(what: &str, mut run: impl FnMut() -> Ran, wrong: impl Fn(&Ran) -> Optio
     }
 }
 
-/// Whether twice as many threads want to run as there are processors.
+/// True if at least twice as many threads are runnable as there are processors.
 pub(super) fn overloaded() -> bool {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load: f64 = load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0);
@@ -106,7 +109,7 @@ pub(super) fn knock() -> String {
     String::new()
 }
 
-/// Listens on a port until `go` exists, and fails then.
+/// Listens on a port until the file `go` exists, then fails.
 pub(super) fn listen(port: u16, go: &Path) -> String {
     let _listener = std::net::TcpListener::bind(("0.0.0.0", port)).unwrap();
     while !go.exists() {
@@ -116,13 +119,13 @@ pub(super) fn listen(port: u16, go: &Path) -> String {
     std::process::exit(3);
 }
 
-/// Says so if `measured` is not within so large a part of `expected`.
+/// A message if `measured` differs from `expected` by more than the fraction `share`.
 fn off(what: &str, measured: f64, expected: f64, share: f64) -> Option<String> {
     let is_off = (measured / expected - 1.0).abs() > share || measured.is_nan();
     is_off.then(|| format!("{what}: {measured} instead of {expected}"))
 }
 
-/// Whether a program is installed; says loudly if it is not.
+/// True if a program is installed; else prints `NOT INSTALLED`.
 pub(super) fn installed(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
@@ -131,7 +134,7 @@ pub(super) fn installed(program: &str) -> bool {
     found
 }
 
-/// Asks for so many bytes over HTTP.
+/// Requests `bytes` bytes over HTTP.
 fn ask(server: &str, bytes: u64) -> BufReader<TcpStream> {
     let mut stream = TcpStream::connect(server).unwrap();
     write!(stream, "GET /{bytes} HTTP/1.1\r\nHost: server\r\n\r\n").unwrap();
@@ -141,14 +144,14 @@ fn ask(server: &str, bytes: u64) -> BufReader<TcpStream> {
     reader
 }
 
-/// What curl says of a download: bytes a second, and bytes.
+/// A download, with results as curl prints them: bytes per second, and bytes.
 pub(super) fn download(server: &str, bytes: u64) -> String {
     let begin = Instant::now();
     let copied = std::io::copy(&mut ask(server, bytes).take(bytes), &mut std::io::sink()).unwrap();
     format!("speed={}\nbytes={copied}", copied as f64 / begin.elapsed().as_secs_f64())
 }
 
-/// What each of several downloads at a time gets after a third of the time, Mb/s.
+/// Rates in Mb/s of several parallel downloads, without the first third of the time.
 pub(super) fn share(port: u16, flows: usize, seconds: u64) -> String {
     let end = Instant::now() + Duration::from_secs(seconds);
     let begin = Instant::now() + Duration::from_secs(seconds) / 3;
@@ -170,8 +173,8 @@ pub(super) fn share(port: u16, flows: usize, seconds: u64) -> String {
     rates.collect::<Vec<_>>().join("\n")
 }
 
-/// Round trips of a WebSocket's ping and of a resolver's question, ms: of 31 the third shortest, since that a program waited for
-/// the processor is not the network's doing.
+/// Round trips of a WebSocket ping and of a DNS query, in ms. Takes the third shortest of 31, since
+/// waits for the processor are not the network's.
 pub(super) fn ping_pong(tcp: u16, udp: u16) -> String {
     let mut stream = TcpStream::connect(("server", tcp)).unwrap();
     stream.set_nodelay(true).unwrap();
@@ -216,13 +219,13 @@ pub(super) fn ping_pong(tcp: u16, udp: u16) -> String {
     format!("websocket={web_socket}\ndns={dns}")
 }
 
-/// A question for the address of `host.example`, recursion desired.
+/// A query for the address of `host.example`, with recursion desired.
 fn question(id: u8) -> Vec<u8> {
     let head = [0, id, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     [&head, &b"\x04host\x07example\x00\x00\x01\x00\x01"[..]].concat()
 }
 
-/// Asks so many questions, each from a port of its own.
+/// Sends `questions` queries, each from a new port.
 pub(super) fn ports(udp: u16, questions: u64) -> String {
     let answered = (0..questions).take_while(|&i| {
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
@@ -262,7 +265,8 @@ fn curl_gets_the_rate_that_the_link_has() {
             assert!(best(&ran) < 200.0 * 1.002, "{name}: {} Mb/s on a link of 200", best(&ran));
             ran
         };
-        // What TCP makes of it: 1448 bytes of payload in each packet of 1500. FQ-CoDel's drops cost a short round trip more.
+        // The goodput of TCP: 1448 bytes of payload per packet of 1500. Drops by FQ-CoDel cost a
+        // short round trip more.
         let (goodput, share) = (200.0 * 1448.0 / 1500.0, if name == "fq" { 0.06 } else { 0.02 });
         again(&format!("the rate of a download by {name}"), run, |ran| {
             let speed = ran.said["speed"] * 8e-6;
@@ -294,10 +298,10 @@ fn round_trips_take_what_the_link_takes() {
             assert!(seen.iter().any(|flow| flow["protocol"] == "udp"), "{seen:?}");
             ran
         };
-        // By a recording a packet waits for the next whole millisecond.
+        // On a trace, a packet waits for the next whole millisecond.
         let most = if name == "ping-trace" { 21.5 } else { 20.5 };
         again(&format!("round trips by {name}"), run, |ran| {
-            // What the emulator was late a round trip has twice.
+            // A round trip contains the emulator's lateness twice.
             let slow = ran.said.iter().find(|(_, took)| **took > most + 2e-3 * ran.late_us());
             slow.map(|(protocol, took)| format!("a round trip over {protocol} in {took} ms"))
         });
@@ -332,7 +336,8 @@ fn four(bottleneck: &str) -> String {
     )
 }
 
-/// Four downloads at a time by iperf3, each from its own server, and what each says it got after three seconds of nine.
+/// Four parallel downloads by iperf3, each from its own server. Results are the rates after three
+/// seconds of nine.
 fn iperf3(name: &str, file: &str) -> Ran {
     let dir = folder(&format!("{name}-iperf3"));
     let servers: Vec<String> = (1..=4).map(|i| format!("s.{i}=iperf3 -s -1")).collect();

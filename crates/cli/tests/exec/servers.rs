@@ -1,15 +1,16 @@
-//! Servers for programs in emulated networks: HTTP with WebSocket, and DNS, each the least that its protocol asks for.
+//! Minimal servers for programs in emulated networks: HTTP with WebSocket, and DNS.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 
-/// Serves HTTP/1.1 at an address and answers the port: `GET /N` is answered with N bytes, a request to speak WebSocket with pongs.
+/// Serves HTTP/1.1 at an address, and returns the port. The response to `GET /N` is N bytes; a
+/// WebSocket gets pongs.
 pub(crate) fn serve(at: Ipv4Addr) -> u16 {
     let listener = TcpListener::bind((at, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // A client that goes away ends its connection and nothing else.
+            // A client that closes ends only its own connection.
             std::thread::spawn(move || drop(answer(stream)));
         }
     });
@@ -45,7 +46,8 @@ fn answer(mut stream: TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// The lines of a request or an answer up to the empty one; none at the connection's end.
+/// Reads the lines of a request or a response up to the empty line; none at the end of the
+/// connection.
 pub(crate) fn read_head(reader: &mut impl BufRead) -> std::io::Result<Vec<String>> {
     let mut lines = Vec::new();
     loop {
@@ -71,8 +73,8 @@ fn pong(reader: &mut impl Read, stream: &mut TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// Serves DNS over UDP at an address, at a port or at any that is free if it is 0, and answers the port: every name has the address at
-/// which this serves.
+/// Serves DNS over UDP at an address and a port, or any free port if it is 0. Returns the port.
+/// Every name has the server's address.
 pub(crate) fn serve_names(at: Ipv4Addr, port: u16) -> u16 {
     let socket = UdpSocket::bind((at, port)).unwrap();
     let port = socket.local_addr().unwrap().port();
@@ -87,7 +89,8 @@ pub(crate) fn serve_names(at: Ipv4Addr, port: u16) -> u16 {
     port
 }
 
-/// A query's answer (RFC 1035 § 4): an address to whoever asks for one of IPv4, nothing to others.
+/// The response to a DNS query (RFC 1035 § 4): an address for queries of type A, no record for
+/// others.
 fn answer_name(query: &[u8], address: Ipv4Addr) -> Option<Vec<u8>> {
     let name = query.get(12..)?.iter().position(|&byte| byte == 0)?;
     let question = query.get(12..12 + name + 5)?;
@@ -96,13 +99,13 @@ fn answer_name(query: &[u8], address: Ipv4Addr) -> Option<Vec<u8>> {
     answer.extend([0x81, 0x80, 0, 1, 0, u8::from(known), 0, 0, 0, 0]);
     answer.extend(question);
     if known {
-        // The name stands at byte 12; type A, class IN, a minute, four bytes.
+        // The name is at byte 12; type A, class IN, a minute, four bytes.
         answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
         answer.extend(address.octets());
     }
     Some(answer)
 }
 
-/// RFC 6455's own example of a nonce and what follows from it (§ 1.3), which saves us SHA-1.
+/// The example of RFC 6455 § 1.3: a nonce and its response, so that no SHA-1 is needed.
 pub(crate) const NONCE: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 pub(crate) const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";

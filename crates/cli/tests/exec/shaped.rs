@@ -1,5 +1,5 @@
-//! `tollway shape` over links that have round trips: at their head a program that sends all it can to four hosts, by the kernel's TCP with whatever
-//! congestion control it has, and an agent beside it.
+//! `tollway shape` over links with round trips. A program at their head sends all it can to four
+//! hosts, by the kernel's TCP with its default congestion control, under an agent.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
@@ -27,7 +27,7 @@ fn four_round_trips_have_equal_parts_of_the_rate() {
 
 #[test]
 fn what_a_receiver_leaves_the_others_share() {
-    // The last one reads 1 Mb/s.
+    // The last receiver reads 1 Mb/s.
     let Some(ran) = shaped("shaped-receiver", [25; 4], [0, 0, 0, 125_000], 16.0) else { return };
     if !ran.punctual("what a receiver leaves") {
         return;
@@ -38,12 +38,13 @@ fn what_a_receiver_leaves_the_others_share() {
     assert!(rates[..3].iter().all(|rate| (rate / fair - 1.0).abs() < 0.05), "{rates:?}");
 }
 
-/// What came through from each, on the wire, Mb/s.
+/// Rates received from each host, on the wire, in Mb/s.
 fn rates(ran: &Ran) -> Vec<f64> {
     (0..4).map(|host| ran.said[&format!("mbps.{host}")]).collect()
 }
 
-/// Sends to four hosts, so many milliseconds away, of which each reads so many bytes a second, or all if that is 0; none if that can't be here.
+/// Sends to four hosts that are `delays` milliseconds away. Each reads `reads` bytes per second, or
+/// all if 0. Returns none if the machine can't run the test.
 fn shaped(name: &str, delays: [u32; 4], reads: [u32; 4], mbps: f64) -> Option<Ran> {
     if !namespaces() {
         return None;
@@ -67,13 +68,13 @@ fn shaped(name: &str, delays: [u32; 4], reads: [u32; 4], mbps: f64) -> Option<Ra
     });
     let servers: Vec<String> = servers.collect();
     let mut network = vec![star.to_str().unwrap(), "--node", "server"];
-    // No more than what a receiver needs, or one that reads slowly fills its buffer first.
+    // A small receive buffer, since a slow reader fills its buffer first.
     network.extend(["--sysctl", "net.ipv4.tcp_rmem=4096 131072 1048576"]);
     servers.iter().for_each(|server| network.extend(["--serve", server]));
     Some(exec(&format!("{name}-role"), &network, &format!("shaped {} {mbps}", dir.display())))
 }
 
-/// A host, if it is one: reads what comes.
+/// A receiver: reads at the rate of its environment. It is no test.
 #[test]
 fn reads() {
     let Ok(rate) = std::env::var("EXEC_READS") else { return };
@@ -87,7 +88,7 @@ fn reads() {
     }
 }
 
-/// The server's program: sends to all, under an agent, and says how fast that went.
+/// The sender: sends to all hosts under an agent, and prints the rates.
 pub(super) fn send(dir: &Path, mbps: f64) -> String {
     let (policies, socket) = (dir.join("policies.toml"), dir.join("run/shape.sock"));
     fs::write(&policies, format!("[link]\nrate = \"{mbps} Mbps\"\n[aggregate.all]\nto-port = {PORT}\n"))
@@ -123,7 +124,7 @@ pub(super) fn send(dir: &Path, mbps: f64) -> String {
     said.collect()
 }
 
-/// Connects, once the other end listens.
+/// Connects as soon as the other end listens.
 fn connect(address: std::net::SocketAddr) -> TcpStream {
     let begin = Instant::now();
     loop {
@@ -135,6 +136,6 @@ fn connect(address: std::net::SocketAddr) -> TcpStream {
     }
 }
 
-/// Until windows of the longest round trip are open, and how long it is measured.
+/// Time until windows of the longest round trip are open; and time of the measurement.
 const WARM: Duration = Duration::from_secs(5);
 const SPAN: Duration = Duration::from_secs(4);

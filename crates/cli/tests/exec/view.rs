@@ -1,4 +1,5 @@
-//! `tollway exec --view`: what a browser sees and changes, over HTTP by itself and in headless Chromium.
+//! `tollway exec --view`: data and controls for a browser, over plain HTTP and in headless
+//! Chromium.
 
 use std::io::{BufRead, BufReader, ErrorKind, Lines, Read, Write};
 use std::net::TcpStream;
@@ -9,7 +10,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A program that downloads for as long as it is let, over links of 20 Mb/s and 5 ms each way.
+/// A program that downloads until it is ended, over links of 20 Mb/s and 5 ms each way.
 struct Downloading {
     child: Child,
     url: String,
@@ -36,7 +37,7 @@ impl Downloading {
         Downloading { child, url, stderr }
     }
 
-    /// Asks as a browser would; answers the status and the body.
+    /// Sends a browser's request. Returns the status and the body.
     fn ask(&self, method: &str, path: &str, body: &str) -> (String, String) {
         let (address, page) = self.url.strip_prefix("http://").unwrap().split_once('/').unwrap();
         let mut stream = TcpStream::connect(address).unwrap();
@@ -49,7 +50,7 @@ impl Downloading {
         (head.lines().next().unwrap().to_owned(), body.to_owned())
     }
 
-    /// Waits until what the page is told is as wanted.
+    /// Waits until the page's data satisfies `wanted`.
     fn until(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let patience = Instant::now() + Duration::from_secs(30);
         loop {
@@ -64,7 +65,7 @@ impl Downloading {
         }
     }
 
-    /// Ends the program, and answers what was said of the run.
+    /// Ends the program, and returns the report of the run.
     fn end(mut self) -> String {
         Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         self.child.wait().unwrap();
@@ -76,7 +77,8 @@ fn last(data: &Value) -> &Value {
     data["moments"].as_array().unwrap().last().unwrap_or(&Value::Null)
 }
 
-/// Whether the link towards the program has carried between `least` and `most` Mb/s in the last half second.
+/// True if the link towards the program has carried between `least` and `most` Mb/s in the last
+/// half second.
 fn carries(data: &Value, least: f64, most: f64) -> bool {
     let moments = data["moments"].as_array().unwrap();
     let rates: Vec<f64> =
@@ -148,7 +150,7 @@ fn a_slider_in_a_browser_changes_the_link() {
     browser.until("the page says that it is over", over, |said| said == "The program has ended.");
 }
 
-/// The page that a run draws, where there is little room.
+/// The page of a run in a narrow window.
 #[test]
 fn a_narrow_page_s_plots_fit_and_answer_the_pointer() {
     let dir = folder("narrow");
@@ -182,7 +184,7 @@ fn a_narrow_page_s_plots_fit_and_answer_the_pointer() {
         .until("values at the pointer", told, |text| text.as_str().is_some_and(|text| text.contains("f.")));
 }
 
-/// Headless Chromium with one page, spoken to in its DevTools protocol over pipes.
+/// Headless Chromium with one page, controlled by its DevTools protocol over pipes.
 struct Browser {
     child: Child,
     to: ChildStdin,
@@ -192,7 +194,7 @@ struct Browser {
 }
 
 impl Browser {
-    /// Opens `url`; says so loudly if there is no Chromium here.
+    /// Opens `url`; prints `SKIPPED` if Chromium is not installed.
     fn open(url: &str, profile: &Path) -> Option<Browser> {
         let names = ["chromium", "chromium-browser", "google-chrome"];
         let found = |name: &&str| match Command::new(name).arg("--version").output() {
@@ -248,7 +250,7 @@ impl Browser {
         }
     }
 
-    /// Evaluates an expression in the page until its value is as wanted.
+    /// Evaluates an expression in the page until its value satisfies `wanted`.
     fn until(&mut self, what: &str, expression: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let patience = Instant::now() + Duration::from_secs(30);
         loop {

@@ -1,4 +1,4 @@
-//! Terminals that runs draw on.
+//! Runs with a display on a terminal.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,12 +25,12 @@ fn a_terminal_that_goes_away_ends_a_run_that_is_watched() {
 
     let dir = folder("gone");
     let run = format!("exec {} run s.toml --engine live --watch", env!("CARGO_BIN_EXE_tollway"));
-    // The pipe of `said` is the run's too, as its third: it ends when both have ended.
+    // The run also holds the pipe of `said`, as descriptor 3: the pipe ends when both have ended.
     let mut script = on_a_terminal(&dir, "3>&1", &run);
     let mut said = script.stdout.take().expect("a pipe");
     let mut seen = Vec::new();
     let mut bytes = [0; 1000];
-    // Each time it has drawn it hides the cursor; by the third it has asked for keys, too.
+    // Each picture hides the cursor. After the third, the run has also polled for keys.
     while String::from_utf8_lossy(&seen).matches("\x1b[?25l").count() < 3 {
         let n = said.read(&mut bytes).expect("readable");
         if n == 0 {
@@ -47,11 +47,11 @@ fn a_terminal_that_goes_away_ends_a_run_that_is_watched() {
         let _ = said.read_to_end(&mut Vec::new());
         ended.send(())
     });
-    // Not ended, a variant takes four seconds.
+    // A variant that is not ended takes four seconds.
     assert_eq!(end.recv_timeout(std::time::Duration::from_secs(100)), Ok(()), "it is there still");
 }
 
-/// A terminal that is not read does not keep results from their file.
+/// A terminal that is not read does not delay the results.
 #[test]
 fn a_terminal_that_takes_nothing_does_not_hold_the_end_of_a_run_up() {
     use std::io::Read;
@@ -75,7 +75,7 @@ fn a_terminal_that_takes_nothing_does_not_hold_the_end_of_a_run_up() {
         }
         seen.extend(&bytes[..n]);
     }
-    // Nothing is read from the terminal any more.
+    // From here on the terminal is not read.
     let stopped = Command::new("kill").args(["-STOP", &script.id().to_string()]).status();
     assert!(stopped.is_ok_and(|status| status.success()));
     let until = Instant::now() + std::time::Duration::from_secs(100);

@@ -1,9 +1,10 @@
-//! Datagrams that no honest process sends: forged, corrupted, of another file.
+//! Datagrams that no correct process sends: forged, corrupted, or of another file.
 
 use super::*;
 
-/// The test is the router, and no honest one: data far ahead, data with wrong bytes where the next should be, resets with a number that once
-/// was every connection's first. All are dropped and counted, and both flows arrive whole.
+/// The test is a hostile router. It sends data far ahead, wrong bytes in place of the next data,
+/// and resets with initial sequence numbers of the past. All are dropped and counted, and both
+/// flows arrive whole.
 #[test]
 fn forged_and_corrupted_datagrams_end_no_flow() {
     let file = THREE.replace("5 MB", "300 kB")
@@ -17,7 +18,7 @@ fn forged_and_corrupted_datagrams_end_no_flow() {
     let Some(nodes) = Nodes::of("forged", &file) else { return };
     let [a, r, b] = [0, 1, 2]
         .map(|i: usize| nodes.at[i].split_once('=').unwrap().1.parse::<std::net::SocketAddr>().unwrap());
-    // A process that another test has just begun to start has what was open then until it is a program.
+    // A process that another test is just starting holds this test's descriptors until it executes.
     let until = Instant::now() + Duration::from_secs(20);
     let router = loop {
         match UdpSocket::bind(r) {
@@ -30,9 +31,9 @@ fn forged_and_corrupted_datagrams_end_no_flow() {
     let over = AtomicBool::new(false);
     let [told_a, told_b] = std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Of each flow the number of its opening, and how far its data have come since.
+            // By flow: the initial sequence number, and the highest offset of its data since.
             let (mut buffer, mut first, mut seen) = ([0; 2000], [0, 0], [0, 0]);
-            // Longer than the others are waited for, were one of them not to end.
+            // Longer than the wait for the other processes, in case one does not end.
             let until = Instant::now() + Duration::from_secs(150);
             while !over.load(Ordering::Relaxed) && Instant::now() < until {
                 let Ok((len, from)) = router.recv_from(&mut buffer) else { continue };
@@ -61,14 +62,14 @@ fn forged_and_corrupted_datagrams_end_no_flow() {
                     let _ = router.send_to(&bytes, b);
                 };
                 match (flow, passed) {
-                    // Far beyond the window, and once more what has just come.
+                    // Far beyond the window, and a copy of the current one.
                     (0, 1) if fresh => {
                         let _ = router.send_to(bytes, b);
                         forge(bytes, seq.wrapping_add(100_000_000), bytes[3]);
                         forge(bytes, seq, bytes[3]);
                         (0..3).for_each(|number| forge(bytes, number, RST));
                     }
-                    // In place of the right one, which has to come again.
+                    // In place of the right datagram, which must be sent again.
                     (1, 50) if fresh => forge(bytes, seq, bytes[3]),
                     _ => {
                         let _ = router.send_to(bytes, b);
@@ -88,13 +89,13 @@ fn forged_and_corrupted_datagrams_end_no_flow() {
     assert_eq!((delivered, &told["runs"][0]["live"]["datagrams_senseless"]), ([300_000; 2], &3.into()));
 }
 
-/// Offset of the segment's number in a datagram, bytes.
+/// Offset of the segment's sequence number in a datagram, in bytes.
 const SEQ_AT: usize = 32;
 /// Flags in the fourth byte: SYN, RST.
 const SYN: u8 = 1 << 2;
 const RST: u8 = 1 << 4;
 
-/// A flow is known by its place in the file, and in another file another flow has it.
+/// A flow is identified by its position in the file, and in another file another flow has it.
 #[test]
 fn processes_that_read_different_files_take_no_flow_for_another() {
     let flow = |name: &str, size: &str| {
@@ -119,7 +120,7 @@ fn processes_that_read_different_files_take_no_flow_for_another() {
                 format!("flow `{flow}`: the process at the other end, node `{other}`, reads another file");
             assert!(error.contains(&reads), "{error}");
         }
-        // The one that is the same in both is served.
+        // The flow that is equal in both files is served.
         assert!(!error.contains("flow `h`"), "{error}");
         let told: Value = serde_json::from_slice(&told.stdout).expect("JSON");
         let flows = told["flows"].as_array().unwrap();

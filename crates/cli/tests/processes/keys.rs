@@ -50,7 +50,8 @@ fn a_transfer_is_sealed_from_node_to_node() {
     assert!(live(&r.output())["datagrams_sent"].as_u64() > Some(1000));
 }
 
-/// A node with the file of another mesh, and one without: the flow ends for want of an answer, and its neighbours say why.
+/// A node with the file of another mesh, and one without a file: the flow ends without an answer,
+/// and its neighbours report the reason.
 #[test]
 fn keys_that_do_not_fit_are_named() {
     let (folder, other) = (keys("fit"), keys("other"));
@@ -81,7 +82,7 @@ fn key_files_are_private_and_never_written_over() {
     let run = |key: &str, more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollway"));
         command.arg("run").arg(&file).args(["--engine", "live", "--node", "a", "--ports", "7000"]);
-        // Were the keys good, this would end it.
+        // With good keys, this option would end the run.
         let output =
             command.arg("--key").arg(folder.join(key)).args(more).args(["--patience", "x"]).output().unwrap();
         assert_eq!(output.status.code(), Some(2));

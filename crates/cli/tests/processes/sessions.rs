@@ -1,10 +1,10 @@
-//! A session whose ends and switch are processes of their own.
+//! A session whose ends and switch are separate processes.
 
 use super::*;
 
 const NODES: [&str; 4] = ["a", "r", "m.1", "m.2"];
 
-/// Two members behind a switch, and who sends to whom.
+/// A scenario of two members behind a switch, with the direction of the frames.
 fn session(from: &str, to: &str, frames: u32) -> String {
     format!(
         r#"
@@ -40,7 +40,8 @@ fn session(from: &str, to: &str, frames: u32) -> String {
     )
 }
 
-/// What each node tells, the switch's last: it is stopped once the others are through.
+/// Runs the session. Returns the output of each node, with the switch last: it is stopped once the
+/// others have ended.
 fn carry(nodes: &Nodes, switch: &[&str]) -> Vec<Output> {
     let r = nodes.start_with("r", switch);
     let ends: Vec<Process> = ["m.1", "m.2", "a"].into_iter().map(|node| nodes.start(node)).collect();
@@ -55,7 +56,7 @@ fn told(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("JSON: {}", text(&output.stderr)))
 }
 
-/// A column of each member, as the switch counts it.
+/// A column of the switch's table, by member.
 fn members(switch: &Output, column: &str) -> Vec<f64> {
     let rows = told(switch)["runs"][0]["tables"]["members"].as_array().cloned().unwrap_or_default();
     rows.iter().map(|row| row[column].as_f64().unwrap()).collect()
@@ -75,7 +76,7 @@ fn a_session_is_split_and_merged_by_a_process_of_its_own() {
     let Some(nodes) = Nodes::named("merge", &session("m", "a", 200), &NODES) else { return };
     let outputs = carry(&nodes, &[]);
     assert_eq!(members(&outputs[3], "sent_packets"), [200.0; 2]);
-    // The peer sees one connection: what of it is whose, the switch alone knows.
+    // The peer sees one connection; only the switch knows the members' parts.
     let peer = told(&outputs[2]);
     assert!(outputs[2].status.success() && peer["flows"][1]["delivered_bytes"].is_null(), "{peer}");
 }

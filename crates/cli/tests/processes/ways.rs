@@ -1,8 +1,9 @@
-//! Ways between processes that are gone for a while, or take no long packets.
+//! Paths between processes that fail for a while, or have a small MTU.
 
 use super::*;
 
-/// No way to the other for half a second in mid-transfer, as when an interface is down: what is sent then is lost, as in any network.
+/// The path fails for half a second in mid-transfer, as when an interface is down. Packets sent
+/// meanwhile are lost.
 #[test]
 fn a_way_that_is_gone_for_a_while_ends_nothing() {
     let before = "ip rule add pref 1 lookup local && ip rule del pref 0";
@@ -39,8 +40,9 @@ fn packets_longer_than_the_way_takes_are_lost_and_told() {
     assert_eq!((arrived("f"), arrived("short")), (Some(0), Some(100_000)));
 }
 
-/// Runs two nodes with a flow `f` of 2 MB, and what `more` says, in a namespace of their own, with shell commands `before` and `meanwhile`: the JSON and
-/// the standard error of `a` and of `b`. `None`, loudly, where there are no such namespaces.
+/// Runs two nodes in a new namespace, with a flow `f` of 2 MB and the scenario text `more`, and
+/// shell commands `before` and `meanwhile`. Returns the JSON and the standard error of `a` and of
+/// `b`; `None`, with `SKIPPED`, if there are no such namespaces.
 fn two_in_a_namespace(
     name: &str,
     more: &str,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Standard error is a full pipe, and policies are wrong again and again.
+/// Standard error is a full pipe, and the policies are wrong again and again.
 #[test]
 fn a_log_that_is_not_read_stops_no_pacing() {
     let folder = folder("unread");
@@ -58,12 +58,13 @@ fn the_next_agent_frees_what_one_killed_with_its_guardian_has_left() {
     let first = Agent::start(&folder, &traffic.policies("a", 40));
     wait("paces", || traffic.limits().iter().all(Option::is_some).then_some(()));
     let (agent, guardian) = (first.process.id().to_string(), first.guardian().unwrap().to_string());
-    // The guardian first: once the agent is dead it needs no time to free them.
+    // The guardian first: after the agent's death it would free the connections at once.
     assert!(Command::new("kill").args(["-KILL", &guardian, &agent]).status().unwrap().success());
     drop(first);
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(free(), None, "nobody is there to free them");
-    // Policies that match none of them leave none paced, and later ones don't take the old paces for the programs'.
+    // Policies without a match leave no connection paced, and later ones don't take old paces for
+    // limits of programs.
     let mut next = Agent::start(&folder, &policies(1, "b", 80));
     wait("an answer", || next.status());
     assert_eq!(free(), Some(()));
@@ -95,7 +96,7 @@ fn a_service_manager_hears_of_the_agent_while_it_works() {
     }
     agent.signal("STOP");
     manager.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-    // One may have been sent before.
+    // One message may have been sent before.
     let silent = [(); 3].map(|()| hear().is_err());
     assert!(silent[2], "a stopped agent says nothing");
     agent.signal("CONT");

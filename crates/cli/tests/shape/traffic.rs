@@ -1,4 +1,4 @@
-//! Traffic that an agent paces, and what tests of one look at.
+//! Traffic for an agent to pace, and shared checks of its tests.
 #![allow(dead_code, reason = "each file of tests uses what it needs")]
 
 use std::fs;
@@ -15,7 +15,7 @@ use tollway_shape::{Kernel, SockDiag};
 
 use super::common::tollway;
 
-/// Connections to ourselves that send all they can.
+/// Connections of this process to itself that send all they can.
 pub(crate) struct Traffic {
     port: u16,
     stop: Arc<AtomicBool>,
@@ -43,7 +43,7 @@ impl Traffic {
         Traffic { port, stop, threads }
     }
 
-    /// The kernel's pacing limit of each sender, bytes/s.
+    /// The kernel's pacing limit of each sender, in bytes per second.
     pub(crate) fn limits(&self) -> Vec<Option<u64>> {
         limits(self.port)
     }
@@ -83,7 +83,7 @@ pub(crate) fn signal(pid: u32, name: &str) {
     assert!(Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap().success());
 }
 
-/// Waits until `what` is so, far longer than it takes.
+/// Waits until `is` returns a value, far longer than it should take.
 pub(crate) fn wait<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + Duration::from_secs(60);
     loop {

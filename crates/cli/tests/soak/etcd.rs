@@ -10,7 +10,7 @@ pub(super) struct Etcd {
 }
 
 impl Etcd {
-    /// None, and loudly, where there is no such program.
+    /// Starts a server. Returns none, and prints `SKIPPED`, if `etcd` is not installed.
     pub(super) fn start(folder: &Path) -> Option<Etcd> {
         for program in ["etcd", "etcdctl"] {
             let mut command = Command::new(program);
@@ -29,7 +29,7 @@ impl Etcd {
         format!("etcd://127.0.0.1:{}/soak", self.port)
     }
 
-    /// Sets the policies, as soon as it answers.
+    /// Sets the policies as soon as the server answers.
     pub(super) fn put(&self, policies: &str) {
         let endpoint = format!("http://127.0.0.1:{}", self.port);
         traffic::wait("the store", || {
@@ -39,7 +39,7 @@ impl Etcd {
         });
     }
 
-    /// Kills it, and starts it with the same folder.
+    /// Kills the server, and restarts it with the same folder.
     pub(super) fn fail(&mut self) {
         let _ = self.server.0.kill();
         let _ = self.server.0.wait();

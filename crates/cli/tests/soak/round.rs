@@ -1,4 +1,4 @@
-//! An agent, its traffic, and what befalls them.
+//! An agent, its traffic, and random faults.
 
 use serde_json::Value;
 
@@ -80,7 +80,7 @@ impl Round {
             3 => {
                 self.past.push("guardian killed");
                 signal(guardian, "KILL");
-                // Of programs in the kernel it only renews the lease, as the agent does.
+                // With programs in the kernel, it only renews the lease, as the agent does.
                 if !self.bpf {
                     wait("another guardian", || {
                         common::child_of(pid, "guard").filter(|&next| next != guardian)
@@ -128,7 +128,7 @@ impl Round {
         }
     }
 
-    /// Sets other policies.
+    /// Publishes other policies.
     fn publish(&mut self) {
         (self.version, self.mbps) = (self.version + 1, 8 << self.mixer.below(4));
         let text = self.traffic.policies(&self.version.to_string(), self.mbps as u32);
@@ -158,7 +158,7 @@ impl Round {
         self.agent = Some(Running(tollway(&words).stdout(Stdio::null()).stderr(log).spawn().unwrap()));
     }
 
-    /// Ends the agent by a signal, with its worker.
+    /// Ends the agent and its worker by a signal.
     fn end(&mut self, name: &str) {
         let worker = self.worker();
         let mut agent = self.agent.take().unwrap();
@@ -189,7 +189,8 @@ impl Round {
         wait("an answer", || status(&self.socket()).filter(&is));
     }
 
-    /// The newest policies are in force, and no connection may have more than the link.
+    /// Asserts that the newest policies are in force, and that no connection exceeds the link's
+    /// rate.
     fn is_paced(&self) {
         let version = Value::from(self.version.to_string());
         self.answers(|status| status["version"] == version && status["trouble"].is_null());
@@ -206,7 +207,7 @@ impl Round {
     fn is_free(&self) {
         let begin = Instant::now();
         wait("freedom", || self.traffic.limits().iter().all(Option::is_none).then_some(()));
-        // The promise is 2 s, of a machine that is not busy.
+        // The promise is 2 s, on a machine that is not busy.
         assert!(begin.elapsed() < Duration::from_secs(10), "freed after {:?}", begin.elapsed());
     }
 }

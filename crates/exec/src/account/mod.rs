@@ -1,4 +1,4 @@
-//! What happened to a program over an emulated network: rates, queues, drops, shares, and how late the emulator was.
+//! The report on a run: rates, queues, drops, shares, and the lateness of the emulator.
 
 mod share;
 mod text;
@@ -19,31 +19,31 @@ use crate::{
 };
 use share::Share;
 
-/// A run of a program, and over what it ran.
+/// The report on a run, with the network it used.
 #[derive(Debug)]
 pub struct Account<'a> {
     plan: &'a Plan,
     spec: &'a Spec,
     outcome: &'a Outcome,
     privilege: Privilege,
-    /// By flow; `None` if it did not take what it could get.
+    /// By flow; `None` for a flow that did not use all it could get.
     shares: Vec<Option<Share>>,
 }
 
 impl<'a> Account<'a> {
-    /// Works out what there is to say.
+    /// Computes the report.
     pub fn new(plan: &'a Plan, spec: &'a Spec, outcome: &'a Outcome, privilege: Privilege) -> Account<'a> {
         let shares = share::shares(plan, spec, outcome);
         Account { plan, spec, outcome, privilege, shares }
     }
 
-    /// Whether the machine kept up: one packet in a hundred, at most, was more than a millisecond late, and the kernel lost
-    /// none.
+    /// True if the machine kept up: at most one packet in a hundred was more than a millisecond
+    /// late, and the kernel lost none.
     pub fn kept_up(&self) -> bool {
         self.outcome.record.lateness.share_over(LATE) <= TOO_MANY && self.lost_by_kernel() == 0
     }
 
-    /// What to say, loudly, of what makes the results worth less.
+    /// Warnings on conditions that make the results less reliable.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let lost = self.outcome.outside_lost.then(|| {
             "WARNING: the helper of `--outside` ended before the program did: from then on there was nobody outside".into()
@@ -80,7 +80,7 @@ impl<'a> Account<'a> {
         interfaces + self.outcome.record.refused
     }
 
-    /// Links that anything came to, with what they did.
+    /// The links to which any packet came, with their counts.
     fn links(&self) -> impl Iterator<Item = LinkAccount<'_>> {
         let links = self.plan.links.iter().zip(&self.outcome.record.links);
         links
@@ -96,7 +96,7 @@ impl<'a> Account<'a> {
             .filter(|link| link.offered() > 0)
     }
 
-    /// Flows, the largest first, with their shares.
+    /// Flows with their shares, the largest first.
     fn flows(&self) -> Vec<(&FlowRecord, Option<&Share>)> {
         let shares = self.shares.iter().map(Option::as_ref);
         let mut flows: Vec<_> = self.outcome.record.flows.iter().zip(shares).collect();
@@ -104,8 +104,8 @@ impl<'a> Account<'a> {
         flows
     }
 
-    /// Jain's index over the flows that took what they could get, of what each got as a part of its ideal share; `None` if there
-    /// are fewer than two.
+    /// Jain's index over the flows that used all they could get, each with its rate as a part of
+    /// its ideal share. `None` if there are fewer than two.
     pub fn jain(&self) -> Option<f64> {
         let parts: Vec<f64> = self
             .shares
@@ -117,13 +117,13 @@ impl<'a> Account<'a> {
         (parts.len() > 1).then(|| tollway_theory::jain(&parts)).filter(|jain| jain.is_finite())
     }
 
-    /// A flow as people name it: with nodes instead of addresses.
+    /// The name of a flow for users, with nodes instead of addresses.
     fn name(&self, tuple: &FiveTuple) -> String {
         name(&self.spec.mesh.nodes, tuple)
     }
 
-    /// Writes `exec.html`, `exec` as `pictures`, `links.csv` and `flows.csv` to `folder`, and
-    /// answers what was written.
+    /// Writes `exec.html`, `exec` as `pictures`, `links.csv` and `flows.csv` to `folder`. Returns
+    /// the paths written.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -146,7 +146,7 @@ impl<'a> Account<'a> {
         Ok(written)
     }
 
-    /// Rates of links and of the largest flows, and queues, over time.
+    /// The figure: rates of links and of the largest flows, and queues, over time.
     fn figure(&self) -> Figure {
         let seconds = Mesh::INTERVAL.as_secs_f64();
         let (mut rates, mut queues, mut drops) = (Vec::new(), Vec::new(), Vec::new());
@@ -156,7 +156,7 @@ impl<'a> Account<'a> {
                 let at = (from + until).nearest_secs() / 2.0;
                 let span = until.saturating_sub(from).as_secs_f64();
                 rate.push((at, (now.sent_bytes - past.sent_bytes) as f64 * 8e-6 / span));
-                // What is queued takes so long to send.
+                // The time to send the mean queue.
                 queue
                     .push((at, now.queue_byte_ns as f64 / (span * 1e9) / link.nominal.bytes_per_sec() * 1e3));
                 drop.push((at, (now.drops.total() - past.drops.total()) as f64));
@@ -228,7 +228,7 @@ impl<'a> Account<'a> {
     }
 }
 
-/// One link, with what there is to know of it.
+/// A link with its record.
 struct LinkAccount<'a> {
     name: &'a str,
     from: &'a str,
@@ -245,7 +245,7 @@ impl LinkAccount<'_> {
         self.record.total.sent_packets + drops.total() - drops.after - drops.corrupt
     }
 
-    /// Begin, end, and the totals at both, of each interval.
+    /// Begin and end of each interval, with the totals at both.
     fn intervals(&self) -> impl Iterator<Item = (Time, Time, LinkStats, LinkStats)> {
         let rows = &self.record.intervals;
         rows.iter().enumerate().filter_map(move |(i, &now)| {
@@ -256,7 +256,7 @@ impl LinkAccount<'_> {
         })
     }
 
-    /// Mb/s from the first interval in which it sent to the last.
+    /// Rate in Mb/s from the first interval with traffic to the last.
     fn rate(&self) -> f64 {
         let mut busy = self.intervals().filter(|(_, _, past, now)| now.sent_bytes > past.sent_bytes);
         let Some((from, first_end, ..)) = busy.next() else { return 0.0 };
@@ -264,7 +264,7 @@ impl LinkAccount<'_> {
         self.record.total.sent_bytes as f64 * 8e-6 / until.saturating_sub(from).as_secs_f64()
     }
 
-    /// Mb/s in the second in which it sent most; its mean if it sent for less than a second.
+    /// The highest rate over one second, in Mb/s; the mean if the link sent for less than a second.
     fn best_second(&self) -> f64 {
         let ends: Vec<(Time, u64)> =
             self.intervals().map(|(_, until, _, now)| (until, now.sent_bytes)).collect();
@@ -368,7 +368,7 @@ fn lateness_json(lateness: &Lateness) -> Value {
     })
 }
 
-/// A flow as people name it, `nodes` instead of addresses.
+/// The name of a flow for users, with `nodes` instead of addresses.
 fn name(nodes: &[String], tuple: &FiveTuple) -> String {
     let end = |ip, port: u16| {
         let known = nodes.iter().zip(0..).find(|&(_, node)| address(node) == ip);
@@ -389,7 +389,7 @@ fn lost(flow: &FlowRecord) -> u64 {
     flow.packets.saturating_sub(flow.delivered + flow.in_flight)
 }
 
-/// Mb/s delivered from its first packet to its last.
+/// Delivered Mb/s from the flow's first packet to its last.
 fn flow_rate(flow: &FlowRecord) -> f64 {
     let span = flow.last.saturating_sub(flow.first).as_secs_f64();
     if span > 0.0 { flow.delivered_bytes as f64 * 8e-6 / span } else { 0.0 }
@@ -401,10 +401,10 @@ fn delay_mean(flow: &FlowRecord) -> Option<f64> {
 
 /// The tables that [`Account::draw`] writes.
 pub const TABLES: [&str; 2] = ["links.csv", "flows.csv"];
-/// A packet later than this counts as late, and this share of late ones is too many.
+/// Lateness from which a packet counts as late, and the share of late packets that is too many.
 const LATE: Time = Time::from_millis(1);
 const TOO_MANY: f64 = 0.01;
-/// Flows that are drawn at most.
+/// Upper bound of flows in the figure.
 const DRAWN: usize = 8;
-/// Flows that were there for less are too short to compare.
+/// Shortest life of a flow whose share is compared.
 const WORTH_COMPARING: Time = Time::from_secs(1);

@@ -1,4 +1,4 @@
-//! What flows should have got: the max–min fair shares, interval by interval.
+//! The ideal rates of flows: the max–min fair shares, interval by interval.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,20 @@ use tollway_theory::{Network, max_min};
 
 use crate::{FlowRecord, Mesh, Outcome, Spec};
 
-/// What a flow got and what it should have got, over the intervals that were all its own.
+/// A flow's bytes and its ideal bytes, over its intervals without the first and the last, which it
+/// may use only in part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Share {
-    /// How long these were.
+    /// Total length of these intervals.
     pub(super) span: Time,
-    /// Bytes it got in them.
+    /// Bytes delivered in them.
     got: f64,
-    /// Bytes it should have got.
+    /// Bytes of the max–min fair share in them.
     ideal: f64,
 }
 
 impl Share {
-    /// What it got as a part of what it should have got.
+    /// The bytes delivered as a part of the ideal.
     pub(super) fn part(&self) -> f64 {
         self.got / self.ideal.max(f64::MIN_POSITIVE)
     }
@@ -31,16 +32,17 @@ impl Share {
     }
 }
 
-/// The shares of flows that carry data in earnest; the others take what they need first.
+/// The shares of flows that carry bulk data. Other flows take their bytes first.
 ///
-/// In each interval the flows that delivered anything divide what links can carry by max–min fairness, as if all of them
-/// always had something to send. A flow that had not got less than its share for that alone: the share is a measure, no reproach.
+/// In each interval the active flows divide the links' capacity by max–min fairness, as if each
+/// always had data to send. A flow below its share may have had less to send: the share is a
+/// measure, and no defect is implied.
 pub(super) fn shares(plan: &Plan, spec: &Spec, outcome: &Outcome) -> Vec<Option<Share>> {
     let flows = &outcome.record.flows;
     let routes: Vec<Vec<usize>> = flows.iter().map(|flow| route(&spec.mesh, flow.from, flow.to)).collect();
     let mut shares: Vec<Option<Share>> =
         flows.iter().map(|flow| earnest(flow).then(Share::default)).collect();
-    // Who delivered what in each interval.
+    // Bytes of each flow by interval.
     let mut intervals: BTreeMap<u32, Vec<(usize, u64)>> = BTreeMap::new();
     for (i, flow) in flows.iter().enumerate() {
         for &(interval, bytes) in &flow.rates {
@@ -81,7 +83,7 @@ pub(super) fn shares(plan: &Plan, spec: &Spec, outcome: &Outcome) -> Vec<Option<
     shares
 }
 
-/// Bytes that a link could carry from `from` to `until`, its rate being another from each of `changes` on.
+/// Bytes that a link could carry from `from` to `until`; its rate changes at each of `changes`.
 fn capacity(link: &Link, changes: &[(Time, Rate)], from: Time, until: Time) -> f64 {
     let first = changes.first().map_or(until, |change| change.0.clamp(from, until));
     let mut bytes = match &link.trace {
@@ -95,7 +97,7 @@ fn capacity(link: &Link, changes: &[(Time, Rate)], from: Time, until: Time) -> f
     bytes
 }
 
-/// Whether a flow is more than acknowledgements and a few words.
+/// True if a flow carries more than acknowledgements and a few messages.
 fn earnest(flow: &FlowRecord) -> bool {
     flow.delivered_bytes >= 15_000 && 2 * flow.payload_bytes >= flow.delivered_bytes
 }
@@ -115,7 +117,7 @@ mod tests {
         let changes = [(ms(50), Rate::from_mbps(2.0)), (ms(90), Rate::from_mbps(4.0))];
         let carried = |changes, from, until| capacity(&plan.links[0], changes, ms(from), ms(until)).round();
         assert_eq!(carried(&[], 0, 100), 125_000.0);
-        // 50 ms of 10 Mb/s, 40 of 2 and 10 of 4.
+        // 50 ms at 10 Mb/s, 40 ms at 2 and 10 ms at 4.
         assert_eq!(carried(&changes, 0, 100), 77_500.0);
         assert_eq!(carried(&changes, 60, 80), 5_000.0);
         assert_eq!(carried(&changes, 200, 300), 50_000.0);

@@ -1,4 +1,4 @@
-//! The report on a terminal.
+//! The report as text for a terminal.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use tollway_report::text::{Align, TextTable};
 use super::{Account, WORTH_COMPARING, delay_mean, flow_rate, lost};
 
 impl Account<'_> {
-    /// The report, in at most `width` columns where names allow.
+    /// The report as text, in at most `width` columns where names allow.
     pub fn to_text(&self, width: usize) -> String {
         let record = &self.outcome.record;
         let mut text = String::new();
@@ -117,7 +117,7 @@ impl Account<'_> {
         ]);
         let flows = self.flows();
         for (flow, share) in flows.iter().take(SHOWN) {
-            // The ideal of a part of a second says little.
+            // The ideal over less than a second is not reliable.
             let share = share.filter(|share| share.span >= WORTH_COMPARING);
             let delivered = flow.delivered > 0;
             let millis = |value: Option<f64>| value.map_or_else(|| "–".into(), |value| format!("{value:.2}"));
@@ -141,10 +141,10 @@ impl Account<'_> {
     }
 }
 
-/// A configured rate, as short as it was given.
+/// A configured rate with at most three decimal places.
 fn number(mbps: f64) -> String {
     if mbps >= 1e6 { "∞".into() } else { format!("{}", (mbps * 1e3).round() / 1e3) }
 }
 
-/// Flows listed.
+/// Upper bound of flows in the list.
 const SHOWN: usize = 12;

@@ -1,4 +1,5 @@
-//! A program over an emulated network: its servers, the host's services, the world outside, and its end.
+//! A run of a program over an emulated network, with servers, the host's services and a way to the
+//! outside.
 
 mod outside;
 mod relay;
@@ -27,48 +28,51 @@ pub use relay::Publish;
 use outside::Outside;
 use servers::Servers;
 
-/// What to run, and over what.
+/// A run: a program, its network, and its options.
 #[derive(Clone, Debug)]
 pub struct Spec {
     /// The network.
     pub mesh: MeshSpec,
-    /// Bytes of the longest train of TCP segments that may cross the links as one; 0 is none, since a link's law or its
-    /// chance wants to see each packet, or a train takes too long to serialise.
+    /// Upper bound in bytes of a train of TCP segments that crosses the links as one packet. 0 is
+    /// none: a link's law or its losses handle single packets, or a train takes too long to
+    /// serialise.
     pub train: u32,
-    /// Names for nodes beside their own.
+    /// Additional names for nodes.
     pub aliases: Vec<(String, u32)>,
-    /// Settings of the kernel's network at every node, as sysctl(8) names them; only `net.` is a namespace's own.
+    /// Kernel network settings at every node, as sysctl(8) names them; only `net.` belongs to a
+    /// namespace.
     pub sysctls: Vec<(String, String)>,
     /// The program and its arguments.
     pub program: Vec<OsString>,
-    /// The node where it runs.
+    /// The program's node.
     pub node: u32,
-    /// Shell commands that serve at nodes, started before the program and ended after it.
+    /// Shell commands of servers at nodes, started before the program and ended after it.
     pub servers: Vec<(u32, String)>,
     /// The host's services at nodes.
     pub published: Vec<Publish>,
-    /// Every TCP port on which somebody listens on the host's loopback interface, at every node but the program's.
+    /// Publishes every TCP port in use on the host's loopback interface, at every node but the
+    /// program's.
     pub publish_all: bool,
-    /// The program is ended after so long.
+    /// The program is ended after this time.
     pub timeout: Option<Duration>,
-    /// What the program writes to its standard output goes to our standard error.
+    /// Sends the program's standard output to this process's standard error.
     pub stdout_aside: bool,
-    /// Where to write what enters and leaves the program's node.
+    /// The file for a capture of the packets at the program's node.
     pub capture: Option<PathBuf>,
 }
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// With an exit status.
+    /// It exited with this status.
     Exited(i32),
-    /// By a signal.
+    /// This signal ended it.
     Signalled(i32),
-    /// It took too long and was ended.
+    /// It ran too long and was ended.
     TimedOut,
 }
 
-/// As the rest of a sentence.
+/// Formats the predicate of a sentence.
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -80,29 +84,32 @@ impl fmt::Display for Ended {
     }
 }
 
-/// How a run went.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// How the program ended.
+    /// The end of the program.
     pub ended: Ended,
-    /// What the emulator saw.
+    /// The emulator's record.
     pub record: Record,
-    /// By node, packets that the kernel had no room for: sent by programs and never read, and handed back and never received.
+    /// By node, packets that the kernel dropped: sent by programs and never read by the emulator;
+    /// and handed back by it and never received.
     pub kernel_drops: Vec<(u64, u64)>,
-    /// What was published: with [`Spec::publish_all`], what was found.
+    /// The ports published; with [`Spec::publish_all`], those found.
     pub published: Vec<Publish>,
-    /// Packets that the capture had no time for, or why it could not be written.
+    /// Packets missing from the capture, or the reason why it could not be written.
     pub captured: Result<u64, String>,
-    /// What led to the world outside broke off on the way.
+    /// The way to the outside ended during the run.
     pub outside_lost: bool,
-    /// Servers that failed while the program ran: which of [`Spec::servers`], and how.
+    /// Servers that failed while the program ran: index in [`Spec::servers`], and their end.
     pub failed_servers: Vec<(usize, Ended)>,
 }
 
-/// Runs a program over a network, until it ends; a `panel`'s other end sees and changes its links meanwhile.
+/// Runs a program over a network until it ends. The other end of a `panel` observes and changes
+/// links meanwhile.
 ///
 /// # Errors
-/// The network can't be set up ([`Error::Namespace`]), or the program not be started ([`Error::Program`]).
+/// The network can't be set up ([`Error::Namespace`]), or the program can't be started
+/// ([`Error::Program`]).
 pub fn run(spec: &Spec, signals: &Signals, panel: Option<Panel>) -> Result<Outcome, Error> {
     many_descriptors();
     let named = spec.mesh.nodes.iter().cloned().zip(0..).chain(spec.aliases.iter().cloned());
@@ -119,7 +126,7 @@ pub fn run(spec: &Spec, signals: &Signals, panel: Option<Panel>) -> Result<Outco
     Ok(Outcome { ended, record, kernel_drops, published, captured, outside_lost, failed_servers })
 }
 
-/// How a program ended, and what was there for it.
+/// The end of a program, and the state of its servers and services.
 struct Driven {
     ended: Ended,
     published: Vec<Publish>,
@@ -127,7 +134,7 @@ struct Driven {
     failed_servers: Vec<(usize, Ended)>,
 }
 
-/// Sets, serves, publishes, starts the program and waits for its end.
+/// Sets sysctls, starts servers, publishes ports, starts the program and waits for its end.
 fn drive(
     spec: &Spec,
     emulated: &Emulated,
@@ -167,7 +174,7 @@ fn drive(
     Ok(Driven { ended, published, outside_lost, failed_servers: servers.failed() })
 }
 
-/// Opens the ports that are to be published.
+/// Opens the published ports.
 fn publish(spec: &Spec, namespaces: &[Namespace], servers: &Servers) -> Result<Vec<Publish>, Error> {
     let start =
         |publish: &Publish| relay::start(&namespaces[publish.node as usize], address(publish.node), *publish);
@@ -189,7 +196,7 @@ fn publish(spec: &Spec, namespaces: &[Namespace], servers: &Servers) -> Result<V
         for node in (0..namespaces.len() as u32).filter(|&node| node != spec.node).take(MANY) {
             for &port in &ports {
                 let one = Publish { node, port, host: port, udp: false };
-                // A server of the run may have the port; then it is not the host's that is wanted.
+                // A server of the run may use the port; it has priority over the host's.
                 if start(&one).is_ok() {
                     published.push(one);
                 }
@@ -199,13 +206,13 @@ fn publish(spec: &Spec, namespaces: &[Namespace], servers: &Servers) -> Result<V
     Ok(published)
 }
 
-/// Waits for the program, hands signals on to it, and ends it when its time is over.
+/// Waits for the program. Forwards signals to it, and ends it after `timeout`.
 fn await_program(program: &mut Running, timeout: Option<Duration>, signals: &Signals) -> Ended {
     let until = timeout.map(|span| Instant::now() + span);
     let mut timed_out = false;
     let mut patience = until;
     loop {
-        // SIGCHLD wakes this thread and the one that has the exit status at the same instant.
+        // SIGCHLD wakes this thread and the thread with the exit status at the same instant.
         if let Some(status) = program.await_end(BRIEF) {
             return match timed_out {
                 true => Ended::TimedOut,
@@ -231,7 +238,7 @@ fn ended(status: ExitStatus) -> Ended {
     }
 }
 
-/// Lets a program write to our standard error instead of our standard output.
+/// Sends a program's standard output to this process's standard error.
 fn aside(command: &mut Command) -> Result<(), Error> {
     let ours = std::io::stderr().as_fd().try_clone_to_owned().map_err(problem("copy a descriptor"))?;
     command.stdout(ours);
@@ -240,7 +247,7 @@ fn aside(command: &mut Command) -> Result<(), Error> {
 
 /// Longest delay between the signal of a program's end and its exit status.
 const BRIEF: Duration = Duration::from_millis(2);
-/// How often what can't wake us is looked for.
+/// Interval between checks of conditions that wake no thread.
 const TICK: Duration = Duration::from_millis(100);
-/// Nodes at which everything is published.
+/// Upper bound of nodes at which all ports are published.
 const MANY: usize = 16;

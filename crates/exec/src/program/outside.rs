@@ -1,8 +1,9 @@
-//! The rest of the world, behind a node of an emulated network, without root: another program, which is an ordinary program to the
-//! host, opens sockets there for what comes out of the network.
+//! The way from a node of an emulated network to the outside, without root. A helper program,
+//! ordinary to the host, opens sockets there for the network's traffic.
 //!
-//! `passt` (the same program as `pasta`) or `slirp4netns` does that, whichever is installed. Both speak Ethernet over a Unix socket; at
-//! the node stands an interface whose frames are passed on to it, and the node's kernel forwards between that and the links.
+//! The helper is `passt` (the same program as `pasta`) or `slirp4netns`, whichever is installed.
+//! Both speak Ethernet over a Unix socket. The node has a tap interface whose frames go to the
+//! helper. The node's kernel forwards between that interface and the links.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};
@@ -24,17 +25,17 @@ use tollway_net::sys::namespace::Namespace;
 use tollway_net::sys::signals::Signals;
 use tollway_net::sys::{address, clean, netlink, problem, sockopt, tun};
 
-/// Who answers names' queries, as long as there is an outside.
+/// The address of the name server while there is an outside.
 pub(super) const RESOLVER: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 3);
 
-/// The way out, as long as it lives.
+/// The way to the outside, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Outside {
     helper: Child,
 }
 
 impl Outside {
-    /// Opens a way out at the node `gateway`, for all nodes.
+    /// Opens a way to the outside at the node `gateway`, for all nodes.
     pub(super) fn open(namespaces: &[Namespace], gateway: u32, signals: &Signals) -> Result<Outside, Error> {
         let (tap, mac) = namespaces[gateway as usize]
             .within(open_tap)
@@ -47,7 +48,7 @@ impl Outside {
         let mut outside = Outside { helper };
         let announced = (0..namespaces.len() as u32).take(ANNOUNCED).map(address);
         let met = announced.chain([OURS]).try_for_each(|ours| wire.send(&arp_request(mac, ours)));
-        // It answers once it is ready, or never.
+        // A helper answers once it is ready, or never.
         let answered = met.and_then(|()| {
             wire.socket.set_read_timeout(Some(PATIENCE))?;
             let answer = wire.receive(&mut [0; FRAME])?;
@@ -69,19 +70,19 @@ impl Outside {
         Ok(outside)
     }
 
-    /// Whether the helper has ended, and the way out with it.
+    /// True if the helper has ended.
     pub(super) fn is_gone(&mut self) -> bool {
         self.helper.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// What the helper said before it gave up.
+    /// The helper's last message before its end.
     fn last_words(&mut self) -> String {
         let _ = self.helper.kill();
         let mut said = String::new();
         if let Some(mut stderr) = self.helper.stderr.take() {
             let _ = stderr.read_to_string(&mut said);
         }
-        // Where there is no system log, it says so between the lines.
+        // Without a system log, helpers print a line on that, too.
         let line = said.lines().rfind(|line| !line.trim().is_empty() && !line.contains("to syslog"));
         format!("its helper gave up: {}", line.unwrap_or("it said nothing"))
     }
@@ -93,7 +94,7 @@ impl Drop for Outside {
     }
 }
 
-/// Starts whichever helper is installed, and answers the socket at which it takes frames.
+/// Starts the helper that is installed, and returns the socket for its frames.
 fn start(signals: &Signals) -> Result<(Child, Wire), Error> {
     for start in [passt, slirp4netns] {
         match start(signals) {
@@ -107,23 +108,23 @@ fn start(signals: &Signals) -> Result<(Child, Wire), Error> {
     Err(Error::Outside { why: why.into() })
 }
 
-/// `passt` takes a connected socket, and frames behind their lengths.
+/// Starts `passt`, with a connected socket. Each frame follows its length.
 fn passt(signals: &Signals) -> io::Result<(Child, Wire)> {
     let (ours, theirs) = UnixStream::pair()?;
-    // Nobody else is started meanwhile who could inherit it.
+    // No other program is started meanwhile that could inherit the socket.
     rustix::io::fcntl_setfd(&theirs, FdFlags::empty())?;
     let mut command = Command::new("passt");
     command.args(["--foreground", "--quiet", "--ipv4-only", "--fd"]).arg(theirs.as_raw_fd().to_string());
     command.args(["--address", &OURS.to_string(), "--netmask", "24", "--gateway", &ROUTER.to_string()]);
-    // The host's loopback is not the outside, and nobody outside is to come in.
+    // The host's loopback is not part of the outside, and no connection from outside is accepted.
     command.args(["--no-map-gw", "--dns-forward", &RESOLVER.to_string(), "--no-dhcp"]);
     command.args(["--tcp-ports", "none", "--udp-ports", "none"]);
     Ok((spawn(command, signals)?, Wire { socket: ours, lengths: true, buffered: None }))
 }
 
-/// `slirp4netns` waits for a connection at a path, and takes a frame as a message.
+/// Starts `slirp4netns`, which listens at a path. Each frame is a message.
 fn slirp4netns(signals: &Signals) -> io::Result<(Child, Wire)> {
-    // A path that others could guess they could also have taken before.
+    // At a guessable path another user could listen first.
     let folder = clean::folder("outside")?;
     let done = slirp4netns_in(&folder.join("frames"), signals);
     let _ = fs::remove_dir_all(&folder);
@@ -151,7 +152,7 @@ fn slirp4netns_in(path: &Path, signals: &Signals) -> io::Result<(Child, Wire)> {
     }
 }
 
-/// Connects to a helper of this user or root's.
+/// Connects to a helper of this user or of root.
 fn connect(path: &Path) -> io::Result<UnixStream> {
     let socket = Socket::new(Domain::UNIX, Type::from(libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC), None)?;
     socket.connect(&SockAddr::unix(path)?)?;
@@ -161,16 +162,16 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
 
 fn spawn(mut command: Command, signals: &Signals) -> io::Result<Child> {
     prepare(&mut command, signals.before());
-    // The terminal's signals are the program's, which may want to go on.
+    // The terminal's signals are for the program, which may continue after them.
     command.env(clean::MARK, clean::mark()).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()
 }
 
-/// Frames to a helper and from it.
+/// The socket for frames to and from a helper.
 #[derive(Debug)]
 struct Wire {
     socket: UnixStream,
-    /// A stream in which each frame stands behind its length; else messages.
+    /// True for a stream in which each frame follows its length; else messages.
     lengths: bool,
     buffered: Option<BufReader<UnixStream>>,
 }
@@ -190,7 +191,7 @@ impl Wire {
         self.socket.write_all(&whole[..4 + frame.len()])
     }
 
-    /// The next frame's length; zero once the helper is gone.
+    /// Receives a frame and returns its length; zero if the helper has ended.
     fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if !self.lengths {
             return self.socket.read(into);
@@ -218,27 +219,29 @@ fn pass_in(wire: &mut Wire, mut tap: File) {
     wire.buffered = wire.socket.try_clone().ok().map(|socket| BufReader::with_capacity(1 << 18, socket));
     let mut frame = [0; FRAME];
     while let Ok(len @ 1..) = wire.receive(&mut frame) {
-        // What the kernel does not take is lost, as on any Ethernet.
+        // A frame that the kernel refuses is lost, as on any Ethernet.
         let _ = tap.write(&frame[..len]);
     }
 }
 
-/// Makes the interface towards the helper in this thread's namespace, with its route; answers its hardware address.
+/// Makes the interface to the helper in this thread's namespace, with its route. Returns its
+/// hardware address.
 fn open_tap() -> io::Result<(File, [u8; 6])> {
     let file = tun::device(0)?;
     let mut request = Request::new(NAME);
     request.set_short((libc::IFF_TAP | libc::IFF_NO_PI) as i16);
     request.ask(&file.as_fd(), libc::TUNSETIFF)?;
     let set = |key: String, value: &str| {
-        // Without neighbours' settings, which only root may change, a first packet may wait for an answer.
+        // Only root may change neighbour settings. Without them a first packet may wait for an
+        // answer.
         let _ = fs::write(format!("/proc/sys/net/ipv4/{key}"), value);
     };
     fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
     for interface in ["all", NAME, tun::NAME] {
-        // What comes back from far away comes by another interface than it would be answered on.
+        // Packets from the outside arrive on another interface than the route to their source uses.
         set(format!("conf/{interface}/rp_filter"), "0");
     }
-    // Whoever asks for a node's address on the Ethernet is told ours.
+    // ARP requests for a node's address are answered with the interface's own.
     set(format!("conf/{NAME}/proxy_arp"), "1");
     set(format!("neigh/{NAME}/proxy_delay"), "0");
     interface::bring_up(NAME, OURS, Ipv4Addr::new(255, 255, 255, 0), tun::MTU, Arp::Yes)?;
@@ -246,12 +249,12 @@ fn open_tap() -> io::Result<(File, [u8; 6])> {
     Ok((file, interface::hardware_address(NAME)?))
 }
 
-/// Asks on the Ethernet who the router is, and says with it whose address `ours` is (RFC 826).
+/// An ARP request for the router that also announces the address `ours` (RFC 826).
 fn arp_request(mac: [u8; 6], ours: Ipv4Addr) -> [u8; 42] {
     let mut frame = [0; 42];
     frame[..6].fill(0xff);
     frame[6..12].copy_from_slice(&mac);
-    // Ethernet type ARP; hardware Ethernet, protocol IPv4, their addresses' lengths, a request.
+    // Ethernet type ARP; hardware Ethernet, protocol IPv4, lengths of their addresses, a request.
     frame[12..22].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
     frame[22..28].copy_from_slice(&mac);
     frame[28..32].copy_from_slice(&ours.octets());
@@ -261,14 +264,14 @@ fn arp_request(mac: [u8; 6], ours: Ipv4Addr) -> [u8; 42] {
 
 /// The interface's name.
 const NAME: &str = "outside";
-/// Its address, and that of the router behind it: where slirp4netns has them.
+/// Addresses of the interface and of the router behind it, as in slirp4netns.
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 100);
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
-/// The longest frame with which a helper may come.
+/// Upper bound of a helper's frames, in bytes.
 const FRAME: usize = 1 << 16;
-/// How long a helper may take to be ready.
+/// Longest wait until a helper is ready.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Nodes whose addresses the helper is told beforehand.
+/// Upper bound of nodes whose addresses are announced to the helper at the start.
 const ANNOUNCED: usize = 8;
 
 #[cfg(test)]
@@ -286,7 +289,7 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
         let path = folder.join("frames");
-        // It has taken the path before `slirp4netns` could.
+        // Another user's process listens at the path before `slirp4netns` could.
         let script = "import os, socket, sys, time\n\
                       os.setgid(65534); os.setuid(int(sys.argv[2]))\n\
                       listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n\

@@ -1,7 +1,9 @@
-//! Services of the host inside an emulated network: what connects to a node's port there is connected to the host's.
+//! Services of the host inside an emulated network: connections to a port of a node are relayed to
+//! the host.
 //!
-//! A relay ends a connection and opens another, over the host's own loopback. So what crosses the emulated links is the
-//! kernel's TCP between the program and the relay, whose round trip is that of the links.
+//! A relay ends a connection and opens another, over the host's loopback. So the connection over
+//! the emulated links is the kernel's TCP between the program and the relay, with the round trip of
+//! the links.
 
 use std::ffi::c_int;
 use std::io::{self, Read, Write};
@@ -17,13 +19,13 @@ use tollway_net::sys::sockopt::{at_urgent, unsent};
 /// A port of a node that leads to a port of the host's loopback interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Publish {
-    /// The node.
+    /// Index of the node.
     pub node: u32,
-    /// The port there.
+    /// The port at the node.
     pub port: u16,
     /// The port at the host.
     pub host: u16,
-    /// UDP; else TCP.
+    /// True for UDP, false for TCP.
     pub udp: bool,
 }
 
@@ -34,7 +36,7 @@ pub(super) fn start(namespace: &Namespace, address: Ipv4Addr, publish: Publish) 
     if publish.udp {
         let socket = namespace.within(|| UdpSocket::bind(at))?;
         thread.spawn(move || {
-            // A socket that fails for good has nobody left to serve.
+            // A socket that fails for good has no peers left.
             let _ = relay_datagrams(&socket, publish.host);
         })?;
     } else {
@@ -44,12 +46,12 @@ pub(super) fn start(namespace: &Namespace, address: Ipv4Addr, publish: Publish) 
     Ok(())
 }
 
-/// A listener with room for many who come at once.
+/// A listener with a long queue of new connections.
 fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     socket.bind(&at.into())?;
-    // The system gives what it allows (`net.core.somaxconn`).
+    // The system caps the length (`net.core.somaxconn`).
     socket.listen(c_int::MAX)?;
     Ok(socket.into())
 }
@@ -57,17 +59,18 @@ fn listen(at: SocketAddr) -> io::Result<TcpListener> {
 fn accept(listener: &TcpListener, host: u16) {
     loop {
         let Ok((inner, _)) = listener.accept() else {
-            // Out of descriptors, or a connection that ended before it was taken: others may fare better.
+            // Descriptors are used up, or a connection ended before it was accepted; later ones may
+            // succeed.
             std::thread::sleep(Duration::from_millis(10));
             continue;
         };
-        // Nobody there, or no thread to be had: whoever asked is to hear that at once.
+        // Without a service or a thread, the client gets a reset at once.
         let _ = lingers_not(&inner);
         let spawned = std::thread::Builder::new().name("tollway-relay".into()).spawn(move || {
             if let Ok(outer) = connect(host)
                 && SockRef::from(&inner).set_linger(None).is_ok()
             {
-                // What can't be relayed any further is over.
+                // A connection that can't be relayed any further is closed.
                 let _ = relay_stream(&[inner, outer]);
             }
         });
@@ -80,12 +83,13 @@ fn connect(host: u16) -> io::Result<TcpStream> {
         .or_else(|_| TcpStream::connect((Ipv6Addr::LOCALHOST, host)))
 }
 
-/// Passes bytes both ways until both are done. Where one stream is broken off so is the other: a part is not to pass for the whole.
+/// Relays bytes both ways until both ends are closed. A reset of one stream resets the other, so
+/// that no part passes for the whole.
 fn relay_stream(streams: &[TcpStream; 2]) -> io::Result<()> {
     for stream in streams {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        // In its place in the stream: otherwise a read leaves it out.
+        // Urgent data stays in its place in the stream; otherwise a read leaves it out.
         SockRef::from(stream).set_out_of_band_inline(true)?;
     }
     let mut ways = [Way::new(), Way::new()];
@@ -101,7 +105,7 @@ fn relay_stream(streams: &[TcpStream; 2]) -> io::Result<()> {
         if ways.iter().all(|way| way.over) {
             return Ok(());
         }
-        // Who has said everything, and waits for the rest of the answer, may still go.
+        // A stream whose input has ended may still be reset.
         let waits = [0, 1].map(|at| ways[at].over && !ways[1 - at].over);
         let mut fds = Vec::with_capacity(2);
         for at in [0, 1] {
@@ -124,18 +128,18 @@ fn relay_stream(streams: &[TcpStream; 2]) -> io::Result<()> {
     }
 }
 
-/// Bytes on their way from one stream to another.
+/// The bytes on their way from one stream to the other.
 struct Way {
     buffer: Vec<u8>,
-    /// Of the buffer, what is still to be written.
+    /// The part of the buffer that is still to be written.
     left: Range<usize>,
-    /// That is one urgent byte (RFC 6093).
+    /// `left` is one urgent byte (RFC 6093).
     urgent: bool,
-    /// The end was read, and passed on.
+    /// The end was read and passed on.
     over: bool,
 }
 
-/// Which end of a way was broken off.
+/// The end of a way that was reset.
 enum Broken {
     Source,
     Sink,
@@ -146,19 +150,19 @@ impl Way {
         Way { buffer: vec![0; CHUNK], left: 0..0, urgent: false, over: false }
     }
 
-    /// Passes on what there is, and for which there is room.
+    /// Passes on the bytes available, as far as there is room.
     fn pass(&mut self, mut from: &TcpStream, mut to: &TcpStream) -> Result<(), Broken> {
         for _ in 0..TURN {
             if self.over {
                 break;
             }
             if self.left.is_empty() {
-                // A read ends before an urgent byte, and the next one must end behind it.
+                // A read ends before an urgent byte, and the next one must end after it.
                 self.urgent = at_urgent(from).map_err(|_| Broken::Source)?;
                 let room = if self.urgent { 1 } else { CHUNK };
                 match from.read(&mut self.buffer[..room]) {
                     Ok(0) => {
-                        // One that is broken is noticed by what comes of it.
+                        // If `to` is broken, its next read or write shows it.
                         let _ = to.shutdown(Shutdown::Write);
                         self.over = true;
                     }
@@ -184,7 +188,7 @@ impl Way {
         Ok(())
     }
 
-    /// Breaks off the stream `to`, as `from` was: once it has got what came of that before.
+    /// Resets the stream `to`, as `from` was, once `to` has the bytes received before.
     fn break_off(&mut self, mut from: &TcpStream, mut to: &TcpStream) -> io::Result<()> {
         to.set_nonblocking(false)?;
         loop {
@@ -201,12 +205,12 @@ impl Way {
     }
 }
 
-/// Has a stream say, when it is closed, that it was broken off.
+/// Makes the close of a stream a reset.
 fn lingers_not(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_linger(Some(Duration::ZERO))
 }
 
-/// Passes datagrams, with a socket towards the host for each peer, so that answers find back.
+/// Relays datagrams, with one socket towards the host per peer, so that answers reach it.
 fn relay_datagrams(inner: &UdpSocket, host: u16) -> io::Result<()> {
     inner.set_nonblocking(true)?;
     let mut peers = Peers { host, list: Vec::new() };
@@ -226,7 +230,7 @@ fn relay_datagrams(inner: &UdpSocket, host: u16) -> io::Result<()> {
             }
         }
         while let Ok((len, addr)) = inner.recv_from(&mut buffer) {
-            // A datagram may get lost, and the next one fare better.
+            // A datagram may be lost; the next one may arrive.
             if let Ok(socket) = peers.socket(addr) {
                 let _ = socket.send(&buffer[..len]);
             }
@@ -235,7 +239,7 @@ fn relay_datagrams(inner: &UdpSocket, host: u16) -> io::Result<()> {
     }
 }
 
-/// Who has sent datagrams, and a socket towards the host for each.
+/// The peers that have sent datagrams, each with a socket towards the host.
 struct Peers {
     host: u16,
     list: Vec<Peer>,
@@ -248,8 +252,9 @@ struct Peer {
 }
 
 impl Peers {
-    /// The socket for what `addr` sends. Resolvers ask each question from another port: when there are too many, or no more
-    /// descriptors, the peer that has been silent for longest gives its place.
+    /// Returns the socket for datagrams from `addr`. Resolvers use a new port for each question. If
+    /// there are too many peers, or no descriptors left, the peer that was silent for longest is
+    /// forgotten.
     fn socket(&mut self, addr: SocketAddr) -> io::Result<&UdpSocket> {
         let at = match self.list.iter().position(|peer| peer.addr == addr) {
             Some(at) => at,
@@ -285,25 +290,25 @@ impl Peers {
 
 /// Bytes passed on at a time; the largest datagram fits.
 const CHUNK: usize = 1 << 16;
-/// Reads and writes one way before the other has its turn.
+/// Reads and writes in one direction before the other direction continues.
 const TURN: usize = 32;
-/// A peer that has been silent for so long gets another socket.
+/// Silence after which a peer is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(60);
-/// Peers with a socket at a time.
+/// Upper bound of peers with a socket.
 const PEERS: usize = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A stream's two ends.
+    /// The two ends of a stream.
     fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (one, listener.accept().unwrap().0)
     }
 
-    /// What `talk` makes of a client and a server with a relay between.
+    /// Calls `talk` with a client and a server that are connected through a relay.
     fn relayed(talk: impl FnOnce(TcpStream, TcpStream)) {
         let ((client, inner), (server, outer)) = (pair(), pair());
         let relay = std::thread::spawn(move || drop(relay_stream(&[inner, outer])));
@@ -314,7 +319,7 @@ mod tests {
     #[test]
     fn an_end_is_passed_on_as_an_end_and_the_answer_to_it_too() {
         relayed(|mut client, mut server| {
-            // More than a relay and its sockets hold.
+            // More than a relay and its sockets can hold.
             let request = vec![7; 20 << 20];
             std::thread::scope(|scope| {
                 scope.spawn(|| {
@@ -342,7 +347,7 @@ mod tests {
                     assert_eq!(server.read(&mut [0]).unwrap(), 0);
                 }
                 server.write_all(&[7; 5000]).unwrap();
-                // Both halves of a connection fare alike.
+                // Both halves of a connection are reset.
                 std::thread::sleep(Duration::from_millis(50));
                 lingers_not(&server).unwrap();
                 drop(server);
@@ -366,7 +371,7 @@ mod tests {
             assert_eq!(server.read(&mut [0]).unwrap(), 0);
             lingers_not(&client).unwrap();
             drop(client);
-            // Whoever has read an end is told by what it writes next; the kernel knows before.
+            // After an end of input only a later write shows a reset; the kernel knows it before.
             let mut fds = [PollFd::new(&server, PollFlags::empty())];
             let most = Timespec { tv_sec: 10, tv_nsec: 0 };
             assert_eq!(rustix::event::poll(&mut fds, Some(&most)).unwrap(), 1);
@@ -374,7 +379,8 @@ mod tests {
         });
     }
 
-    /// Telnet's interrupt, FTP's abort: out of band for whoever reads it so, in its place for others.
+    /// Telnet's interrupt and FTP's abort: out of band if the receiver reads it so, otherwise in
+    /// its place.
     #[test]
     fn an_urgent_byte_stays_in_its_place_and_urgent() {
         relayed(|mut client, mut server| {

@@ -1,4 +1,4 @@
-//! The servers of a run: started before its program, ended after it, and everything they print marked as theirs.
+//! The servers of a run: started before its program, ended after it, with labels on their output.
 
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::net::Ipv4Addr;
@@ -26,10 +26,12 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// Starts every server of `spec` in turn, each when the one before serves or has had [`SERVING`].
+    /// Starts every server of `spec` in turn, each when the one before serves or has had
+    /// [`SERVING`].
     ///
     /// # Errors
-    /// One of them fails ([`Error::Server`], [`Error::PortInUse`]), or a signal comes ([`Error::Interrupted`]).
+    /// One of them fails ([`Error::Server`], [`Error::PortInUse`]), or a signal comes
+    /// ([`Error::Interrupted`]).
     pub(super) fn start(
         &mut self,
         spec: &Spec,
@@ -125,14 +127,15 @@ fn label(spec: &Spec, i: usize) -> String {
 /// A server's output, on its way to standard error line by line.
 struct Output {
     label: Arc<str>,
-    /// Lines kept back until it is known whether the server could start; `None` once they are printed.
+    /// Lines kept back until it is known whether the server could start; `None` once they are
+    /// printed.
     held: Arc<Mutex<Option<Vec<u8>>>>,
     /// Disconnected once nothing more comes.
     open: Receiver<()>,
 }
 
 impl Output {
-    /// Reads from a pipe from now on; the answer's second part is the end to write to.
+    /// Reads from a new pipe from now on, and also returns the pipe's other end.
     fn open(label: String) -> Result<(Output, io::PipeWriter), Error> {
         let (reader, writer) = io::pipe().map_err(problem("make a pipe"))?;
         let (closed, open) = mpsc::channel::<()>();
@@ -183,7 +186,8 @@ fn copy_lines(reader: PipeReader, label: &str, held: &Mutex<Option<Vec<u8>>>) {
     }
 }
 
-/// One write for each line, so that the program's own do not come in between. A log that takes nothing ends no server.
+/// Prints a line in one write, so that the program's lines do not come in between. A failed write
+/// does not end a server.
 fn print(label: &str, line: &[u8]) {
     let _ = io::stderr().write_all(&[label.as_bytes(), line].concat());
 }

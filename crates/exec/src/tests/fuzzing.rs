@@ -1,8 +1,8 @@
-//! Private parsers for fuzz targets.
+//! Entry points of the private parsers for fuzz targets.
 //!
-//! Each takes any bytes, and panics where a parser breaks its contract.
+//! Each accepts any bytes, and panics if a parser breaks its contract.
 
-/// A request to `--view`: what follows its head is a browser's wish.
+/// Fuzzes the parser of a browser's request to `--view`, after the head.
 #[cfg(feature = "view")]
 pub fn wish(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data) {

@@ -1,8 +1,9 @@
-//! An assembler for the few instructions that our programs are made of (RFC 9669).
+//! An assembler for the few instructions of this crate's programs (RFC 9669).
 
 use std::io;
 
-/// A register: `R0` has what a call answers, `R1` to `R5` what it is given, `R6` to `R9` survive it, `R10` is the frame.
+/// A register. `R0` holds a call's result and `R1` to `R5` its arguments. `R6` to `R9` keep their
+/// values over a call. `R10` is the frame pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reg {
     R0,
@@ -18,14 +19,14 @@ pub(crate) enum Reg {
     R10,
 }
 
-/// What a jump compares with.
+/// The right-hand operand of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum With {
     Reg(Reg),
     Imm(i32),
 }
 
-/// When a jump is taken; numbers without sign.
+/// The condition of a jump, for unsigned numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum When {
     Equal = 0x10,
@@ -34,7 +35,7 @@ pub(crate) enum When {
     NoMore = 0xb0,
 }
 
-/// Arithmetic with a constant, over all 64 bits.
+/// An arithmetic operation with a constant, on all 64 bits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
     Add = 0x00,
@@ -46,25 +47,25 @@ pub(crate) enum Op {
     ShiftRight = 0x70,
 }
 
-/// Bits of the instructions that act on memory as one step.
+/// Operation codes of atomic instructions.
 const FETCH_ADD: i32 = 0x01;
 const COMPARE_AND_SWAP: i32 = 0xf1;
 
-/// A place in a program, which may be jumped to before it is known.
+/// A position in a program. Jumps may name it before it is defined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Label(usize);
 
-/// A program that is being written.
+/// A program under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     code: Vec<Instruction>,
-    /// Where each label is.
+    /// By label: the index of its instruction, once defined.
     places: Vec<Option<usize>>,
-    /// Jumps, and where to.
+    /// Jumps: the index of the instruction, and its label.
     jumps: Vec<(usize, Label)>,
 }
 
-/// One instruction of eight bytes (RFC 9669 § 3.1).
+/// An instruction of eight bytes (RFC 9669 § 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Instruction {
@@ -75,13 +76,13 @@ pub(crate) struct Instruction {
 }
 
 impl Assembler {
-    /// A place that [`Assembler::here`] will name.
+    /// Returns a new label, to be defined by [`Assembler::here`].
     pub(crate) fn label(&mut self) -> Label {
         self.places.push(None);
         Label(self.places.len() - 1)
     }
 
-    /// The label is here.
+    /// Defines `label` as the position of the next instruction.
     pub(crate) fn here(&mut self, label: Label) {
         self.places[label.0] = Some(self.code.len());
     }
@@ -106,17 +107,17 @@ impl Assembler {
         self.push(0x0f | op as u8, to, from, 0, 0);
     }
 
-    /// `to = to` with its two lowest bytes in the order of the network, and no others.
+    /// `to = to` with its two lowest bytes in network order, and the other bytes cleared
     pub(crate) fn swap_half(&mut self, to: Reg) {
         self.push(0xdc, to, Reg::R0, 0, 16);
     }
 
-    /// `{ old = *(to + offset); *(to + offset) += with; with = old }`, in one step
+    /// `{ old = *(to + offset); *(to + offset) += with; with = old }`, atomically
     pub(crate) fn fetch_add(&mut self, to: Reg, offset: i16, with: Reg) {
         self.push(0xdb, to, with, offset, FETCH_ADD);
     }
 
-    /// `if (*(to + offset) == R0) *(to + offset) = with`, in one step; `R0` has the old value.
+    /// `if (*(to + offset) == R0) *(to + offset) = with`, atomically; `R0` holds the old value
     pub(crate) fn compare_and_swap(&mut self, to: Reg, offset: i16, with: Reg) {
         self.push(0xdb, to, with, offset, COMPARE_AND_SWAP);
     }
@@ -167,7 +168,7 @@ impl Assembler {
         self.push(0x05, Reg::R0, Reg::R0, 0, 0);
     }
 
-    /// `R0 = helper(R1, …)`, by its number in `linux/bpf.h`.
+    /// `R0 = helper(R1, …)`, with the helper's number in `linux/bpf.h`
     pub(crate) fn call(&mut self, helper: i32) {
         self.push(0x85, Reg::R0, Reg::R0, 0, helper);
     }
@@ -178,7 +179,10 @@ impl Assembler {
         self.push(0x95, Reg::R0, Reg::R0, 0, 0);
     }
 
-    /// The program, each jump with its distance.
+    /// Returns the program with the distance of each jump filled in.
+    ///
+    /// # Errors
+    /// A label is not defined, or too far away.
     pub(crate) fn finish(mut self) -> io::Result<Vec<Instruction>> {
         for (at, label) in self.jumps {
             let place =
@@ -188,7 +192,8 @@ impl Assembler {
         Ok(self.code)
     }
 
-    /// A constant of 64 bits takes two instructions; `kind` says what the first half stands for.
+    /// Loads a constant of 64 bits, which takes two instructions. `kind` is the meaning of the
+    /// first half.
     fn wide(&mut self, to: Reg, kind: u8, descriptor: i32) {
         self.code.push(Instruction {
             code: 0x18,
@@ -204,12 +209,12 @@ impl Assembler {
     }
 }
 
-/// Two registers in a byte: where the first is, is the byte order's matter.
+/// Two registers in a byte; their order depends on the byte order.
 fn pair(to: u8, from: u8) -> u8 {
     if cfg!(target_endian = "little") { from << 4 | to } else { to << 4 | from }
 }
 
-/// The bits of an instruction that say how many bytes it moves.
+/// The bits of an instruction for the width of its operand, in bytes.
 fn width(bytes: u32) -> u8 {
     match bytes {
         1 => 0x10,

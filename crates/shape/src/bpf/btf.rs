@@ -1,6 +1,7 @@
-//! The kernel's own description of its types, as far as it takes to find a field: a minimal reader of BTF.
+//! A minimal reader of BTF, the kernel's description of its types, to find the offsets of fields.
 //!
-//! The kernel's documentation has the format (`Documentation/bpf/btf.rst`). Numbers are in the machine's byte order.
+//! The kernel's documentation describes the format (`Documentation/bpf/btf.rst`). Numbers are in
+//! the machine's byte order.
 
 #[cfg(any(test, fuzzing))]
 #[path = "tests/btf.rs"]
@@ -13,33 +14,35 @@ use std::path::Path;
 #[derive(Debug)]
 pub(crate) struct Btf {
     bytes: Vec<u8>,
-    /// Where each type begins; number 0 is `void`, which is not there.
+    /// Offset of each type by its number. Number 0 is `void`, which has no entry.
     types: Vec<usize>,
     strings: usize,
 }
 
-/// A step on the way to a field: so many bytes, so far into what the step before led to.
+/// One load on the path to a field: the offset from the pointer that the step before loaded, and
+/// the width in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) offset: i16,
     pub(crate) bytes: u32,
 }
 
-/// How a field is read: a load for each pointer on the way, the last one the field's own.
+/// The path to a field: one load per pointer, and the field's own load last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
     pub(crate) steps: Vec<Step>,
-    /// Of the last load's bits the field is so many, from this one on; none if it is all of them.
+    /// The first bit and the number of bits of the field in the last load; none if it is the whole
+    /// load.
     pub(crate) bits: Option<(u32, u32)>,
 }
 
 impl Btf {
-    /// The running kernel's.
+    /// Reads the description of the running kernel.
     pub(crate) fn of_kernel() -> io::Result<Btf> {
         Btf::parse(std::fs::read(Path::new(KERNEL))?)
     }
 
-    /// Reads a description: where each type is.
+    /// Parses a description and indexes its types.
     pub(crate) fn parse(bytes: Vec<u8>) -> io::Result<Btf> {
         let word = |at: usize| read_u32(&bytes, at).ok_or_else(broken);
         if word(0)? & 0xffff != MAGIC {
@@ -59,14 +62,14 @@ impl Btf {
         Ok(Btf { bytes, types, strings })
     }
 
-    /// The number of the type `name` of a kind.
+    /// Returns the number of the type `name` of this kind.
     pub(crate) fn find(&self, kind: u32, name: &str) -> io::Result<u32> {
         let ids = 1..self.types.len() as u32;
         let mut found = ids.filter(|&id| self.kind(id) == Some(kind) && self.name(id) == name.as_bytes());
         found.next().ok_or_else(|| missing(name))
     }
 
-    /// The value of an enumeration's word, in whichever enumeration it stands.
+    /// Returns the value of an enumerator, in whichever enumeration has it.
     pub(crate) fn value(&self, word: &str) -> io::Result<i32> {
         let ids = (1..self.types.len() as u32).filter(|&id| self.kind(id) == Some(ENUM));
         let mut words = ids.flat_map(|id| {
@@ -78,7 +81,8 @@ impl Btf {
         value.map(|value| value as i32).ok_or_else(|| missing(word))
     }
 
-    /// The way to a field, as C writes it from a pointer to the structure: `sk.sk_cgrp_data.cgroup->kn->id`, `address[3]`.
+    /// Returns the path to a field in C notation, from a pointer to the structure:
+    /// `sk.sk_cgrp_data.cgroup->kn->id`, `address[3]`.
     pub(crate) fn field(&self, structure: &str, path: &str) -> io::Result<Field> {
         let mut at = self.find(STRUCT, structure)?;
         let (mut bits, mut steps) = (0u32, Vec::new());
@@ -110,7 +114,7 @@ impl Btf {
             steps.push(Step { offset: offset_of(bits)?, bytes });
             return Ok(Field { steps, bits: None });
         };
-        // A few bits: the byte that they are in.
+        // A bit field: its byte is loaded.
         let first = if cfg!(target_endian = "little") {
             bits % 8
         } else {
@@ -123,7 +127,7 @@ impl Btf {
         Ok(Field { steps, bits: Some((first, narrow)) })
     }
 
-    /// The member `name` of a structure or union, in the unnamed ones inside it too.
+    /// Finds the member `name` of a structure or union, also inside its unnamed members.
     fn member(&self, id: u32, name: &str, depth: u32, looks: &mut u32) -> Option<Member> {
         let id = self.plain(id)?;
         if depth == 0 || !matches!(self.kind(id)?, STRUCT | UNION) {
@@ -132,7 +136,7 @@ impl Btf {
         let narrow = self.info(id)? >> 31 == 1;
         let first = self.types[id as usize] + HEAD;
         (0..self.members(id)).find_map(|index| {
-            // Unnamed ones inside each other would be looked through again and again.
+            // Nested unnamed members could be searched very often, so searches are counted.
             *looks = looks.checked_sub(1)?;
             let at = first + 12 * index;
             let (kind, offset) = (read_u32(&self.bytes, at + 4)?, read_u32(&self.bytes, at + 8)?);
@@ -146,7 +150,7 @@ impl Btf {
         })
     }
 
-    /// The type behind names and qualifiers.
+    /// The type behind type definitions and qualifiers.
     fn plain(&self, mut id: u32) -> Option<u32> {
         for _ in 0..DEPTH {
             match self.kind(id)? {
@@ -167,7 +171,7 @@ impl Btf {
         (self.kind(id)? == ARRAY).then(|| self.word(id, HEAD))?
     }
 
-    /// Bytes of a number, a pointer or a structure.
+    /// The size of a type in bytes, for a number, a pointer or a structure.
     fn size(&self, id: u32) -> Option<u32> {
         let id = self.plain(id)?;
         match self.kind(id)? {
@@ -205,14 +209,14 @@ impl Btf {
     }
 }
 
-/// A member: its type, its offset, and how many bits it is if it is no whole number of bytes.
+/// A member: its type, its offset in bits, and its width in bits for a bit field.
 struct Member {
     kind: u32,
     bit: u32,
     bits: Option<u32>,
 }
 
-/// Bytes that follow the head of a type of a kind with so many members.
+/// Bytes that follow the header of a type of this kind with `members` members.
 fn trailing(kind: u32, members: usize) -> Option<usize> {
     Some(match kind {
         POINTER | FORWARD | TYPEDEF | VOLATILE | CONST | RESTRICT | FUNCTION | FLOAT | TYPE_TAG => 0,
@@ -228,7 +232,7 @@ fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// What an instruction can hold.
+/// The offset of a load in bytes, in the range of an instruction.
 fn offset_of(bits: u32) -> io::Result<i16> {
     i16::try_from(bits / 8).map_err(|_| broken())
 }
@@ -243,11 +247,12 @@ fn broken() -> io::Error {
 
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 const MAGIC: u32 = 0xeb9f;
-/// Bytes of a type before what its kind adds.
+/// Bytes of a type's header, before the data of its kind.
 const HEAD: usize = 12;
-/// Names for names, and structures without a name in each other: more than any kernel has.
+/// Limit of nested type definitions and unnamed structures; no kernel has that many.
 const DEPTH: u32 = 16;
-/// Members that are looked at for one of a name: more than any structure of a kernel has, in it and in those without a name.
+/// Limit of members searched for one name; no kernel structure has that many, with its unnamed
+/// members.
 const LOOKS: u32 = 1 << 20;
 
 const INTEGER: u32 = 1;
@@ -275,8 +280,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// `struct inner { u32 a; u8 low:3; u8 high:4; }`, `struct outer { u64 x; union { struct inner *to; u64 y; }; struct inner in; u32 list[4]; }`,
-    /// `enum { WORD = 7 }`.
+    /// The types `struct inner { u32 a; u8 low:3; u8 high:4; }`,
+    /// `struct outer { u64 x; union { struct inner *to; u64 y; }; struct inner in; u32 list[4]; }`
+    /// and `enum { WORD = 7 }`.
     fn sample() -> Vec<u8> {
         let mut strings = vec![0u8];
         let mut name = |text: &str| {

@@ -1,9 +1,11 @@
-//! Which tenant a socket or a packet belongs to, found inside the kernel.
+//! Classification of sockets and packets by tenant inside the kernel.
 //!
-//! Rules are written for user space and stay there. The kernel only tells apart what the rules can tell apart: it replaces each
-//! address, port, user and control group by a small index, and looks the indexes up as one key, a *cell*. All identities of a cell
-//! are the same to the rules. A cell that is met for the first time has no verdict; the agent gives it one at its next tick, by
-//! applying the rules to the identity that made the cell. Until then its packets share a small rate of their own.
+//! The rules stay in user space. The kernel distinguishes only what the rules distinguish. It
+//! replaces each address, port, user and control group by a small index, and looks the indexes up
+//! as one key, a *cell*. All identities of a cell are equal to the rules.
+//!
+//! A new cell has no verdict. At its next tick the agent applies the rules to the identity that
+//! made the cell, and stores the verdict. Until then the packets of the cell share a small rate.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,7 +18,7 @@ use super::asm::{Assembler, When};
 use super::sys::{Kind, Map, Plain};
 use crate::{Distinctions, Identity, Regime};
 
-/// The maps of classification, by their descriptors.
+/// Descriptors of the maps of classification.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Maps {
     scope: i32,
@@ -28,28 +30,29 @@ pub(crate) struct Maps {
     cells: i32,
 }
 
-/// The same as user space has them.
+/// The maps of classification, in user space.
 #[derive(Debug)]
 pub(crate) struct Classes {
-    /// One value: bytes of a packet on the link beside IP's; the version of the indexes, and above it whether groups count.
+    /// One value. First, bytes of a packet on the link in addition to IP's. Second, the version of
+    /// the indexes, and in the high half whether groups count.
     scope: Map<u32, [u64; 2]>,
     networks: Map<Prefix, u32>,
-    /// By port: the index as local port, and above it as remote port.
+    /// By port: the index as local port in the low half, and as remote port in the high half.
     ports: Map<u32, u32>,
     users: Map<u32, u32>,
     groups: Map<u64, u32>,
-    /// Control groups that were met and have no index.
+    /// Control groups seen that have no index yet.
     strange: Map<u64, u32>,
     cells: Map<[u32; 8], Cell>,
     version: u32,
-    /// What the rules say of a group's path, and its index.
+    /// Index by the results of the rules for a group's path.
     profiles: HashMap<Vec<Option<u32>>, u32>,
     /// A path for each index, from 1 on.
     paths: Vec<String>,
     by_group: bool,
 }
 
-/// An identity that made a cell, and the verdict on the cell.
+/// An identity that made a cell, and the cell's verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Cell {
@@ -63,7 +66,8 @@ pub(crate) struct Cell {
     gap: u32,
 }
 
-/// A key of the map of networks: how many of the bits behind count, which end it is, and the address.
+/// A key of the map of networks: the prefix length of the rest, the end (local or remote), and the
+/// address.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Prefix {
@@ -115,7 +119,8 @@ impl Classes {
         }
     }
 
-    /// Replaces the indexes by those of other rules. Cells of the old ones are no longer met.
+    /// Replaces the indexes by those of new rules. No lookup finds a cell of the old rules any
+    /// more.
     pub(crate) fn install(&mut self, regime: &Regime, groups: &[(u64, String)]) -> io::Result<()> {
         let distinct = regime.rules.distinctions();
         self.by_group = regime.rules.by_group();
@@ -178,7 +183,7 @@ impl Classes {
         self.ports.set_all(&ports, &indexes)
     }
 
-    /// Gives control groups the indexes of what the rules say of their paths.
+    /// Stores the indexes of control groups, by the results of the rules for their paths.
     pub(crate) fn name_groups(&mut self, regime: &Regime, groups: &[(u64, String)]) -> io::Result<()> {
         if !self.by_group {
             return Ok(());
@@ -194,14 +199,14 @@ impl Classes {
         Ok(())
     }
 
-    /// Control groups that were met and have no index; each is answered once.
+    /// Removes and returns the control groups seen that have no index.
     pub(crate) fn strange_groups(&self) -> io::Result<Vec<u64>> {
         let ids = keys(&self.strange)?;
         ids.iter().try_for_each(|&id| self.strange.remove(id))?;
         Ok(ids)
     }
 
-    /// Gives a verdict on each cell that has none: the tenant of its identity, if there is one.
+    /// Stores a verdict in each cell that has none: its identity's tenant, or none.
     pub(crate) fn judge(&self, tenant_of: impl Fn(&Identity<'_>) -> Option<u32>) -> io::Result<()> {
         let (mut at, mut cells) = (vec![[0; 8]; CHUNK], vec![Cell::default(); CHUNK]);
         let mut open = Vec::new();
@@ -209,7 +214,7 @@ impl Classes {
             open.extend((cell.verdict == UNKNOWN).then_some((key, *cell)));
         })?;
         for (key, cell) in open {
-            // The group may be below the one that was looked up.
+            // The identity's group may be a descendant of the one that was looked up.
             let cgroup = self.paths.get((key[usize::from(GROUP as u16) / 4] as usize).wrapping_sub(1));
             let who = Identity {
                 local: cell.local(),
@@ -240,7 +245,8 @@ fn keys<K: Plain, V: Plain>(map: &Map<K, V>) -> io::Result<Vec<K>> {
     Ok(keys)
 }
 
-/// `R1 = ` the verdict on the identity that lies in the frame at [`CELL`], whose group's index is in the key already.
+/// `R1 =` the verdict on the identity in the frame at [`CELL`]. The key already holds its group's
+/// index.
 ///
 /// Changes `R0` to `R5`.
 pub(crate) fn classify(asm: &mut Assembler, maps: &Maps) {
@@ -273,7 +279,7 @@ pub(crate) fn classify(asm: &mut Assembler, maps: &Maps) {
     asm.store(4, R10, -SMALL, R1);
     asm.frame(R2, SMALL);
     index(asm, maps.users, 20);
-    // Whether both ends have one address.
+    // The key's last word is 1 if both ends have the same address.
     let (differs, same) = (asm.label(), asm.label());
     for half in [0, 8] {
         asm.load(8, R1, R10, -CELL + offset_of!(Cell, local) as i16 + half);
@@ -303,7 +309,7 @@ pub(crate) fn classify(asm: &mut Assembler, maps: &Maps) {
     asm.here(out);
 }
 
-/// Puts the index of the key that `R2` points to into the cell's key, 0 if it has none.
+/// Stores in the cell's key the index of the key that `R2` points to; 0 if it has none.
 fn index(asm: &mut Assembler, map: i32, at: i16) {
     let none = asm.label();
     asm.store_value(4, R10, -KEY + at, 0);
@@ -315,8 +321,8 @@ fn index(asm: &mut Assembler, map: i32, at: i16) {
     asm.here(none);
 }
 
-/// Puts the index of the control group of the frame's identity into the key; jumps to `known` if it has one, or groups don't
-/// count, and else notes that it was met.
+/// Stores the index of the identity's control group in the key. Jumps to `known` if the group has
+/// one, or if groups don't count. Otherwise records the group as seen.
 pub(crate) fn group(asm: &mut Assembler, maps: &Maps, known: super::asm::Label) {
     asm.store_value(4, R10, -KEY + GROUP, 0);
     asm.value_of(R1, maps.scope);
@@ -345,16 +351,16 @@ impl Maps {
     }
 }
 
-/// Places in the frame, bytes below its top; above them is the hook's.
+/// Offsets in the frame, in bytes below its top. The hook uses the part above.
 pub(crate) const CELL: i16 = 320;
 pub(crate) const KEY: i16 = 352;
 pub(crate) const GROUP: i16 = 24;
 const PREFIX: i16 = 376;
 pub(crate) const SMALL: i16 = 384;
-/// Where what lies below begins.
+/// Offset of the part of the frame that is free for other code.
 pub(crate) const BELOW: i16 = 384;
 
-/// Offsets in [`Cell`] for those that fill one in.
+/// Offsets in [`Cell`] for code that fills one in.
 pub(crate) const AT_LOCAL: i16 = -CELL + offset_of!(Cell, local) as i16;
 pub(crate) const AT_REMOTE: i16 = -CELL + offset_of!(Cell, remote) as i16;
 pub(crate) const AT_UID: i16 = -CELL + offset_of!(Cell, uid) as i16;
@@ -362,14 +368,14 @@ pub(crate) const AT_PORTS: i16 = -CELL + offset_of!(Cell, local_port) as i16;
 pub(crate) const CELL_BYTES: i16 = size_of::<Cell>() as i16;
 const _: () = assert!(size_of::<Cell>() == 56 && size_of::<Prefix>() == 24, "there is padding");
 
-/// Verdicts: none yet, no tenant's, and from there on the tenants'.
+/// Verdicts: none yet, no tenant, and from `FIRST` on the tenants.
 pub(crate) const UNKNOWN: u32 = 0;
 pub(crate) const NOBODY: u32 = 1;
 pub(crate) const FIRST: u32 = 2;
 const LOCAL: u32 = 0;
 const REMOTE: u32 = 1;
 const SIDE_BITS: u32 = 32;
-/// Networks, users, groups and cells at most.
+/// Upper bound of networks, users, groups and cells.
 const MOST: u32 = 1 << 16;
 const CHUNK: usize = 1024;
 const MAP_LOOKUP: i32 = 1;

@@ -1,8 +1,10 @@
-//! The program that holds each tenant to its rate, packet by packet, behind the pacing of its connections.
+//! The program that limits the packets of each tenant to its rate, in addition to the pacing of its
+//! connections.
 //!
-//! The kernel calls it for every IP packet that a socket sends. Each tenant has a token bucket, kept as the instant at which all
-//! that it has sent would have left at its rate (GCRA). A packet that comes too far ahead of that instant is dropped: TCP keeps it
-//! and tries again, as with a full queue on the interface.
+//! The kernel runs it for every IP packet that a socket sends. Each tenant has a token bucket, kept
+//! as the instant at which all its packets would have left at its rate (GCRA). A packet too far
+//! ahead of that instant is dropped. TCP keeps the segment and sends it again, as when a queue of
+//! the interface is full.
 
 use std::io;
 
@@ -13,30 +15,31 @@ use super::classes::{
     self, AT_LOCAL, AT_PORTS, AT_REMOTE, AT_UID, BELOW, CELL, CELL_BYTES, GROUP, KEY, NOBODY, SMALL, classify,
 };
 
-/// The maps of the program, by their descriptors.
+/// Descriptors of the program's maps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Maps {
-    /// Until when it holds, and for which namespace.
+    /// The end of the lease, and its namespace.
     pub(crate) lease: i32,
-    /// By bucket: what a byte costs, 2⁻¹⁶ ns, none if 0; how far ahead it may be, ns; the pace of a connection that opens.
+    /// By bucket: the cost of a byte in 2⁻¹⁶ ns, 0 for no limit; the depth in ns; the pace of a
+    /// connection that opens.
     pub(crate) limits: i32,
-    /// By bucket: the instant of the last byte, bytes that passed, bytes dropped.
+    /// By bucket: the instant of the last byte, bytes passed, bytes dropped.
     pub(crate) counts: i32,
     pub(crate) classes: classes::Maps,
 }
 
-/// The program for packets.
+/// Builds the program for packets.
 pub(crate) fn egress(maps: Maps) -> io::Result<Vec<Instruction>> {
     let mut asm = Assembler::default();
     let (pass, ours, named, bucket) = (asm.label(), asm.label(), asm.label(), asm.label());
-    asm.copy(R6, R1); // R6 = struct __sk_buff, for good
+    asm.copy(R6, R1); // R6 = struct __sk_buff, until the end
     asm.call(KTIME);
     asm.store(8, R10, -NOW, R0);
     asm.value_of(R8, maps.lease);
     asm.load(8, R1, R8, 0);
     asm.jump(When::NoMore, R1, Other(R0), pass); // the lease is over
     asm.load(8, R8, R8, 8);
-    asm.jump(When::Equal, R8, Imm(0), ours); // every namespace is meant
+    asm.jump(When::Equal, R8, Imm(0), ours); // the lease covers every namespace
     asm.copy(R1, R6);
     asm.call(NAMESPACE_COOKIE);
     asm.jump(When::NotEqual, R0, Other(R8), pass);
@@ -67,7 +70,7 @@ pub(crate) fn egress(maps: Maps) -> io::Result<Vec<Instruction>> {
     asm.finish()
 }
 
-/// Fills in the addresses and ports of the frame's identity from the packet's headers.
+/// Fills in the addresses and ports of the identity in the frame from the packet's headers.
 fn headers(asm: &mut Assembler, pass: super::asm::Label) {
     let (v6, ports, read, none) = (asm.label(), asm.label(), asm.label(), asm.label());
     asm.load(4, R1, R6, PROTOCOL);
@@ -80,10 +83,10 @@ fn headers(asm: &mut Assembler, pass: super::asm::Label) {
         asm.load(4, R1, R10, -HEADER + from);
         asm.store(4, R10, to + 12, R1);
     }
-    asm.load(1, R9, R10, -HEADER); // R9 = where the next header is
+    asm.load(1, R9, R10, -HEADER); // R9 = the offset of the next header
     asm.op(Op::And, R9, 0xf);
     asm.op(Op::ShiftLeft, R9, 2);
-    asm.load(1, R7, R10, -HEADER + 9); // R7 = what it is
+    asm.load(1, R7, R10, -HEADER + 9); // R7 = its protocol
     asm.go(ports);
 
     asm.here(v6);
@@ -97,7 +100,7 @@ fn headers(asm: &mut Assembler, pass: super::asm::Label) {
     }
     asm.load(1, R7, R10, -HEADER + 6);
     asm.set(R9, 40);
-    // The only one in between that needs no privileges.
+    // The only extension header that needs no privileges.
     asm.jump(When::NotEqual, R7, Imm(ROUTING), ports);
     asm.copy(R2, R9);
     bytes(asm, 4, none);
@@ -122,7 +125,7 @@ fn headers(asm: &mut Assembler, pass: super::asm::Label) {
     asm.here(none);
 }
 
-/// Copies bytes of the packet, from `R2` on, to the frame.
+/// Copies `count` bytes of the packet from offset `R2` to the frame.
 fn bytes(asm: &mut Assembler, count: i32, none: super::asm::Label) {
     asm.copy(R1, R6);
     asm.frame(R3, HEADER);
@@ -131,7 +134,7 @@ fn bytes(asm: &mut Assembler, count: i32, none: super::asm::Label) {
     asm.jump(When::NotEqual, R0, Imm(0), none);
 }
 
-/// Gives the key the index of the nearest control group above that has one.
+/// Stores in the key the index of the nearest ancestor group that has one.
 fn ancestors(asm: &mut Assembler, maps: &classes::Maps) {
     let (next, unknown, end) = (asm.label(), asm.label(), asm.label());
     asm.set(R9, 0); // R9 = the level, from the root
@@ -153,7 +156,7 @@ fn ancestors(asm: &mut Assembler, maps: &classes::Maps) {
     asm.here(end);
 }
 
-/// Takes what the packet costs from the bucket whose number is in the frame, or drops the packet.
+/// Takes the packet's cost from the bucket whose number is in the frame, or drops the packet.
 fn spend(asm: &mut Assembler, maps: &Maps, pass: super::asm::Label) {
     let (one, fresh, long, drop, counted) = (asm.label(), asm.label(), asm.label(), asm.label(), asm.label());
     for (map, to) in [(maps.limits, R7), (maps.counts, R9)] {
@@ -163,7 +166,7 @@ fn spend(asm: &mut Assembler, maps: &Maps, pass: super::asm::Label) {
         asm.jump(When::Equal, R0, Imm(0), pass);
         asm.copy(to, R0); // R7 = the limit, R9 = the counts
     }
-    // R8 = bytes on the wire: those of a long packet leave as segments, each with its headers.
+    // R8 = bytes on the wire. A packet with GSO leaves as several segments, each with its headers.
     asm.load(4, R8, R6, LEN);
     asm.value_of(R2, maps.classes.scope());
     asm.load(8, R2, R2, 0);
@@ -182,12 +185,12 @@ fn spend(asm: &mut Assembler, maps: &Maps, pass: super::asm::Label) {
     asm.load(8, R2, R10, -NOW);
     asm.load(8, R0, R9, 0);
     asm.jump(When::NoMore, R2, Other(R0), fresh);
-    asm.compare_and_swap(R9, 0, R2); // idle: tokens are not kept beyond the depth
+    asm.compare_and_swap(R9, 0, R2); // idle: tokens beyond the depth are lost
     asm.here(fresh);
     asm.load(8, R3, R7, 8);
     asm.op_with(Op::Add, R2, R3); // R2 = the latest instant allowed
     asm.jump(When::Over, R8, Imm(SHORT), long);
-    asm.op(Op::Add, R2, RESERVE); // acknowledgements and openings pass where data no longer do
+    asm.op(Op::Add, R2, RESERVE); // acknowledgements and SYN packets pass longer than data
     asm.here(long);
     asm.copy(R1, R4);
     asm.fetch_add(R9, 0, R1); // R1 = the instant before
@@ -208,18 +211,18 @@ const HEADER: i16 = BELOW + 40;
 const NOW: i16 = HEADER + 8;
 const _: () = assert!(NOW <= 512, "a frame has 512 bytes");
 
-/// Bytes of the headers of a segment that is cut from a long packet: IPv4, TCP with a time stamp.
+/// Bytes of the headers of a segment of a GSO packet: IPv4, TCP with a timestamp.
 const HEADERS: i32 = 52;
-/// Bytes of a packet that may use the reserve, and the reserve, ns.
+/// Upper size in bytes of a packet that may use the reserve; and the reserve in ns.
 const SHORT: i32 = 128;
 const RESERVE: i32 = 10_000_000;
-/// Levels of control groups.
+/// Upper bound of levels of control groups.
 const DEEPEST: i32 = 1024;
 const ETHERTYPE_V4: u16 = 0x0800;
 const ETHERTYPE_V6: u16 = 0x86dd;
 const ROUTING: i32 = 43;
 
-// Helpers, by their number in `linux/bpf.h`.
+// Numbers of helpers in `linux/bpf.h`.
 const MAP_LOOKUP: i32 = 1;
 const KTIME: i32 = 5;
 const LOAD_BYTES: i32 = 26;
@@ -228,7 +231,7 @@ const GROUP_ID: i32 = 79;
 const ANCESTOR_ID: i32 = 83;
 const NAMESPACE_COOKIE: i32 = 122;
 
-// `struct __sk_buff`: len, protocol, gso_segs.
+// Offsets in `struct __sk_buff`: len, protocol, gso_segs.
 const LEN: i16 = 0;
 const PROTOCOL: i16 = 16;
 const SEGMENTS: i16 = 164;

@@ -1,18 +1,23 @@
-//! Connections seen and paced by programs in the kernel.
+//! Connections listed and paced by eBPF programs in the kernel.
 //!
-//! A *hook* on a control group is called for each connection as it opens, once a round trip, and as it closes. It writes the connection's
-//! record to a map that we read, and sets its pacing rate to the share that stands in another map. A *walk* over a namespace's
-//! connections does the same: for those that were open before us, and at every tick.
+//! The kernel calls a *hook* on a control group for each connection: as it opens, once per round
+//! trip, and as it closes. The hook writes the connection's record to a map that the agent reads,
+//! and sets the pacing rate to the connection's share, from another map. A *walk* over a
+//! namespace's connections does the same at every tick, and at the start for connections already
+//! open.
 //!
 //! # The lease
-//! The hook is attached so that it outlives us, and shares hold until an instant that we put off at every tick. When we are killed that
-//! instant passes, and the hook leaves each connection that calls it as its program had it: whoever sends is free again within the lease and one
-//! round trip, whoever is idle a round trip after it sends next. [`clear`], or the next [`Bpf::start`], takes the hook away.
+//! The hook outlives the agent. Shares hold until an instant that the agent puts off at every tick.
+//! When the agent is killed, that instant passes. At its next call for a connection the hook then
+//! restores the limit that the program had set. A connection that sends is free within the lease
+//! and one round trip, an idle one a round trip after it sends next. [`clear`], or the next
+//! [`Bpf::start`], detaches the hook.
 //!
 //! # Why no library
-//! Those that load programs read them from an object file: either every build needs a compiler for them, or the repository has a
-//! file that nobody can review. Ours are two hundred instructions, written in `programs.rs` with a reason each. Where this kernel has
-//! its fields they ask it (`btf.rs`).
+//! Libraries that load programs read them from an object file. Then every build needs a compiler
+//! for them, or the repository has a file that cannot be reviewed. The programs here are two
+//! hundred instructions, written and explained in `programs.rs`. The offsets of kernel fields come
+//! from the kernel itself (`btf.rs`).
 
 mod asm;
 pub(crate) mod btf;
@@ -41,16 +46,17 @@ use programs::{Layout, Maps, Walk};
 use record::Raw;
 use sys::{Kind, Map, Purpose};
 
-/// What to act on, and for how long without being asked again.
+/// The scope and the limits of the eBPF back-end.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The folder of the control group whose connections are meant; none is all.
+    /// Folder of the control group whose connections are paced; none for all.
     pub group: Option<PathBuf>,
-    /// Connections of every network namespace are meant, such as containers', and not only of the one that we are in.
+    /// All network namespaces are covered, such as those of containers; not only the agent's own.
     pub everywhere: bool,
-    /// So long after the last [`Kernel::settle`] every connection is free again.
+    /// Every connection is free again this long after the last [`Kernel::settle`].
     pub lease: Time,
-    /// Connections at most; more are neither seen nor paced. Those that there are take some 250 bytes each.
+    /// Upper bound of connections. Connections beyond it are neither listed nor paced. An open
+    /// connection takes some 250 bytes.
     pub connections: u32,
 }
 
@@ -60,7 +66,7 @@ impl Default for Config {
     }
 }
 
-/// Why the programs can't be had, in one sentence.
+/// The reason why the programs can't be loaded, in one sentence.
 #[derive(Debug, thiserror::Error)]
 #[error("no eBPF: cannot {action}: {source}")]
 pub struct Unavailable {
@@ -68,7 +74,7 @@ pub struct Unavailable {
     source: io::Error,
 }
 
-/// The programs, at work.
+/// The loaded programs and their maps.
 #[derive(Debug)]
 pub struct Bpf {
     tables: Tables,
@@ -78,18 +84,19 @@ pub struct Bpf {
     apply: OwnedFd,
     link: OwnedFd,
     lease: Time,
-    /// The cookie of the network namespace that is meant; zero is all.
+    /// Cookie of the network namespace covered; zero for all.
     namespace: u64,
     jiffy: Time,
     connections: u32,
     place: PathBuf,
-    /// What each connection is to be paced to, and what its program had it when that was last looked at.
+    /// By cookie: the pace requested, and the limit of the connection's program at the last
+    /// listing.
     asked: HashMap<u64, Asked>,
-    /// Records there were at the last look.
+    /// Number of records at the last listing.
     met: u32,
     keys: Vec<u64>,
     records: Vec<Raw>,
-    /// Shares that have changed since they were last put in force.
+    /// Shares that have changed since the last [`Kernel::settle`].
     cookies: Vec<u64>,
     shares: Vec<u64>,
     classes: Classes,
@@ -104,16 +111,16 @@ struct Asked {
     met: bool,
 }
 
-/// What a run of a program costs.
+/// Measured run times of the programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// How often the hook was called, and for how long in all.
+    /// Calls of the hook, and their total time.
     pub hook: (u64, Duration),
-    /// For how many connections the walk was called, and for how long in all.
+    /// Connections visited by walks, and the total time.
     pub walk: (u64, Duration),
 }
 
-/// What [`clear`] has found.
+/// The counts of what [`clear`] has removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleared {
     /// Hooks that were still attached.
@@ -123,19 +130,19 @@ pub struct Cleared {
 }
 
 impl Bpf {
-    /// Loads the programs, attaches the hook, and gets to know the connections that are open. What another process of ours has left
-    /// behind is cleared away before.
+    /// Loads the programs, attaches the hook and adopts the connections already open. First clears
+    /// what a killed `tollway shape` has left behind.
     ///
     /// # Errors
-    /// The kernel, the privileges or a process of ours that is still at work stand against it.
+    /// The kernel lacks a feature, the process lacks rights, or another `tollway shape` is running.
     pub fn start(config: &Config) -> Result<Bpf, Unavailable> {
         let layout = Layout::of_kernel().map_err(refused("read the kernel's types"))?;
         let group = open_group(config)?;
         let namespace = scope(config).map_err(refused("name the network namespace"))?;
         let take_over = || clear_group(&layout, &group.1, namespace, false);
         let taken = match take_over() {
-            // One that was killed with its guardian holds on until its lease ends; one that is at
-            // work has renewed it by then.
+            // If an agent was killed with its guardian, its lease still runs out here. A running
+            // agent renews its lease meanwhile.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 std::thread::sleep(Duration::from_nanos(Config::default().lease.as_nanos()));
                 take_over()
@@ -169,7 +176,7 @@ impl Bpf {
         let (adopt, apply) =
             (adopt.map_err(refused("load the walk"))?, apply.map_err(refused("load the walk"))?);
         let link = sys::link(apply.as_fd()).map_err(refused("make an iterator"))?;
-        // The coarse clock moves once a jiffy.
+        // The coarse clock advances once per jiffy.
         let jiffy = rustix::time::clock_getres(ClockId::MonotonicCoarse);
         let bpf = Bpf {
             tables,
@@ -194,7 +201,7 @@ impl Bpf {
             regime: None,
         };
         bpf.renew().map_err(refused("renew the lease"))?;
-        // Whoever opens from here on calls the hook; whoever is open already is met by the walk.
+        // New connections call the hook from here on; the walk finds those already open.
         sys::attach(bpf.hook.as_fd(), bpf.group.as_fd(), sys::SOCKET_OPS)
             .and_then(|()| sys::attach(bpf.egress.as_fd(), bpf.group.as_fd(), sys::EGRESS))
             .map_err(refused("attach the programs to the control group"))?;
@@ -203,32 +210,34 @@ impl Bpf {
         Ok(bpf)
     }
 
-    /// What the programs have taken since the first [`Bpf::measure`].
+    /// The run times of the programs since the first [`Bpf::measure`].
     ///
     /// # Errors
-    /// The system's.
+    /// A system call fails.
     pub fn cost(&self) -> io::Result<Cost> {
         Ok(Cost { hook: sys::runs(self.hook.as_fd())?, walk: sys::runs(self.apply.as_fd())? })
     }
 
-    /// While what this answers is held, the kernel measures what programs take (which costs a little itself).
+    /// Turns on the kernel's measurement of run times, at a small cost, until the result is
+    /// dropped.
     ///
     /// # Errors
-    /// The system's.
+    /// A system call fails.
     pub fn measure(&self) -> io::Result<OwnedFd> {
         sys::measure()
     }
 
-    /// Leaves every connection as its program had it, and takes the hook away. It is done when the value is dropped, too.
+    /// Restores every connection to its program's limit, and detaches the hook. Dropping the value
+    /// does the same.
     ///
     /// # Errors
-    /// The system's: the lease will do it then.
+    /// A system call fails. The connections are then free when the lease ends.
     pub fn release(&mut self) -> io::Result<()> {
         self.tables.lease.set(0, [0, self.namespace])?;
         self.walk(&self.link)?;
         for (program, place) in [(&self.hook, sys::SOCKET_OPS), (&self.egress, sys::EGRESS)] {
             match sys::detach(program.as_fd(), self.group.as_fd(), place) {
-                // It has been done before.
+                // It is already detached.
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
                 other => other?,
             }
@@ -236,7 +245,7 @@ impl Bpf {
         Ok(())
     }
 
-    /// Gives verdicts on what the programs have met for the first time.
+    /// Stores verdicts on cells and control groups that the programs saw for the first time.
     fn judge(&mut self) -> io::Result<()> {
         let Some(regime) = &self.regime else { return Ok(()) };
         let strange = self.classes.strange_groups()?;
@@ -258,12 +267,13 @@ impl Bpf {
         self.tables.lease.set(0, [now().saturating_add(self.lease.as_nanos()), self.namespace])
     }
 
-    /// Runs an iterator on whatever is meant.
+    /// Runs an iterator over the namespaces covered.
     fn walk(&self, link: &OwnedFd) -> io::Result<()> {
         if self.namespace == 0 { in_each(|| sys::iterate(link.as_fd())) } else { sys::iterate(link.as_fd()) }
     }
 
-    /// Forgets the connections outside the control group, which the walk has met too.
+    /// Removes the records of connections outside the control group, which the walk has also
+    /// visited.
     fn keep_only(&self, config: &Config) -> io::Result<()> {
         let Some(group) = &config.group else { return Ok(()) };
         let groups = groups_in(group);
@@ -277,7 +287,8 @@ impl Bpf {
 
 impl Kernel for Bpf {
     fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
-        // What is seen is of now, and what was settled last time is in force, though nobody may have had an acknowledgement.
+        // The walk updates the records and applies the last shares, also where no acknowledgement
+        // has come.
         sys::iterate(self.link.as_fd())?;
         let (at, jiffy, asked) = (Time::from_nanos(now()), self.jiffy, &mut self.asked);
         let mut met = 0;
@@ -286,7 +297,8 @@ impl Kernel for Bpf {
             if !record.is_open() {
                 return;
             }
-            // A share that waits for the next round trip counts as set: the agent is to hear of what programs set, not of that.
+            // A share that waits for the next round trip counts as set: the agent looks for limits
+            // that programs set.
             let limit = match asked.get_mut(&cookie) {
                 Some(asked) => {
                     asked.met = true;
@@ -299,7 +311,7 @@ impl Kernel for Bpf {
         };
         self.tables.seen.for_each(&mut self.keys, &mut self.records, each)?;
         self.met = met;
-        // A share that was said of a connection while it closed is nobody's any more.
+        // Removes the share of a connection that has closed.
         let mut gone = self.asked.extract_if(|_, asked| !std::mem::take(&mut asked.met));
         gone.try_for_each(|(cookie, _)| self.tables.shares.remove(cookie))?;
         self.judge()
@@ -318,7 +330,7 @@ impl Kernel for Bpf {
         let count = self.regime.as_ref().map_or(0, |regime| regime.tenants.len());
         traffic.resize(count, Traffic::default());
         let (mut keys, mut values) = ([0u32; 64], [[0u64; 3]; 64]);
-        // The first is that of packets without a verdict.
+        // The first bucket is that of packets without a verdict.
         self.tables.counts.for_each(&mut keys, &mut values, |bucket, &[_, passed, dropped]| {
             if let Some(of) = (bucket as usize).checked_sub(1).and_then(|at| traffic.get_mut(at)) {
                 *of = Traffic { passed, dropped };
@@ -329,7 +341,7 @@ impl Kernel for Bpf {
     fn hold(&mut self, strangers: Rate, holds: &[Hold]) -> io::Result<()> {
         let value = |rate: Rate, depth: Time, opening: Rate| {
             let cost = 65536e9 / rate.bytes_per_sec().max(1.0);
-            // Over a terabyte a second nothing is held.
+            // Above a terabyte per second there is no limit.
             let cost = if cost < 65.0 { 0 } else { cost as u64 };
             [cost, depth.as_nanos(), (opening.bytes_per_sec() as u64).clamp(1, MOST)]
         };
@@ -340,7 +352,7 @@ impl Kernel for Bpf {
         self.tables.limits.set_all(&keys, &values)
     }
 
-    /// The kernel takes the rate in four bytes here: over 34.3 Gb/s it is that.
+    /// The kernel takes the rate in four bytes here; higher rates become 34.3 Gb/s.
     fn pace(&mut self, connection: &Seen, rate: Option<Rate>) -> io::Result<()> {
         let rate = rate.map_or(u64::MAX, |rate| (rate.bytes_per_sec() as u64).clamp(1, MOST));
         let own = self
@@ -353,7 +365,7 @@ impl Kernel for Bpf {
         Ok(())
     }
 
-    /// In force it is after a round trip, or at the next tick.
+    /// The new shares apply after a round trip, or at the next tick.
     fn settle(&mut self) -> io::Result<()> {
         self.renew()?;
         self.tables.shares.set_all(&self.cookies, &self.shares)?;
@@ -380,20 +392,20 @@ impl Kernel for Bpf {
 
 impl Drop for Bpf {
     fn drop(&mut self) {
-        // What can't be released now the lease releases.
+        // If it fails, connections are free when the lease ends.
         let _ = self.release();
     }
 }
 
-/// The leases of an agent that is at work, for its guardian.
+/// The leases of a running agent, held by its guardian.
 #[derive(Debug)]
 pub struct Leases(Vec<Map<u32, [u64; 2]>>);
 
 impl Leases {
-    /// Those on the control group for the same namespace.
+    /// Finds the leases on the control group for the same namespace.
     ///
     /// # Errors
-    /// The system's.
+    /// A system call fails.
     pub fn find(config: &Config) -> Result<Leases, Unavailable> {
         let group = open_group(config)?;
         let namespace = scope(config).map_err(refused("name the network namespace"))?;
@@ -410,8 +422,8 @@ impl Leases {
         Ok(Leases(leases))
     }
 
-    /// Puts the end of each off that its agent has not: what each connection and tenant may have stays as it is. One that was ended
-    /// is left alone.
+    /// Puts off the end of each lease that its agent does not renew, so that connections and
+    /// tenants keep their limits. A lease that was ended stays ended.
     pub fn renew(&self) {
         let lease = Config::default().lease.as_nanos();
         for map in &self.0 {
@@ -424,15 +436,17 @@ impl Leases {
     }
 }
 
-/// The new end of a lease that its agent does not renew; `None` if it does, or the lease was ended.
+/// The new end of a lease that its agent does not renew; `None` if the agent renews it, or has
+/// ended it. Times are in ns.
 pub(super) fn put_off(until: u64, now: u64, lease: u64) -> Option<u64> {
     (until != 0 && until < now + lease / 2).then_some(now + lease)
 }
 
-/// Takes away what a process that was killed has left on the control group, all its connections free again. One that is still at work loses its own, if it means the same namespace or one of both means all.
+/// Removes the hooks of a killed process from the control group, and frees its connections. A
+/// running process loses its hooks too, if both cover the same namespace or one covers all.
 ///
 /// # Errors
-/// The system's.
+/// A system call fails.
 pub fn clear(config: &Config) -> Result<Cleared, Unavailable> {
     let layout = Layout::of_kernel().map_err(refused("read the kernel's types"))?;
     let group = open_group(config)?;
@@ -440,7 +454,8 @@ pub fn clear(config: &Config) -> Result<Cleared, Unavailable> {
     clear_group(&layout, &group.1, namespace, true).map_err(refused("clear"))
 }
 
-/// Clears the hooks on a group whose lease is over, and those that are at work on the same connections if `alive`.
+/// Removes the hooks on a group whose lease is over; with `alive`, also those in use on the same
+/// namespace.
 fn clear_group(layout: &Layout, group: &File, namespace: u64, alive: bool) -> io::Result<Cleared> {
     let mut cleared = Cleared::default();
     for hook in sys::attached(group.as_fd(), sys::SOCKET_OPS)? {
@@ -472,7 +487,7 @@ fn clear_group(layout: &Layout, group: &File, namespace: u64, alive: bool) -> io
         sys::detach(hook.as_fd(), group.as_fd(), sys::SOCKET_OPS)?;
         cleared.hooks += 1;
     }
-    // Its lease is that of the hook.
+    // The packet program has the same lease as the hook.
     for egress in sys::attached(group.as_fd(), sys::EGRESS)? {
         if sys::program_name(egress.as_fd())? == EGRESS {
             let lease: Map<u32, [u64; 2]> = map_of(&egress, LEASE)?;
@@ -484,13 +499,13 @@ fn clear_group(layout: &Layout, group: &File, namespace: u64, alive: bool) -> io
     Ok(cleared)
 }
 
-/// The maps that the programs and we speak through.
+/// The maps shared with the programs.
 #[derive(Debug)]
 struct Tables {
     lease: Map<u32, [u64; 2]>,
     seen: Map<u64, Raw>,
     shares: Map<u64, u64>,
-    /// By bucket, what each may send and has sent.
+    /// By bucket: its limit, and the counts of its bytes.
     limits: Map<u32, [u64; 3]>,
     counts: Map<u32, [u64; 3]>,
 }
@@ -511,7 +526,7 @@ impl Tables {
     }
 }
 
-/// Of a program that is there already, the map of that name.
+/// The map with this name that a loaded program uses.
 fn map_of<K: sys::Plain, V: sys::Plain>(program: &OwnedFd, name: &str) -> io::Result<Map<K, V>> {
     for map in sys::maps_of(program.as_fd())? {
         if sys::map_name(map.as_fd())? == name
@@ -529,12 +544,12 @@ fn open_group(config: &Config) -> Result<(PathBuf, File), Unavailable> {
     opened.map_err(refused("open the control group"))
 }
 
-/// The cookie of the network namespace that is meant; zero is all.
+/// Cookie of the network namespace covered; zero for all.
 fn scope(config: &Config) -> io::Result<u64> {
     if config.everywhere { Ok(0) } else { namespaces::cookie() }
 }
 
-/// The monotonic clock, which is also what programs read.
+/// The monotonic clock in ns, which programs also read.
 fn now() -> u64 {
     let now = rustix::time::clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -552,7 +567,7 @@ const SEEN: &str = "tollway_seen";
 const SHARES: &str = "tollway_shares";
 /// Records read in one system call.
 const CHUNK: usize = 2048;
-/// Tenants, and one bucket for packets whose tenant is not known yet.
+/// Upper bound of tenants, with one bucket for packets of an unknown tenant.
 const BUCKETS: u32 = 1 << 12;
 const STRANGERS_DEPTH: Time = Time::from_millis(100);
 /// The highest rate in four bytes; all bits set is unlimited.

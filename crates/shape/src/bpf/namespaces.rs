@@ -12,10 +12,11 @@ use tollway_net::sys::sockopt;
 
 use crate::cgroup::mount_point;
 
-/// Does `work` in every network namespace that a process is in, its own included; where it may not enter one, it passes on.
+/// Runs `work` in each network namespace that has a process, the caller's included. Skips
+/// namespaces that it may not enter.
 ///
 /// # Errors
-/// The first that `work` answers.
+/// The first error of `work`.
 pub(crate) fn in_each(work: impl Fn() -> io::Result<()> + Sync) -> io::Result<()> {
     work()?;
     let mut met: HashSet<u64> = inode(Path::new("/proc/thread-self/ns/net")).into_iter().collect();
@@ -27,7 +28,7 @@ pub(crate) fn in_each(work: impl Fn() -> io::Result<()> + Sync) -> io::Result<()
             continue;
         }
         let Ok(namespace) = File::open(&path) else { continue };
-        // A thread that has moved does not come back.
+        // A thread that has entered a namespace does not come back, so each gets a new thread.
         let there = || {
             let kind = Some(LinkNameSpaceType::Network);
             let entered = rustix::thread::move_into_link_name_space(namespace.as_fd(), kind);
@@ -39,7 +40,7 @@ pub(crate) fn in_each(work: impl Fn() -> io::Result<()> + Sync) -> io::Result<()
     Ok(())
 }
 
-/// The kernel's number for this thread's network namespace, never used again and never zero.
+/// The kernel's number for this thread's network namespace; never zero, never used again.
 pub(crate) fn cookie() -> io::Result<u64> {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
     let mut value = [0; 8];
@@ -47,7 +48,7 @@ pub(crate) fn cookie() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(value))
 }
 
-/// The numbers of a control group and of all in it, as sockets carry them.
+/// The numbers of a control group and of all its descendants, as sockets carry them.
 pub(crate) fn groups_in(group: &Path) -> HashSet<u64> {
     let mut numbers = HashSet::new();
     let mut left = vec![group.to_owned()];
@@ -63,7 +64,7 @@ pub(crate) fn groups_in(group: &Path) -> HashSet<u64> {
     numbers
 }
 
-/// Where control groups of version 2 are, by `/proc/self/mountinfo`.
+/// The mount point of control groups, version 2, from `/proc/self/mountinfo`.
 pub(crate) fn groups() -> io::Result<PathBuf> {
     let table = fs::read_to_string("/proc/self/mountinfo")?;
     mount_point(&table).ok_or_else(|| {

@@ -1,9 +1,10 @@
 //! The programs that run in the kernel.
 //!
-//! Both do the same for a socket, [`attend`]: write its record, and set its pacing rate to its share, or to what its program had once the lease
-//! is over.
-//! The *hook* does it when a connection opens and once a round trip, wherever the connection is; the *walk* for every open connection of
-//! a network namespace when it is asked to.
+//! Both do the same for a socket in [`attend`]: write its record, and set its pacing rate. The rate
+//! is the connection's share, or the limit of its own program once the lease is over.
+//!
+//! The *hook* does so when a connection opens and once per round trip. The *walk* does so for every
+//! open connection of a network namespace, on request.
 
 use std::io;
 use std::mem::offset_of;
@@ -17,27 +18,27 @@ use super::classes::{
 };
 use super::record::{self, OPEN, Raw, SOCKET};
 
-/// What the programs are built from: where the kernel has its fields.
+/// Offsets of the kernel's fields, from which the programs are built.
 #[derive(Debug)]
 pub(crate) struct Layout {
     record: Vec<(Field, usize, u32)>,
-    /// What a socket's pacing is limited to now, which callbacks it has, and its state.
+    /// A socket's pacing limit, its enabled callbacks, and its state.
     limit: Field,
     callbacks: Field,
     state: Field,
     /// The cookie of its network namespace.
     namespace: Field,
-    /// The socket option that sets callbacks; older kernels have none.
+    /// The socket option that enables callbacks; older kernels lack it.
     set_callbacks: i32,
-    /// The number of the iterator.
+    /// The type number of the iterator.
     pub(crate) iterator: u32,
 }
 
 impl Layout {
-    /// That of the running kernel.
+    /// Reads the layout of the running kernel.
     ///
     /// # Errors
-    /// It lacks something, which the error names.
+    /// The kernel lacks a field, which the error names.
     pub(crate) fn of_kernel() -> io::Result<Layout> {
         let btf = Btf::of_kernel()?;
         Ok(Layout {
@@ -52,34 +53,36 @@ impl Layout {
     }
 }
 
-/// The maps that programs use, by their descriptors.
+/// Descriptors of the maps that the programs use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Maps {
-    /// One value: until when shares hold, by the monotonic clock; and the cookie of the namespace that is meant, zero for all.
+    /// One value: the end of the lease by the monotonic clock, and the cookie of the namespace
+    /// covered, zero for all.
     pub(crate) lease: i32,
-    /// Records by cookie, from the kernel to us.
+    /// Records by cookie, from the kernel to the agent.
     pub(crate) seen: i32,
-    /// Bytes a second by cookie, from us to the kernel.
+    /// Shares by cookie in bytes per second, from the agent to the kernel.
     pub(crate) shares: i32,
-    /// For the hook: what a tenant's connection is paced to when it opens, third by bucket; and which tenant's it is.
+    /// For the hook: the map whose third value by bucket is the pace of a connection that opens;
+    /// and the maps of classification.
     pub(crate) openings: Option<(i32, classes::Maps)>,
 }
 
-/// What a walk does beside attending to the connections that are known.
+/// The work of a walk in addition to attending to known connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Walk {
-    /// It gets to know the others, and has them call the hook.
+    /// Adds unknown connections, and enables their callbacks.
     Adopt,
-    /// Nothing.
+    /// No additional work.
     Apply,
 }
 
-/// The program for a control group.
+/// Builds the program for a control group.
 pub(crate) fn hook(layout: &Layout, maps: Maps) -> io::Result<Vec<Instruction>> {
     let mut asm = Assembler::default();
     let (whose, ours, closed, known, out) = (asm.label(), asm.label(), asm.label(), asm.label(), asm.label());
-    asm.copy(R6, R1); // R6 = struct bpf_sock_ops, for good
-    asm.load(4, R9, R6, OP); // R9 = why we are called
+    asm.copy(R6, R1); // R6 = struct bpf_sock_ops, until the end
+    asm.load(4, R9, R6, OP); // R9 = the reason of the call
     asm.jump(When::Equal, R9, Imm(STATE), closed);
     for why in [RTT, ACTIVE_ESTABLISHED, PASSIVE_ESTABLISHED] {
         asm.jump(When::Equal, R9, Imm(why), whose);
@@ -87,28 +90,28 @@ pub(crate) fn hook(layout: &Layout, maps: Maps) -> io::Result<Vec<Instruction>> 
     asm.go(out);
 
     asm.here(whose);
-    asm.load(8, R1, R6, SOCK); // R1 = the socket, if it is a whole one
+    asm.load(8, R1, R6, SOCK); // R1 = the socket, if it is a full one
     asm.jump(When::Equal, R1, Imm(0), out);
     asm.call(TO_TCP);
     asm.jump(When::Equal, R0, Imm(0), out);
-    asm.copy(R7, R0); // R7 = struct tcp_sock, for good
+    asm.copy(R7, R0); // R7 = struct tcp_sock, until the end
     lease(&mut asm, maps, R1, 8);
-    asm.jump(When::Equal, R1, Imm(0), ours); // every namespace is meant
+    asm.jump(When::Equal, R1, Imm(0), ours); // the lease covers every namespace
     field(&mut asm, &layout.namespace, R2);
     asm.jump(When::NotEqual, R2, Other(R1), out);
 
     asm.here(ours);
     asm.jump(When::Equal, R9, Imm(RTT), known);
-    asm.call(KTIME); // it has just opened: unless the lease is over, ask to be called again
+    asm.call(KTIME); // newly open: enable callbacks, unless the lease is over
     lease(&mut asm, maps, R1, 0);
     asm.jump(When::NoMore, R1, Other(R0), out);
-    asm.load(4, R2, R6, CALLBACKS); // beside whom else it has to call
+    asm.load(4, R2, R6, CALLBACKS); // keep the callbacks of other programs
     asm.op(Op::Or, R2, WANTED);
     asm.copy(R1, R6);
     asm.call(SET_CALLBACKS);
     asm.go(known);
 
-    asm.here(closed); // nobody's any more: forget it
+    asm.here(closed); // closed: remove its record
     asm.load(4, R1, R6, NEW_STATE);
     asm.jump(When::NotEqual, R1, Imm(CLOSE), out);
     cookie(&mut asm, R6);
@@ -127,23 +130,23 @@ pub(crate) fn hook(layout: &Layout, maps: Maps) -> io::Result<Vec<Instruction>> 
     asm.finish()
 }
 
-/// The program for an iterator over TCP sockets.
+/// Builds the program for an iterator over TCP sockets.
 pub(crate) fn walk(layout: &Layout, maps: Maps, walk: Walk) -> io::Result<Vec<Instruction>> {
     let mut asm = Assembler::default();
     let (open, out) = (asm.label(), asm.label());
     asm.load(8, R1, R1, ITERATED); // R1 = struct sock_common; none at the end
     asm.jump(When::Equal, R1, Imm(0), out);
-    asm.call(TO_TCP); // none where a connection is only half there
+    asm.call(TO_TCP); // none for a connection that is not established
     asm.jump(When::Equal, R0, Imm(0), out);
-    asm.copy(R7, R0); // R7 = struct tcp_sock, for good
+    asm.copy(R7, R0); // R7 = struct tcp_sock, until the end
     if walk == Walk::Adopt {
         field(&mut asm, &layout.state, R1);
         for state in OPEN {
             asm.jump(When::Equal, R1, Imm(state), open);
         }
-        asm.go(out); // nothing is sent in other states
+        asm.go(out); // other states send no data
         asm.here(open);
-        field(&mut asm, &layout.callbacks, R1); // beside whom else it has to call
+        field(&mut asm, &layout.callbacks, R1); // keep the callbacks of other programs
         asm.op(Op::Or, R1, WANTED);
         option(&mut asm, R7, libc::IPPROTO_TCP, layout.set_callbacks, R1);
     }
@@ -154,8 +157,9 @@ pub(crate) fn walk(layout: &Layout, maps: Maps, walk: Walk) -> io::Result<Vec<In
     asm.finish()
 }
 
-/// Writes the record of the socket `R7` whose cookie is in the frame, if it has one or gets one, and sets its pacing if it has a share.
-/// `target` is whom options are set on.
+/// Writes the record of the socket in `R7`, whose cookie is in the frame, and sets its pacing if it
+/// has a share. Without a record, makes one if `insert`. `target` is the object on which options
+/// are set.
 fn attend(asm: &mut Assembler, layout: &Layout, maps: Maps, insert: bool, target: Reg, out: Label) {
     let (record, ours, valid, narrow) = (asm.label(), asm.label(), asm.label(), asm.label());
     lookup(asm, maps.seen);
@@ -164,7 +168,7 @@ fn attend(asm: &mut Assembler, layout: &Layout, maps: Maps, insert: bool, target
         for word in 1..=BLANK / 8 {
             asm.store_value(8, R10, -OPTION - 8 * word, 0);
         }
-        field(asm, &layout.limit, R1); // what it is before us is its program's
+        field(asm, &layout.limit, R1); // the limit so far is its program's
         for at in [OWN, APPLIED] {
             asm.store(8, R10, -OPTION - BLANK + at, R1);
         }
@@ -176,17 +180,17 @@ fn attend(asm: &mut Assembler, layout: &Layout, maps: Maps, insert: bool, target
         lookup(asm, maps.seen);
         asm.jump(When::NotEqual, R0, Imm(0), record);
     }
-    asm.go(out); // there is no room for more, or nobody asked for it
+    asm.go(out); // there is no room for another record, or none was requested
 
     asm.here(record);
-    asm.copy(R8, R0); // R8 = its record, for good
+    asm.copy(R8, R0); // R8 = its record, until the end
     for (from, at, bytes) in &layout.record {
         field(asm, from, R1);
         asm.store(*bytes, R8, *at as i16, R1);
     }
     asm.call(JIFFIES);
     asm.store(8, R8, std::mem::offset_of!(Raw, jiffies) as i16, R0);
-    field(asm, &layout.limit, R9); // R9 = what it may be paced to
+    field(asm, &layout.limit, R9); // R9 = its pacing limit
     asm.load(8, R1, R8, APPLIED);
     asm.jump(When::Equal, R1, Other(R9), ours);
     asm.store(8, R8, OWN, R9); // its program has set that
@@ -195,7 +199,7 @@ fn attend(asm: &mut Assembler, layout: &Layout, maps: Maps, insert: bool, target
     asm.here(ours);
     asm.call(KTIME);
     lease(asm, maps, R1, 0);
-    asm.load(8, R9, R8, OWN); // when the lease is over: as its program had it
+    asm.load(8, R9, R8, OWN); // after the lease: its program's limit
     asm.jump(When::NoMore, R1, Other(R0), valid);
     let shared = asm.label();
     lookup(asm, maps.shares);
@@ -208,18 +212,18 @@ fn attend(asm: &mut Assembler, layout: &Layout, maps: Maps, insert: bool, target
     asm.load(8, R9, R0, 0); // R9 = its share
     asm.here(valid);
     asm.load(8, R1, R8, APPLIED);
-    asm.jump(When::Equal, R1, Other(R9), out); // it is what it should be
+    asm.jump(When::Equal, R1, Other(R9), out); // the limit is already set
     asm.copy(R1, R9);
     asm.op(Op::ShiftRight, R1, 32);
     asm.jump(When::Equal, R1, Imm(0), narrow);
-    asm.set(R9, -1); // more than four bytes hold, all bits set: unlimited
+    asm.set(R9, -1); // four bytes are too few: unlimited
     asm.here(narrow);
     asm.store(8, R8, APPLIED, R9);
     option(asm, target, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, R9);
 }
 
-/// `R9` = what a connection without a share, whose record is `R8`, may be paced to until the agent says so: what its tenant gives
-/// one that opens. Jumps to `valid` with it, or to `out` where that is not known.
+/// `R9` = the pacing limit of a connection without a share, whose record is `R8`: its tenant's pace
+/// for connections that open. Jumps to `valid` with it, or to `out` if it is not known.
 fn opening(asm: &mut Assembler, limits: i32, maps: &classes::Maps, valid: Label, out: Label) {
     let (v6, filled, named, tenant) = (asm.label(), asm.label(), asm.label(), asm.label());
     for word in 0..CELL_BYTES / 8 {
@@ -250,12 +254,12 @@ fn opening(asm: &mut Assembler, limits: i32, maps: &classes::Maps, valid: Label,
     }
     asm.here(filled);
     classes::group(asm, maps, named);
-    asm.go(out); // its packets are known by the group above, and limited all the same
+    asm.go(out); // its packets are limited by the group above
     asm.here(named);
     classify(asm, maps);
     asm.jump(When::Equal, R1, Imm(UNKNOWN as i32), out);
     asm.jump(When::NotEqual, R1, Imm(NOBODY as i32), tenant);
-    asm.go(valid); // R9 is what its program had
+    asm.go(valid); // R9 is its program's limit
     asm.here(tenant);
     asm.op(Op::Add, R1, -1);
     asm.store(4, R10, -SMALL, R1);
@@ -269,7 +273,7 @@ fn opening(asm: &mut Assembler, limits: i32, maps: &classes::Maps, valid: Label,
     asm.go(valid);
 }
 
-/// Stores the cookie of whom `of` is in the frame.
+/// Stores in the frame the cookie of the socket in `of`.
 fn cookie(asm: &mut Assembler, of: Reg) {
     asm.copy(R1, of);
     asm.call(GET_COOKIE);
@@ -283,13 +287,13 @@ fn lookup(asm: &mut Assembler, map: i32) {
     asm.call(MAP_LOOKUP);
 }
 
-/// `to` = when the lease is over, and behind that whose it is.
+/// `to` = the end of the lease (`at` 0), or the namespace it covers (`at` 8)
 fn lease(asm: &mut Assembler, maps: Maps, to: Reg, at: i16) {
     asm.value_of(to, maps.lease);
     asm.load(8, to, to, at);
 }
 
-/// `to` = the field of the socket `R7`.
+/// `to` = the field of the socket in `R7`
 fn field(asm: &mut Assembler, field: &Field, to: Reg) {
     let mut from = R7;
     for step in &field.steps {
@@ -302,7 +306,7 @@ fn field(asm: &mut Assembler, field: &Field, to: Reg) {
     }
 }
 
-/// Sets a socket option of four bytes to what is in `value`.
+/// Sets a socket option of four bytes to `value`.
 fn option(asm: &mut Assembler, target: Reg, level: i32, name: i32, value: Reg) {
     asm.store(4, R10, -OPTION, value);
     asm.copy(R1, target);
@@ -313,7 +317,8 @@ fn option(asm: &mut Assembler, target: Reg, level: i32, name: i32, value: Reg) {
     asm.call(SET_OPTION);
 }
 
-// The frame, in bytes below its top: the cookie, an option's value, and below that a new record.
+// Offsets in the frame, in bytes below its top: the cookie, an option's value, and below that a new
+// record.
 const KEY: i16 = 8;
 const OPTION: i16 = 16;
 const BLANK: i16 = size_of::<Raw>() as i16;
@@ -321,7 +326,7 @@ const OWN: i16 = std::mem::offset_of!(Raw, own) as i16;
 const APPLIED: i16 = std::mem::offset_of!(Raw, applied) as i16;
 const _: () = assert!(OPTION + BLANK <= 512 && BLANK % 8 == 0, "a frame has 512 bytes");
 
-// Helpers, by their number in `linux/bpf.h`.
+// Numbers of helpers in `linux/bpf.h`.
 const MAP_LOOKUP: i32 = 1;
 const MAP_UPDATE: i32 = 2;
 const MAP_DELETE: i32 = 3;
@@ -332,19 +337,21 @@ const SET_CALLBACKS: i32 = 59;
 const JIFFIES: i32 = 118;
 const TO_TCP: i32 = 137;
 
-// `struct bpf_sock_ops`: op, args[1], bpf_sock_ops_cb_flags, sk; and `struct bpf_iter__tcp`: sk_common.
+// Offsets in `struct bpf_sock_ops`: op, args[1], bpf_sock_ops_cb_flags, sk; and in
+// `struct bpf_iter__tcp`: sk_common.
 const OP: i16 = 0;
 const NEW_STATE: i16 = 8;
 const CALLBACKS: i16 = 84;
 const SOCK: i16 = 184;
 const ITERATED: i16 = 8;
 
-// Why a hook is called, and what it may ask for: BPF_SOCK_OPS_STATE_CB_FLAG and BPF_SOCK_OPS_RTT_CB_FLAG.
+// Reasons of a hook's call, and the flags that enable them: BPF_SOCK_OPS_STATE_CB_FLAG and
+// BPF_SOCK_OPS_RTT_CB_FLAG.
 const ACTIVE_ESTABLISHED: i32 = 4;
 const PASSIVE_ESTABLISHED: i32 = 5;
 const STATE: i32 = 10;
 const RTT: i32 = 12;
 const WANTED: i32 = 1 << 2 | 1 << 3;
 
-// A state of TCP, `net/tcp_states.h`.
+// A TCP state of `net/tcp_states.h`.
 const CLOSE: i32 = 7;

@@ -1,4 +1,4 @@
-//! What our programs write down of a connection, and where the kernel keeps it.
+//! The record of a connection that the programs write, and the kernel fields it comes from.
 
 use std::io;
 use std::mem::offset_of;
@@ -10,19 +10,19 @@ use super::btf::{Btf, Field};
 use super::sys::Plain;
 use crate::Seen;
 
-/// A row for each field: its name, its type here, and the kernel's path to it from a `struct tcp_sock`. Wide ones first: there is to be no
-/// padding.
+/// One row per field: its name, its type here, and the path from a `struct tcp_sock`. Wide fields
+/// come first, so that there is no padding.
 macro_rules! record {
     ($($name:ident: $type:ty = $path:literal,)*) => {
-        /// A connection's record, as it lies in the map.
+        /// A connection's record, as stored in the map.
         #[derive(Clone, Copy, Debug, Default)]
         #[repr(C)]
         pub(crate) struct Raw {
-            /// When it was written, in the kernel's jiffies.
+            /// The time of writing, in the kernel's jiffies.
             pub(crate) jiffies: u64,
-            /// What its own program lets it be paced to at most, bytes a second; all bits set is any rate.
+            /// The pacing limit of its own program, in bytes per second; all bits set is unlimited.
             pub(crate) own: u64,
-            /// What ours has last set.
+            /// The limit that the hook or the walk has set last.
             pub(crate) applied: u64,
             $(pub(crate) $name: $type,)*
         }
@@ -68,10 +68,11 @@ record! {
 }
 
 impl Raw {
-    /// The connection that this is of, as it was `at`; a jiffy is so long. `limit` is what it may be paced to.
+    /// Converts the record to a connection seen at `at`. `jiffy` is the length of a jiffy, `limit`
+    /// the connection's pacing limit.
     pub(crate) fn read(&self, cookie: u64, at: Time, jiffy: Time, limit: u64) -> Seen {
         let v6 = i32::from(self.family) == libc::AF_INET6;
-        // Addresses lie there as they go over the wire.
+        // Addresses are in network byte order.
         let address = |four: u32, six: [u32; 4]| {
             if !v6 {
                 return IpAddr::V4(Ipv4Addr::from(four.to_ne_bytes()));
@@ -80,12 +81,12 @@ impl Raw {
             for (into, word) in bytes.chunks_exact_mut(4).zip(six) {
                 into.copy_from_slice(&word.to_ne_bytes());
             }
-            // What an IPv6 socket calls an IPv4 address is one.
+            // An IPv6 socket may carry an IPv4 address.
             IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical()
         };
         let local = address(self.local4, [self.local6a, self.local6b, self.local6c, self.local6d]);
         let remote = address(self.remote4, [self.remote6a, self.remote6b, self.remote6c, self.remote6d]);
-        // What lasts has not been added yet (tcp_get_info_chrono_stats).
+        // The current period has not been added yet (tcp_get_info_chrono_stats).
         let lasts = if self.chrono == BY_RECEIVER {
             (self.jiffies as u32).wrapping_sub(self.chrono_start)
         } else {
@@ -98,10 +99,10 @@ impl Raw {
             remote: SocketAddr::new(remote, u16::from_be(self.remote_port)),
             uid: self.uid,
             cgroup: Some(self.cgroup),
-            // Here nobody need have it open.
+            // This back-end needs no process that has the socket open.
             inode: 1,
             rtt: Time::from_nanos(u64::from(self.srtt) * 125), // in eighths of a microsecond
-            // Larger than the least; it only says how near the other end is.
+            // An upper bound of the minimum; it only tells how near the other end is.
             least_rtt: Time::from_nanos(u64::from(self.srtt) * 125),
             sent: self.sent,
             segments: self.segments,
@@ -117,25 +118,26 @@ impl Raw {
         }
     }
 
-    /// Whether it may still send.
+    /// True if the connection may still send.
     pub(crate) fn is_open(&self) -> bool {
         OPEN.contains(&i32::from(self.state))
     }
 }
 
-/// Finds the fields of a record in this kernel: each with its place in the record and its bytes there.
+/// Finds the record's fields in this kernel, each with its offset and width in the record.
 ///
 /// # Errors
-/// A field that this kernel doesn't have, by name.
+/// A field that this kernel lacks, by name.
 pub(crate) fn fields(btf: &Btf) -> io::Result<Vec<(Field, usize, u32)>> {
     FIELDS.iter().map(|&(path, at, bytes)| Ok((btf.field(SOCKET, path)?, at, bytes as u32))).collect()
 }
 
 impl Plain for Raw {}
 
-/// The structure that all paths begin at.
+/// The structure at which all paths begin.
 pub(crate) const SOCKET: &str = "tcp_sock";
-/// What holds a connection up: its receiver's window (enum tcp_chrono).
+/// Value of `enum tcp_chrono`: the receiver's window holds the connection up.
 const BY_RECEIVER: u16 = 2;
-/// States in which a connection sends, `net/tcp_states.h`: established, closed by either end or both.
+/// States in which a connection sends, of `net/tcp_states.h`: established, closed by either end or
+/// both.
 pub(crate) const OPEN: [i32; 5] = [1, 4, 8, 9, 11];

@@ -1,4 +1,4 @@
-//! The bpf(2) system call, as far as it is used here.
+//! The bpf(2) system call, as far as this crate uses it.
 #![expect(unsafe_code, reason = "nobody wraps bpf(2) for programs that are not read from an object file")]
 
 use std::io;
@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::asm::Instruction;
 
-/// A value that maps may hold: any bytes are one, and it has no padding. Implemented for integers, and for structures of them without gaps.
+/// A value for maps: any bytes are valid, and there is no padding. Implemented for integers and
+/// structures of integers without gaps.
 pub(crate) trait Plain: Copy + Default {}
 
 impl Plain for u32 {}
@@ -17,28 +18,28 @@ impl Plain for [u64; 2] {}
 impl Plain for [u64; 3] {}
 impl Plain for [u32; 8] {}
 
-/// A map of the kernel's.
+/// A map in the kernel.
 #[derive(Debug)]
 pub(crate) struct Map<K, V> {
     descriptor: OwnedFd,
     held: PhantomData<(K, V)>,
 }
 
-/// What kind of map.
+/// The type of a map.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// Any keys, in memory as they come.
+    /// Any keys; memory is allocated on insertion.
     Hash = 1,
     /// Keys 0, 1, …
     Array = 2,
-    /// Any keys; the one that was not used for longest goes where there is no room.
+    /// Any keys; if full, drops the least recently used.
     Recent = 9,
-    /// Bits that keys begin with, the longest counts.
+    /// Prefixes of bits; a lookup finds the longest match.
     Prefixes = 11,
 }
 
 impl<K: Plain, V: Plain> Map<K, V> {
-    /// A new map with room for so many.
+    /// Creates a map with room for `entries` entries.
     pub(crate) fn new(kind: Kind, name: &str, entries: u32) -> io::Result<Map<K, V>> {
         #[repr(C)]
         struct Attributes {
@@ -56,12 +57,12 @@ impl<K: Plain, V: Plain> Map<K, V> {
         let kind = kind as u32;
         let mut attributes =
             Attributes { kind, key, value, entries, flags, inner: 0, node: 0, name: padded(name) };
-        // SAFETY: nothing in the attributes points anywhere.
+        // SAFETY: the attributes contain no pointer.
         let descriptor = unsafe { descriptor(0, &mut attributes) }?;
         Ok(Map { descriptor, held: PhantomData })
     }
 
-    /// The map behind a descriptor, if its keys and values are of these sizes.
+    /// The map behind a descriptor, if its keys and values have these sizes.
     pub(crate) fn from_descriptor(descriptor: OwnedFd) -> Option<Map<K, V>> {
         let info: [u32; 6] = info(descriptor.as_fd()).ok()?;
         // type, id, key_size, value_size
@@ -73,11 +74,12 @@ impl<K: Plain, V: Plain> Map<K, V> {
         self.descriptor.as_raw_fd()
     }
 
-    /// What stands at a key; none if nothing does.
+    /// Returns the value of a key, if there is one.
     pub(crate) fn get(&self, key: K) -> io::Result<Option<V>> {
         let mut value = V::default();
         let mut element = self.element(&key, (&raw mut value).cast());
-        // SAFETY: key and value live until the call returns, and have the sizes the map was made with; any bytes are a value.
+        // SAFETY: key and value live until the call returns and have the map's sizes; any bytes are
+        // a value.
         match unsafe { bpf(1, &mut element) } {
             Ok(_) => Ok(Some(value)),
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
@@ -85,14 +87,14 @@ impl<K: Plain, V: Plain> Map<K, V> {
         }
     }
 
-    /// Sets what stands at a key.
+    /// Sets the value of a key.
     pub(crate) fn set(&self, key: K, value: V) -> io::Result<()> {
         let mut element = self.element(&key, (&raw const value).cast_mut().cast());
         // SAFETY: as above; the kernel only reads them.
         unsafe { bpf(2, &mut element) }.map(drop)
     }
 
-    /// Takes a key out, if it is there.
+    /// Removes a key, if it is there.
     pub(crate) fn remove(&self, key: K) -> io::Result<()> {
         let mut element = self.element(&key, std::ptr::null_mut());
         // SAFETY: the key lives until the call returns.
@@ -102,7 +104,7 @@ impl<K: Plain, V: Plain> Map<K, V> {
         }
     }
 
-    /// Sets what stands at many keys, in one call.
+    /// Sets the values of many keys in one call.
     pub(crate) fn set_all(&self, keys: &[K], values: &[V]) -> io::Result<()> {
         assert_eq!(keys.len(), values.len());
         if keys.is_empty() {
@@ -115,11 +117,12 @@ impl<K: Plain, V: Plain> Map<K, V> {
             map: self.raw() as u32,
             ..Batch::default()
         };
-        // SAFETY: the slices live until the call returns, are as long as `count` says, and the kernel only reads them.
+        // SAFETY: the slices live until the call returns and have `count` elements; the kernel only
+        // reads them.
         unsafe { bpf(26, &mut batch) }.map(drop)
     }
 
-    /// Reads the whole map, as many at once as the buffers have room for.
+    /// Reads the whole map, in chunks of the buffers' length.
     pub(crate) fn for_each(
         &self,
         keys: &mut [K],
@@ -139,7 +142,8 @@ impl<K: Plain, V: Plain> Map<K, V> {
                 map: self.raw() as u32,
                 ..Batch::default()
             };
-            // SAFETY: the slices live until the call returns and have room for `count`; any bytes are keys and values.
+            // SAFETY: the slices live until the call returns and have room for `count`; any bytes
+            // are keys and values.
             let end = match unsafe { bpf(24, &mut batch) } {
                 Ok(_) => false,
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => true,
@@ -160,25 +164,26 @@ impl<K: Plain, V: Plain> Map<K, V> {
     }
 }
 
-/// What a program is for.
+/// The type of a program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
-    /// It is called as connections open and close, and once a round trip.
+    /// Called as connections open and close, and once per round trip.
     SocketOps,
-    /// It is called for each packet that a socket sends.
+    /// Called for each packet that a socket sends.
     Egress,
-    /// It is called for each socket of a namespace when somebody asks; the number is the iterator's in the kernel's types.
+    /// Called for each socket of a namespace on a read of the iterator. The number is the
+    /// iterator's type in BTF.
     Iterator(u32),
 }
 
 /// Loads a program.
 ///
 /// # Errors
-/// The system's; where it is the verifier that refuses, with what it says.
+/// A system call fails; for a refusal of the verifier, with the end of its log.
 pub(crate) fn load(purpose: Purpose, name: &str, code: &[Instruction]) -> io::Result<OwnedFd> {
     match load_with(purpose, name, code, &mut []) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EACCES | libc::EINVAL)) => {
-            // Once more, to hear why.
+            // Loads it again with a log, for the reason.
             let mut log = vec![0; 1 << 20];
             let again = load_with(purpose, name, code, &mut log);
             let text = String::from_utf8_lossy(&log);
@@ -206,7 +211,7 @@ fn load_with(purpose: Purpose, name: &str, code: &[Instruction], log: &mut [u8])
         name: [u8; NAME],
         interface: u32,
         attach: u32,
-        /// Our own types, of which we have none.
+        /// BTF of the program itself; there is none.
         types: [u32; 9],
         attach_type: u32,
         attach_to: u32,
@@ -229,25 +234,26 @@ fn load_with(purpose: Purpose, name: &str, code: &[Instruction], log: &mut [u8])
         attach_type,
         ..Attributes::default()
     };
-    // SAFETY: code, licence and log live until the call returns and are as long as the attributes say.
+    // SAFETY: code, licence and log live until the call returns and have the lengths in the
+    // attributes.
     unsafe { descriptor(5, &mut attributes) }
 }
 
-/// Attaches a program to a control group, beside others that may be there. It stays when we are gone.
+/// Attaches a program to a control group, beside others. It stays attached when this process ends.
 pub(crate) fn attach(program: BorrowedFd, group: BorrowedFd, place: u32) -> io::Result<()> {
     let mut attributes = [group.as_raw_fd() as u32, program.as_raw_fd() as u32, place, ALLOW_MULTI, 0];
-    // SAFETY: nothing in the attributes points anywhere.
+    // SAFETY: the attributes contain no pointer.
     unsafe { bpf(8, &mut attributes) }.map(drop)
 }
 
-/// Takes it away again.
+/// Detaches a program from a control group.
 pub(crate) fn detach(program: BorrowedFd, group: BorrowedFd, place: u32) -> io::Result<()> {
     let mut attributes = [group.as_raw_fd() as u32, program.as_raw_fd() as u32, place, 0, 0];
-    // SAFETY: nothing in the attributes points anywhere.
+    // SAFETY: the attributes contain no pointer.
     unsafe { bpf(9, &mut attributes) }.map(drop)
 }
 
-/// The programs that are attached at a place of a control group itself.
+/// The programs attached to the control group itself, at an attach point.
 pub(crate) fn attached(group: BorrowedFd, place: u32) -> io::Result<Vec<OwnedFd>> {
     #[derive(Default)]
     #[repr(C)]
@@ -260,7 +266,7 @@ pub(crate) fn attached(group: BorrowedFd, place: u32) -> io::Result<Vec<OwnedFd>
         count: u32,
         gap: u32,
     }
-    let mut ids = [0u32; 64]; // a group takes no more
+    let mut ids = [0u32; 64]; // the kernel's limit per group
     let mut attributes = Attributes {
         group: group.as_raw_fd() as u32,
         attach: place,
@@ -270,7 +276,7 @@ pub(crate) fn attached(group: BorrowedFd, place: u32) -> io::Result<Vec<OwnedFd>
     };
     // SAFETY: the numbers live until the call returns and have room for `count`.
     unsafe { bpf(16, &mut attributes) }?;
-    // A program may have gone meanwhile.
+    // A program may have been detached meanwhile.
     let ids = &ids[..(attributes.count as usize).min(ids.len())];
     Ok(ids.iter().filter_map(|id| by_id(13, *id).ok()).collect())
 }
@@ -286,47 +292,48 @@ pub(crate) fn maps_of(program: BorrowedFd) -> io::Result<Vec<OwnedFd>> {
     ids.iter().map(|id| by_id(14, *id)).collect()
 }
 
-/// A program's name.
+/// The name of a program.
 pub(crate) fn program_name(program: BorrowedFd) -> io::Result<String> {
     Ok(text(&info::<ProgramInfo>(program)?.name))
 }
 
-/// A map's name.
+/// The name of a map.
 pub(crate) fn map_name(map: BorrowedFd) -> io::Result<String> {
     // type, id, key_size, value_size, max_entries, flags, then the name.
     let info: [[u8; 8]; 5] = info(map)?;
     Ok(text(info[3..].as_flattened()))
 }
 
-/// How often a program has run, and for how long in all, while anybody held [`measure`].
+/// Runs of a program and their total time, while [`measure`] was on.
 pub(crate) fn runs(program: BorrowedFd) -> io::Result<(u64, Duration)> {
     let info = info::<ProgramInfo>(program)?;
     Ok((info.runs, Duration::from_nanos(info.run_time)))
 }
 
-/// While this is held the kernel measures what programs take.
+/// Turns on the kernel's measurement of run times until the descriptor is closed.
 pub(crate) fn measure() -> io::Result<OwnedFd> {
-    // SAFETY: nothing in the attributes points anywhere.
+    // SAFETY: the attributes contain no pointer.
     unsafe { descriptor(32, &mut [0u32]) }
 }
 
-/// What opens an iterator's file as often as one wants.
+/// Makes an iterator, which [`iterate`] may run any number of times.
 pub(crate) fn link(program: BorrowedFd) -> io::Result<OwnedFd> {
     let mut attributes = [program.as_raw_fd() as u32, 0, ITERATOR, 0, 0, 0, 0, 0];
-    // SAFETY: nothing in the attributes points anywhere.
+    // SAFETY: the attributes contain no pointer.
     unsafe { descriptor(28, &mut attributes) }
 }
 
 /// Runs an iterator's program on every TCP socket of the calling thread's network namespace.
 pub(crate) fn iterate(link: BorrowedFd) -> io::Result<()> {
     let mut attributes = [link.as_raw_fd() as u32, 0];
-    // SAFETY: nothing in the attributes points anywhere.
+    // SAFETY: the attributes contain no pointer.
     let file = unsafe { descriptor(33, &mut attributes) }?;
     let mut nothing = [0u8; 8];
     loop {
         match rustix::io::read(&file, &mut nothing) {
             Ok(0) => return Ok(()),
-            // It has been through a million sockets, or was interrupted, and goes on where it was.
+            // The iterator stopped after a million sockets, or was interrupted, and continues from
+            // there.
             Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -334,7 +341,7 @@ pub(crate) fn iterate(link: BorrowedFd) -> io::Result<()> {
 }
 
 fn by_id(command: i64, id: u32) -> io::Result<OwnedFd> {
-    // SAFETY: nothing in the attributes points anywhere.
+    // SAFETY: the attributes contain no pointer.
     unsafe { descriptor(command, &mut [id, 0, 0]) }
 }
 
@@ -345,14 +352,14 @@ struct ProgramInfo {
     kind: u32,
     id: u32,
     tag: u64,
-    /// Lengths and places of code that we don't ask for; when it was loaded, and by whom.
+    /// Lengths and addresses of code, which are not requested; time of loading, and user.
     code: [u32; 9],
     map_count: u32,
     maps: u64,
     name: [u8; NAME],
     interface: u32,
     licence: u32,
-    /// The interface's namespace, and tables of symbols, types and lines that we don't ask for.
+    /// The interface's namespace, and tables of symbols, types and lines, which are not requested.
     tables: [u64; 13],
     run_time: u64,
     runs: u64,
@@ -362,16 +369,16 @@ impl Plain for ProgramInfo {}
 impl Plain for [u32; 6] {}
 impl Plain for [[u8; 8]; 5] {}
 
-/// The head of what the kernel says of an object.
+/// Reads the head of the kernel's information on an object.
 fn info<T: Plain>(object: BorrowedFd) -> io::Result<T> {
     let mut info = T::default();
-    // SAFETY: with nothing in it but zeros, it points nowhere.
+    // SAFETY: all bytes are zero, so that it contains no pointer.
     unsafe { fill_info(object, &mut info) }?;
     Ok(info)
 }
 
 /// # Safety
-/// What `info` points to has to be as long as it says.
+/// Memory that `info` points to must be as long as `info` states.
 unsafe fn fill_info<T: Plain>(object: BorrowedFd, info: &mut T) -> io::Result<()> {
     #[repr(C)]
     struct Attributes {
@@ -381,7 +388,7 @@ unsafe fn fill_info<T: Plain>(object: BorrowedFd, info: &mut T) -> io::Result<()
     }
     let object = object.as_raw_fd() as u32;
     let mut attributes = Attributes { object, len: size_of::<T>() as u32, info: &raw mut *info as u64 };
-    // SAFETY: `info` lives until the call returns, has `len` bytes, and any bytes are one.
+    // SAFETY: `info` lives until the call returns, has `len` bytes, and any bytes are valid.
     unsafe { bpf(15, &mut attributes) }.map(drop)
 }
 
@@ -408,23 +415,24 @@ struct Batch {
 }
 
 /// # Safety
-/// As of [`bpf`]; the command has to be one that answers a descriptor.
+/// As for [`bpf`]; the command must be one that returns a descriptor.
 unsafe fn descriptor<T>(command: i64, attributes: &mut T) -> io::Result<OwnedFd> {
-    // SAFETY: by the caller's promise.
+    // SAFETY: the caller guarantees it.
     let number = unsafe { bpf(command, attributes) }?;
-    // SAFETY: the kernel has just made it for us.
+    // SAFETY: the kernel has just made the descriptor for this process.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 /// # Safety
-/// The attributes have to be those of the command, and whatever they point to has to be as long as they say and live until this returns.
+/// The attributes must be those of the command. Memory that they point to must have the stated
+/// length and live until the call returns.
 unsafe fn bpf<T>(command: i64, attributes: &mut T) -> io::Result<i32> {
-    // SAFETY: by the caller's promise; the kernel reads and writes no more than the size that it is given.
+    // SAFETY: the caller guarantees it; the kernel reads and writes at most the given size.
     let answer = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attributes, size_of::<T>()) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer as i32) }
 }
 
-/// A name as the kernel takes it: at most fifteen letters, and a zero.
+/// A name in the kernel's form: at most fifteen bytes, and a zero.
 fn padded(name: &str) -> [u8; NAME] {
     let mut bytes = [0; NAME];
     bytes[..name.len()].copy_from_slice(name.as_bytes());
@@ -437,7 +445,7 @@ fn text(name: &[u8]) -> String {
 }
 
 const NAME: usize = 16;
-/// Reading the kernel's structures is for programs that may be combined with it.
+/// Helpers that read the kernel's structures need a licence compatible with the GPL.
 const LICENSE: &[u8] = b"Dual MIT/GPL\0";
 /// BPF_F_NO_PREALLOC and BPF_F_ALLOW_MULTI of `linux/bpf.h`.
 const NO_PREALLOC: u32 = 1;

@@ -1,4 +1,5 @@
-//! The programs in the running kernel, on connections of a namespace and a control group of their own.
+//! Tests of the programs in the running kernel, on connections in a namespace and a control group
+//! of the test.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -24,10 +25,10 @@ fn a_connection_is_paced_to_its_share() {
         let stream = pair.send();
         let seen = find(&mut bpf, &pair);
         bpf.pace(&seen, Some(share())).unwrap();
-        // What was queued at full speed has to leave.
+        // Segments queued at full speed must leave first.
         settle_for(&mut bpf, Duration::from_millis(500));
-        // The kernel's own clock says when a record was written. On a busy machine the sender may not get its turn: never too much, and the
-        // share when it does.
+        // Times are those at which the kernel wrote the record. On a busy machine the sender may be
+        // delayed, so the rate must never be above the share, and must reach it once.
         let share = share().bytes_per_sec();
         let mut begin = record(&mut bpf, &pair);
         let end = (0..20).find_map(|_| {
@@ -94,7 +95,7 @@ fn what_an_ipv6_socket_calls_an_ipv4_address_is_one() {
 fn more_connections_than_there_is_room_for_are_said() {
     in_room("full", |config| {
         let mut bpf = Bpf::start(&Config { connections: 4, ..config.clone() }).unwrap();
-        // Both ends are here.
+        // Both ends are connections of this machine.
         let _one = Pair::open();
         assert_eq!((seen(&mut bpf).len(), bpf.warning()), (2, None));
         let _more = [Pair::open(), Pair::open()];
@@ -130,7 +131,7 @@ fn connections_of_other_namespaces_are_met_and_released() {
         let elsewhere = namespace();
         let mut others = Bpf::start(config).unwrap();
         let pair = elsewhere.within(|| Ok(Pair::open())).unwrap();
-        // A namespace is somebody's: here a program's.
+        // A namespace exists while a process is in it: here `sleep`.
         let mut held = elsewhere.within(|| Command::new("sleep").arg("600").spawn()).unwrap();
         let stream = pair.send();
         std::thread::sleep(TICK * 4);
@@ -169,7 +170,7 @@ fn a_killed_agent_leaves_nobody_paced() {
         await_that("who sends again is free", || idle.limit() == u64::MAX);
         drop((stream, sends));
 
-        // Their far ends, paced too, have had nothing to send.
+        // The far ends are paced too; they had nothing to send.
         assert_eq!(clear(config).unwrap(), Cleared { hooks: 1, connections: 2 });
         assert_eq!(clear(config).unwrap(), Cleared::default());
     });
@@ -195,8 +196,9 @@ fn what_a_killed_agent_left_is_cleared_for_the_next_one() {
     });
 }
 
-/// Not a test: what [`agent`] starts, and kills. Started by anybody else it has no control group, and would pace all the machine's
-/// connections: it does nothing. Left behind by a test that failed it ends by itself.
+/// The process that [`agent`] starts and kills. It is no test: without a control group in the
+/// environment it does nothing, since it would pace all connections of the machine. If a failed
+/// test leaves it behind, it ends after [`LONGEST`].
 #[test]
 #[ignore = "a process for the tests above, which start it; by itself it does nothing"]
 fn the_agent() {
@@ -217,7 +219,7 @@ fn the_agent() {
     }
 }
 
-/// A process that paces every connection of a control group to [`share`].
+/// Starts a process that paces every connection of a control group to [`share`].
 fn agent(group: &Path) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let (_, module) = module_path!().split_once("::").unwrap();
@@ -225,7 +227,8 @@ fn agent(group: &Path) -> Child {
     command.env(GROUP, group).stdout(Stdio::null()).spawn().unwrap()
 }
 
-/// Runs a test in a namespace and a control group, where they and the programs are to be had; says so loudly if not.
+/// Runs a test in a namespace and a control group, if they and the programs can be made here; else
+/// prints `SKIPPED`.
 fn in_room(name: &str, test: impl FnOnce(&Config) + Send) {
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -233,7 +236,7 @@ fn in_room(name: &str, test: impl FnOnce(&Config) + Send) {
         Ok(group) => group,
         Err(error) => return eprintln!("SKIPPED: no control group to be had here: {error}"),
     };
-    // A busy machine may not give us a turn for long.
+    // On a busy machine this process may not run for long.
     let lease = Time::from_secs(20);
     let config = Config { group: Some(group.path.clone()), lease, ..Config::default() };
     if let Err(error) = Bpf::start(&config) {
@@ -253,7 +256,7 @@ fn namespace() -> Namespace {
     namespace
 }
 
-/// A control group that this process is in for a while.
+/// A control group that this process is in until the value is dropped.
 struct Group {
     path: PathBuf,
     before: PathBuf,
@@ -275,7 +278,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Programs that other tests have started meanwhile are in it too; one may be about to end.
+        // Processes of other tests are in it too; one may be about to end.
         let members = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
         for member in members.lines() {
             let _ = fs::write(&self.before, member);
@@ -289,7 +292,7 @@ impl Drop for Group {
     }
 }
 
-/// Two ends of a connection; the far one reads all it gets.
+/// A connection whose far end reads everything.
 struct Pair {
     client: TcpStream,
 }
@@ -306,7 +309,7 @@ impl Pair {
         Pair { client }
     }
 
-    /// Sends for as long as what this answers is held.
+    /// Sends until the result is dropped.
     fn send(&self) -> Sending {
         let go_on = Arc::new(AtomicBool::new(true));
         let (mut client, sending) = (self.client.try_clone().unwrap(), go_on.clone());
@@ -317,7 +320,7 @@ impl Pair {
         Sending(go_on)
     }
 
-    /// The most that its pacing may be, in bytes a second.
+    /// The limit of its pacing rate, in bytes per second.
     fn limit(&self) -> u64 {
         let (mut value, mut len) = (0u64, size_of::<u64>() as libc::socklen_t);
         let (level, name, socket) = (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, self.client.as_raw_fd());
@@ -328,12 +331,12 @@ impl Pair {
         value
     }
 
-    /// Sets that, as its program may.
+    /// Sets the limit, as a program may.
     fn set_limit(&self, value: u64) {
         let len = size_of::<u64>() as libc::socklen_t;
         let (level, name, socket) = (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, self.client.as_raw_fd());
         #[expect(unsafe_code, reason = "nobody wraps this option")]
-        // SAFETY: the value lives until the call returns, and the length is its.
+        // SAFETY: the value lives until the call returns, and the length is the value's.
         let answer = unsafe { libc::setsockopt(socket, level, name, (&raw const value).cast(), len) };
         assert_eq!(answer, 0);
     }
@@ -353,20 +356,20 @@ fn seen(bpf: &mut Bpf) -> Vec<Seen> {
     sockets
 }
 
-/// The client's end, as the kernel has it.
+/// The client's end, as the kernel lists it.
 fn find(bpf: &mut Bpf, pair: &Pair) -> Seen {
     let (local, remote) = (pair.client.local_addr().unwrap(), pair.client.peer_addr().unwrap());
     let found = seen(bpf).into_iter().find(|socket| (socket.local, socket.remote) == (local, remote));
     found.expect("it is open, and has been seen")
 }
 
-/// The same, as it lies in the map.
+/// The record of the client's end in the map.
 fn record(bpf: &mut Bpf, pair: &Pair) -> Raw {
     let cookie = find(bpf, pair).cookie;
     bpf.tables.seen.get(cookie).unwrap().unwrap()
 }
 
-/// Renews the lease for so long.
+/// Renews the lease for a time `span`.
 fn settle_for(bpf: &mut Bpf, span: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < span {
@@ -380,7 +383,7 @@ fn share() -> Rate {
     Rate::from_mbps(20.0)
 }
 
-/// Waits, for as long as a busy machine may take.
+/// Waits until `is_so` returns true, with patience for a busy machine.
 fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {

@@ -17,26 +17,26 @@ use crate::policies::Policies;
 use crate::{Regime, unprivileged};
 use wire::Wire;
 
-/// A message of the worker's.
+/// A message of the worker.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// It needs the agent's state.
+    /// A request for the agent's state.
     State,
-    /// These policies are to hold from now on.
+    /// New policies, to be in force from now on.
     Policies(Box<Regime>),
 }
 
-/// A message of the agent's.
+/// A message of the agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Reply {
-    /// Its state, after a request.
+    /// The agent's state, in reply to a request.
     State(Value),
-    /// It works, and what it could not do at the last tick.
+    /// The agent works; with a message on what failed at the last tick, if anything.
     Warning(Option<String>),
 }
 
-/// A request as it is written.
+/// The form of a request in JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 enum Line {
@@ -44,7 +44,7 @@ enum Line {
     Policies(Box<Wire>),
 }
 
-/// The agent's end. It never waits: a thread without rights reads and checks, another writes.
+/// The agent's end. It never waits: a thread without rights reads and checks, and another writes.
 #[derive(Debug)]
 pub(crate) struct AgentEnd {
     requests: Receiver<io::Result<Request>>,
@@ -78,11 +78,11 @@ impl AgentEnd {
         Ok(AgentEnd { requests, replies, stream })
     }
 
-    /// The next request that has come.
+    /// Returns the next request received, if any.
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`]: the worker has ended. [`io::ErrorKind::InvalidData`]: it
-    /// sends what is no request.
+    /// sends something that is no request.
     pub(crate) fn poll(&self) -> io::Result<Option<Request>> {
         match self.requests.try_recv() {
             Ok(request) => request.map(Some),
@@ -99,7 +99,7 @@ impl AgentEnd {
         self.requests.recv().unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))
     }
 
-    /// Has a reply written; false while the one before has not been.
+    /// Queues a reply for writing. Returns false while the previous one is not written.
     pub(crate) fn send(&self, reply: Reply) -> bool {
         self.replies.try_send(reply).is_ok()
     }
@@ -107,7 +107,7 @@ impl AgentEnd {
 
 impl Drop for AgentEnd {
     fn drop(&mut self) {
-        // The threads end, and the worker does.
+        // Both threads end, and so does the worker.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
@@ -139,7 +139,7 @@ impl WorkerEnd {
         Ok(WorkerEnd { stream, replies })
     }
 
-    /// The next reply that has come.
+    /// Returns the next reply received, if any.
     ///
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`]: the agent has ended.
@@ -159,10 +159,11 @@ impl WorkerEnd {
         write(&mut self.stream, &Line::State)
     }
 
-    /// Hands policies to the agent.
+    /// Sends policies to the agent.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`]: the agent would refuse them. Or it has ended.
+    /// [`io::ErrorKind::InvalidInput`]: the policies are longer than the agent accepts. Other
+    /// kinds: the agent has ended.
     pub(crate) fn send(&mut self, policies: &Policies) -> io::Result<()> {
         let wire = Box::new(Wire::new(policies));
         let line = serde_json::to_string(&Line::Policies(wire))?;
@@ -182,7 +183,7 @@ fn parse(line: &str) -> io::Result<Request> {
     }
 }
 
-/// A line of at most `most` bytes, without its end.
+/// Reads a line of at most `most` bytes, and returns it without its end.
 fn read_line(reader: &mut impl BufRead, most: u64) -> io::Result<String> {
     let mut line = String::new();
     reader.take(most).read_line(&mut line)?;
@@ -197,5 +198,5 @@ fn write(stream: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
     stream.write_all((serde_json::to_string(message)? + "\n").as_bytes())
 }
 
-/// Bytes of a request.
+/// Upper bound of a request's length, in bytes.
 const MOST: u64 = 1 << 26;

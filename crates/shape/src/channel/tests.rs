@@ -34,7 +34,7 @@ fn policies_arrive_as_they_were_sent() {
     assert!(matches!(parse(r#""state""#), Ok(Request::State)));
 }
 
-/// Messages of a worker that an attacker runs.
+/// Messages from a worker that an attacker has taken over.
 #[test]
 fn what_no_file_could_say_is_refused() {
     let right = line(&Policies::parse("x", POLICIES).unwrap());

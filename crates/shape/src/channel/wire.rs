@@ -1,4 +1,4 @@
-//! Policies as a worker sends them, and their checks.
+//! The form in which a worker sends policies, and the agent's checks of it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use tollway_law::{Bytes, Rate, Time};
 use crate::policies::{Filter, Filters, Policies};
 use crate::{Party, Regime};
 
-/// A version of the policies. Fractions are their bits: JSON's digits may be off by the last one.
+/// A version of the policies. A fraction is sent as its bits: JSON's decimal digits may lose the
+/// last one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Wire {
@@ -29,14 +30,14 @@ struct Bucket {
     depth: Option<u64>,
 }
 
-/// A tenant, or with all but `bucket` a class of one.
+/// A tenant with its classes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Share {
     name: String,
     bucket: Bucket,
-    /// Name, weight and filter. The first is of the connections that no other matches; its filter
-    /// is the tenant's.
+    /// Name, weight and filter of each class. The first class holds the connections that no other
+    /// matches; its filter is the tenant's.
     classes: Vec<(String, u64, Filter)>,
 }
 
@@ -86,10 +87,10 @@ impl Wire {
         }
     }
 
-    /// The policies, if a file could say the same.
+    /// Checks the policies and converts them, if a policy file could state the same.
     ///
     /// # Errors
-    /// What no file could.
+    /// A value that no policy file could have.
     pub(super) fn check(self) -> Result<Regime, String> {
         let tick = Time(self.tick_ns);
         if !(Time::from_millis(1)..=Time::from_secs(10)).contains(&tick) {
@@ -120,20 +121,20 @@ impl Wire {
     }
 }
 
-/// An amount by its bits: finite, and not negative.
+/// An amount from its bits: finite, and not negative.
 fn amount(bits: u64) -> Result<f64, String> {
     let amount = f64::from_bits(bits);
     let good = amount.is_finite() && amount >= 0.0;
     if good { Ok(amount) } else { Err("an amount that is none".into()) }
 }
 
-/// A text that can be read on a line.
+/// A text of one printable line.
 fn word(text: String) -> Result<String, String> {
     let good = text.len() <= LONGEST && !text.chars().any(char::is_control);
     if good { Ok(text) } else { Err("a name that is none".into()) }
 }
 
-/// Networks have been checked as they were read.
+/// Checks a filter's ports and patterns. Networks were checked as they were read.
 fn checked(filter: Filter) -> Result<Filter, String> {
     for &(first, last) in filter.from_ports.iter().chain(&filter.to_ports) {
         if first == 0 || first > last {
@@ -148,5 +149,5 @@ fn checked(filter: Filter) -> Result<Filter, String> {
     Ok(filter)
 }
 
-/// Bytes of a name or a pattern: a path's.
+/// Upper bound of a name's or a pattern's length, in bytes: that of a path.
 const LONGEST: usize = 4096;

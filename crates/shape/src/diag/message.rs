@@ -1,4 +1,4 @@
-//! What is said over netlink: a request for TCP sockets (sock_diag(7)), and what comes back.
+//! Messages of netlink: the request for TCP sockets (sock_diag(7)), and its answer.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,19 +6,21 @@ use tollway_law::Time;
 
 use super::super::Seen;
 
-/// How an answer goes on.
+/// The state of an answer after a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// With another message.
+    /// More messages follow.
     More,
-    /// That was all.
+    /// The answer is complete.
     Done,
-    /// By this error.
+    /// The kernel refuses with this error number.
     Failed(i32),
 }
 
-/// `struct inet_diag_req` under a header: all TCP sockets that may still send data, with `tcp_info`. The older of the two kinds of
-/// request: it lists both families at once, and what a list costs most is the way through the kernel's table.
+/// A header and `struct inet_diag_req`: all TCP sockets that may still send data, with `tcp_info`.
+///
+/// This is the older of two kinds of request. It lists both address families at once, and the walk
+/// over the kernel's table is the main cost of a listing.
 pub(crate) fn request(sequence: u32) -> [u8; REQUEST] {
     let mut message = [0u8; REQUEST];
     message[0..4].copy_from_slice(&(REQUEST as u32).to_ne_bytes());
@@ -32,12 +34,12 @@ pub(crate) fn request(sequence: u32) -> [u8; REQUEST] {
     message
 }
 
-/// Takes the sockets out of what one read has brought.
+/// Adds the sockets of one read to `seen`.
 pub(crate) fn read(mut bytes: &[u8], sequence: u32, seen: &mut Vec<Seen>) -> Answer {
     while let Some(len) = word(bytes, 0).map(|len| len as usize).filter(|&len| len >= HEADER) {
         let Some(message) = bytes.get(..len) else { break };
         bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-        // What is left of an earlier question that was given up.
+        // The rest of an earlier answer that was not read to its end.
         if word(message, 8) != Some(sequence) {
             continue;
         }
@@ -57,7 +59,7 @@ pub(crate) fn read(mut bytes: &[u8], sequence: u32, seen: &mut Vec<Seen>) -> Ans
     Answer::More
 }
 
-/// A `struct inet_diag_msg` and its attributes.
+/// Parses a `struct inet_diag_msg` with its attributes.
 fn socket(bytes: &[u8]) -> Option<Seen> {
     let family = i32::from(*bytes.first()?);
     let end = |port: usize, address: usize| {
@@ -125,7 +127,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Bytes of `struct nlmsghdr`, with `struct inet_diag_req` behind it, and of `struct inet_diag_msg`.
+/// Bytes of `struct nlmsghdr`; with `struct inet_diag_req` after it; and of `struct inet_diag_msg`.
 const HEADER: usize = 16;
 const REQUEST: usize = HEADER + 60;
 const MESSAGE: usize = 72;
@@ -133,8 +135,8 @@ const MESSAGE: usize = 72;
 const TCPDIAG_GETSOCK: u16 = 18;
 const ATTRIBUTE_INFO: u16 = 2;
 const ATTRIBUTE_CGROUP: u16 = 21;
-/// Established, waiting for the end of what was sent, and closed by the other side only (`TCP_ESTABLISHED`, `TCP_FIN_WAIT1`,
-/// `TCP_CLOSE_WAIT`, `TCP_LAST_ACK`, `TCP_CLOSING`).
+/// States in which data may still be sent: `TCP_ESTABLISHED`, `TCP_FIN_WAIT1`, `TCP_CLOSE_WAIT`,
+/// `TCP_LAST_ACK`, `TCP_CLOSING`.
 const STATES: u32 = 1 << 1 | 1 << 4 | 1 << 8 | 1 << 9 | 1 << 11;
 
 #[cfg(test)]
@@ -143,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    /// One socket's message, as the kernel writes it.
+    /// One socket's message, in the kernel's form.
     fn message(kind: u16, sequence: u32) -> Vec<u8> {
         let mut body = vec![0u8; MESSAGE];
         body[0] = libc::AF_INET as u8;
@@ -192,7 +194,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, nothing is read beyond it.
+        /// No input makes the parser read beyond its end.
         #[test]
         fn any_bytes_can_be_read(mut bytes in prop::collection::vec(any::<u8>(), 0..600), cut in 0usize..400) {
             read(&bytes, 1, &mut Vec::new());

@@ -1,9 +1,10 @@
-//! Connections by `inet_diag`, paced through their owners' descriptors.
+//! Connections listed by `inet_diag`, and paced through their owners' descriptors.
 //!
-//! The kernel lists its TCP sockets with all that TCP knows of them (sock_diag(7)), but sets a pace only through a descriptor. So the
-//! owner is looked for under `/proc`, its descriptor borrowed by pidfd_getfd(2) for the time of one call, and the socket known
-//! again by its cookie: a number that was closed and given out anew is never taken for another. Nothing is held open, since
-//! a socket is closed only once nobody has it.
+//! The kernel lists its TCP sockets with TCP's state (sock_diag(7)), but sets a pace only through a
+//! descriptor. So the agent finds the owner under `/proc` and borrows its descriptor with
+//! pidfd_getfd(2) for one call. It compares the socket's cookie, because a descriptor number may be
+//! reused. It keeps no descriptor open, because an open descriptor would keep the socket from
+//! closing.
 
 pub(crate) mod message;
 mod owners;
@@ -21,7 +22,7 @@ use super::{ByNumber, Kernel, Seen};
 use message::Answer;
 use owners::Owners;
 
-/// Sees by `inet_diag`, sets by `SO_MAX_PACING_RATE`.
+/// The back-end that lists by `inet_diag` and sets `SO_MAX_PACING_RATE`.
 #[derive(Debug)]
 pub struct SockDiag {
     netlink: std::fs::File,
@@ -30,14 +31,14 @@ pub struct SockDiag {
     buffer: Vec<u8>,
     sequence: u32,
     guardian: Option<Guardian>,
-    /// When to see next whether it lives.
+    /// Time of the next check of the guardian.
     look_after: Time,
-    /// What of its own each connection had that was paced.
+    /// The limit of each paced connection's program, by cookie.
     paced: ByNumber<u64, Option<u64>>,
 }
 
 impl SockDiag {
-    /// Looks at the network namespace that the calling thread is in.
+    /// Creates a back-end for the network namespace of the calling thread.
     ///
     /// # Errors
     /// The kernel has no `inet_diag`.
@@ -59,7 +60,7 @@ impl SockDiag {
         })
     }
 
-    /// Tells `guardian` of every connection that is paced.
+    /// Reports every connection that is paced to `guardian`.
     pub fn guarded(mut self, guardian: Guardian) -> SockDiag {
         self.guardian = Some(guardian);
         self
@@ -69,7 +70,8 @@ impl SockDiag {
         self.sequence = self.sequence.wrapping_add(1);
         self.netlink.write_all(&message::request(self.sequence))?;
         loop {
-            // The kernel has filled what is read next, and fills another when it has been.
+            // The kernel has already filled the buffer of the next read, and fills the one after it
+            // then.
             let at = self.clock.now();
             let known = seen.len();
             let len = match self.netlink.read(&mut self.buffer) {
@@ -86,14 +88,15 @@ impl SockDiag {
         }
     }
 
-    /// A guardian that was killed, or stopped, is no use to connections that are paced already: another takes its place.
+    /// Replaces a guardian that was killed or stopped. It could not free the connections that are
+    /// paced.
     fn keep_guarded(&mut self) {
         let Some(guardian) = &mut self.guardian else { return };
         let now = self.clock.now();
         if now >= self.look_after {
             self.look_after = now + Time::from_secs(1);
             if guardian.is_of_no_use() {
-                // Without the memory for one now, then in a second.
+                // If memory for a new one is missing now, the next try is in a second.
                 let _ = guardian.again(&self.paced);
             }
         }
@@ -101,11 +104,12 @@ impl SockDiag {
         guardian.shorten(&self.paced);
     }
 
-    /// Tells the guardian, if there is one, before a connection is paced that had `own`.
+    /// Tells the guardian, if there is one, that a connection with the limit `own` is going to be
+    /// paced.
     fn tell(&mut self, cookie: u64, own: Option<u64>) -> io::Result<()> {
         let Some(guardian) = &mut self.guardian else { return Ok(()) };
         match guardian.tell(cookie, own) {
-            // One that is gone; one that only does not listen is looked after by and by.
+            // Replaces a guardian that has ended. One that only does not read is checked later.
             Err(error) if error.kind() != io::ErrorKind::WouldBlock && !guardian.is_alone() => {
                 guardian.again(&self.paced)?;
                 guardian.tell(cookie, own)
@@ -114,7 +118,7 @@ impl SockDiag {
         }
     }
 
-    /// Tells it what it may hear later.
+    /// Sends the guardian a message that may be delayed.
     fn note(&mut self, cookie: u64, own: Option<Option<u64>>) {
         if let Some(guardian) = &mut self.guardian {
             guardian.note(cookie, own);
@@ -127,7 +131,7 @@ impl Kernel for SockDiag {
         self.keep_guarded();
         self.dump(seen)?;
         self.owners.learn(seen);
-        // Who is gone needs nobody's care; looked after now and then only.
+        // Closed connections are removed only now and then: they need no care.
         if self.paced.len() > 2 * seen.len() + 64 {
             let there: std::collections::HashSet<u64> = seen.iter().map(|seen| seen.cookie).collect();
             let gone: Vec<u64> =
@@ -142,7 +146,7 @@ impl Kernel for SockDiag {
 
     fn pace(&mut self, connection: &Seen, rate: Option<Rate>) -> io::Result<()> {
         let value = rate.map_or(u64::MAX, |rate| rate.bytes_per_sec() as u64);
-        // Whoever is to undo it has to know of it before it is done.
+        // The guardian must know of the connection before its pace is set.
         if rate.is_some() && !self.paced.contains_key(&connection.cookie) {
             self.tell(connection.cookie, connection.limit)?;
             self.paced.insert(connection.cookie, connection.limit);
@@ -150,7 +154,7 @@ impl Kernel for SockDiag {
         // 8 bytes; all ones is no limit (socket(7), Linux 4.20 and later).
         let (level, name) = (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
         self.owners.with(connection, |socket| sockopt::set(socket, level, name, &value.to_ne_bytes()))?;
-        // It has what it had: whatever its program sets from now on is to stay.
+        // The program's own limit is restored. Limits that it sets from now on stay.
         let own = self.paced.get(&connection.cookie).map(|own| own.unwrap_or(u64::MAX));
         if own.is_some_and(|own| own == value || value == u64::MAX) {
             self.paced.remove(&connection.cookie);
@@ -188,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection to ourselves, and it as the kernel shows it.
+    /// A connection to this process, and the kernel's view of it.
     fn connection(kernel: &mut SockDiag) -> (TcpStream, TcpStream, Seen) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -204,7 +208,7 @@ mod tests {
         seen.into_iter().find(|seen| (seen.local, seen.remote) == ends)
     }
 
-    /// The kernel's own way to have a process do nothing is SIGSTOP; here one that never reads will do.
+    /// The guardian here never reads, as if stopped by SIGSTOP.
     #[test]
     fn a_guardian_that_takes_no_word_holds_nobody_up_and_has_a_successor_that_knows_all() {
         let folder = std::env::temp_dir().join(format!("tollway-deaf-{}", std::process::id()));
@@ -220,7 +224,7 @@ mod tests {
         while !deaf.exists() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        // Nobody has these any more; what counts is what the guardian hears.
+        // These connections are closed already; the test looks at the messages to the guardian.
         let many = (1..=5000).map(|n| Seen { cookie: u64::MAX - n, inode: 0, ..one });
         let pace = |kernel: &mut SockDiag| -> usize {
             let refused = |seen: &Seen| {
@@ -267,13 +271,13 @@ mod tests {
         client.write_all(&[7; 1000]).unwrap();
         let paced = look(&mut kernel, &client).unwrap();
         assert_eq!((paced.limit, paced.sent, paced.cookie), (Some(5_000_000), 1000, seen.cookie));
-        // More than 34 Gb/s takes more than four bytes.
+        // More than 34 Gb/s needs more than four bytes.
         kernel.pace(&seen, Some(Rate::from_bytes_per_sec(1e10))).unwrap();
         assert_eq!(look(&mut kernel, &client).unwrap().limit, Some(10_000_000_000));
         kernel.pace(&seen, None).unwrap();
         assert_eq!(look(&mut kernel, &client).unwrap().limit, None);
         assert!(kernel.paced.is_empty());
-        // Nobody has it any more.
+        // No process has the socket open any more.
         drop((client, server));
         let error = kernel.pace(&seen, None).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound, "{error}");
@@ -283,7 +287,7 @@ mod tests {
     fn a_socket_under_the_number_of_one_that_is_elsewhere_now_is_found() {
         let mut kernel = SockDiag::new().unwrap();
         let (client, _server, first) = connection(&mut kernel);
-        // The first has another number from here on, and the second takes its own.
+        // From here the first socket has another number, and the second takes its old one.
         let number = OwnedFd::from(client);
         let _elsewhere = number.try_clone().unwrap();
         let (second, _other, _) = {
@@ -308,7 +312,7 @@ mod tests {
         let (client, server, seen) = connection(&mut kernel);
         kernel.pace(&seen, Some(Rate::from_mbps(8.0))).unwrap();
         drop((client, server));
-        // The same descriptors, most likely.
+        // The new sockets most likely have the same descriptor numbers.
         let (client, _server, other) = connection(&mut kernel);
         assert!(kernel.pace(&seen, Some(Rate::from_mbps(8.0))).is_err());
         assert_eq!(look(&mut kernel, &client).unwrap().limit, None);

@@ -1,4 +1,4 @@
-//! Who has a socket open, and under what number.
+//! The processes that have a socket open, and their descriptor numbers.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -11,26 +11,28 @@ use socket2::SockRef;
 
 use crate::{ByNumber, Seen};
 
-/// A thread and the number of a descriptor there: the first of a process, or one with descriptors of its own.
+/// A thread and a descriptor number there: the first thread of a process, or one with its own
+/// descriptor table.
 type Place = (i32, i32);
 
-/// The places of sockets, looked for once a socket is new and not at every tick.
+/// The places of sockets, searched when a socket is new and not at every tick.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    /// By inode.
+    /// Place by inode.
     places: ByNumber<u32, Place>,
-    /// The reverse: these numbers need not be read again.
+    /// Inode by place: these numbers need not be read again.
     inodes: HashMap<Place, u32>,
-    /// Of some processes that had any, the last found last: where the next one most likely is.
+    /// Handles of processes that had sockets, the last found last. The next socket most likely is
+    /// there.
     processes: Vec<(i32, OwnedFd)>,
-    /// Inodes that nobody seemed to have, and when to look again.
+    /// Inodes whose owner was not found, and the time of the next search.
     missing: HashMap<u32, Instant>,
-    /// When to look next at numbers that are known, too.
+    /// Time of the next search that also reads known numbers again.
     thorough: Option<Instant>,
 }
 
 impl Owners {
-    /// Finds the owners of sockets that are new, and forgets those that are gone.
+    /// Finds the owners of new sockets, and forgets closed ones.
     pub(super) fn learn(&mut self, seen: &[Seen]) {
         let now = Instant::now();
         let mut wanted: HashSet<u32> = seen
@@ -61,14 +63,18 @@ impl Owners {
         }
     }
 
-    /// Does something with a connection's socket, which is borrowed for that long.
+    /// Calls `work` with a connection's socket, which is borrowed for the call.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`]: the owner is not found. [`io::ErrorKind::PermissionDenied`]:
+    /// its descriptors are beyond our rights. Or the error of `work`.
     pub(super) fn with<T>(
         &mut self,
         seen: &Seen,
         work: impl FnOnce(BorrowedFd<'_>) -> io::Result<T>,
     ) -> io::Result<T> {
         let Some(&(pid, number)) = self.places.get(&seen.inode) else {
-            // Somebody has it, but nobody that we may look into.
+            // A process has it open, but this one may not read its descriptors.
             let kind = match self.missing.contains_key(&seen.inode) {
                 true => io::ErrorKind::PermissionDenied,
                 false => io::ErrorKind::NotFound,
@@ -81,10 +87,10 @@ impl Owners {
         });
         match borrowed {
             Ok(socket) => work(socket.as_fd()),
-            // No descriptor is left for it, which says nothing of where it is.
+            // There is no free descriptor to borrow it; the place may still be right.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => Err(error),
             Err(error) => {
-                // It may have it under another number, or somebody else may.
+                // The socket may have another number or another owner now.
                 self.places.remove(&seen.inode);
                 self.inodes.remove(&(pid, number));
                 let denied = error.kind() == io::ErrorKind::PermissionDenied;
@@ -101,11 +107,11 @@ impl Owners {
             Some(at) => at,
             None => {
                 let process = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
-                // Policies and those who ask need descriptors too.
+                // Policies and clients of the agent need descriptors too.
                 let half = rustix::process::getrlimit(Resource::Nofile).current.map(|most| most / 2);
                 let most = half.map_or(PROCESSES, |half| (half as usize).clamp(1, PROCESSES));
                 self.processes.drain(..(self.processes.len() + 1).saturating_sub(most));
-                // A thread that is not its process's first takes Linux 6.9.
+                // A handle of a thread that is not its process's first needs Linux 6.9.
                 let handle = rustix::process::pidfd_open(process, PidfdFlags::empty()).or_else(|_| {
                     rustix::process::pidfd_open(process, PidfdFlags::from_bits_retain(THREAD))
                 })?;
@@ -115,13 +121,13 @@ impl Owners {
         };
         let got = rustix::process::pidfd_getfd(&self.processes[at].1, number, PidfdGetfdFlags::empty());
         if got.as_ref().is_err_and(|error| *error == rustix::io::Errno::SRCH) {
-            // The process is gone; its number may be another's.
+            // The process has ended; its number may be reused.
             self.processes.remove(at);
         }
         Ok(got?)
     }
 
-    /// The same of all processes.
+    /// Searches all processes as [`Owners::look_into`] does.
     fn look_everywhere(&mut self, there: Option<&HashSet<u32>>, wanted: &mut HashSet<u32>) {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
@@ -132,7 +138,8 @@ impl Owners {
         }
     }
 
-    /// The same of all threads but the first of each process: those may have closed what others have open, or have ended.
+    /// Searches all threads but the first of each process. A first thread may have closed
+    /// descriptors that others hold open, or may have ended.
     fn look_into_threads(&mut self, wanted: &mut HashSet<u32>) {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
@@ -148,7 +155,8 @@ impl Owners {
         }
     }
 
-    /// Reads which sockets a process has open: all, or those whose numbers were not those of sockets that are `there`.
+    /// Reads the sockets that a process has open. With `there`, skips numbers whose socket is still
+    /// listed.
     fn look_into(&mut self, pid: i32, there: Option<&HashSet<u32>>, wanted: &mut HashSet<u32>) {
         let folder = format!("/proc/{pid}/fd");
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -156,7 +164,8 @@ impl Owners {
                 continue;
             };
             let place = (pid, number);
-            // One that is still listed most likely is where it was; what else had the number may be something else by now.
+            // A listed socket most likely still has this number. Other numbers may have been
+            // reused.
             if there.is_some_and(|there| self.inodes.get(&place).is_some_and(|inode| there.contains(inode))) {
                 continue;
             }
@@ -186,16 +195,16 @@ impl Owners {
     }
 }
 
-/// `socket:[4711]`.
+/// The inode in a link such as `socket:[4711]`.
 fn socket_inode(link: &str) -> Option<u32> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// When to look again for a socket that nobody seemed to have.
+/// Interval between searches for a socket without a known owner.
 const AGAIN: Duration = Duration::from_secs(1);
 /// `PIDFD_THREAD` of `linux/pidfd.h`.
 const THREAD: u32 = libc::O_EXCL as u32;
-/// Processes that are kept at hand at most.
+/// Upper bound of open process handles.
 const PROCESSES: usize = 256;
 
 #[cfg(test)]

@@ -1,21 +1,21 @@
-//! Who we are to a store, and whom we take it for.
+//! Credentials for a store, and the authorities it is checked against.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// What it takes to be let into a store.
+/// The credentials for a store.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Access {
-    /// A user of etcd's and the password.
+    /// An etcd user's name and password.
     pub user: Option<(String, String)>,
-    /// Certificates of the authorities that may have signed the store's, PEM. For `etcds://`.
+    /// Certificates of the authorities that may have signed the store's, in PEM. For `etcds://`.
     pub authorities: Option<Vec<u8>>,
-    /// Our own certificate, with what leads from it to its authority, and its key, PEM. For a store that asks for one.
+    /// The client's certificate chain and its key, in PEM. For a store that requires one.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// A password is not for logs.
+/// Leaves out the password: it must not appear in logs.
 impl std::fmt::Debug for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let user = self.user.as_ref().map(|(name, _)| name);
@@ -24,18 +24,19 @@ impl std::fmt::Debug for Access {
     }
 }
 
-/// How a store is asked; one that says nothing for so long is asked again.
+/// Makes an HTTP client for a store. A body that brings no data for `patience` ends with a timeout.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`]: a certificate or a key is none, or TLS is wanted and this build has none.
+/// [`io::ErrorKind::InvalidInput`]: a certificate or a key is not valid, or TLS is needed and this
+/// build has none.
 pub(super) fn agent(patience: Duration, tls: bool, access: &Access) -> io::Result<ureq::Agent> {
     let config = ureq::Agent::config_builder()
         .timeout_connect(Some(Duration::from_secs(3)))
         .timeout_recv_response(Some(Duration::from_secs(5)))
         .timeout_recv_body(Some(patience))
-        // Why it refuses stands in the answer.
+        // The reason of a refusal is in the body.
         .http_status_as_error(false)
-        // A store is not on the other side of somebody's proxy.
+        // A store is not reached through a proxy.
         .proxy(None);
     Ok(match tls {
         true => secured(config, access)?.build().into(),
@@ -95,8 +96,8 @@ fn secured(config: Config, access: &Access) -> io::Result<Config> {
     Ok(config.tls_config(tls.build()))
 }
 
-/// Whether `member` answers by TLS; `None` if that can't be told. A store says nothing to who comes with it to one without, or the reverse, but only hangs
-/// up, so that it has to be tried.
+/// True if `member` answers by TLS; `None` if that is unknown. A mismatch of TLS and plain text
+/// only closes the connection, so that a probe has to find out.
 fn speaks_tls(member: &str) -> Option<bool> {
     let address = member.to_socket_addrs().ok()?.next()?;
     let mut stream = TcpStream::connect_timeout(&address, PROBE).ok()?;
@@ -111,10 +112,11 @@ fn speaks_tls(member: &str) -> Option<bool> {
     }
 }
 
-/// Why `member` was no use, in words that say what to do.
+/// A message on why `member` failed, with the remedy.
 pub(super) fn explain(why: &str, tls: bool, member: &str) -> String {
     let hint = HINTS.iter().find(|(part, _)| why.contains(part)).map(|(_, hint)| *hint);
-    // A server that is not content with our certificate says so, or just ends the connection: what it has said may be lost with that.
+    // A server that does not accept our certificate sends an alert or just closes; the close may
+    // lose the alert.
     let ended = ENDED.iter().any(|part| why.contains(part));
     let hint = hint.or_else(|| match (tls, speaks_tls(member)) {
         (false, Some(true)) => {
@@ -127,7 +129,7 @@ pub(super) fn explain(why: &str, tls: bool, member: &str) -> String {
     hint.map_or_else(|| why.to_owned(), |hint| format!("{hint} ({why})"))
 }
 
-/// What etcd and TLS say, and what that means here.
+/// Parts of messages of etcd and TLS, and the remedy for each.
 const HINTS: &[(&str, &str)] = &[
     ("user name is empty", "it wants a user and a password"),
     ("invalid user ID or password", "the user or the password is wrong"),
@@ -145,12 +147,13 @@ const HINTS: &[(&str, &str)] = &[
 ];
 const ENDED: &[&str] = &["fatal alert", "reset by peer", "Broken pipe"];
 
-/// The shortest thing that TLS (RFC 8446, 5.1) takes for a word: a client's hello with nothing in it. The answer is a record of one of these kinds. The
-/// empty line is for who goes on reading until there is one.
+/// The shortest message that TLS (RFC 8446, 5.1) answers: an empty ClientHello. The answer is a
+/// record of one of these kinds. The empty line is for servers of plain text, which read on until
+/// there is one.
 const EMPTY_HELLO: &[u8] = &[HANDSHAKE, 3, 1, 0, 4, 1, 0, 0, 0, b'\r', b'\n', b'\r', b'\n'];
 const HANDSHAKE: u8 = 22;
 const ALERT: u8 = 21;
-/// How long that is waited for.
+/// Longest wait for each step of the probe.
 const PROBE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is said to etcd and heard from it: JSON, keys and values in base 64, numbers as text.
+//! Messages to and from etcd: JSON, with keys and values in base 64, and numbers as text.
 
 #[cfg(any(test, fuzzing))]
 #[path = "tests/message.rs"]
@@ -10,41 +10,41 @@ use serde_json::{Value, json};
 
 use super::Keys;
 
-/// All keys that begin with `prefix`.
+/// A request for all keys that begin with `prefix`.
 pub(super) fn range(prefix: &str) -> String {
     json!({ "key": encode(prefix), "range_end": encode_end(prefix) }).to_string()
 }
 
-/// What happens to them from a revision on.
+/// A request to watch these keys from a revision on.
 pub(super) fn watch(prefix: &str, revision: u64) -> String {
     let range = json!({ "key": encode(prefix), "range_end": encode_end(prefix), "start_revision": revision.to_string() });
     json!({ "create_request": range }).to_string()
 }
 
-/// A user makes himself known.
+/// A request for a token, with a user's name and password.
 pub(super) fn authenticate(name: &str, password: &str) -> String {
     json!({ "name": name, "password": password }).to_string()
 }
 
-/// What he is known by from then on.
+/// The token in an answer to [`authenticate`].
 pub(super) fn read_token(text: &str) -> Option<String> {
     let answer: Value = serde_json::from_str(text).ok()?;
     answer["token"].as_str().map(str::to_owned)
 }
 
-/// Why it refuses: as JSON, or a line of text.
+/// The reason of a refusal, from JSON or a line of text.
 pub(super) fn read_refusal(text: &str) -> Option<String> {
     let answer: Value = serde_json::from_str(text).unwrap_or_default();
     let said = answer["message"].as_str().or(answer["error"].as_str()).or(text.lines().next())?;
     Some(printable(said)).filter(|said| !said.is_empty())
 }
 
-/// A store's text as a terminal may show it.
+/// A store's text without control characters, cut to [`LONGEST_REASON`].
 fn printable(said: &str) -> String {
     said.chars().take(LONGEST_REASON).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// The revision that an answer is of, and what is there.
+/// The revision of an answer, and its keys.
 pub(super) fn read_range(text: &str) -> Option<(u64, Keys)> {
     let answer: Value = serde_json::from_str(text).ok()?;
     let revision = number(&answer["header"]["revision"])?;
@@ -53,18 +53,18 @@ pub(super) fn read_range(text: &str) -> Option<(u64, Keys)> {
     Some((revision, rows.iter().map(|row| (text_of(&row["key"]), bytes_of(&row["value"]))).collect()))
 }
 
-/// What a watch says.
+/// The meaning of a line of a watch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
-    /// So many keys have changed, all at once, or none.
+    /// Keys have changed, as of this revision; 0 if none has.
     Changed(u64),
-    /// What was asked for is not there any more: revisions are forgotten after a while (compaction).
+    /// The revision is no longer available (compaction).
     Forgotten,
-    /// It ends.
+    /// The watch has ended, with the reason.
     Ended(String),
 }
 
-/// Reads a line of a watch, and does to `keys` what it says.
+/// Parses a line of a watch, and applies its changes to `keys`.
 pub(super) fn read_watch(line: &str, keys: &mut Keys) -> Option<Said> {
     let line: Value = serde_json::from_str(line).ok()?;
     if let Some(error) = line.get("error") {
@@ -92,7 +92,7 @@ pub(super) fn read_watch(line: &str, keys: &mut Keys) -> Option<Said> {
     Some(Said::Changed(if events.is_empty() { 0 } else { revision }))
 }
 
-/// Numbers of 64 bits are text in JSON's mapping; what is zero is left out.
+/// Numbers of 64 bits are text in etcd's JSON; zeros are left out.
 fn number(value: &Value) -> Option<u64> {
     value.as_str().map_or_else(|| value.as_u64(), |text| text.parse().ok())
 }
@@ -101,7 +101,7 @@ fn bytes_of(value: &Value) -> Vec<u8> {
     value.as_str().and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default()
 }
 
-/// Keys may be any bytes, and others' may be among those that are asked for.
+/// The text of a key. A key may be any bytes, also among those requested.
 fn text_of(value: &Value) -> String {
     String::from_utf8_lossy(&bytes_of(value)).into_owned()
 }
@@ -110,18 +110,19 @@ fn encode(text: &str) -> String {
     STANDARD.encode(text)
 }
 
-/// The first key that does not begin so: the last byte is one more. UTF-8 has none that could not be.
+/// The first key after all keys with this prefix: its last byte is one higher. No byte of UTF-8
+/// overflows.
 fn encode_end(prefix: &str) -> String {
     let mut end = prefix.as_bytes().to_vec();
     match end.last_mut() {
         Some(last) => *last += 1,
-        // All keys there are.
+        // All keys of the store.
         None => end.push(0),
     }
     STANDARD.encode(end)
 }
 
-/// Characters of a reason that are passed on.
+/// Upper bound of a reason's length, in characters.
 const LONGEST_REASON: usize = 200;
 
 #[cfg(test)]
@@ -143,7 +144,8 @@ mod tests {
         );
         let answer = r#"{"header":{"revision":"7"},"kvs":[{"key":"L2E=","value":"eA==","mod_revision":"5"},{"key":"L2I="}],"count":"2"}"#;
         assert_eq!(read_range(answer), Some((7, keys(&[("/a", "x"), ("/b", "")]))));
-        // A key may be any bytes: what is no text in it, such as 0xff, is another character here.
+        // A key may be any bytes: one that is not UTF-8, such as 0xff, becomes a replacement
+        // character.
         let bytes = r#"{"header":{"revision":"7"},"kvs":[{"key":"L2H/","value":"eA=="}]}"#;
         assert_eq!(read_range(bytes), Some((7, keys(&[("/a\u{fffd}", "x")]))));
         assert_eq!(read_range(r#"{"header":{"revision":"1"}}"#), Some((1, Keys::new())));

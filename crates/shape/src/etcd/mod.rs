@@ -1,8 +1,9 @@
-//! Keys of an etcd store, watched: what is there, and what becomes of it, without ever waiting for it.
+//! Keys of an etcd store, watched without blocking the caller.
 //!
-//! A thread of its own reads all keys under a prefix at one revision, then watches from the next one on, through etcd's gateway for JSON. When
-//! the store is away, or has forgotten the revision (compaction), it begins again: nothing is missed, though steps between may be.
-//! It asks for nothing but to read.
+//! A thread reads all keys under a prefix at one revision, and then watches from the next revision
+//! on, through etcd's JSON gateway. If the store is unreachable or has compacted the revision, the
+//! thread starts again. The latest state is never missed, but steps between may be. The thread only
+//! reads.
 
 mod access;
 pub(crate) mod message;
@@ -19,41 +20,41 @@ pub use access::Access;
 use access::{agent, explain};
 use message::Said;
 
-/// Keys and their values.
+/// Values by key.
 pub type Keys = BTreeMap<String, Vec<u8>>;
 
-/// What a store has to say.
+/// A message of the watching thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// What is there now, at that revision. It may be what was there before.
+    /// The revision and the keys at that revision. They may equal the keys before.
     Keys(u64, Keys),
-    /// It can't be reached, and why; it is tried again.
+    /// The store can't be reached, with the reason. The thread tries again.
     Away(String),
 }
 
-/// A store that is watched.
+/// A store under watch.
 #[derive(Debug)]
 pub struct Store {
     address: Address,
     events: Receiver<Event>,
 }
 
-/// Where a store is: `etcd://HOST:PORT,HOST:PORT/PREFIX`, or `etcds://…` with TLS.
+/// The address of a store: `etcd://HOST:PORT,HOST:PORT/PREFIX`, or `etcds://…` with TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// Members of the cluster, each with its port.
     pub members: Vec<String>,
-    /// What keys begin with.
+    /// The prefix of the keys.
     pub prefix: String,
-    /// It is spoken to by TLS.
+    /// The members are reached by TLS.
     pub tls: bool,
 }
 
 impl Address {
-    /// Reads an address; a member's port is 2379 if it has none.
+    /// Parses an address. A member's port is 2379 by default.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A message on the mistake in it.
     pub fn parse(text: &str) -> Result<Address, String> {
         let right = "write it like `etcd://127.0.0.1:2379/tollway`";
         let plain = text.strip_prefix("etcd://");
@@ -69,7 +70,7 @@ impl Address {
             let named = !member.is_empty()
                 && !member.starts_with(':')
                 && !member.contains(|c: char| c.is_whitespace() || "@/?#".contains(c));
-            // An address of IPv6 stands in brackets.
+            // An IPv6 address is in brackets.
             let port = member.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
             match port {
                 _ if !named => Err(format!("`{member}` in `{text}` is no host: {right}")),
@@ -91,17 +92,18 @@ impl std::fmt::Display for Address {
 }
 
 impl Store {
-    /// Begins to watch a store, whether it is there or not.
+    /// Starts to watch a store, whether it can be reached or not.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`]: a certificate or a key is none. [`io::ErrorKind::Unsupported`]: TLS is wanted, and this build has none. Or there is
-    /// no thread to be had.
+    /// [`io::ErrorKind::InvalidInput`]: a certificate or a key is not valid.
+    /// [`io::ErrorKind::Unsupported`]: TLS is needed, and this build has none. Other kinds: no
+    /// thread can be started.
     pub fn open(address: Address, access: Access) -> io::Result<Store> {
         Store::open_with(address, access, PATIENCE)
     }
 
     fn open_with(address: Address, access: Access, patience: Duration) -> io::Result<Store> {
-        // What nobody has taken yet is waited for: the thread holds no more than it has read.
+        // The thread waits while events are not received, so that it holds only what it has read.
         let (sender, events) = sync_channel(4);
         let agent = agent(patience, address.tls, &access)?;
         let watcher =
@@ -110,39 +112,39 @@ impl Store {
         Ok(Store { address, events })
     }
 
-    /// The next thing it has to say; never waits.
+    /// Returns the next event received, if any; never waits.
     pub fn poll(&self) -> Option<Event> {
         self.events.try_recv().ok()
     }
 
-    /// Waits for something new for at most so long.
+    /// Waits for the next event for at most `most`.
     pub fn wait(&self, most: Duration) -> Option<Event> {
         self.events.recv_timeout(most).ok()
     }
 
-    /// Where it is.
+    /// The store's address.
     pub fn address(&self) -> &Address {
         &self.address
     }
 }
 
-/// The thread's.
+/// The state of the watching thread.
 struct Watcher {
     address: Address,
     sender: SyncSender<Event>,
     agent: ureq::Agent,
     user: Option<(String, String)>,
-    /// What the user is known by, until that is over.
+    /// The user's token, until it expires.
     token: RefCell<Option<String>>,
 }
 
-/// Why a round is over.
+/// The reason for the end of a round.
 enum Over {
-    /// It is to be begun again at once.
+    /// Start again at once.
     Again,
-    /// The store did not answer, or badly.
+    /// The store did not answer, or not correctly; with the reason.
     Away(String),
-    /// Nobody listens any more.
+    /// The receiver of events is gone.
     Done,
 }
 
@@ -161,7 +163,7 @@ impl Watcher {
                         return;
                     }
                     next += 1;
-                    // Who has answered just now may be back soon.
+                    // A store that has just answered may be back soon.
                     pause = if heard { SHORTEST } else { (pause * 2).min(LONGEST) };
                     std::thread::sleep(pause);
                 }
@@ -169,7 +171,7 @@ impl Watcher {
         }
     }
 
-    /// Reads all there is, then what changes, until something ends it.
+    /// Reads all keys, then watches for changes until an error ends the round.
     fn round(&self, member: &str, heard: &mut bool) -> Over {
         let prefix = &self.address.prefix;
         let read = self.ask(member, "kv/range", &message::range(prefix)).and_then(|answer| {
@@ -196,7 +198,7 @@ impl Watcher {
             match (&mut lines).take(MOST).read_line(&mut line) {
                 Ok(0) => return Over::Away("it has ended the watch".into()),
                 Ok(_) => {}
-                // Who is asked again from time to time can't be gone unnoticed.
+                // A timeout starts a new request, which finds out whether the store is still there.
                 Err(error) if is_timeout(&error) => return Over::Again,
                 Err(error) => return Over::Away(error.to_string()),
             }
@@ -215,7 +217,7 @@ impl Watcher {
 
     fn tell(&self, revision: u64, keys: &Keys) -> Result<(), ()> {
         let prefix = &self.address.prefix;
-        // `/a` is a beginning of `/ab` too.
+        // `/a` is a prefix of `/ab` too.
         let below =
             |key: &str| key.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         let ours = keys.iter().filter(|(key, _)| below(key)).map(|(key, value)| (key.clone(), value.clone()));
@@ -226,7 +228,7 @@ impl Watcher {
         let known = self.token.borrow().is_some();
         self.sign_in(member)?;
         match self.post(member, what, body) {
-            // What the user was known by holds for some minutes.
+            // A token expires after some minutes.
             Err(error) if known && error.kind() == io::ErrorKind::PermissionDenied => {
                 self.token.take();
                 self.sign_in(member)?;
@@ -276,8 +278,9 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between tries, at least and at most.
+/// Shortest and longest pause between tries.
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
-/// Bytes of an answer: etcd itself takes no request over 1.5 MB, and policies are far smaller.
+/// Upper bound of an answer, in bytes. Etcd itself takes no request over 1.5 MB, and policies are
+/// far smaller.
 const MOST: u64 = 16 << 20;

@@ -1,4 +1,4 @@
-//! A store of our own: Debian's `etcd`, killed, brought back, compacted.
+//! Tests with a real store: Debian's `etcd`, killed, restarted and compacted.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn a_store_is_watched_through_outages_and_compaction() {
     let store = etcd.store(Access::default());
     await_keys(&store, &[("/tollway/a", "1")]);
 
-    // Nothing is said for longer than a watch lasts: that is no outage.
+    // Silence for longer than a watch lasts is no outage.
     let quiet = Instant::now();
     while quiet.elapsed() < Duration::from_secs(2) {
         let event = store.wait(Duration::from_millis(100));
@@ -55,7 +55,7 @@ fn a_store_is_watched_through_outages_and_compaction() {
     etcd.put("/tollway/b", "3");
     await_keys(&store, &[("/tollway/b", "3")]);
 
-    // What it was to be watched from is forgotten when it is back.
+    // The revision to watch from is compacted when the store is back.
     etcd.kill();
     await_that(&store, "it is away", |event| matches!(event, Event::Away(_)));
     etcd.again();
@@ -82,7 +82,7 @@ fn a_store_with_users_wants_the_right_one() {
         ("auth/user/add", r#"{"name":"shape","password":"secret"}"#),
         ("auth/role/add", r#"{"name":"reads"}"#),
         ("auth/user/grant", r#"{"user":"shape","role":"reads"}"#),
-        // The prefix, as a range: a role may read no more than what it is granted.
+        // The prefix as a range: a role may read only the range it is granted.
         (
             "auth/role/grant",
             r#"{"name":"reads","perm":{"permType":"READ","key":"L3RvbGx3YXk=","range_end":"L3RvbGx3YXo="}}"#,
@@ -182,14 +182,14 @@ fn a_store_with_tls_is_known_by_its_authority_and_knows_us_by_ours() {
     await_that(&store, why, |event| matches!(event, Event::Away(said) if said.contains(why)));
 }
 
-/// An authority that signs itself; none without openssl.
+/// Makes a self-signed authority. Returns false without openssl.
 #[cfg(feature = "etcd-tls")]
 fn authority(folder: &Path, name: &str) -> bool {
     let words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650";
     openssl(folder, &format!("{words} -subj /CN={name} -keyout {name}.key -out {name}.pem"))
 }
 
-/// A certificate for this machine and a subject, by an authority.
+/// Makes a certificate for this machine and a subject, signed by an authority.
 #[cfg(feature = "etcd-tls")]
 fn certify(folder: &Path, name: &str, subject: &str, authority: &str) {
     std::fs::write(folder.join("names"), "subjectAltName=IP:127.0.0.1\n").unwrap();
@@ -206,7 +206,7 @@ fn openssl(folder: &Path, words: &str) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// A folder that goes with the test.
+/// A folder that is removed at the end of the test.
 #[cfg(feature = "etcd-tls")]
 struct Gone(PathBuf);
 
@@ -217,19 +217,19 @@ impl Drop for Gone {
     }
 }
 
-/// A server with a folder of its own.
+/// An `etcd` server with its own folder.
 struct Etcd {
     folder: PathBuf,
     port: u16,
-    /// What else it is started with.
+    /// Additional arguments of the server.
     words: Vec<String>,
-    /// By what the test itself is let in.
+    /// The credentials of the test itself.
     access: Access,
     child: Child,
 }
 
 impl Etcd {
-    /// None, and loudly, where there is no such program.
+    /// Starts a server. Returns none, and prints `SKIPPED`, if `etcd` is not installed.
     fn start(name: &str, words: &[&str], access: Access) -> Option<Etcd> {
         if Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err()
         {
@@ -278,7 +278,7 @@ impl Etcd {
         self.child.wait().unwrap();
     }
 
-    /// Answers the revision.
+    /// Sets a key, and returns the revision.
     fn put(&self, key: &str, value: &str) -> u64 {
         let answer = self.call(
             "kv/put",
@@ -311,7 +311,7 @@ fn run(folder: &Path, port: u16, words: &[String]) -> Child {
     let scheme = if words.is_empty() { "http" } else { "https" };
     let client = format!("{scheme}://127.0.0.1:{port}");
     let mut command = Command::new("etcd");
-    // Of peers there are none; the port is any.
+    // There are no peers; any port will do.
     command.args([
         "--listen-peer-urls",
         "http://127.0.0.1:0",
@@ -330,7 +330,7 @@ fn await_keys(store: &Store, rows: &[(&str, &str)]) {
     await_that(store, &format!("{rows:?}"), |event| matches!(event, Event::Keys(_, keys) if *keys == wanted));
 }
 
-/// Waits, for as long as a busy machine may take.
+/// Waits for an event, with patience for a busy machine.
 fn await_that(store: &Store, what: &str, is_so: impl Fn(&Event) -> bool) {
     let begin = Instant::now();
     while !store.wait(Duration::from_secs(1)).is_some_and(|event| is_so(&event)) {

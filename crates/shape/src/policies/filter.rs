@@ -1,4 +1,4 @@
-//! Which connections a policy means.
+//! Filters: the connections that a policy applies to.
 
 use serde::{Deserialize, Serialize};
 use tollway_net::sys::prefix::Prefix;
@@ -6,47 +6,49 @@ use tollway_scenario::file::matches;
 
 use crate::{Distinctions, Identity, Rules};
 
-/// What a connection has to be; an empty list is anything.
+/// The conditions on a connection; an empty list matches any.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
-    /// Our end's address.
+    /// Networks of the local address.
     #[serde(with = "prefixes")]
     pub from: Vec<Prefix>,
-    /// The other end's.
+    /// Networks of the remote address.
     #[serde(with = "prefixes")]
     pub to: Vec<Prefix>,
-    /// Our end's port, from the first to the last.
+    /// Ranges of local ports: first and last.
     pub from_ports: Vec<(u16, u16)>,
-    /// The other end's.
+    /// Ranges of remote ports: first and last.
     pub to_ports: Vec<(u16, u16)>,
-    /// Whose it is.
+    /// User numbers.
     pub users: Vec<u32>,
-    /// Its control group, or one above.
+    /// Patterns of its control group, or of an ancestor.
     pub cgroups: Vec<String>,
-    /// Its container.
+    /// Patterns of its container.
     pub containers: Vec<String>,
 }
 
 /// The filters of a policy file, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filters {
-    /// A tenant's, and its classes' in order. The class that none of these matches comes before them.
+    /// By tenant: its filter, and those of its classes. Each tenant's first class, which has no
+    /// filter, holds the rest.
     pub tenants: Vec<(Filter, Vec<Filter>)>,
 }
 
 impl Filter {
-    /// How closely it names the connection; `None` if it doesn't.
+    /// Returns how specific the match is: higher is more specific. `None` if the filter does not
+    /// match.
     pub fn score(&self, who: &Identity<'_>) -> Option<u32> {
         let (local, remote) = (who.local.ip().to_canonical(), who.remote.ip().to_canonical());
-        // What stays in this machine is nobody's uplink's.
+        // Traffic inside this machine uses no uplink.
         if self.to.is_empty() && (remote.is_loopback() || remote == local) {
             return None;
         }
         self.closeness(who)
     }
 
-    /// The same of a connection of which it is known that it may be meant.
+    /// The score of a connection whose addresses may use the uplink.
     fn closeness(&self, who: &Identity<'_>) -> Option<u32> {
         let (local, remote) = (who.local.ip().to_canonical(), who.remote.ip().to_canonical());
         let port = |ports: &[(u16, u16)], port: u16| {
@@ -65,7 +67,7 @@ impl Filter {
     }
 }
 
-/// Prefixes as addresses and lengths.
+/// The form of prefixes in JSON: addresses and lengths.
 mod prefixes {
     use std::net::IpAddr;
 
@@ -135,31 +137,31 @@ impl Rules for Filters {
 }
 
 impl Filters {
-    /// Every filter, tenants' and classes'.
+    /// Every filter of tenants and classes.
     fn all(&self) -> impl Iterator<Item = &Filter> {
         self.tenants.iter().flat_map(|(filter, classes)| std::iter::once(filter).chain(classes))
     }
 }
 
-/// The best score of a list; 0 of an empty one.
+/// The best score of a list; 0 for an empty list.
 fn best<T>(list: &[T], score: impl Fn(&T) -> Option<u32>) -> Option<u32> {
     if list.is_empty() { Some(0) } else { list.iter().filter_map(score).max() }
 }
 
-/// Whether a control group is one that `pattern` means, or below it.
+/// The score of a control group that matches `pattern`, or has an ancestor that does.
 fn in_group(pattern: &str, path: &str) -> Option<u32> {
     let above = path.match_indices('/').map(|(at, _)| &path[..at.max(1)]);
     above.chain([path]).filter_map(|path| named(pattern, path)).max()
 }
 
-/// Whether a control group is that of a container, or within.
+/// The score of a control group that is a container's, or inside it.
 fn in_container(pattern: &str, path: &str) -> Option<u32> {
     path.split('/')
         .filter_map(|group| {
             let name =
                 group.strip_suffix(".scope").or_else(|| group.strip_suffix(".service")).unwrap_or(group);
             let name = RUNTIMES.iter().find_map(|runtime| name.strip_prefix(runtime)).unwrap_or(name);
-            // Identifiers are long, and people write their beginnings.
+            // Container identifiers are long, so that a prefix is enough.
             let identifier = name.len() >= 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
             let begins = identifier && pattern.len() >= 12 && name.starts_with(pattern);
             if begins { Some(2) } else { named(pattern, name) }
@@ -176,7 +178,7 @@ fn named(pattern: &str, name: &str) -> Option<u32> {
     }
 }
 
-/// How container runtimes call their groups, before the container's name.
+/// Prefixes of container runtimes for the names of their control groups.
 const RUNTIMES: [&str; 8] = [
     "docker-",
     "libpod-",
@@ -211,7 +213,7 @@ mod tests {
         assert_eq!(score("2001:db8::/32", "[2001:db8:1::1]:9"), Some(1));
         assert_eq!(score("0.0.0.0/0", "[2001:db8::1]:9"), None);
         assert_eq!(score("::/0", "[2001:db8::1]:9"), Some(0));
-        // What an IPv6 socket calls an IPv4 address.
+        // An IPv6 socket may carry an IPv4 address.
         assert_eq!(score("192.0.2.1", "[::ffff:192.0.2.1]:9"), Some(2));
         assert_eq!(score("::ffff:192.0.2.1", "192.0.2.1:9"), Some(2));
         assert_eq!(score("::ffff:192.0.0.0/112", "[::ffff:192.0.2.1]:9"), Some(1));
@@ -263,7 +265,7 @@ mod tests {
         let class = |remote: &str, uid| filters.class_of(&who(remote, uid, None));
         assert_eq!(class("192.0.2.1:9", 1), Some(0));
         assert_eq!(class("192.0.2.1:80", 1), Some(1));
-        // 2 by its user alone; 3 by its user and a range.
+        // 2 for the user alone; 3 for the user and a range.
         assert_eq!(class("192.0.2.1:80", 33), Some(5));
         assert_eq!(class("192.0.2.1:2000", 33), Some(2));
         assert_eq!(class("127.0.0.1:80", 33), None);

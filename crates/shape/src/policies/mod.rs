@@ -1,4 +1,4 @@
-//! Policies for this machine's own TCP connections: the file, what it means, and watching it.
+//! Policies for this machine's TCP connections: the file, its meaning, and its changes.
 //!
 //! Checks and messages are those of scenario files.
 
@@ -27,7 +27,7 @@ pub use store::EtcdSource;
 use crate::{Party, Regime};
 use keys::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
 
-/// Policies, checked: what an agent is to hold.
+/// Checked policies, ready for an agent.
 #[derive(Clone, Debug)]
 pub struct Policies {
     regime: Regime,
@@ -35,16 +35,16 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// Reads the file at `path`.
+    /// Reads the policy file at `path`.
     ///
     /// # Errors
-    /// There is no such text file, or it has mistakes.
+    /// The file can't be read as text, or has mistakes.
     pub fn load(path: &Path) -> Result<Policies, ScenarioError> {
         let text = Scenario::read(path)?;
         Policies::parse(&path.display().to_string(), &text)
     }
 
-    /// Reads a file that is open, which messages call `path`.
+    /// Reads an open file. Messages name it `path`.
     ///
     /// # Errors
     /// Those of [`Policies::load`].
@@ -53,10 +53,11 @@ impl Policies {
         Policies::parse(&path.display().to_string(), &text)
     }
 
-    /// Reads `text`, which messages call `file`. Users are looked up in this machine's `/etc/passwd`.
+    /// Parses `text`. Messages name it `file`. User names are looked up in this machine's
+    /// `/etc/passwd`.
     ///
     /// # Errors
-    /// All mistakes that can be told apart, with their places.
+    /// All independent mistakes, with their places.
     pub fn parse(file: &str, text: &str) -> Result<Policies, ScenarioError> {
         let title = ("a policy file", "policies");
         let resolve = |top: &Reader<'_>, mistakes: &mut Mistakes| resolve(top, text, mistakes);
@@ -64,28 +65,28 @@ impl Policies {
         Ok(Policies { regime, filters })
     }
 
-    /// What is to hold.
+    /// The regime to put in force.
     pub fn regime(&self) -> &Regime {
         &self.regime
     }
 
-    /// The filters of its rules.
+    /// The filters of the rules.
     pub(crate) fn filters(&self) -> &Filters {
         &self.filters
     }
 
-    /// Has the agent look this often.
+    /// Sets the shortest interval between ticks.
     pub fn set_tick(&mut self, tick: Time) {
         self.regime.tick = tick;
     }
 
-    /// The same, to be handed to an agent.
+    /// Returns the regime, to be handed to an agent.
     pub fn into_regime(self) -> Regime {
         self.regime
     }
 }
 
-/// The chapter of the manual that names every key of a policy file.
+/// The chapter of the manual that lists every key of a policy file.
 pub fn policy_reference_markdown() -> String {
     "# Policy reference\n\n\
      <!-- Written by `policy_reference_markdown()` in `crates/shape` from the table of keys; do not edit. -->\n\n"
@@ -119,12 +120,12 @@ fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> (Regime, Ar
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let users = users_of(&users);
     let (mut tenants, mut filters) = (Vec::new(), Filters::default());
-    // The first with each filter.
+    // The first policy with each filter.
     let mut firsts: HashMap<Filter, String> = HashMap::new();
     for (name, keys) in top.named("aggregate", &POLICY) {
         let contract = contract(name, &keys, uplink.has("rate"), mistakes);
         let own = filter(&keys, &users, mistakes);
-        // What could not be read is no filter yet.
+        // After a mistake the filters may be incomplete, so they are not compared.
         if let (true, Some(other)) = (mistakes.is_empty(), firsts.get(&own)) {
             let message = format!("policies `{other}` and `{name}` mean the same connections");
             mistakes
@@ -194,7 +195,7 @@ fn filter(keys: &Reader<'_>, users: &Users<'_>, mistakes: &mut Mistakes) -> Filt
             CGROUP,
             mistakes,
         ),
-        // An empty one would be the root's name, above everybody's.
+        // An empty name would match the root group, an ancestor of all.
         containers: each(
             keys,
             "container",
@@ -205,7 +206,7 @@ fn filter(keys: &Reader<'_>, users: &Users<'_>, mistakes: &mut Mistakes) -> Filt
     }
 }
 
-/// What is wrong with a part of a filter, and what would be right.
+/// A message on a bad value of a filter, and the remedy.
 type Wrong = (&'static str, &'static str);
 
 const ADDRESS: Wrong =
@@ -219,7 +220,7 @@ const CONTAINER: Wrong = (
     "write its name, with `*` and `?` if need be, its identifier, or twelve letters of that",
 );
 
-/// Reads every part of a key.
+/// Reads every part of a key's value.
 fn each<T>(
     keys: &Reader<'_>,
     key: &str,
@@ -237,7 +238,7 @@ fn each<T>(
     all
 }
 
-/// A control group's path, which people may end as that of a folder.
+/// A control group's path without a final slash.
 fn group(text: &str) -> &str {
     match text.trim_end_matches('/') {
         "" => "/",
@@ -251,10 +252,10 @@ fn ports(text: &str) -> Option<(u16, u16)> {
     (range.0 <= range.1 && range.0 > 0).then_some(range)
 }
 
-/// Users' numbers by name; a name whose row is spoiled has none.
+/// Users' numbers by name; none for a name whose row can't be read.
 type Users<'a> = HashMap<&'a str, Option<u32>>;
 
-/// Those of a text like `/etc/passwd`: of two rows with the same name the first.
+/// Parses a text like `/etc/passwd`. The first of several rows with a name counts.
 fn users_of(passwd: &str) -> Users<'_> {
     let mut users = Users::new();
     for row in passwd.lines() {
@@ -266,12 +267,12 @@ fn users_of(passwd: &str) -> Users<'_> {
     users
 }
 
-/// A user's number, or that of a name.
+/// The user number in `text`, or the number of that name.
 fn user(text: &str, users: &Users<'_>) -> Option<u32> {
     text.parse().ok().or_else(|| users.get(text).copied().flatten())
 }
 
-/// FNV-1a: names a version that has no name.
+/// FNV-1a hash of a text, which names a version without a name.
 fn fingerprint(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
@@ -333,9 +334,9 @@ mod tests {
         assert_eq!(class("192.0.2.1:8050", 33), Some(0));
         assert_eq!(class("198.51.100.7:443", 0), Some(1));
         assert_eq!(class("192.0.2.1:443", 1000), Some(2));
-        // Paths of control groups may end as folders' do.
+        // A final slash in a control group's path is allowed.
         assert_eq!(["/a/b/", "/", "//", "*/b"].map(group), ["/a/b", "/", "/", "*/b"]);
-        // A version of which nothing is said changes with the text.
+        // The name of a version without a name changes with the text.
         let versions = ["1 Mbps", "2 Mbps"].map(|rate| {
             let text = format!("[link]\nrate = \"{rate}\"");
             Policies::parse("x", &text).unwrap().into_regime().version
@@ -389,11 +390,11 @@ mod tests {
                 wrong(&format!("version = \"{version}\"\n[link]\nrate = \"10 Mbps\"\n[aggregate.a]\n"));
             assert!(said.contains(why) && said.contains("policies.toml:1:"), "{said}");
         }
-        // What a message quotes is no command to a terminal.
+        // A message quotes no control character to a terminal.
         let text = "[link]\nrate = \"10 Mbps\"\n[aggregate.\"a\\u001b[2J\"]\n";
         let error = Policies::parse("policies.toml", text).unwrap_err();
         assert_eq!(error.to_string(), "`a\\u{1b}[2J` is no name");
-        // Nor are the lines shown beside it, in which it may stand as it is.
+        // Nor do the lines of the file beside it, which may contain one literally.
         let error = Policies::parse("x", "[link]\nrate = 1 # \u{9b}2J\u{1b}[2J").unwrap_err();
         let label = error.labels().unwrap().next().unwrap();
         let source = error.source_code().unwrap().read_span(label.inner(), 1, 1);
@@ -410,7 +411,7 @@ mod tests {
     }
 
     proptest! {
-        /// Who means the same connections as one before is found as by comparing each with all before it.
+        /// A filter that equals an earlier one is found, as by comparing each pair.
         #[test]
         fn policies_that_mean_the_same_are_found(picked in prop::collection::vec((0..5usize, 0..4usize), 0..7)) {
             let filter = |&(to, more): &(usize, usize)| {
@@ -421,7 +422,7 @@ mod tests {
                 let tables = picked.iter().enumerate().map(|(i, one)| format!("[aggregate.t{i}]\n{}", filter(one)));
                 format!("[link]\nrate = \"1 Mbps\"\n{}", tables.collect::<String>())
             };
-            // Each by itself says what it means.
+            // The meaning of each policy when parsed alone.
             let meant: Vec<String> = picked
                 .iter()
                 .map(|one| format!("{:?}", Policies::parse("x", &all(&[*one])).unwrap().regime.rules))
@@ -434,7 +435,7 @@ mod tests {
             });
         }
 
-        /// Whatever is written, it is read or refused.
+        /// Any input is parsed or refused.
         #[test]
         fn any_text_can_be_read(
             text in ".{0,80}",

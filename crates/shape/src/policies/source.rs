@@ -1,4 +1,4 @@
-//! Where policies come from, and when there are new ones.
+//! Sources of policies, and the detection of changes.
 
 use std::fs::File;
 use std::io;
@@ -10,40 +10,40 @@ use tollway_scenario::file::ScenarioError;
 
 use super::Policies;
 
-/// A place that policies come from.
+/// A source of policies.
 pub trait Source {
-    /// What is new since the last call; called at every tick, so that it must not wait.
+    /// Returns the news since the last call. Must not block: it is called at every tick.
     fn poll(&mut self) -> News;
 
-    /// What people call it.
+    /// A name of the source for users.
     fn describe(&self) -> String;
 }
 
-/// What a source has to say.
+/// The news from a source.
 #[derive(Debug)]
 pub enum News {
-    /// Nothing.
+    /// No change.
     None,
-    /// Policies that are good.
+    /// New policies without mistakes.
     Policies(Box<Policies>),
-    /// Something that is not: what was in force stays.
+    /// New policies with mistakes: those in force stay.
     Wrong(Box<ScenarioError>),
-    /// The source itself can't be reached, or nothing is left in it: what was in force stays.
+    /// The source can't be read, or is empty, with the reason: the policies in force stay.
     Away(String),
 }
 
-/// Whether the policies in force are about somebody. None that mean nobody take their place: so a shell leaves a file that it has opened for what
-/// is going to be written, and a store is between two keys.
+/// True if the policies in force have a tenant. Policies without one do not replace them. A shell's
+/// `>` empties a file first, and a store may be between two keys.
 #[derive(Debug, Default)]
 pub(super) struct Pacing(bool);
 
 impl Pacing {
-    /// What holds first may be about nobody.
+    /// The first policies may be without a tenant.
     pub(super) fn begin(policies: &Policies) -> Pacing {
         Pacing(!policies.regime().tenants.is_empty())
     }
 
-    /// What becomes of policies that are good, of the source called so.
+    /// The news for policies without mistakes from `source`.
     pub(super) fn news(&mut self, source: &str, policies: Policies) -> News {
         let about = !policies.regime().tenants.is_empty();
         if self.0 && !about {
@@ -56,31 +56,33 @@ impl Pacing {
     }
 }
 
-/// A file that is watched.
+/// A policy file under watch.
 pub struct FileSource {
     path: PathBuf,
     open: Opener,
-    /// What it was when it was read last.
+    /// The file's mark at the last read.
     mark: Option<Mark>,
-    /// What it is now, and since when.
+    /// The file's current mark, and the time since which it holds.
     now: (Option<Mark>, Instant),
     pacing: Pacing,
-    /// Why it could not be read, and when to try again though it has not changed: somebody may have given the right to.
+    /// The reason why the file could not be read, and the time of the next try. Its permissions may
+    /// change while the mark does not.
     unread: Option<(String, Instant)>,
 }
 
-/// What of a file changes when it does: the length too, since a clock may be coarse, and the number, since editors write another file.
+/// Properties that change with the file: time of modification, length and inode. The clock may be
+/// coarse, and editors write a new file.
 type Mark = (SystemTime, u64, u64);
 
-/// Opens the file that has a name now, without waiting for the writer of a FIFO.
+/// Opens the file that has the name now, without waiting for the writer of a FIFO.
 pub type Opener = Box<dyn FnMut() -> io::Result<File> + Send>;
 
 impl FileSource {
-    /// Watches the file that `open` opens, which messages call `path`, and reads it for the first
-    /// time.
+    /// Watches the file that `open` opens, and reads it for the first time. Messages name it
+    /// `path`.
     ///
     /// # Errors
-    /// It can't be read, or is wrong.
+    /// The file can't be read, or has mistakes.
     pub fn open(path: &Path, mut open: Opener) -> Result<(FileSource, Policies), ScenarioError> {
         let unreadable = |error| ScenarioError::Unreadable { path: path.to_owned(), error };
         let file = open().map_err(unreadable)?;
@@ -140,15 +142,16 @@ impl Source for FileSource {
 fn mark(file: &File) -> io::Result<Mark> {
     let meta = file.metadata()?;
     if !meta.is_file() {
-        // To read a pipe is to wait for somebody who writes.
+        // To read a pipe would block until there is a writer.
         return Err(io::Error::other("it is no file"));
     }
     Ok((meta.modified()?, meta.len(), meta.ino()))
 }
 
-/// How long a file has to have been as it is: it may be written in several steps, and between an editor's two there may be none.
+/// Time without change before a file is read: it may be written in several steps, and an editor may
+/// remove it for a moment.
 const SETTLED: Duration = Duration::from_millis(25);
-/// When to try again to read what could not be read.
+/// Interval between tries to read a file that can't be read.
 const AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -190,7 +193,7 @@ mod tests {
         assert!(matches!(await_news(&mut source), News::Away(_)));
         write("version = \"d\"\n[link]\nrate = \"100 Mbps\"\n[aggregate.all]\n");
         assert!(matches!(await_news(&mut source), News::Policies(_)));
-        // A shell's `>` empties it first; what is then written may say that nobody is to be paced no more.
+        // A shell's `>` empties the file first. A file without a tenant does not end all pacing.
         for empty in ["", "version = \"e\"\n[link]\nrate = \"100 Mbps\"\n"] {
             write(empty);
             let News::Away(why) = await_news(&mut source) else { panic!("nothing is left") };
@@ -198,7 +201,7 @@ mod tests {
             assert!(matches!(source.poll(), News::None), "it is said once");
         }
         std::fs::remove_file(&path).unwrap();
-        // Policies that never meant anybody may go on so.
+        // Policies that never had a tenant may stay without one.
         write("");
         let (mut source, _) = FileSource::open(&path, opener(&path)).unwrap();
         write("version = \"f\"\n");
@@ -213,7 +216,8 @@ mod tests {
             |version: &str| format!("version = \"{version}\"\n[link]\nrate = \"10 Mbps\"\n[aggregate.all]\n");
         std::fs::write(&path, right("a")).unwrap();
         let (mut source, _) = FileSource::open(&path, opener(&path)).unwrap();
-        // Root may read everything, so that a file of another encoding has to do, whose bytes change while its marks do not.
+        // Root may read every file, so the test uses another encoding. Its bytes change while its
+        // mark does not.
         std::fs::write(&path, [0xff, 0xfe, 0]).unwrap();
         let News::Wrong(error) = await_news(&mut source) else { panic!("it cannot be read") };
         assert!(error.to_string().contains("UTF-16"), "{error}");
@@ -226,7 +230,7 @@ mod tests {
         source.mark = mark(&opener(&path)().unwrap()).ok();
         let News::Policies(policies) = await_news(&mut source) else { panic!("now it can be read") };
         assert_eq!(policies.regime().version, "b");
-        // A pipe that nobody writes to is not waited for.
+        // A pipe without a writer does not block.
         std::fs::remove_file(&path).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         let News::Away(why) = await_news(&mut source) else { panic!("it is no file") };
@@ -240,7 +244,7 @@ mod tests {
         let whole = "[link]\nrate = \"10 Mbps\"\n[aggregate.a]\n[aggregate.b]\nto-port = 80\n";
         std::fs::write(&path, whole).unwrap();
         let (mut source, _) = FileSource::open(&path, opener(&path)).unwrap();
-        // As far as this each time, which is right for itself.
+        // Up to here each time, which alone is a valid file.
         let half = whole.find("[aggregate.b]").unwrap();
         std::fs::write(&path, &whole[..half]).unwrap();
         assert!(matches!(source.poll(), News::None));

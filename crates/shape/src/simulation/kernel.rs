@@ -1,4 +1,4 @@
-//! The kernel of the simulation: connections, their limits, and the programs of the eBPF back-end.
+//! The simulated kernel: connections, their limits, and the programs of the eBPF back-end.
 
 use std::collections::HashMap;
 
@@ -6,9 +6,9 @@ use super::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Backend {
-    /// eBPF: a lease, a limit of each tenant's packets, paces at the opening.
+    /// eBPF: a lease, a limit of each tenant's packets, a pace for new connections.
     Programs,
-    /// `inet_diag`: a limit of each socket that outlives the agent.
+    /// `inet_diag`: a limit of each socket, which outlives the agent.
     Diag,
 }
 
@@ -20,16 +20,16 @@ pub(super) struct Connection {
     own: Option<u64>,
     wants: f64,
     opened: Time,
-    /// Looks in a row that left it out.
+    /// Listings in a row that left it out.
     missed: u32,
-    /// Its program has set a limit that no look of the agent has shown.
+    /// Its program has set a limit that no listing of the agent has shown.
     unsure: bool,
-    /// The same, and the agent has stopped or ended since: that limit is in no record.
+    /// As `unsure`, and the agent has stopped or ended since: the limit is in no record.
     unknown: bool,
 }
 
 impl Connection {
-    /// Tests if its limit is not that of its program.
+    /// True if its limit is not its program's.
     pub(super) fn is_paced(&self) -> bool {
         !self.unsure && !self.unknown && self.seen.limit != self.own
     }
@@ -39,7 +39,7 @@ impl Connection {
 pub(super) struct Programs {
     until: Time,
     holds: Vec<Hold>,
-    /// By tenant, the instant at which all its packets would have left at its rate.
+    /// By tenant: the instant at which all its packets would have left at its rate.
     due: [Time; TENANTS],
     counts: [Traffic; TENANTS],
     shares: HashMap<u64, u64>,
@@ -57,7 +57,7 @@ impl Programs {
         }
     }
 
-    /// The guardian's renewal of the lease.
+    /// Renews the lease, as the guardian does.
     pub(super) fn put_off(&mut self, now: Time) {
         let lease = bpf::Config::default().lease;
         if let Some(until) = bpf::put_off(self.until.0, now.0, lease.0) {
@@ -65,7 +65,7 @@ impl Programs {
         }
     }
 
-    /// Passes packets of a tenant as far as its bucket lets them. Returns the bytes that passed.
+    /// Passes packets of a tenant as far as its bucket allows. Returns the bytes that passed.
     fn pass(&mut self, now: Time, tenant: usize, bytes: f64) -> f64 {
         let Some(hold) = self.holds.get(tenant) else { return bytes };
         let (rate, due) = (hold.rate.bytes_per_sec(), self.due[tenant].max(now));
@@ -83,13 +83,13 @@ pub(super) struct Machine {
     backend: Backend,
     pub(super) now: Time,
     rng: Pcg64Mcg,
-    /// In the order of their cookies.
+    /// Ordered by cookie.
     pub(super) connections: Vec<Connection>,
     last: u16,
     pub(super) programs: Option<Programs>,
-    /// By tenant, bytes a second of sockets that are no connections.
+    /// By tenant: bytes per second of sockets that are not TCP connections.
     others: [f64; TENANTS],
-    /// By tenant, bytes on the wire in the last step for which a rate is promised.
+    /// By tenant: bytes on the wire in the last step to which the promised rate applies.
     pub(super) promised: [f64; TENANTS],
 }
 
@@ -111,7 +111,7 @@ impl Machine {
         self.programs.as_ref().is_some_and(|programs| self.now < programs.until)
     }
 
-    /// A connection opens.
+    /// Opens a connection.
     pub(super) fn open(&mut self) {
         self.last += 1;
         let mut seen = super::super::tests::opened(self.last);
@@ -130,7 +130,7 @@ impl Machine {
         });
     }
 
-    /// Connections open and close, and programs set limits and send as they like.
+    /// Opens and closes connections. Programs set limits and change their demand at random.
     pub(super) fn churn(&mut self) {
         let step = STEP.as_secs_f64();
         if self.connections.len() < 16 && self.rng.random_bool(3.0 * step) {
@@ -154,12 +154,12 @@ impl Machine {
         }
     }
 
-    /// No agent runs from now on.
+    /// Records that no agent runs from now on.
     pub(super) fn lose_agent(&mut self) {
         self.connections.iter_mut().for_each(|connection| connection.unknown |= connection.unsure);
     }
 
-    /// All sockets send for one step.
+    /// Sends the traffic of all sockets for one step.
     pub(super) fn send(&mut self) {
         let (now, span) = (self.now, STEP.as_secs_f64());
         let mut programs = self.programs.as_mut().filter(|programs| now < programs.until);
@@ -189,8 +189,8 @@ impl Machine {
                 Some(programs) => programs.pass(now, tenant, wire),
                 None => wire,
             };
-            // Without programs nothing is promised of young connections, of limits that no look has
-            // shown, and of other sockets.
+            // Without programs the promise does not cover young connections, limits that no listing
+            // has shown, and other sockets.
             let known = now - connection.opened >= Time::from_secs(2) && !connection.unsure;
             if self.backend == Backend::Programs || known {
                 self.promised[tenant] += passed;
@@ -205,7 +205,8 @@ impl Machine {
         }
     }
 
-    /// Looks at all connections. Each look may leave some out, but none three times in a row.
+    /// Calls `each` for all connections. A listing may leave some out, but none three times in a
+    /// row.
     fn look(&mut self, mut each: impl FnMut(&mut Connection)) {
         for connection in &mut self.connections {
             if connection.missed < 2 && self.rng.random_bool(0.01) {
@@ -223,7 +224,7 @@ impl Machine {
     }
 }
 
-/// Sockets as a guardian sees and sets them.
+/// The kernel as the guardian uses it.
 #[derive(Debug)]
 pub(super) struct Bare(pub(super) Rc<RefCell<Machine>>);
 
@@ -244,12 +245,12 @@ impl Kernel for Bare {
     }
 }
 
-/// The pipe from an agent to its guardian, and the record for the agent after it.
+/// The pipe from an agent to its guardian, and the record file for the next agent.
 #[derive(Debug, Default)]
 pub(super) struct Wire {
     pub(super) pipe: Vec<u8>,
     pub(super) file: Vec<u8>,
-    /// The agent has ended, by itself or not.
+    /// The agent has ended, by itself or by a fault.
     pub(super) ended: bool,
     /// The limits that programs had set, by cookie.
     paced: ByNumber<u64, Option<u64>>,
@@ -258,7 +259,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// A new agent begins.
+    /// Starts a new agent's pipe and file.
     pub(super) fn begin(&mut self) {
         *self = Wire { file: BOOT.to_vec(), ..Wire::default() };
     }
@@ -271,8 +272,8 @@ impl Wire {
         }
     }
 
-    /// The look of an agent after its guardian, once a second: one that has ended, or has read
-    /// nothing for two looks, has a successor, which learns all.
+    /// The agent's check of its guardian, once per second. A guardian that has ended, or has read
+    /// nothing for two checks, gets a successor with all records.
     pub(super) fn replace_guardian(&mut self, now: Time, stopped: Option<Time>) -> bool {
         if now < self.look {
             return false;
@@ -289,12 +290,12 @@ impl Wire {
     }
 }
 
-/// The kernel as an agent has it.
+/// The kernel as the agent uses it.
 #[derive(Debug)]
 pub(super) struct Handle {
     machine: Rc<RefCell<Machine>>,
     wire: Rc<RefCell<Wire>>,
-    /// eBPF: by cookie, the share and what the program had set at the last look.
+    /// For eBPF, by cookie: the share, and the program's limit at the last listing.
     asked: HashMap<u64, (u64, Option<u64>)>,
     pending: Vec<(u64, u64)>,
 }
@@ -337,7 +338,7 @@ impl Kernel for Handle {
             self.pending.push((cookie, share));
             return Ok(());
         }
-        // As `SockDiag` has it.
+        // As in `SockDiag`.
         let wire = &mut *self.wire.borrow_mut();
         if value.is_some() && !wire.paced.contains_key(&cookie) {
             wire.write(cookie, Some(connection.limit));

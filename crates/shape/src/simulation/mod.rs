@@ -1,11 +1,12 @@
 //! A seeded simulation of the agent: agent, guardian, kernel and policy store in one process, with
 //! virtual time.
 //!
-//! The agent, the guardian's [`Ward`] and the rule of the lease are the real ones. [`kernel`] stands
-//! in for Linux, for both back-ends. Faults are drawn from the seed: hangs and deaths of agent and
-//! guardian, alone and together, looks that leave connections out, churn, clocks that jump, policies
-//! that change while the store is away, and a reader of `status` that stalls. Promises are checked
-//! at each step, in the order in which a real machine would keep or break them.
+//! The agent, the guardian's [`Ward`] and the rule of the lease are the real ones. [`kernel`]
+//! stands in for Linux, for both back-ends. Faults are drawn from the seed: hangs and deaths of
+//! agent and guardian, alone and together; listings that leave connections out; churn; clocks that
+//! jump; policies that change while the store is away; and a reader of `status` that stalls.
+//! Promises are checked at each step, in the order in which a real machine would keep or break
+//! them.
 
 mod kernel;
 
@@ -20,7 +21,7 @@ use self::kernel::{Backend, Bare, Handle, Machine, Programs, Wire};
 use super::ward::Ward;
 use super::*;
 
-/// Mb/s of the tenants, by version of the policies.
+/// Rates of the tenants in Mb/s, by version of the policies.
 const RATES: [[f64; TENANTS]; 4] = [[22.5, 22.5], [10.0, 30.0], [30.0, 5.0], [5.0, 40.0]];
 const TENANTS: usize = 2;
 const STEP: Time = Time::from_millis(10);
@@ -30,7 +31,7 @@ const WINDOW: usize = 200;
 const BOOT: ward::Record = [7; ward::RECORD];
 const LIFE: Time = Time::from_secs(12);
 
-/// Connections belong to the tenants and to none of them in turn, by port.
+/// Assigns connections by port: to each tenant and to none in turn.
 #[derive(Debug)]
 struct InTurn;
 
@@ -68,7 +69,7 @@ struct Process {
     agent: Agent,
     due: Time,
     beat: Time,
-    /// It is stopped until then.
+    /// The process is stopped until this time.
     stopped: Time,
     version: usize,
     /// The version at the last tick, which the kernel has.
@@ -91,24 +92,24 @@ struct World {
     wire: Rc<RefCell<Wire>>,
     agent: Option<Process>,
     warden: Option<Warden>,
-    /// The guardian was killed after the agent that is there, or was last.
+    /// The guardian was killed after the current or last agent started.
     unguarded: bool,
     restart: Time,
-    /// The newest policies, and until when the store cannot be reached.
+    /// The newest policies, and the time until which the store can't be reached.
     version: usize,
     away: Time,
-    /// By step, each tenant's bytes on the wire and its rate in force, bytes a second.
+    /// By step: each tenant's bytes on the wire and its rate in force, in bytes per second.
     past: VecDeque<([f64; TENANTS], [f64; TENANTS])>,
-    /// The start of the time in which rates are promised.
+    /// The time from which rates are promised.
     covered: Time,
-    /// The instants at which the agent last began to run, and last ran.
+    /// The times at which the agent last started to run, and last ran.
     running: Time,
     quiet: Time,
     /// The end of the guardian's last stop.
     awake: Time,
-    /// The last instant at which the lease could be renewed.
+    /// The last time at which the lease could be renewed.
     renewed: Time,
-    /// When the policies changed.
+    /// The time at which the policies changed.
     changed: Time,
 }
 
@@ -150,12 +151,12 @@ impl World {
         self.rng.random_bool(per_second * STEP.as_secs_f64())
     }
 
-    /// A span from 50 ms to `most` ms.
+    /// A random span from 50 ms to `most` ms.
     fn span(&mut self, most: u64) -> Time {
         Time::from_millis(self.rng.random_range(50..most))
     }
 
-    /// Starts an agent, as `tollway shape` does. It waits for the guardian of the one before.
+    /// Starts an agent, as `tollway shape` does. Waits for the guardian of the one before.
     fn start(&mut self) {
         let now = self.now();
         if self.warden.is_some() || self.machine.borrow().is_leased() {
@@ -177,7 +178,7 @@ impl World {
         (self.unguarded, self.covered, self.running, self.awake) = (false, now, now, now);
     }
 
-    /// Restores limits by a ward, as a guardian or a new agent does.
+    /// Restores limits from a ward, as a guardian or a new agent does.
     fn free(&self, ward: &Ward) {
         let mut looks = 0;
         let pause = |_| {
@@ -212,7 +213,7 @@ impl World {
         }
     }
 
-    /// Draws the faults of this step. Returns how far the clock jumps.
+    /// Draws the faults of this step. Returns the jump of the clock.
     fn faults(&mut self) -> Time {
         let now = self.now();
         if self.chance(0.1) {
@@ -258,7 +259,7 @@ impl World {
         if self.chance(0.05) { self.span(8000) } else { Time::ZERO }
     }
 
-    /// The guardian's process runs, if it is there and not stopped.
+    /// Runs the guardian's process, unless it is stopped.
     fn run_warden(&mut self) {
         let now = self.now();
         let Some(mut warden) = self.warden.take() else { return };
@@ -299,7 +300,7 @@ impl World {
         self.warden = Some(warden);
     }
 
-    /// The agent's process runs, if it is there and not stopped, as `run` has it.
+    /// Runs the agent's process as `run` does, unless it is stopped.
     fn run_agent(&mut self) {
         let now = self.now();
         if self.agent.is_none() && now >= self.restart {
@@ -338,7 +339,7 @@ impl World {
         }
     }
 
-    /// The kernel sends for one step.
+    /// Sends the kernel's traffic for one step.
     fn traffic(&mut self) {
         self.machine.borrow_mut().send();
         let rates = match &self.agent {
@@ -356,13 +357,13 @@ impl World {
         let jump = self.faults();
         self.machine.borrow_mut().now += STEP + jump;
         if jump > Time::ZERO {
-            // Leases and the guardian's patience end meanwhile: promises begin anew.
+            // Leases and the guardian's patience end during the jump, so promises start anew.
             self.machine.borrow_mut().lose_agent();
             self.covered = self.now();
             (self.running, self.awake) = (self.running.max(self.covered), self.awake.max(self.covered));
             self.quiet = self.quiet.max(self.covered);
         }
-        // After a jump either may come first.
+        // After a jump either may run first.
         if self.rng.random() {
             self.traffic();
             self.run_warden();
@@ -429,7 +430,7 @@ impl World {
         while self.now() < LIFE {
             self.step();
         }
-        // The end: the agent goes on or is started once more, and is ended.
+        // At the end the agent continues or starts once more, and is ended.
         for _ in 0..1000 {
             self.machine.borrow_mut().now += STEP;
             self.run_warden();

@@ -1,25 +1,25 @@
-//! Private parsers for fuzz targets.
+//! Entry points of the private parsers for fuzz targets.
 //!
-//! Each takes any bytes, and panics where a parser breaks its contract.
+//! Each accepts any bytes, and panics if a parser breaks its contract.
 
-/// The kernel's description of its types: all that is read lies within it.
+/// Fuzzes the parser of the kernel's types: all reads must stay inside the data.
 pub fn types(data: &[u8]) {
     crate::bpf::btf::fuzzing::look(data);
 }
 
-/// The kernel's list of TCP connections; the first byte is the request's number.
+/// Fuzzes the parser of the kernel's list of connections. The first byte is the request's number.
 pub fn connections(data: &[u8]) {
     use crate::diag::message::read;
 
     let Some((&sequence, bytes)) = data.split_first() else { return };
     let mut seen = Vec::new();
     let answer = read(bytes, sequence.into(), &mut seen);
-    // A connection is a header, a message and 208 bytes of what is known at least.
+    // A connection is at least a header, a message and 208 bytes of `tcp_info`.
     assert!(seen.len() * (16 + 72 + 4 + 208) <= bytes.len(), "{} of {} bytes", seen.len(), bytes.len());
     for seen in &seen {
         let _ = seen.headers(14);
     }
-    // One piece may come as two.
+    // The result must not depend on how the data is cut into reads.
     let mut cut = Vec::new();
     if let Some(len) = bytes.first_chunk().map(|len| u32::from_ne_bytes(*len) as usize)
         && (16..=bytes.len()).contains(&len)
@@ -34,7 +34,7 @@ pub fn connections(data: &[u8]) {
     }
 }
 
-/// An etcd's answers to any request, and an address of one.
+/// Fuzzes the parsers of etcd's answers and addresses.
 #[cfg(feature = "etcd")]
 pub fn etcd(data: &[u8]) {
     use crate::etcd::Address;
@@ -47,7 +47,7 @@ pub fn etcd(data: &[u8]) {
     }
 }
 
-/// An agent's answer to `tollway shape status`.
+/// Fuzzes the parser of an agent's answer to `tollway shape status`.
 pub fn standing(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Some(shown) = crate::status::told(text, 80, 20) {
@@ -92,7 +92,7 @@ mod tests {
         replay("standing", super::standing);
     }
 
-    /// Whole, and cut at every thirteenth byte.
+    /// Runs a target on each file of its corpus: whole, and cut at every thirteenth byte.
     fn replay(target: &str, run: fn(&[u8])) {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
         let files: Vec<_> = std::fs::read_dir(corpus).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -1,13 +1,17 @@
-//! A page in the browser while a program runs: rates, queues and round trips as they are, links to be changed by hand.
+//! A page in the browser while a program runs: current rates, queues and round trips, and controls
+//! for links.
 //!
-//! | | |
+//! | request | answer |
 //! |---|---|
 //! | `GET /TOKEN/` | the page |
-//! | `GET /TOKEN/data?after=N` | what happened after moment N, as JSON |
-//! | `POST /TOKEN/link` | `{"link": "down", "rate_mbps": 5, "delay_ms": 40, "loss": 0.01}`, of which the last three may be left out |
+//! | `GET /TOKEN/data?after=N` | the moments after number N, as JSON |
+//! | `POST /TOKEN/link` | `{"link": "down", "rate_mbps": 5, "delay_ms": 40, "loss": 0.01}` |
 //!
-//! Whoever may change links is who was told the address: it has a token that nobody guesses, and the server listens on loopback only
-//! and answers to no other name, so that a page from elsewhere cannot have the browser ask for it (DNS rebinding).
+//! The last request changes a link; all its keys but the first are optional.
+//!
+//! Links can be changed only with the address, which contains a random token. The server listens on
+//! loopback only, and accepts no other host name, so that a page from elsewhere cannot reach it
+//! through the browser (DNS rebinding).
 
 #[cfg(any(test, fuzzing))]
 #[path = "tests/fuzzing.rs"]
@@ -33,36 +37,36 @@ use serde_json::{Value, json};
 
 use super::{command, name};
 
-/// Why there is nothing to be seen.
+/// The reason why the page can't be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
-    /// Anybody on the network could change links.
+    /// The address is not a loopback one: others on the network could change links.
     #[error("{0} is no loopback address, and the view is for this machine only")]
     NotLoopback(SocketAddr),
-    /// The address is taken, or the system has nothing left to serve with.
+    /// The address is in use, or a system resource is missing.
     #[error("cannot serve the view at {address}: {message}")]
     Serve {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's message.
         message: String,
     },
 }
 
-/// Serves the page from threads of its own until it is dropped.
+/// Serves the page from background threads until it is dropped.
 pub struct View {
     _server: Server,
-    /// Who takes in what happens while nobody asks ends without it.
+    /// The thread that stores moments between requests ends once this is dropped.
     _keeper: Sender<()>,
     url: String,
 }
 
 impl View {
-    /// Starts at `address`, of a loopback interface; port 0 is any free one. Its threads inherit the caller's signals, so these
-    /// have to be [held](crate::Signals) before.
+    /// Starts a server at `address`, on a loopback interface; port 0 is any free one. Its threads
+    /// inherit the caller's signal mask, so signals must be [held](crate::Signals) before.
     ///
     /// # Errors
-    /// The address is another machine's to see, or taken.
+    /// The address is not a loopback one, or in use.
     pub fn serve(plan: &Plan, spec: &Spec, remote: Remote, address: SocketAddr) -> Result<View, ViewError> {
         if !address.ip().is_loopback() {
             return Err(ViewError::NotLoopback(address));
@@ -88,7 +92,7 @@ impl View {
         Ok(View { _server: server, _keeper: keeper, url })
     }
 
-    /// Where the page is. Whoever has this can change links.
+    /// The address of the page. It allows changes of links.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -100,14 +104,14 @@ impl fmt::Debug for View {
     }
 }
 
-/// What there is to show, and who answers.
+/// The state behind the page, and the answers to requests.
 struct Desk {
     token: String,
     title: String,
     nodes: Vec<String>,
     links: Vec<LinkFace>,
     remote: Remote,
-    /// The last minutes, and the number of the first of them.
+    /// The moments of the last minutes, and the number of the first.
     moments: VecDeque<Moment>,
     first: u64,
 }
@@ -116,11 +120,11 @@ struct LinkFace {
     name: String,
     from: String,
     to: String,
-    /// Its law knows its rate, and is told of another.
+    /// The link's law has the rate as a parameter, and receives a new one.
     told: bool,
 }
 
-/// What a browser asks of a link.
+/// A change of a link, requested by a browser.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wish {
@@ -150,7 +154,7 @@ impl Desk {
         }
     }
 
-    /// Takes in what has happened.
+    /// Stores new moments, and drops the oldest.
     fn keep(&mut self) {
         self.moments.extend(self.remote.moments());
         while self.moments.len() > KEPT {
@@ -183,7 +187,7 @@ impl Desk {
         }
     }
 
-    /// What happened after the moment `after`.
+    /// The moments after the number `after`, as JSON.
     fn data(&self, after: u64) -> Value {
         let skipped = after.saturating_sub(self.first).min(self.moments.len() as u64) as usize;
         let last = self.moments.back();
@@ -218,7 +222,7 @@ impl Desk {
         })
     }
 
-    /// Does what a browser asks, all of it or nothing.
+    /// Applies a request: all its changes, or none.
     fn change(&self, text: &str) -> Result<(), String> {
         let (link, changes) = changes(&self.links, text)?;
         changes.into_iter().for_each(|change| self.remote.change(link, change));
@@ -226,7 +230,7 @@ impl Desk {
     }
 }
 
-/// What a browser asks of which of the links.
+/// Parses a request for changes of one of `links`.
 fn changes(links: &[LinkFace], text: &str) -> Result<(u32, Vec<Change>), String> {
     let wish: Wish = serde_json::from_str(text).map_err(|error| {
         format!(
@@ -256,7 +260,7 @@ fn link_json(link: &LinkMoment) -> Value {
     json!({"mbps": link.rate.mbps(), "queue_ms": link.wait.map(Time::as_millis_f64), "drops": link.drops})
 }
 
-/// A number that was given, if it is one that a link can have.
+/// Checks that a value, if given, is in the range of a link.
 fn within(key: &str, value: Option<f64>, least: f64, most: f64) -> Result<Option<f64>, String> {
     match value {
         Some(value) if !(least..=most).contains(&value) => {
@@ -266,12 +270,13 @@ fn within(key: &str, value: Option<f64>, least: f64, most: f64) -> Result<Option
     }
 }
 
-/// The number in `after=N`; zero if nothing is said.
+/// The number in `after=N`; zero for an empty query.
 fn after(query: &str) -> Option<u64> {
     if query.is_empty() { Some(0) } else { query.strip_prefix("after=")?.parse().ok() }
 }
 
-/// Whether a `Host` header names this machine's loopback interface, at any port: an SSH tunnel may have another.
+/// True if a `Host` header names this machine's loopback interface, at any port: an SSH tunnel may
+/// have another.
 fn is_ours(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
@@ -281,7 +286,7 @@ fn is_ours(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// 128 bits from the system, in hexadecimal digits.
+/// 128 random bits from the system, in hexadecimal digits.
 fn token() -> io::Result<String> {
     Ok(tollway_net::random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect())
 }
@@ -297,17 +302,17 @@ fn typed(status: u16, kind: &'static str, text: String) -> Answer {
         .with("X-Content-Type-Options", "nosniff")
 }
 
-/// The page: no file beside it, no other server.
+/// The page, without other files or servers.
 const PAGE: &str = include_str!("page.html");
-/// How often what happened is taken in while nobody asks.
+/// The interval between looks for new moments.
 const TICK: Duration = Duration::from_secs(1);
-/// Moments that are kept: two minutes.
+/// Upper bound of stored moments: two minutes.
 const KEPT: usize = 1200;
-/// The slowest link, Mb/s.
+/// Lowest rate of a link, in Mb/s.
 const LEAST_MBPS: f64 = 0.001;
-/// The fastest, Mb/s: no limit.
+/// Highest rate of a link, in Mb/s: no limit.
 const MOST_MBPS: f64 = 1e6;
-/// The longest delay, ms.
+/// Longest delay of a link, in ms.
 const MOST_MS: f64 = 60_000.0;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Any bytes as the kernel's description of its types.
+//! Fuzzing of the BTF reader.
 
 use super::Btf;
 
-/// Any bytes as a description: what is found in it is what an instruction can load.
+/// Parses any bytes as BTF. An instruction must be able to load every field found.
 pub(crate) fn look(bytes: &[u8]) {
     let Ok(btf) = Btf::parse(bytes.to_vec()) else { return };
     for path in ["x", "to->a", "in.high", "list[2]", "list[4000000000]", "->", "y.z"] {

@@ -1,10 +1,11 @@
-//! Any text as an answer of a store.
+//! Fuzzing of a store's answers.
 
 use serde_json::json;
 
 use super::*;
 
-/// Any text as any of the answers; what is read of one is what is read of the same once more said.
+/// Parses any text as each kind of answer. An answer made from the result must parse to the same
+/// result.
 pub(crate) fn hear(text: &str) {
     let mut held = Keys::new();
     let _ = (read_watch(text, &mut held), read_token(text));

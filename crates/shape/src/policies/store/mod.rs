@@ -1,10 +1,13 @@
-//! Policies of a global repository: an etcd store, and what of it is meant for this host.
+//! Policies in an etcd store for many hosts, and their translation for this host.
 //!
-//! A key names a table of the policy file, its value is what stands in it: under the prefix `/tollway` the key `/tollway/aggregate/web` is the table
-//! `[aggregate.web]`, and `/tollway` itself the keys before the first table, or a whole file. That holds for every host. What stands under
-//! `/tollway/@PATTERN/`, where `*` and `?` stand for other characters, holds for hosts whose name it matches, and instead of what
-//! stands for all; of several such patterns the most specific is meant. So policies are written once, and each host's agent translates
-//! them into its own (the aggregates paper, § 6.1).
+//! A key names a table of the policy file, and its value is the text of that table. Under the
+//! prefix `/tollway` the key `/tollway/aggregate/web` is the table `[aggregate.web]`. The key
+//! `/tollway` holds the keys before the first table, or a whole file. Both apply to every host.
+//!
+//! Keys under `/tollway/@PATTERN/` apply to hosts whose name matches, where `*` and `?` stand for
+//! other characters. They replace keys for all hosts. Of several matching patterns the most
+//! specific applies. So policies are written once, and each host's agent translates them into its
+//! own (the aggregates paper, § 6.1).
 
 #[cfg(test)]
 mod tests;
@@ -20,23 +23,28 @@ use super::source::Pacing;
 use super::{News, Policies, Source};
 use crate::etcd::{Access, Address, Event, Keys, Store};
 
-/// A store that is watched.
+/// A store under watch, as a source of policies.
 #[derive(Debug)]
 pub struct EtcdSource {
     store: Store,
     host: String,
-    /// What was read last, or why it could not be: another revision may say the same.
+    /// The text read last, or the reason why it could not be used. Another revision may have the
+    /// same.
     last: Option<Result<String, String>>,
     away: bool,
     pacing: Pacing,
 }
 
 impl EtcdSource {
-    /// Watches the store at `etcd://HOST:PORT/PREFIX`, or `etcds://…` by TLS, and reads what it holds for this host. Where that takes a while, `say` hears
-    /// why, once, and `ends` is asked now and then whether nobody wants it any more; then there is none.
+    /// Watches the store at `etcd://HOST:PORT/PREFIX`, or `etcds://…` for TLS, and reads the
+    /// policies for this host.
+    ///
+    /// If that takes a while, `say` receives the reason once, and `ends` is polled. Once `ends`
+    /// returns true, the result is `None`.
     ///
     /// # Errors
-    /// It isn't there within ten seconds, or doesn't let us in; or what it holds is wrong.
+    /// The store can't be reached within ten seconds, or refuses access; or the policies have
+    /// mistakes.
     pub fn open(
         address: &str,
         access: Access,
@@ -86,7 +94,7 @@ impl EtcdSource {
     fn read(&mut self, event: Event) -> News {
         let (revision, keys) = match event {
             Event::Keys(revision, keys) => (revision, keys),
-            // Once is enough.
+            // The first message is enough.
             Event::Away(_) if self.away => return News::None,
             Event::Away(why) => {
                 self.away = true;
@@ -128,7 +136,7 @@ impl Source for EtcdSource {
     }
 }
 
-/// The policy file that a store's keys are for a host.
+/// Translates a store's keys to the policy file for a host.
 fn translate(prefix: &str, host: &str, keys: &Keys) -> Result<String, String> {
     let mut tables: BTreeMap<Vec<&str>, (usize, &str, &str)> = BTreeMap::new();
     for (key, value) in keys {
@@ -139,7 +147,7 @@ fn translate(prefix: &str, host: &str, keys: &Keys) -> Result<String, String> {
             if !matches(pattern, host) {
                 continue;
             }
-            // A whole name is closer than any pattern.
+            // A whole name is more specific than any pattern.
             let exact = usize::from(!pattern.contains(['*', '?']));
             close = 1 + pattern.chars().filter(|c| !"*?".contains(*c)).count() + exact;
             path.remove(0);
@@ -174,7 +182,7 @@ fn translate(prefix: &str, host: &str, keys: &Keys) -> Result<String, String> {
     Ok(file)
 }
 
-/// A part of a table's name, as TOML has it.
+/// A part of a table's name, quoted for TOML if needed.
 fn quoted(part: &str) -> String {
     if part.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
         return part.to_owned();
@@ -190,10 +198,10 @@ fn quoted(part: &str) -> String {
     quoted + "\""
 }
 
-/// Whether a file's first keys have a version among them. One that is no TOML is refused whatever it has.
+/// True if the text has a `version` key. A text that is no TOML is refused later in any case.
 fn names_version(text: &str) -> bool {
     toml::from_str::<toml::Table>(text).is_ok_and(|tables| tables.contains_key("version"))
 }
 
-/// How often it is asked, while a store is not there, whether to go on.
+/// Interval between calls of `ends` while a store can't be reached.
 const LOOK: Duration = Duration::from_millis(200);

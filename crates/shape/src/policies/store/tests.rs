@@ -1,4 +1,5 @@
-//! What hosts have of a store, and a store of our own: Debian's `etcd`, with what is wrong in it, killed, and brought back.
+//! Tests of the translation for a host, and of a real store: Debian's `etcd`, with mistakes in it,
+//! killed and restarted.
 
 use std::process::{Child, Command, Stdio};
 
@@ -70,7 +71,8 @@ proptest! {
     fn any_keys_become_a_file_or_an_error(parts in prop::collection::vec("[@*?a-z\"\\\\ .\n/]{0,6}", 0..6), host in "[a-z]{1,3}") {
         let keys: Keys = parts.iter().map(|part| (format!("/t/{part}"), b"weight = 1".to_vec())).collect();
         if let Ok(text) = translate("/t", &host, &keys) {
-            // Names are quoted so that whatever is wrong with it is not its syntax, but for a table within what is none.
+            // Names are quoted, so that the text has no mistake of syntax, but possibly a table
+            // inside a value.
             if let Err(error) = toml::from_str::<toml::Table>(&text) {
                 let said = error.to_string();
                 prop_assert!(said.contains("duplicate") || said.contains("extend") || said.contains("non-table"), "{said}\n{text}");
@@ -108,7 +110,8 @@ fn what_is_wrong_or_away_leaves_in_force_what_was_good() {
         panic!("another value is meant for this host")
     };
     assert_eq!(third.regime().tenants.len(), 1);
-    // As a store is between two keys, or as somebody empties it: nobody is set free by that. What was there before ends it.
+    // A store between two keys, or emptied by a user: no connection is freed. The policies in force
+    // stay.
     for key in ["/tollway/@web-*/aggregate/web", "/tollway/aggregate/web"] {
         etcd.delete(key);
     }
@@ -133,7 +136,7 @@ fn what_is_wrong_or_away_leaves_in_force_what_was_good() {
     let News::Policies(_) = await_news(&mut source) else {
         panic!("the same again is in force, and said so")
     };
-    // What is for others, or as it was, is no news.
+    // A change for other hosts, or without effect, is no news.
     etcd.put("/tollway/@db-*/aggregate/db", "nonsense");
     etcd.put("/tollway", "version = \"whole\"\nlink.rate = \"100 Mbps\"\naggregate.web.from-port = 8443");
 
@@ -177,7 +180,7 @@ fn await_news(source: &mut EtcdSource) -> News {
     }
 }
 
-/// A server with a folder of its own.
+/// An `etcd` server with its own folder.
 struct Etcd {
     folder: std::path::PathBuf,
     port: u16,
@@ -185,7 +188,7 @@ struct Etcd {
 }
 
 impl Etcd {
-    /// None, and loudly, where there is no such program.
+    /// Starts a server. Returns none, and prints `SKIPPED`, if `etcd` is not installed.
     fn start() -> Option<Etcd> {
         for program in ["etcd", "etcdctl"] {
             if Command::new(program)
@@ -203,7 +206,7 @@ impl Etcd {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let child = serve(&folder, port);
         let etcd = Etcd { folder, port, child };
-        // Until it answers.
+        // Wait until it answers.
         while !etcd.control(&["endpoint", "health"]) {
             std::thread::sleep(Duration::from_millis(50));
         }

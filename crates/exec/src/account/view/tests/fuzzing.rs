@@ -1,8 +1,8 @@
-//! Any text as what a browser asks for.
+//! Fuzzing of a browser's requests.
 
 use super::*;
 
-/// Any text as a wish: what comes of it is what a link can be.
+/// Parses any text as a request. All resulting changes must be possible for a link.
 pub(crate) fn hear(text: &str) {
     let face =
         |name: &str| LinkFace { name: name.into(), from: String::new(), to: String::new(), told: true };

@@ -33,7 +33,7 @@ fn view() -> (View, exec::Panel) {
     serve(([127, 0, 0, 1], 0)).unwrap()
 }
 
-/// Its address and the path of its page.
+/// The address of a view, and the path of its page.
 fn split(view: &View) -> (String, String) {
     let (address, path) = view.url().strip_prefix("http://").unwrap().split_once('/').unwrap();
     (address.to_owned(), format!("/{path}"))
@@ -72,14 +72,14 @@ fn who_knows_the_address_sees_the_page_and_nobody_else() {
         "{data}"
     );
     assert_eq!(status(&get(&format!("{page}data?after=yesterday"), &address)), 400);
-    // Another name that leads here, as a page from elsewhere could have it; no token; another.
+    // Another host name that resolves to this address; no token; a wrong token.
     assert_eq!(status(&get(&page, "elsewhere.example:80")), 403);
     assert_eq!(status(&get(&page, "127.0.0.1.elsewhere.example")), 403);
     for path in ["/", "/data", "//", &page.replace(|digit: char| digit.is_ascii_digit(), "f")] {
         assert_eq!(status(&get(path, &address)), 404, "{path}");
     }
     drop(view);
-    // The server's own threads take a moment to go.
+    // The server's threads take a moment to end.
     let gone = (0..1000).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
         TcpStream::connect(&address).is_err()
