@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 
-use tollway_law::shares::{Demand, LimitedBy, Member, Partition, Sample, Shares, Wants};
+use tollway_law::shares::{Demand, LimitedBy, PacedConnection, Partition, Sample, Shares, Wants};
 use tollway_law::{Rate, Time};
 use tracing::{debug, trace};
 
@@ -26,8 +26,8 @@ pub struct Agent {
     round: u64,
     last: Time,
     seen: Vec<Seen>,
-    members: Vec<Member>,
-    /// For each of `members`: the index of its connection in `seen`.
+    paced: Vec<PacedConnection>,
+    /// For each of `paced`: the index of its connection in `seen`.
     places: Vec<u32>,
     /// Indexes in `seen` of connections that are still paced but match no tenant any more.
     leaving: Vec<u32>,
@@ -99,7 +99,7 @@ impl Agent {
             round: 0,
             last: now,
             seen: Vec::new(),
-            members: Vec::new(),
+            paced: Vec::new(),
             places: Vec::new(),
             leaving: Vec::new(),
             installed: false,
@@ -152,7 +152,7 @@ impl Agent {
         let span = if self.round > 0 { now.saturating_sub(self.last) } else { Time::ZERO };
         self.last = now;
         self.round += 1;
-        self.members.clear();
+        self.paced.clear();
         self.places.clear();
         self.leaving.clear();
         let mut there = 0;
@@ -207,7 +207,7 @@ impl Agent {
                 // TCP acknowledges a few segments together.
                 echo: Time::from_nanos(seen.rtt.as_nanos() * 4 / u64::from(seen.in_flight.max(4))),
             });
-            self.members.push(Member {
+            self.paced.push(PacedConnection {
                 class,
                 weight: 1.0,
                 sent,
@@ -220,7 +220,7 @@ impl Agent {
             self.places.push(place);
         }
         self.add_rests(span)?;
-        self.shares.divide(now, tick, &mut self.members);
+        self.shares.divide(now, tick, &mut self.paced);
         self.set()?;
         self.hold()?;
         if self.open.len() > there {
@@ -230,7 +230,7 @@ impl Agent {
         self.kernel.settle()
     }
 
-    /// Adds the traffic of tenants outside their connections, as one more member per tenant.
+    /// Adds the traffic of tenants outside their connections, as one more entry per tenant.
     fn add_rests(&mut self, span: Time) -> io::Result<()> {
         self.kernel.traffic(&mut self.traffic)?;
         let mut scale = vec![1.0; self.rests.len()];
@@ -257,7 +257,7 @@ impl Agent {
             let share = self.shares.share_of(tenant).bytes_per_sec();
             if dropped > 0 || rest.demand.uses().bytes_per_sec() > share * ROOM {
                 let class = self.owners.iter().position(|&(of, _)| of as usize == tenant).unwrap_or(0);
-                self.members.push(Member {
+                self.paced.push(PacedConnection {
                     class: class as u32,
                     weight: 1.0,
                     sent,
@@ -269,17 +269,17 @@ impl Agent {
                 });
             }
         }
-        for member in &mut self.members[..self.places.len()] {
-            let part = scale[self.owners[member.class as usize].0 as usize];
-            member.sent = (member.sent as f64 * part) as u64;
+        for paced in &mut self.paced[..self.places.len()] {
+            let part = scale[self.owners[paced.class as usize].0 as usize];
+            paced.sent = (paced.sent as f64 * part) as u64;
         }
         Ok(())
     }
 
     /// Limits each tenant's packets to the sum for its connections and its other traffic.
     fn hold(&mut self) -> io::Result<()> {
-        for member in &self.members[self.places.len()..] {
-            self.rests[self.owners[member.class as usize].0 as usize].limit = member.limit;
+        for paced in &self.paced[self.places.len()..] {
+            self.rests[self.owners[paced.class as usize].0 as usize].limit = paced.limit;
         }
         let shares = &self.shares;
         let holds: Vec<Hold> = (0..self.rests.len())
@@ -309,15 +309,15 @@ impl Agent {
     /// Sets the paces that differ from those in force.
     fn set(&mut self) -> io::Result<()> {
         let mut exact = EXACT;
-        for (member, &place) in self.members.iter().zip(&self.places) {
+        for (paced, &place) in self.paced.iter().zip(&self.places) {
             let seen = &self.seen[place as usize];
             let Some(open) = self.open.get_mut(&seen.cookie) else { continue };
-            open.share = member.share;
-            open.limit = member.limit;
-            open.partition = member.partition;
-            let payload = seen.payload(member.limit, self.regime.overhead).bytes_per_sec() as u64;
+            open.share = paced.share;
+            open.limit = paced.limit;
+            open.partition = paced.partition;
+            let payload = seen.payload(paced.limit, self.regime.overhead).bytes_per_sec() as u64;
             let payload = payload.max(LEAST).min(open.own.unwrap_or(u64::MAX));
-            let part = match member.wants.hungry {
+            let part = match paced.wants.hungry {
                 true if exact > 0 => NEAREST,
                 true => NEAR,
                 false => NEAR_ENOUGH,
@@ -336,7 +336,7 @@ impl Agent {
             let rate = Rate::from_bytes_per_sec(payload as f64);
             trace!(target: "shape", remote = %seen.remote, %rate, "pace");
             match self.kernel.pace(seen, Some(rate)) {
-                Ok(()) => (open.told, open.set, open.denied) = (member.limit, Some(payload), false),
+                Ok(()) => (open.told, open.set, open.denied) = (paced.limit, Some(payload), false),
                 // A closing connection may have no owner any more.
                 Err(_) => open.denied = open.age > CLOSING,
             }

@@ -59,7 +59,7 @@ impl Default for Contract {
 
 /// A connection at a tick: inputs, and the two results `share` and `limit`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Member {
+pub struct PacedConnection {
     /// Its class, in the numbering of [`Shares::new`].
     pub class: u32,
     /// Its weight in its class.
@@ -78,7 +78,7 @@ pub struct Member {
     pub limit: Rate,
 }
 
-impl Member {
+impl PacedConnection {
     /// Its weight, raised or lowered to repay reserves.
     fn pull(&self) -> f64 {
         raised(self.weight, self.partition.raised())
@@ -134,38 +134,38 @@ impl Shares {
         }
     }
 
-    /// Sets the share and limit of each of `members` until the next tick, `tick` from now.
-    /// `members` must hold all connections, in any order.
-    pub fn divide(&mut self, now: Time, tick: Time, members: &mut [Member]) {
-        self.settle(now, members);
+    /// Sets the share and limit of each of `connections` until the next tick, `tick` from now.
+    /// `connections` must hold all connections, in any order.
+    pub fn divide(&mut self, now: Time, tick: Time, connections: &mut [PacedConnection]) {
+        self.settle(now, connections);
         // A loan ends at the next tick, and shows in the traffic of the one after.
         let horizon = (tick * 2).max(Time::from_millis(1)).as_secs_f64();
-        let even = members.iter().all(|member| member.partition.is_even() && !member.wants.waits);
+        let even = connections.iter().all(|paced| paced.partition.is_even() && !paced.wants.waits);
         if !even {
-            self.dues(horizon, members);
+            self.dues(horizon, connections);
         }
-        self.over_all(horizon, members, Wants::is_hungry);
-        for member in members.iter_mut().filter(|member| member.wants.hungry) {
-            let share = member.share.bytes_per_sec();
+        self.over_all(horizon, connections, Wants::is_hungry);
+        for paced in connections.iter_mut().filter(|paced| paced.wants.hungry) {
+            let share = paced.share.bytes_per_sec();
             if even {
-                member.partition.is_due(share);
+                paced.partition.is_due(share);
             }
-            member.partition.is_given(share);
+            paced.partition.is_given(share);
         }
-        self.lend(horizon, members);
+        self.lend(horizon, connections);
     }
 
     /// Computes the parts that all connections would have without window limits, and the raises of
     /// weights that repay reserves: those of connections, and by the same amount those of their
     /// classes and tenants.
-    fn dues(&mut self, horizon: f64, members: &mut [Member]) {
-        self.over_all(horizon, members, Wants::persists);
-        for member in members.iter_mut().filter(|member| member.wants.persists()) {
-            let share = member.share.bytes_per_sec();
-            member.partition.is_due(share);
-            let back = member.partition.give_back() * share;
-            if member.wants.hungry {
-                self.classes[member.class as usize].back += back;
+    fn dues(&mut self, horizon: f64, connections: &mut [PacedConnection]) {
+        self.over_all(horizon, connections, Wants::persists);
+        for paced in connections.iter_mut().filter(|paced| paced.wants.persists()) {
+            let share = paced.share.bytes_per_sec();
+            paced.partition.is_due(share);
+            let back = paced.partition.give_back() * share;
+            if paced.wants.hungry {
+                self.classes[paced.class as usize].back += back;
             }
         }
         for branch in &mut self.tenants {
@@ -177,13 +177,13 @@ impl Shares {
 
     /// Divides the rate down the tree, with the present raises, over all connections; those for
     /// which `hungry` is true count without bound.
-    fn over_all(&mut self, horizon: f64, members: &mut [Member], hungry: fn(&Wants) -> bool) {
-        self.demands(members, hungry);
+    fn over_all(&mut self, horizon: f64, connections: &mut [PacedConnection], hungry: fn(&Wants) -> bool) {
+        self.demands(connections, hungry);
         self.over_tenants(horizon);
         for at in 0..self.tenants.len() {
             self.over_classes(at);
         }
-        self.over_members(members, hungry);
+        self.over_connections(connections, hungry);
     }
 
     /// The tenant's part of the link.
@@ -220,16 +220,16 @@ impl Shares {
     }
 
     /// Counts tokens up to `now`.
-    fn settle(&mut self, now: Time, members: &mut [Member]) {
+    fn settle(&mut self, now: Time, connections: &mut [PacedConnection]) {
         let span = now.saturating_sub(self.settled).as_secs_f64();
         self.settled = self.settled.max(now);
         self.classes.iter_mut().for_each(|class| *class = class.cleared());
-        for member in members {
-            member.partition.settle(span, member.sent, member.wants);
-            let class = &mut self.classes[member.class as usize];
-            class.sent += member.sent;
-            if member.sent > 0 || member.wants.hungry {
-                class.ahead += u64::from(member.burst);
+        for paced in connections {
+            paced.partition.settle(span, paced.sent, paced.wants);
+            let class = &mut self.classes[paced.class as usize];
+            class.sent += paced.sent;
+            if paced.sent > 0 || paced.wants.hungry {
+                class.ahead += u64::from(paced.burst);
             }
         }
         let (mut all, mut ahead) = (0, 0);
@@ -246,16 +246,16 @@ impl Shares {
     }
 
     /// Sums the demands of classes and tenants.
-    fn demands(&mut self, members: &[Member], hungry: fn(&Wants) -> bool) {
+    fn demands(&mut self, connections: &[PacedConnection], hungry: fn(&Wants) -> bool) {
         for class in &mut self.classes {
-            (class.given, class.weights, class.members) = (Given::default(), 0.0, 0);
+            (class.given, class.weights, class.connections) = (Given::default(), 0.0, 0);
         }
-        for member in members {
-            let class = &mut self.classes[member.class as usize];
-            class.given.keep += member.wants.keep.bytes_per_sec();
-            class.given.hungry |= hungry(&member.wants);
-            class.weights += member.weight.max(LEAST_WEIGHT);
-            class.members += 1;
+        for paced in connections {
+            let class = &mut self.classes[paced.class as usize];
+            class.given.keep += paced.wants.keep.bytes_per_sec();
+            class.given.hungry |= hungry(&paced.wants);
+            class.weights += paced.weight.max(LEAST_WEIGHT);
+            class.connections += 1;
         }
         for branch in &mut self.tenants {
             branch.given = Given::default();
@@ -312,75 +312,75 @@ impl Shares {
         }
     }
 
-    /// Divides over the members of all classes at once, since members come in any order.
-    fn over_members(&mut self, members: &mut [Member], hungry: fn(&Wants) -> bool) {
+    /// Divides over the connections of all classes at once, since connections come in any order.
+    fn over_connections(&mut self, connections: &mut [PacedConnection], hungry: fn(&Wants) -> bool) {
         let Scratch { claims, order, places, .. } = &mut self.scratch;
         let mut next = 0;
         for class in &mut self.classes {
             class.first = next;
-            next += class.members;
-            class.members = 0;
+            next += class.connections;
+            class.connections = 0;
         }
         claims.clear();
-        claims.resize(members.len(), Claim::default());
+        claims.resize(connections.len(), Claim::default());
         places.clear();
-        for member in members.iter() {
-            let class = &mut self.classes[member.class as usize];
-            let place = class.first + class.members;
-            class.members += 1;
-            claims[place] = Claim::new(member.pull(), member.wants.wants(hungry));
+        for paced in connections.iter() {
+            let class = &mut self.classes[paced.class as usize];
+            let place = class.first + class.connections;
+            class.connections += 1;
+            claims[place] = Claim::new(paced.pull(), paced.wants.wants(hungry));
             places.push(place as u32);
         }
         for class in &mut self.classes {
-            let own = &mut claims[class.first..class.first + class.members];
+            let own = &mut claims[class.first..class.first + class.connections];
             divide(class.given.most(), own, order);
             class.open = Open::default();
         }
-        for (member, &place) in members.iter_mut().zip(places.iter()) {
+        for (paced, &place) in connections.iter_mut().zip(places.iter()) {
             let gets = claims[place as usize].gets;
-            member.share = Rate::from_bytes_per_sec(gets);
-            let given = Given { gets, hungry: hungry(&member.wants), ..Given::default() };
-            let class = &mut self.classes[member.class as usize];
-            class.open = class.open + given.open(member.pull());
+            paced.share = Rate::from_bytes_per_sec(gets);
+            let given = Given { gets, hungry: hungry(&paced.wants), ..Given::default() };
+            let class = &mut self.classes[paced.class as usize];
+            class.open = class.open + given.open(paced.pull());
         }
     }
 
     /// Sets limits: hungry connections get their share, the others the share they could have, as
     /// far as tokens allow.
-    fn lend(&mut self, horizon: f64, members: &mut [Member]) {
-        let beyond = |member: &Member, class: &Class| {
-            let gets = member.share.bytes_per_sec();
-            let given = Given { gets, hungry: member.wants.hungry, ..Given::default() };
-            let could = class.open.could(class.given.most(), member.pull(), given);
+    fn lend(&mut self, horizon: f64, connections: &mut [PacedConnection]) {
+        let beyond = |paced: &PacedConnection, class: &Class| {
+            let gets = paced.share.bytes_per_sec();
+            let given = Given { gets, hungry: paced.wants.hungry, ..Given::default() };
+            let could = class.open.could(class.given.most(), paced.pull(), given);
             // A connection never falls below its part of a division in which all are hungry.
-            let floor = class.given.even * member.weight.max(LEAST_WEIGHT) / class.weights;
+            let floor = class.given.even * paced.weight.max(LEAST_WEIGHT) / class.weights;
             (gets.max(floor), (could - gets.max(floor)).max(0.0))
         };
         let lent = &mut self.scratch.lent;
         lent.clear();
         lent.resize(self.tenants.len(), 0.0);
-        for member in members.iter().filter(|member| !member.wants.hungry) {
-            let class = &self.classes[member.class as usize];
-            lent[class.tenant as usize] += beyond(member, class).1;
+        for paced in connections.iter().filter(|paced| !paced.wants.hungry) {
+            let class = &self.classes[paced.class as usize];
+            lent[class.tenant as usize] += beyond(paced, class).1;
         }
         for (branch, lent) in self.tenants.iter().zip(lent.iter_mut()) {
             *lent = part(branch.pool.spare(horizon), *lent);
         }
-        let all: f64 = members
+        let all: f64 = connections
             .iter()
-            .filter(|member| !member.wants.hungry)
-            .map(|member| {
-                let class = &self.classes[member.class as usize];
-                beyond(member, class).1 * lent[class.tenant as usize]
+            .filter(|paced| !paced.wants.hungry)
+            .map(|paced| {
+                let class = &self.classes[paced.class as usize];
+                beyond(paced, class).1 * lent[class.tenant as usize]
             })
             .sum();
         let link = part(self.link.spare(horizon), all);
-        for member in members {
-            let class = &self.classes[member.class as usize];
-            member.limit = match member.wants.hungry {
-                true => member.share,
+        for paced in connections {
+            let class = &self.classes[paced.class as usize];
+            paced.limit = match paced.wants.hungry {
+                true => paced.share,
                 false => {
-                    let (floor, more) = beyond(member, class);
+                    let (floor, more) = beyond(paced, class);
                     Rate::from_bytes_per_sec(floor + more * lent[class.tenant as usize] * link)
                 }
             };

@@ -61,7 +61,7 @@ proptest! {
     fn nothing_is_given_that_is_not_there(
         link in prop::option::of(1e5f64..1e8),
         tenants in prop::collection::vec((0.1f64..10.0, 1e5f64..1e8, prop::collection::vec(0.1f64..10.0, 1..4)), 1..5),
-        members in prop::collection::vec((0u32..20, 0.1f64..10.0, 0.0f64..1e7, 0u8..3), 0..60),
+        connections in prop::collection::vec((0u32..20, 0.1f64..10.0, 0.0f64..1e7, 0u8..3), 0..60),
         sent in prop::collection::vec(0u64..3_000_000, 1..12),
     ) {
         let rate = Rate::from_bytes_per_sec;
@@ -72,23 +72,23 @@ proptest! {
         let count = specs.iter().map(|tenant| tenant.classes.len() as u32).sum::<u32>();
         let contract = Contract { rate: link.map(rate), ..Contract::default() };
         let mut shares = Shares::new(Time::ZERO, contract, &specs);
-        let mut members: Vec<Member> = members.iter().map(|&(class, weight, keep, state)| Member {
+        let mut connections: Vec<PacedConnection> = connections.iter().map(|&(class, weight, keep, state)| PacedConnection {
             class: class % count, weight, sent: 0, burst: 0,
             wants: Wants { keep: rate(keep), hungry: state == 1, waits: state == 2 },
             partition: Partition::default(), share: Rate::ZERO, limit: Rate::ZERO,
         }).collect();
         for (k, sent) in sent.into_iter().enumerate() {
-            let n = members.len().max(1) as u64;
-            for (at, member) in (k..).zip(&mut members) {
-                member.sent = sent / n;
+            let n = connections.len().max(1) as u64;
+            for (at, paced) in (k..).zip(&mut connections) {
+                paced.sent = sent / n;
                 // Windows open and close.
-                if at % 3 == 0 && member.wants.persists() {
-                    (member.wants.hungry, member.wants.waits) = (member.wants.waits, member.wants.hungry);
+                if at % 3 == 0 && paced.wants.persists() {
+                    (paced.wants.hungry, paced.wants.waits) = (paced.wants.waits, paced.wants.hungry);
                 }
             }
-            shares.divide(TICK * (k as u64 + 1), TICK, &mut members);
-            let total: f64 = members.iter().map(|member| member.share.bytes_per_sec()).sum();
-            let limits: f64 = members.iter().map(|member| member.limit.bytes_per_sec()).sum();
+            shares.divide(TICK * (k as u64 + 1), TICK, &mut connections);
+            let total: f64 = connections.iter().map(|paced| paced.share.bytes_per_sec()).sum();
+            let limits: f64 = connections.iter().map(|paced| paced.limit.bytes_per_sec()).sum();
             if let Some(link) = link {
                 prop_assert!(total <= link * (1.0 + 1e-9), "{total} of {link}");
                 let lent = shares.link.spare(TICK.as_secs_f64() * 2.0);
@@ -98,7 +98,7 @@ proptest! {
             for (at, (tenant, spec)) in tenants.iter().zip(&specs).enumerate() {
                 let range = first..first + spec.classes.len() as u32;
                 first = range.end;
-                let own: f64 = members.iter().filter(|m| range.contains(&m.class)).map(|m| m.share.bytes_per_sec()).sum();
+                let own: f64 = connections.iter().filter(|m| range.contains(&m.class)).map(|m| m.share.bytes_per_sec()).sum();
                 prop_assert!(own <= tenant.1 * (1.0 + 1e-9));
                 prop_assert!(own <= shares.share_of(at).bytes_per_sec().max(shares.tenants[at].given.most()) * (1.0 + 1e-9));
             }
@@ -109,10 +109,10 @@ proptest! {
                 let there_is = shares.link.ceiling(0.03).min(ceilings);
                 prop_assert!(total >= there_is * (1.0 - 1e-9), "{total} of {link}, {there_is}");
             }
-            for member in &members {
-                prop_assert!(member.limit >= member.share && member.limit.bytes_per_sec().is_finite());
-                let even = member.limit.bytes_per_sec() > 0.0;
-                prop_assert!(even, "{member:?} stands still");
+            for paced in &connections {
+                prop_assert!(paced.limit >= paced.share && paced.limit.bytes_per_sec().is_finite());
+                let even = paced.limit.bytes_per_sec() > 0.0;
+                prop_assert!(even, "{paced:?} stands still");
             }
         }
     }
@@ -124,7 +124,7 @@ proptest! {
     fn extremes_divide_no_more_than_there_is(
         link in magnitude(-1.0..14.0),
         tenants in prop::collection::vec((magnitude(-12.0..6.0), magnitude(-1.0..14.0), prop::collection::vec(magnitude(-12.0..6.0), 1..4)), 1..5),
-        members in prop::collection::vec((0u32..20, magnitude(-3.0..15.0), 0u8..4), 1..40),
+        connections in prop::collection::vec((0u32..20, magnitude(-3.0..15.0), 0u8..4), 1..40),
         depth in prop::option::of(0u64..1 << 40),
         sent in prop::collection::vec(0u64..1 << 44, 1..8),
         tick in prop_oneof![Just(1u64), Just(15), Just(10_000)],
@@ -137,28 +137,28 @@ proptest! {
         let count = specs.iter().map(|tenant| tenant.classes.len() as u32).sum::<u32>();
         let contract = Contract { rate: Some(rate(link)), depth: depth.map(Bytes), ..Contract::default() };
         let mut shares = Shares::new(Time::ZERO, contract, &specs);
-        let mut members: Vec<Member> = members.iter().map(|&(class, keep, state)| Member {
+        let mut connections: Vec<PacedConnection> = connections.iter().map(|&(class, keep, state)| PacedConnection {
             class: class % count, weight: 1.0, sent: 0, burst: 3000,
             wants: Wants { keep: rate(if state == 3 { 0.0 } else { keep }), hungry: state == 1, waits: state == 2 },
             partition: Partition::default(), share: Rate::ZERO, limit: Rate::ZERO,
         }).collect();
         let tick = Time::from_millis(tick);
         for (k, sent) in sent.into_iter().enumerate() {
-            let at = k % members.len();
-            members[at].sent = sent;
-            shares.divide(tick * (k as u64 + 1), tick, &mut members);
-            members[at].sent = 0;
-            let total: f64 = members.iter().map(|member| member.share.bytes_per_sec()).sum();
+            let at = k % connections.len();
+            connections[at].sent = sent;
+            shares.divide(tick * (k as u64 + 1), tick, &mut connections);
+            connections[at].sent = 0;
+            let total: f64 = connections.iter().map(|paced| paced.share.bytes_per_sec()).sum();
             prop_assert!(total <= link * (1.0 + 1e-9), "{total} of {link}");
-            for member in &members {
-                let limit = member.limit.bytes_per_sec();
-                prop_assert!(member.limit >= member.share && limit.is_finite() && limit > 0.0, "{member:?}");
+            for paced in &connections {
+                let limit = paced.limit.bytes_per_sec();
+                prop_assert!(paced.limit >= paced.share && limit.is_finite() && limit > 0.0, "{paced:?}");
             }
             let mut first = 0;
             for (tenant, spec) in tenants.iter().zip(&specs) {
                 let range = first..first + spec.classes.len() as u32;
                 first = range.end;
-                let own: f64 = members.iter().filter(|m| range.contains(&m.class)).map(|m| m.share.bytes_per_sec()).sum();
+                let own: f64 = connections.iter().filter(|m| range.contains(&m.class)).map(|m| m.share.bytes_per_sec()).sum();
                 prop_assert!(own <= tenant.1 * (1.0 + 1e-9), "{own} of {}", tenant.1);
             }
         }
@@ -185,21 +185,21 @@ const STOPPED: f64 = -1.0;
 
 /// A sender that would send `wants` bytes a second and has `limit`: what it sends in a tick, and
 /// how that looks.
-fn acts(demand: &mut Demand, wants: f64, by_receiver: bool, member: &mut Member) {
+fn acts(demand: &mut Demand, wants: f64, by_receiver: bool, paced: &mut PacedConnection) {
     let stopped = wants == STOPPED;
     let wants = wants.max(0.0);
-    let limit = member.limit.bytes_per_sec();
+    let limit = paced.limit.bytes_per_sec();
     let held = wants > limit;
     let span = TICK.as_secs_f64();
-    member.sent = (wants.min(limit) * span) as u64;
-    member.wants = demand.observe(&Sample {
+    paced.sent = (wants.min(limit) * span) as u64;
+    paced.wants = demand.observe(&Sample {
         span: TICK,
-        sent: member.sent,
+        sent: paced.sent,
         by_receiver: if by_receiver && !held { TICK } else { Time::ZERO },
         backlog: held || by_receiver || stopped,
         window_open: !stopped,
         own: Rate::from_bytes_per_sec(if stopped { 1e4 } else { f64::MAX }),
-        limit: member.limit,
+        limit: paced.limit,
         rtt: Time::from_millis(100),
         echo: Time::from_millis(10),
     });
@@ -207,7 +207,7 @@ fn acts(demand: &mut Demand, wants: f64, by_receiver: bool, member: &mut Member)
 
 struct World {
     shares: Shares,
-    members: Vec<Member>,
+    connections: Vec<PacedConnection>,
     demands: Vec<Demand>,
     now: Time,
     sent: Vec<u64>,
@@ -215,7 +215,7 @@ struct World {
 
 impl World {
     fn new(shares: Shares, classes: &[u32]) -> World {
-        let member = |&class: &u32| Member {
+        let paced = |&class: &u32| PacedConnection {
             class,
             weight: 1.0,
             sent: 0,
@@ -225,9 +225,9 @@ impl World {
             share: Rate::ZERO,
             limit: Rate::from_mbps(1.0),
         };
-        let members: Vec<Member> = classes.iter().map(member).collect();
-        let demands = vec![Demand::new(); members.len()];
-        World { shares, members, demands, now: Time::ZERO, sent: Vec::new() }
+        let connections: Vec<PacedConnection> = classes.iter().map(paced).collect();
+        let demands = vec![Demand::new(); connections.len()];
+        World { shares, connections, demands, now: Time::ZERO, sent: Vec::new() }
     }
 
     /// Lets time pass; each wants `wants(i)`, and the receiver holds it if it is `slow(i)`.
@@ -235,16 +235,16 @@ impl World {
         let until = self.now + span;
         while self.now < until {
             self.now += TICK;
-            for (i, (demand, member)) in self.demands.iter_mut().zip(&mut self.members).enumerate() {
-                acts(demand, wants(i), slow(i), member);
+            for (i, (demand, paced)) in self.demands.iter_mut().zip(&mut self.connections).enumerate() {
+                acts(demand, wants(i), slow(i), paced);
             }
-            self.sent.push(self.members.iter().map(|member| member.sent).sum());
-            self.shares.divide(self.now, TICK, &mut self.members);
+            self.sent.push(self.connections.iter().map(|paced| paced.sent).sum());
+            self.shares.divide(self.now, TICK, &mut self.connections);
         }
     }
 
     fn mbps(&self, i: usize) -> f64 {
-        self.members[i].limit.mbps()
+        self.connections[i].limit.mbps()
     }
 }
 
@@ -272,7 +272,7 @@ fn what_one_leaves_is_lent_within_a_second_and_its_own_again_at_once() {
     // It wants all again: it has 25 Mb/s from the first tick on, the others no more than that a
     // second later.
     world.run(TICK, |_| ALL, |_| false);
-    assert!(world.members[3].sent as f64 * 8e-6 / TICK.as_secs_f64() > 24.0);
+    assert!(world.connections[3].sent as f64 * 8e-6 / TICK.as_secs_f64() > 24.0);
     world.run(Time::from_millis(500), |_| ALL, |_| false);
     (0..4).for_each(|i| assert!((world.mbps(i) - 25.0).abs() < 0.5, "{}", world.mbps(i)));
 }
@@ -338,8 +338,8 @@ fn means_of_those_who_stop(shares: Shares, classes: &[u32], stops: &[u64]) -> Ve
         let stopped: Vec<bool> = stops.iter().enumerate().map(|(i, &stop)| at(i) < stop).collect();
         world.run(TICK, |i| if stopped[i] { STOPPED } else { ALL }, |_| false);
         if world.now > Time::from_secs(20) {
-            for (sum, member) in sent.iter_mut().zip(&world.members) {
-                *sum += member.sent;
+            for (sum, paced) in sent.iter_mut().zip(&world.connections) {
+                *sum += paced.sent;
             }
         }
     }
@@ -384,13 +384,13 @@ fn who_is_slow_to_take_what_is_given_back_holds_nothing_in_reserve() {
     world.run(Time::from_secs(1), |i| if i == 3 { STOPPED } else { ALL }, |_| false);
     for tick in 0..20 {
         world.now += TICK;
-        for (i, member) in world.members.iter_mut().enumerate() {
-            let limit = member.limit;
+        for (i, paced) in world.connections.iter_mut().enumerate() {
+            let limit = paced.limit;
             let own = if i == 3 { Rate::from_mbps(32.0) } else { limit };
-            member.sent = own.bytes_in(TICK) as u64;
-            member.wants = world.demands[i].observe(&Sample {
+            paced.sent = own.bytes_in(TICK) as u64;
+            paced.wants = world.demands[i].observe(&Sample {
                 span: TICK,
-                sent: member.sent,
+                sent: paced.sent,
                 backlog: true,
                 window_open: true,
                 own,
@@ -399,11 +399,11 @@ fn who_is_slow_to_take_what_is_given_back_holds_nothing_in_reserve() {
                 ..Sample::default()
             });
         }
-        world.shares.divide(world.now, TICK, &mut world.members);
+        world.shares.divide(world.now, TICK, &mut world.connections);
         if tick >= 10 {
-            let (share, limit) = (world.members[3].share.mbps(), world.members[3].limit.mbps());
+            let (share, limit) = (world.connections[3].share.mbps(), world.connections[3].limit.mbps());
             assert!((31.9..32.8).contains(&share) && limit > 33.0, "{share} of {limit}");
-            assert!(world.members.iter().map(|member| member.share.mbps()).sum::<f64>() > 99.9);
+            assert!(world.connections.iter().map(|paced| paced.share.mbps()).sum::<f64>() > 99.9);
         }
     }
 }
@@ -420,7 +420,7 @@ fn what_is_kept_is_bounded_and_forgotten() {
     let mut sent = 0;
     for _ in 0..400 {
         world.run(TICK, |_| ALL, |_| false);
-        sent += world.members[2].sent;
+        sent += world.connections[2].sent;
     }
     let more = sent as f64 * 8e-6 - 6.0 * 100.0 / 3.0;
     assert!(more < 0.45 * 66.7, "{more} Mb");
@@ -486,9 +486,9 @@ proptest! {
 #[test]
 fn a_policy_brings_no_tokens() {
     let mut before = of_rate(8.0, &[1.0]);
-    let mut members = World::new(of_rate(8.0, &[1.0]), &[0]).members;
-    members[0].sent = 60_000;
-    before.divide(TICK, TICK, &mut members);
+    let mut connections = World::new(of_rate(8.0, &[1.0]), &[0]).connections;
+    connections[0].sent = 60_000;
+    before.divide(TICK, TICK, &mut connections);
     let level = before.level();
     assert!(level < 0.7, "{level}");
     let mut after = of_rate(8.0, &[1.0, 1.0]);
@@ -502,14 +502,14 @@ fn a_policy_brings_no_tokens() {
 fn who_sends_in_bursts_is_not_in_debt() {
     let mut world = World::new(of_rate(100.0, &[1.0]), &[0; 2000]);
     world.run(Time::from_secs(8), |_| ALL, |_| false);
-    for member in &mut world.members {
-        (member.burst, member.wants) = (3000, Wants { hungry: true, ..Wants::default() });
+    for paced in &mut world.connections {
+        (paced.burst, paced.wants) = (3000, Wants { hungry: true, ..Wants::default() });
     }
     // 6 MB take 0.48 s.
     for tick in 0..400 {
         world.now += TICK;
-        world.members.iter_mut().for_each(|member| member.sent = if tick % 32 == 0 { 3000 } else { 0 });
-        world.shares.divide(world.now, TICK, &mut world.members);
+        world.connections.iter_mut().for_each(|paced| paced.sent = if tick % 32 == 0 { 3000 } else { 0 });
+        world.shares.divide(world.now, TICK, &mut world.connections);
         let total: f64 = (0..2000).map(|i| world.mbps(i)).sum();
         assert!((total - 100.0).abs() < 0.1, "{total} at {tick}");
     }
@@ -517,8 +517,8 @@ fn who_sends_in_bursts_is_not_in_debt() {
     let mut least = f64::INFINITY;
     for tick in 0..400 {
         world.now += TICK;
-        world.members.iter_mut().for_each(|member| member.sent = if tick % 32 == 0 { 6000 } else { 0 });
-        world.shares.divide(world.now, TICK, &mut world.members);
+        world.connections.iter_mut().for_each(|paced| paced.sent = if tick % 32 == 0 { 6000 } else { 0 });
+        world.shares.divide(world.now, TICK, &mut world.connections);
         least = least.min((0..2000).map(|i| world.mbps(i)).sum());
     }
     assert!(least < 91.0, "{least}");
@@ -536,14 +536,14 @@ fn one_that_is_new_has_what_its_window_lets_it_and_no_more_than_its_part() {
         })
     };
     let mut world = World::new(of_rate(100.0, &[1.0]), &[0; 4]);
-    for (member, own) in world.members.iter_mut().zip([1000.0, 1000.0, 1000.0, 10.0]) {
-        member.wants = first(own);
-        assert!(!member.wants.hungry);
+    for (paced, own) in world.connections.iter_mut().zip([1000.0, 1000.0, 1000.0, 10.0]) {
+        paced.wants = first(own);
+        assert!(!paced.wants.hungry);
     }
-    world.shares.divide(TICK, TICK, &mut world.members);
-    for (member, share) in world.members.iter().zip([30.0, 30.0, 30.0, 10.0]) {
-        assert!((member.share.mbps() - share).abs() < 0.1, "{member:?}");
-        assert!((member.limit.mbps() - 30.0).abs() < 0.1 || share == 10.0, "{member:?}");
+    world.shares.divide(TICK, TICK, &mut world.connections);
+    for (paced, share) in world.connections.iter().zip([30.0, 30.0, 30.0, 10.0]) {
+        assert!((paced.share.mbps() - share).abs() < 0.1, "{paced:?}");
+        assert!((paced.limit.mbps() - 30.0).abs() < 0.1 || share == 10.0, "{paced:?}");
     }
 }
 

@@ -30,16 +30,16 @@ pub(super) struct Class {
     pub(super) tenant: u32,
     pub(super) weight: f64,
     pub(super) given: Given,
-    /// The rate at which reserves of its members are to be repaid, bytes/s.
+    /// The rate at which reserves of its connections are to be repaid, bytes/s.
     pub(super) back: f64,
     /// The relative raise of its weight for that.
     pub(super) raise: f64,
     pub(super) sent: u64,
-    /// Bytes that its members may be ahead of their paces.
+    /// Bytes that its connections may be ahead of their paces.
     pub(super) ahead: u64,
-    pub(super) members: usize,
+    pub(super) connections: usize,
     pub(super) weights: f64,
-    /// The place of its first member.
+    /// The place of its first connection.
     pub(super) first: usize,
     pub(super) open: Open,
 }
