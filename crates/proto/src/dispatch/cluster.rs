@@ -23,7 +23,7 @@ pub struct MemberConfig {
 /// no more than one.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
-    members: Vec<Member>,
+    members: Vec<MemberWindow>,
     clients: Vec<Client>,
     free: Vec<u32>,
     claims: Vec<Claim>,
@@ -31,7 +31,7 @@ pub struct Cluster {
 }
 
 #[derive(Clone, Debug)]
-struct Member {
+struct MemberWindow {
     window: SoftWindow,
     /// Clients with waiting sessions, in round-robin order.
     ring: VecDeque<u32>,
@@ -67,7 +67,7 @@ impl Cluster {
             ..SoftConfig::default()
         };
         let window = SoftWindow::new(soft, now);
-        self.members.push(Member { window, ring: VecDeque::new(), divided: None });
+        self.members.push(MemberWindow { window, ring: VecDeque::new(), divided: None });
         self.clients.iter_mut().for_each(|client| client.at.push(Part::default()));
         self.members.len() - 1
     }
