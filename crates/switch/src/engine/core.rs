@@ -22,7 +22,7 @@ pub(super) struct Core {
     pub(super) now: Time,
     pub(super) hash: Hash,
     pub(super) cluster: Cluster,
-    pub(super) members: Vec<Member>,
+    pub(super) members: Vec<MemberState>,
     /// The members as routing modules see them, in the same order.
     pub(super) candidates: Vec<Candidate>,
     pub(super) clients: Vec<Option<Client>>,
@@ -54,7 +54,7 @@ impl Planned {
 }
 
 /// The engine's state of a member.
-pub(super) struct Member {
+pub(super) struct MemberState {
     pub(super) spec: MemberSpec,
     /// True if it is in the present configuration.
     pub(super) listed: bool,
@@ -178,7 +178,7 @@ impl Core {
         let name = self.hash.of(spec.name.as_bytes());
         self.candidates.push(Candidate { name, window: limits.member_buffer, ..Candidate::default() });
         self.plans.push(Vec::new());
-        self.members.push(Member {
+        self.members.push(MemberState {
             spec,
             listed: true,
             drained: false,
