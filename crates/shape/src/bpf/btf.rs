@@ -128,7 +128,7 @@ impl Btf {
     }
 
     /// Finds the member `name` of a structure or union, also inside its unnamed members.
-    fn member(&self, id: u32, name: &str, depth: u32, looks: &mut u32) -> Option<Member> {
+    fn member(&self, id: u32, name: &str, depth: u32, looks: &mut u32) -> Option<BtfMember> {
         let id = self.plain(id)?;
         if depth == 0 || !matches!(self.kind(id)?, STRUCT | UNION) {
             return None;
@@ -143,10 +143,10 @@ impl Btf {
             let (bit, bits) = if narrow { (offset & 0xff_ffff, offset >> 24) } else { (offset, 0) };
             let own = self.string(read_u32(&self.bytes, at));
             if own == name.as_bytes() {
-                return Some(Member { kind, bit, bits: (bits > 0).then_some(bits) });
+                return Some(BtfMember { kind, bit, bits: (bits > 0).then_some(bits) });
             }
             let inner = own.is_empty().then(|| self.member(kind, name, depth - 1, looks))??;
-            Some(Member { bit: bit.checked_add(inner.bit)?, ..inner })
+            Some(BtfMember { bit: bit.checked_add(inner.bit)?, ..inner })
         })
     }
 
@@ -210,7 +210,7 @@ impl Btf {
 }
 
 /// A member: its type, its offset in bits, and its width in bits for a bit field.
-struct Member {
+struct BtfMember {
     kind: u32,
     bit: u32,
     bits: Option<u32>,
