@@ -88,7 +88,7 @@ pub fn session_fair(network: &Network, session: &[usize]) -> Result<SessionFair,
 }
 
 /// A flow of a session, on one link.
-struct Member {
+struct SessionFlow {
     flow: usize,
     /// How often it crosses the link, and its weight there.
     times: f64,
@@ -100,8 +100,8 @@ struct Member {
 }
 
 /// For each link, the sessions on it, each with its flows.
-fn links(network: &Network, session: &[usize]) -> Vec<Vec<Vec<Member>>> {
-    let mut links: Vec<Vec<Vec<Member>>> = network.capacities.iter().map(|_| Vec::new()).collect();
+fn links(network: &Network, session: &[usize]) -> Vec<Vec<Vec<SessionFlow>>> {
+    let mut links: Vec<Vec<Vec<SessionFlow>>> = network.capacities.iter().map(|_| Vec::new()).collect();
     let mut known: HashMap<(usize, usize), usize> = HashMap::new();
     for (f, flow) in network.flows.iter().enumerate() {
         for &l in &flow.links {
@@ -115,7 +115,7 @@ fn links(network: &Network, session: &[usize]) -> Vec<Vec<Vec<Member>>> {
                     again.times += 1.0;
                     again.weight += flow.weight;
                 }
-                None => members.push(Member {
+                None => members.push(SessionFlow {
                     flow: f,
                     times: 1.0,
                     weight: flow.weight,
@@ -128,7 +128,7 @@ fn links(network: &Network, session: &[usize]) -> Vec<Vec<Vec<Member>>> {
     links
 }
 
-fn total(part: &[Member]) -> f64 {
+fn total(part: &[SessionFlow]) -> f64 {
     part.iter().map(|m| m.times * m.elsewhere).sum()
 }
 
