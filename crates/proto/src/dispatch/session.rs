@@ -78,7 +78,7 @@ pub struct Unrequested;
 #[derive(Clone, Debug)]
 pub struct Session<A> {
     rules: Rules,
-    lanes: Vec<Lane>,
+    members: Vec<MemberFrames>,
     next: u64,
     /// Answers in the order of their frames, from `first` on; [`Answers::InOrder`] only.
     slots: VecDeque<Option<A>>,
@@ -90,7 +90,7 @@ pub struct Session<A> {
 
 /// A session's frames at one member.
 #[derive(Clone, Debug, Default)]
-struct Lane {
+struct MemberFrames {
     /// Its frames, from the oldest that is not done to the newest.
     entries: VecDeque<Entry>,
     /// Number of frames written completely.
@@ -120,22 +120,22 @@ struct Entry {
 impl<A: Copy> Session<A> {
     /// A session with nothing under way.
     pub fn new(rules: Rules) -> Session<A> {
-        Session { rules, lanes: Vec::new(), next: 0, slots: VecDeque::new(), first: 0, open: 0, bytes: 0 }
+        Session { rules, members: Vec::new(), next: 0, slots: VecDeque::new(), first: 0, open: 0, bytes: 0 }
     }
 
-    /// True if frames may be written to `lane` from the caller's buffer, since no frame waits
+    /// True if frames may be written to `member` from the caller's buffer, since no frame waits
     /// before them.
-    pub fn is_clear(&self, lane: usize) -> bool {
-        self.lanes.get(lane).is_none_or(|lane| lane.sent == lane.entries.len())
+    pub fn is_clear(&self, member: usize) -> bool {
+        self.members.get(member).is_none_or(|frames| frames.sent == frames.entries.len())
     }
 
-    /// Assigns a frame to the member `lane`. Returns its number.
+    /// Assigns a frame to `member`. Returns its number.
     ///
-    /// The caller has written the first `written` bytes; that may be above zero only while the lane
-    /// [is clear](Session::is_clear).
-    pub fn submit(&mut self, lane: usize, tag: Tag, frame: &[u8], written: usize) -> u64 {
+    /// The caller has written the first `written` bytes; that may be above zero only while the
+    /// member [is clear](Session::is_clear).
+    pub fn submit(&mut self, member: usize, tag: Tag, frame: &[u8], written: usize) -> u64 {
         let seq = self.number(tag);
-        self.carry(lane, seq, tag, frame, written);
+        self.carry(member, seq, tag, frame, written);
         seq
     }
 
@@ -152,16 +152,16 @@ impl<A: Copy> Session<A> {
         seq
     }
 
-    /// Assigns a frame with a number and without a member to the member `lane`; `written` as in
+    /// Assigns a frame with a number and without a member to `member`; `written` as in
     /// [`submit`](Session::submit).
-    pub fn carry(&mut self, lane: usize, seq: u64, tag: Tag, frame: &[u8], written: usize) {
-        self.enqueue(lane, Entry { seq, len: frame.len() as u32, tag }, frame, written);
+    pub fn carry(&mut self, member: usize, seq: u64, tag: Tag, frame: &[u8], written: usize) {
+        self.enqueue(member, Entry { seq, len: frame.len() as u32, tag }, frame, written);
     }
 
-    /// Reserves memory for `bytes` of frames that wait for `lane` and are [carried](Session::carry)
-    /// next.
-    pub fn expect(&mut self, lane: usize, bytes: usize) {
-        self::lane(&mut self.lanes, lane).queue.reserve(bytes);
+    /// Reserves memory for `bytes` of frames that wait for `member` and are
+    /// [carried](Session::carry) next.
+    pub fn expect(&mut self, member: usize, bytes: usize) {
+        frames_at(&mut self.members, member).queue.reserve(bytes);
     }
 
     /// Gives up a frame with a number and without a member: the caller answers it, or reports to
@@ -183,26 +183,26 @@ impl<A: Copy> Session<A> {
 
     fn enqueue(&mut self, at: usize, entry: Entry, frame: &[u8], written: usize) {
         let retains = self.retains();
-        let lane = lane(&mut self.lanes, at);
+        let frames = frames_at(&mut self.members, at);
         let whole = written == frame.len();
-        debug_assert!(written == 0 || lane.sent == lane.entries.len(), "others wait before it");
-        lane.written += written as u64;
-        if whole && self.rules.answers == Answers::None && lane.written <= lane.acked {
-            debug_assert!(lane.entries.is_empty(), "what was written before it is acknowledged, too");
-            lane.done += frame.len() as u64;
-            lane.tail.push(1, frame.len() as u64);
+        debug_assert!(written == 0 || frames.sent == frames.entries.len(), "others wait before it");
+        frames.written += written as u64;
+        if whole && self.rules.answers == Answers::None && frames.written <= frames.acked {
+            debug_assert!(frames.entries.is_empty(), "what was written before it is acknowledged, too");
+            frames.done += frame.len() as u64;
+            frames.tail.push(1, frame.len() as u64);
             self.open -= 1;
             return;
         }
-        lane.entries.push_back(entry);
+        frames.entries.push_back(entry);
         if whole {
-            lane.sent += 1;
+            frames.sent += 1;
         } else {
-            lane.torn = lane.torn.max(written);
+            frames.torn = frames.torn.max(written);
         }
         if !whole || retains {
-            lane.queue.push(frame);
-            lane.kept += if whole { frame.len() } else { 0 };
+            frames.queue.push(frame);
+            frames.kept += if whole { frame.len() } else { 0 };
             self.bytes += frame.len();
         }
     }
@@ -212,13 +212,13 @@ impl<A: Copy> Session<A> {
         self.rules.answers == Answers::None || self.rules.retry == Retry::Idempotent
     }
 
-    /// The next bytes to write to `lane`: the rest of a frame under way, and whole frames that
+    /// The next bytes to write to `member`: the rest of a frame under way, and whole frames that
     /// begin within `room` bytes.
-    pub fn sendable(&self, lane: usize, room: u64) -> &[u8] {
-        let Some(lane) = self.lanes.get(lane) else { return &[] };
-        let bytes = &lane.queue.as_slice()[lane.kept + lane.torn..];
-        let (mut len, mut torn) = (0, lane.torn);
-        for entry in lane.entries.iter().skip(lane.sent) {
+    pub fn sendable(&self, member: usize, room: u64) -> &[u8] {
+        let Some(frames) = self.members.get(member) else { return &[] };
+        let bytes = &frames.queue.as_slice()[frames.kept + frames.torn..];
+        let (mut len, mut torn) = (0, frames.torn);
+        for entry in frames.entries.iter().skip(frames.sent) {
             if torn == 0 && len as u64 >= room {
                 break;
             }
@@ -227,74 +227,74 @@ impl<A: Copy> Session<A> {
         &bytes[..len]
     }
 
-    /// Bytes that wait to be written to `lane`.
-    pub fn waiting(&self, lane: usize) -> usize {
-        self.lanes.get(lane).map_or(0, |lane| lane.queue.len() - lane.kept - lane.torn)
+    /// Bytes that wait to be written to `member`.
+    pub fn waiting(&self, member: usize) -> usize {
+        self.members.get(member).map_or(0, |frames| frames.queue.len() - frames.kept - frames.torn)
     }
 
     /// Records that the first `len` bytes of [`sendable`](Session::sendable) were written.
-    pub fn wrote(&mut self, lane: usize, len: usize) {
+    pub fn wrote(&mut self, member: usize, len: usize) {
         let retains = self.retains();
-        let Some(lane) = self.lanes.get_mut(lane) else { return };
-        lane.torn += len;
-        lane.written += len as u64;
-        while let Some(entry) = lane.entries.get(lane.sent)
-            && lane.torn >= entry.len as usize
+        let Some(frames) = self.members.get_mut(member) else { return };
+        frames.torn += len;
+        frames.written += len as u64;
+        while let Some(entry) = frames.entries.get(frames.sent)
+            && frames.torn >= entry.len as usize
         {
             let len = entry.len as usize;
-            lane.torn -= len;
-            lane.sent += 1;
+            frames.torn -= len;
+            frames.sent += 1;
             if retains {
-                lane.kept += len;
+                frames.kept += len;
             } else {
-                lane.queue.consume(len);
+                frames.queue.consume(len);
                 self.bytes -= len;
             }
         }
     }
 
-    /// Bytes written to the present connection of `lane`.
-    pub fn written(&self, lane: usize) -> u64 {
-        self.lanes.get(lane).map_or(0, |lane| lane.written)
+    /// Bytes written to the present connection of `member`.
+    pub fn written(&self, member: usize) -> u64 {
+        self.members.get(member).map_or(0, |frames| frames.written)
     }
 
     /// Bytes written of frames that are not done, that is, outstanding at the member.
-    pub fn outstanding(&self, lane: usize) -> u64 {
-        self.lanes.get(lane).map_or(0, |lane| lane.written - lane.done)
+    pub fn outstanding(&self, member: usize) -> u64 {
+        self.members.get(member).map_or(0, |frames| frames.written - frames.done)
     }
 
     /// Records that the member's kernel has acknowledged the first `offset` bytes written, or about
     /// to be [submitted](Session::submit) as written. Returns the bytes of frames that are done by
     /// that.
-    pub fn acknowledged(&mut self, lane: usize, offset: u64) -> u64 {
-        let lane = self::lane(&mut self.lanes, lane);
-        lane.acked = lane.acked.max(offset);
-        let before = lane.done;
-        while lane.sent > 0
-            && let Some(entry) = lane.entries.front()
-            && lane.done + u64::from(entry.len) <= lane.acked
+    pub fn acknowledged(&mut self, member: usize, offset: u64) -> u64 {
+        let frames = frames_at(&mut self.members, member);
+        frames.acked = frames.acked.max(offset);
+        let before = frames.done;
+        while frames.sent > 0
+            && let Some(entry) = frames.entries.front()
+            && frames.done + u64::from(entry.len) <= frames.acked
         {
             let len = entry.len;
-            lane.entries.pop_front();
-            self.bytes -= lane.finish(len, true);
-            lane.tail.push(1, u64::from(len));
+            frames.entries.pop_front();
+            self.bytes -= frames.finish(len, true);
+            frames.tail.push(1, u64::from(len));
             self.open -= 1;
         }
-        lane.done - before
+        frames.done - before
     }
 
-    /// Records an answer of the member `lane` to its oldest frame.
+    /// Records an answer of `member` to its oldest frame.
     ///
     /// # Errors
     /// Every completely written frame is answered already.
-    pub fn answer(&mut self, lane: usize) -> Result<Answer, Unrequested> {
+    pub fn answer(&mut self, member: usize) -> Result<Answer, Unrequested> {
         let retains = self.retains();
-        let lane = self.lanes.get_mut(lane).ok_or(Unrequested)?;
-        if lane.sent == 0 || self.rules.answers == Answers::None {
+        let frames = self.members.get_mut(member).ok_or(Unrequested)?;
+        if frames.sent == 0 || self.rules.answers == Answers::None {
             return Err(Unrequested);
         }
-        let entry = lane.entries.pop_front().ok_or(Unrequested)?;
-        self.bytes -= lane.finish(entry.len, retains);
+        let entry = frames.entries.pop_front().ok_or(Unrequested)?;
+        self.bytes -= frames.finish(entry.len, retains);
         if entry.tag != Tag::Own {
             self.open -= 1;
         }
@@ -325,15 +325,15 @@ impl<A: Copy> Session<A> {
     /// The member whose answer is the next in order; `None` if nothing is under way.
     pub fn head(&self) -> Option<usize> {
         let first = self.first;
-        // Frames of a lane are mostly in order.
-        self.lanes
+        // Frames at a member are mostly in order.
+        self.members
             .iter()
-            .position(|lane| lane.entries.iter().any(|entry| entry.seq == first && entry.tag != Tag::Own))
+            .position(|frames| frames.entries.iter().any(|entry| entry.seq == first && entry.tag != Tag::Own))
     }
 
     /// Frees the memory of empty queues.
     pub fn release(&mut self) {
-        self.lanes.iter_mut().for_each(|lane| lane.queue.release());
+        self.members.iter_mut().for_each(|frames| frames.queue.release());
     }
 
     /// Number of the client's frames that are not done.
@@ -341,14 +341,14 @@ impl<A: Copy> Session<A> {
         self.open
     }
 
-    /// Number of frames at `lane` that are not done, the switch's own included.
-    pub fn at(&self, lane: usize) -> usize {
-        self.lanes.get(lane).map_or(0, |lane| lane.entries.len())
+    /// Number of frames at `member` that are not done, the switch's own included.
+    pub fn at(&self, member: usize) -> usize {
+        self.members.get(member).map_or(0, |frames| frames.entries.len())
     }
 
-    /// Number of frames written completely to `lane` and not done.
-    pub fn sent(&self, lane: usize) -> usize {
-        self.lanes.get(lane).map_or(0, |lane| lane.sent)
+    /// Number of frames written completely to `member` and not done.
+    pub fn sent(&self, member: usize) -> usize {
+        self.members.get(member).map_or(0, |frames| frames.sent)
     }
 
     /// Bytes kept in memory.
@@ -358,20 +358,20 @@ impl<A: Copy> Session<A> {
 
     /// Upper bound on the frames in the last `bytes` that the member's kernel acknowledged on the
     /// present connection: those that may be lost with a failed member.
-    pub fn perhaps_lost(&self, lane: usize, bytes: u64) -> u64 {
-        self.lanes.get(lane).map_or(0, |lane| lane.tail.within(bytes))
+    pub fn perhaps_lost(&self, member: usize, bytes: u64) -> u64 {
+        self.members.get(member).map_or(0, |frames| frames.tail.within(bytes))
     }
 
-    /// Removes all frames from the member `lane`, whose connection has ended. Returns them, oldest
+    /// Removes all frames from `member`, whose connection has ended. Returns them, oldest
     /// first, without the switch's own.
-    pub fn fail(&mut self, lane: usize) -> Vec<Orphan> {
+    pub fn fail(&mut self, member: usize) -> Vec<Orphan> {
         let retains = self.retains();
         let mut orphans = Vec::new();
-        let Some(lane) = self.lanes.get_mut(lane).map(std::mem::take) else { return orphans };
-        self.bytes -= lane.queue.len();
-        let mut bytes = lane.queue.as_slice();
-        for (at, entry) in lane.entries.iter().enumerate() {
-            let frame = (retains || at >= lane.sent).then(|| {
+        let Some(frames) = self.members.get_mut(member).map(std::mem::take) else { return orphans };
+        self.bytes -= frames.queue.len();
+        let mut bytes = frames.queue.as_slice();
+        for (at, entry) in frames.entries.iter().enumerate() {
+            let frame = (retains || at >= frames.sent).then(|| {
                 let (frame, rest) = bytes.split_at((entry.len as usize).min(bytes.len()));
                 bytes = rest;
                 frame
@@ -386,7 +386,7 @@ impl<A: Copy> Session<A> {
     }
 }
 
-impl Lane {
+impl MemberFrames {
     /// Ends the oldest frame, which was written completely. Returns the bytes kept for it.
     fn finish(&mut self, len: u32, kept: bool) -> usize {
         self.sent -= 1;
@@ -400,9 +400,9 @@ impl Lane {
     }
 }
 
-fn lane(lanes: &mut Vec<Lane>, at: usize) -> &mut Lane {
-    if at >= lanes.len() {
-        lanes.resize_with(at + 1, Lane::default);
+fn frames_at(members: &mut Vec<MemberFrames>, at: usize) -> &mut MemberFrames {
+    if at >= members.len() {
+        members.resize_with(at + 1, MemberFrames::default);
     }
-    &mut lanes[at]
+    &mut members[at]
 }

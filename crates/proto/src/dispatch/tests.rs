@@ -84,36 +84,36 @@ impl World {
     }
 
     fn offer(&mut self, name: u64) {
-        let (lane, len) = (self.below(3), 8 + self.below(60));
+        let (member, len) = (self.below(3), 8 + self.below(60));
         let frame = frame(name, len);
         self.lens.insert(name, len);
-        let written = if self.session.is_clear(lane) { self.below(len + 20).min(len) } else { 0 };
-        self.servers[lane].write(&frame[..written]);
+        let written = if self.session.is_clear(member) { self.below(len + 20).min(len) } else { 0 };
+        self.servers[member].write(&frame[..written]);
         if self.rules.answers == Answers::None && self.below(2) == 0 {
-            let all = self.session.written(lane) + written as u64;
-            self.session.acknowledged(lane, all);
+            let all = self.session.written(member) + written as u64;
+            self.session.acknowledged(member, all);
         }
-        let seq = self.session.submit(lane, Tag::Client, &frame, written);
+        let seq = self.session.submit(member, Tag::Client, &frame, written);
         self.by_seq.insert(seq, name);
     }
 
-    fn write(&mut self, lane: usize) {
+    fn write(&mut self, member: usize) {
         let room = self.below(200) as u64;
-        let bytes = self.session.sendable(lane, room);
+        let bytes = self.session.sendable(member, room);
         let len = bytes.len().min(self.rng.next_u32() as usize % 150);
-        self.servers[lane].write(&bytes[..len]);
-        self.session.wrote(lane, len);
+        self.servers[member].write(&bytes[..len]);
+        self.session.wrote(member, len);
     }
 
-    fn answer(&mut self, lane: usize) {
+    fn answer(&mut self, member: usize) {
         if self.rules.answers == Answers::None {
-            let all = self.session.written(lane);
+            let all = self.session.written(member);
             let offset = all.saturating_sub(self.below(100) as u64);
-            self.session.acknowledged(lane, offset);
+            self.session.acknowledged(member, offset);
             return;
         }
-        let Some(name) = self.servers[lane].answers.pop_front() else { return };
-        let answer = self.session.answer(lane).unwrap();
+        let Some(name) = self.servers[member].answers.pop_front() else { return };
+        let answer = self.session.answer(member).unwrap();
         assert_eq!(self.by_seq[&answer.seq], name, "answers come in the order of a member's frames");
         match self.rules.answers {
             Answers::InOrder => {
@@ -127,16 +127,16 @@ impl World {
     }
 
     /// Ends a member's connection; its frames are executed up to an unknown point.
-    fn kill(&mut self, lane: usize) {
+    fn kill(&mut self, member: usize) {
         self.deaths += 1;
         let some = self.below(10);
         let lens = std::mem::take(&mut self.lens);
-        self.servers[lane].work(&lens, some);
+        self.servers[member].work(&lens, some);
         self.lens = lens;
-        self.servers[lane].bytes.clear();
-        self.servers[lane].answers.clear();
-        self.servers[lane].lens.clear();
-        for orphan in self.session.fail(lane) {
+        self.servers[member].bytes.clear();
+        self.servers[member].answers.clear();
+        self.servers[member].lens.clear();
+        for orphan in self.session.fail(member) {
             match orphan.frame {
                 Some(frame) => {
                     assert_eq!(number(&frame), self.by_seq[&orphan.seq]);
@@ -160,19 +160,19 @@ impl World {
     fn run(&mut self, frames: u64, deaths: bool) {
         let mut name = 0;
         while name < frames || self.session.open() > 0 {
-            let lane = self.below(3);
+            let member = self.below(3);
             match self.below(if deaths { 400 } else { 399 }) {
                 0..150 if name < frames => {
                     self.offer(name);
                     name += 1;
                 }
-                0..250 => self.write(lane),
+                0..250 => self.write(member),
                 250..320 => {
                     let most = self.below(5);
-                    self.servers[lane].work(&self.lens, most);
+                    self.servers[member].work(&self.lens, most);
                 }
-                320..399 => self.answer(lane),
-                _ => self.kill(lane),
+                320..399 => self.answer(member),
+                _ => self.kill(member),
             }
         }
         for server in &mut self.servers {
@@ -206,7 +206,7 @@ proptest! {
             prop_assert_eq!(&world.delivered, &all);
         }
         prop_assert_eq!(world.session.bytes(), 0);
-        prop_assert!((0..3).all(|lane| world.session.outstanding(lane) == 0));
+        prop_assert!((0..3).all(|member| world.session.outstanding(member) == 0));
     }
 
     #[test]
