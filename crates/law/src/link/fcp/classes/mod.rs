@@ -43,14 +43,14 @@ pub enum Pricing {
 /// The classes of a link.
 #[derive(Clone, Debug)]
 pub(super) struct Classes {
-    lanes: Vec<Lane>,
+    states: Vec<ClassState>,
     /// True if the classes are groups.
     grouped: bool,
 }
 
 /// The state of one class.
 #[derive(Clone, Debug)]
-struct Lane {
+struct ClassState {
     class: Pricing,
     /// The payments and the price of its traffic; unused where that is the link's own price or a
     /// multiple of it.
@@ -65,33 +65,33 @@ struct Lane {
 impl Classes {
     pub(super) fn new(classes: &[Pricing]) -> Classes {
         let grouped = classes.iter().any(|class| matches!(class, Pricing::Group { .. }));
-        let lane = |&class: &Pricing| {
+        let state = |&class: &Pricing| {
             let class = match class {
                 Pricing::Standard if grouped => Pricing::Group { weight: 1.0 },
                 class => class,
             };
-            Lane { class, engine: PriceEngine::new(), swing: Swing::default(), share: 0.0, open: false }
+            ClassState { class, engine: PriceEngine::new(), swing: Swing::default(), share: 0.0, open: false }
         };
-        Classes { lanes: classes.iter().map(lane).collect(), grouped }
+        Classes { states: classes.iter().map(state).collect(), grouped }
     }
 
     pub(super) fn set_avg_rtt(&mut self, span: Span, avg_rtt: f64) {
-        for lane in &mut self.lanes {
-            lane.engine.set_avg_rtt(span, avg_rtt);
+        for state in &mut self.states {
+            state.engine.set_avg_rtt(span, avg_rtt);
         }
     }
 
     /// The class that a packet counts in.
     fn of(&self, class: u8, toll: &Toll) -> u8 {
-        match self.lanes.get(usize::from(class)) {
-            Some(Lane { class: Pricing::Deadline { .. }, .. }) if pays(toll) => NONE,
+        match self.states.get(usize::from(class)) {
+            Some(ClassState { class: Pricing::Deadline { .. }, .. }) if pays(toll) => NONE,
             _ => class,
         }
     }
 
     /// The price of `class`; `link` is the engine of the link's own price.
     pub(super) fn price(&self, class: u8, link: &PriceEngine) -> Price {
-        match self.lanes.get(usize::from(class)).map(|lane| (lane.class, &lane.engine)) {
+        match self.states.get(usize::from(class)).map(|state| (state.class, &state.engine)) {
             None | Some((Pricing::Standard, _)) => link.price,
             Some((Pricing::Priority { times }, _)) => raised(link.price, times),
             Some((Pricing::Stable | Pricing::Deadline { .. } | Pricing::Group { .. }, own)) => own.price,
@@ -100,26 +100,27 @@ impl Classes {
 
     /// Bandwidth that admitted deadlines need, bytes/s.
     fn required(&mut self, now: u64, span: Span) -> f64 {
-        let deadlines = self.lanes.iter_mut().filter(|lane| matches!(lane.class, Pricing::Deadline { .. }));
-        deadlines.map(|lane| lane.engine.sum_up(now, span) / Price::MIN.get()).sum()
+        let deadlines =
+            self.states.iter_mut().filter(|state| matches!(state.class, Pricing::Deadline { .. }));
+        deadlines.map(|state| state.engine.sum_up(now, span) / Price::MIN.get()).sum()
     }
 
     /// The bandwidth that traffic with bounded prices buys at those, bytes/s, and whether a bound
     /// was reached. `price` is the price for all traffic without bounds.
     fn bound(&mut self, now: u64, span: Span, price: f64, room: f64) -> (f64, bool) {
         let (mut needs, mut reached) = (0.0, false);
-        for lane in self.lanes.iter_mut().filter(|lane| lane.class == Pricing::Stable) {
-            let spent = lane.engine.sum_up(now, span);
+        for state in self.states.iter_mut().filter(|state| state.class == Pricing::Stable) {
+            let spent = state.engine.sum_up(now, span);
             // A bound protects existing traffic only, and no bandwidth can be taken from traffic
             // that has none.
-            let bounded = if spent > 0.0 { lane.swing.bound(price) } else { price };
+            let bounded = if spent > 0.0 { state.swing.bound(price) } else { price };
             let bounded = bounded.max(spent / ((1.0 - LEAST) * room));
-            lane.engine.say(now, bounded);
-            let bounded = lane.engine.price.get();
+            state.engine.say(now, bounded);
+            let bounded = state.engine.price.get();
             if spent > 0.0 {
-                lane.swing.note(now, span.ns, bounded);
+                state.swing.note(now, span.ns, bounded);
             } else {
-                lane.swing.forget();
+                state.swing.forget();
             }
             reached |= bounded != price;
             needs += spent / bounded;
@@ -130,19 +131,19 @@ impl Classes {
     /// Divides the link over groups by weight; unused parts go to the other groups. Each group may
     /// use what its budgets pay for and promise, and a tenth more.
     fn divide(&mut self, now: u64, span: Span, room: f64) {
-        for lane in &mut self.lanes {
-            lane.open = lane.engine.sum_up(now, span) > 0.0;
-            lane.share = 0.0;
+        for state in &mut self.states {
+            state.open = state.engine.sum_up(now, span) > 0.0;
+            state.share = 0.0;
         }
         let mut free = 1.0;
         loop {
-            let weights: f64 = self.lanes.iter().filter(|lane| lane.open).map(Lane::weight).sum();
+            let weights: f64 = self.states.iter().filter(|state| state.open).map(ClassState::weight).sum();
             let (all, mut settled) = (free, false);
-            for lane in self.lanes.iter_mut().filter(|lane| lane.open) {
-                lane.share = all * lane.weight() / weights;
-                let used = GROWTH * lane.engine.rate(now, span) / room;
-                if used < lane.share {
-                    (lane.open, settled) = (false, true);
+            for state in self.states.iter_mut().filter(|state| state.open) {
+                state.share = all * state.weight() / weights;
+                let used = GROWTH * state.engine.rate(now, span) / room;
+                if used < state.share {
+                    (state.open, settled) = (false, true);
                     free -= used;
                 }
             }
@@ -153,7 +154,7 @@ impl Classes {
     }
 }
 
-impl Lane {
+impl ClassState {
     fn weight(&self) -> f64 {
         if let Pricing::Group { weight } = self.class { weight } else { 1.0 }
     }
@@ -179,27 +180,27 @@ impl Fcp {
     ) {
         let span = self.span;
         let class = classes.of(class, toll);
-        let lane = classes.lanes.get_mut(usize::from(class));
-        let waits = lane.as_ref().is_some_and(|lane| lane.share == 0.0) || toll.offer != 0.0;
-        let fresh = match lane {
-            Some(lane) if matches!(lane.class, Pricing::Stable | Pricing::Group { .. }) => {
-                let paid = lane.engine.paid(now, toll, arrival.rtt) * arrival.size;
-                lane.engine.window.add(now, span.ns, arrival.sums(paid));
-                lane.engine.stay(now, toll.offer, paid);
+        let state = classes.states.get_mut(usize::from(class));
+        let waits = state.as_ref().is_some_and(|state| state.share == 0.0) || toll.offer != 0.0;
+        let fresh = match state {
+            Some(state) if matches!(state.class, Pricing::Stable | Pricing::Group { .. }) => {
+                let paid = state.engine.paid(now, toll, arrival.rtt) * arrival.size;
+                state.engine.window.add(now, span.ns, arrival.sums(paid));
+                state.engine.stay(now, toll.offer, paid);
                 if let Some(promise) = self.promise(now, arrival, toll.offer, paid) {
-                    lane.engine.expect(now, promise);
+                    state.engine.expect(now, promise);
                 }
                 self.note_stake(now, arrival.size, toll.stake);
                 self.count(now, arrival, 0.0)
             }
             // Its announcement is weighed on departure, when the packet receives its price.
-            Some(lane) if matches!(lane.class, Pricing::Deadline { .. }) => {
-                lane.engine.window.add(now, span.ns, arrival.sums(Price::MIN.get() * arrival.size));
+            Some(state) if matches!(state.class, Pricing::Deadline { .. }) => {
+                state.engine.window.add(now, span.ns, arrival.sums(Price::MIN.get() * arrival.size));
                 self.count(now, arrival, 0.0)
             }
-            lane => {
+            state => {
                 // A dollar at k times the price buys as much as 1/k of one.
-                let times = match lane.map(|lane| lane.class) {
+                let times = match state.map(|state| state.class) {
                     Some(Pricing::Priority { times }) => times,
                     _ => 1.0,
                 };
@@ -231,8 +232,8 @@ impl Fcp {
         let free = self.capacity - classes.required(now, span);
         let room = self.room(now, arrival, free.max(LEAST * self.capacity));
         let own = self.engine.sum_up(now, span);
-        let stable = classes.lanes.iter_mut().filter(|lane| lane.class == Pricing::Stable);
-        let all = own + stable.map(|lane| lane.engine.sum_up(now, span)).sum::<f64>();
+        let stable = classes.states.iter_mut().filter(|state| state.class == Pricing::Stable);
+        let all = own + stable.map(|state| state.engine.sum_up(now, span)).sum::<f64>();
         let price = Price::per_byte(self.corrected(now, arrival.size, all / room) * self.error).get();
         let (needs, reached) = classes.bound(now, span, price, room);
         let price = match reached {
@@ -242,7 +243,7 @@ impl Fcp {
         // The window holds the bytes of bounded prices and of deadlines, too, but not what these
         // pay.
         let one_price =
-            classes.lanes.iter().all(|l| matches!(l.class, Pricing::Standard | Pricing::Priority { .. }));
+            classes.states.iter().all(|l| matches!(l.class, Pricing::Standard | Pricing::Priority { .. }));
         let price =
             if self.config.bound && one_price { self.engine.bounded(now, span, room, price) } else { price };
         self.engine.say(now, price);
@@ -257,13 +258,13 @@ impl Fcp {
         if anew {
             classes.divide(now, span, room);
         }
-        for (i, lane) in classes.lanes.iter_mut().enumerate() {
-            if lane.share > 0.0 && (anew || i == usize::from(class)) {
-                let room = lane.share * room;
-                let price = lane.engine.sum_up(now, span) / room;
+        for (i, state) in classes.states.iter_mut().enumerate() {
+            if state.share > 0.0 && (anew || i == usize::from(class)) {
+                let room = state.share * room;
+                let price = state.engine.sum_up(now, span) / room;
                 let price =
-                    if self.config.bound { lane.engine.bounded(now, span, room, price) } else { price };
-                lane.engine.say(now, price * self.error);
+                    if self.config.bound { state.engine.bounded(now, span, room, price) } else { price };
+                state.engine.say(now, price * self.error);
             }
         }
     }
@@ -271,7 +272,7 @@ impl Fcp {
     /// The price that a departing packet receives.
     pub(super) fn class_says(&mut self, now: u64, packet: Passing, toll: &Toll) -> Price {
         let Some(mut classes) = self.classes.take() else { return self.engine.price };
-        let price = match classes.lanes.get(usize::from(packet.class)).map(|lane| lane.class) {
+        let price = match classes.states.get(usize::from(packet.class)).map(|state| state.class) {
             Some(Pricing::Deadline { share }) => match self.admits(&mut classes, now, packet, toll, share) {
                 true => Price::MIN,
                 // Even if it costs nothing else, a refusal is heard.
@@ -297,7 +298,7 @@ impl Fcp {
         if promise.change > 0.0 && required + promise.change / Price::MIN.get() > share * self.capacity {
             return false;
         }
-        classes.lanes[usize::from(packet.class)].engine.expect(now, promise);
+        classes.states[usize::from(packet.class)].engine.expect(now, promise);
         true
     }
 }

@@ -206,7 +206,7 @@ fn a_bound_protects_those_that_are_there_and_no_more_than_there_is() {
     bench.run(0.1, &[1.0, 100.0], &[ALL; 2]);
     let law = bench.law.clone();
     let [own, stable] = [0, 1].map(|class| law.class_price(class).get());
-    let stable_income = law.classes.as_ref().unwrap().lanes[1].engine.income;
+    let stable_income = law.classes.as_ref().unwrap().states[1].engine.income;
     assert!(stable / before > 2.5, "{}", stable / before);
     assert!((stable * 0.99 * CAPACITY / stable_income - 1.0).abs() < 1e-3, "{stable} {stable_income}");
     assert!((own * 0.01 * CAPACITY / law.engine.income - 1.0).abs() < 1e-3, "{own} {}", law.engine.income);
