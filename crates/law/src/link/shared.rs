@@ -47,7 +47,7 @@ impl LinkConfig for SharedConfig {
 /// class uses what the others leave, and returns it when they come back.
 #[derive(Clone, Debug)]
 pub struct Shared {
-    lanes: Vec<ClassLaw>,
+    classes: Vec<ClassLaw>,
     /// Link capacity, bytes/s.
     capacity: f64,
     /// The end of the present part of the window.
@@ -71,7 +71,7 @@ impl Shared {
     /// Laws and their weights, above zero, on a link of `capacity`. Law i serves class i; classes
     /// beyond the last law use the first.
     pub fn new(laws: Vec<(AnyLink, f64)>, capacity: Rate) -> Shared {
-        let lane = |(law, weight): (AnyLink, f64)| ClassLaw {
+        let class = |(law, weight): (AnyLink, f64)| ClassLaw {
             law,
             weight,
             capacity,
@@ -81,7 +81,7 @@ impl Shared {
             now: 0,
         };
         Shared {
-            lanes: laws.into_iter().map(lane).collect(),
+            classes: laws.into_iter().map(class).collect(),
             capacity: capacity.bytes_per_sec(),
             turns: Time(PART_NS),
         }
@@ -89,17 +89,17 @@ impl Shared {
 
     /// The law of a class.
     pub fn law(&self, class: u8) -> Option<&AnyLink> {
-        self.lanes.get(usize::from(class)).or(self.lanes.first()).map(|lane| &lane.law)
+        self.classes.get(usize::from(class)).or(self.classes.first()).map(|class| &class.law)
     }
 
     /// The capacity set in the law of a class.
     pub fn capacity(&self, class: u8) -> Option<Rate> {
-        self.lanes.get(usize::from(class)).map(|lane| lane.capacity)
+        self.classes.get(usize::from(class)).map(|class| class.capacity)
     }
 
-    fn lane(&mut self, class: u8) -> Option<&mut ClassLaw> {
-        let at = if usize::from(class) < self.lanes.len() { usize::from(class) } else { 0 };
-        self.lanes.get_mut(at)
+    fn class(&mut self, class: u8) -> Option<&mut ClassLaw> {
+        let at = if usize::from(class) < self.classes.len() { usize::from(class) } else { 0 };
+        self.classes.get_mut(at)
     }
 
     #[inline]
@@ -114,12 +114,12 @@ impl Shared {
     fn turn_slowly(&mut self, now: Time) {
         let parts = (now.0 - self.turns.0) / PART_NS + 1;
         self.turns = Time(self.turns.0 + parts * PART_NS);
-        for lane in &mut self.lanes {
+        for class in &mut self.classes {
             for _ in 0..parts.min(PARTS as u64) {
-                let old = std::mem::replace(&mut lane.parts[lane.at], std::mem::take(&mut lane.now));
-                lane.sent += lane.parts[lane.at];
-                lane.sent -= old;
-                lane.at = (lane.at + 1) % PARTS;
+                let old = std::mem::replace(&mut class.parts[class.at], std::mem::take(&mut class.now));
+                class.sent += class.parts[class.at];
+                class.sent -= old;
+                class.at = (class.at + 1) % PARTS;
             }
         }
         self.tell(now);
@@ -127,14 +127,14 @@ impl Shared {
 
     fn tell(&mut self, now: Time) {
         let window = PART_NS as f64 * PARTS as f64 * 1e-9;
-        let all: u64 = self.lanes.iter().map(|lane| lane.sent).sum();
-        let busy: f64 = self.lanes.iter().filter(|lane| lane.sent > 0).map(|lane| lane.weight).sum();
-        for lane in &mut self.lanes {
-            let beside = if lane.sent > 0 { busy } else { busy + lane.weight };
-            let others = (all - lane.sent) as f64 / window;
-            let capacity = (lane.weight / beside * self.capacity).max(self.capacity - others);
-            lane.capacity = Rate::from_bytes_per_sec(capacity);
-            lane.law.set_capacity(now, lane.capacity);
+        let all: u64 = self.classes.iter().map(|class| class.sent).sum();
+        let busy: f64 = self.classes.iter().filter(|class| class.sent > 0).map(|class| class.weight).sum();
+        for class in &mut self.classes {
+            let beside = if class.sent > 0 { busy } else { busy + class.weight };
+            let others = (all - class.sent) as f64 / window;
+            let capacity = (class.weight / beside * self.capacity).max(self.capacity - others);
+            class.capacity = Rate::from_bytes_per_sec(capacity);
+            class.law.set_capacity(now, class.capacity);
         }
     }
 }
@@ -142,14 +142,14 @@ impl Shared {
 impl LinkLaw for Shared {
     fn on_arrival(&mut self, now: Time, packet: Passing, toll: &Toll) -> Verdict {
         self.turn(now);
-        self.lane(packet.class).map_or(Verdict::Pass, |lane| lane.law.on_arrival(now, packet, toll))
+        self.class(packet.class).map_or(Verdict::Pass, |class| class.law.on_arrival(now, packet, toll))
     }
 
     fn on_departure(&mut self, now: Time, packet: Passing, toll: &mut Toll) -> Verdict {
         self.turn(now);
-        let Some(lane) = self.lane(packet.class) else { return Verdict::Pass };
-        lane.now += u64::from(packet.size);
-        lane.law.on_departure(now, packet, toll)
+        let Some(class) = self.class(packet.class) else { return Verdict::Pass };
+        class.now += u64::from(packet.size);
+        class.law.on_departure(now, packet, toll)
     }
 
     fn set_capacity(&mut self, now: Time, capacity: Rate) {
