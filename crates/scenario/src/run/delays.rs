@@ -68,12 +68,12 @@ fn sent_in(rate: Rate, bytes: u64) -> Time {
     if rate > Rate::ZERO { rate.time_for(bytes) } else { Time::ZERO }
 }
 
-/// The time between two samples of each of `lanes` lanes.
+/// The time between two samples of each of `meters` meters.
 ///
 /// It is 100 ms, or the least multiple for which a run has at most [`MOST_SAMPLES`] samples. A
 /// sample reads both ends of a flow, and with many flows these are not in a cache.
-pub(super) fn sampled_every(lanes: usize, duration: Time) -> Time {
-    let samples = (lanes as u64).saturating_mul(duration.0 / SAMPLED_EVERY.0);
+pub(super) fn sampled_every(meters: usize, duration: Time) -> Time {
+    let samples = (meters as u64).saturating_mul(duration.0 / SAMPLED_EVERY.0);
     Time(SAMPLED_EVERY.0.saturating_mul(samples.div_ceil(MOST_SAMPLES).max(1)))
 }
 
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn many_flows_are_sampled_less_often() {
-        let every = |lanes, secs| sampled_every(lanes, Time::from_secs(secs));
+        let every = |meters, secs| sampled_every(meters, Time::from_secs(secs));
         let usual = Time::from_millis(100);
         assert_eq!([every(0, 60), every(3000, 60), every(100_000, 2)], [usual; 3]);
         assert_eq!(every(3334, 60), Time::from_millis(200));

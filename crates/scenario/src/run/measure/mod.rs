@@ -1,6 +1,6 @@
 //! Measurement: reads counters at ends of intervals and makes rows of them.
 
-mod lanes;
+mod flows;
 mod links;
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::workload::{Generator, Running};
 use super::{Options, RunError, Watch};
 use crate::plan::Plan;
 use crate::tables::{Ends, FlowSummary, TableWriter};
-use lanes::{Counters, FlowMeter};
+use flows::{Counters, FlowMeter};
 use links::{LinkMeter, Sent};
 
 /// Reads counters and writes rows.
@@ -31,15 +31,15 @@ pub(super) struct Meter {
     warmup: Time,
     warmed: bool,
     last: Time,
-    lanes: Vec<FlowMeter>,
-    /// Stops of lanes by time, the next one last.
+    flows: Vec<FlowMeter>,
+    /// Stops of flows by time, the next one last.
     stops: Vec<(Time, usize)>,
     /// The links that get rows.
     links: Vec<LinkMeter>,
     /// The work of each link until the end of the warm-up; empty without a warm-up.
     at_warmup: Vec<Sent>,
     /// By the flow of the data's sender, in order.
-    lanes_of: Vec<(FlowId, usize)>,
+    meters_of: Vec<(FlowId, usize)>,
     ideal_mbps: Arc<[[Option<f64>; 2]]>,
     workload_names: Vec<(String, String)>,
     /// Time between samples of round trips; independent of the rows' interval, so that the summary
@@ -58,8 +58,8 @@ impl Meter {
         built: &mut Built<E>,
         options: &Options<'_>,
     ) -> Result<Meter, RunError> {
-        let mut lanes = Vec::with_capacity(plan.flows.len());
-        let mut lanes_of = Vec::with_capacity(plan.flows.len());
+        let mut flows = Vec::with_capacity(plan.flows.len());
+        let mut meters_of = Vec::with_capacity(plan.flows.len());
         for (i, flow) in plan.flows.iter().enumerate() {
             let both = plan.transports[flow.transport.0 as usize].both_ways;
             for forward in [true, false].into_iter().take(1 + usize::from(both)) {
@@ -70,8 +70,8 @@ impl Meter {
                 {
                     continue;
                 }
-                lanes_of.push((sender, lanes.len()));
-                lanes.push(FlowMeter {
+                meters_of.push((sender, flows.len()));
+                flows.push(FlowMeter {
                     flow: built.flows[i],
                     sender,
                     receiver,
@@ -88,11 +88,11 @@ impl Meter {
                 });
             }
         }
-        lanes_of.sort_unstable();
-        let mut stops: Vec<(Time, usize)> = lanes
+        meters_of.sort_unstable();
+        let mut stops: Vec<(Time, usize)> = flows
             .iter()
             .enumerate()
-            .map(|(i, lane)| (lane.plan(plan).stop, i))
+            .map(|(i, meter)| (meter.plan(plan).stop, i))
             .filter(|(stop, _)| *stop < plan.duration)
             .collect();
         stops.sort_unstable_by(|a, b| b.cmp(a));
@@ -111,7 +111,7 @@ impl Meter {
             }
         }
         let law = |i: usize| plan.transports[plan.workloads[i].transport.0 as usize].law.word().to_owned();
-        let sampled_every = delays::sampled_every(lanes.len(), plan.duration);
+        let sampled_every = delays::sampled_every(flows.len(), plan.duration);
         Ok(Meter {
             sources_at_warmup: vec![0; plan.cbrs.len()],
             senders: overlay::Senders::new(plan),
@@ -124,11 +124,11 @@ impl Meter {
             warmup: plan.measure.warmup,
             warmed: plan.measure.warmup == Time::ZERO,
             last: Time::ZERO,
-            lanes,
+            flows,
             stops,
             links,
             at_warmup: Vec::new(),
-            lanes_of,
+            meters_of,
             ideal_mbps: Arc::clone(&options.ideal_mbps),
             workload_names: (0..plan.workloads.len())
                 .map(|i| (plan.workloads[i].name.clone(), law(i)))
@@ -162,14 +162,14 @@ impl Meter {
         if samples {
             self.next_sample += self.sampled_every;
         }
-        while let Some((_, lane)) = self.stops.pop_if(|stop| stop.0 <= now) {
-            let lane = &mut self.lanes[lane];
-            lane.at_stop = Some(Box::new(lane.counters(plan, built)));
+        while let Some((_, meter)) = self.stops.pop_if(|stop| stop.0 <= now) {
+            let meter = &mut self.flows[meter];
+            meter.at_stop = Some(Box::new(meter.counters(plan, built)));
         }
         if !self.warmed && now >= self.warmup {
             self.warmed = true;
-            for lane in &mut self.lanes {
-                lane.at_warmup = lane.counters(plan, built);
+            for meter in &mut self.flows {
+                meter.at_warmup = meter.counters(plan, built);
             }
             for (at_warmup, &source) in self.sources_at_warmup.iter_mut().zip(&built.sources) {
                 *at_warmup = built.network.read_source(source).arrived_bytes;
@@ -194,18 +194,18 @@ impl Meter {
 
     /// Sets the start of a flow of the file that waited for others.
     pub(super) fn flow_begun(&mut self, flow: FlowId, at: Time) {
-        let first = self.lanes_of.partition_point(|&(of, _)| of < flow);
-        for &(_, lane) in self.lanes_of[first..].iter().take_while(|&&(of, _)| of == flow) {
-            self.lanes[lane].start = at;
+        let first = self.meters_of.partition_point(|&(of, _)| of < flow);
+        for &(_, meter) in self.meters_of[first..].iter().take_while(|&&(of, _)| of == flow) {
+            self.flows[meter].start = at;
         }
     }
 
     /// Sets the end of one direction of a flow of the file: all its data are acknowledged.
     pub(super) fn flow_done(&mut self, flow: FlowId, end: End, at: Time) {
-        let first = self.lanes_of.partition_point(|&(of, _)| of < flow);
-        for &(_, lane) in self.lanes_of[first..].iter().take_while(|&&(of, _)| of == flow) {
-            if self.lanes[lane].forward() == (end == End::Client) {
-                self.lanes[lane].done = at;
+        let first = self.meters_of.partition_point(|&(of, _)| of < flow);
+        for &(_, meter) in self.meters_of[first..].iter().take_while(|&&(of, _)| of == flow) {
+            if self.flows[meter].forward() == (end == End::Client) {
+                self.flows[meter].done = at;
             }
         }
     }
@@ -263,42 +263,42 @@ impl Meter {
         workloads: &Generator,
     ) -> Result<(), RunError> {
         let end = built.network.now();
-        for lane in &self.lanes {
-            let (sender, _) = lane.ends(built);
-            let seen = lane.seen(plan, built);
-            let outside = built.network.outside(lane.flow, lane.forward());
-            let counters = lane.counters(plan, built);
-            let flow = lane.plan(plan);
+        for meter in &self.flows {
+            let (sender, _) = meter.ends(built);
+            let seen = meter.seen(plan, built);
+            let outside = built.network.outside(meter.flow, meter.forward());
+            let counters = meter.counters(plan, built);
+            let flow = meter.plan(plan);
             // The sender's clock stops a flow.
             let stop = if seen.sent(()).is_none() { Time::NEVER } else { flow.stop };
-            let last = lane.done.min(stop).min(end);
-            let (first, last) = built.network.heard(lane.receiver, lane.forward(), (lane.start, last));
+            let last = meter.done.min(stop).min(end);
+            let (first, last) = built.network.heard(meter.receiver, meter.forward(), (meter.start, last));
             let seconds = last.saturating_sub(first.max(self.warmup)).as_secs_f64();
-            let base = if self.warmed { lane.at_warmup } else { Counters::default() };
+            let base = if self.warmed { meter.at_warmup } else { Counters::default() };
             let per_second =
                 |now: u64, then: u64| if seconds > 0.0 { (now - then) as f64 * 8e-6 / seconds } else { 0.0 };
-            let until = lane.at_stop.as_deref().filter(|_| stop == flow.stop).copied().unwrap_or(counters);
+            let until = meter.at_stop.as_deref().filter(|_| stop == flow.stop).copied().unwrap_or(counters);
             let rate_mbps = per_second(until.received, base.received);
             // The ideal rates of a stopped run would be those of the whole run.
             let ideal_mbps = self
                 .ideal_mbps
-                .get(lane.plan_flow as usize)
-                .and_then(|ways| ways[usize::from(!lane.forward())]);
+                .get(meter.plan_flow as usize)
+                .and_then(|ways| ways[usize::from(!meter.forward())]);
             let ideal_mbps = ideal_mbps.filter(|_| end == plan.duration);
             self.digest.word(counters.received);
             self.digest.word(counters.retransmissions);
             let size = flow.data.bytes();
             self.writer.flow_summary(&FlowSummary {
-                flow: lane.name(plan),
+                flow: meter.name(plan),
                 law: plan.transports[flow.transport.0 as usize].law.word(),
-                start_s: if lane.start == Time::NEVER { end } else { lane.start }.nearest_secs(),
+                start_s: if meter.start == Time::NEVER { end } else { meter.start }.nearest_secs(),
                 finish_s: (last < end).then(|| last.nearest_secs()),
                 fct_s: match flow.data {
                     data if data.is_endless() => None,
                     // A flow that was stopped did not complete.
-                    _ if lane.done == Time::NEVER || seen == Ends::Sender && lane.done > flow.stop => None,
+                    _ if meter.done == Time::NEVER || seen == Ends::Sender && meter.done > flow.stop => None,
                     _ if seen != Ends::Sender && counters.delivered < size.unwrap_or(0) => None,
-                    _ => Some(lane.done.saturating_sub(lane.start).nearest_secs()),
+                    _ => Some(meter.done.saturating_sub(meter.start).nearest_secs()),
                 },
                 size_bytes: size,
                 sent_bytes: outside.map_or(sender.stats().bytes_sent, |outside| outside.sent),
@@ -309,7 +309,7 @@ impl Meter {
                 share_of_ideal: ideal_mbps.filter(|&ideal| ideal > 0.0).map(|ideal| rate_mbps / ideal),
                 retransmissions: counters.retransmissions,
                 timeouts: sender.stats().timeouts,
-                delays: lane.rtts.clone().delays(unloaded_rtt(plan, flow, lane.forward())),
+                delays: meter.rtts.clone().delays(unloaded_rtt(plan, flow, meter.forward())),
                 lost_packets: None,
                 seen,
             })?;

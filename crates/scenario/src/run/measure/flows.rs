@@ -194,8 +194,8 @@ impl Meter {
     /// Samples the round trips of all flows with arrivals since the last sample.
     pub(super) fn sample<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, now: Time) {
         let warm = now > self.warmup;
-        for lane in self.lanes.iter_mut().filter(|lane| lane.start < now) {
-            lane.sample_now(plan, built, warm);
+        for meter in self.flows.iter_mut().filter(|meter| meter.start < now) {
+            meter.sample_now(plan, built, warm);
         }
     }
 
@@ -211,19 +211,19 @@ impl Meter {
         let (seconds, time_s) = ((now - self.last).as_secs_f64(), now.nearest_secs());
         let warm = now > self.warmup;
         let mut rows: Vec<FlowRow<'_>> = Vec::with_capacity(READ_AHEAD);
-        for lanes in self.lanes.chunks_mut(READ_AHEAD) {
+        for flows in self.flows.chunks_mut(READ_AHEAD) {
             rows.clear();
-            for lane in lanes {
-                if lane.lived(self.last, now) {
-                    let (row, counters, latest) = lane.read(plan, built, (now, seconds));
+            for meter in flows {
+                if meter.lived(self.last, now) {
+                    let (row, counters, latest) = meter.read(plan, built, (now, seconds));
                     self.digest.word(counters.received);
                     self.digest.number(row.cwnd_packets);
                     if samples {
-                        lane.sample(counters.received, latest, warm);
+                        meter.sample(counters.received, latest, warm);
                     }
-                    rows.push(FlowRow { time_s, flow: lane.name(plan), ..row });
-                } else if samples && lane.start < now {
-                    lane.sample_now(plan, built, warm);
+                    rows.push(FlowRow { time_s, flow: meter.name(plan), ..row });
+                } else if samples && meter.start < now {
+                    meter.sample_now(plan, built, warm);
                 }
             }
             self.writer.flows(&rows)?;
