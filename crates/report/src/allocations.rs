@@ -79,11 +79,11 @@ impl Allocations {
             .map_err(undefined)?;
         let mut sessions: HashMap<&str, usize> = HashMap::new();
         let session: Vec<usize> = steady
-            .lanes
+            .directions
             .iter()
-            .map(|lane| {
+            .map(|direction| {
                 let next = sessions.len();
-                *sessions.entry(&plan.flows[lane.flow].section).or_insert(next)
+                *sessions.entry(&plan.flows[direction.flow].section).or_insert(next)
             })
             .collect();
         let hierarchical = session_fair(network, &session).map_err(undefined)?.rates;
@@ -95,9 +95,9 @@ impl Allocations {
         let (aim, aimed, allocation) = aim(plan, &steady)?;
         let bottlenecks = bottlenecks(network, &fair);
         let mbps = |bps: f64| bps * 1e-6;
-        let flows = steady.lanes.iter().enumerate().map(|(f, lane)| FlowShares {
-            flow: lane.name.clone(),
-            session: plan.flows[lane.flow].section.to_string(),
+        let flows = steady.directions.iter().enumerate().map(|(f, direction)| FlowShares {
+            flow: direction.name.clone(),
+            session: plan.flows[direction.flow].section.to_string(),
             max_min: mbps(fair[f]),
             proportional: mbps(proportional[f]),
             max_throughput: None,

@@ -149,17 +149,17 @@ impl Deviation {
         let (aim, aimed, allocation) = aim(plan, steady)?;
         let mut flows = Vec::new();
         let mut slow = Vec::new();
-        for (f, lane) in steady.lanes.iter().enumerate() {
-            let Some(&rate_mbps) = rates.get(&lane.name) else { continue };
-            let flow = &plan.flows[lane.flow];
+        for (f, direction) in steady.directions.iter().enumerate() {
+            let Some(&rate_mbps) = rates.get(&direction.name) else { continue };
+            let flow = &plan.flows[direction.flow];
             let packet = f64::from(plan.transports[flow.transport.0 as usize].packet_size) * 8.0;
             let found = FlowDeviation {
-                flow: lane.name.clone(),
+                flow: direction.name.clone(),
                 rate_mbps,
                 ideal_mbps: allocation.rates[f] * 1e-6,
                 deviation: allocation.deviation(f, rate_mbps * 1e6),
             };
-            let few = allocation.rates[f] * lane.base_rtt.as_secs_f64() < SLOW * packet;
+            let few = allocation.rates[f] * direction.base_rtt.as_secs_f64() < SLOW * packet;
             if few { slow.push(found) } else { flows.push(found) }
         }
         match flows.is_empty() {
@@ -260,11 +260,11 @@ fn farthest(flows: &[FlowDeviation]) -> Option<&FlowDeviation> {
 /// allocation.
 pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation), NoDeviation> {
     let network = |e: tollway_theory::NetworkError| NoDeviation::Network(e.to_string());
-    let aims = steady.lanes.iter().map(|lane| {
-        let flow = &plan.flows[lane.flow];
+    let aims = steady.directions.iter().map(|direction| {
+        let flow = &plan.flows[direction.flow];
         plan.transports[flow.transport.0 as usize].law.descriptor().aim
     });
-    let flows: Vec<usize> = steady.lanes.iter().map(|lane| lane.flow).collect();
+    let flows: Vec<usize> = steady.directions.iter().map(|direction| direction.flow).collect();
     let sessions = sessions(plan, &flows);
     let fair = || {
         let (aim, allocation) = match &sessions {
@@ -312,8 +312,8 @@ pub(crate) fn aim(plan: &Plan, steady: &Steady) -> Result<(Aim, bool, Allocation
 /// round trips without queues.
 pub(crate) fn xcp_gains(plan: &Plan, steady: &Steady) -> Vec<XcpGains> {
     let mut trips = vec![(0.0, 0_u32); plan.links.len()];
-    for (flow, lane) in steady.network.flows.iter().zip(&steady.lanes) {
-        let rtt = lane.base_rtt.as_secs_f64();
+    for (flow, direction) in steady.network.flows.iter().zip(&steady.directions) {
+        let rtt = direction.base_rtt.as_secs_f64();
         for &l in &flow.links {
             let longest =
                 plan.links[l].law.descriptor().gains.map_or(Time::NEVER, |gains| gains.max_interval);

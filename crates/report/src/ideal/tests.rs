@@ -124,8 +124,8 @@ fn what_comes_goes_and_changes_makes_phases_with_ideals_of_their_own() {
     // Of equally long stretches the last, with the link's rate there.
     let steady = steady(&plan).unwrap();
     assert_eq!((steady.from, steady.until), (Time::from_secs(8), Time::from_secs(10)));
-    let lane = FlowDirection { name: "f".into(), flow: 0, base_rtt: Time::from_millis(10) };
-    assert_eq!(steady.lanes, [lane]);
+    let direction = FlowDirection { name: "f".into(), flow: 0, base_rtt: Time::from_millis(10) };
+    assert_eq!(steady.directions, [direction]);
     assert_eq!(steady.network.capacities[0], 30e6);
 }
 
@@ -152,14 +152,14 @@ fn merged_flows_have_one_share_and_spread_ones_no_ideal() {
     let ideals = |sets: &[&str]| {
         let scenario = Scenario::parse("", text, sets).unwrap();
         let plan = scenario.variants()[0].plan.clone();
-        (ideal_mbps(&plan), steady(&plan).map(|steady| steady.lanes.len()))
+        (ideal_mbps(&plan), steady(&plan).map(|steady| steady.directions.len()))
     };
-    let (found, lanes) = ideals(&["measure.warmup=6 s"]);
+    let (found, directions) = ideals(&["measure.warmup=6 s"]);
     let mbps: Vec<f64> = found.iter().filter_map(|ways| ways[0]).collect();
     assert!(mbps.iter().zip([2.5, 2.5, 2.5, 2.5, 10.0]).all(|(a, b)| (a - b).abs() < 1e-6), "{mbps:?}");
-    assert_eq!((mbps.len(), lanes), (5, Ok(5)));
-    let (found, lanes) = ideals(&["flow.any.from=client", "flow.any.to=server"]);
-    assert_eq!((found, lanes), (vec![[None; 2]; 5], Err(Undefined::Session)));
+    assert_eq!((mbps.len(), directions), (5, Ok(5)));
+    let (found, directions) = ideals(&["flow.any.from=client", "flow.any.to=server"]);
+    assert_eq!((found, directions), (vec![[None; 2]; 5], Err(Undefined::Session)));
 }
 
 #[test]

@@ -68,11 +68,11 @@ fn taken_by_queues(
         if weight == 0.0 {
             return None;
         }
-        let crossing = steady.network.flows.iter().zip(&steady.lanes).zip(rates);
+        let crossing = steady.network.flows.iter().zip(&steady.directions).zip(rates);
         let (load, in_flight) = crossing.filter(|((flow, _), _)| flow.links.contains(&l)).fold(
             (0.0, 0.0),
-            |(load, in_flight), ((_, lane), rate)| {
-                (load + rate, in_flight + rate * lane.base_rtt.as_secs_f64())
+            |(load, in_flight), ((_, direction), rate)| {
+                (load + rate, in_flight + rate * direction.base_rtt.as_secs_f64())
             },
         );
         let queue = 8.0 * mean_of(result, &plan.links[l].name, "queue_mean_bytes", window);
@@ -95,13 +95,13 @@ fn taken_by_queues(
 /// coarse.
 fn few_packets(plan: &Plan, steady: &Steady, rates: &[f64], deviation: &Deviation) -> Option<String> {
     let worst = deviation.worst();
-    let f = steady.lanes.iter().position(|lane| lane.name == worst.flow)?;
-    let flow = &plan.flows[steady.lanes[f].flow];
+    let f = steady.directions.iter().position(|direction| direction.name == worst.flow)?;
+    let flow = &plan.flows[steady.directions[f].flow];
     let on_xcp =
         flow_links(steady, f).any(|l| plan.links[l].law.descriptor().gives == Some(Content::Feedback));
     let transport = &plan.transports[flow.transport.0 as usize];
     let packets =
-        rates[f] * steady.lanes[f].base_rtt.as_secs_f64() / (8.0 * f64::from(transport.packet_size));
+        rates[f] * steady.directions[f].base_rtt.as_secs_f64() / (8.0 * f64::from(transport.packet_size));
     (on_xcp && packets < FEW)
         .then(|| format!("flow {} should have a window of {packets:.1} packets", worst.flow))
 }
