@@ -2,7 +2,7 @@
 
 use tollway_law::{Rate, Time};
 use tollway_proto::Cbr;
-use tollway_proto::shaper::OPEN;
+use tollway_proto::shaper::UNSHAPED;
 
 use crate::names::RouteId;
 
@@ -42,9 +42,9 @@ pub struct SinkStats {
 pub(crate) struct Source {
     pub(crate) spec: SourceSpec,
     pub(crate) stats: SinkStats,
-    /// The gate of its shaper; [`OPEN`] without one.
-    pub(crate) gate: u32,
-    /// Packets that have passed the gate.
+    /// Its number among shaped senders; [`UNSHAPED`] without a shaper.
+    pub(crate) shaped: u32,
+    /// Packets that have passed the shaper.
     pub(crate) launched: u64,
     cbr: Cbr,
 }
@@ -53,7 +53,7 @@ impl Source {
     pub(crate) fn new(spec: SourceSpec) -> Source {
         let SourceSpec { rate, size, start, stop, on_off, .. } = spec;
         let cbr = Cbr::new(rate, size, start, stop, on_off);
-        Source { spec, stats: SinkStats::default(), gate: OPEN, launched: 0, cbr }
+        Source { spec, stats: SinkStats::default(), shaped: UNSHAPED, launched: 0, cbr }
     }
 
     /// The instant of the first packet.

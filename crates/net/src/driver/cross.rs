@@ -3,7 +3,7 @@
 use tollway_law::Time;
 use tollway_proto::cbr::PLAIN;
 use tollway_proto::encoding::acp;
-use tollway_proto::shaper::OPEN;
+use tollway_proto::shaper::UNSHAPED;
 use tollway_proto::{Cbr, Packet, SackRanges};
 
 use super::{Driver, SOURCE};
@@ -20,8 +20,8 @@ pub(crate) struct Source {
     /// The first link of their path.
     first: u32,
     due: Time,
-    /// The shaper's gate that it asks before it sends; [`OPEN`] if none.
-    pub(super) gate: u32,
+    /// Its number among shaped senders; [`UNSHAPED`] without a shaper.
+    pub(super) shaped: u32,
     pub(crate) sent: u64,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Sink {
 impl Driver {
     pub(crate) fn add_source(&mut self, cbr: Cbr, size: u16, label: u32, first: u32) -> u32 {
         let due = cbr.first();
-        self.sources.push(Source { cbr, size, label, first, due, gate: OPEN, sent: 0 });
+        self.sources.push(Source { cbr, size, label, first, due, shaped: UNSHAPED, sent: 0 });
         let at = self.sources.len() - 1;
         self.set_timer(due, at, SOURCE);
         at as u32
@@ -51,16 +51,16 @@ impl Driver {
     /// Sends the packets that are due at a source by `now`.
     pub(super) fn emit(&mut self, at: usize, now: Time) -> Result<(), Error> {
         loop {
-            let Source { cbr, due, gate, .. } = &mut self.sources[at];
+            let Source { cbr, due, shaped, .. } = &mut self.sources[at];
             if *due > now {
                 let due = *due;
                 self.set_timer(due, at, SOURCE);
                 return Ok(());
             }
             *due = cbr.advance();
-            match *gate {
-                OPEN => self.launch_plain(at, now, false)?,
-                _ => self.emit_gated(at, now)?,
+            match *shaped {
+                UNSHAPED => self.launch_plain(at, now, false)?,
+                _ => self.emit_shaped(at, now)?,
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use tollway_law::Time;
 use tollway_proto::encoding::acp;
-use tollway_proto::shaper::OPEN;
+use tollway_proto::shaper::UNSHAPED;
 use tollway_proto::transport::State;
 use tollway_proto::{Encoding, Flags, Machine, Packet, Stamp};
 use tracing::debug;
@@ -128,7 +128,7 @@ impl Driver {
                 if machine.poll_timeout() <= now {
                     machine.handle_timeout(now);
                 }
-                if opens && end.gate != OPEN {
+                if opens && end.shaped != UNSHAPED {
                     self.admit(at, now);
                 }
             }
@@ -142,10 +142,10 @@ impl Driver {
         if !end.live || end.machine.is_none() {
             return Ok(());
         }
-        match end.gate {
+        match end.shaped {
             _ if end.hosted.is_some() => self.serve(at, now)?,
-            OPEN => while self.send_one(at, now, false, |_| true)? {},
-            _ => self.send_gated(at, now)?,
+            UNSHAPED => while self.send_one(at, now, false, |_| true)? {},
+            _ => self.send_shaped(at, now)?,
         }
         self.settle(at, now)
     }

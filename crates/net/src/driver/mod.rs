@@ -5,12 +5,12 @@ pub(crate) mod carry;
 mod cross;
 #[cfg(target_os = "linux")]
 pub(crate) mod frames;
-mod gates;
 mod machines;
 mod mail;
 mod media;
 mod residents;
 mod sealed;
+mod shaped;
 mod watch;
 
 use std::cmp::Reverse;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags};
 use tollway_law::Time;
-use tollway_proto::shaper::Gates;
+use tollway_proto::shaper::ShapedSenders;
 use tollway_proto::transport::Connection;
 use tollway_proto::{Encoding, Gate, Medium, SackRanges};
 use tollway_proto::{Lateness, Link};
@@ -67,7 +67,7 @@ pub(crate) struct Driver {
     media: Vec<Medium>,
     pub(crate) residents: Vec<Resident>,
     openings: Vec<Opening>,
-    pub(crate) gates: Gates,
+    pub(crate) shaped: ShapedSenders,
     /// By shaper, the time at which its timer is due.
     shapers: Vec<Time>,
     /// Nodes' own kernels, and their interfaces in a separate field, like the sockets.
@@ -186,8 +186,8 @@ pub(crate) struct Endpoint {
     /// Times of the opening, once the other end answered, and of the last new data.
     pub(crate) heard: Option<(Time, Time)>,
     pub(crate) live: bool,
-    /// The shaper's gate that it asks before it sends; [`OPEN`] if none.
-    pub(crate) gate: u32,
+    /// Its number among shaped senders; [`UNSHAPED`] without a shaper.
+    pub(crate) shaped: u32,
     /// State of the app that owns this end.
     pub(crate) hosted: Option<Box<Hosted>>,
     /// True if an app owns the other end: payload from there has no pattern to check.
@@ -311,7 +311,7 @@ impl Driver {
             media: Vec::new(),
             residents: Vec::new(),
             openings: Vec::new(),
-            gates: Gates::default(),
+            shaped: ShapedSenders::default(),
             shapers: Vec::new(),
             #[cfg(target_os = "linux")]
             rooms: Vec::new(),

@@ -4,7 +4,6 @@ mod account;
 #[cfg(any(test, fuzzing))]
 #[path = "tests/fuzzing.rs"]
 pub(crate) mod fuzzing;
-mod gates;
 #[cfg(target_os = "linux")]
 mod hosts;
 #[cfg(target_os = "linux")]
@@ -13,6 +12,7 @@ mod media;
 mod part;
 mod residents;
 mod sealed;
+mod shapers;
 
 use std::net::SocketAddr;
 #[cfg(target_os = "linux")]
@@ -21,7 +21,7 @@ use std::time::Instant;
 use tollway_law::Time;
 use tollway_proto::Lateness;
 use tollway_proto::link::Link;
-use tollway_proto::shaper::OPEN;
+use tollway_proto::shaper::UNSHAPED;
 use tollway_proto::transport::Connection;
 use tollway_proto::{Cbr, Change, Encoding, Faults, Gate};
 
@@ -276,7 +276,7 @@ impl Network {
                 heard_rtt: 0.0,
                 heard: None,
                 live,
-                gate: OPEN,
+                shaped: UNSHAPED,
                 hosted: None,
                 hears_app: false,
                 keyed: false,

@@ -5,8 +5,8 @@ use std::any::Any;
 use tollway_proto::app::MessagePort;
 use tollway_proto::{Gate, NodeMachine};
 
-use super::gates::SHAPERS;
 use super::part::Watched;
+use super::shapers::SHAPERS;
 use super::{Network, Place};
 use crate::driver::{Entry, Next, Outlet};
 use crate::error::Error;

@@ -12,7 +12,7 @@
 //! - then [`next`](Shaper::next) until no connection is due, each time with
 //!   [`grant`](Shaper::grant) and one packet.
 //!
-//! [`Gates`] makes these calls for a whole engine, which only reports the senders with data.
+//! [`ShapedSenders`] makes these calls for a whole engine, which only reports senders with data.
 //!
 //! Every event that leads to these calls is a trigger (§ 6.3): an acknowledgement on any
 //! connection, a write of the application, a new connection. If there is none in time, one coarse
@@ -20,15 +20,15 @@
 //! that marks or drops only call [`police`](Shaper::police).
 
 mod audit;
-mod gates;
 mod line;
+mod senders;
 
 use tollway_law::Time;
 use tollway_law::aggregate::{Aggregate, Scheme, Seat};
 use tollway_law::bucket::{Profile, Refusal};
 
 use audit::Audit;
-pub use gates::{Gates, OPEN, Senders};
+pub use senders::{Senders, ShapedSenders, UNSHAPED};
 
 /// The configuration of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]

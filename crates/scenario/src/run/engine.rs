@@ -201,8 +201,8 @@ impl Engine for Network<Connection> {
             Joint::Watch(link, machine, gate) => self.watch(link, machine, gate),
             Joint::Outlet { machine, gate, route, flow, .. } => self.set_outlet(machine, gate, route, flow),
             Joint::App(app, flow, end) => drop(self.attach(flow, end, app)),
-            Joint::Gate(flow, shaper, class) => self.gate_flow(flow, shaper, class),
-            Joint::SourceGate(source, shaper, class, room) => self.gate_source(source, shaper, class, room),
+            Joint::Gate(flow, shaper, class) => self.shape_flow(flow, shaper, class),
+            Joint::SourceGate(source, shaper, class, room) => self.shape_source(source, shaper, class, room),
             Joint::After { flow, others, delay } => self.start_after(flow, others, delay),
         }
     }

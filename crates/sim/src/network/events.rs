@@ -281,7 +281,7 @@ impl<M: Machine> Network<M> {
         if packet.flags.has(Flags::TOLLED) {
             endpoint.heard_rtt = packet.toll.rtt;
         }
-        let answer = if endpoint.gate == OPEN {
+        let answer = if endpoint.shaped == UNSHAPED {
             endpoint.machine.answer(self.now, packet)
         } else {
             Answer::Unanswered
@@ -317,7 +317,7 @@ impl<M: Machine> Network<M> {
     fn deliver_unexpected(&mut self, at: usize, slot: u32) {
         let endpoint = &mut self.endpoints[at];
         let (packet, sack) = self.slab.with_sack(slot);
-        let answer = if endpoint.gate == OPEN {
+        let answer = if endpoint.shaped == UNSHAPED {
             let came = packet.flags.has(Flags::SACK).then_some(packet.sack);
             let answer = endpoint.machine.respond(self.now, packet, sack, &mut self.sack_scratch);
             if matches!(answer, Answer::Packet | Answer::More | Answer::Only) {
@@ -386,7 +386,7 @@ impl<M: Machine> Network<M> {
         self.done.push((flow, end, self.now));
         let endpoint = &mut self.endpoints[at];
         endpoint.done = true;
-        if endpoint.gate != OPEN {
+        if endpoint.shaped != UNSHAPED {
             self.dismiss(at);
         }
         let endpoint = &mut self.endpoints[at];
@@ -416,8 +416,8 @@ impl<M: Machine> Network<M> {
 
     #[inline]
     fn send_all(&mut self, at: usize) {
-        if self.endpoints[at].gate != OPEN {
-            return if self.is_hosted(at) { self.serve(at) } else { self.send_gated(at) };
+        if self.endpoints[at].shaped != UNSHAPED {
+            return if self.is_hosted(at) { self.serve(at) } else { self.send_shaped(at) };
         }
         loop {
             let machine = &mut self.endpoints[at].machine;
@@ -494,7 +494,7 @@ impl<M: Machine> Network<M> {
     fn wake(&mut self, at: usize) {
         let now = self.now;
         let endpoint = &mut self.endpoints[at];
-        if endpoint.live && endpoint.gate == OPEN && now < endpoint.open_at.min(endpoint.stop_at) {
+        if endpoint.live && endpoint.shaped == UNSHAPED && now < endpoint.open_at.min(endpoint.stop_at) {
             let answer = endpoint.machine.take_turn(now, self.slab.draft());
             if answer != Answer::Unanswered {
                 self.launch_bare(at);
@@ -511,7 +511,7 @@ impl<M: Machine> Network<M> {
             if endpoint.open_at <= now {
                 endpoint.open_at = Time::NEVER;
                 endpoint.machine.open(now);
-                opens = endpoint.gate != OPEN && !machines::is_hosted(endpoint.gate);
+                opens = endpoint.shaped != UNSHAPED && !machines::is_hosted(endpoint.shaped);
             }
             if endpoint.stop_at <= now {
                 endpoint.stop_at = Time::NEVER;
@@ -532,12 +532,12 @@ impl<M: Machine> Network<M> {
     /// Sends the next packet of a source of cross-traffic.
     fn emit(&mut self, at: usize) {
         let source = &mut self.sources[at];
-        let gate = source.gate;
+        let shaped = source.shaped;
         let next = source.next();
         let id = (self.links.len() + self.mediums.len() + at) as u32;
         self.scheduler.set(id, next);
-        if gate != OPEN {
-            return self.emit_gated(at);
+        if shaped != UNSHAPED {
+            return self.emit_shaped(at);
         }
         self.launch_plain(at, false);
     }

@@ -8,7 +8,7 @@ use tollway_proto::app::{self, Connections, MessagePort};
 use tollway_proto::transport::Connection;
 use tollway_proto::{Gate, NodeMachine, Passed};
 
-use super::gates::SHAPERS;
+use super::shaped::SHAPERS;
 use super::*;
 
 /// A machine and its attachments to the network.
@@ -129,7 +129,7 @@ impl<M: Machine> Network<M> {
         let ports = &mut self.machines[machine.0 as usize].ports;
         let port = MessagePort(ports.len() as u32);
         ports.push(at);
-        self.endpoints[at].gate = HOSTED + self.hosted.len() as u32;
+        self.endpoints[at].shaped = HOSTED + self.hosted.len() as u32;
         self.hosted.push(Hosted { machine, port, bodies: VecDeque::new() });
         port
     }
@@ -137,7 +137,7 @@ impl<M: Machine> Network<M> {
     /// A machine or a shaper, to be downcast to its type.
     pub fn machine(&self, id: MachineId) -> &dyn Any {
         match id.0.checked_sub(SHAPERS) {
-            Some(shaper) => self.gates.shaper(shaper),
+            Some(shaper) => self.shaped.shaper(shaper),
             None => self.machines[id.0 as usize].machine.as_any(),
         }
     }
@@ -147,8 +147,8 @@ impl<M: Machine> Network<M> {
     pub fn with_machine<R>(&mut self, id: MachineId, work: impl FnOnce(&mut dyn Any) -> R) -> R {
         self.seal();
         if let Some(shaper) = id.0.checked_sub(SHAPERS) {
-            return self.at_gates(|gates, now, mut network| {
-                gates.with_shaper(now, shaper, &mut network, |shaper| work(shaper))
+            return self.with_shaped(|shaped, now, mut network| {
+                shaped.with_shaper(now, shaper, &mut network, |shaper| work(shaper))
             });
         }
         let answer = work(self.machines[id.0 as usize].machine.as_any_mut());
@@ -279,7 +279,7 @@ impl<M: Machine> Network<M> {
     /// Exchanges messages between an app and one of its ends, then serves the app's other ports.
     pub(super) fn serve(&mut self, at: usize) {
         self.exchange(at);
-        let Hosted { machine, .. } = self.hosted[(self.endpoints[at].gate - HOSTED) as usize];
+        let Hosted { machine, .. } = self.hosted[(self.endpoints[at].shaped - HOSTED) as usize];
         self.serve_ports(machine, Some(at));
     }
 
@@ -304,8 +304,8 @@ impl<M: Machine> Network<M> {
     /// them.
     fn exchange(&mut self, at: usize) {
         let now = self.now;
-        let index = (self.endpoints[at].gate - HOSTED) as usize;
-        let peer = self.endpoints[at ^ 1].gate.checked_sub(HOSTED).filter(|_| self.is_hosted(at ^ 1));
+        let index = (self.endpoints[at].shaped - HOSTED) as usize;
+        let peer = self.endpoints[at ^ 1].shaped.checked_sub(HOSTED).filter(|_| self.is_hosted(at ^ 1));
         let Hosted { machine, port, .. } = self.hosted[index];
         loop {
             let NodeMachine::App(app) = &mut self.machines[machine.0 as usize].machine else { return };
@@ -335,16 +335,16 @@ impl<M: Machine> Network<M> {
 
     /// Returns true if an app owns this end.
     pub(super) fn is_hosted(&self, at: usize) -> bool {
-        is_hosted(self.endpoints[at].gate)
+        is_hosted(self.endpoints[at].shaped)
     }
 }
 
-/// Returns true if the number of a gate stands for an app.
-pub(super) fn is_hosted(gate: u32) -> bool {
-    (HOSTED..OPEN).contains(&gate)
+/// Returns true if the number of a shaped sender stands for an app's end.
+pub(super) fn is_hosted(shaped: u32) -> bool {
+    (HOSTED..UNSHAPED).contains(&shaped)
 }
 
-/// Gate numbers below are of shapers; from here on they are of ends that apps own.
+/// Numbers below are of shaped senders; from here on they are of ends that apps own.
 const HOSTED: u32 = 1 << 31;
 
 /// An app's connections, borrowed for one call.

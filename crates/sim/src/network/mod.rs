@@ -1,9 +1,9 @@
 //! The network and its event loop.
 
 mod events;
-mod gates;
 mod hosts;
 mod machines;
+mod shaped;
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use tollway_law::Time;
 use tollway_proto::cbr::PLAIN;
 use tollway_proto::link::{Link, LinkSpec, LinkStats, NO_MEDIUM, Outcome};
 use tollway_proto::route::mix;
-use tollway_proto::shaper::{Gates, OPEN};
+use tollway_proto::shaper::{ShapedSenders, UNSHAPED};
 use tollway_proto::trace::Trace;
 use tollway_proto::{Answer, Change, Encoding, Faults, Flags, Gate, Machine, Medium, Packet, SackRanges};
 
@@ -36,8 +36,8 @@ pub struct Network<M> {
     links: Vec<Link>,
     mediums: Vec<Medium>,
     sources: Vec<Source>,
-    gates: Gates,
-    /// The number of shapers, since `gates` is moved out while they work.
+    shaped: ShapedSenders,
+    /// The number of shapers, since `shaped` is moved out while they work.
     shapers: usize,
     endpoints: Vec<Endpoint<M>>,
     /// All routes in one array: links, then an end or a gate of a middle.
@@ -168,8 +168,8 @@ struct Endpoint<M> {
     /// The round-trip time, in seconds, stated by the last tolled packet received. Lossy encodings
     /// scale the echo by it.
     heard_rtt: f32,
-    /// The gate of its shaper or app; [`OPEN`] without one.
-    gate: u32,
+    /// Its number among shaped senders or ends of apps; [`UNSHAPED`] without one.
+    shaped: u32,
     machine: M,
 }
 
@@ -183,7 +183,7 @@ impl<M: Machine> Network<M> {
             links: Vec::new(),
             mediums: Vec::new(),
             sources: Vec::new(),
-            gates: Gates::default(),
+            shaped: ShapedSenders::default(),
             shapers: 0,
             endpoints: Vec::new(),
             routes: Vec::new(),
@@ -349,7 +349,7 @@ impl<M: Machine> Network<M> {
             if self.sealed {
                 self.arm(at, Time::NEVER);
             }
-            if self.endpoints[at].gate != OPEN {
+            if self.endpoints[at].shaped != UNSHAPED {
                 self.dismiss(at);
             }
         }
@@ -386,7 +386,7 @@ impl<M: Machine> Network<M> {
             stop_at: spec.stop,
             armed: Time::NEVER,
             heard_rtt: 0.0,
-            gate: OPEN,
+            shaped: UNSHAPED,
             machine,
         };
         (

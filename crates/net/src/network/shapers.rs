@@ -17,23 +17,23 @@ impl Network {
 
     /// Makes the client of a flow ask `shaper`, its host's, before it sends data. The flow must not
     /// be open yet.
-    pub fn gate_flow(&mut self, flow: u32, shaper: u32, class: ClassId) {
+    pub fn shape_flow(&mut self, flow: u32, shaper: u32, class: ClassId) {
         let (client, shaper) = (self.flows[flow as usize][0], self.shapers[(shaper - SHAPERS) as usize]);
         assert!(client.driver == shaper.driver, "a host's shaper is for flows that begin there");
-        self.drivers[client.driver].gate_end(client.at, shaper.at, class);
+        self.drivers[client.driver].shape_end(client.at, shaper.at, class);
     }
 
     /// Makes cross-traffic ask `shaper`, its host's, where at most `room` of its packets wait.
-    pub fn gate_source(&mut self, source: u32, shaper: u32, class: ClassId, room: u32) {
+    pub fn shape_source(&mut self, source: u32, shaper: u32, class: ClassId, room: u32) {
         let (from, shaper) = (self.sources[source as usize][0], self.shapers[(shaper - SHAPERS) as usize]);
         assert!(from.driver == shaper.driver, "a host's shaper is for traffic that begins there");
-        self.drivers[from.driver].gate_source(from.at, shaper.at, class, room);
+        self.drivers[from.driver].shape_source(from.at, shaper.at, class, room);
     }
 
     /// A shaper, by its index.
     pub(super) fn shaper(&self, shaper: u32) -> Option<&dyn Any> {
         let Place { driver, at } = self.shapers[shaper as usize];
-        self.is_here(Place { driver, at }).then(|| self.drivers[driver].gates.shaper(at) as _)
+        self.is_here(Place { driver, at }).then(|| self.drivers[driver].shaped.shaper(at) as _)
     }
 }
 

@@ -1,14 +1,14 @@
-//! Gates: a connection asks its host's shaper before it sends.
+//! Shaped connections, which send only what their host's shaper releases.
 
 use tollway_law::Time;
 use tollway_proto::Packet;
-use tollway_proto::shaper::{ClassId, Gates, OPEN, Senders, Shaper};
+use tollway_proto::shaper::{ClassId, Senders, ShapedSenders, Shaper, UNSHAPED};
 use tollway_proto::transport::Connection;
 
 use super::{Driver, SHAPER};
 use crate::error::Error;
 
-/// The senders behind the gates, for one call at an instant.
+/// The driver's senders, for one call at an instant.
 struct Behind<'a> {
     driver: &'a mut Driver,
     now: Time,
@@ -18,17 +18,17 @@ struct Behind<'a> {
 impl Driver {
     pub(crate) fn add_shaper(&mut self, shaper: Shaper) -> u32 {
         self.shapers.push(Time::NEVER);
-        self.gates.add_shaper(shaper)
+        self.shaped.add_shaper(shaper)
     }
 
-    /// Puts an end that is not open yet behind a gate of a shaper.
-    pub(crate) fn gate_end(&mut self, at: u32, shaper: u32, class: ClassId) {
-        self.ends[at as usize].gate = self.gates.add_gate(shaper, class, 0);
+    /// Puts an end that is not open yet behind a shaper.
+    pub(crate) fn shape_end(&mut self, at: u32, shaper: u32, class: ClassId) {
+        self.ends[at as usize].shaped = self.shaped.add_sender(shaper, class, 0);
     }
 
-    /// Puts a source of cross-traffic behind a gate where at most `room` packets wait.
-    pub(crate) fn gate_source(&mut self, at: u32, shaper: u32, class: ClassId, room: u32) {
-        self.sources[at as usize].gate = self.gates.add_gate(shaper, class, room);
+    /// Puts a source of cross-traffic behind a shaper where at most `room` packets wait.
+    pub(crate) fn shape_source(&mut self, at: u32, shaper: u32, class: ClassId, room: u32) {
+        self.sources[at as usize].shaped = self.shaped.add_sender(shaper, class, room);
     }
 
     pub(crate) fn with_shaper(
@@ -37,30 +37,30 @@ impl Driver {
         shaper: u32,
         work: impl FnOnce(&mut Shaper),
     ) -> Result<(), Error> {
-        self.at_gates(now, |gates, behind| gates.with_shaper(now, shaper, behind, work))
+        self.with_shaped(now, |shaped, behind| shaped.with_shaper(now, shaper, behind, work))
     }
 
-    /// Opens the gate of an end.
+    /// Puts a shaped end that opens under its policy.
     pub(super) fn admit(&mut self, at: usize, now: Time) {
-        self.gates.admit(now, self.ends[at].gate, at as u32);
+        self.shaped.admit(now, self.ends[at].shaped, at as u32);
     }
 
-    /// Removes the gate of an end that is done or gone. It takes no more tokens.
+    /// Removes a shaped end that is done or gone. It takes no more tokens.
     pub(crate) fn dismiss(&mut self, at: usize, now: Time) -> Result<(), Error> {
-        match std::mem::replace(&mut self.ends[at].gate, OPEN) {
-            OPEN => Ok(()),
-            gate => self.at_gates(now, |gates, behind| gates.dismiss(now, gate, behind)),
+        match std::mem::replace(&mut self.ends[at].shaped, UNSHAPED) {
+            UNSHAPED => Ok(()),
+            sender => self.with_shaped(now, |shaped, behind| shaped.dismiss(now, sender, behind)),
         }
     }
 
-    pub(super) fn send_gated(&mut self, at: usize, now: Time) -> Result<(), Error> {
-        let gate = self.ends[at].gate;
-        self.at_gates(now, |gates, behind| gates.send(now, gate, at as u32, behind))
+    pub(super) fn send_shaped(&mut self, at: usize, now: Time) -> Result<(), Error> {
+        let sender = self.ends[at].shaped;
+        self.with_shaped(now, |shaped, behind| shaped.send(now, sender, at as u32, behind))
     }
 
-    pub(super) fn emit_gated(&mut self, source: usize, now: Time) -> Result<(), Error> {
-        let gate = self.sources[source].gate;
-        self.at_gates(now, |gates, behind| gates.emit(now, gate, source as u32, behind))
+    pub(super) fn emit_shaped(&mut self, source: usize, now: Time) -> Result<(), Error> {
+        let sender = self.sources[source].shaped;
+        self.with_shaped(now, |shaped, behind| shaped.emit(now, sender, source as u32, behind))
     }
 
     /// Handles a shaper's timer that was due at `at`.
@@ -70,15 +70,19 @@ impl Driver {
         }
         self.shapers[shaper] = Time::NEVER;
         self.timeouts.note(now.saturating_sub(at), 1);
-        self.at_gates(now, |gates, behind| gates.handle_timeout(now, shaper as u32, behind))
+        self.with_shaped(now, |shaped, behind| shaped.handle_timeout(now, shaper as u32, behind))
     }
 
-    fn at_gates(&mut self, now: Time, work: impl FnOnce(&mut Gates, &mut Behind<'_>)) -> Result<(), Error> {
-        let mut gates = std::mem::take(&mut self.gates);
+    fn with_shaped(
+        &mut self,
+        now: Time,
+        work: impl FnOnce(&mut ShapedSenders, &mut Behind<'_>),
+    ) -> Result<(), Error> {
+        let mut shaped = std::mem::take(&mut self.shaped);
         let mut behind = Behind { driver: self, now, failed: None };
-        work(&mut gates, &mut behind);
+        work(&mut shaped, &mut behind);
         let failed = behind.failed;
-        self.gates = gates;
+        self.shaped = shaped;
         failed.map_or(Ok(()), Err)
     }
 }

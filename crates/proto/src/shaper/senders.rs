@@ -9,17 +9,17 @@ use crate::{Flags, Machine, Packet};
 /// All shapers of an engine, and the senders behind each.
 ///
 /// An engine numbers its machines (*endpoints*) and its sources of cross-traffic. Each of them that
-/// a policy may apply to has a gate. It sends through the gate, by [`send`](Gates::send) and
-/// [`emit`](Gates::emit), instead of directly. The engine receives packets and wake-ups through
-/// [`Senders`].
+/// a policy may apply to is a *shaped sender*. It sends by [`send`](ShapedSenders::send) and
+/// [`emit`](ShapedSenders::emit), instead of directly. The engine receives packets and wake-ups
+/// through [`Senders`].
 #[derive(Debug, Default)]
-pub struct Gates {
+pub struct ShapedSenders {
     hosts: Vec<ShaperSlot>,
-    gates: Vec<Gate>,
+    shaped: Vec<ShapedSender>,
     free: Vec<u32>,
 }
 
-/// The senders behind gates: the engine's machines and its sources of cross-traffic.
+/// The engine's side of the shaped senders: its machines and its sources of cross-traffic.
 pub trait Senders {
     /// The type of endpoints.
     type Machine: Machine;
@@ -40,7 +40,8 @@ pub trait Senders {
     /// Sends a packet of a source, marked as in profile or not.
     fn send_plain(&mut self, source: u32, in_profile: bool);
 
-    /// Sets the next [`Gates::handle_timeout`] of a shaper to `at`, replacing an earlier setting.
+    /// Sets the next [`ShapedSenders::handle_timeout`] of a shaper to `at`, replacing an earlier
+    /// setting.
     fn set_timer(&mut self, shaper: u32, at: Time);
 }
 
@@ -54,7 +55,7 @@ struct ShaperSlot {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Gate {
+struct ShapedSender {
     host: u32,
     class: ClassId,
     /// The sender's member; `None` until it opens.
@@ -69,25 +70,25 @@ enum Subject {
     Source(u32),
 }
 
-impl Gates {
+impl ShapedSenders {
     /// Adds a shaper. Returns its number.
     pub fn add_shaper(&mut self, shaper: Shaper) -> u32 {
         self.hosts.push(ShaperSlot { shaper, subjects: Vec::new(), armed: Time::NEVER });
         self.hosts.len() as u32 - 1
     }
 
-    /// Adds a gate to a shaper, for connections of `class`; at most `room` packets of a source may
-    /// wait. Returns its number, which is reused after [`dismiss`](Gates::dismiss).
-    pub fn add_gate(&mut self, shaper: u32, class: ClassId, room: u32) -> u32 {
-        let gate = Gate { host: shaper, class, member: None, room };
+    /// Adds a sender to a shaper, for connections of `class`; at most `room` packets of a source
+    /// may wait. Returns its number, which is reused after [`dismiss`](ShapedSenders::dismiss).
+    pub fn add_sender(&mut self, shaper: u32, class: ClassId, room: u32) -> u32 {
+        let sender = ShapedSender { host: shaper, class, member: None, room };
         match self.free.pop() {
             Some(at) => {
-                self.gates[at as usize] = gate;
+                self.shaped[at as usize] = sender;
                 at
             }
             None => {
-                self.gates.push(gate);
-                self.gates.len() as u32 - 1
+                self.shaped.push(sender);
+                self.shaped.len() as u32 - 1
             }
         }
     }
@@ -110,15 +111,15 @@ impl Gates {
         answer
     }
 
-    /// Puts the endpoint behind a gate under its policy, when it opens.
-    pub fn admit(&mut self, now: Time, gate: u32, endpoint: u32) {
-        self.enter(now, gate, Subject::Endpoint(endpoint));
+    /// Puts the endpoint of a sender under its policy, when it opens.
+    pub fn admit(&mut self, now: Time, sender: u32, endpoint: u32) {
+        self.enter(now, sender, Subject::Endpoint(endpoint));
     }
 
-    /// Removes a gate whose endpoint is done or gone.
-    pub fn dismiss(&mut self, now: Time, gate: u32, senders: &mut impl Senders) {
-        let Gate { host, member, .. } = self.gates[gate as usize];
-        self.free.push(gate);
+    /// Removes a sender whose endpoint is done or gone.
+    pub fn dismiss(&mut self, now: Time, sender: u32, senders: &mut impl Senders) {
+        let ShapedSender { host, member, .. } = self.shaped[sender as usize];
+        self.free.push(sender);
         if let Some(member) = member {
             self.hosts[host as usize].shaper.exit(now, member);
             // Its tokens may be what others wait for.
@@ -128,8 +129,8 @@ impl Gates {
 
     /// Sends packets that an endpoint may send. The call is also a trigger for all senders behind
     /// the same shaper.
-    pub fn send(&mut self, now: Time, gate: u32, endpoint: u32, senders: &mut impl Senders) {
-        let Gate { host, member, .. } = self.gates[gate as usize];
+    pub fn send(&mut self, now: Time, sender: u32, endpoint: u32, senders: &mut impl Senders) {
+        let ShapedSender { host, member, .. } = self.shaped[sender as usize];
         match member {
             Some(member) => {
                 self.ask(now, host, member, endpoint, senders);
@@ -140,12 +141,12 @@ impl Gates {
     }
 
     /// Offers a packet of a source.
-    pub fn emit(&mut self, now: Time, gate: u32, source: u32, senders: &mut impl Senders) {
+    pub fn emit(&mut self, now: Time, sender: u32, source: u32, senders: &mut impl Senders) {
         let size = senders.size(source);
-        if self.gates[gate as usize].member.is_none() {
-            self.enter(now, gate, Subject::Source(source));
+        if self.shaped[sender as usize].member.is_none() {
+            self.enter(now, sender, Subject::Source(source));
         }
-        let Gate { host, member, room, .. } = self.gates[gate as usize];
+        let ShapedSender { host, member, room, .. } = self.shaped[sender as usize];
         let Some(member) = member else { return };
         let shaper = &mut self.hosts[host as usize].shaper;
         match shaper.action(member) {
@@ -169,11 +170,11 @@ impl Gates {
         self.serve(now, shaper, senders);
     }
 
-    fn enter(&mut self, now: Time, gate: u32, subject: Subject) {
-        let gate = &mut self.gates[gate as usize];
-        let host = &mut self.hosts[gate.host as usize];
-        let member = host.shaper.enter(now, gate.class);
-        gate.member = Some(member);
+    fn enter(&mut self, now: Time, sender: u32, subject: Subject) {
+        let sender = &mut self.shaped[sender as usize];
+        let host = &mut self.hosts[sender.host as usize];
+        let member = host.shaper.enter(now, sender.class);
+        sender.member = Some(member);
         host.subjects.resize(host.subjects.len().max(member.0 as usize + 1), subject);
         host.subjects[member.0 as usize] = subject;
     }
@@ -288,5 +289,5 @@ impl Gates {
     }
 }
 
-/// The gate of an endpoint or a source without a shaper.
-pub const OPEN: u32 = u32::MAX;
+/// The number of an endpoint or a source without a shaper.
+pub const UNSHAPED: u32 = u32::MAX;

@@ -1,6 +1,6 @@
-//! Gated connections, which send only what their host's [shaper](tollway_proto::shaper) releases.
+//! Shaped connections, which send only what their host's [shaper](tollway_proto::shaper) releases.
 
-use tollway_proto::shaper::{ClassId, Gates, Senders, Shaper};
+use tollway_proto::shaper::{ClassId, Senders, ShapedSenders, Shaper};
 
 use super::*;
 
@@ -10,68 +10,71 @@ impl<M: Machine> Network<M> {
     pub fn add_shaper(&mut self, shaper: Shaper) -> MachineId {
         assert!(!self.sealed, "shapers are added before the first run");
         self.shapers += 1;
-        MachineId(SHAPERS | self.gates.add_shaper(shaper))
+        MachineId(SHAPERS | self.shaped.add_shaper(shaper))
     }
 
     /// Makes `shaper` release the data of a flow's client, which must not have opened yet.
-    pub fn gate_flow(&mut self, flow: FlowId, shaper: MachineId, class: ClassId) {
-        self.endpoints[flow.0 as usize * 2].gate = self.gates.add_gate(shaper.0 - SHAPERS, class, 0);
+    pub fn shape_flow(&mut self, flow: FlowId, shaper: MachineId, class: ClassId) {
+        self.endpoints[flow.0 as usize * 2].shaped = self.shaped.add_sender(shaper.0 - SHAPERS, class, 0);
     }
 
     /// Makes `shaper` release the packets of a source of cross-traffic. At most `room` packets
     /// wait.
-    pub fn gate_source(&mut self, source: SourceId, shaper: MachineId, class: ClassId, room: u32) {
-        self.sources[source.0 as usize].gate = self.gates.add_gate(shaper.0 - SHAPERS, class, room);
+    pub fn shape_source(&mut self, source: SourceId, shaper: MachineId, class: ClassId, room: u32) {
+        self.sources[source.0 as usize].shaped = self.shaped.add_sender(shaper.0 - SHAPERS, class, room);
     }
 
     pub(super) fn shaper_entity(&self, at: usize) -> u32 {
         (self.links.len() + self.mediums.len() + self.sources.len() + at) as u32
     }
 
-    /// Puts a gated endpoint that opens under its policy.
+    /// Puts a shaped endpoint that opens under its policy.
     #[cold]
     pub(super) fn admit(&mut self, at: usize) {
-        self.gates.admit(self.now, self.endpoints[at].gate, at as u32);
+        self.shaped.admit(self.now, self.endpoints[at].shaped, at as u32);
     }
 
-    /// Removes a gated endpoint that is done or gone.
+    /// Removes a shaped endpoint that is done or gone.
     #[cold]
     pub(super) fn dismiss(&mut self, at: usize) {
         if self.is_hosted(at) {
             return;
         }
-        let gate = std::mem::replace(&mut self.endpoints[at].gate, OPEN);
-        self.at_gates(|gates, now, mut network| gates.dismiss(now, gate, &mut network));
+        let sender = std::mem::replace(&mut self.endpoints[at].shaped, UNSHAPED);
+        self.with_shaped(|shaped, now, mut network| shaped.dismiss(now, sender, &mut network));
     }
 
-    /// Sends the packets that a gated endpoint may send.
+    /// Sends the packets that a shaped endpoint may send.
     #[cold]
-    pub(super) fn send_gated(&mut self, at: usize) {
-        let gate = self.endpoints[at].gate;
-        self.at_gates(|gates, now, mut network| gates.send(now, gate, at as u32, &mut network));
+    pub(super) fn send_shaped(&mut self, at: usize) {
+        let sender = self.endpoints[at].shaped;
+        self.with_shaped(|shaped, now, mut network| shaped.send(now, sender, at as u32, &mut network));
     }
 
-    /// Hands the next packet of a gated source to its gate.
+    /// Hands the next packet of a shaped source to its shaper.
     #[cold]
-    pub(super) fn emit_gated(&mut self, source: usize) {
-        let gate = self.sources[source].gate;
-        self.at_gates(|gates, now, mut network| gates.emit(now, gate, source as u32, &mut network));
+    pub(super) fn emit_shaped(&mut self, source: usize) {
+        let sender = self.sources[source].shaped;
+        self.with_shaped(|shaped, now, mut network| shaped.emit(now, sender, source as u32, &mut network));
     }
 
     /// Handles a shaper's timer.
     pub(super) fn tick_shaper(&mut self, shaper: usize) {
-        self.at_gates(|gates, now, mut network| gates.handle_timeout(now, shaper as u32, &mut network));
+        self.with_shaped(|shaped, now, mut network| shaped.handle_timeout(now, shaper as u32, &mut network));
     }
 
-    pub(super) fn at_gates<R>(&mut self, work: impl FnOnce(&mut Gates, Time, Behind<'_, M>) -> R) -> R {
-        let mut gates = std::mem::take(&mut self.gates);
-        let answer = work(&mut gates, self.now, Behind(self));
-        self.gates = gates;
+    pub(super) fn with_shaped<R>(
+        &mut self,
+        work: impl FnOnce(&mut ShapedSenders, Time, Behind<'_, M>) -> R,
+    ) -> R {
+        let mut shaped = std::mem::take(&mut self.shaped);
+        let answer = work(&mut shaped, self.now, Behind(self));
+        self.shaped = shaped;
         answer
     }
 }
 
-/// The network behind the gates, while they are taken out of it.
+/// The network behind the shaped senders, while they are taken out of it.
 pub(super) struct Behind<'a, M>(&'a mut Network<M>);
 
 impl<M: Machine> Senders for Behind<'_, M> {
