@@ -379,13 +379,13 @@ impl Plan {
                 return refuse("no link on its way writes what the law needs into tolls", remedy);
             }
         }
-        let gates = workloads().flat_map(|workload| workload.gates.iter().copied().flatten());
-        let mut gates = gates.chain(of_it().filter_map(|i| self.flows[i].gate));
-        let told = |gate: Gate| {
-            let policies = &self.shapers[gate.shaper].classes[gate.class as usize];
+        let shaped = workloads().flat_map(|workload| workload.shaped.iter().copied().flatten());
+        let mut shaped = shaped.chain(of_it().filter_map(|i| self.flows[i].shaped));
+        let told = |class: ShaperClass| {
+            let policies = &self.shapers[class.shaper].classes[class.class as usize];
             policies.iter().any(|&policy| self.aggregates[policy].policy.increase != Increase::Standard)
         };
-        if !law.increase && gates.any(told) {
+        if !law.increase && shaped.any(told) {
             let remedy = "leave out the aggregate's `window`";
             return refuse("a policy tells its window how to grow, which is for `newreno`", remedy);
         }

@@ -58,9 +58,9 @@ pub struct Shaper {
     pub classes: Vec<Vec<usize>>,
 }
 
-/// The token-bucket gate that a flow's packets pass at their host.
+/// The shaper that a flow's packets pass at their host, and their class there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gate {
+pub struct ShaperClass {
     /// Index into [`Plan::shapers`].
     pub shaper: usize,
     /// Index into [`Shaper::classes`].

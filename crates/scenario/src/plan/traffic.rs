@@ -88,8 +88,8 @@ pub struct Flow {
     pub receive_buffer: u32,
     /// The sender's buffer in full packets, at least one; `u32::MAX` is no limit.
     pub send_buffer: u32,
-    /// The gate of the flow's packets, if a policy applies to the flow.
-    pub gate: Option<Gate>,
+    /// The shaper and class of the flow's packets, if a policy applies to the flow.
+    pub shaped: Option<ShaperClass>,
 }
 
 /// One sender with several receivers.
@@ -168,8 +168,8 @@ pub struct Workload {
     pub receive_buffers: Vec<u32>,
     /// Send buffer of each flow, by path, as in [`Flow::send_buffer`].
     pub send_buffers: Vec<u32>,
-    /// Gate of each flow, by path, as in [`Flow::gate`]; empty if there are no policies.
-    pub gates: Vec<Option<Gate>>,
+    /// Shaper and class of each flow, by path, as in [`Flow::shaped`]; empty without policies.
+    pub shaped: Vec<Option<ShaperClass>>,
 }
 
 /// The arrival process of a workload.
@@ -247,6 +247,6 @@ pub struct Cbr {
     pub stop: Time,
     /// Lengths of the on and off periods, on first; `None` is always on.
     pub on_off: Option<(Time, Time)>,
-    /// As [`Flow::gate`].
-    pub gate: Option<Gate>,
+    /// As [`Flow::shaped`].
+    pub shaped: Option<ShaperClass>,
 }

@@ -94,10 +94,11 @@ pub(super) enum Joint<'a, R> {
     Outlet { machine: MachineId, gate: Gate, route: R, flow: FlowId, of: FlowId },
     /// An app owns an end of a flow at its node.
     App(MachineId, FlowId, End),
-    /// A shaper gates the client of a flow.
-    Gate(FlowId, MachineId, ClassId),
-    /// A shaper gates a source of cross-traffic. The number bounds the source's waiting packets.
-    SourceGate(SourceId, MachineId, ClassId, u32),
+    /// A shaper releases the data of a flow's client.
+    Shape(FlowId, MachineId, ClassId),
+    /// A shaper releases the packets of a source of cross-traffic. The number bounds the source's
+    /// waiting packets.
+    ShapeSource(SourceId, MachineId, ClassId, u32),
     /// A flow begins `delay` after the last of `others` has ended: its client, or each of its
     /// ends if its entry has `true`. Only an engine that can delay flows runs such a plan.
     After { flow: FlowId, others: &'a [(FlowId, bool)], delay: Time },
@@ -201,8 +202,8 @@ impl Engine for Network<Connection> {
             Joint::Watch(link, machine, gate) => self.watch(link, machine, gate),
             Joint::Outlet { machine, gate, route, flow, .. } => self.set_outlet(machine, gate, route, flow),
             Joint::App(app, flow, end) => drop(self.attach(flow, end, app)),
-            Joint::Gate(flow, shaper, class) => self.shape_flow(flow, shaper, class),
-            Joint::SourceGate(source, shaper, class, room) => self.shape_source(source, shaper, class, room),
+            Joint::Shape(flow, shaper, class) => self.shape_flow(flow, shaper, class),
+            Joint::ShapeSource(source, shaper, class, room) => self.shape_source(source, shaper, class, room),
             Joint::After { flow, others, delay } => self.start_after(flow, others, delay),
         }
     }

@@ -374,7 +374,7 @@ impl Parts {
                 Whose::Workload(Some(running)) => {
                     self.meter.workload_flow_done(network, flow, &running, Some(at))?;
                     self.hosts.left(network, flow);
-                    self.policies.left(network, flow, running.gate);
+                    self.policies.left(network, flow, running.shaped);
                 }
             }
         }

@@ -9,7 +9,7 @@ use tollway_sim::{End, FlowId};
 
 use super::build::{Built, FlowEnds, routers};
 use super::engine::Engine;
-use crate::plan::{Arrivals, Data, Gate, Plan, Sizes, Workload};
+use crate::plan::{Arrivals, Data, Plan, ShaperClass, Sizes, Workload};
 use crate::tables::SystemTables;
 
 /// Starts the flows of all workloads, and retires finished ones.
@@ -58,8 +58,8 @@ pub(super) struct Running {
     pub(super) number: u64,
     pub(super) start: Time,
     pub(super) size: u64,
-    /// The gate of its packets.
-    pub(super) gate: Option<Gate>,
+    /// The shaper and class of its packets.
+    pub(super) shaped: Option<ShaperClass>,
     /// True if both ends send data.
     both: bool,
     /// Number of unfinished ends.
@@ -122,7 +122,7 @@ impl Generator {
         for (i, (queue, workload)) in self.queues.iter_mut().zip(&plan.workloads).enumerate() {
             while queue.next <= now || (foresees && queue.next < plan.duration) {
                 let Drawn { number, at, size, path } = queue.draw(workload);
-                let (start, gate) = (at.max(now), workload.gates.get(path).copied().flatten());
+                let (start, shaped) = (at.max(now), workload.shaped.get(path).copied().flatten());
                 let ends = FlowEnds {
                     section: &workload.name,
                     name: Err(number),
@@ -138,7 +138,7 @@ impl Generator {
                     buffer_changes: false,
                     start,
                     stop: Time::NEVER,
-                    gate,
+                    shaped,
                 };
                 let vacant = self.leaving.front().copied();
                 let flow = built.start_flow(plan, ends, vacant);
@@ -147,7 +147,7 @@ impl Generator {
                 }
                 let both = plan.transports[workload.transport.0 as usize].both_ways;
                 let running =
-                    Running { workload: i, number, start, size, gate, both, ends_left: 1 + u8::from(both) };
+                    Running { workload: i, number, start, size, shaped, both, ends_left: 1 + u8::from(both) };
                 self.running.insert(flow, running);
                 self.foreseen.push_back((start, flow, i));
             }

@@ -9,7 +9,7 @@ use tollway_proto::shaper::{Action, Increase, Order, PolicyConfig};
 use super::{Resolver, matches};
 use crate::file::keys;
 use crate::file::reader::Reader;
-use crate::plan::{Aggregate, Gate, NodeId, Plan, Shaper, TransportId};
+use crate::plan::{Aggregate, NodeId, Plan, Shaper, ShaperClass, TransportId};
 
 /// Properties of a connection that policies depend on.
 struct Subject {
@@ -62,14 +62,14 @@ impl Resolver<'_> {
         }
         let timers: Vec<(Time, bool)> =
             sections.iter().map(|(_, keys)| (keys.span("timer"), keys.truth("flow-timers"))).collect();
-        self.gate(&subjects, &closeness, &timers);
+        self.shape(&subjects, &closeness, &timers);
     }
 
     /// Assigns each subject under a policy to its host's shaper, in a class shared by all subjects
     /// under the same policies.
-    fn gate(&mut self, subjects: &[Subject], closeness: &[Vec<u32>], timers: &[(Time, bool)]) {
+    fn shape(&mut self, subjects: &[Subject], closeness: &[Vec<u32>], timers: &[(Time, bool)]) {
         let shapers = &mut self.plan.shapers;
-        let mut gates = subjects.iter().enumerate().map(|(i, subject)| {
+        let mut shaped = subjects.iter().enumerate().map(|(i, subject)| {
             let mut policies: Vec<usize> = (0..closeness.len()).filter(|&p| closeness[p][i] > 0).collect();
             policies.sort_by_key(|&p| std::cmp::Reverse(closeness[p][i]));
             if policies.is_empty() {
@@ -89,14 +89,14 @@ impl Resolver<'_> {
                 shaper.classes.push(policies);
                 shaper.classes.len() - 1
             });
-            Some(Gate { shaper: host, class: class as u32 })
+            Some(ShaperClass { shaper: host, class: class as u32 })
         });
-        let mut next = || gates.next().flatten();
-        self.plan.flows.iter_mut().for_each(|flow| flow.gate = next());
+        let mut next = || shaped.next().flatten();
+        self.plan.flows.iter_mut().for_each(|flow| flow.shaped = next());
         for workload in &mut self.plan.workloads {
-            workload.gates = workload.paths.iter().map(|_| next()).collect();
+            workload.shaped = workload.paths.iter().map(|_| next()).collect();
         }
-        self.plan.cbrs.iter_mut().for_each(|cbr| cbr.gate = next());
+        self.plan.cbrs.iter_mut().for_each(|cbr| cbr.shaped = next());
     }
 }
 

@@ -71,7 +71,7 @@ impl<'a> Resolver<'a> {
                     data,
                     receive_buffer: u32::MAX,
                     send_buffer: u32::MAX,
-                    gate: None,
+                    shaped: None,
                 });
             }
             if keys.truth("multicast") {
@@ -123,7 +123,7 @@ impl<'a> Resolver<'a> {
                 max_flows,
                 receive_buffers: Vec::new(),
                 send_buffers: Vec::new(),
-                gates: Vec::new(),
+                shaped: Vec::new(),
             });
             self.requests.push(Request { keys, pairs, target, first_only: false });
         }
@@ -183,7 +183,7 @@ impl<'a> Resolver<'a> {
                     start,
                     stop,
                     on_off,
-                    gate: None,
+                    shaped: None,
                 });
             }
             let target = Target::Cbrs { first };

@@ -110,7 +110,7 @@ impl<'a> Resolver<'a> {
             let keys = machines.iter().find(|(name, _)| *name == section || *name == owner.name);
             let Some((_, keys)) = keys else { continue };
             let name = &flow.name;
-            let (message, help) = match (other, flow.gate) {
+            let (message, help) = match (other, flow.shaped) {
                 (None, _) => (
                     format!("`{name}` has an app at one end only: nobody there would understand it"),
                     "place another machine at its other end, with the same `flows`",

@@ -63,7 +63,7 @@ impl<'a> Resolver<'a> {
                     data: Data::Messages,
                     receive_buffer: u32::MAX,
                     send_buffer: u32::MAX,
-                    gate: None,
+                    shaped: None,
                 });
             }
             let target = Target::Flows { first, each: 1 };

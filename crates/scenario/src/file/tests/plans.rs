@@ -535,8 +535,8 @@ fn the_most_specific_policy_is_a_flows() {
         .flows
         .iter()
         .map(|flow| {
-            let gate = flow.gate.expect("all are under a policy");
-            let class = &plan.shapers[gate.shaper].classes[gate.class as usize];
+            let shaped = flow.shaped.expect("all are under a policy");
+            let class = &plan.shapers[shaped.shaper].classes[shaped.class as usize];
             (flow.name.clone(), class.iter().map(|&i| plan.aggregates[i].name.as_str()).collect())
         })
         .collect();

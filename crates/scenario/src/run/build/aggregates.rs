@@ -8,7 +8,7 @@ use tollway_proto::shaper::{Action, ClassId, PolicyId, Shaper, Timer};
 use tollway_sim::{End, FlowId, SourceId};
 
 use super::Built;
-use crate::plan::{self, Gate, Plan};
+use crate::plan::{self, Plan, ShaperClass};
 use crate::run::engine::Engine;
 use crate::run::workload::Generator;
 use crate::tables::SystemTables;
@@ -106,37 +106,42 @@ impl Policies {
     }
 
     /// Reads a finished flow of a workload, since another flow may reuse its identifier.
-    pub(in crate::run) fn left<E: Engine>(&mut self, built: &Built<E>, flow: FlowId, gate: Option<Gate>) {
-        self.read_server(built, flow, gate);
+    pub(in crate::run) fn left<E: Engine>(
+        &mut self,
+        built: &Built<E>,
+        flow: FlowId,
+        shaped: Option<ShaperClass>,
+    ) {
+        self.read_server(built, flow, shaped);
         self.read.remove(&Receiver::Server(flow));
     }
 
     /// Credits bytes in profile to the policies that were in force.
     fn read_receivers<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, workloads: &Generator) {
         for (flow, &id) in plan.flows.iter().zip(&built.flows) {
-            self.read_server(built, id, flow.gate);
+            self.read_server(built, id, flow.shaped);
         }
         for (&id, running) in workloads.running() {
-            self.read_server(built, id, running.gate);
+            self.read_server(built, id, running.shaped);
         }
         for (cbr, &id) in plan.cbrs.iter().zip(&built.sources) {
-            if let Some(gate) = cbr.gate.filter(|_| self.marks) {
-                self.credit(gate, Receiver::Sink(id), built.network.read_source(id).in_profile_bytes);
+            if let Some(shaped) = cbr.shaped.filter(|_| self.marks) {
+                self.credit(shaped, Receiver::Sink(id), built.network.read_source(id).in_profile_bytes);
             }
         }
     }
 
-    fn read_server<E: Engine>(&mut self, built: &Built<E>, flow: FlowId, gate: Option<Gate>) {
-        if let Some(gate) = gate.filter(|_| self.marks) {
+    fn read_server<E: Engine>(&mut self, built: &Built<E>, flow: FlowId, shaped: Option<ShaperClass>) {
+        if let Some(shaped) = shaped.filter(|_| self.marks) {
             let total = built.network.connection(flow, End::Server).stats().in_profile_received;
-            self.credit(gate, Receiver::Server(flow), total);
+            self.credit(shaped, Receiver::Server(flow), total);
         }
     }
 
-    fn credit(&mut self, gate: Gate, receiver: Receiver, total: u64) {
+    fn credit(&mut self, shaped: ShaperClass, receiver: Receiver, total: u64) {
         let before = self.read.insert(receiver, total).unwrap_or(0);
-        let policy = self.governing[gate.shaper][gate.class as usize];
-        if let Some(entry) = policy.and_then(|policy| self.installed[gate.shaper].get_mut(&policy)) {
+        let policy = self.governing[shaped.shaper][shaped.class as usize];
+        if let Some(entry) = policy.and_then(|policy| self.installed[shaped.shaper].get_mut(&policy)) {
             entry.arrived += total.saturating_sub(before);
         }
     }

@@ -77,8 +77,8 @@ pub(super) struct FlowEnds<'a, R> {
     pub(super) buffer_changes: bool,
     pub(super) start: Time,
     pub(super) stop: Time,
-    /// The shaper's gate of its packets.
-    pub(super) gate: Option<plan::Gate>,
+    /// The shaper and class of its packets.
+    pub(super) shaped: Option<plan::ShaperClass>,
 }
 
 /// The simulator's network, with the plan's links, media and shapers.
@@ -151,12 +151,12 @@ impl<E: Engine> Built<E> {
             let route = built.route(&cbr.route, RouteEnd::Sink);
             let source = built.network.add_source(cbr, route);
             built.sources.extend(source);
-            if let (Some(source), Some((shaper, class))) = (source, built.gate(cbr.gate)) {
+            if let (Some(source), Some((shaper, class))) = (source, built.shaper_of(cbr.shaped)) {
                 // The source has one queue for all its policies: the shortest.
                 let policies =
-                    plan.shapers[cbr.gate.map_or(0, |gate| gate.shaper)].classes[class.0 as usize].iter();
+                    plan.shapers[cbr.shaped.map_or(0, |at| at.shaper)].classes[class.0 as usize].iter();
                 let room = policies.map(|&policy| plan.aggregates[policy].queue).min().unwrap_or(0);
-                built.network.join(Joint::SourceGate(source, shaper, class, room));
+                built.network.join(Joint::ShapeSource(source, shaper, class, room));
             }
         }
         for workload in &plan.workloads {
@@ -188,7 +188,7 @@ impl<E: Engine> Built<E> {
                 buffer_changes: plan.events.iter().any(is_buffer),
                 start: if silent { Time::NEVER } else { flow.start },
                 stop: if silent { Time::NEVER } else { flow.stop },
-                gate: flow.gate,
+                shaped: flow.shaped,
             };
             let id = built.start_flow(plan, ends, None);
             built.flows.push(id);
@@ -341,14 +341,14 @@ impl<E: Engine> Built<E> {
             kernel: transport.kernel.then(|| kernels(transport, &ends)),
         };
         let flow = self.network.start_flow(start, connect, vacant);
-        if let Some((shaper, class)) = self.gate(ends.gate) {
-            self.network.join(Joint::Gate(flow, shaper, class));
+        if let Some((shaper, class)) = self.shaper_of(ends.shaped) {
+            self.network.join(Joint::Shape(flow, shaper, class));
         }
         flow
     }
 
-    fn gate(&self, gate: Option<plan::Gate>) -> Option<(MachineId, ClassId)> {
-        gate.map(|gate| (self.shapers[gate.shaper], ClassId(gate.class)))
+    fn shaper_of(&self, shaped: Option<plan::ShaperClass>) -> Option<(MachineId, ClassId)> {
+        shaped.map(|shaped| (self.shapers[shaped.shaper], ClassId(shaped.class)))
     }
 
     /// Reports the contents of packets of flows with data both ways, and deadlines.

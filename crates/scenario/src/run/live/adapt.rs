@@ -123,12 +123,12 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
 fn kernels(plan: &Plan) -> Result<(), Unsupported> {
     let refuse = |key: String, why: &str, remedy| Err(Unsupported { key, why: why.into(), remedy });
     const OURS: &str = "leave it out, or `transport` with it: Tollway's has it";
-    let flows = plan.flows.iter().map(|flow| (format!("flow.{}", flow.section), flow.transport, flow.gate));
+    let flows = plan.flows.iter().map(|flow| (format!("flow.{}", flow.section), flow.transport, flow.shaped));
     let workloads = plan.workloads.iter().map(|workload| {
-        let gate = workload.gates.iter().copied().flatten().next();
-        (format!("workload.{}", workload.name), workload.transport, gate)
+        let shaped = workload.shaped.iter().copied().flatten().next();
+        (format!("workload.{}", workload.name), workload.transport, shaped)
     });
-    for (section, transport, gate) in flows.chain(workloads) {
+    for (section, transport, shaped) in flows.chain(workloads) {
         let transport = &plan.transports[transport.0 as usize];
         if !transport.kernel {
             continue;
@@ -141,8 +141,8 @@ fn kernels(plan: &Plan) -> Result<(), Unsupported> {
             let why = "has interfaces for packets of 140 to 1500 B";
             return refuse(key("packet-size"), why, "choose another size");
         }
-        if let Some(gate) = gate {
-            let policies = &plan.shapers[gate.shaper].classes[gate.class as usize];
+        if let Some(shaped) = shaped {
+            let policies = &plan.shapers[shaped.shaper].classes[shaped.class as usize];
             let name = policies.first().map_or("", |&policy| plan.aggregates[policy].name.as_str());
             let why = format!("has its own flows under a policy, and `{section}` is the kernel's TCP");
             let remedy = "keep it out by the aggregate's filters; `tollway shape` paces the kernel's";

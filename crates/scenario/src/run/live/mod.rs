@@ -370,8 +370,8 @@ impl Engine for Live {
                 }
             }
             Joint::App(app, flow, end) => drop(network.attach(flow.0, end == End::Client, app.0)),
-            Joint::Gate(flow, shaper, class) => network.shape_flow(flow.0, shaper.0, class),
-            Joint::SourceGate(source, shaper, class, room) => {
+            Joint::Shape(flow, shaper, class) => network.shape_flow(flow.0, shaper.0, class),
+            Joint::ShapeSource(source, shaper, class, room) => {
                 network.shape_source(source.0, shaper.0, class, room);
             }
             // `adapt` refuses such plans.
