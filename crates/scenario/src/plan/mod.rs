@@ -92,7 +92,7 @@ pub struct Plan {
     /// Generators of flows that arrive at random.
     pub workloads: Vec<Workload>,
     /// Owners of budgets.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<BudgetOwner>,
     /// Token-bucket policies for aggregates of flows.
     pub aggregates: Vec<Aggregate>,
     /// Hosts with policies.

@@ -7,7 +7,7 @@ use super::*;
 
 /// An owner of a budget: a host whose flows follow the law `fcp`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Host {
+pub struct BudgetOwner {
     /// Its name.
     pub name: String,
     /// Budget of all its flows together, $/s.
@@ -22,7 +22,7 @@ pub struct Host {
 
 impl Plan {
     /// The source node of each of the host's flows and workload paths; a node may repeat.
-    pub fn senders_of<'a>(&'a self, host: &'a Host) -> impl Iterator<Item = NodeId> + 'a {
+    pub fn senders_of<'a>(&'a self, host: &'a BudgetOwner) -> impl Iterator<Item = NodeId> + 'a {
         let flows = host.flows.iter().map(|flow| &self.flows[flow.0 as usize].path);
         let workloads = host.workloads.iter().flat_map(|&workload| &self.workloads[workload].paths);
         flows.chain(workloads).map(|path| path.from)

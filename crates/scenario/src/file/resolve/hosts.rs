@@ -2,7 +2,7 @@
 
 use super::{Resolver, matches};
 use crate::file::keys;
-use crate::plan::{FlowId, Host, Strategy, TransportId};
+use crate::plan::{BudgetOwner, FlowId, Strategy, TransportId};
 
 impl Resolver<'_> {
     /// Resolves all hosts, with their flows and workloads.
@@ -58,7 +58,7 @@ impl Resolver<'_> {
                 let message = format!("a flow of `{pattern}` is host `{}`'s already", other.name);
                 self.mistakes.add(at, message, "owned twice");
             }
-            self.plan.hosts.push(Host {
+            self.plan.hosts.push(BudgetOwner {
                 name: name.to_owned(),
                 budget: keys.number("budget"),
                 strategy: keys.one_of("strategy").unwrap_or(Strategy::EqualBudget),
