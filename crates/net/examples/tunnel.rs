@@ -79,8 +79,8 @@ mod linux {
             ..Config::default()
         });
         let law = || XcpConfig { pacing: true, ..XcpConfig::default() }.build().into();
-        let mut client = Host::new(left, middle.local_addr()?, Connection::client(&config, law(), 1));
-        let mut server = Host::new(right, middle.local_addr()?, Connection::server(&config, law(), 1));
+        let mut client = TunnelEnd::new(left, middle.local_addr()?, Connection::client(&config, law(), 1));
+        let mut server = TunnelEnd::new(right, middle.local_addr()?, Connection::server(&config, law(), 1));
         let mut router = Router::new(middle, addrs, shown);
         let clock = Clock::starting_at(Time::ZERO);
         client.machine.open(Time::ZERO);
@@ -98,8 +98,8 @@ mod linux {
         }
     }
 
-    /// A host behind its end of the tunnel.
-    struct Host {
+    /// A host with its end of the tunnel.
+    struct TunnelEnd {
         socket: UdpSocket,
         router: SocketAddr,
         machine: Connection,
@@ -108,10 +108,10 @@ mod linux {
         outer: Vec<u8>,
     }
 
-    impl Host {
-        fn new(socket: UdpSocket, router: SocketAddr, machine: Connection) -> Host {
+    impl TunnelEnd {
+        fn new(socket: UdpSocket, router: SocketAddr, machine: Connection) -> TunnelEnd {
             let tunnel = Tunnel::new(5, Sip::default());
-            Host { socket, router, machine, tunnel, inner: Vec::new(), outer: Vec::new() }
+            TunnelEnd { socket, router, machine, tunnel, inner: Vec::new(), outer: Vec::new() }
         }
 
         fn turn(&mut self, now: Time) -> Result<(), Box<dyn std::error::Error>> {
