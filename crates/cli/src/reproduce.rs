@@ -235,7 +235,7 @@ fn with_kernel(
     bounds: &live::Bounds,
     progress: &(dyn Fn(usize, f64) -> bool + Sync),
 ) -> Result<Report, ReproduceError> {
-    tollway_report::kernel::agree(scenario, experiment, comparison, bounds, Some(progress))
+    tollway_report::kernel_agreement::agree(scenario, experiment, comparison, bounds, Some(progress))
 }
 
 #[cfg(not(target_os = "linux"))]

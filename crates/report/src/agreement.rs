@@ -18,7 +18,7 @@
 //! one holds if the kernel's counters of the sockets account for every datagram.
 //!
 //! With a table `[live.kernel]` the other side is the kernel's own TCP, with the claims of
-//! [`kernel`](crate::kernel).
+//! [`kernel_agreement`](crate::kernel_agreement).
 
 use std::path::Path;
 

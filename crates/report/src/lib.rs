@@ -54,7 +54,7 @@ pub mod html;
 pub mod http;
 mod ideal;
 #[cfg(target_os = "linux")]
-pub mod kernel;
+pub mod kernel_agreement;
 pub mod live;
 pub mod neighbourhood;
 mod overview;

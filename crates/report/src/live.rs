@@ -30,8 +30,8 @@ pub struct LiveClaim {
     /// Tolerance of a link's mean queueing delay, in milliseconds. The larger of the two applies.
     #[serde(default = "half")]
     pub queue_ms: f64,
-    /// Compares with the kernel's own TCP over emulated links ([`kernel`](crate::kernel)), instead
-    /// of Tollway's machines on sockets.
+    /// Compares with the kernel's own TCP over emulated links
+    /// ([`kernel_agreement`](crate::kernel_agreement)), instead of Tollway's machines on sockets.
     pub kernel: Option<Bounds>,
 }
 
