@@ -79,7 +79,7 @@ impl Programs {
 }
 
 #[derive(Debug)]
-pub(super) struct Machine {
+pub(super) struct SimulatedKernel {
     backend: Backend,
     pub(super) now: Time,
     rng: Pcg64Mcg,
@@ -93,9 +93,9 @@ pub(super) struct Machine {
     pub(super) promised: [f64; TENANTS],
 }
 
-impl Machine {
-    pub(super) fn new(backend: Backend, rng: Pcg64Mcg) -> Machine {
-        Machine {
+impl SimulatedKernel {
+    pub(super) fn new(backend: Backend, rng: Pcg64Mcg) -> SimulatedKernel {
+        SimulatedKernel {
             backend,
             now: Time::from_secs(1),
             rng,
@@ -226,7 +226,7 @@ impl Machine {
 
 /// The kernel as the guardian uses it.
 #[derive(Debug)]
-pub(super) struct Bare(pub(super) Rc<RefCell<Machine>>);
+pub(super) struct Bare(pub(super) Rc<RefCell<SimulatedKernel>>);
 
 impl Kernel for Bare {
     fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
@@ -293,7 +293,7 @@ impl Wire {
 /// The kernel as the agent uses it.
 #[derive(Debug)]
 pub(super) struct Handle {
-    machine: Rc<RefCell<Machine>>,
+    machine: Rc<RefCell<SimulatedKernel>>,
     wire: Rc<RefCell<Wire>>,
     /// For eBPF, by cookie: the share, and the program's limit at the last listing.
     asked: HashMap<u64, (u64, Option<u64>)>,
@@ -301,7 +301,7 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    pub(super) fn new(machine: &Rc<RefCell<Machine>>, wire: &Rc<RefCell<Wire>>) -> Handle {
+    pub(super) fn new(machine: &Rc<RefCell<SimulatedKernel>>, wire: &Rc<RefCell<Wire>>) -> Handle {
         wire.borrow_mut().begin();
         let (machine, wire) = (Rc::clone(machine), Rc::clone(wire));
         Handle { machine, wire, asked: HashMap::new(), pending: Vec::new() }

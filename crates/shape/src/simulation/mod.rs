@@ -17,7 +17,7 @@ use std::rc::Rc;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use self::kernel::{Backend, Bare, Handle, Machine, Programs, Wire};
+use self::kernel::{Backend, Bare, Handle, Programs, SimulatedKernel, Wire};
 use super::ward::Ward;
 use super::*;
 
@@ -88,7 +88,7 @@ struct World {
     backend: Backend,
     seed: u64,
     rng: Pcg64Mcg,
-    machine: Rc<RefCell<Machine>>,
+    machine: Rc<RefCell<SimulatedKernel>>,
     wire: Rc<RefCell<Wire>>,
     agent: Option<Process>,
     warden: Option<Warden>,
@@ -116,7 +116,7 @@ struct World {
 impl World {
     fn new(backend: Backend, seed: u64) -> World {
         let rng = Pcg64Mcg::seed_from_u64(seed);
-        let machine = Machine::new(backend, Pcg64Mcg::seed_from_u64(!seed));
+        let machine = SimulatedKernel::new(backend, Pcg64Mcg::seed_from_u64(!seed));
         let world = World {
             backend,
             seed,
