@@ -155,21 +155,21 @@ fn plot(
 }
 
 /// The comparison of two results.
-#[pyclass(frozen, module = "tollway._native")]
-struct Comparison {
+#[pyclass(frozen, name = "Comparison", module = "tollway._native")]
+struct PyComparison {
     inner: compare::Comparison,
 }
 
 #[pymethods]
-impl Comparison {
+impl PyComparison {
     #[new]
-    fn new(a: (String, Side<'_>), b: (String, Side<'_>)) -> PyResult<Comparison> {
+    fn new(a: (String, Side<'_>), b: (String, Side<'_>)) -> PyResult<PyComparison> {
         let inner = match (a, b) {
             // Two folders have their own names.
             ((_, Side::Folder(a)), (_, Side::Folder(b))) => compare::Comparison::read(&a, &b),
             ((a, a_side), (b, b_side)) => compare::Comparison::of((a, a_side.runs()?), (b, b_side.runs()?)),
         };
-        Ok(Comparison { inner: inner.map_err(|error| incomparable(&error))? })
+        Ok(PyComparison { inner: inner.map_err(|error| incomparable(&error))? })
     }
 
     /// The text of `tollway compare`.
@@ -201,7 +201,7 @@ fn incomparable(error: &CompareError) -> PyErr {
 }
 
 pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Comparison>()?;
+    module.add_class::<PyComparison>()?;
     module.add_function(wrap_pyfunction!(experiments, module)?)?;
     module.add_function(wrap_pyfunction!(plot, module)?)?;
     module.add_function(wrap_pyfunction!(select, module)?)?;
