@@ -1,7 +1,7 @@
 //! Dispatch: the frames of one session spread over the members of a cluster, and their answers
 //! merged.
 //!
-//! [`Session`] tracks the frames of one client's connection: the member of each, the answers, and
+//! [`Dispatch`] tracks the frames of one client's connection: the member of each, the answers, and
 //! the frames to send again when a member fails. [`Cluster`] is the state that all sessions share:
 //! each member's window by its drain rate, and the clients' parts of it. Neither has access to a
 //! socket. Bytes enter and leave as slices, and the caller reports how many were written.
@@ -10,13 +10,13 @@
 //! that needs no second transmission, is only counted.
 
 mod cluster;
+mod frames;
 mod queue;
-mod session;
 mod tail;
 #[cfg(test)]
 mod tests;
 
 pub use cluster::{Cluster, MemberConfig};
+pub use frames::{Answer, Answers, Dispatch, Orphan, Retry, Rules, Tag, Unrequested};
 pub use queue::Queue;
-pub use session::{Answer, Answers, Orphan, Retry, Rules, Session, Tag, Unrequested};
 pub use tail::Tail;

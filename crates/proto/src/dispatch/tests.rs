@@ -52,7 +52,7 @@ impl Server {
 }
 
 struct World {
-    session: Session<u64>,
+    dispatch: Dispatch<u64>,
     rules: Rules,
     servers: Vec<Server>,
     lens: BTreeMap<u64, usize>,
@@ -67,7 +67,7 @@ struct World {
 impl World {
     fn new(rules: Rules, seed: u64) -> World {
         World {
-            session: Session::new(rules),
+            dispatch: Dispatch::new(rules),
             rules,
             servers: (0..3).map(|_| Server::default()).collect(),
             lens: BTreeMap::new(),
@@ -87,38 +87,38 @@ impl World {
         let (member, len) = (self.below(3), 8 + self.below(60));
         let frame = frame(name, len);
         self.lens.insert(name, len);
-        let written = if self.session.is_clear(member) { self.below(len + 20).min(len) } else { 0 };
+        let written = if self.dispatch.is_clear(member) { self.below(len + 20).min(len) } else { 0 };
         self.servers[member].write(&frame[..written]);
         if self.rules.answers == Answers::None && self.below(2) == 0 {
-            let all = self.session.written(member) + written as u64;
-            self.session.acknowledged(member, all);
+            let all = self.dispatch.written(member) + written as u64;
+            self.dispatch.acknowledged(member, all);
         }
-        let seq = self.session.submit(member, Tag::Client, &frame, written);
+        let seq = self.dispatch.submit(member, Tag::Client, &frame, written);
         self.by_seq.insert(seq, name);
     }
 
     fn write(&mut self, member: usize) {
         let room = self.below(200) as u64;
-        let bytes = self.session.sendable(member, room);
+        let bytes = self.dispatch.sendable(member, room);
         let len = bytes.len().min(self.rng.next_u32() as usize % 150);
         self.servers[member].write(&bytes[..len]);
-        self.session.wrote(member, len);
+        self.dispatch.wrote(member, len);
     }
 
     fn answer(&mut self, member: usize) {
         if self.rules.answers == Answers::None {
-            let all = self.session.written(member);
+            let all = self.dispatch.written(member);
             let offset = all.saturating_sub(self.below(100) as u64);
-            self.session.acknowledged(member, offset);
+            self.dispatch.acknowledged(member, offset);
             return;
         }
         let Some(name) = self.servers[member].answers.pop_front() else { return };
-        let answer = self.session.answer(member).unwrap();
+        let answer = self.dispatch.answer(member).unwrap();
         assert_eq!(self.by_seq[&answer.seq], name, "answers come in the order of a member's frames");
         match self.rules.answers {
             Answers::InOrder => {
-                self.session.place(answer.seq, name);
-                while let Some(name) = self.session.deliver() {
+                self.dispatch.place(answer.seq, name);
+                while let Some(name) = self.dispatch.deliver() {
                     self.delivered.push(name);
                 }
             }
@@ -136,30 +136,30 @@ impl World {
         self.servers[member].bytes.clear();
         self.servers[member].answers.clear();
         self.servers[member].lens.clear();
-        for orphan in self.session.fail(member) {
+        for orphan in self.dispatch.fail(member) {
             match orphan.frame {
                 Some(frame) => {
                     assert_eq!(number(&frame), self.by_seq[&orphan.seq]);
                     let other = self.below(3);
-                    self.session.carry(other, orphan.seq, orphan.tag, &frame, 0);
+                    self.dispatch.carry(other, orphan.seq, orphan.tag, &frame, 0);
                 }
                 None => {
                     let name = self.by_seq[&orphan.seq];
                     self.told.push(name);
                     if self.rules.answers == Answers::InOrder {
-                        self.session.place(orphan.seq, name);
+                        self.dispatch.place(orphan.seq, name);
                     }
                 }
             }
         }
-        while let Some(name) = self.session.deliver() {
+        while let Some(name) = self.dispatch.deliver() {
             self.delivered.push(name);
         }
     }
 
     fn run(&mut self, frames: u64, deaths: bool) {
         let mut name = 0;
-        while name < frames || self.session.open() > 0 {
+        while name < frames || self.dispatch.open() > 0 {
             let member = self.below(3);
             match self.below(if deaths { 400 } else { 399 }) {
                 0..150 if name < frames => {
@@ -205,8 +205,8 @@ proptest! {
             world.delivered.sort_unstable();
             prop_assert_eq!(&world.delivered, &all);
         }
-        prop_assert_eq!(world.session.bytes(), 0);
-        prop_assert!((0..3).all(|member| world.session.outstanding(member) == 0));
+        prop_assert_eq!(world.dispatch.bytes(), 0);
+        prop_assert!((0..3).all(|member| world.dispatch.outstanding(member) == 0));
     }
 
     #[test]
@@ -237,35 +237,35 @@ proptest! {
         if rules.answers == Answers::InOrder {
             prop_assert!(world.delivered.is_sorted());
         }
-        prop_assert_eq!(world.session.bytes(), 0);
+        prop_assert_eq!(world.dispatch.bytes(), 0);
     }
 }
 
 #[test]
 fn an_answer_that_was_not_asked_is_refused() {
-    let mut session = Session::<()>::new(Rules { answers: Answers::Any, retry: Retry::Never });
-    assert_eq!(session.answer(0), Err(Unrequested));
-    session.submit(0, Tag::Client, b"half a frame", 6);
-    assert_eq!(session.answer(0), Err(Unrequested), "it has not been asked whole");
-    session.wrote(0, 6);
-    assert!(session.answer(0).is_ok());
-    assert_eq!(session.answer(0), Err(Unrequested));
+    let mut dispatch = Dispatch::<()>::new(Rules { answers: Answers::Any, retry: Retry::Never });
+    assert_eq!(dispatch.answer(0), Err(Unrequested));
+    dispatch.submit(0, Tag::Client, b"half a frame", 6);
+    assert_eq!(dispatch.answer(0), Err(Unrequested), "it has not been asked whole");
+    dispatch.wrote(0, 6);
+    assert!(dispatch.answer(0).is_ok());
+    assert_eq!(dispatch.answer(0), Err(Unrequested));
 }
 
 #[test]
 fn the_frames_that_a_dead_member_may_have_lost_are_bounded_from_above() {
-    let mut session = Session::<()>::new(Rules { answers: Answers::None, retry: Retry::Never });
+    let mut dispatch = Dispatch::<()>::new(Rules { answers: Answers::None, retry: Retry::Never });
     let frame = [1; 1000];
     for sent in 1..=10_000u64 {
-        session.acknowledged(0, sent * 1000);
-        session.submit(0, Tag::Client, &frame, 1000);
+        dispatch.acknowledged(0, sent * 1000);
+        dispatch.submit(0, Tag::Client, &frame, 1000);
     }
-    assert_eq!(session.open(), 0);
+    assert_eq!(dispatch.open(), 0);
     for window in [0u64, 5_000, 65_536, 1_000_000, 5_000_000] {
-        let bound = session.perhaps_lost(0, window);
+        let bound = dispatch.perhaps_lost(0, window);
         assert!(bound >= window / 1000 && bound <= window / 1000 + 2 * 66, "{window}: {bound}");
     }
-    assert_eq!(session.perhaps_lost(0, u64::MAX), 10_000);
+    assert_eq!(dispatch.perhaps_lost(0, u64::MAX), 10_000);
 }
 
 /// Sessions of two clients that always have more, at a member that serves the oldest first.

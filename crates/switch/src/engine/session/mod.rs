@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tollway_law::Time;
-use tollway_proto::dispatch::{Answers, Queue, Session as Dispatch, Tag};
+use tollway_proto::dispatch::{Answers, Dispatch, Queue, Tag};
 use tollway_proto::framing::{Framer, Framing};
 use tollway_proto::route::{Item, Policy, Route};
 

@@ -63,8 +63,8 @@ pub struct Orphan {
     pub seq: u64,
     /// Its origin and purpose.
     pub tag: Tag,
-    /// The frame, to [carry](Session::carry) to another member. `None` if it may have been executed
-    /// and [`Retry`] forbids a second execution.
+    /// The frame, to [carry](Dispatch::carry) to another member. `None` if it may have been
+    /// executed and [`Retry`] forbids a second execution.
     pub frame: Option<Vec<u8>>,
 }
 
@@ -76,7 +76,7 @@ pub struct Unrequested;
 /// The frames of one session: numbers, members, answers. `A` locates an answer's bytes at the
 /// caller.
 #[derive(Clone, Debug)]
-pub struct Session<A> {
+pub struct Dispatch<A> {
     rules: Rules,
     members: Vec<MemberFrames>,
     next: u64,
@@ -117,10 +117,10 @@ struct Entry {
     tag: Tag,
 }
 
-impl<A: Copy> Session<A> {
+impl<A: Copy> Dispatch<A> {
     /// A session with nothing under way.
-    pub fn new(rules: Rules) -> Session<A> {
-        Session { rules, members: Vec::new(), next: 0, slots: VecDeque::new(), first: 0, open: 0, bytes: 0 }
+    pub fn new(rules: Rules) -> Dispatch<A> {
+        Dispatch { rules, members: Vec::new(), next: 0, slots: VecDeque::new(), first: 0, open: 0, bytes: 0 }
     }
 
     /// True if frames may be written to `member` from the caller's buffer, since no frame waits
@@ -132,14 +132,14 @@ impl<A: Copy> Session<A> {
     /// Assigns a frame to `member`. Returns its number.
     ///
     /// The caller has written the first `written` bytes; that may be above zero only while the
-    /// member [is clear](Session::is_clear).
+    /// member [is clear](Dispatch::is_clear).
     pub fn submit(&mut self, member: usize, tag: Tag, frame: &[u8], written: usize) -> u64 {
         let seq = self.number(tag);
         self.carry(member, seq, tag, frame, written);
         seq
     }
 
-    /// Numbers a frame that no member can take yet, to [carry](Session::carry) later.
+    /// Numbers a frame that no member can take yet, to [carry](Dispatch::carry) later.
     pub fn number(&mut self, tag: Tag) -> u64 {
         let seq = self.next;
         if tag != Tag::Own {
@@ -153,13 +153,13 @@ impl<A: Copy> Session<A> {
     }
 
     /// Assigns a frame with a number and without a member to `member`; `written` as in
-    /// [`submit`](Session::submit).
+    /// [`submit`](Dispatch::submit).
     pub fn carry(&mut self, member: usize, seq: u64, tag: Tag, frame: &[u8], written: usize) {
         self.enqueue(member, Entry { seq, len: frame.len() as u32, tag }, frame, written);
     }
 
     /// Reserves memory for `bytes` of frames that wait for `member` and are
-    /// [carried](Session::carry) next.
+    /// [carried](Dispatch::carry) next.
     pub fn expect(&mut self, member: usize, bytes: usize) {
         frames_at(&mut self.members, member).queue.reserve(bytes);
     }
@@ -171,7 +171,7 @@ impl<A: Copy> Session<A> {
     }
 
     /// Numbers a frame that the caller answers itself. Returns its number, for
-    /// [`place`](Session::place).
+    /// [`place`](Dispatch::place).
     pub fn submit_answered(&mut self) -> u64 {
         let seq = self.next;
         self.next += 1;
@@ -232,7 +232,7 @@ impl<A: Copy> Session<A> {
         self.members.get(member).map_or(0, |frames| frames.queue.len() - frames.kept - frames.torn)
     }
 
-    /// Records that the first `len` bytes of [`sendable`](Session::sendable) were written.
+    /// Records that the first `len` bytes of [`sendable`](Dispatch::sendable) were written.
     pub fn wrote(&mut self, member: usize, len: usize) {
         let retains = self.retains();
         let Some(frames) = self.members.get_mut(member) else { return };
@@ -264,7 +264,7 @@ impl<A: Copy> Session<A> {
     }
 
     /// Records that the member's kernel has acknowledged the first `offset` bytes written, or about
-    /// to be [submitted](Session::submit) as written. Returns the bytes of frames that are done by
+    /// to be [submitted](Dispatch::submit) as written. Returns the bytes of frames that are done by
     /// that.
     pub fn acknowledged(&mut self, member: usize, offset: u64) -> u64 {
         let frames = frames_at(&mut self.members, member);
