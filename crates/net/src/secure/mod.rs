@@ -39,7 +39,7 @@ use tollway_law::Time;
 use crate::cookie::{self, Jar};
 pub use keys::{Key, KeyFile, KeyFileError};
 pub use session::{BEHIND, FRONT};
-use session::{Session, Unopened};
+use session::{SecureSession, Unopened};
 
 /// One party and its sessions with its peers.
 pub struct Secure {
@@ -95,7 +95,7 @@ struct Peer {
     addr: SocketAddr,
     public: Key,
     /// The last sessions, oldest first.
-    sessions: Vec<Session>,
+    sessions: Vec<SecureSession>,
     /// Number of the next session.
     next: u8,
     attempt: Option<Attempt>,
@@ -358,7 +358,7 @@ impl Secure {
             return self.refuse();
         }
         let numbers = [attempt.session, theirs[0]];
-        let Some(mut session) = Session::new(&mut attempt.handshake, numbers, now) else {
+        let Some(mut session) = SecureSession::new(&mut attempt.handshake, numbers, now) else {
             return self.refuse();
         };
         let mut confirmation = vec![0; OVERHEAD];
@@ -390,7 +390,7 @@ impl Peer {
         message: &[u8],
         token: [u8; TOKEN_LEN],
         now: Time,
-    ) -> Option<(Session, Vec<u8>)> {
+    ) -> Option<(SecureSession, Vec<u8>)> {
         let mut handshake = builder(secret)?.build_responder().ok()?;
         let mut theirs = [0; 64];
         let len = handshake.read_message(message, &mut theirs).ok()?;
@@ -404,11 +404,11 @@ impl Peer {
         welcome[1..=TOKEN_LEN].copy_from_slice(&token);
         let len = handshake.write_message(&[ours], &mut welcome[1 + TOKEN_LEN..]).ok()?;
         welcome.truncate(1 + TOKEN_LEN + len);
-        Some((Session::new(&mut handshake, [ours, theirs[0]], now)?, welcome))
+        Some((SecureSession::new(&mut handshake, [ours, theirs[0]], now)?, welcome))
     }
 
     /// Adds a session. Removes the oldest session if there are too many.
-    fn add(&mut self, session: Session) {
+    fn add(&mut self, session: SecureSession) {
         if self.sessions.len() >= SESSIONS {
             // The session in use stays, however many unconfirmed ones there are.
             let spare = self

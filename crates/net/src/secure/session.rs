@@ -7,7 +7,7 @@ use tollway_law::Time;
 use super::keys::Key;
 
 /// The keys of one handshake.
-pub(super) struct Session {
+pub(super) struct SecureSession {
     sealing: LessSafeKey,
     opening: LessSafeKey,
     /// The session's number in datagrams received; `theirs` is that in datagrams sent.
@@ -24,13 +24,13 @@ pub(super) struct Session {
     pub(super) confirmed: bool,
 }
 
-impl Session {
+impl SecureSession {
     /// Makes the session of a handshake; `None` if the handshake is not finished.
     pub(super) fn new(
         handshake: &mut HandshakeState,
         [ours, theirs]: [u8; 2],
         born: Time,
-    ) -> Option<Session> {
+    ) -> Option<SecureSession> {
         if !handshake.is_handshake_finished() {
             return None;
         }
@@ -40,7 +40,7 @@ impl Session {
         let initiator = handshake.is_initiator();
         let [sealing, opening] = if initiator { [first, second] } else { [second, first] };
         let key = |bytes: Key| UnboundKey::new(&AES_256_GCM, &bytes).ok().map(LessSafeKey::new);
-        Some(Session {
+        Some(SecureSession {
             sealing: key(sealing)?,
             opening: key(opening)?,
             ours,
