@@ -25,7 +25,7 @@ pub(super) struct Back {
     pub(super) server: SocketAddr,
     pub(super) framing: Framing,
     answers: Answers,
-    sessions: Slab<Box<Session>>,
+    sessions: Slab<Box<BackSession>>,
     /// By neighbour and flow.
     by_flow: HashMap<(usize, u32), usize>,
     pub(super) counts: ServerCounts,
@@ -39,7 +39,7 @@ pub(super) struct ServerCounts {
     pub(super) last_failure: Option<String>,
 }
 
-struct Session {
+struct BackSession {
     neighbour: usize,
     flow: u32,
     tcp: Tcp,
@@ -152,7 +152,7 @@ impl Back {
             return core.refuse(from, &syn);
         }
         let now = core.now;
-        entry.insert(Box::new(Session {
+        entry.insert(Box::new(BackSession {
             neighbour: from,
             flow: syn.flow,
             tcp: Tcp::new(stream, self.framing, core.config.limits.frame),
@@ -207,7 +207,7 @@ impl Back {
         }
     }
 
-    fn finish_those(&mut self, core: &mut Core, why: Why, of: impl Fn(&Session) -> bool) {
+    fn finish_those(&mut self, core: &mut Core, why: Why, of: impl Fn(&BackSession) -> bool) {
         for key in self.keys() {
             if self.sessions.get(key).is_some_and(|session| of(session)) {
                 self.finish(core, key, why);
@@ -343,7 +343,7 @@ impl Work for Back {
     }
 }
 
-impl Session {
+impl BackSession {
     fn bytes(&self) -> usize {
         let end = if let Stage::Open(end) = &self.stage { end.bytes() } else { 0 };
         self.tcp.bytes() + end
@@ -359,7 +359,7 @@ impl Session {
     }
 
     fn carry(&mut self, core: &mut Core, key: usize, answers: Answers) -> Result<(), Why> {
-        let Session { stage: Stage::Open(end), tcp, waiting, message, last, .. } = self else {
+        let BackSession { stage: Stage::Open(end), tcp, waiting, message, last, .. } = self else {
             return Ok(());
         };
         let Core { config, counters, scratch, now, again, .. } = core;
@@ -405,7 +405,7 @@ impl Session {
     }
 
     fn check_end(&mut self) -> Result<(), Why> {
-        let Session { stage: Stage::Open(end), tcp, waiting, .. } = self else { return Ok(()) };
+        let BackSession { stage: Stage::Open(end), tcp, waiting, .. } = self else { return Ok(()) };
         if end.reset {
             return Err(Why::Reset);
         }

@@ -28,7 +28,7 @@ pub(super) struct Front {
     listeners: Vec<(TcpListener, SocketAddr)>,
     pub(super) framing: Framing,
     answers: Answers,
-    sessions: Slab<Box<Session>>,
+    sessions: Slab<Box<FrontSession>>,
     by_flow: HashMap<u32, usize>,
     by_client: HashMap<IpAddr, usize>,
     next_flow: u32,
@@ -37,7 +37,7 @@ pub(super) struct Front {
 }
 
 /// A client's connection.
-struct Session {
+struct FrontSession {
     tcp: Tcp,
     end: End,
     flow: u32,
@@ -182,7 +182,7 @@ impl Front {
         let flow = self.next_flow;
         self.next_flow = flow.wrapping_add(1);
         let now = core.now;
-        entry.insert(Box::new(Session {
+        entry.insert(Box::new(FrontSession {
             tcp: Tcp::new(stream, self.framing, limits.frame),
             end: End::client(&core.transport, core.config.sender(PEER), PEER, flow, now),
             flow,
@@ -353,7 +353,7 @@ impl Work for Front {
     }
 }
 
-impl Session {
+impl FrontSession {
     fn bytes(&self) -> usize {
         self.tcp.bytes() + self.end.bytes() + self.ledger.bytes()
     }

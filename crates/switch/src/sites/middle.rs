@@ -26,7 +26,7 @@ pub(super) struct Middle {
     names: Vec<u64>,
     /// Sessions of each peer.
     of_peers: Vec<usize>,
-    sessions: Slab<Box<Session>>,
+    sessions: Slab<Box<MiddleSession>>,
     /// By peer and its flow.
     by_peer: HashMap<(usize, u32), usize>,
     /// By the flow to members.
@@ -54,7 +54,7 @@ pub(super) struct MemberPast {
     pub(super) outstanding: u64,
 }
 
-struct Session {
+struct MiddleSession {
     switch: Switch,
     peer: usize,
     /// The flow of the peer's packets, and of those to members.
@@ -125,7 +125,7 @@ impl Middle {
 
     /// Packets outstanding in all sessions.
     pub(super) fn outstanding(&self) -> u64 {
-        let of = |session: &Session| session.switch.session(0).outstanding();
+        let of = |session: &MiddleSession| session.switch.session(0).outstanding();
         self.sessions.iter().map(|(_, session)| of(session)).map(|(a, b)| u64::from(a) + u64::from(b)).sum()
     }
 
@@ -158,7 +158,8 @@ impl Middle {
         let onward = self.next_flow;
         self.next_flow = onward.wrapping_add(1);
         let (last, over, armed) = (core.now, None, Time::NEVER);
-        let key = self.sessions.insert(Box::new(Session { switch, peer, flow, onward, last, over, armed }));
+        let key =
+            self.sessions.insert(Box::new(MiddleSession { switch, peer, flow, onward, last, over, armed }));
         self.by_peer.insert((peer, flow), key);
         self.of_peers[peer] += 1;
         self.by_member.insert(onward, key);
@@ -348,7 +349,7 @@ impl Work for Middle {
     }
 }
 
-impl Session {
+impl MiddleSession {
     fn send(
         &self,
         core: &mut Core,
