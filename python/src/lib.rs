@@ -24,7 +24,7 @@ use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use pyo3::{create_exception, wrap_pyfunction};
-use tollway_report::session::{Account, Session, SessionError};
+use tollway_report::runner::{Account, Runner, RunnerError};
 use tollway_report::{Allocations, Overview};
 use tollway_scenario::file;
 use tollway_scenario::run::{self, DigestMode, EngineKind};
@@ -134,7 +134,7 @@ impl Scenario {
             true => &laws::with(&self.inner, laws, &ending)?,
             false => &self.inner,
         };
-        let session = Session {
+        let runner = Runner {
             // Only one law in Python can run at a time.
             jobs: if asks && jobs == 0 { 1 } else { jobs },
             engine: match engine {
@@ -148,14 +148,14 @@ impl Scenario {
                 other => return Err(no_choice("digest", other, ["results", "packets"])),
             },
             slowdowns: true,
-            ..Session::default()
+            ..Runner::default()
         };
         let shares: Vec<AtomicU64> = scenario.variants().iter().map(|_| AtomicU64::new(0)).collect();
         let tell = |variant: usize, share: f64| {
             shares[variant].store(share.to_bits(), Ordering::Relaxed);
             !ending.is_stopped()
         };
-        let run = || session.run(scenario, Some(&tell));
+        let run = || runner.run(scenario, Some(&tell));
         let runs = py.detach(|| watched(&shares, progress.as_ref(), asks, &ending, run))?;
         let runs = runs.map_err(|error| failed(&error))?;
         let account = Account { scenario, runs: &runs, load_s: 0.0, peak_rss_bytes: None };
@@ -279,10 +279,10 @@ fn shown(error: &dyn Diagnostic) -> String {
 
 /// The Python exception for a failed run: `ScenarioError` for wrong input, `RunError` otherwise,
 /// like the command's exit statuses.
-fn failed(error: &SessionError) -> PyErr {
+fn failed(error: &RunnerError) -> PyErr {
     let text = error.to_string();
     let raised = match error {
-        SessionError::Run { error: run::RunError::Law { failure, .. }, .. } => {
+        RunnerError::Run { error: run::RunError::Law { failure, .. }, .. } => {
             failure.downcast_ref::<Raised>()
         }
         _ => None,

@@ -190,7 +190,7 @@ impl PyComparison {
 
 fn unjudged(error: &ReproduceError) -> PyErr {
     match error {
-        ReproduceError::Session(error) => crate::failed(error),
+        ReproduceError::Runner(error) => crate::failed(error),
         error if error.is_input() => ScenarioError::new_err(shown(error)),
         error => RunError::new_err(shown(error)),
     }

@@ -7,7 +7,7 @@ use miette::{Diagnostic, Report, ReportHandler};
 use tollway_report::compare::CompareError;
 use tollway_report::plot::PlotError;
 use tollway_report::reproduce::ReproduceError;
-use tollway_report::session::SessionError;
+use tollway_report::runner::RunnerError;
 use tollway_report::sweep::SweepError;
 use tollway_report::verify::VerifyError;
 use tollway_scenario::file::ScenarioError;
@@ -74,8 +74,8 @@ impl From<ScenarioError> for Failure {
     }
 }
 
-impl From<SessionError> for Failure {
-    fn from(error: SessionError) -> Failure {
+impl From<RunnerError> for Failure {
+    fn from(error: RunnerError) -> Failure {
         let report = miette::miette!("{error}");
         if error.is_input() { Failure::input(report) } else { Failure::run(report) }
     }

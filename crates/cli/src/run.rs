@@ -11,7 +11,7 @@ use tollway_law::{Bytes, Time};
 use tollway_report::folder::{Folder, tables_of};
 use tollway_report::grid::Cells;
 use tollway_report::reproduce::draw_runs;
-use tollway_report::session::{Account, Ran, Session, lateness_table, notes};
+use tollway_report::runner::{Account, Ran, Runner, lateness_table, notes};
 use tollway_report::{Experiment, Overview};
 use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::run::{Capture, DigestMode, Hosting, KeyFile, LiveInfo, Part, Watch, variant_path};
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     {
         terminal::tell(note);
     }
-    let session = Session {
+    let runner = Runner {
         out: args.out.clone(),
         csv,
         parquet,
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         bars.set(i, share);
         !interrupted.load(Ordering::Relaxed)
     };
-    let runs = session.run(&scenario, Some(&tell))?;
+    let runs = runner.run(&scenario, Some(&tell))?;
     bars.clear();
     drop(watching);
 

@@ -30,7 +30,7 @@ use crate::data::{self, FlowInfo};
 use crate::experiment::Experiment;
 use crate::live::LiveClaim;
 use crate::reproduce::ReproduceError;
-use crate::session::{Progress, Ran, Session};
+use crate::runner::{Progress, Ran, Runner};
 
 /// The scenario of a comparison, parsed from an experiment's text.
 ///
@@ -62,7 +62,7 @@ pub fn agree(
     progress: Option<Progress<'_>>,
 ) -> Result<Report, ReproduceError> {
     let run = |engine, progress| {
-        Session { engine, hosting: hosting.clone(), ..Session::default() }.run(scenario, progress)
+        Runner { engine, hosting: hosting.clone(), ..Runner::default() }.run(scenario, progress)
     };
     // One after the other: live runs need the whole machine.
     let simulated = run(EngineKind::Sim, None)?;
@@ -243,7 +243,7 @@ mod tests {
             link.l = { from = \"a\", to = \"b\", rate = \"8 Mbps\" }\n\
             flow.f = { from = \"a\", to = \"b\", law = \"newreno\" }\n";
         let scenario = Scenario::parse::<&str>("t", text, &[]).unwrap();
-        let mut ran = Session::default().run(&scenario, None).unwrap().remove(0);
+        let mut ran = Runner::default().run(&scenario, None).unwrap().remove(0);
         let mut w = TableWriter::new(&Outputs::memory()).unwrap();
         w.flow_summary(&FlowSummary { flow: "f", rate_mbps: mbps, ..FlowSummary::default() }).unwrap();
         let link =

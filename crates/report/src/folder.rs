@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use tollway_scenario::file::Scenario;
 use tollway_scenario::tables::{Table, TableError};
 
-use crate::session::SessionError;
+use crate::runner::RunnerError;
 
 /// A folder prepared for the tables of a run, and locked until it is dropped.
 ///
@@ -33,7 +33,7 @@ impl Folder {
     /// # Errors
     /// Another process holds the folder, it is a file, or a file cannot be created, written or
     /// removed.
-    pub fn take(dir: &Path, tables: &BTreeSet<String>) -> Result<Folder, SessionError> {
+    pub fn take(dir: &Path, tables: &BTreeSet<String>) -> Result<Folder, RunnerError> {
         let fail = |action, path: &Path| {
             let path = path.to_path_buf();
             move |source| TableError::Io { action, path, source }
@@ -43,12 +43,12 @@ impl Folder {
             of_variants.map(|(variant, _)| dir.join(variant)).chain(dir.ancestors().map(Path::to_path_buf));
         for path in folders {
             if std::fs::metadata(&path).is_ok_and(|there| !there.is_dir()) {
-                return Err(SessionError::NoFolder { path });
+                return Err(RunnerError::NoFolder { path });
             }
         }
         std::fs::create_dir_all(dir).map_err(fail("create", dir))?;
         if std::fs::metadata(dir).is_ok_and(|meta| is_shared(&meta)) {
-            return Err(SessionError::Shared { path: dir.into() });
+            return Err(RunnerError::Shared { path: dir.into() });
         }
         let path = dir.join(RECORD);
         let mut record = OpenOptions::new()
@@ -59,7 +59,7 @@ impl Folder {
             .open(&path)
             .map_err(fail("create", &path))?;
         if is_taken(&record) {
-            return Err(SessionError::Taken { dir: dir.into() });
+            return Err(RunnerError::Taken { dir: dir.into() });
         }
         let mut earlier = Vec::new();
         record.read_to_end(&mut earlier).map_err(fail("read", &path))?;
@@ -155,7 +155,7 @@ mod tests {
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777)).unwrap();
         let taken = Folder::take(&dir, &BTreeSet::new());
-        assert!(matches!(taken, Err(SessionError::Shared { .. })));
+        assert!(matches!(taken, Err(RunnerError::Shared { .. })));
         assert!(!dir.join(RECORD).exists());
         std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
         Folder::take(&dir, &BTreeSet::new()).unwrap();

@@ -18,7 +18,7 @@ use crate::data;
 use crate::experiment::Experiment;
 use crate::live::{Bounds, LiveClaim};
 use crate::reproduce::ReproduceError;
-use crate::session::{Progress, Ran, Session};
+use crate::runner::{Progress, Ran, Runner};
 
 /// Runs `scenario` in the simulator and with the kernel's TCP, and compares the results. The claims
 /// are skipped if the system allows no namespaces.
@@ -33,7 +33,7 @@ pub fn agree(
     progress: Option<Progress<'_>>,
 ) -> Result<Report, ReproduceError> {
     // One after the other: runs in real time need the whole machine.
-    let simulated = Session::default().run(scenario, None)?;
+    let simulated = Runner::default().run(scenario, None)?;
     let outcomes = run(scenario, comparison, bounds, progress)?;
     let mut verdicts = Vec::new();
     for ((variant, sim), outcome) in scenario.variants().iter().zip(&simulated).zip(&outcomes) {

@@ -1,6 +1,6 @@
 //! Experiment files with their claims and plots, and result tables as text and pages.
 //!
-//! All modules but [`session`] and [`reproduce`] work on
+//! All modules but [`runner`] and [`reproduce`] work on
 //! [`RunResult`](tollway_scenario::tables::RunResult)s, one per variant, from memory or from disk,
 //! and run no simulation.
 //!
@@ -14,7 +14,7 @@
 //! | tables for a terminal | [`Overview::new`] |
 //!
 //! ```
-//! use tollway_report::session::Session;
+//! use tollway_report::runner::Runner;
 //! use tollway_report::Overview;
 //! use tollway_scenario::file::Scenario;
 //!
@@ -27,7 +27,7 @@
 //! flow.bulk = { from = "a", to = "b", law = "xcp", count = 2 }
 //! "#;
 //! let scenario = Scenario::parse("pair.toml", text, &[] as &[&str]).unwrap();
-//! let runs = Session::default().run(&scenario, None).unwrap();
+//! let runs = Runner::default().run(&scenario, None).unwrap();
 //! let results: Vec<_> = runs.into_iter().map(|ran| ran.result).collect();
 //! println!("{}", Overview::new(&results).to_text(100));
 //! # assert!(Overview::new(&results).to_text(100).contains("bulk"));
@@ -62,8 +62,8 @@ pub mod papers;
 pub mod plot;
 mod reference;
 pub mod reproduce;
+pub mod runner;
 pub mod seeds;
-pub mod session;
 mod sizes;
 mod slowdown;
 pub mod sweep;

@@ -19,8 +19,8 @@ use crate::html::Page;
 use crate::neighbourhood::Neighbour;
 use crate::papers::{self, experiments, is_built_in};
 use crate::plot::{Figure, Picture, PlotError};
+use crate::runner::{Progress, Ran, Runner, RunnerError};
 use crate::seeds::NoSeeds;
-use crate::session::{Progress, Ran, Session, SessionError};
 use crate::verify::{Kind, Verify, VerifyError};
 
 /// An experiment file, found but not read.
@@ -133,7 +133,7 @@ pub enum ReproduceError {
     },
     /// A run failed.
     #[error(transparent)]
-    Session(#[from] SessionError),
+    Runner(#[from] RunnerError),
     /// The runs over random networks failed.
     #[error(transparent)]
     #[diagnostic(transparent)]
@@ -146,7 +146,7 @@ pub enum ReproduceError {
 impl ReproduceError {
     /// True if the error lies in the input, and not in a run or in writing figures.
     pub fn is_input(&self) -> bool {
-        !matches!(self, ReproduceError::Session(_) | ReproduceError::Plot(_))
+        !matches!(self, ReproduceError::Runner(_) | ReproduceError::Plot(_))
     }
 }
 
@@ -271,7 +271,7 @@ pub fn reproduce(
     missing: &[String],
     progress: Option<Progress<'_>>,
 ) -> Result<Reproduced, ReproduceError> {
-    let mut runs = Session { jobs, ..Session::default() }.run(scenario, progress)?;
+    let mut runs = Runner { jobs, ..Runner::default() }.run(scenario, progress)?;
     if experiment.claims.iter().any(|claim| claim.measures_codecs()) {
         for ran in &mut runs {
             add_codecs(&mut ran.result, &self_check());
@@ -322,7 +322,7 @@ pub fn judge(
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(jobs)
         .build()
-        .map_err(|e| SessionError::Threads { jobs, message: e.to_string() })?;
+        .map_err(|e| RunnerError::Threads { jobs, message: e.to_string() })?;
     let reports: Result<Vec<_>, _> = pool.install(|| neighbours.par_iter().enumerate().map(of).collect());
     let size = neighbourhood_size(&experiment, &scenario)?;
     Ok(Reproduced { report: reproduced.report.with_neighbours(size, &reports?), ..reproduced })

@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard};
 use tollway_scenario::run::Watch;
 use tollway_scenario::tables::{FlowRow, LinkRow};
 
-/// The latest rows of all runs of a session.
+/// The latest rows of all runs of a scenario.
 #[derive(Debug, Default)]
 pub struct Scene {
     runs: Mutex<Vec<RunScene>>,

@@ -24,7 +24,7 @@ use crate::text::{Align, TextTable};
 
 /// The settings of a scenario's runs.
 #[derive(Clone, Debug, Default)]
-pub struct Session {
+pub struct Runner {
     /// The folder for result tables, with a subfolder per variant; `None` keeps them in memory.
     pub out: Option<PathBuf>,
     /// True to write CSV files to `out`.
@@ -71,9 +71,9 @@ pub struct Ran {
     pub undrawn: bool,
 }
 
-/// An error of a session.
+/// An error of a runner.
 #[derive(Debug, thiserror::Error)]
-pub enum SessionError {
+pub enum RunnerError {
     /// A run failed.
     #[error("{}{error}", if variant.is_empty() { String::new() } else { format!("variant `{variant}`: ") })]
     Run {
@@ -123,13 +123,13 @@ pub enum SessionError {
     },
 }
 
-impl SessionError {
+impl RunnerError {
     /// True if the error lies in the input, and not in the runs.
     pub fn is_input(&self) -> bool {
         matches!(
             self,
-            SessionError::Rows { .. }
-                | SessionError::Run {
+            RunnerError::Rows { .. }
+                | RunnerError::Run {
                     error: RunError::TooLong { .. } | RunError::Memory { .. } | RunError::Unsupported(_),
                     ..
                 }
@@ -141,17 +141,17 @@ impl SessionError {
 /// ends.
 pub type Progress<'a> = &'a (dyn Fn(usize, f64) -> bool + Sync);
 
-impl Session {
+impl Runner {
     /// Runs every variant. The results do not depend on the number of jobs.
     ///
     /// # Errors
     /// A run fails, its tables cannot be created, or there is no folder for tables that do not fit
     /// into memory.
-    pub fn run(&self, scenario: &Scenario, progress: Option<Progress<'_>>) -> Result<Vec<Ran>, SessionError> {
+    pub fn run(&self, scenario: &Scenario, progress: Option<Progress<'_>>) -> Result<Vec<Ran>, RunnerError> {
         let variants = scenario.variants();
         let rows = variants.iter().map(|variant| variant.plan.least_rows()).fold(0, u64::saturating_add);
         if self.out.is_none() && rows > MOST_ROWS_KEPT {
-            return Err(SessionError::Rows { rows });
+            return Err(RunnerError::Rows { rows });
         }
         let run = |(i, variant)| self.run_one(i, variant, variants.len(), progress);
         let live = self.engine == EngineKind::Live;
@@ -165,7 +165,7 @@ impl Session {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .build()
-            .map_err(|e| SessionError::Threads { jobs: self.jobs, message: e.to_string() })?;
+            .map_err(|e| RunnerError::Threads { jobs: self.jobs, message: e.to_string() })?;
         pool.install(|| variants.par_iter().enumerate().map(run).collect())
     }
 
@@ -175,7 +175,7 @@ impl Session {
         variant: &Variant,
         variants: usize,
         progress: Option<Progress<'_>>,
-    ) -> Result<Ran, SessionError> {
+    ) -> Result<Ran, RunnerError> {
         let plan = &variant.plan;
         let dir = self.out.as_ref().map(|out| match variant.name.as_str() {
             "" => out.clone(),
@@ -216,7 +216,7 @@ impl Session {
             }
         }
         let Finished { mut result, run: mut info } =
-            finished.map_err(|error| SessionError::Run { variant: variant.name.clone(), error })?;
+            finished.map_err(|error| RunnerError::Run { variant: variant.name.clone(), error })?;
         info.setup_s += ideal_s;
         let mut undrawn = false;
         if let Some(dir) = dir.as_ref().filter(|_| result.unwritten.is_empty()) {
