@@ -8,7 +8,7 @@ use tollway_law::Time;
 
 use super::out::Pool;
 use super::route::{Route, Verdict};
-use super::session::Session;
+use super::session::ClientSession;
 use super::sites::LAG;
 use super::{Broker, mark};
 use crate::nats::parse::Publish;
@@ -222,7 +222,7 @@ impl Broker {
 }
 
 /// Length of the headers, and the framed body. A client without header support gets no headers.
-fn readable<'a>(session: &Session, message: &Publish<'a>) -> (Option<usize>, &'a [u8]) {
+fn readable<'a>(session: &ClientSession, message: &Publish<'a>) -> (Option<usize>, &'a [u8]) {
     match message.header {
         Some(header) if !session.headers => (None, &message.framed()[header..]),
         header => (header, message.framed()),
@@ -232,7 +232,7 @@ fn readable<'a>(session: &Session, message: &Publish<'a>) -> (Option<usize>, &'a
 /// Appends a message to a session's output. `shared` is the message's body, once a receiver needs
 /// it.
 fn write(
-    session: &mut Session,
+    session: &mut ClientSession,
     pool: &mut Pool,
     sid: &[u8],
     message: &Publish<'_>,

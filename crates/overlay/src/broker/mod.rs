@@ -27,7 +27,7 @@ use crate::nats::write::{Info, error_line};
 use crate::rules::{Proof, Rules, TenantRules};
 use out::Pool;
 use route::Routes;
-use session::{Block, Session, Subscription};
+use session::{Block, ClientSession, Subscription};
 pub use sites::Content;
 use sites::Sites;
 pub use spool::{SpoolAnswer, SpoolCommand};
@@ -38,7 +38,7 @@ pub struct Broker {
     rules: Rules,
     tenants: Vec<Tenant>,
     by_name: HashMap<String, usize>,
-    sessions: Slab<Session>,
+    sessions: Slab<ClientSession>,
     subs: Slab<Subscription>,
     pool: Pool,
     /// Sessions with output to send.
@@ -195,7 +195,7 @@ impl Broker {
     pub fn open(&mut self, now: Time, address: String, host: &str, port: u16) -> usize {
         self.numbers += 1;
         let number = self.numbers;
-        let key = self.sessions.insert(Session::new(now, number, address));
+        let key = self.sessions.insert(ClientSession::new(now, number, address));
         let info = Info {
             server_id: &self.rules.site,
             server_name: &self.rules.site,
@@ -407,7 +407,7 @@ impl Tenant {
 }
 
 /// Lists a session that has output to send.
-fn mark(dirty: &mut Vec<usize>, key: usize, session: &mut Session) {
+fn mark(dirty: &mut Vec<usize>, key: usize, session: &mut ClientSession) {
     if !session.dirty {
         session.dirty = true;
         dirty.push(key);

@@ -14,7 +14,7 @@ use super::Broker;
 use super::envelope::Envelope;
 use super::kind::{LOST, ORDER, VIEW};
 use super::route::Route;
-use super::session::{Block, Session};
+use super::session::{Block, ClientSession};
 use super::sites::{Content, group, parts};
 use crate::nats::parse::Publish;
 
@@ -113,7 +113,7 @@ impl Broker {
     }
 
     /// Leaves the orders of an ended session.
-    pub(super) fn leave_orders(&mut self, session: &Session) {
+    pub(super) fn leave_orders(&mut self, session: &ClientSession) {
         let (Some(sites), Some(tenant)) = (&mut self.sites, session.tenant) else { return };
         let subjects = &session.orders;
         self.tenants[tenant].subscriptions -= subjects.len();

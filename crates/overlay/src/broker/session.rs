@@ -14,7 +14,7 @@ use crate::rules::Slow;
 
 /// A client's connection.
 #[derive(Debug)]
-pub(crate) struct Session {
+pub(crate) struct ClientSession {
     /// The number in the client's `INFO`.
     pub(crate) number: u64,
     /// The tenant's index, once the client is admitted.
@@ -80,9 +80,9 @@ pub(crate) enum Block {
     View,
 }
 
-impl Session {
-    pub(crate) fn new(now: Time, number: u64, address: String) -> Session {
-        Session {
+impl ClientSession {
+    pub(crate) fn new(now: Time, number: u64, address: String) -> ClientSession {
+        ClientSession {
             number,
             tenant: None,
             certified: None,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tollway_law::Time;
 
-use super::session::Session;
+use super::session::ClientSession;
 use super::spooled::Chunk;
 use super::{Broker, mark};
 
@@ -53,7 +53,7 @@ impl Broker {
     }
 
     /// Appends an operation, which `write` writes, to a client's spool.
-    pub(super) fn spool(&mut self, to: usize, write: impl FnOnce(&Session, &mut Vec<u8>)) {
+    pub(super) fn spool(&mut self, to: usize, write: impl FnOnce(&ClientSession, &mut Vec<u8>)) {
         let session = &mut self.sessions[to];
         let mut tail = std::mem::take(&mut session.spooled.tail);
         let before = tail.len();
