@@ -72,7 +72,7 @@ pub use link::Link;
 pub use machine::{Answer, Machine, NodeMachine};
 pub use medium::Medium;
 pub use meters::Meters;
-pub use middle::{Gate, Middle, Passed, Wire};
+pub use middle::{Gate, Middle, Passed, WireTimes};
 pub use packet::{Flags, Packet, SackRanges};
 pub use port::{Pool, Port};
 pub use shaper::Shaper;

@@ -40,7 +40,7 @@ impl Network {
         self.passes.push((link, machine, gate));
     }
 
-    /// Makes a middle [watch](tollway_proto::Wire) the wire of `link`, by `gate`.
+    /// Makes a middle [watch](tollway_proto::WireTimes) the wire of `link`, by `gate`.
     ///
     /// The network must have one thread, or be one node of several processes. One node sees packets
     /// as they arrive.

@@ -19,7 +19,7 @@ use crate::port::{AnyQueue, Limit, Offered};
 use flight::Flight;
 use stats::Rare;
 
-use crate::{Faults, Fifo, Gate, Packet, Pool, Port, Wire};
+use crate::{Faults, Fifo, Gate, Packet, Pool, Port, WireTimes};
 
 /// An engine's packet store, as links use it.
 pub trait Store: Pool<Handle = u32> {
@@ -554,9 +554,9 @@ pub struct Pace {
 
 impl Pace {
     /// The times of a packet of `size` bytes on the wire.
-    pub fn wire(self, size: u16) -> Wire {
+    pub fn wire(self, size: u16) -> WireTimes {
         let bytes = u64::from(size) + u64::from(self.overhead);
-        Wire { time: Time((bytes * self.ns_per_byte) >> FRACTION_BITS), delay: self.delay }
+        WireTimes { time: Time((bytes * self.ns_per_byte) >> FRACTION_BITS), delay: self.delay }
     }
 }
 

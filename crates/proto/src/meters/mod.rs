@@ -7,7 +7,7 @@ use tollway_law::meter::{
 use tollway_law::{Kind, Time, Toll};
 
 use crate::cbr::PLAIN;
-use crate::{Flags, Gate, Middle, Packet, Passed, SackRanges, Stamp, Wire};
+use crate::{Flags, Gate, Middle, Packet, Passed, SackRanges, Stamp, WireTimes};
 
 /// All meters of a network, and their state per flow.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ struct Post {
     config: MeterConfig,
     work: Work,
     /// The times of the last packet on the wire.
-    wire: Wire,
+    wire: WireTimes,
     /// The instant at which the last packet came off the wire.
     last: Time,
     /// Start of the wire's present busy period: an upper bound on the queueing time before it.
@@ -111,7 +111,7 @@ impl Meters {
         self.posts.push(Post {
             config,
             work,
-            wire: Wire::default(),
+            wire: WireTimes::default(),
             last: Time::ZERO,
             busy_since: Time::ZERO,
         });
@@ -177,7 +177,7 @@ impl Meters {
     }
 
     /// Records that a packet's last bit comes off the wire at a post; the packet may be damaged.
-    fn note_wire(&mut self, now: Time, post: u32, of: Wire) {
+    fn note_wire(&mut self, now: Time, post: u32, of: WireTimes) {
         let Post { wire, last, busy_since, .. } = &mut self.posts[post as usize];
         *wire = of;
         let began = now.saturating_sub(of.time);
@@ -343,7 +343,7 @@ impl Middle for Meters {
     }
 
     /// Watches packets at the start of the return wire, including those that get lost on it.
-    fn on_wire(&mut self, now: Time, gate: Gate, wire: Wire, packet: &mut Packet) {
+    fn on_wire(&mut self, now: Time, gate: Gate, wire: WireTimes, packet: &mut Packet) {
         if gate.0.is_multiple_of(2) {
             self.note_wire(now, gate.0 / 2, wire);
         } else {

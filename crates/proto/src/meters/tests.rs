@@ -69,7 +69,7 @@ fn what_a_first_packet_announces_is_of_so_many_bytes_of_one_round_trip() {
 fn a_wire_is_busy_since_its_last_break() {
     let mut meters = meters(&[Duty::Windows]);
     let mut since = |now, on_wire| {
-        meters.note_wire(Time(now), 0, Wire { time: Time(on_wire), delay: Time::ZERO });
+        meters.note_wire(Time(now), 0, WireTimes { time: Time(on_wire), delay: Time::ZERO });
         meters.posts[0].busy_since.0
     };
     assert_eq!(since(5000, 1000), 4000);
@@ -193,8 +193,8 @@ fn a_round_trip_is_measured_from_before_the_link_to_the_answer() {
     // The packet was 2 ms on a wire that was busy for 8 ms before it, and 3 ms on its way: it left
     // no later than at 995 ms.
     let entry = |meters: &mut Meters, flags| {
-        meters.note_wire(ms(998), 0, Wire { time: ms(8), delay: ms(3) });
-        meters.note_wire(ms(1000), 0, Wire { time: ms(2), delay: ms(3) });
+        meters.note_wire(ms(998), 0, WireTimes { time: ms(8), delay: ms(3) });
+        meters.note_wire(ms(1000), 0, WireTimes { time: ms(2), delay: ms(3) });
         let mut packet = Packet { flags, sent: Stamp::at(ms(995)), ..data(1, Toll::default()) };
         meters.on_entry(ms(1000), 0, &mut packet);
     };
@@ -223,7 +223,7 @@ fn who_is_accused_is_counted_once_and_held() {
         let now = Time::from_millis(10 * i);
         let toll = Toll { rtt: 0.5, offer: 0.05, stake: 3e-5, ..Toll::default() };
         let mut packet = Packet { seq: i as u32, sent: Stamp::at(now), ..data(0, toll) };
-        meters.note_wire(now, 0, Wire::default());
+        meters.note_wire(now, 0, WireTimes::default());
         meters.on_entry(now, 0, &mut packet);
         meters.on_exit(
             now,

@@ -35,10 +35,10 @@ pub trait Middle: Any + Debug + Send {
     /// beyond that are dropped.
     fn pass(&mut self, now: Time, gate: Gate, packet: &mut Packet, sack: &mut SackRanges) -> Passed;
 
-    /// Handles a packet that comes off the wire of a link that the machine [watches](Wire),
+    /// Handles a packet that comes off the wire of a link that the machine [watches](WireTimes),
     /// including packets lost there. A packet that is not lost goes to [`pass`](Middle::pass) next.
     /// Only the toll may be rewritten.
-    fn on_wire(&mut self, _now: Time, _gate: Gate, _wire: Wire, _packet: &mut Packet) {}
+    fn on_wire(&mut self, _now: Time, _gate: Gate, _wire: WireTimes, _packet: &mut Packet) {}
 
     /// Starts a new flow under the number `flow`, which may be reused; its full packets have
     /// `segment` bytes.
@@ -73,7 +73,7 @@ pub struct Gate(pub u32);
 /// A machine that watches a wire handles packets at their arrival at the far end. There it may
 /// rewrite only tolls, and packets that it drops count as dropped by a meter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wire {
+pub struct WireTimes {
     /// Transmission time of the packet.
     pub time: Time,
     /// One-way delay.

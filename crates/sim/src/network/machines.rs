@@ -65,7 +65,7 @@ impl<M: Machine> Network<M> {
         self.passes.push((link, GATES + self.openings.len() as u32 - 1));
     }
 
-    /// Makes a middle [watch](tollway_proto::Wire) the wire of `link`, by `gate`.
+    /// Makes a middle [watch](tollway_proto::WireTimes) the wire of `link`, by `gate`.
     pub fn watch(&mut self, link: LinkId, machine: MachineId, gate: Gate) {
         let seed = self.seed;
         self.links[link.0 as usize].set_watch(machine.0, gate, || Faults::new(seed, link.0));
