@@ -36,7 +36,7 @@ pub(super) struct Peer {
 
 /// A connection between two sites.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct SiteConnection {
     channel: Channel,
     /// The other site's name, once known.
     site: Option<String>,
@@ -120,7 +120,7 @@ impl Server {
         SockRef::from(&stream).set_tcp_notsent_lowat(unsent.clamp(LEAST_UNSENT, MOST_UNSENT))?;
         let entry = self.wires.vacant_entry();
         let key = entry.key();
-        let wire = entry.insert(Wire {
+        let wire = entry.insert(SiteConnection {
             channel: Channel::new(stream, Some(tls)),
             site,
             dialed,

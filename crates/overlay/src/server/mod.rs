@@ -24,7 +24,7 @@ use crate::spool::Disk;
 use crate::status::{LinkStatus, Status};
 use crate::tls::Ends;
 use clients::Client;
-use links::{Peer, Wire};
+use links::{Peer, SiteConnection};
 use tollway_proto::overlay::{Config, DaemonId, Epoch};
 
 /// A running site.
@@ -43,7 +43,7 @@ pub struct Server {
     clients: Vec<Option<Client>>,
     /// Linked sites.
     peers: Vec<Peer>,
-    wires: Slab<Wire>,
+    wires: Slab<SiteConnection>,
     /// Clients with input to read.
     ready: VecDeque<usize>,
     /// The input buffer shared by all sockets.
