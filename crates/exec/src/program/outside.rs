@@ -95,7 +95,7 @@ impl Drop for Outside {
 }
 
 /// Starts the helper that is installed, and returns the socket for its frames.
-fn start(signals: &Signals) -> Result<(Child, Wire), Error> {
+fn start(signals: &Signals) -> Result<(Child, HelperSocket), Error> {
     for start in [passt, slirp4netns] {
         match start(signals) {
             Ok(started) => return Ok(started),
@@ -109,7 +109,7 @@ fn start(signals: &Signals) -> Result<(Child, Wire), Error> {
 }
 
 /// Starts `passt`, with a connected socket. Each frame follows its length.
-fn passt(signals: &Signals) -> io::Result<(Child, Wire)> {
+fn passt(signals: &Signals) -> io::Result<(Child, HelperSocket)> {
     let (ours, theirs) = UnixStream::pair()?;
     // No other program is started meanwhile that could inherit the socket.
     rustix::io::fcntl_setfd(&theirs, FdFlags::empty())?;
@@ -119,11 +119,11 @@ fn passt(signals: &Signals) -> io::Result<(Child, Wire)> {
     // The host's loopback is not part of the outside, and no connection from outside is accepted.
     command.args(["--no-map-gw", "--dns-forward", &RESOLVER.to_string(), "--no-dhcp"]);
     command.args(["--tcp-ports", "none", "--udp-ports", "none"]);
-    Ok((spawn(command, signals)?, Wire { socket: ours, lengths: true, buffered: None }))
+    Ok((spawn(command, signals)?, HelperSocket { socket: ours, lengths: true, buffered: None }))
 }
 
 /// Starts `slirp4netns`, which listens at a path. Each frame is a message.
-fn slirp4netns(signals: &Signals) -> io::Result<(Child, Wire)> {
+fn slirp4netns(signals: &Signals) -> io::Result<(Child, HelperSocket)> {
     // At a guessable path another user could listen first.
     let folder = clean::folder("outside")?;
     let done = slirp4netns_in(&folder.join("frames"), signals);
@@ -131,14 +131,14 @@ fn slirp4netns(signals: &Signals) -> io::Result<(Child, Wire)> {
     done
 }
 
-fn slirp4netns_in(path: &Path, signals: &Signals) -> io::Result<(Child, Wire)> {
+fn slirp4netns_in(path: &Path, signals: &Signals) -> io::Result<(Child, HelperSocket)> {
     let mut command = Command::new("slirp4netns");
     command.args(["--target-type=bess", "--cidr=10.78.0.0/24", "--disable-host-loopback"]).arg(path);
     let mut helper = spawn(command, signals)?;
     let until = Instant::now() + PATIENCE;
     loop {
         match connect(path) {
-            Ok(socket) => return Ok((helper, Wire { socket, lengths: false, buffered: None })),
+            Ok(socket) => return Ok((helper, HelperSocket { socket, lengths: false, buffered: None })),
             Err(error)
                 if error.kind() == io::ErrorKind::PermissionDenied
                     || helper.try_wait()?.is_some()
@@ -169,16 +169,16 @@ fn spawn(mut command: Command, signals: &Signals) -> io::Result<Child> {
 
 /// The socket for frames to and from a helper.
 #[derive(Debug)]
-struct Wire {
+struct HelperSocket {
     socket: UnixStream,
     /// True for a stream in which each frame follows its length; else messages.
     lengths: bool,
     buffered: Option<BufReader<UnixStream>>,
 }
 
-impl Wire {
-    fn again(&self) -> io::Result<Wire> {
-        Ok(Wire { socket: self.socket.try_clone()?, lengths: self.lengths, buffered: None })
+impl HelperSocket {
+    fn again(&self) -> io::Result<HelperSocket> {
+        Ok(HelperSocket { socket: self.socket.try_clone()?, lengths: self.lengths, buffered: None })
     }
 
     fn send(&mut self, frame: &[u8]) -> io::Result<()> {
@@ -209,13 +209,13 @@ impl Wire {
     }
 }
 
-fn pass_out(mut tap: &File, wire: &mut Wire) -> io::Result<()> {
+fn pass_out(mut tap: &File, wire: &mut HelperSocket) -> io::Result<()> {
     let mut frame = [0; FRAME];
     let len = tap.read(&mut frame)?;
     wire.send(&frame[..len])
 }
 
-fn pass_in(wire: &mut Wire, mut tap: File) {
+fn pass_in(wire: &mut HelperSocket, mut tap: File) {
     wire.buffered = wire.socket.try_clone().ok().map(|socket| BufReader::with_capacity(1 << 18, socket));
     let mut frame = [0; FRAME];
     while let Ok(len @ 1..) = wire.receive(&mut frame) {
