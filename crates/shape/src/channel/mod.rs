@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::policies::Policies;
 use crate::{Regime, unprivileged};
-use wire::Wire;
+use wire::PoliciesMessage;
 
 /// A message of the worker.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(crate) enum Reply {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 enum Line {
     State,
-    Policies(Box<Wire>),
+    Policies(Box<PoliciesMessage>),
 }
 
 /// The agent's end. It never waits: a thread without rights reads and checks, and another writes.
@@ -165,7 +165,7 @@ impl WorkerEnd {
     /// [`io::ErrorKind::InvalidInput`]: the policies are longer than the agent accepts. Other
     /// kinds: the agent has ended.
     pub(crate) fn send(&mut self, policies: &Policies) -> io::Result<()> {
-        let wire = Box::new(Wire::new(policies));
+        let wire = Box::new(PoliciesMessage::new(policies));
         let line = serde_json::to_string(&Line::Policies(wire))?;
         if line.len() as u64 >= MOST {
             let text = format!("policies are longer than {} MB", MOST >> 20);

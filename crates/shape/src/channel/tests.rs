@@ -23,7 +23,7 @@ const POLICIES: &str = r#"
 "#;
 
 fn line(policies: &Policies) -> String {
-    serde_json::to_string(&Line::Policies(Box::new(Wire::new(policies)))).unwrap()
+    serde_json::to_string(&Line::Policies(Box::new(PoliciesMessage::new(policies)))).unwrap()
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::{Party, Regime};
 /// last one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wire {
+pub(super) struct PoliciesMessage {
     version: String,
     tick_ns: u64,
     overhead: u32,
@@ -63,8 +63,8 @@ impl Bucket {
     }
 }
 
-impl Wire {
-    pub(super) fn new(policies: &Policies) -> Wire {
+impl PoliciesMessage {
+    pub(super) fn new(policies: &Policies) -> PoliciesMessage {
         let regime = policies.regime();
         let share = |(party, (own, filters)): (&Party, &(Filter, Vec<Filter>))| {
             let filters = std::iter::once(own).chain(filters);
@@ -78,7 +78,7 @@ impl Wire {
                     .collect(),
             }
         };
-        Wire {
+        PoliciesMessage {
             version: regime.version.clone(),
             tick_ns: regime.tick.0,
             overhead: regime.overhead,
