@@ -247,7 +247,7 @@ impl Kernel for Bare {
 
 /// The pipe from an agent to its guardian, and the record file for the next agent.
 #[derive(Debug, Default)]
-pub(super) struct Wire {
+pub(super) struct GuardianPipe {
     pub(super) pipe: Vec<u8>,
     pub(super) file: Vec<u8>,
     /// The agent has ended, by itself or by a fault.
@@ -258,10 +258,10 @@ pub(super) struct Wire {
     silent: u32,
 }
 
-impl Wire {
+impl GuardianPipe {
     /// Starts a new agent's pipe and file.
     pub(super) fn begin(&mut self) {
-        *self = Wire { file: BOOT.to_vec(), ..Wire::default() };
+        *self = GuardianPipe { file: BOOT.to_vec(), ..GuardianPipe::default() };
     }
 
     fn write(&mut self, cookie: u64, own: Option<Option<u64>>) {
@@ -294,14 +294,14 @@ impl Wire {
 #[derive(Debug)]
 pub(super) struct Handle {
     machine: Rc<RefCell<SimulatedKernel>>,
-    wire: Rc<RefCell<Wire>>,
+    wire: Rc<RefCell<GuardianPipe>>,
     /// For eBPF, by cookie: the share, and the program's limit at the last listing.
     asked: HashMap<u64, (u64, Option<u64>)>,
     pending: Vec<(u64, u64)>,
 }
 
 impl Handle {
-    pub(super) fn new(machine: &Rc<RefCell<SimulatedKernel>>, wire: &Rc<RefCell<Wire>>) -> Handle {
+    pub(super) fn new(machine: &Rc<RefCell<SimulatedKernel>>, wire: &Rc<RefCell<GuardianPipe>>) -> Handle {
         wire.borrow_mut().begin();
         let (machine, wire) = (Rc::clone(machine), Rc::clone(wire));
         Handle { machine, wire, asked: HashMap::new(), pending: Vec::new() }

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use self::kernel::{Backend, Bare, Handle, Programs, SimulatedKernel, Wire};
+use self::kernel::{Backend, Bare, GuardianPipe, Handle, Programs, SimulatedKernel};
 use super::ward::Ward;
 use super::*;
 
@@ -89,7 +89,7 @@ struct World {
     seed: u64,
     rng: Pcg64Mcg,
     machine: Rc<RefCell<SimulatedKernel>>,
-    wire: Rc<RefCell<Wire>>,
+    wire: Rc<RefCell<GuardianPipe>>,
     agent: Option<Process>,
     warden: Option<Warden>,
     /// The guardian was killed after the current or last agent started.
