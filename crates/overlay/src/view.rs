@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tollway_report::http::{Answer, Request, Server};
+use tollway_report::http::{Request, Response, Server};
 
 use crate::status::Status;
 
@@ -35,22 +35,22 @@ impl View {
     }
 }
 
-fn answer(status: &Status, request: &Request) -> Answer {
+fn answer(status: &Status, request: &Request) -> Response {
     // A foreign page could make the browser send requests under another name (DNS rebinding).
     if !request.host.as_deref().is_some_and(is_ours) {
-        return Answer::words(403, "this server answers to the names 127.0.0.1 and localhost only\n");
+        return Response::words(403, "this server answers to the names 127.0.0.1 and localhost only\n");
     }
     let answer = match (request.method.as_str(), request.path.as_str()) {
-        ("GET", "/") => Answer::new(200, "text/html; charset=utf-8", PAGE.to_owned()).with(
+        ("GET", "/") => Response::new(200, "text/html; charset=utf-8", PAGE.to_owned()).with(
             "Content-Security-Policy",
             "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'; \
              frame-ancestors 'none'",
         ),
         ("GET", "/data") => match serde_json::to_string(status) {
-            Ok(json) => Answer::new(200, "application/json", json),
-            Err(_) => Answer::words(500, "cannot write the status\n"),
+            Ok(json) => Response::new(200, "application/json", json),
+            Err(_) => Response::words(500, "cannot write the status\n"),
         },
-        _ => Answer::words(404, "see /\n"),
+        _ => Response::words(404, "see /\n"),
     };
     answer.with("Cache-Control", "no-store").with("X-Content-Type-Options", "nosniff")
 }

@@ -33,25 +33,25 @@ pub struct Request {
 
 /// A response.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Response {
     status: u16,
     headers: Vec<(&'static str, &'static str)>,
     body: String,
 }
 
-impl Answer {
+impl Response {
     /// A response with `body` of the media type `kind`.
-    pub fn new(status: u16, kind: &'static str, body: String) -> Answer {
-        Answer { status, headers: vec![("Content-Type", kind)], body }
+    pub fn new(status: u16, kind: &'static str, body: String) -> Response {
+        Response { status, headers: vec![("Content-Type", kind)], body }
     }
 
     /// A response with plain text.
-    pub fn words(status: u16, text: &str) -> Answer {
-        Answer::new(status, "text/plain; charset=utf-8", text.to_owned())
+    pub fn words(status: u16, text: &str) -> Response {
+        Response::new(status, "text/plain; charset=utf-8", text.to_owned())
     }
 
     /// Adds a header.
-    pub fn with(mut self, name: &'static str, value: &'static str) -> Answer {
+    pub fn with(mut self, name: &'static str, value: &'static str) -> Response {
         self.headers.push((name, value));
         self
     }
@@ -86,7 +86,7 @@ impl Server {
     pub fn serve(
         address: SocketAddr,
         name: &'static str,
-        answer: impl Fn(&Request) -> Answer + Send + Sync + 'static,
+        answer: impl Fn(&Request) -> Response + Send + Sync + 'static,
     ) -> io::Result<Server> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
@@ -186,14 +186,14 @@ fn hang_up(stream: &TcpStream) {
 fn serve_one(
     mut stream: &TcpStream,
     until: Instant,
-    answer: &(impl Fn(&Request) -> Answer + ?Sized),
+    answer: &(impl Fn(&Request) -> Response + ?Sized),
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
     let mut told = false;
     let (answer, head_only) = loop {
         match parse(&bytes) {
             Parsed::Whole(request) => break (answer(&request), request.method == "HEAD"),
-            Parsed::Wrong(status, why) => break (Answer::words(status, why), false),
+            Parsed::Wrong(status, why) => break (Response::words(status, why), false),
             // A client that expects permission to send its body receives it once.
             Parsed::Body { expected: true } if !told => {
                 told = true;
@@ -348,7 +348,7 @@ mod tests {
     fn echo() -> Server {
         let answer = |request: &Request| {
             assert_ne!(request.path, "/bug");
-            Answer::words(200, &format!("{} {} {}", request.path, request.query, request.body))
+            Response::words(200, &format!("{} {} {}", request.path, request.query, request.body))
         };
         Server::serve(([127, 0, 0, 1], 0).into(), "echo", answer).unwrap()
     }
@@ -456,7 +456,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let _slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, _) = listener.accept().unwrap();
-        let answer = |_: &Request| Answer::words(200, "");
+        let answer = |_: &Request| Response::words(200, "");
         let error = serve_one(&stream, Instant::now() + Duration::from_millis(20), &answer).unwrap_err();
         assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
         let error = write_all(&stream, &vec![0; 1 << 26], Instant::now() + Duration::from_millis(20));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use tollway_report::http::{Answer, Request, Server};
+use tollway_report::http::{Request, Response, Server};
 
 use crate::agent::Teller;
 
@@ -54,23 +54,23 @@ impl fmt::Debug for View {
     }
 }
 
-fn answer(teller: &Teller, request: &Request) -> Answer {
+fn answer(teller: &Teller, request: &Request) -> Response {
     // A foreign page may resolve its own name to this address (DNS rebinding).
     let host = request.host.as_deref().unwrap_or_default();
     let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
     if !matches!(host, "localhost" | "127.0.0.1" | "[::1]") {
-        return Answer::words(403, "ask for it at localhost\n");
+        return Response::words(403, "ask for it at localhost\n");
     }
     match request.path.as_str() {
-        "/" => Answer::new(200, "text/html; charset=utf-8", PAGE.into()).with(
+        "/" => Response::new(200, "text/html; charset=utf-8", PAGE.into()).with(
             "Content-Security-Policy",
             "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'",
         ),
         "/data" => match teller.status().and_then(|status| serde_json::to_string(&status).ok()) {
-            Some(json) => Answer::new(200, "application/json", json),
-            None => Answer::words(500, "the switch does not answer\n"),
+            Some(json) => Response::new(200, "application/json", json),
+            None => Response::words(500, "the switch does not answer\n"),
         },
-        _ => Answer::words(404, "see /\n"),
+        _ => Response::words(404, "see /\n"),
     }
 }
 

@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::{FlowScene, LinkScene, RunScene, Scene};
-use crate::http::{Answer, Request, Server};
+use crate::http::{Request, Response, Server};
 
 /// An error in starting the server.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,7 @@ impl Metrics {
         registry.register_collector(collector);
         let answer = move |request: &Request| match request.path.as_str() {
             "/metrics" => answer(&registry),
-            _ => Answer::words(404, "see /metrics\n"),
+            _ => Response::words(404, "see /metrics\n"),
         };
         let server = Server::serve(address, "metrics", answer)
             .map_err(|error| ServeError { address, message: error.to_string() })?;
@@ -59,12 +59,12 @@ impl Metrics {
     }
 }
 
-fn answer(registry: &Registry) -> Answer {
+fn answer(registry: &Registry) -> Response {
     let mut body = String::new();
     if text::encode(&mut body, registry).is_err() {
-        return Answer::words(500, "cannot write the metrics\n");
+        return Response::words(500, "cannot write the metrics\n");
     }
-    Answer::new(200, "application/openmetrics-text; version=1.0.0; charset=utf-8", body)
+    Response::new(200, "application/openmetrics-text; version=1.0.0; charset=utf-8", body)
 }
 
 /// A collector that reads the scene at each request.

@@ -28,7 +28,7 @@ use std::time::Duration;
 use tollway_law::{Rate, Time};
 use tollway_proto::Change;
 use tollway_proto::faults::Loss;
-use tollway_report::http::{Answer, Request, Server};
+use tollway_report::http::{Request, Response, Server};
 use tollway_scenario::plan::Plan;
 
 use crate::{FlowMoment, LinkMoment, Moment, Remote, Spec};
@@ -163,7 +163,7 @@ impl Desk {
         }
     }
 
-    fn answer(&self, request: &Request) -> Answer {
+    fn answer(&self, request: &Request) -> Response {
         if !request.host.as_deref().is_some_and(is_ours) {
             return words(403, "this server answers to the names 127.0.0.1 and localhost only\n");
         }
@@ -291,12 +291,12 @@ fn token() -> io::Result<String> {
     Ok(tollway_net::random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn words(status: u16, text: &str) -> Answer {
+fn words(status: u16, text: &str) -> Response {
     typed(status, "text/plain; charset=utf-8", text.to_owned())
 }
 
-fn typed(status: u16, kind: &'static str, text: String) -> Answer {
-    Answer::new(status, kind, text)
+fn typed(status: u16, kind: &'static str, text: String) -> Response {
+    Response::new(status, kind, text)
         .with("Cache-Control", "no-store")
         .with("Referrer-Policy", "no-referrer")
         .with("X-Content-Type-Options", "nosniff")
