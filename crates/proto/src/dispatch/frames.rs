@@ -47,7 +47,7 @@ pub enum Tag {
 
 /// A frame that was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct AnsweredFrame {
     /// Its number in the session.
     pub seq: u64,
     /// Its origin and purpose.
@@ -287,7 +287,7 @@ impl<A: Copy> Dispatch<A> {
     ///
     /// # Errors
     /// Every completely written frame is answered already.
-    pub fn answer(&mut self, member: usize) -> Result<Answer, Unrequested> {
+    pub fn answer(&mut self, member: usize) -> Result<AnsweredFrame, Unrequested> {
         let retains = self.retains();
         let frames = self.members.get_mut(member).ok_or(Unrequested)?;
         if frames.sent == 0 || self.rules.answers == Answers::None {
@@ -298,7 +298,7 @@ impl<A: Copy> Dispatch<A> {
         if entry.tag != Tag::Own {
             self.open -= 1;
         }
-        Ok(Answer { seq: entry.seq, tag: entry.tag, len: entry.len })
+        Ok(AnsweredFrame { seq: entry.seq, tag: entry.tag, len: entry.len })
     }
 
     /// Records the location of the answer to the frame `seq`, with [`Answers::InOrder`].
