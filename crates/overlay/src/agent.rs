@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tollway_law::Time;
 pub use tollway_net::sys::control::ask;
-use tollway_net::sys::control::{self, Control};
+use tollway_net::sys::control::{self, ControlSocket};
 pub use tollway_net::sys::signals::Signals;
 
 use crate::config::{ConfigError, Site, Watch};
@@ -69,7 +69,7 @@ pub fn run(
     let mut site = Site::load(path)?;
     let system = |what: String| move |source| AgentError::System { what, source };
     let socket = options.socket.clone().unwrap_or_else(|| default_socket(&site.rules.site));
-    let control = Control::open(&socket).map_err(|error| match error.kind() {
+    let control = ControlSocket::open(&socket).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => AgentError::Runs { site: site.rules.site.clone(), path: socket.clone() },
         _ => AgentError::System { what: format!("open `{}`", socket.display()), source: error },
     })?;

@@ -48,7 +48,8 @@ pub struct Guardian {
 
 impl Guardian {
     /// Starts `program`, which must call [`keep`](Guardian::keep) and nothing else. While it runs
-    /// it holds `claim` of [`Control`](super::Control), which reserves the agent's place.
+    /// it holds `claim` of [`ControlSocket`](super::ControlSocket), which reserves the agent's
+    /// place.
     ///
     /// # Errors
     /// The program can't be started.

@@ -88,7 +88,7 @@ pub use guardian::{Guardian, clear, replay};
 pub use handover::{Handover, Item, Number};
 pub use rights::{Needs, Reach, give_up_all, settle_in, unprivileged};
 pub use run::{Then, Turn, run};
-pub use tollway_net::sys::control::{Control, ask};
+pub use tollway_net::sys::control::{ControlSocket, ask};
 pub use tollway_net::sys::signals::Signals;
 
 /// The default path of the socket of this user's agent.

@@ -17,8 +17,8 @@ use crate::rights::reading_files;
 use crate::status::Standing;
 use crate::supervisor::Supervisor;
 use crate::{
-    Agent, Control, Guardian, Kernel, LookOnly, Needs, Reach, Signals, SockDiag, Then, Turn, bpf, replay,
-    run, settle_in,
+    Agent, ControlSocket, Guardian, Kernel, LookOnly, Needs, Reach, Signals, SockDiag, Then, Turn, bpf,
+    replay, run, settle_in,
 };
 
 /// An agent with the channel to its worker.
@@ -136,12 +136,12 @@ impl WorkerProcess {
     /// The program can't be started.
     pub fn start(
         program: &[OsString],
-        control: Option<&Control>,
+        control: Option<&ControlSocket>,
         files: [Option<PathBuf>; 5],
     ) -> io::Result<WorkerProcess> {
         let (requests, theirs) = UnixStream::pair()?;
         let (channel, far) = UnixStream::pair()?;
-        let status = control.map(Control::listener).transpose()?;
+        let status = control.map(ControlSocket::listener).transpose()?;
         let mut items = vec![Some(Item::Open(far.into())), status.map(|socket| Item::Open(socket.into()))];
         items.extend(files.map(|file| file.map(Item::File)));
         let (name, arguments) = program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
@@ -229,7 +229,7 @@ pub enum BackendError {
 pub fn kernel(
     backend: Backend,
     everywhere: bool,
-    control: &Control,
+    control: &ControlSocket,
     guardian: impl Fn(&[&str]) -> io::Result<Vec<OsString>>,
     note: impl Fn(&str),
 ) -> Result<(Box<dyn Kernel>, Option<Guardian>), BackendError> {

@@ -129,7 +129,7 @@ impl Teller {
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] if another switch answers there. Otherwise the folder cannot be
     /// created, or the path is not a socket.
-    pub fn answer_at(&self, path: &Path) -> io::Result<Control> {
+    pub fn answer_at(&self, path: &Path) -> io::Result<ControlSocket> {
         tollway_net::sys::control::own_folder(path)?;
         if let Ok(meta) = std::fs::symlink_metadata(path) {
             if !meta.file_type().is_socket() {
@@ -151,7 +151,7 @@ impl Teller {
                 let _ = teller.answer(stream);
             }
         })?;
-        Ok(Control(path.to_owned()))
+        Ok(ControlSocket(path.to_owned()))
     }
 
     fn answer(&self, mut stream: UnixStream) -> io::Result<()> {
@@ -172,11 +172,11 @@ impl Teller {
     }
 }
 
-/// A control socket; the file is removed on drop.
+/// The control socket; the file is removed on drop.
 #[derive(Debug)]
-pub struct Control(PathBuf);
+pub struct ControlSocket(PathBuf);
 
-impl Drop for Control {
+impl Drop for ControlSocket {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }

@@ -12,7 +12,7 @@ use miette::miette;
 use tollway_law::Time;
 use tollway_shape::policies::Policies;
 use tollway_shape::service::{self, BackendError, Service, WorkerProcess};
-use tollway_shape::{self as shape, Control, Guardian, Kernel, Signals, bpf};
+use tollway_shape::{self as shape, ControlSocket, Guardian, Kernel, Signals, bpf};
 
 use crate::args::{Backend, Shape, ShapeCommand};
 use crate::audience::say_status;
@@ -72,7 +72,7 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
         return start_worker(args, None)?.end(&signals).map(ExitCode::from).map_err(unable);
     }
     let socket = args.socket.clone().unwrap_or_else(shape::default_path);
-    let control = Control::open(&socket).map_err(|error| not_opened(&socket, &error))?;
+    let control = ControlSocket::open(&socket).map_err(|error| not_opened(&socket, &error))?;
     let mut worker = start_worker(args, Some(&control))?;
     if !worker.await_policies(&signals) {
         return worker.end(&signals).map(ExitCode::from).map_err(unable);
@@ -95,7 +95,7 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
 }
 
 /// Starts the worker, which reads policies and serves readers: see [`worker`].
-fn start_worker(args: &Shape, control: Option<&Control>) -> Result<WorkerProcess, Failure> {
+fn start_worker(args: &Shape, control: Option<&ControlSocket>) -> Result<WorkerProcess, Failure> {
     let store = &args.store;
     let files = [&args.policy, &store.store_password, &store.store_ca, &store.store_cert, &store.store_key];
     let itself = std::env::current_exe().map_err(unable)?.into_os_string();
@@ -147,7 +147,7 @@ const LINES: usize = 32;
 /// Starts the back-end, and the guardian that frees connections when this process can't.
 fn kernel(
     args: &Shape,
-    control: &Control,
+    control: &ControlSocket,
     log: &Log,
 ) -> Result<(Box<dyn Kernel>, Option<Guardian>), Failure> {
     let guardian = |more: &[&str]| {

@@ -13,13 +13,13 @@ use rustix::io::Errno;
 
 /// The agent's end of a status socket.
 #[derive(Debug)]
-pub struct Control {
+pub struct ControlSocket {
     listener: UnixListener,
     path: PathBuf,
     claim: File,
 }
 
-impl Control {
+impl ControlSocket {
     /// Opens the socket at `path`. A missing folder is made, without access for other users.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ impl Control {
     /// - [`io::ErrorKind::AlreadyExists`]: another kind of file is there, and stays.
     /// - [`io::ErrorKind::TimedOut`]: an agent has ended there, and its guardian has not.
     /// - Others: the folder belongs to another user, or can't be made.
-    pub fn open(path: &Path) -> io::Result<Control> {
+    pub fn open(path: &Path) -> io::Result<ControlSocket> {
         own_folder(path)?;
         if fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket()) {
             let text = format!("`{}` is there already, and is no socket", path.display());
@@ -41,7 +41,7 @@ impl Control {
         let _ = fs::remove_file(path);
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
-        Ok(Control { listener, path: path.to_owned(), claim })
+        Ok(ControlSocket { listener, path: path.to_owned(), claim })
     }
 
     /// The path of the guardian's record of settings to restore.
@@ -83,7 +83,7 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Serves the clients of the socket that a [`Control`] has opened.
+    /// Serves the clients of the socket that a [`ControlSocket`] has opened.
     pub fn new(listener: UnixListener) -> Answers {
         Answers { listener, clients: Vec::new(), due: 0 }
     }
@@ -124,7 +124,7 @@ fn reply(mut client: UnixStream, text: Arc<str>) {
     });
 }
 
-impl Drop for Control {
+impl Drop for ControlSocket {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
@@ -235,9 +235,9 @@ mod tests {
     fn one_agent_answers_and_its_place_is_free_again() {
         let folder = std::env::temp_dir().join(format!("tollway-control-{}", std::process::id()));
         let path = folder.join("shape.sock");
-        let control = Control::open(&path).unwrap();
+        let control = ControlSocket::open(&path).unwrap();
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
-        assert_eq!(Control::open(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(ControlSocket::open(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         let asking = std::thread::spawn({
             let path = path.clone();
             move || ask(&path).unwrap()
@@ -257,27 +257,27 @@ mod tests {
         assert!(ask(&path).is_err());
         // A killed agent leaves its socket.
         drop(UnixListener::bind(&path).unwrap());
-        let control = Control::open(&path).unwrap();
+        let control = ControlSocket::open(&path).unwrap();
         // The next agent waits until its guardian has ended, too.
         let guardian = control.claim().try_clone().unwrap();
         drop(control);
         let next = std::thread::spawn({
             let path = path.clone();
-            move || Control::open(&path).unwrap()
+            move || ControlSocket::open(&path).unwrap()
         });
         std::thread::sleep(Duration::from_millis(100));
         assert!(!next.is_finished());
         drop(guardian);
         drop(next.join().unwrap());
         // A stopped agent is there, but does not answer.
-        let stopped = Control::open(&path).unwrap();
+        let stopped = ControlSocket::open(&path).unwrap();
         let error = ask_within(&path, Duration::from_millis(20)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(error.to_string(), "it has said nothing for 0.02 s");
         drop(stopped);
         // A file that is no socket must stay.
         fs::write(&path, "dear").unwrap();
-        let error = Control::open(&path).unwrap_err();
+        let error = ControlSocket::open(&path).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
         assert!(error.to_string().contains("shape.sock` is there already, and is no socket"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"dear");
