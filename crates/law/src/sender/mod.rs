@@ -30,7 +30,7 @@ pub use fcp_cheat::{FcpCheat, FcpCheatConfig, FcpTrick};
 pub use newreno::{NewReno, NewRenoConfig};
 pub use rcp::{Rcp, RcpConfig};
 pub use scalable::{Scalable, ScalableConfig};
-pub use xcp::{Demand, Fallback, LossResponse, Xcp, XcpConfig};
+pub use xcp::{Fallback, LossResponse, RequestedIncrease, Xcp, XcpConfig};
 
 use std::any::Any;
 use std::fmt;

@@ -38,7 +38,7 @@ config! {
         pacing: bool = false, Kind::Truth;
         /// The increase requested of routers: everything available, or enough to reach this rate in
         /// a round trip (the draft).
-        request: Demand = Demand::Everything, Kind::RateOrAll, from "§ 4.1.2";
+        request: RequestedIncrease = RequestedIncrease::Everything, Kind::RateOrAll, from "§ 4.1.2";
         /// States the window in whole packets, as ns-2 does.
         whole_window: bool = false, Kind::Truth;
         /// Bytes of a packet in the conversion of feedback to packets; ns-2 has 1450 for 1500.
@@ -61,7 +61,7 @@ config! {
 
 /// The increase that a sender requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Demand {
+pub enum RequestedIncrease {
     /// Everything available (ns-2): any feedback of a router is smaller.
     Everything,
     /// The change to this rate within a round trip (draft § 4.1.2: desired less actual, over the
@@ -70,9 +70,9 @@ pub enum Demand {
 }
 
 fields! {
-    Demand => Rate,
-        |demand| match demand { Demand::Everything => None, Demand::Rate(rate) => Some(rate) },
-        |rate: Option<Rate>| Some(rate.map_or(Demand::Everything, Demand::Rate));
+    RequestedIncrease => Rate,
+        |demand| match demand { RequestedIncrease::Everything => None, RequestedIncrease::Rate(rate) => Some(rate) },
+        |rate: Option<Rate>| Some(rate.map_or(RequestedIncrease::Everything, RequestedIncrease::Rate));
 }
 
 words! {
@@ -95,8 +95,8 @@ impl SenderConfig for XcpConfig {
         Descriptor {
             reads: Some(Content::Feedback),
             unanswered: match self.request {
-                Demand::Everything => Unanswered::Boundless,
-                Demand::Rate(_) => Unanswered::Harmless,
+                RequestedIncrease::Everything => Unanswered::Boundless,
+                RequestedIncrease::Rate(_) => Unanswered::Harmless,
             },
             aim: Some(Aim::XcpEquilibrium),
             initial_window: Some(INITIAL_WINDOW),
@@ -241,9 +241,9 @@ impl SenderLaw for Xcp {
         toll.rtt = rtt as f32;
         toll.offer = (rtt / window) as f32;
         toll.due = match self.config.request {
-            Demand::Everything => EVERYTHING,
-            Demand::Rate(_) if flight.app_limited => 0.0,
-            Demand::Rate(rate) => {
+            RequestedIncrease::Everything => EVERYTHING,
+            RequestedIncrease::Rate(_) if flight.app_limited => 0.0,
+            RequestedIncrease::Rate(rate) => {
                 (rate.bytes_per_sec() - window * f64::from(flight.segment) / rtt).max(0.0) / window
             }
         };
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn demand_for_a_rate_is_shared_by_the_packets_of_a_round_trip() {
-        let demand = Demand::Rate(Rate::from_bytes_per_sec(90_000.0));
+        let demand = RequestedIncrease::Rate(Rate::from_bytes_per_sec(90_000.0));
         let mut law = XcpConfig { initial_window: 4.0, request: demand, ..Default::default() }.build();
         let mut toll = Toll::default();
         // 4 segments in 0.1 s are 60 000 B/s: 30 000 short, over four packets.
@@ -416,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_toll_on_every_fourth_packet_says_what_four_would() {
-        let demand = Demand::Rate(Rate::from_bytes_per_sec(300_000.0));
+        let demand = RequestedIncrease::Rate(Rate::from_bytes_per_sec(300_000.0));
         let config = XcpConfig { initial_window: 10.0, request: demand, ..Default::default() };
         let sums = |every: u32| {
             let mut law = XcpConfig { every, ..config }.build();
