@@ -67,7 +67,7 @@ pub use daemon::{Daemon, MAX_GROUP};
 pub use frame::Frame;
 pub use groups::MAX_MEMBERSHIPS;
 pub use measure::{Interval, Measured};
-pub use site::{Demand, SenderConfig, Sent, Site, SiteConfig};
+pub use site::{ArrivalProcess, SenderConfig, Sent, Site, SiteConfig};
 pub use tree::Topology;
 
 /// A daemon's name in its overlay.

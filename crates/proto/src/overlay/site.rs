@@ -90,14 +90,14 @@ pub struct SenderConfig {
     /// When it ends; [`Time::NEVER`] if it does not.
     pub stop: Time,
     /// When it has a message to send.
-    pub demand: Demand,
+    pub demand: ArrivalProcess,
     /// It has messages for the first span, none for the second, and so on.
     pub on_off: Option<(Time, Time)>,
 }
 
-/// When a sender has a message to send.
+/// The arrivals of messages at a sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Demand {
+pub enum ArrivalProcess {
     /// Always.
     Endless,
     /// Every so often.
@@ -247,7 +247,7 @@ impl Site {
     /// What the sender in place `at` has done.
     pub fn sent(&self, at: usize) -> Sent {
         let sender = &self.senders[at];
-        let endless = sender.config.demand == Demand::Endless;
+        let endless = sender.config.demand == ArrivalProcess::Endless;
         Sent { messages: sender.sent, waiting: (!endless).then_some(sender.pending) }
     }
 
@@ -396,7 +396,7 @@ impl Site {
     fn offer(&mut self, now: Time, at: usize) {
         loop {
             let sender = &self.senders[at];
-            let endless = sender.config.demand == Demand::Endless;
+            let endless = sender.config.demand == ArrivalProcess::Endless;
             let wants = sender.runs && if endless { sender.active } else { sender.pending > 0 };
             let reached = || sender.members.iter().any(|&member| self.daemon.reaches(member));
             let Some(set) = sender.set.filter(|_| wants && !sender.buying && reached()) else { return };
@@ -477,9 +477,9 @@ impl Site {
 
     fn arrival(&mut self, now: Time, at: usize) {
         let gap = match self.senders[at].config.demand {
-            Demand::Endless => return,
-            Demand::Every(gap) => gap,
-            Demand::Poisson { per_sec } => {
+            ArrivalProcess::Endless => return,
+            ArrivalProcess::Every(gap) => gap,
+            ArrivalProcess::Poisson { per_sec } => {
                 let unit: f64 = self.random.random();
                 Time::from_secs_f64(-libm::log(1.0 - unit) / per_sec)
             }

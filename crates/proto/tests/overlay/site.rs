@@ -7,7 +7,7 @@ use tollway_law::{Rate, Time};
 use tollway_proto::app::{App, Connections, MessagePort};
 use tollway_proto::overlay::wire::Pool;
 use tollway_proto::overlay::{
-    Config, DaemonId, Demand, Epoch, LinkConfig, SenderConfig, Site, SiteConfig, TenantConfig,
+    ArrivalProcess, Config, DaemonId, Epoch, LinkConfig, SenderConfig, Site, SiteConfig, TenantConfig,
 };
 use tollway_proto::transport::Connection;
 
@@ -38,7 +38,7 @@ fn rate() -> Rate {
     Rate::from_mbps(2.0)
 }
 
-fn sender(group: &str, demand: Demand) -> SenderConfig {
+fn sender(group: &str, demand: ArrivalProcess) -> SenderConfig {
     SenderConfig {
         number: 0,
         group: group.as_bytes().into(),
@@ -140,7 +140,11 @@ impl Chain {
 
 #[test]
 fn each_member_receives_each_message_once_and_in_order() {
-    let demands = [Demand::Endless, Demand::Poisson { per_sec: 5.0 }, Demand::Every(Time::from_millis(250))];
+    let demands = [
+        ArrivalProcess::Endless,
+        ArrivalProcess::Poisson { per_sec: 5.0 },
+        ArrivalProcess::Every(Time::from_millis(250)),
+    ];
     let mut chain = Chain::new(4, &demands.map(|demand| sender("all", demand)));
     chain.run(Time::from_secs(31));
     let sent: Vec<u64> = (0..3).map(|at| chain.sites[0].sent(at).messages).collect();
@@ -159,7 +163,7 @@ fn each_member_receives_each_message_once_and_in_order() {
 
 #[test]
 fn members_of_an_ordered_group_receive_in_one_order() {
-    let often = Demand::Poisson { per_sec: 20.0 };
+    let often = ArrivalProcess::Poisson { per_sec: 20.0 };
     let stop = Time::from_secs(20);
     let mut chain = Chain::new(4, &[SenderConfig { ordered: true, stop, ..sender("agreed", often) }]);
     chain.run(Time::from_secs(30));
@@ -174,9 +178,9 @@ fn members_of_an_ordered_group_receive_in_one_order() {
 
 #[test]
 fn a_sender_sends_while_it_has_messages_and_not_after_its_end() {
-    let mut often = sender("all", Demand::Every(Time::from_millis(100)));
+    let mut often = sender("all", ArrivalProcess::Every(Time::from_millis(100)));
     often.on_off = Some((Time::from_secs(2), Time::from_secs(3)));
-    let mut short = sender("all", Demand::Endless);
+    let mut short = sender("all", ArrivalProcess::Endless);
     short.stop = Time::from_secs(3);
     let mut chain = Chain::new(2, &[often, short]);
     chain.run(Time::from_secs(3));
@@ -191,14 +195,14 @@ fn a_sender_sends_while_it_has_messages_and_not_after_its_end() {
 
 #[test]
 fn a_group_without_members_elsewhere_gets_nothing() {
-    let mut chain = Chain::new(2, &[sender("none", Demand::Endless)]);
+    let mut chain = Chain::new(2, &[sender("none", ArrivalProcess::Endless)]);
     chain.run(Time::from_secs(5));
     assert_eq!((chain.sites[0].sent(0).messages, chain.sites[1].received()), (0, (0, 0)));
 }
 
 #[test]
 fn silent_links_are_opened_again_when_they_are_heard() {
-    let mut chain = Chain::new(3, &[sender("all", Demand::Endless)]);
+    let mut chain = Chain::new(3, &[sender("all", ArrivalProcess::Endless)]);
     chain.run(Time::from_secs(5));
     let before = chain.sites[2].received().0;
     chain.held = Time::from_secs(30);
@@ -214,7 +218,7 @@ fn silent_links_are_opened_again_when_they_are_heard() {
 
 #[test]
 fn what_is_no_frame_ends_its_link_only() {
-    let mut chain = Chain::new(3, &[sender("all", Demand::Endless)]);
+    let mut chain = Chain::new(3, &[sender("all", ArrivalProcess::Endless)]);
     chain.run(Time::from_secs(3));
     let now = chain.now;
     chain.sites[1].handle_message(now, MessagePort(1), Bytes::from_static(b"no frame at all"));

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tollway_law::Time;
-use tollway_proto::overlay::{DaemonId, Demand, Topology};
+use tollway_proto::overlay::{ArrivalProcess, DaemonId, Topology};
 use tollway_scenario::plan::overlay::{Overlay, Sender};
 use tollway_scenario::plan::{LinkId, Plan};
 use tollway_theory::{Flow, Network, proportional_rates};
@@ -55,7 +55,11 @@ fn trees(plan: &Plan, overlay: &Overlay) -> Result<Vec<Vec<usize>>, Undefined> {
     if plan.flows.len() > overlay.hops.len() {
         return Err(Undefined::Beside);
     }
-    if overlay.senders.iter().any(|sender| sender.on_off.is_some() && sender.demand == Demand::Endless) {
+    if overlay
+        .senders
+        .iter()
+        .any(|sender| sender.on_off.is_some() && sender.demand == ArrivalProcess::Endless)
+    {
         return Err(Undefined::Pauses);
     }
     let mut routes: HashMap<(DaemonId, DaemonId), &[LinkId]> = HashMap::new();
@@ -118,9 +122,9 @@ fn network(overlay: &Overlay, trees: &[Vec<usize>], senders: &[usize], capacitie
 /// Upper bound on a sender's rate, in bits per second.
 fn demand(overlay: &Overlay, sender: &Sender) -> f64 {
     let per_sec = match sender.demand {
-        Demand::Endless => return f64::INFINITY,
-        Demand::Every(gap) => 1.0 / gap.as_secs_f64(),
-        Demand::Poisson { per_sec } => per_sec,
+        ArrivalProcess::Endless => return f64::INFINITY,
+        ArrivalProcess::Every(gap) => 1.0 / gap.as_secs_f64(),
+        ArrivalProcess::Poisson { per_sec } => per_sec,
     };
     let on = sender.on_off.map_or(1.0, |(on, off)| on.as_secs_f64() / (on + off).as_secs_f64());
     per_sec * on * f64::from(overlay.message) * 8.0

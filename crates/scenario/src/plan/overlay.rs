@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tollway_law::overlay::{AnnounceConfig, Benefit, CostConfig, PurseConfig};
-use tollway_proto::overlay::Demand;
+use tollway_proto::overlay::ArrivalProcess;
 
 use super::*;
 
@@ -67,7 +67,7 @@ pub struct Sender {
     /// End of the messages; [`Time::NEVER`] if there is no end.
     pub stop: Time,
     /// The process by which messages are generated.
-    pub demand: Demand,
+    pub demand: ArrivalProcess,
     /// Lengths of the on and off periods, on first; `None` is always on.
     pub on_off: Option<(Time, Time)>,
     /// The tenant whose purse pays; `None` is a purse for this sender alone.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollway_law::Time;
 use tollway_law::overlay::{AnnounceConfig, CostConfig, PeriodConfig, PurseConfig};
 use tollway_law::param::Config;
-use tollway_proto::overlay::Demand;
+use tollway_proto::overlay::ArrivalProcess;
 
 use super::flows::{Request, Target, path};
 use super::{Group as Nodes, Pairs, Resolver};
@@ -255,16 +255,16 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn demand(&mut self, keys: &Reader<'a>) -> Option<Demand> {
+    fn demand(&mut self, keys: &Reader<'a>) -> Option<ArrivalProcess> {
         let demand = match keys.arrivals("arrivals") {
-            None => return Some(Demand::Endless),
-            Some(Arrivals::Every(gap)) => Demand::Every(gap),
-            Some(Arrivals::Poisson { per_sec }) => Demand::Poisson { per_sec },
+            None => return Some(ArrivalProcess::Endless),
+            Some(Arrivals::Every(gap)) => ArrivalProcess::Every(gap),
+            Some(Arrivals::Poisson { per_sec }) => ArrivalProcess::Poisson { per_sec },
         };
         let per_sec = match demand {
-            Demand::Every(gap) => 1.0 / gap.as_secs_f64(),
-            Demand::Poisson { per_sec } => per_sec,
-            Demand::Endless => 0.0,
+            ArrivalProcess::Every(gap) => 1.0 / gap.as_secs_f64(),
+            ArrivalProcess::Poisson { per_sec } => per_sec,
+            ArrivalProcess::Endless => 0.0,
         };
         if per_sec > MOST_PER_SEC {
             let message = format!("a sender has {MOST_PER_SEC} messages a second at most");

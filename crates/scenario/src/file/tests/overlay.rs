@@ -2,7 +2,7 @@
 
 use tollway_law::Time;
 use tollway_law::overlay::{Benefit, CostConfig, PurseConfig};
-use tollway_proto::overlay::Demand;
+use tollway_proto::overlay::ArrivalProcess;
 
 use super::{parse, plan, show};
 use crate::plan::{Data, LinkId, NodeId};
@@ -63,7 +63,7 @@ fn hops_are_flows_and_defaults_are_the_laws() {
     }
     let senders: Vec<&str> = overlay.senders.iter().map(|sender| &*sender.name).collect();
     assert_eq!(senders, ["a.1", "a.2", "a.3", "a.4"]);
-    assert!(overlay.senders.iter().all(|sender| sender.demand == Demand::Endless));
+    assert!(overlay.senders.iter().all(|sender| sender.demand == ArrivalProcess::Endless));
 }
 
 #[test]
@@ -99,7 +99,7 @@ benefit = "concave"
     let b = &overlay.senders[6];
     assert_eq!((&*b.name, b.at, b.group, &*overlay.groups[b.group].name), ("b.3", NodeId(2), 3, "three.3"));
     assert_eq!((b.start, b.stop), (Time::from_secs(3), Time::from_secs(9)));
-    assert_eq!(b.demand, Demand::Poisson { per_sec: 20.0 });
+    assert_eq!(b.demand, ArrivalProcess::Poisson { per_sec: 20.0 });
     assert_eq!(b.on_off, Some((Time::from_secs(1), Time::from_secs(2))));
     assert_eq!((b.tenant.as_deref(), b.salary, b.benefit), (Some("t"), 3.0, Benefit::Concave));
 }
