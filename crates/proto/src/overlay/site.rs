@@ -10,7 +10,7 @@ use tollway_law::Time;
 
 use super::agenda::Agenda;
 use super::frame::{HEADER, PLACE};
-use super::wire::{Decoder, Encoder, Pool};
+use super::wire::{Decoder, Encoder, SharedValues};
 use super::{
     ClientId, Config, Daemon, DaemonId, Event, Frame, Interval, LinkConfig, Measured, PortId, ProtocolError,
     Purchase, SetId, TenantConfig,
@@ -69,7 +69,7 @@ pub struct SiteConfig {
     /// What chance is drawn from.
     pub seed: u64,
     /// Link states and memberships that sites of one process have in common.
-    pub pool: Pool,
+    pub pool: SharedValues,
 }
 
 /// A sender to one group.

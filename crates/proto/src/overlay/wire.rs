@@ -157,13 +157,13 @@ impl Encoder {
 #[derive(Debug, Default)]
 pub struct Decoder {
     sets: Vec<Arc<Destinations>>,
-    pool: Pool,
+    pool: SharedValues,
 }
 
 /// The values that decoders of one process share, so that many daemons there keep each once: of each
 /// daemon the newest link state, the newest with all links, and the newest memberships.
 #[derive(Clone, Debug, Default)]
-pub struct Pool(Arc<Mutex<Pooled>>);
+pub struct SharedValues(Arc<Mutex<Pooled>>);
 
 #[derive(Debug, Default)]
 struct Pooled {
@@ -172,7 +172,7 @@ struct Pooled {
     groups: HashMap<DaemonId, Arc<GroupUpdate>>,
 }
 
-impl Pool {
+impl SharedValues {
     fn state(&self, state: LinkState) -> Arc<LinkState> {
         let key = (state.origin.daemon, state.is_whole());
         share(&mut self.lock().states, key, state, |state| (state.origin.epoch, state.number))
@@ -219,7 +219,7 @@ impl Decoder {
     }
 
     /// The decoder of a new connection that shares link states and memberships with others.
-    pub fn sharing(pool: Pool) -> Decoder {
+    pub fn sharing(pool: SharedValues) -> Decoder {
         Decoder { sets: Vec::new(), pool }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use tollway_law::{Rate, Time};
 use tollway_proto::app::{App, Connections, MessagePort};
-use tollway_proto::overlay::wire::Pool;
+use tollway_proto::overlay::wire::SharedValues;
 use tollway_proto::overlay::{
     ArrivalProcess, Config, DaemonId, Epoch, LinkConfig, SenderConfig, Site, SiteConfig, TenantConfig,
 };
@@ -72,7 +72,7 @@ impl Chain {
                 senders: numbered.collect(),
                 measure_from: Time::ZERO,
                 seed: at as u64,
-                pool: Pool::default(),
+                pool: SharedValues::default(),
             })
         };
         Chain {

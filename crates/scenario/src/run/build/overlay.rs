@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tollway_law::{Rate, Time};
 use tollway_proto::NodeMachine;
-use tollway_proto::overlay::wire::Pool;
+use tollway_proto::overlay::wire::SharedValues;
 use tollway_proto::overlay::{
     Config, DaemonId, Epoch, LinkConfig, SenderConfig, Site, SiteConfig, TenantConfig,
 };
@@ -32,7 +32,7 @@ pub(in crate::run) struct Sites {
 pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Sites {
     let Some(overlay) = &plan.overlay else { return Sites::default() };
     let mut senders = vec![(0, 0); overlay.senders.len()];
-    let pool = Pool::default();
+    let pool = SharedValues::default();
     let (mut machines, mut links) = (Vec::with_capacity(overlay.daemons.len()), Vec::new());
     for (at, &node) in overlay.daemons.iter().enumerate() {
         let own = overlay.senders.iter().enumerate().filter(|(_, sender)| sender.at == node);
@@ -80,7 +80,7 @@ fn peer(plan: &Plan, hop: &Hop, client: bool) -> NodeId {
     if client { path.to } else { path.from }
 }
 
-fn config(plan: &Plan, overlay: &Overlay, node: NodeId, pool: &Pool) -> SiteConfig {
+fn config(plan: &Plan, overlay: &Overlay, node: NodeId, pool: &SharedValues) -> SiteConfig {
     let links = hops_of(plan, overlay, node).map(|(hop, client, route)| LinkConfig {
         peer: DaemonId(peer(plan, hop, client).0),
         weight: hop.length,
