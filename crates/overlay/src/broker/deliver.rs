@@ -6,7 +6,7 @@ use bytes::Bytes;
 use rand::RngExt;
 use tollway_law::Time;
 
-use super::out::Pool;
+use super::out::ChunkPool;
 use super::route::{Route, Verdict};
 use super::session::ClientSession;
 use super::sites::LAG;
@@ -233,7 +233,7 @@ fn readable<'a>(session: &ClientSession, message: &Publish<'a>) -> (Option<usize
 /// it.
 fn write(
     session: &mut ClientSession,
-    pool: &mut Pool,
+    pool: &mut ChunkPool,
     sid: &[u8],
     message: &Publish<'_>,
     shared: &mut Option<Bytes>,

@@ -25,7 +25,7 @@ use tollway_law::Time;
 
 use crate::nats::write::{Info, error_line};
 use crate::rules::{Proof, Rules, TenantRules};
-use out::Pool;
+use out::ChunkPool;
 use route::Routes;
 use session::{Block, ClientSession, Subscription};
 pub use sites::Content;
@@ -40,7 +40,7 @@ pub struct Broker {
     by_name: HashMap<String, usize>,
     sessions: Slab<ClientSession>,
     subs: Slab<Subscription>,
-    pool: Pool,
+    pool: ChunkPool,
     /// Sessions with output to send.
     dirty: Vec<usize>,
     /// Sessions that waited and can continue.
@@ -122,7 +122,7 @@ impl Broker {
             by_name: HashMap::new(),
             sessions: Slab::new(),
             subs: Slab::new(),
-            pool: Pool::default(),
+            pool: ChunkPool::default(),
             dirty: Vec::new(),
             runnable: Vec::new(),
             doomed: Vec::new(),

@@ -24,7 +24,7 @@ enum Chunk {
 
 /// Sent chunks, kept for reuse.
 #[derive(Debug, Default)]
-pub(super) struct Pool(Vec<Vec<u8>>);
+pub(super) struct ChunkPool(Vec<Vec<u8>>);
 
 impl Outgoing {
     /// Number of waiting bytes.
@@ -38,7 +38,7 @@ impl Outgoing {
     }
 
     /// Appends a whole operation of about `size` bytes, which `write` writes.
-    pub(super) fn push(&mut self, pool: &mut Pool, size: usize, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn push(&mut self, pool: &mut ChunkPool, size: usize, write: impl FnOnce(&mut Vec<u8>)) {
         let room = match self.chunks.back() {
             Some(Chunk::Own(chunk)) => chunk.capacity() - chunk.len(),
             _ => 0,
@@ -70,7 +70,7 @@ impl Outgoing {
     }
 
     /// Removes the first `len` bytes, which were sent.
-    pub(super) fn advance(&mut self, pool: &mut Pool, len: usize) {
+    pub(super) fn advance(&mut self, pool: &mut ChunkPool, len: usize) {
         self.len -= len;
         self.sent += len;
         while let Some(first) = self.chunks.front()
@@ -103,7 +103,7 @@ impl Chunk {
     }
 }
 
-impl Pool {
+impl ChunkPool {
     fn take(&mut self, least: usize) -> Vec<u8> {
         match self.0.pop() {
             Some(chunk) if least <= CHUNK => chunk,
@@ -141,7 +141,7 @@ mod tests {
             steps in proptest::collection::vec(1usize..80_000, 1..40),
             cut: bool,
         ) {
-            let (mut out, mut pool, mut all) = (Outgoing::default(), Pool::default(), Vec::new());
+            let (mut out, mut pool, mut all) = (Outgoing::default(), ChunkPool::default(), Vec::new());
             let mut ends = vec![];
             for (i, (len, shared)) in parts.iter().enumerate() {
                 let part = vec![i as u8; *len];
