@@ -11,14 +11,14 @@ use miette::miette;
 use serde::Serialize;
 
 use crate::fail::Failure;
-use crate::outlet::Outlet;
+use crate::lossy_output::LossyOutput;
 #[cfg(feature = "watch")]
 use crate::screen::{Draw, Screen};
 use crate::terminal;
 
 /// Readers of an agent's state: standard output, the terminal, Prometheus.
 pub(crate) struct Audience<T> {
-    json: Option<Outlet<String>>,
+    json: Option<LossyOutput<String>>,
     latest: Option<Arc<Mutex<Option<T>>>>,
     next: Instant,
     #[cfg(feature = "watch")]
@@ -88,10 +88,10 @@ impl<T: Clone + Serialize + Send + 'static> Audience<T> {
 }
 
 /// Opens standard output for lines, until its reader closes it. A full disk does not end the agent.
-fn open_json() -> io::Result<Outlet<String>> {
+fn open_json() -> io::Result<LossyOutput<String>> {
     let mut out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     let mut torn = false;
-    Outlet::open(move |line: String| {
+    LossyOutput::open(move |line: String| {
         // After a line that was written in part, the next begins a new line.
         let start = if torn { "\n" } else { "" };
         let done = out.write_all(format!("{start}{line}\n").as_bytes());

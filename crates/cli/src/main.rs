@@ -12,8 +12,8 @@ mod fail;
 mod features;
 mod keys;
 mod log;
+mod lossy_output;
 mod mathematics;
-mod outlet;
 #[cfg(target_os = "linux")]
 mod overlay;
 mod reproduce;

@@ -13,7 +13,7 @@ use ratatui::{Frame, Terminal};
 
 use crate::fail::Failure;
 use crate::features;
-use crate::outlet::Outlet;
+use crate::lossy_output::LossyOutput;
 use crate::terminal;
 
 /// A function that draws a state on a frame, scrolled by a number of lines.
@@ -21,7 +21,7 @@ pub(crate) type Draw<T> = fn(&mut Frame<'_>, &T, u16);
 
 /// The terminal in raw mode, restored when dropped.
 pub(crate) struct Screen<T> {
-    outlet: Outlet<(T, u16)>,
+    output: LossyOutput<(T, u16)>,
     scroll: u16,
 }
 
@@ -31,7 +31,7 @@ impl<T: Send + 'static> Screen<T> {
         let opened = execute!(stderr(), EnterAlternateScreen)
             .and_then(|()| Terminal::new(CrosstermBackend::new(stderr())))
             .and_then(|mut terminal| {
-                Outlet::open(move |(shown, scroll): (T, u16)| {
+                LossyOutput::open(move |(shown, scroll): (T, u16)| {
                     // If the terminal has gone, pacing continues.
                     let _ = terminal.draw(|frame| draw(frame, &shown, scroll));
                     true
@@ -40,11 +40,11 @@ impl<T: Send + 'static> Screen<T> {
         if opened.is_err() {
             let _ = disable_raw_mode();
         }
-        Ok(Screen { outlet: opened.map_err(features::no_screen)?, scroll: 0 })
+        Ok(Screen { output: opened.map_err(features::no_screen)?, scroll: 0 })
     }
 
     pub(crate) fn draw(&self, shown: T) {
-        self.outlet.show((shown, self.scroll));
+        self.output.show((shown, self.scroll));
     }
 
     /// Handles the keys pressed. Returns true if the user wants to end.
@@ -67,7 +67,7 @@ impl<T: Send + 'static> Screen<T> {
 impl<T> Drop for Screen<T> {
     fn drop(&mut self) {
         // A terminal that hangs would not accept this either.
-        if self.outlet.end() {
+        if self.output.end() {
             let _ = execute!(stderr(), LeaveAlternateScreen);
         }
         let _ = disable_raw_mode();

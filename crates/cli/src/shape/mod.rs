@@ -18,7 +18,7 @@ use crate::args::{Backend, Shape, ShapeCommand};
 use crate::audience::say_status;
 use crate::fail::Failure;
 use crate::features;
-use crate::outlet::Outlet;
+use crate::lossy_output::LossyOutput;
 use crate::terminal;
 
 pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
@@ -125,7 +125,7 @@ fn not_opened(socket: &Path, error: &io::Error) -> Failure {
 }
 
 /// Lines for standard error, written by a background thread, so that a slow reader delays no tick.
-struct Log(Outlet<String>);
+struct Log(LossyOutput<String>);
 
 impl Log {
     fn open() -> io::Result<Log> {
@@ -133,7 +133,7 @@ impl Log {
             terminal::tell(line);
             true
         };
-        Outlet::with_room(LINES, write).map(Log)
+        LossyOutput::with_room(LINES, write).map(Log)
     }
 
     fn tell(&self, line: String) {

@@ -6,29 +6,29 @@ use std::time::Duration;
 
 /// Shows values in turn from a background thread. Values that come while it is busy are dropped, so
 /// that the caller never waits.
-pub(crate) struct Outlet<T> {
+pub(crate) struct LossyOutput<T> {
     next: Option<SyncSender<T>>,
     ended: Receiver<()>,
 }
 
-impl<T: Send + 'static> Outlet<T> {
+impl<T: Send + 'static> LossyOutput<T> {
     /// Starts a thread that calls `show` with each value, until it returns false.
-    pub(crate) fn open(show: impl FnMut(T) -> bool + Send + 'static) -> io::Result<Outlet<T>> {
-        Outlet::with_room(1, show)
+    pub(crate) fn open(show: impl FnMut(T) -> bool + Send + 'static) -> io::Result<LossyOutput<T>> {
+        LossyOutput::with_room(1, show)
     }
 
-    /// As [`Outlet::open`], with a queue of `room` values.
+    /// As [`LossyOutput::open`], with a queue of `room` values.
     pub(crate) fn with_room(
         room: usize,
         mut show: impl FnMut(T) -> bool + Send + 'static,
-    ) -> io::Result<Outlet<T>> {
+    ) -> io::Result<LossyOutput<T>> {
         let (next, things) = sync_channel(room);
         let (end, ended) = sync_channel(0);
         std::thread::Builder::new().name("outlet".into()).spawn(move || {
             let _end: SyncSender<()> = end;
             while things.recv().is_ok_and(&mut show) {}
         })?;
-        Ok(Outlet { next: Some(next), ended })
+        Ok(LossyOutput { next: Some(next), ended })
     }
 
     /// Queues a value, or drops it if the queue is full. Returns false if the thread has ended.
@@ -38,7 +38,7 @@ impl<T: Send + 'static> Outlet<T> {
     }
 }
 
-impl<T> Outlet<T> {
+impl<T> LossyOutput<T> {
     /// Waits up to [`PATIENCE`] for the last value to be shown. Returns true if the thread has
     /// ended.
     pub(crate) fn end(&mut self) -> bool {
@@ -48,7 +48,7 @@ impl<T> Outlet<T> {
     }
 }
 
-impl<T> Drop for Outlet<T> {
+impl<T> Drop for LossyOutput<T> {
     fn drop(&mut self) {
         let _ = self.end();
     }
@@ -67,22 +67,22 @@ mod tests {
     fn who_is_slow_holds_nobody_up_and_who_is_not_has_all() {
         let (shown, seen) = channel();
         let (go_on, wait) = channel::<()>();
-        let mut outlet =
-            Outlet::open(move |number: u32| wait.recv().is_ok() && shown.send(number).is_ok()).unwrap();
-        assert!((0..1000).all(|number| outlet.show(number)), "nobody waits");
-        assert!(!outlet.end(), "it is held up");
-        drop(outlet);
+        let mut output =
+            LossyOutput::open(move |number: u32| wait.recv().is_ok() && shown.send(number).is_ok()).unwrap();
+        assert!((0..1000).all(|number| output.show(number)), "nobody waits");
+        assert!(!output.end(), "it is held up");
+        drop(output);
         drop(go_on);
         assert!(seen.recv().is_err(), "nothing was taken");
 
         let (shown, seen) = channel();
-        let mut outlet = Outlet::open(move |number: u32| shown.send(number).is_ok()).unwrap();
-        assert!(outlet.show(7) && outlet.end());
+        let mut output = LossyOutput::open(move |number: u32| shown.send(number).is_ok()).unwrap();
+        assert!(output.show(7) && output.end());
         assert_eq!(seen.recv(), Ok(7));
 
-        let outlet = Outlet::open(|()| false).unwrap();
-        outlet.show(());
-        while outlet.show(()) {
+        let output = LossyOutput::open(|()| false).unwrap();
+        output.show(());
+        while output.show(()) {
             std::thread::yield_now();
         }
     }
