@@ -26,7 +26,7 @@ pub enum Retry {
 
 /// The rules for all frames of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct FrameRules {
     /// The answering scheme.
     pub answers: Answers,
     /// The treatment of unanswered frames.
@@ -77,7 +77,7 @@ pub struct Unrequested;
 /// caller.
 #[derive(Clone, Debug)]
 pub struct Dispatch<A> {
-    rules: Rules,
+    rules: FrameRules,
     members: Vec<MemberFrames>,
     next: u64,
     /// Answers in the order of their frames, from `first` on; [`Answers::InOrder`] only.
@@ -119,7 +119,7 @@ struct Entry {
 
 impl<A: Copy> Dispatch<A> {
     /// A session with nothing under way.
-    pub fn new(rules: Rules) -> Dispatch<A> {
+    pub fn new(rules: FrameRules) -> Dispatch<A> {
         Dispatch { rules, members: Vec::new(), next: 0, slots: VecDeque::new(), first: 0, open: 0, bytes: 0 }
     }
 

@@ -17,6 +17,6 @@ mod tail;
 mod tests;
 
 pub use cluster::{Cluster, MemberConfig};
-pub use frames::{AnsweredFrame, Answers, Dispatch, Orphan, Retry, Rules, Tag, Unrequested};
+pub use frames::{AnsweredFrame, Answers, Dispatch, FrameRules, Orphan, Retry, Tag, Unrequested};
 pub use queue::Queue;
 pub use tail::Tail;

@@ -53,7 +53,7 @@ impl Server {
 
 struct World {
     dispatch: Dispatch<u64>,
-    rules: Rules,
+    rules: FrameRules,
     servers: Vec<Server>,
     lens: BTreeMap<u64, usize>,
     /// Frame's own number by the session's, and the answers that the client had.
@@ -65,7 +65,7 @@ struct World {
 }
 
 impl World {
-    fn new(rules: Rules, seed: u64) -> World {
+    fn new(rules: FrameRules, seed: u64) -> World {
         World {
             dispatch: Dispatch::new(rules),
             rules,
@@ -181,10 +181,10 @@ impl World {
     }
 }
 
-fn rules() -> impl Strategy<Value = Rules> {
+fn rules() -> impl Strategy<Value = FrameRules> {
     let answers = prop_oneof![Just(Answers::Any), Just(Answers::InOrder), Just(Answers::None)];
     let retry = prop_oneof![Just(Retry::Never), Just(Retry::Idempotent)];
-    (answers, retry).prop_map(|(answers, retry)| Rules { answers, retry })
+    (answers, retry).prop_map(|(answers, retry)| FrameRules { answers, retry })
 }
 
 proptest! {
@@ -221,17 +221,17 @@ proptest! {
             let times = times.get(&name).copied().unwrap_or(0);
             match rules {
                 // Never twice; and if not at all, the client is informed.
-                Rules { answers: Answers::Any | Answers::InOrder, retry: Retry::Never } => {
+                FrameRules { answers: Answers::Any | Answers::InOrder, retry: Retry::Never } => {
                     prop_assert!(times <= 1, "{} was carried out {} times", name, times);
                     prop_assert!(times == 1 || world.told.contains(&name));
                 }
                 // At least once, and answered once.
-                Rules { answers: Answers::Any | Answers::InOrder, retry: Retry::Idempotent } => {
+                FrameRules { answers: Answers::Any | Answers::InOrder, retry: Retry::Idempotent } => {
                     prop_assert!(times >= 1);
                     prop_assert_eq!(world.delivered.iter().filter(|&&other| other == name).count(), 1);
                 }
                 // Acknowledged frames may be lost with a member; no others.
-                Rules { answers: Answers::None, .. } => prop_assert!(times >= 1 || world.deaths > 0),
+                FrameRules { answers: Answers::None, .. } => prop_assert!(times >= 1 || world.deaths > 0),
             }
         }
         if rules.answers == Answers::InOrder {
@@ -243,7 +243,7 @@ proptest! {
 
 #[test]
 fn an_answer_that_was_not_asked_is_refused() {
-    let mut dispatch = Dispatch::<()>::new(Rules { answers: Answers::Any, retry: Retry::Never });
+    let mut dispatch = Dispatch::<()>::new(FrameRules { answers: Answers::Any, retry: Retry::Never });
     assert_eq!(dispatch.answer(0), Err(Unrequested));
     dispatch.submit(0, Tag::Client, b"half a frame", 6);
     assert_eq!(dispatch.answer(0), Err(Unrequested), "it has not been asked whole");
@@ -254,7 +254,7 @@ fn an_answer_that_was_not_asked_is_refused() {
 
 #[test]
 fn the_frames_that_a_dead_member_may_have_lost_are_bounded_from_above() {
-    let mut dispatch = Dispatch::<()>::new(Rules { answers: Answers::None, retry: Retry::Never });
+    let mut dispatch = Dispatch::<()>::new(FrameRules { answers: Answers::None, retry: Retry::Never });
     let frame = [1; 1000];
     for sent in 1..=10_000u64 {
         dispatch.acknowledged(0, sent * 1000);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::Deserialize;
 use tollway_law::{Bytes, Time};
 use tollway_net::sys::prefix::Prefix;
-use tollway_proto::dispatch::{Answers, Rules};
+use tollway_proto::dispatch::{Answers, FrameRules};
 use tollway_proto::framing::{Framing, Key};
 use tollway_proto::route::{Hash, Policy};
 use toml::Spanned;
@@ -177,7 +177,7 @@ pub(super) fn parse(name: &str, text: &str, folder: Option<PathBuf>) -> Result<C
         framing,
         key,
         policy,
-        rules: Rules { answers, retry },
+        rules: FrameRules { answers, retry },
         members,
         clients,
         limits,

@@ -18,7 +18,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
 use tollway_law::Time;
 use tollway_net::sys::prefix::Prefix;
-use tollway_proto::dispatch::{Answers, Retry, Rules};
+use tollway_proto::dispatch::{Answers, FrameRules, Retry};
 use tollway_proto::framing::{Framing, Key};
 use tollway_proto::route::Policy;
 
@@ -36,7 +36,7 @@ pub struct Config {
     /// The routing module, which selects the member of a frame.
     pub policy: Policy,
     /// The answering scheme and the retry rule.
-    pub rules: Rules,
+    pub rules: FrameRules,
     /// The cluster, in the order of the file.
     pub members: Vec<MemberSpec>,
     /// Named clients; others are identified by their addresses.
