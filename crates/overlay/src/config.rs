@@ -23,7 +23,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::Deserialize;
 use tollway_law::{Bytes, Rate, Time};
 
-use crate::rules::{Proof, Rules, Slow, TenantRules};
+use crate::rules::{Proof, SiteRules, Slow, TenantRules};
 
 /// An error in a site's file or keys.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub struct ConfigError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {
     /// Limits and tenants.
-    pub rules: Rules,
+    pub rules: SiteRules,
     /// The address for clients.
     pub listen: SocketAddr,
     /// The site's identity.
@@ -179,10 +179,10 @@ impl Site {
         })?;
         file.check().map_err(|(message, help)| wrong(message, help))?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let open = Rules::open(&file.site);
+        let open = SiteRules::open(&file.site);
         let tenants = file.tenant.iter().map(|(name, tenant)| tenant.rules(name, &open.tenants[0]));
         let tenants: Vec<TenantRules> = tenants.collect();
-        let rules = Rules {
+        let rules = SiteRules {
             site: file.site.clone(),
             certificates: tenants.iter().any(|tenant| tenant.proof == Proof::Certificate),
             tenants: if tenants.is_empty() { open.tenants.clone() } else { tenants },

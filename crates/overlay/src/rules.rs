@@ -83,7 +83,7 @@ impl std::fmt::Debug for Proof {
 
 /// Limits and tenants of a site.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rules {
+pub struct SiteRules {
     /// The site's name.
     pub site: String,
     /// Tenants, by name.
@@ -102,9 +102,9 @@ pub struct Rules {
     pub certificates: bool,
 }
 
-impl Rules {
+impl SiteRules {
     /// Rules with one tenant that needs no authentication.
-    pub fn open(site: &str) -> Rules {
+    pub fn open(site: &str) -> SiteRules {
         let tenant = TenantRules {
             name: "default".into(),
             salary: 1.0,
@@ -113,7 +113,7 @@ impl Rules {
             connections: 65_536,
             subscriptions: 65_536,
         };
-        Rules {
+        SiteRules {
             site: site.into(),
             tenants: vec![tenant],
             payload: 1 << 20,

@@ -11,7 +11,7 @@ use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::config::{ConfigError, Keys};
-use crate::rules::Rules;
+use crate::rules::SiteRules;
 
 /// The TLS configurations of a site.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ impl Ends {
     ///
     /// # Errors
     /// A file can't be read, or has the wrong content.
-    pub fn load(keys: &Keys, rules: &Rules) -> Result<Ends, ConfigError> {
+    pub fn load(keys: &Keys, rules: &SiteRules) -> Result<Ends, ConfigError> {
         let wrong = |path: &Path, message: String, help: &str| ConfigError {
             path: path.display().to_string(),
             message,
@@ -99,7 +99,7 @@ pub(crate) struct Identity;
 
 impl Identity {
     /// The tenant that a verified certificate names.
-    pub(crate) fn tenant_of(certificate: &CertificateDer<'_>, rules: &Rules) -> Option<String> {
+    pub(crate) fn tenant_of(certificate: &CertificateDer<'_>, rules: &SiteRules) -> Option<String> {
         let parsed = ParsedCertificate::try_from(certificate).ok()?;
         let names = rules.tenants.iter().map(|tenant| &tenant.name);
         names.into_iter().find(|name| is_for(&parsed, &tenant_name(name))).cloned()

@@ -12,7 +12,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tollway_law::Time;
 use tollway_overlay::broker::{Broker, Then};
 use tollway_overlay::keys;
-use tollway_overlay::rules::{Proof, Rules, TenantRules};
+use tollway_overlay::rules::{Proof, SiteRules, TenantRules};
 use tollway_proto::overlay::{Config, DaemonId};
 
 mod common;
@@ -143,13 +143,13 @@ fn bombs_of_subscriptions_subjects_and_headers_are_bounded() {
 #[test]
 fn subscriptions_beyond_what_a_site_announces_are_refused() {
     let now = Time::ZERO;
-    let open = Rules::open("a");
+    let open = SiteRules::open("a");
     let tenant = |name: &str| TenantRules {
         name: name.into(),
         proof: Proof::Secret { password: Some(name.into()), token: None },
         ..open.tenants[0].clone()
     };
-    let rules = Rules { tenants: vec![tenant("x"), tenant("y")], ..open.clone() };
+    let rules = SiteRules { tenants: vec![tenant("x"), tenant("y")], ..open.clone() };
     let mut broker = Broker::new(rules, 1);
     broker.join_sites(now, Config { id: DaemonId(1), ..Config::default() }, 1);
     let connect = |broker: &mut Broker, tenant: &str| {

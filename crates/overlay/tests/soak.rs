@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tollway_law::{Rate, Time};
 use tollway_overlay::broker::{Broker, SpoolAnswer, SpoolCommand, Then};
-use tollway_overlay::rules::Rules;
+use tollway_overlay::rules::SiteRules;
 use tollway_proto::overlay::{Config, DaemonId, Epoch, LinkConfig, PortId};
 
 const STEP: Time = Time::from_millis(5);
@@ -50,7 +50,8 @@ struct Receiver {
 
 impl Site {
     fn start(now: Time, at: usize, epoch: u64) -> Site {
-        let rules = Rules { buffer: 32 << 10, patience: PATIENCE, spool: 1 << 20, ..Rules::open("x") };
+        let rules =
+            SiteRules { buffer: 32 << 10, patience: PATIENCE, spool: 1 << 20, ..SiteRules::open("x") };
         let mut broker = Broker::new(rules, epoch);
         let id = DaemonId(at as u32 + 1);
         let config = Config { id, epoch: Epoch(epoch), patience: PATIENCE, ..Config::default() };

@@ -24,7 +24,7 @@ use slab::Slab;
 use tollway_law::Time;
 
 use crate::nats::write::{Info, error_line};
-use crate::rules::{Proof, Rules, TenantRules};
+use crate::rules::{Proof, SiteRules, TenantRules};
 use out::ChunkPool;
 use route::Routes;
 use session::{Block, ClientSession, Subscription};
@@ -35,7 +35,7 @@ pub use spool::{SpoolAnswer, SpoolCommand};
 /// The clients of a site.
 #[derive(Debug)]
 pub struct Broker {
-    rules: Rules,
+    rules: SiteRules,
     tenants: Vec<Tenant>,
     by_name: HashMap<String, usize>,
     sessions: Slab<ClientSession>,
@@ -115,9 +115,9 @@ pub enum Then {
 
 impl Broker {
     /// Makes a broker under `rules`; random choices are drawn from `seed`.
-    pub fn new(rules: Rules, seed: u64) -> Broker {
+    pub fn new(rules: SiteRules, seed: u64) -> Broker {
         let mut broker = Broker {
-            rules: Rules { tenants: Vec::new(), ..rules.clone() },
+            rules: SiteRules { tenants: Vec::new(), ..rules.clone() },
             tenants: Vec::new(),
             by_name: HashMap::new(),
             sessions: Slab::new(),
@@ -143,7 +143,7 @@ impl Broker {
     }
 
     /// Applies new rules. It closes clients of a tenant that is removed or has a changed proof.
-    pub fn set_rules(&mut self, now: Time, rules: Rules) {
+    pub fn set_rules(&mut self, now: Time, rules: SiteRules) {
         for tenant in &mut self.tenants {
             tenant.gone = true;
         }
@@ -180,7 +180,7 @@ impl Broker {
     }
 
     /// The rules in force.
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &SiteRules {
         &self.rules
     }
 

@@ -11,7 +11,7 @@ struct Site {
 }
 
 impl Site {
-    fn new(rules: Rules) -> Site {
+    fn new(rules: SiteRules) -> Site {
         Site { broker: Broker::new(rules, 1), now: Time::ZERO }
     }
 
@@ -48,7 +48,7 @@ impl Site {
 }
 
 fn open() -> Site {
-    Site::new(Rules::open("a"))
+    Site::new(SiteRules::open("a"))
 }
 
 fn hello() -> &'static str {
@@ -147,7 +147,7 @@ fn nonsense_closes_a_connection_and_nobody_elses() {
 }
 
 fn tenant(name: &str, proof: Proof) -> TenantRules {
-    TenantRules { name: name.into(), proof, ..Rules::open("a").tenants[0].clone() }
+    TenantRules { name: name.into(), proof, ..SiteRules::open("a").tenants[0].clone() }
 }
 
 fn secret(password: &str) -> Proof {
@@ -157,7 +157,7 @@ fn secret(password: &str) -> Proof {
 #[test]
 fn tenants_hear_themselves_only_and_show_who_they_are() {
     let tenants = vec![tenant("x", secret("px")), tenant("y", secret("py")), tenant("z", Proof::Certificate)];
-    let mut site = Site::new(Rules { tenants, ..Rules::open("a") });
+    let mut site = Site::new(SiteRules { tenants, ..SiteRules::open("a") });
     let x = site.client("CONNECT {\"user\":\"x\",\"pass\":\"px\"}\r\nSUB > 1\r\n");
     let y = site.client("CONNECT {\"auth_token\":\"token-py\"}\r\nSUB > 1\r\n");
     site.say(x, "PUB a 1\r\nx\r\n");
@@ -183,14 +183,14 @@ fn tenants_hear_themselves_only_and_show_who_they_are() {
     assert_eq!(site.say(thief, "CONNECT {\"user\":\"x\"}\r\n").then, Then::Close);
     // A changed password disconnects clients with the old one.
     let tenants = vec![tenant("x", secret("new")), tenant("y", secret("py"))];
-    site.broker.set_rules(site.now, Rules { tenants, ..Rules::open("a") });
+    site.broker.set_rules(site.now, SiteRules { tenants, ..SiteRules::open("a") });
     assert!(site.broker.why(x).is_some() && site.broker.why(z).is_some() && site.broker.why(y).is_none());
 }
 
 #[test]
 fn connections_and_subscriptions_have_limits() {
     let tenants = vec![TenantRules { connections: 2, subscriptions: 3, ..tenant("x", Proof::None) }];
-    let mut site = Site::new(Rules { tenants, ..Rules::open("a") });
+    let mut site = Site::new(SiteRules { tenants, ..SiteRules::open("a") });
     let (one, two) = (site.client(hello()), site.client(hello()));
     let three = site.broker.open(site.now, "test".into(), "h", 1);
     assert_eq!(site.say(three, hello()).then, Then::Close);
@@ -203,7 +203,7 @@ fn connections_and_subscriptions_have_limits() {
 
 fn slow_site(slow: Slow, spool: u64) -> Site {
     let tenants = vec![TenantRules { slow, ..tenant("x", Proof::None) }];
-    Site::new(Rules { tenants, buffer: 16 << 10, spool, ..Rules::open("a") })
+    Site::new(SiteRules { tenants, buffer: 16 << 10, spool, ..SiteRules::open("a") })
 }
 
 /// Publishes `count` messages of a kilobyte with their numbers. Returns how many were accepted.
@@ -350,7 +350,7 @@ fn a_full_spool_has_senders_wait() {
 fn silent_clients_are_asked_and_closed() {
     let mut site = open();
     let (silent, alive) = (site.client(hello()), site.client(hello()));
-    let stranger = Rules { tenants: vec![tenant("x", secret("p"))], ..Rules::open("a") };
+    let stranger = SiteRules { tenants: vec![tenant("x", secret("p"))], ..SiteRules::open("a") };
     let mut other = Site::new(stranger);
     let waits = other.broker.open(other.now, "test".into(), "h", 1);
     for _ in 0..2000 {

@@ -12,7 +12,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(rules: impl Fn(&str) -> Rules) -> Pair {
+    fn new(rules: impl Fn(&str) -> SiteRules) -> Pair {
         let mut sites = [Site::new(rules("a")), Site::new(rules("b"))];
         let mut ports = Vec::new();
         for (i, site) in sites.iter_mut().enumerate() {
@@ -52,7 +52,7 @@ impl Pair {
 
 #[test]
 fn messages_reach_other_sites_and_queue_groups_one_member() {
-    let mut pair = Pair::new(Rules::open);
+    let mut pair = Pair::new(SiteRules::open);
     let far = pair.sites[1].client(hello());
     pair.sites[1].say(far, "SUB a.* 1\r\nSUB work q 2\r\n");
     let near = pair.sites[0].client(hello());
@@ -83,7 +83,7 @@ fn bodies(heard: &str) -> Vec<&str> {
 
 #[test]
 fn all_sites_have_an_ordered_subjects_messages_in_one_order() {
-    let mut pair = Pair::new(Rules::open);
+    let mut pair = Pair::new(SiteRules::open);
     let near = pair.sites[0].client(hello());
     pair.sites[0].say(near, "SUB $TOLL.order.book 1\r\nSUB $TOLL.view.book 2\r\n");
     pair.run(Time::from_secs(1));
@@ -117,7 +117,7 @@ fn all_sites_have_an_ordered_subjects_messages_in_one_order() {
 
 #[test]
 fn a_publisher_without_subscription_takes_part_while_it_is_connected() {
-    let mut pair = Pair::new(Rules::open);
+    let mut pair = Pair::new(SiteRules::open);
     let far = pair.sites[1].client(hello());
     pair.sites[1].say(far, "SUB $TOLL.order.book 1\r\nSUB $TOLL.view.book 2\r\n");
     pair.run(Time::from_secs(1));
@@ -142,7 +142,7 @@ fn a_publisher_without_subscription_takes_part_while_it_is_connected() {
 
 #[test]
 fn a_lost_place_is_told_to_the_publishers_site() {
-    let mut pair = Pair::new(|site| Rules { patience: Time::from_secs(1), ..Rules::open(site) });
+    let mut pair = Pair::new(|site| SiteRules { patience: Time::from_secs(1), ..SiteRules::open(site) });
     let far = pair.sites[1].client(hello());
     pair.sites[1].say(far, "SUB $TOLL.order.book 1\r\nSUB $TOLL.lost.book 2\r\n");
     let near = pair.sites[0].client(hello());
@@ -195,11 +195,11 @@ struct Outcome {
 ///
 /// In the end all waiting messages are read.
 fn contend(pattern: &str, reads: usize) -> Outcome {
-    let rules = |site: &str| Rules {
+    let rules = |site: &str| SiteRules {
         buffer: 64 << 10,
         spool: 1 << 30,
         patience: Time::from_secs(5),
-        ..Rules::open(site)
+        ..SiteRules::open(site)
     };
     let mut pair = Pair::new(rules);
     let (slow, fast) = (pair.sites[1].client(hello()), pair.sites[1].client(hello()));
