@@ -79,7 +79,7 @@ mod tests {
     use proptest::prelude::*;
     use tollway_law::link::DropTail;
 
-    use tollway_proto::faults::{Faults, Loss, Only, Place};
+    use tollway_proto::faults::{Faults, Loss, LossPlace, Only};
     use tollway_proto::{Flags, Packet};
 
     use super::*;
@@ -166,7 +166,8 @@ mod tests {
         link.faults(faults).blackout = true;
         send(&mut link, &mut buffers, Time(1), 1000);
         link.faults(faults).blackout = false;
-        link.faults(faults).losses = vec![Loss { place: Place::After, only: Only::Data, probability: 1.0 }];
+        link.faults(faults).losses =
+            vec![Loss { place: LossPlace::After, only: Only::Data, probability: 1.0 }];
         send(&mut link, &mut buffers, Time(2), 1000);
         assert_eq!(arrive(&mut link, Time::from_secs(1), &mut buffers), None);
         let stats = link.read_stats(Time::from_secs(1), &mut buffers);

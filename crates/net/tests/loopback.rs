@@ -12,7 +12,7 @@ use tollway_law::{Rate, Time};
 use tollway_net::{Fate, FlowSpec, LinkSpec, Network};
 use tollway_proto::Change;
 use tollway_proto::Encoding;
-use tollway_proto::faults::{Loss, Only, Place};
+use tollway_proto::faults::{Loss, LossPlace, Only};
 use tollway_proto::link::Link;
 use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
@@ -122,7 +122,7 @@ fn losses_are_repaired_and_counted() {
     }
     let mut network = path(false, 1);
     let flow = flow(&mut network, false, 300_000);
-    let loss = Loss { place: Place::After, only: Only::Data, probability: 0.05 };
+    let loss = Loss { place: LossPlace::After, only: Only::Data, probability: 0.05 };
     network.change(1, Change::Losses(vec![loss]));
     run(&mut network);
     assert_eq!(network.server(flow).stats().bytes_delivered, 300_000);

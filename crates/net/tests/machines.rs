@@ -10,7 +10,7 @@ use tollway_law::link::{AnyLink, DropTail};
 use tollway_law::sender::NewRenoConfig;
 use tollway_law::{Rate, Time};
 use tollway_net::{FlowSpec, LinkSpec, Network, RouteEnd};
-use tollway_proto::faults::{Loss, Only, Place};
+use tollway_proto::faults::{Loss, LossPlace, Only};
 use tollway_proto::port::{AnyQueue, Limit};
 use tollway_proto::transport::{Config, Connection};
 use tollway_proto::{Change, Encoding, Flags, Gate, Middle, NodeMachine, Packet, Passed, SackRanges};
@@ -104,7 +104,7 @@ fn a_middle_rewrites_what_passes_and_holds_some_of_it_back() {
         };
         let links = [(0, 1, 100.0), (1, 2, 20.0), (2, 1, 20.0), (1, 0, 100.0)].map(link);
         let mut network = Network::new(&names, &links, 1, threads).unwrap();
-        let loss = Loss { place: Place::After, only: Only::Data, probability: 0.03 };
+        let loss = Loss { place: LossPlace::After, only: Only::Data, probability: 0.03 };
         network.change(0, Change::Losses(vec![loss]));
         let narrow = network.add(1, NodeMachine::middle(Narrow::default()));
         let [behind, end] = [1, 0].map(|node| network.add(node, NodeMachine::middle(Look::default())));

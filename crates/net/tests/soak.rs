@@ -22,7 +22,7 @@ use tollway_net::secure::KeyFile;
 use tollway_net::{FlowSpec, LinkSpec, Network};
 use tollway_proto::Change;
 use tollway_proto::Encoding;
-use tollway_proto::faults::{Loss, Only, Place};
+use tollway_proto::faults::{Loss, LossPlace, Only};
 use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
 use way::{Mischief, Way};
@@ -126,7 +126,7 @@ impl Round {
         match self.mixer.below(7) {
             0 => {
                 let only = [Only::All, Only::Data, Only::Ack][self.mixer.below(3) as usize];
-                let place = if self.mixer.below(2) == 0 { Place::Before } else { Place::After };
+                let place = if self.mixer.below(2) == 0 { LossPlace::Before } else { LossPlace::After };
                 let probability = self.mixer.below(40) as f64 / 100.0;
                 self.network.change(link, Change::Losses(vec![Loss { place, only, probability }]));
             }

@@ -11,7 +11,7 @@ use crate::{Flags, Packet};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
     /// The side of the port.
-    pub place: Place,
+    pub place: LossPlace,
     /// The packets concerned.
     pub only: Only,
     /// Probability for each packet, independently.
@@ -21,13 +21,13 @@ pub struct Loss {
 impl Loss {
     /// Loss of any packet on the wire; `None` if it never happens.
     pub fn on_wire(probability: f64) -> Option<Loss> {
-        (probability > 0.0).then_some(Loss { place: Place::After, only: Only::All, probability })
+        (probability > 0.0).then_some(Loss { place: LossPlace::After, only: Only::All, probability })
     }
 }
 
 /// The side of a port where packets are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum LossPlace {
     /// On arrival, before queue and law.
     Before,
     /// On the wire, after the law has written.
@@ -168,8 +168,8 @@ impl Faults {
     }
 
     /// Draws a loss of `packet` at `place`.
-    pub fn strike(&mut self, place: Place, packet: &Packet) -> bool {
-        if place == Place::Before && self.blackout {
+    pub fn strike(&mut self, place: LossPlace, packet: &Packet) -> bool {
+        if place == LossPlace::Before && self.blackout {
             return true;
         }
         let data = packet.flags.has(Flags::DATA);
@@ -182,7 +182,7 @@ impl Faults {
             };
             lost |= loss.place == place && meant && self.rng.random::<f64>() < loss.probability;
         }
-        match self.impairments.bursts.filter(|_| place == Place::After) {
+        match self.impairments.bursts.filter(|_| place == LossPlace::After) {
             Some(bursts) => lost | self.burst(bursts),
             None => lost,
         }
@@ -199,14 +199,14 @@ mod tests {
         let mut faults = Faults::new(7, 0);
         faults.impairments.bursts = Some(bursts);
         let packet = Packet::default();
-        let lost: Vec<bool> = (0..200_000).map(|_| faults.strike(Place::After, &packet)).collect();
+        let lost: Vec<bool> = (0..200_000).map(|_| faults.strike(LossPlace::After, &packet)).collect();
         let share = |of: usize| of as f64 / lost.len() as f64;
         let all = share(lost.iter().filter(|lost| **lost).count());
         assert!((all - bursts.mean()).abs() < 0.002, "{all} {}", bursts.mean());
         // Behind a lost packet the wire is bad still with four fifths, and loses as many of these.
         let pairs = share(lost.windows(2).filter(|pair| pair[0] && pair[1]).count());
         assert!((pairs / all - 0.64).abs() < 0.03, "{}", pairs / all);
-        assert!(!faults.strike(Place::Before, &packet));
+        assert!(!faults.strike(LossPlace::Before, &packet));
     }
 
     #[test]

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use tollway_law::link::{AnyLink, DropTail, StepConfig, XcpConfig};
 use tollway_law::param::Threshold;
 use tollway_proto::encoding::tcp_option::Forward;
-use tollway_proto::faults::{Only, Place};
+use tollway_proto::faults::{LossPlace, Only};
 use tollway_proto::port::{FlowQueuesConfig, Isolation, Limit};
 
 use super::*;
@@ -274,7 +274,7 @@ fn nodes_have_the_addresses_of_their_numbers() {
 
 #[test]
 fn what_is_lost_at_random_is_set_changed_and_told() {
-    let loss = |probability| Loss { place: Place::Before, only: Only::All, probability };
+    let loss = |probability| Loss { place: LossPlace::Before, only: Only::All, probability };
     let mut spec = row();
     spec.losses = vec![vec![loss(1.0)], vec![loss(0.5), loss(0.5)]];
     let mut mesh = Mesh::new(&spec, 0);
@@ -341,7 +341,7 @@ proptest! {
         loss in 0.0..0.5f64,
     ) {
         let mut spec = row();
-        let random = Loss { place: Place::After, only: Only::All, probability: loss };
+        let random = Loss { place: LossPlace::After, only: Only::All, probability: loss };
         spec.losses = vec![vec![random]; 4];
         let mut mesh = Mesh::new(&spec, 0);
         let mut now = Time::ZERO;

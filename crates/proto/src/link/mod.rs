@@ -14,7 +14,7 @@ pub use stats::{Drops, LinkStats};
 use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
 
-use crate::faults::Place;
+use crate::faults::LossPlace;
 use crate::port::{AnyQueue, Limit, Offered};
 use flight::Flight;
 use stats::Rare;
@@ -340,7 +340,7 @@ impl Link {
         match &mut self.faults {
             None => false,
             Some(faults) => {
-                let lost = faults.faults.strike(Place::After, packet);
+                let lost = faults.faults.strike(LossPlace::After, packet);
                 let damaged = !lost && faults.faults.damages();
                 let drops = &mut self.rare.get_or_insert_default().drops;
                 drops.after += if lost { segments } else { 0 };
@@ -488,7 +488,7 @@ impl Link {
         let segments = store.segments(slot);
         if !self.simple
             && let Some(faults) = &mut self.faults
-            && faults.faults.strike(Place::Before, store.packet(slot))
+            && faults.faults.strike(LossPlace::Before, store.packet(slot))
         {
             self.rare().drops.before += segments;
             return Outcome::Lost;

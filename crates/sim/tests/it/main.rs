@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use tollway_law::link::{AnyLink, CodelConfig, DropTail, RedConfig, StepConfig};
 use tollway_law::param::Threshold;
 use tollway_law::{Rate, Time};
-use tollway_proto::faults::{Loss, Only, Place};
+use tollway_proto::faults::{Loss, LossPlace, Only};
 use tollway_proto::port::{AnyQueue, FlowQueuesConfig, Limit};
 use tollway_proto::{Change, Encoding, Flags};
 use tollway_sim::{FlowId, FlowSpec, LinkId, LinkSpec, Network, RouteEnd, RouteId, SourceSpec};
@@ -353,7 +353,7 @@ proptest! {
                 pair.network.add_medium(&[pair.there, pair.back]);
             }
             pair.network.trace_packets();
-            let place = if after { Place::After } else { Place::Before };
+            let place = if after { LossPlace::After } else { LossPlace::Before };
             pair.network.change(pair.there, Change::Losses(vec![Loss { place, only: Only::Data, probability: loss }]));
             for window in 1..6 {
                 pair.flow(window * 3, Time::from_millis(u64::from(window)));
@@ -384,7 +384,7 @@ proptest! {
         let mut network = Network::<FixedWindow>::new(seed);
         let link = network.add_link(wire(100.0, Time::ZERO));
         let route = network.add_route(&[link], RouteEnd::Sink);
-        network.change(link, Change::Losses(vec![Loss { place: Place::After, only: Only::All, probability }]));
+        network.change(link, Change::Losses(vec![Loss { place: LossPlace::After, only: Only::All, probability }]));
         let source = network.add_source(SourceSpec {
             route, rate: Rate::from_mbps(50.0), size: 500, start: Time::ZERO, stop: FOREVER, on_off: None,
         });
@@ -466,7 +466,7 @@ fn a_change_of_delay_is_for_what_departs_from_then_on() {
 
 #[test]
 fn losses_strike_those_who_are_meant_where_they_are_meant() {
-    for place in [Place::Before, Place::After] {
+    for place in [LossPlace::Before, LossPlace::After] {
         for (only, received, lost) in [(Only::Data, 0, [4, 0]), (Only::Ack, 4, [0, 4])] {
             let mut pair = Pair::new(wire(10.0, Time::ZERO), wire(10.0, Time::ZERO));
             for link in [pair.there, pair.back] {
@@ -477,7 +477,7 @@ fn losses_strike_those_who_are_meant_where_they_are_meant() {
             assert_eq!(pair.network.server(flow).received, received, "{only:?}");
             let drops = [pair.there, pair.back].map(|link| pair.network.read_link(link).drops);
             assert_eq!(drops.map(|drops| drops.total()), lost, "{only:?}");
-            let here = drops.map(|d| if place == Place::Before { d.before } else { d.after });
+            let here = drops.map(|d| if place == LossPlace::Before { d.before } else { d.after });
             assert_eq!(here, lost, "{place:?}");
         }
         // Packets in the other direction are spared.

@@ -9,7 +9,7 @@ use tollway_law::receiver::Echo;
 use tollway_law::sender::{AnySender, FcpConfig as FcpSender, NewRenoConfig, XcpConfig as XcpSender};
 use tollway_law::{Budget, Rate, Time};
 use tollway_proto::Change;
-use tollway_proto::faults::{Loss, Only, Place};
+use tollway_proto::faults::{Loss, LossPlace, Only};
 use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
 use tollway_sim::{FlowSpec, LinkId, LinkSpec, Network, RouteEnd};
@@ -123,7 +123,7 @@ proptest! {
             let (mut network, shared) = build(law, limit, &delays, &sizes);
             network.trace_packets();
             if !short {
-                let never = Loss { place: Place::Before, only: Only::All, probability: 0.0 };
+                let never = Loss { place: LossPlace::Before, only: Only::All, probability: 0.0 };
                 network.change(shared, Change::Losses(vec![never]));
             }
             let mut now = Time::ZERO;

@@ -2,7 +2,7 @@
 
 use tollway_law::toll::Content;
 use tollway_law::{Budget, Rate, Time};
-use tollway_proto::faults::{self, Only, Place};
+use tollway_proto::faults::{self, LossPlace, Only};
 use tollway_proto::{Change, FlowChange};
 
 use super::flows::buffer;
@@ -248,7 +248,7 @@ impl<'a> Resolver<'a> {
                 self.mistakes.add(loss.at("until"), message, "too early");
             }
             let Some(links) = self.links_named(&loss, loss.word("direction")) else { continue };
-            let place = if loss.word("place") == "before" { Place::Before } else { Place::After };
+            let place = if loss.word("place") == "before" { LossPlace::Before } else { LossPlace::After };
             let only = match loss.word("only") {
                 "data" => Only::Data,
                 "ack" => Only::Ack,
