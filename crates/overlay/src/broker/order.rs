@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tollway_law::Time;
-use tollway_proto::overlay::{DaemonId, Place};
+use tollway_proto::overlay::{DaemonId, OrderPlace};
 
 use super::Broker;
 use super::envelope::Envelope;
@@ -61,7 +61,7 @@ impl Broker {
     }
 
     /// Delivers an ordered message to its subscribers here, with the header `Toll-Order`.
-    pub(super) fn arrived_in_order(&mut self, bytes: &Bytes, place: &Place) {
+    pub(super) fn arrived_in_order(&mut self, bytes: &Bytes, place: &OrderPlace) {
         let Some((tenant, message)) = self.opened(bytes) else { return };
         let line = format!("Toll-Order: {}.{}\r\n", place.view, place.number);
         let (head, body) = match message.header {

@@ -268,12 +268,12 @@ pub struct Delivery<B> {
     /// Its content.
     pub body: B,
     /// Its place in the order of its group, if that is an ordered one.
-    pub place: Option<Place>,
+    pub place: Option<OrderPlace>,
 }
 
 /// A place in the order of a group. Members deliver messages by ascending (view, number).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct OrderPlace {
     /// The group.
     pub group: Arc<[u8]>,
     /// The number of the view.

@@ -22,7 +22,7 @@ use tollway_law::Time;
 use super::frame::{Note, NoteKind, View, ViewId};
 use super::receive::{Inbound, Stage};
 use super::timer::{SETTLE, Timer};
-use super::{Body, ClientId, Daemon, DaemonId, Delivery, Event, Incarnation, Place, SetId};
+use super::{Body, ClientId, Daemon, DaemonId, Delivery, Event, Incarnation, OrderPlace, SetId};
 
 /// The ordered groups that this daemon is a member of.
 #[derive(Debug)]
@@ -254,7 +254,7 @@ impl<B: Body> Daemon<B> {
                 order.own.pop_front();
             }
         }
-        let place = Place { group: group.clone(), view: message.view.counter, number: message.number };
+        let place = OrderPlace { group: group.clone(), view: message.view.counter, number: message.number };
         let (origin, body) = (message.from.daemon, message.body);
         self.deliveries.push_back(Delivery { origin, body, place: Some(place) });
     }
