@@ -56,16 +56,16 @@ pub struct Session {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stretch {
     /// The end where data enter.
-    pub from: Place,
+    pub from: StretchEnd,
     /// The end where data leave.
-    pub to: Place,
+    pub to: StretchEnd,
     /// Its links, in the direction of data. Acknowledgements take their twins.
     pub links: Vec<LinkId>,
 }
 
 /// One end of a [`Stretch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum StretchEnd {
     /// The sender of this flow, or its receiver.
     End(FlowId),
     /// A switch, as an index into [`Session::stations`].
@@ -92,19 +92,19 @@ impl Session {
     /// Returns true if a switch schedules the session's frames over several members.
     pub fn spreads(&self) -> bool {
         let spreads = |(at, station): (usize, &Station)| {
-            station.members.len() > 1 && self.stretches[station.peer].to == Place::Station(at)
+            station.members.len() > 1 && self.stretches[station.peer].to == StretchEnd::Station(at)
         };
         self.stations.iter().enumerate().any(spreads)
     }
 
     /// The end of `stretch` that is not `station`.
-    pub fn across(&self, station: usize, stretch: usize) -> Place {
+    pub fn across(&self, station: usize, stretch: usize) -> StretchEnd {
         let Stretch { from, to, .. } = self.stretches[stretch];
-        if from == Place::Station(station) { to } else { from }
+        if from == StretchEnd::Station(station) { to } else { from }
     }
 
     /// The node of `place`, which must be an end of `stretch`.
-    pub(crate) fn node(&self, plan: &Plan, stretch: usize, place: Place) -> NodeId {
+    pub(crate) fn node(&self, plan: &Plan, stretch: usize, place: StretchEnd) -> NodeId {
         let Stretch { from, links, .. } = &self.stretches[stretch];
         let link = |at: Option<&LinkId>| at.map(|link| &plan.links[link.0 as usize]);
         let node = if *from == place { link(links.first()).map(|link| link.from) } else { None };
@@ -114,7 +114,7 @@ impl Session {
     /// The station and the member index of a flow's sender; `None` unless several flows have its
     /// receiver.
     pub(crate) fn share(&self, plan: &Plan, flow: usize) -> Option<(usize, usize)> {
-        let sender = Place::End(FlowId(plan.sender_of(flow) as u32));
+        let sender = StretchEnd::End(FlowId(plan.sender_of(flow) as u32));
         let receiver = plan.receiver_of(flow);
         self.flows().find(|&other| other != flow && plan.receiver_of(other) == receiver)?;
         let stretch = self.stretches.iter().position(|stretch| stretch.from == sender)?;

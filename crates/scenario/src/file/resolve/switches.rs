@@ -13,7 +13,7 @@ use super::{Resolver, matches};
 use crate::file::error::At;
 use crate::file::keys;
 use crate::file::reader::Reader;
-use crate::plan::switch::{Place, Session, Station, Stretch, Switch};
+use crate::plan::switch::{Session, Station, Stretch, StretchEnd, Switch};
 use crate::plan::{Data, Event, FlowId, NodeId, Plan, TransportId, What};
 
 impl<'a> Resolver<'a> {
@@ -278,7 +278,7 @@ fn taken_apart(plan: &Plan, session: &Session, own: &[usize]) -> Result<(Vec<Str
     let (mut stretches, mut at) = (Vec::<Stretch>::new(), Vec::<usize>::new());
     for i in session.flows() {
         let path = &plan.flows[i].path;
-        let mut from = Place::End(FlowId(plan.sender_of(i) as u32));
+        let mut from = StretchEnd::End(FlowId(plan.sender_of(i) as u32));
         let mut links = Vec::new();
         let mut add = |from, to, links| {
             let stretch = Stretch { from, to, links };
@@ -303,23 +303,23 @@ fn taken_apart(plan: &Plan, session: &Session, own: &[usize]) -> Result<(Vec<Str
                 if station == at.len() {
                     at.push(switch);
                 }
-                let to = Place::Station(station);
+                let to = StretchEnd::Station(station);
                 add(from, to, std::mem::take(&mut links));
                 from = to;
             }
         }
-        if matches!(from, Place::End(_)) {
+        if matches!(from, StretchEnd::End(_)) {
             let message =
                 format!("the way from `{}` to `{}` passes no switch of it", name(path.from), name(path.to));
             return Err((message, "name a switch between its ends, or another session"));
         }
-        add(from, Place::End(FlowId(plan.receiver_of(i) as u32)), links);
+        add(from, StretchEnd::End(FlowId(plan.receiver_of(i) as u32)), links);
     }
-    let parts = |end: fn(&Stretch) -> Place| {
+    let parts = |end: fn(&Stretch) -> StretchEnd| {
         let mut ends =
-            stretches.iter().map(end).filter(|place| matches!(place, Place::End(_))).collect::<Vec<_>>();
+            stretches.iter().map(end).filter(|place| matches!(place, StretchEnd::End(_))).collect::<Vec<_>>();
         let count = ends.len();
-        ends.sort_unstable_by_key(|place| if let Place::End(flow) = place { flow.0 } else { 0 });
+        ends.sort_unstable_by_key(|place| if let StretchEnd::End(flow) = place { flow.0 } else { 0 });
         ends.dedup();
         ends.len() < count
     };
@@ -328,8 +328,8 @@ fn taken_apart(plan: &Plan, session: &Session, own: &[usize]) -> Result<(Vec<Str
         return Err((message, "let all ways of a node lead to one switch"));
     }
     let station = |(s, &switch): (usize, &usize)| {
-        let on = |end: fn(&Stretch) -> Place| -> Vec<usize> {
-            (0..stretches.len()).filter(|&i| end(&stretches[i]) == Place::Station(s)).collect()
+        let on = |end: fn(&Stretch) -> StretchEnd| -> Vec<usize> {
+            (0..stretches.len()).filter(|&i| end(&stretches[i]) == StretchEnd::Station(s)).collect()
         };
         let (above, below) = (on(|stretch| stretch.to), on(|stretch| stretch.from));
         match (&above[..], &below[..]) {

@@ -1,7 +1,7 @@
 //! The section `[switch.NAME]` and the key `session`: their plan, and their mistakes.
 
 use super::{parse, plan, show};
-use crate::plan::switch::{Place, Station};
+use crate::plan::switch::{Station, StretchEnd};
 use crate::plan::{FlowId, NodeId, What};
 
 /// A peer, two switches in a row, and three members: two behind the second.
@@ -78,9 +78,9 @@ fn said(from: &str, to: &str, more: &str) -> String {
 fn a_session_is_taken_apart_at_its_switches() {
     let inbound = plan(CASCADE, &[]);
     let session = &inbound.sessions[0];
-    let end = |flow| Place::End(FlowId(flow));
+    let end = |flow| StretchEnd::End(FlowId(flow));
     let ends: Vec<_> = session.stretches.iter().map(|stretch| (stretch.from, stretch.to)).collect();
-    let [near, far] = [Place::Station(0), Place::Station(1)];
+    let [near, far] = [StretchEnd::Station(0), StretchEnd::Station(1)];
     assert_eq!(ends, [(end(0), near), (near, end(0)), (near, far), (far, end(1)), (far, end(2))]);
     let station = |switch, peer, members: &[usize]| Station { switch, peer, members: members.into() };
     assert_eq!(session.stations, [station(0, 0, &[1, 2]), station(1, 2, &[3, 4])]);

@@ -8,7 +8,7 @@ use tollway_sim::{MachineId, RouteEnd};
 
 use super::Built;
 use super::trees::Planted;
-use crate::plan::switch::{Place, Session, Station, Stretch, Switch};
+use crate::plan::switch::{Session, Station, Stretch, StretchEnd, Switch};
 use crate::plan::{LinkId, NodeId, Plan, Spreading};
 use crate::run::engine::Engine;
 use crate::tables::SystemTables;
@@ -111,11 +111,11 @@ pub(in crate::run) fn plant<E: Engine>(plan: &Plan, built: &mut Built<E>, plante
         for (at, station) in session.stations.iter().enumerate() {
             let (machine, gate) = (built.switches.machines[station.switch], built.switches.places[s][at].1);
             for (&stretch, gate) in std::iter::once(&station.peer).chain(&station.members).zip(gate.0..) {
-                let down = session.stretches[stretch].from == Place::Station(at);
+                let down = session.stretches[stretch].from == StretchEnd::Station(at);
                 let way = if down { ways[stretch].0 } else { ways[stretch].1 };
                 let flow = match session.across(at, stretch) {
-                    Place::End(flow) => flow.0 as usize,
-                    Place::Station(_) => first,
+                    StretchEnd::End(flow) => flow.0 as usize,
+                    StretchEnd::Station(_) => first,
                 };
                 if let Some(way) = way {
                     planted.outlets.push((machine, Gate(gate), way, flow, first));
@@ -124,11 +124,10 @@ pub(in crate::run) fn plant<E: Engine>(plan: &Plan, built: &mut Built<E>, plante
         }
         for i in session.flows() {
             let [sender, receiver] = [plan.sender_of(i), plan.receiver_of(i)];
-            let ends = |end: usize, of: fn(&Stretch) -> Place| {
-                session
-                    .stretches
-                    .iter()
-                    .position(|stretch| matches!(of(stretch), Place::End(flow) if flow.0 as usize == end))
+            let ends = |end: usize, of: fn(&Stretch) -> StretchEnd| {
+                session.stretches.iter().position(
+                    |stretch| matches!(of(stretch), StretchEnd::End(flow) if flow.0 as usize == end),
+                )
             };
             let there = ends(sender, |stretch| stretch.from).and_then(|at| ways[at].0);
             let back = ends(receiver, |stretch| stretch.to).and_then(|at| ways[at].1);
@@ -145,10 +144,10 @@ fn route_end<E: Engine>(
     s: usize,
     session: &Session,
     stretch: &Stretch,
-    place: Place,
+    place: StretchEnd,
     end: RouteEnd,
 ) -> RouteEnd {
-    let Place::Station(at) = place else { return end };
+    let StretchEnd::Station(at) = place else { return end };
     let Station { switch, peer, members } = &session.stations[at];
     let side = std::iter::once(peer).chain(members).position(|&one| session.stretches[one] == *stretch);
     let gate = built.switches.places[s][at].1;
