@@ -30,12 +30,12 @@ pub struct Mistake {
 }
 
 /// Builds mistakes in one text.
-pub(crate) struct Place<'t> {
+pub(crate) struct SourceText<'t> {
     pub(crate) name: &'t str,
     pub(crate) text: &'t str,
 }
 
-impl Place<'_> {
+impl SourceText<'_> {
     pub(crate) fn mistake(
         &self,
         span: std::ops::Range<usize>,

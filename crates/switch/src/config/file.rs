@@ -13,7 +13,7 @@ use tollway_proto::framing::{Framing, Key};
 use tollway_proto::route::{Hash, Policy};
 use toml::Spanned;
 
-use super::error::Place;
+use super::error::SourceText;
 use super::{ClientSpec, Config, ConfigError, Limits, MemberSpec, tls};
 
 /// The file as it is written.
@@ -87,7 +87,7 @@ pub(crate) struct RawLimits {
 }
 
 pub(super) fn parse(name: &str, text: &str, folder: Option<PathBuf>) -> Result<Config, ConfigError> {
-    let place = Place { name, text };
+    let place = SourceText { name, text };
     let raw: Raw = toml::from_str(text)
         .map_err(|error| place.mistake(error.span().unwrap_or(0..0), error.message().to_owned(), None))?;
     let wrong = |span, message: String, help| place.mistake(span, message, Some(help));
@@ -193,7 +193,7 @@ pub(crate) fn listen_address(text: &str) -> Option<SocketAddr> {
     text.to_socket_addrs().ok()?.next()
 }
 
-fn clients(raw: &Raw, place: &Place<'_>) -> Result<Vec<ClientSpec>, ConfigError> {
+fn clients(raw: &Raw, place: &SourceText<'_>) -> Result<Vec<ClientSpec>, ConfigError> {
     let mut clients = Vec::new();
     for (name, client) in &raw.client {
         let mut from = Vec::new();
@@ -220,7 +220,7 @@ fn clients(raw: &Raw, place: &Place<'_>) -> Result<Vec<ClientSpec>, ConfigError>
     Ok(clients)
 }
 
-pub(crate) fn limits(raw: &RawLimits, place: &Place<'_>) -> Result<Limits, ConfigError> {
+pub(crate) fn limits(raw: &RawLimits, place: &SourceText<'_>) -> Result<Limits, ConfigError> {
     let known = Limits::default();
     let bytes = |given: &Option<Spanned<Bytes>>, default: u64, least: u64| match given {
         None => Ok(default),

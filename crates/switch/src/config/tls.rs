@@ -10,7 +10,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::error::Place;
+use super::error::SourceText;
 use super::{ConfigError, Upstream};
 
 /// The table `[tls]`, for connections from clients.
@@ -40,7 +40,11 @@ const PEM: &str =
     "give a PEM file that this user may read; its path is relative to the configuration's folder";
 
 impl RawServer {
-    pub(super) fn load(&self, folder: &Path, place: &Place<'_>) -> Result<Arc<ServerConfig>, ConfigError> {
+    pub(super) fn load(
+        &self,
+        folder: &Path,
+        place: &SourceText<'_>,
+    ) -> Result<Arc<ServerConfig>, ConfigError> {
         let certificates = certificates(&self.certificate, folder, place)?;
         let key = key(&self.key, folder, place)?;
         let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
@@ -62,7 +66,7 @@ impl RawServer {
 }
 
 impl RawUpstream {
-    pub(super) fn load(&self, folder: &Path, place: &Place<'_>) -> Result<Upstream, ConfigError> {
+    pub(super) fn load(&self, folder: &Path, place: &SourceText<'_>) -> Result<Upstream, ConfigError> {
         let mut upstream = Upstream { tls: None, proxy: self.proxy_protocol };
         let Some(ca) = &self.ca else {
             let without =
@@ -110,7 +114,7 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
 fn certificates(
     file: &Spanned<PathBuf>,
     folder: &Path,
-    place: &Place<'_>,
+    place: &SourceText<'_>,
 ) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     let path = folder.join(file.get_ref());
     let wrong = |why: String| {
@@ -124,7 +128,7 @@ fn certificates(
 fn key(
     file: &Spanned<PathBuf>,
     folder: &Path,
-    place: &Place<'_>,
+    place: &SourceText<'_>,
 ) -> Result<PrivateKeyDer<'static>, ConfigError> {
     let path = folder.join(file.get_ref());
     PrivateKeyDer::from_pem_file(&path).map_err(|error| {
@@ -132,7 +136,11 @@ fn key(
     })
 }
 
-fn roots(file: &Spanned<PathBuf>, folder: &Path, place: &Place<'_>) -> Result<RootCertStore, ConfigError> {
+fn roots(
+    file: &Spanned<PathBuf>,
+    folder: &Path,
+    place: &SourceText<'_>,
+) -> Result<RootCertStore, ConfigError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(file, folder, place)? {
         roots.add(certificate).map_err(|error| place.mistake(file.span(), error.to_string(), Some(PEM)))?;

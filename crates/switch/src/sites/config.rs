@@ -19,7 +19,7 @@ use tollway_proto::route::{Hash, Policy};
 use toml::Spanned;
 
 use super::SEGMENT;
-use crate::config::error::Place;
+use crate::config::error::SourceText;
 use crate::config::file::{OneOrMany, RawLimits, limits, listen_address};
 use crate::config::{ConfigError, Limits, answers};
 
@@ -146,7 +146,7 @@ impl Sites {
     /// # Errors
     /// The first mistake, with its place.
     pub fn parse(name: &str, text: &str, folder: &Path) -> Result<Sites, ConfigError> {
-        let place = Place { name, text };
+        let place = SourceText { name, text };
         let raw: Raw = toml::from_str(text)
             .map_err(|error| place.mistake(error.span().unwrap_or(0..0), error.message().to_owned(), None))?;
         let checker = Checker { place, raw: &raw };
@@ -226,7 +226,7 @@ impl fmt::Display for Sites {
 
 /// Looks for mistakes.
 struct Checker<'t> {
-    place: Place<'t>,
+    place: SourceText<'t>,
     raw: &'t Raw,
 }
 
