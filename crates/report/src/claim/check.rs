@@ -9,7 +9,7 @@ use super::measure::{Sample, measure};
 use super::verdict::{Reading, Report, Status, Verdict, number, quantity};
 use super::{Claim, Measurement, Over};
 use crate::data;
-use crate::grid::{Cells, Part};
+use crate::grid::{Cells, GridPart};
 
 /// The context of an experiment's claims.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +63,7 @@ fn of_variant(claim: &Claim, star: &str) -> Claim {
 }
 
 /// One verdict for all variants in a part of the grid.
-fn check_part(claim: &Claim, part: &Part, runs: &[RunResult], context: &Context) -> Verdict {
+fn check_part(claim: &Claim, part: &GridPart, runs: &[RunResult], context: &Context) -> Verdict {
     let mut whole = unmeasured(claim, context);
     if whole.status == Status::Skipped {
         return whole;

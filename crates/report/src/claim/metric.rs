@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tollway_law::{Bytes, Rate, Time};
 
-use crate::grid::Part;
+use crate::grid::GridPart;
 
 /// A measurement in a run: a metric, with its flows or links and its time.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -17,7 +17,7 @@ pub struct Measurement {
     /// The part of the experiment's grid, for all variants there. On a bound's right side, the
     /// counterpart of the measured variant that differs from it on these axes.
     #[serde(rename = "where")]
-    pub part: Option<Part>,
+    pub part: Option<GridPart>,
     /// With `where`: uses one value, the mean over these variants.
     #[serde(default)]
     pub mean_of_variants: bool,

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use tollway_law::Time;
 
 use crate::claim::{Metric, Over};
-use crate::grid::Part;
+use crate::grid::GridPart;
 
 /// A plot of an experiment file: a column of a table over time, a metric over an axis of the
 /// experiment's grid, or a column of the summary over another.
@@ -58,7 +58,7 @@ pub struct PlotSpec {
     pub panels: Option<String>,
     /// With a metric: the part of the grid to draw; all of it if left out.
     #[serde(rename = "where")]
-    pub part: Option<Part>,
+    pub part: Option<GridPart>,
     /// With a metric, or `by`: true for a logarithmic horizontal axis.
     #[serde(default)]
     pub log_x: bool,

@@ -6,7 +6,7 @@ use tollway_scenario::tables::RunResult;
 use super::{Axis, Curve, Panel, PlotSpec, Row, VALUE_TICKS};
 use crate::claim::{Measurement, Metric, mean_value};
 use crate::deviation::Aims;
-use crate::grid::{Cells, Part};
+use crate::grid::{Cells, GridPart};
 
 /// A point of a plot: its panel, its curve, its position on the axis, and its value.
 #[derive(Clone, Default)]
@@ -34,7 +34,7 @@ pub(super) fn row(spec: &PlotSpec, metric: Metric, runs: &[RunResult], cells: &C
         span: spec.span,
         ..Measurement::of(metric)
     };
-    let everything = Part::default();
+    let everything = GridPart::default();
     let mut dots = Vec::new();
     for variant in cells.within(spec.part.as_ref().unwrap_or(&everything)) {
         let (Some(run), Some(cell)) = (runs.iter().find(|r| r.variant == variant), cells.cell(variant))
