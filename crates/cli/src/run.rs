@@ -14,7 +14,9 @@ use tollway_report::reproduce::draw_runs;
 use tollway_report::runner::{Account, Ran, Runner, lateness_table, notes};
 use tollway_report::{Experiment, Overview};
 use tollway_scenario::file::{Scenario, Variant};
-use tollway_scenario::run::{Capture, DigestMode, Hosting, KeyFile, LiveInfo, Part, Watch, variant_path};
+use tollway_scenario::run::{
+    Capture, DigestMode, Hosting, KeyFile, LiveInfo, NodeProcess, Watch, variant_path,
+};
 use tollway_scenario::tables::RunResult;
 
 use crate::args::{Digest, Engine, Format, Hosts, Run, address};
@@ -260,7 +262,7 @@ fn hosting(args: &Run, scenario: &Scenario) -> Result<Hosting, Failure> {
             scenario.variants().len()
         )));
     }
-    Ok(Hosting::Processes(Part { node, at: placed, patience, keys }))
+    Ok(Hosting::Processes(NodeProcess { node, at: placed, patience, keys }))
 }
 
 /// Loads the key file of node `name`.

@@ -92,12 +92,12 @@ pub enum Hosting {
     /// Network namespaces in this process, one for each node, connected by veth pairs (Linux).
     Namespaces,
     /// Separate processes, one for each node.
-    Processes(Part),
+    Processes(NodeProcess),
 }
 
 /// The single node that this process runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct NodeProcess {
     /// Index into [`Plan::nodes`].
     pub node: usize,
     /// Addresses of the plan's nodes, in their order.

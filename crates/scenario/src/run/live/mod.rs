@@ -22,7 +22,7 @@ use super::build::{Ids, aggregates, link_law, queue};
 #[cfg(target_os = "linux")]
 use super::engine::Kernels;
 use super::engine::{Engine, FlowEvent, Joint, Outside, Place, Start, Totals};
-use super::{Hosting, Part, RunError};
+use super::{Hosting, NodeProcess, RunError};
 use crate::plan::{Cbr, EqualCost, NodeId, Plan, TransportId};
 
 /// Figures of a live run.
@@ -93,7 +93,7 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Ids), Run
         }
         #[cfg(not(target_os = "linux"))]
         Hosting::Namespaces => return Err(adapt::no_namespaces().into()),
-        Hosting::Processes(Part { node, at, patience, keys }) => {
+        Hosting::Processes(NodeProcess { node, at, patience, keys }) => {
             let mut network = net::Network::part(&names, &specs, plan.seed, *node, at, *patience)?;
             if let Some(keys) = keys {
                 network.seal(*node as u32, keys).map_err(net::Error::from)?;
@@ -175,7 +175,7 @@ fn threads(plan: &Plan) -> usize {
 /// The live engine; it keeps the first error until it can be returned.
 pub(super) struct Live {
     network: net::Network,
-    part: Option<Part>,
+    part: Option<NodeProcess>,
     /// True if flows begin with random segment numbers.
     numbered: bool,
     /// By flow; empty if this process runs all nodes.
@@ -254,7 +254,7 @@ impl Live {
     }
 
     /// The neighbours with which this node could not agree on keys.
-    fn without_keys(&self, plan: &Plan, part: &Part) -> Vec<String> {
+    fn without_keys(&self, plan: &Plan, part: &NodeProcess) -> Vec<String> {
         let here = &plan.nodes[part.node].name;
         let tell = |(node, trouble): (u32, Trouble)| {
             let name = &plan.nodes[node as usize].name;
@@ -274,7 +274,7 @@ impl Live {
     }
 
     /// The failed flows at this node.
-    fn given_up(&self, plan: &Plan, part: &Part) -> Vec<String> {
+    fn given_up(&self, plan: &Plan, part: &NodeProcess) -> Vec<String> {
         let flows: Vec<_> = numbered::flows(plan).collect();
         let tell = |(flow, client, fate): (u32, bool, net::Fate)| {
             let numbered::Flow { name, path, .. } = flows.get(flow as usize)?;
