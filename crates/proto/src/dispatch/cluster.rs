@@ -41,12 +41,12 @@ struct MemberWindow {
 #[derive(Clone, Debug, Default)]
 struct Client {
     weight: f64,
-    at: Vec<Part>,
+    at: Vec<ClientAtMember>,
 }
 
 /// A client at a member.
 #[derive(Clone, Debug, Default)]
-struct Part {
+struct ClientAtMember {
     outstanding: u64,
     waiting: u64,
     gets: f64,
@@ -68,13 +68,13 @@ impl Cluster {
         };
         let window = SoftWindow::new(soft, now);
         self.members.push(MemberWindow { window, ring: VecDeque::new(), divided: None });
-        self.clients.iter_mut().for_each(|client| client.at.push(Part::default()));
+        self.clients.iter_mut().for_each(|client| client.at.push(ClientAtMember::default()));
         self.members.len() - 1
     }
 
     /// Adds a client. Returns its number.
     pub fn add_client(&mut self, weight: f64) -> u32 {
-        let client = Client { weight, at: vec![Part::default(); self.members.len()] };
+        let client = Client { weight, at: vec![ClientAtMember::default(); self.members.len()] };
         match self.free.pop() {
             Some(at) => {
                 self.clients[at as usize] = client;
