@@ -4,13 +4,13 @@
 //! Each shell is a hop. The last one is nearest to the program, as when shells are started inside
 //! one another.
 
-use super::words::{CHAIN, WordError, Words, preamble, quoted};
+use super::words::{CHAIN, LinkWords, WordError, preamble, quoted};
 use super::{PROGRAM, SERVER};
 
 /// A shell: its link towards the program, and its link away from it.
 struct Shell {
-    down: Words,
-    up: Words,
+    down: LinkWords,
+    up: LinkWords,
 }
 
 /// Builds the scenario of a chain of Mahimahi's shells, outermost first, with a node between each
@@ -75,7 +75,7 @@ fn split(words: &str) -> Result<Vec<String>, &str> {
 }
 
 fn shell(name: &str, arguments: &[&str]) -> Result<Shell, String> {
-    let mut shell = Shell { down: Words::default(), up: Words::default() };
+    let mut shell = Shell { down: LinkWords::default(), up: LinkWords::default() };
     match (name, arguments) {
         ("mm-delay", [millis]) => {
             let millis: u32 = millis.parse().map_err(|_| "takes a whole number of milliseconds")?;

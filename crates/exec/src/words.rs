@@ -38,16 +38,16 @@ const WORDS: &str = "a link is a rate (`20Mbps`) or `trace=FILE`, a one-way dela
 
 /// One direction of a link, as keys of a scenario file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Words {
+pub(crate) struct LinkWords {
     /// Keys and values of TOML, in order; each key once.
     keys: Vec<(String, String)>,
 }
 
-impl Words {
+impl LinkWords {
     /// # Errors
     /// A word is no rate, delay, law or key.
-    fn read(option: &'static str, words: &str) -> Result<Words, WordError> {
-        let mut link = Words::default();
+    fn read(option: &'static str, words: &str) -> Result<LinkWords, WordError> {
+        let mut link = LinkWords::default();
         let words_read = whole_quantities(words);
         let mut rest = words_read.iter().map(String::as_str);
         while let Some(word) = rest.next() {
@@ -147,7 +147,7 @@ impl Words {
 
     /// Adds the keys of `others` that these words lack. A rate excludes a trace, and constants of a
     /// law go with that law.
-    fn or(mut self, others: &Words) -> Words {
+    fn or(mut self, others: &LinkWords) -> LinkWords {
         let own_law = self.has("law");
         let own_rate = self.has("rate") || self.has("trace");
         for (key, value) in &others.keys {
@@ -162,7 +162,7 @@ impl Words {
 
     /// Adds defaults: no limit of the rate, and a drop-tail queue of a thousand full packets, in
     /// bytes.
-    pub(crate) fn completed(mut self) -> Words {
+    pub(crate) fn completed(mut self) -> LinkWords {
         if !self.has("rate") && !self.has("trace") {
             self.keys.push(("rate".into(), quoted("1 Tbps")));
         }
@@ -190,8 +190,8 @@ impl Words {
 /// # Errors
 /// [`WordError`]: a word describes no property of a link. The scenario itself checks values.
 pub fn two_nodes(down: &str, up: Option<&str>, seed: u64) -> Result<String, WordError> {
-    let down = Words::read(LINK, down)?;
-    let up = Words::read(LINK_UP, up.unwrap_or_default())?.or(&down);
+    let down = LinkWords::read(LINK, down)?;
+    let up = LinkWords::read(LINK_UP, up.unwrap_or_default())?.or(&down);
     let mut text = preamble("exec", seed, &[super::PROGRAM, super::SERVER]);
     down.completed().write(&mut text, "down", super::SERVER, super::PROGRAM);
     up.completed().write(&mut text, "up", super::PROGRAM, super::SERVER);
@@ -312,7 +312,7 @@ mod tests {
     use tollway_scenario::file::Scenario;
 
     fn words(text: &str) -> Vec<(String, String)> {
-        Words::read(LINK, text).unwrap().keys
+        LinkWords::read(LINK, text).unwrap().keys
     }
 
     fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -374,7 +374,7 @@ mod tests {
             ("a b=1", "is no rate"),
             ("x\"y=1", "is no key"),
         ] {
-            let error = Words::read(LINK, text).unwrap_err();
+            let error = LinkWords::read(LINK, text).unwrap_err();
             assert!(error.to_string().contains(says) && error.help().contains("codel.target"), "{error}");
         }
         let up = two_nodes("20Mbps", Some("5Mbp"), 1).unwrap_err().to_string();
