@@ -58,7 +58,7 @@ pub fn draft20(data: &[u8]) {
 
 /// Anypoint's five words: any that are there.
 pub fn anypoint(data: &[u8]) {
-    let Ok(words) = anypoint::Words::parse(data) else {
+    let Ok(words) = anypoint::HeaderWords::parse(data) else {
         assert!(data.len() < anypoint::LEN);
         return;
     };
@@ -67,8 +67,8 @@ pub fn anypoint(data: &[u8]) {
     assert!(toll.due.is_finite() && toll.rtt.is_finite() && toll.offer.is_finite() && toll.echo.is_finite());
     let mut rewritten = data.to_vec();
     anypoint::store_feedback(&mut rewritten, !words.src_fdbk).expect("there are five words");
-    let again = anypoint::Words::parse(&rewritten).expect("there are still");
-    assert_eq!(again, anypoint::Words { src_fdbk: !words.src_fdbk, ..words });
+    let again = anypoint::HeaderWords::parse(&rewritten).expect("there are still");
+    assert_eq!(again, anypoint::HeaderWords { src_fdbk: !words.src_fdbk, ..words });
 }
 
 /// The project's header.

@@ -14,7 +14,7 @@ use tollway_law::Toll;
 
 /// The five words, as they are on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Words {
+pub struct HeaderWords {
     /// The sender's congestion window, bytes; 0 on acknowledgements without data.
     pub cwnd: u32,
     /// Change of window, first requested, then granted, bytes per packet.
@@ -28,11 +28,11 @@ pub struct Words {
     pub rpatch: u32,
 }
 
-impl Words {
+impl HeaderWords {
     /// The words for `toll` on a packet of `size` bytes: `cwnd = size · rtt / offer`, and feedback
     /// times the coded round-trip time. The echo is converted with the same time, since both belong
     /// to one connection.
-    pub fn from_toll(toll: &Toll, size: u32, rpatch: u32) -> Words {
+    pub fn from_toll(toll: &Toll, size: u32, rpatch: u32) -> HeaderWords {
         let known = toll.rtt > 0.0;
         // `as` saturates, and takes NaN to zero.
         let rtt = if known { ((f64::from(toll.rtt) * TICKS).round() as u32).max(1) } else { 0 };
@@ -43,7 +43,7 @@ impl Words {
         };
         let seconds = f64::from(rtt) / TICKS;
         let bytes = |change: f64| if known { (change * seconds).round() as i32 } else { 0 };
-        Words { cwnd, src_fdbk: bytes(toll.due), rflct_fdbk: bytes(f64::from(toll.echo)), rtt, rpatch }
+        HeaderWords { cwnd, src_fdbk: bytes(toll.due), rflct_fdbk: bytes(f64::from(toll.echo)), rtt, rpatch }
     }
 
     /// The toll that a router reads on a packet of `size` bytes. `stake` is zero, and without a
@@ -68,10 +68,10 @@ impl Words {
     ///
     /// # Errors
     /// [`TooShort`] if there are fewer than 20 bytes; any 20 bytes are valid.
-    pub fn parse(bytes: &[u8]) -> Result<Words, TooShort> {
+    pub fn parse(bytes: &[u8]) -> Result<HeaderWords, TooShort> {
         let bytes = bytes.first_chunk::<LEN>().ok_or(TooShort { have: bytes.len() })?;
         let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
-        Ok(Words {
+        Ok(HeaderWords {
             cwnd: u32::from_be_bytes(word(0)),
             src_fdbk: i32::from_be_bytes(word(SRC_FDBK_AT)),
             rflct_fdbk: i32::from_be_bytes(word(8)),
@@ -128,27 +128,30 @@ mod tests {
     fn a_window_and_a_change_of_it() {
         // 100 packets of 1500 B in 250 ms; 300 B more a packet are 1200 B/s.
         let toll = Toll { due: 1200.0, rtt: 0.25, offer: 0.0025, echo: -80.0, ..Toll::default() };
-        let words = Words::from_toll(&toll, 1500, 3);
-        assert_eq!(words, Words { cwnd: 150_000, src_fdbk: 300, rflct_fdbk: -20, rtt: 256, rpatch: 3 });
+        let words = HeaderWords::from_toll(&toll, 1500, 3);
+        assert_eq!(words, HeaderWords { cwnd: 150_000, src_fdbk: 300, rflct_fdbk: -20, rtt: 256, rpatch: 3 });
         assert_eq!(words.toll(1500), toll);
         let unknown = Toll { due: 1e9, ..Toll::default() };
-        assert_eq!(Words::from_toll(&unknown, 1500, 0), Words::default());
-        assert_eq!(Words { src_fdbk: 9, cwnd: 9, ..Words::default() }.toll(1500), Toll::default());
+        assert_eq!(HeaderWords::from_toll(&unknown, 1500, 0), HeaderWords::default());
+        assert_eq!(
+            HeaderWords { src_fdbk: 9, cwnd: 9, ..HeaderWords::default() }.toll(1500),
+            Toll::default()
+        );
     }
 
     proptest! {
         #[test]
         fn words_read_back_and_a_rewrite_touches_one(fields: [u32; 5], feedback: i32) {
             let [cwnd, src, reflected, rtt, rpatch] = fields;
-            let words = Words { cwnd, src_fdbk: src as i32, rflct_fdbk: reflected as i32, rtt, rpatch };
+            let words = HeaderWords { cwnd, src_fdbk: src as i32, rflct_fdbk: reflected as i32, rtt, rpatch };
             let mut bytes = words.to_bytes();
-            prop_assert_eq!(Words::parse(&bytes), Ok(words));
+            prop_assert_eq!(HeaderWords::parse(&bytes), Ok(words));
             for cut in 0..LEN {
-                prop_assert_eq!(Words::parse(&bytes[..cut]), Err(TooShort { have: cut }));
+                prop_assert_eq!(HeaderWords::parse(&bytes[..cut]), Err(TooShort { have: cut }));
                 prop_assert!(store_feedback(&mut bytes[..cut], 0).is_err());
             }
             store_feedback(&mut bytes, feedback).unwrap();
-            prop_assert_eq!(Words::parse(&bytes), Ok(Words { src_fdbk: feedback, ..words }));
+            prop_assert_eq!(HeaderWords::parse(&bytes), Ok(HeaderWords { src_fdbk: feedback, ..words }));
         }
     }
 }
