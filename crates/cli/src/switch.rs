@@ -8,7 +8,7 @@ use std::time::Duration;
 use miette::miette;
 use tollway_law::Bytes;
 use tollway_switch::agent::{self, Agent, Signals};
-use tollway_switch::config::{Config, ConfigError, Watched, Words};
+use tollway_switch::config::{CommandLine, Config, ConfigError, Watched};
 use tollway_switch::sites::{self, Sites};
 use tollway_switch::status;
 
@@ -114,7 +114,8 @@ fn site(args: &Switch) -> Result<Option<Sites>, Failure> {
     ];
     let given = given.into_iter().filter_map(|(key, word)| Some((key, word?.clone()))).collect();
     let (listen, peers) = (args.listen.clone(), args.peer.clone());
-    let words = sites::Words { listen, given, peers, members: args.member.clone(), to: args.to.clone() };
+    let words =
+        sites::CommandLine { listen, given, peers, members: args.member.clone(), to: args.to.clone() };
     Ok(Some(Sites::from_words(&words)?))
 }
 
@@ -144,8 +145,8 @@ fn install(switch: &Agent, news: Result<Config, ConfigError>, quiet: bool) {
     }
 }
 
-fn words(args: &Switch) -> Words {
-    Words {
+fn words(args: &Switch) -> CommandLine {
+    CommandLine {
         listen: args.listen.clone(),
         frames: args.frames.clone(),
         policy: args.policy.clone(),

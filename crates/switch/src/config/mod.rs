@@ -138,7 +138,7 @@ pub struct Upstream {
 
 /// Command-line options, used instead of a file.
 #[derive(Clone, Debug, Default)]
-pub struct Words {
+pub struct CommandLine {
     /// `--listen`.
     pub listen: Vec<String>,
     /// `--frames`.
@@ -178,7 +178,7 @@ impl Config {
     ///
     /// # Errors
     /// As for a file with the same content.
-    pub fn from_words(words: &Words) -> Result<Config, ConfigError> {
+    pub fn from_words(words: &CommandLine) -> Result<Config, ConfigError> {
         let quote = |word: &String| toml::Value::from(word.as_str()).to_string();
         let mut text = String::new();
         let list: Vec<_> = words.listen.iter().map(quote).collect();

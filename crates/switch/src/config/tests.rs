@@ -29,18 +29,18 @@ fn what_is_left_out_has_defaults_that_suit_the_framing() {
 
 #[test]
 fn words_say_the_same_as_a_file() {
-    let words = Words {
+    let words = CommandLine {
         listen: vec![":5000".into()],
         frames: Some("lines".into()),
         policy: Some("round-robin".into()),
         to: vec!["127.0.0.1:6001".into(), "127.0.0.1:6002".into()],
-        ..Words::default()
+        ..CommandLine::default()
     };
     let config = Config::from_words(&words).unwrap();
     assert_eq!(config.listen, ["0.0.0.0:5000".parse().unwrap()]);
     assert_eq!(config.members.len(), 2);
     assert_eq!(config.members[1].name, "127.0.0.1:6002");
-    let error = Config::from_words(&Words { frames: Some("line".into()), ..words }).unwrap_err();
+    let error = Config::from_words(&CommandLine { frames: Some("line".into()), ..words }).unwrap_err();
     assert!(error.to_string().contains("`line` is no framing"), "{error}");
 }
 

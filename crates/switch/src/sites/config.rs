@@ -85,7 +85,7 @@ pub struct Neighbour {
 
 /// Options, in the place of a file.
 #[derive(Clone, Debug, Default)]
-pub struct Words {
+pub struct CommandLine {
     /// `--listen`.
     pub listen: Vec<String>,
     /// `--frames`, `--policy`, `--answers`, `--bind`, `--keys`, `--law`: keys of the file and their
@@ -171,7 +171,7 @@ impl Sites {
     ///
     /// # Errors
     /// As for a file with the same content.
-    pub fn from_words(words: &Words) -> Result<Sites, ConfigError> {
+    pub fn from_words(words: &CommandLine) -> Result<Sites, ConfigError> {
         let quote = |word: &String| toml::Value::from(word.as_str()).to_string();
         let mut text = String::new();
         if !words.listen.is_empty() {

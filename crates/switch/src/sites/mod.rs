@@ -30,7 +30,7 @@ mod middle;
 mod snapshot;
 mod tcp;
 
-pub use config::{Neighbour, Part, Sites, Words};
+pub use config::{CommandLine, Neighbour, Part, Sites};
 
 pub(crate) use engine::start;
 
