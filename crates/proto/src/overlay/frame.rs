@@ -202,7 +202,7 @@ pub struct ViewId {
 
 /// The members that deliver the messages of a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
+pub struct MembershipView {
     /// Its number.
     pub id: ViewId,
     /// The members, ascending.
@@ -242,7 +242,7 @@ pub enum NoteKind {
         sent: u64,
     },
     /// From its sequencer to its members. There is no content.
-    View(Arc<View>),
+    View(Arc<MembershipView>),
     /// From the sequencer of a view to its members: there are no more places. There is no content.
     End {
         /// The view.

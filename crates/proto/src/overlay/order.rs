@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use tollway_law::Time;
 
-use super::frame::{Note, NoteKind, View, ViewId};
+use super::frame::{MembershipView, Note, NoteKind, ViewId};
 use super::receive::{Inbound, Stage};
 use super::timer::{SETTLE, Timer};
 use super::{Body, ClientId, Daemon, DaemonId, Delivery, Event, Incarnation, OrderPlace, SetId};
@@ -42,7 +42,7 @@ struct Order<B> {
     /// The client that the sequencer's messages are of.
     relay: ClientId,
     /// The view entered, and the number of the last message delivered in it.
-    view: Option<(Arc<View>, u64)>,
+    view: Option<(Arc<MembershipView>, u64)>,
     /// The view's last message, once its sequencer has stated it.
     last: Option<u64>,
     next: Option<Next<B>>,
@@ -60,14 +60,14 @@ struct Order<B> {
 /// A view to enter, and the messages in it so far.
 #[derive(Debug)]
 struct Next<B> {
-    view: Arc<View>,
+    view: Arc<MembershipView>,
     since: Time,
     held: Vec<Placed<B>>,
 }
 
 #[derive(Debug)]
 struct Issued {
-    view: Arc<View>,
+    view: Arc<MembershipView>,
     /// The other members.
     set: SetId,
     count: u64,
@@ -92,7 +92,7 @@ impl<B> Orders<B> {
 
 impl<B> Order<B> {
     /// The newest view known to this member.
-    fn newest(&self) -> Option<&View> {
+    fn newest(&self) -> Option<&MembershipView> {
         let entered = self.view.as_ref().map(|(view, _)| &**view);
         self.next.as_ref().map(|next| &*next.view).or(entered)
     }
@@ -260,7 +260,7 @@ impl<B: Body> Daemon<B> {
     }
 
     /// A view has been stated.
-    fn viewed(&mut self, now: Time, group: &Arc<[u8]>, view: &Arc<View>) {
+    fn viewed(&mut self, now: Time, group: &Arc<[u8]>, view: &Arc<MembershipView>) {
         self.orders.top = self.orders.top.max(view.id.counter);
         let Some(order) = self.orders.groups.get_mut(group) else { return };
         if !view.members.contains(&self.me) {
@@ -406,7 +406,7 @@ impl<B: Body> Daemon<B> {
         order.stale = false;
         let after = order.issued.as_ref().map(|issued| (issued.view.id, issued.count));
         let id = ViewId { counter: self.orders.top, sequencer: self.me };
-        let view = Arc::new(View { id, members, after });
+        let view = Arc::new(MembershipView { id, members, after });
         order.issued = Some(Issued { view: view.clone(), set, count: 0 });
         let relay = order.relay;
         self.send_note(now, relay, set, group, NoteKind::View(view.clone()), B::empty());

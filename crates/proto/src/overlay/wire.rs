@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::bits::Bits;
 use super::frame::{
-    Data, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, Note, NoteKind, PREFIX, Receipt,
-    ReceiptKind, View, ViewId,
+    Data, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, MembershipView, Note, NoteKind,
+    PREFIX, Receipt, ReceiptKind, ViewId,
 };
 use super::groups::{MAX_MEMBERSHIPS, MEMBERSHIP};
 use super::{Body, DaemonId, Epoch, Frame, Incarnation, MAX_GROUP};
@@ -530,7 +530,11 @@ impl Reader<'_> {
             VIEW => {
                 let id = self.view_id()?;
                 let after = if self.flag()? { Some((self.view_id()?, self.u64()?)) } else { None };
-                NoteKind::View(Arc::new(View { id, members: self.set()?.as_slice().to_vec(), after }))
+                NoteKind::View(Arc::new(MembershipView {
+                    id,
+                    members: self.set()?.as_slice().to_vec(),
+                    after,
+                }))
             }
             END => NoteKind::End { view: self.view_id()?, count: self.u64()? },
             BEHIND => NoteKind::Behind { counter: self.u64()? },

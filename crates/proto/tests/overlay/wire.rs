@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tollway_proto::overlay::frame::{
-    Data, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, Note, NoteKind, Receipt,
-    ReceiptKind, View, ViewId,
+    Data, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, MembershipView, Note, NoteKind,
+    Receipt, ReceiptKind, ViewId,
 };
 use tollway_proto::overlay::wire::{Decoder, Encoder, WireError};
 use tollway_proto::overlay::{Bits, DaemonId, Epoch, Frame, Incarnation};
@@ -44,7 +44,7 @@ fn note() -> impl Strategy<Value = Note> {
         (view(), any::<u64>(), incarnation(), any::<u64>())
             .prop_map(|(view, number, from, sent)| NoteKind::Ordered { view, number, from, sent }),
         (view(), set, prop::option::of((view(), any::<u64>())))
-            .prop_map(|(id, members, after)| NoteKind::View(Arc::new(View { id, members, after }))),
+            .prop_map(|(id, members, after)| NoteKind::View(Arc::new(MembershipView { id, members, after }))),
         (view(), any::<u64>()).prop_map(|(view, count)| NoteKind::End { view, count }),
         any::<u64>().prop_map(|counter| NoteKind::Behind { counter }),
     ];
