@@ -106,7 +106,7 @@ mod screen {
         EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
     };
     use tollway_report::watch::Scene;
-    use tollway_report::watch::screen::{View, draw};
+    use tollway_report::watch::screen::{Viewport, draw};
 
     use crate::args::{Engine, Run};
     use crate::fail::Failure;
@@ -144,7 +144,7 @@ mod screen {
             let thread = std::thread::spawn(move || {
                 let _end: std::sync::mpsc::SyncSender<()> = end;
                 let _restore = restore;
-                let mut view = View::default();
+                let mut view = Viewport::default();
                 while !ends.load(Ordering::Relaxed) {
                     if show(&mut terminal, &scene, &mut view, &title, engine, &interrupted).is_err() {
                         // The terminal has gone; the run continues.
@@ -184,7 +184,7 @@ mod screen {
     fn show(
         terminal: &mut Terminal<CrosstermBackend<Stderr>>,
         scene: &Scene,
-        view: &mut View,
+        view: &mut Viewport,
         title: &str,
         engine: &str,
         interrupted: &AtomicBool,
@@ -208,9 +208,9 @@ mod screen {
         }
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => interrupted.store(true, Ordering::Relaxed),
-            KeyCode::Tab | KeyCode::Right => *view = View { run: (view.run + 1) % runs.len(), scroll: 0 },
+            KeyCode::Tab | KeyCode::Right => *view = Viewport { run: (view.run + 1) % runs.len(), scroll: 0 },
             KeyCode::BackTab | KeyCode::Left => {
-                *view = View { run: (view.run + runs.len() - 1) % runs.len(), scroll: 0 };
+                *view = Viewport { run: (view.run + runs.len() - 1) % runs.len(), scroll: 0 };
             }
             KeyCode::Down => {
                 let flows = runs.get(view.run).map_or(0, |run| run.current().count());

@@ -12,7 +12,7 @@ use super::{FlowScene, LinkScene, RunScene};
 
 /// The visible part of a scene.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct View {
+pub struct Viewport {
     /// Index of the run.
     pub run: usize,
     /// Number of flows above the screen's edge.
@@ -21,7 +21,7 @@ pub struct View {
 
 /// Draws a run: its progress, its links and its flows. `title` is the scenario's, and `engine` the
 /// engine's name.
-pub fn draw(frame: &mut Frame<'_>, runs: &[RunScene], view: View, title: &str, engine: &str) {
+pub fn draw(frame: &mut Frame<'_>, runs: &[RunScene], view: Viewport, title: &str, engine: &str) {
     let Some(run) = runs.get(view.run.min(runs.len().saturating_sub(1))) else { return };
     // Links get the lines they need, but flows keep at least half.
     let height = frame.area().height;
@@ -193,7 +193,7 @@ mod tests {
     fn screen(width: u16, height: u16) -> String {
         let scene = super::super::tests::scene();
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        let view = View { run: 1, scroll: 0 };
+        let view = Viewport { run: 1, scroll: 0 };
         terminal.draw(|frame| draw(frame, &scene.runs(), view, "mine", "simulating")).unwrap();
         terminal.backend().to_string()
     }
