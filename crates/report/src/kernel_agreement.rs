@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use tollway_law::Time;
 use tollway_scenario::file::{Scenario, Variant};
-use tollway_scenario::run::mesh::{self, KernelOutcome, Sample};
+use tollway_scenario::run::mesh::{self, KernelOutcome, KernelSample};
 
 use crate::agreement::Outcome;
 use crate::claim::{Report, Status, Verdict};
@@ -174,16 +174,16 @@ impl Fared {
 
     fn of_kernel(variant: &Variant, outcome: &KernelOutcome) -> Fared {
         let from = variant.plan.measure.warmup;
-        let after = |samples: &[Sample]| -> Vec<Sample> {
+        let after = |samples: &[KernelSample]| -> Vec<KernelSample> {
             samples.iter().filter(|sample| sample.at >= from).copied().collect()
         };
-        let rate = |samples: Vec<Sample>| match (samples.first(), samples.last()) {
+        let rate = |samples: Vec<KernelSample>| match (samples.first(), samples.last()) {
             (Some(first), Some(last)) if last.at > first.at => {
                 (last.read - first.read) as f64 * 8e-6 / (last.at - first.at).as_secs_f64()
             }
             _ => 0.0,
         };
-        let windows = |samples: Vec<Sample>| -> Vec<(f64, f64)> {
+        let windows = |samples: Vec<KernelSample>| -> Vec<(f64, f64)> {
             samples.iter().map(|sample| (sample.at.nearest_secs(), f64::from(sample.window))).collect()
         };
         Fared {

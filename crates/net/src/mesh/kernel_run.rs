@@ -34,7 +34,7 @@ pub struct KernelFlow {
 
 /// The state of a connection at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct KernelSample {
     /// Time of the sample.
     pub at: Time,
     /// Bytes that the receiver has read.
@@ -51,7 +51,7 @@ pub struct KernelOutcome {
     /// By node, packets dropped by the kernel for lack of room: from programs, and to them.
     pub kernel_drops: Vec<(u64, u64)>,
     /// Samples of each flow.
-    pub flows: Vec<Vec<Sample>>,
+    pub flows: Vec<Vec<KernelSample>>,
 }
 
 /// Runs connections over a network for `duration`, and samples each of them every `every`.
@@ -107,7 +107,7 @@ fn sample(
     duration: Time,
     every: Time,
     go_on: &dyn Fn(Time) -> bool,
-) -> Result<Vec<Vec<Sample>>, Error> {
+) -> Result<Vec<Vec<KernelSample>>, Error> {
     let begin = Instant::now();
     let over = AtomicBool::new(false);
     let failed = Mutex::new(None);
@@ -185,10 +185,10 @@ impl Connection<'_> {
         Ok(())
     }
 
-    fn look(&self, at: Time) -> Sample {
+    fn look(&self, at: Time) -> KernelSample {
         let window =
             self.connected.get().and_then(|()| tcp_info(&self.socket).ok()).map_or(0, |info| info.cwnd);
-        Sample { at, read: self.read.load(Ordering::Relaxed), window }
+        KernelSample { at, read: self.read.load(Ordering::Relaxed), window }
     }
 }
 

@@ -3,7 +3,9 @@
 
 use tollway_law::Time;
 
-pub use tollway_net::mesh::{KernelFlow, KernelOutcome, MeshChange, MeshSpec, Record, Sample, run_kernel};
+pub use tollway_net::mesh::{
+    KernelFlow, KernelOutcome, KernelSample, MeshChange, MeshSpec, Record, run_kernel,
+};
 
 use super::Unsupported;
 use super::live::link_specs;
