@@ -25,7 +25,7 @@ use std::path::Path;
 use tollway_scenario::file::Scenario;
 use tollway_scenario::run::{EngineKind, Hosting};
 
-use crate::claim::{Report, Status, Verdict};
+use crate::claim::{ClaimVerdict, Report, Status};
 use crate::data::{self, FlowInfo};
 use crate::experiment::Experiment;
 use crate::live::LiveClaim;
@@ -75,7 +75,7 @@ pub fn agree(
             _ => comparison.id.clone(),
         };
         let source = &experiment.source;
-        let verdict = |what: &str, expected: String, outcome: Outcome| Verdict {
+        let verdict = |what: &str, expected: String, outcome: Outcome| ClaimVerdict {
             id: format!("{id}.{what}"),
             says: comparison.says.clone(),
             status: outcome.status,
@@ -83,7 +83,7 @@ pub fn agree(
             measured: outcome.measured,
             source: source.clone(),
             neighbourhood: Some(0),
-            ..Verdict::default()
+            ..ClaimVerdict::default()
         };
         let of = if comparison.flows.is_empty() { "flow" } else { "group" };
         let rates = format!("each {of}'s mean rate within {} % of the simulator's", comparison.rate_percent);

@@ -1,11 +1,11 @@
 //! The picture of a claim: the range that its bounds allow, the paper's number, the base, and the
 //! band over the neighbourhood.
 
-use crate::claim::{Reading, Verdict, number};
+use crate::claim::{ClaimVerdict, Reading, number};
 use crate::text::escape;
 
 /// The picture in SVG, coloured by the page's style; empty for a claim without a number.
-pub(crate) fn picture(verdict: &Verdict) -> String {
+pub(crate) fn picture(verdict: &ClaimVerdict) -> String {
     let Some(reading) = verdict.reading.filter(|reading| reading.value.is_finite()) else {
         return String::new();
     };
@@ -76,14 +76,14 @@ mod tests {
     use super::*;
     use crate::claim::{AtNeighbour, Status};
 
-    fn verdict(reading: Option<Reading>, neighbours: &[f64]) -> Verdict {
+    fn verdict(reading: Option<Reading>, neighbours: &[f64]) -> ClaimVerdict {
         let at = |value: &f64| AtNeighbour {
             at: "seed 2".into(),
             status: Status::Met,
             measured: String::new(),
             value: Some(*value),
         };
-        Verdict { reading, neighbours: neighbours.iter().map(at).collect(), ..Verdict::default() }
+        ClaimVerdict { reading, neighbours: neighbours.iter().map(at).collect(), ..ClaimVerdict::default() }
     }
 
     #[test]

@@ -159,17 +159,17 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::claim::{LedgerEntry, Verdict};
+    use crate::claim::{ClaimVerdict, LedgerEntry};
 
-    fn verdict(id: &str, status: Status) -> Verdict {
-        Verdict {
+    fn verdict(id: &str, status: Status) -> ClaimVerdict {
+        ClaimVerdict {
             id: id.into(),
             says: "so <it> is".into(),
             status,
             expected: "1".into(),
             measured: "2".into(),
             source: String::new(),
-            ..Verdict::default()
+            ..ClaimVerdict::default()
         }
     }
 

@@ -13,7 +13,7 @@ use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::run::mesh::{self, KernelOutcome, KernelSample};
 
 use crate::agreement::Outcome;
-use crate::claim::{Report, Status, Verdict};
+use crate::claim::{ClaimVerdict, Report, Status};
 use crate::data;
 use crate::experiment::Experiment;
 use crate::live::{Bounds, LiveClaim};
@@ -52,7 +52,7 @@ pub fn agree(
                     }
                     Err(why) => Outcome { status: Status::Skipped, measured: why.clone() },
                 };
-                verdicts.push(Verdict {
+                verdicts.push(ClaimVerdict {
                     id: format!("{id}.{what}"),
                     says: comparison.says.clone(),
                     status: outcome.status,
@@ -60,7 +60,7 @@ pub fn agree(
                     measured: outcome.measured,
                     source: experiment.source.clone(),
                     neighbourhood: Some(0),
-                    ..Verdict::default()
+                    ..ClaimVerdict::default()
                 });
             };
         let near = |kernel: f64, sim: f64, percent: f64| (kernel - sim).abs() <= sim * percent / 100.0;

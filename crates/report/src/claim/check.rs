@@ -6,7 +6,7 @@ use tollway_scenario::tables::RunResult;
 
 use super::bound::{Bound, Side};
 use super::measure::{Sample, measure};
-use super::verdict::{Reading, Report, Status, Verdict, number, quantity};
+use super::verdict::{ClaimVerdict, Reading, Report, Status, number, quantity};
 use super::{Claim, Measurement, Over};
 use crate::data;
 use crate::grid::{Cells, GridPart};
@@ -63,7 +63,7 @@ fn of_variant(claim: &Claim, star: &str) -> Claim {
 }
 
 /// One verdict for all variants in a part of the grid.
-fn check_part(claim: &Claim, part: &GridPart, runs: &[RunResult], context: &Context) -> Verdict {
+fn check_part(claim: &Claim, part: &GridPart, runs: &[RunResult], context: &Context) -> ClaimVerdict {
     let mut whole = unmeasured(claim, context);
     if whole.status == Status::Skipped {
         return whole;
@@ -119,10 +119,10 @@ fn check_part(claim: &Claim, part: &GridPart, runs: &[RunResult], context: &Cont
 fn check_mean(
     claim: &Claim,
     variants: &[&str],
-    mut verdict: Verdict,
+    mut verdict: ClaimVerdict,
     runs: &[RunResult],
     context: &Context,
-) -> Verdict {
+) -> ClaimVerdict {
     let of = |&variant: &&str| -> Result<(Claim, f64), String> {
         let claim = of_cell(claim, variant, &context.cells)?;
         match &values(&claim.measurement, runs, context)?[..] {
@@ -164,29 +164,29 @@ fn of_cell(claim: &Claim, variant: &str, cells: &Cells) -> Result<Claim, String>
 
 /// A verdict with its samples.
 struct Outcome {
-    verdict: Verdict,
+    verdict: ClaimVerdict,
     samples: Vec<Sample>,
     /// The least slack over all bounds, and its sample; `None` if no bound could be checked.
     tightest: Option<(f64, Sample)>,
 }
 
-impl From<Verdict> for Outcome {
-    fn from(verdict: Verdict) -> Outcome {
+impl From<ClaimVerdict> for Outcome {
+    fn from(verdict: ClaimVerdict) -> Outcome {
         Outcome { verdict, samples: Vec::new(), tightest: None }
     }
 }
 
 /// The verdict before any measurement: unmet, or skipped if a program is missing.
-fn unmeasured(claim: &Claim, context: &Context) -> Verdict {
+fn unmeasured(claim: &Claim, context: &Context) -> ClaimVerdict {
     let needed = claim.needs.as_ref().filter(|n| context.missing.contains(n));
-    Verdict {
+    ClaimVerdict {
         id: claim.id.clone(),
         says: claim.says.clone(),
         status: if needed.is_some() { Status::Skipped } else { Status::Unmet },
         expected: claim.bounds.iter().map(|b| expected(b, claim, None)).collect::<Vec<_>>().join(" and "),
         measured: needed.map_or(String::new(), |n| format!("needs {n}, which is not installed")),
         source: claim.source.clone().unwrap_or_else(|| context.source.clone()),
-        ..Verdict::default()
+        ..ClaimVerdict::default()
     }
 }
 
@@ -208,7 +208,7 @@ fn check_one(claim: &Claim, runs: &[RunResult], context: &Context) -> Outcome {
 fn hold(
     claim: &Claim,
     samples: Vec<Sample>,
-    mut verdict: Verdict,
+    mut verdict: ClaimVerdict,
     runs: &[RunResult],
     context: &Context,
 ) -> Outcome {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::verdict::{Report, Status, Verdict};
+use super::verdict::{ClaimVerdict, Report, Status};
 use crate::papers;
 
 /// The recorded outcome of each claim.
@@ -147,7 +147,7 @@ impl Judgements {
 }
 
 impl Line {
-    fn of(experiment: &str, verdict: &Verdict) -> Line {
+    fn of(experiment: &str, verdict: &ClaimVerdict) -> Line {
         let whole = verdict.is_whole();
         Line {
             experiment: experiment.to_owned(),
@@ -184,7 +184,7 @@ const HEADING: &str = "experiment\tclaim\tstatus\theld\tof\tnot held with";
 
 #[cfg(test)]
 mod tests {
-    use super::super::verdict::Verdict;
+    use super::super::verdict::ClaimVerdict;
     use super::*;
 
     fn report(
@@ -193,11 +193,11 @@ mod tests {
         size: Option<usize>,
     ) -> Report {
         let of = |claims: &[(&str, Status)]| {
-            let verdict = |(id, status): &(&str, Status)| Verdict {
+            let verdict = |(id, status): &(&str, Status)| ClaimVerdict {
                 id: (*id).into(),
                 status: *status,
                 measured: "2".into(),
-                ..Verdict::default()
+                ..ClaimVerdict::default()
             };
             Report::new(claims.iter().map(verdict).collect())
         };

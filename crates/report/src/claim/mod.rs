@@ -51,7 +51,7 @@ pub use check::{Context, check};
 pub use judged::{JudgedError, Judgements};
 pub use ledger::{Ledger, LedgerEntry, LedgerError};
 pub use metric::{Measurement, Metric, Over, Phases, metrics_markdown};
-pub use verdict::{AtNeighbour, Reading, Report, Status, Verdict};
+pub use verdict::{AtNeighbour, ClaimVerdict, Reading, Report, Status};
 
 pub(crate) use check::mean_value;
 pub(crate) use verdict::number;

@@ -33,7 +33,7 @@ impl Status {
 
 /// The outcome of a claim. `expected` and `measured` are text with units.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Verdict {
+pub struct ClaimVerdict {
     /// The claim's id.
     pub id: String,
     /// The claim's statement.
@@ -83,7 +83,7 @@ pub struct AtNeighbour {
     pub value: Option<f64>,
 }
 
-impl Verdict {
+impl ClaimVerdict {
     /// Number of neighbours in which the claim holds.
     pub fn held(&self) -> usize {
         self.neighbours.iter().filter(|n| n.status == Status::Met).count()
@@ -132,7 +132,7 @@ impl Verdict {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
     /// One verdict per claim, in the order of the files.
-    pub claims: Vec<Verdict>,
+    pub claims: Vec<ClaimVerdict>,
     /// Claims that are met.
     pub met: usize,
     /// Claims that hold at the base, but in too few neighbours.
@@ -145,7 +145,7 @@ pub struct Report {
 
 impl Report {
     /// Counts `claims` by status.
-    pub fn new(claims: Vec<Verdict>) -> Report {
+    pub fn new(claims: Vec<ClaimVerdict>) -> Report {
         let count = |status| claims.iter().filter(|c| c.status == status).count();
         Report {
             met: count(Status::Met),
@@ -167,7 +167,7 @@ impl Report {
         neighbourhood: Option<usize>,
         neighbours: &'a [(String, Report)],
     ) -> Report {
-        let judge = |mut verdict: Verdict| {
+        let judge = |mut verdict: ClaimVerdict| {
             verdict.neighbourhood = neighbourhood;
             // By name, since a pattern makes as many claims as there are variants.
             let of = |report: &'a Report| report.claims.iter().find(|claim| claim.id == verdict.id);
@@ -175,7 +175,7 @@ impl Report {
                 .iter()
                 .map(|(at, report)| (at, of(report)))
                 .partition(|(at, _)| at.starts_with("seed "));
-            let untouched = |found: &Option<&Verdict>| {
+            let untouched = |found: &Option<&ClaimVerdict>| {
                 verdict.reading.is_some() && found.is_some_and(|claim| claim.reading == verdict.reading)
             };
             let idle = !others.is_empty() && seeds.iter().all(|(_, found)| untouched(found));
@@ -282,11 +282,11 @@ mod tests {
 
     fn report(statuses: &[Status]) -> Report {
         let ids = ["a", "b", "c"];
-        let verdict = |(id, status): (&&str, &Status)| Verdict {
+        let verdict = |(id, status): (&&str, &Status)| ClaimVerdict {
             id: (*id).to_owned(),
             status: *status,
             measured: format!("{id}'s"),
-            ..Verdict::default()
+            ..ClaimVerdict::default()
         };
         Report::new(ids.iter().zip(statuses).map(verdict).collect())
     }
@@ -322,8 +322,12 @@ mod tests {
     fn seeds_that_change_nothing_do_not_count_beside_what_does() {
         let with = |value: f64| {
             let reading = Reading { value, of: None, least: Some(1.0), most: None };
-            let verdict =
-                Verdict { id: "a".into(), status: Status::Met, reading: Some(reading), ..Verdict::default() };
+            let verdict = ClaimVerdict {
+                id: "a".into(),
+                status: Status::Met,
+                reading: Some(reading),
+                ..ClaimVerdict::default()
+            };
             Report::new(vec![verdict])
         };
         let judged = |values: &[(&str, f64)]| {
