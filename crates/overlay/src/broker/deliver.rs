@@ -7,7 +7,7 @@ use rand::RngExt;
 use tollway_law::Time;
 
 use super::out::ChunkPool;
-use super::route::{Route, Verdict};
+use super::route::{Route, Treatment};
 use super::session::ClientSession;
 use super::sites::LAG;
 use super::{Broker, mark};
@@ -20,7 +20,7 @@ impl Broker {
     pub(super) fn publish(&mut self, now: Time, key: usize, tenant: usize, message: Publish<'_>) -> bool {
         let route = self.route(key, tenant, message.subject);
         match route.verdict {
-            Verdict::Fine | Verdict::Ordered => {}
+            Treatment::Fine | Treatment::Ordered => {}
             verdict => {
                 self.refuse(key, verdict, &message);
                 return true;
@@ -32,7 +32,7 @@ impl Broker {
             self.wait_for(key, slow);
             return false;
         }
-        if route.verdict == Verdict::Ordered {
+        if route.verdict == Treatment::Ordered {
             let done = self.publish_ordered(now, key, tenant, &route, &message);
             if done {
                 self.count_published(key, tenant);
@@ -202,11 +202,11 @@ impl Broker {
     }
 
     /// Answers a message to an invalid or reserved subject with an error.
-    fn refuse(&mut self, key: usize, verdict: Verdict, message: &Publish<'_>) {
+    fn refuse(&mut self, key: usize, verdict: Treatment, message: &Publish<'_>) {
         let subject = String::from_utf8_lossy(message.subject);
         let why = match verdict {
-            Verdict::Invalid => format!("Invalid Publish Subject: \"{subject}\""),
-            Verdict::JetStream => match message.reply {
+            Treatment::Invalid => format!("Invalid Publish Subject: \"{subject}\""),
+            Treatment::JetStream => match message.reply {
                 Some(reply) => {
                     let framed = format!("{NO_JETSTREAM}\r\n");
                     return self.answer(key, &Publish::of(reply, None, None, framed.as_bytes()));

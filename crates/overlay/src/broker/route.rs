@@ -41,7 +41,7 @@ impl Interest {
 
 /// The treatment of a subject's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Treatment {
     /// Its messages follow the route.
     Fine,
     /// The subject is not valid.
@@ -59,7 +59,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Route {
     /// True if subscriptions have changed since.
     pub(crate) stale: Cell<bool>,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: Treatment,
     /// Keys of subscriptions that receive every message.
     pub(crate) plain: Vec<usize>,
     /// Queue groups: each message goes to one member of a group.
@@ -130,11 +130,11 @@ impl Routes {
 impl Route {
     fn find(trie: &Trie<Interest>, subject: &[u8]) -> Route {
         let verdict = match subject {
-            _ if !is_literal(subject) => Verdict::Invalid,
-            _ if subject.starts_with(ORDER) => Verdict::Ordered,
-            _ if subject.starts_with(b"$TOLL.") => Verdict::Reserved,
-            _ if subject.starts_with(b"$JS.") => Verdict::JetStream,
-            _ => Verdict::Fine,
+            _ if !is_literal(subject) => Treatment::Invalid,
+            _ if subject.starts_with(ORDER) => Treatment::Ordered,
+            _ if subject.starts_with(b"$TOLL.") => Treatment::Reserved,
+            _ if subject.starts_with(b"$JS.") => Treatment::JetStream,
+            _ => Treatment::Fine,
         };
         let mut route = Route {
             stale: Cell::new(false),
@@ -145,7 +145,7 @@ impl Route {
             hops: Vec::new(),
         };
         // Reserved subjects are only for this site's messages.
-        if matches!(verdict, Verdict::Invalid | Verdict::JetStream) {
+        if matches!(verdict, Treatment::Invalid | Treatment::JetStream) {
             return route;
         }
         trie.find(subject, &mut |interest| match interest {
@@ -209,8 +209,8 @@ mod tests {
             routes.insert(b"c", Interest::Remote { site, queue: None, key: 9 });
         }
         assert_eq!((&routes.of(b"c").sites[..], &routes.of(b"c").hops[..]), (&[5, 7][..], &[9][..]));
-        assert_eq!(routes.of(b"$JS.API.INFO").verdict, Verdict::JetStream);
-        assert_eq!(routes.of(b"a..b").verdict, Verdict::Invalid);
+        assert_eq!(routes.of(b"$JS.API.INFO").verdict, Treatment::JetStream);
+        assert_eq!(routes.of(b"a..b").verdict, Treatment::Invalid);
         for i in 0..3 * CACHED {
             routes.of(format!("a.{i}").as_bytes());
             assert!(routes.cache.len() <= CACHED);
