@@ -20,7 +20,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use tollway_net::Error;
 use tollway_net::sys::child::prepare;
-use tollway_net::sys::interface::{self, Arp, Request};
+use tollway_net::sys::interface::{self, Arp, InterfaceRequest};
 use tollway_net::sys::namespace::Namespace;
 use tollway_net::sys::signals::Signals;
 use tollway_net::sys::{address, clean, netlink, problem, sockopt, tun};
@@ -228,7 +228,7 @@ fn pass_in(wire: &mut HelperSocket, mut tap: File) {
 /// hardware address.
 fn open_tap() -> io::Result<(File, [u8; 6])> {
     let file = tun::device(0)?;
-    let mut request = Request::new(NAME);
+    let mut request = InterfaceRequest::new(NAME);
     request.set_short((libc::IFF_TAP | libc::IFF_NO_PI) as i16);
     request.ask(&file.as_fd(), libc::TUNSETIFF)?;
     let set = |key: String, value: &str| {

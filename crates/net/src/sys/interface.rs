@@ -18,7 +18,7 @@ pub enum Arp {
 pub fn bring_up(name: &str, address: Ipv4Addr, mask: Ipv4Addr, mtu: u16, arp: Arp) -> io::Result<()> {
     let socket = any_socket()?;
     let ask = |address, what| {
-        let mut request = Request::new(name);
+        let mut request = InterfaceRequest::new(name);
         request.set_address(address);
         request.ask(&socket, what)
     };
@@ -30,31 +30,31 @@ pub fn bring_up(name: &str, address: Ipv4Addr, mask: Ipv4Addr, mtu: u16, arp: Ar
 /// Brings the interface `name` up, for packets of up to `mtu` bytes.
 pub fn up(name: &str, mtu: u16, arp: Arp) -> io::Result<()> {
     let socket = any_socket()?;
-    let mut request = Request::new(name);
+    let mut request = InterfaceRequest::new(name);
     request.set_int(c_int::from(mtu));
     request.ask(&socket, libc::SIOCSIFMTU)?;
-    let mut request = Request::new(name);
+    let mut request = InterfaceRequest::new(name);
     request.set_short(if arp == Arp::No { UP | libc::IFF_NOARP as i16 } else { UP });
     request.ask(&socket, libc::SIOCSIFFLAGS)
 }
 
 /// Brings the loopback interface up. The kernel gives it its address.
 pub fn bring_up_loopback() -> io::Result<()> {
-    let mut loopback = Request::new("lo");
+    let mut loopback = InterfaceRequest::new("lo");
     loopback.set_short(UP);
     loopback.ask(&any_socket()?, libc::SIOCSIFFLAGS)
 }
 
 /// The number of the interface `name`.
 pub fn index(name: &str) -> io::Result<u32> {
-    let mut request = Request::new(name);
+    let mut request = InterfaceRequest::new(name);
     request.ask(&any_socket()?, libc::SIOCGIFINDEX)?;
     Ok(request.int() as u32)
 }
 
 /// The hardware address of the interface `name`.
 pub fn hardware_address(name: &str) -> io::Result<[u8; 6]> {
-    let mut request = Request::new(name);
+    let mut request = InterfaceRequest::new(name);
     request.ask(&any_socket()?, libc::SIOCGIFHWADDR)?;
     let [_, _, a, b, c, d, e, f, ..] = request.value;
     Ok([a, b, c, d, e, f])
@@ -67,15 +67,15 @@ fn any_socket() -> io::Result<socket2::Socket> {
 
 /// The `struct ifreq` of an ioctl: an interface's name and a value.
 #[repr(C, align(8))]
-pub struct Request {
+pub struct InterfaceRequest {
     name: [u8; libc::IFNAMSIZ],
     value: [u8; 24],
 }
 
-impl Request {
+impl InterfaceRequest {
     /// Makes a request for the interface `name`.
-    pub fn new(name: &str) -> Request {
-        let mut request = Request { name: [0; libc::IFNAMSIZ], value: [0; 24] };
+    pub fn new(name: &str) -> InterfaceRequest {
+        let mut request = InterfaceRequest { name: [0; libc::IFNAMSIZ], value: [0; 24] };
         request.name[..name.len()].copy_from_slice(name.as_bytes());
         request
     }
@@ -112,6 +112,6 @@ impl Request {
     }
 }
 
-const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>());
+const _: () = assert!(size_of::<InterfaceRequest>() == size_of::<libc::ifreq>());
 
 const UP: i16 = (libc::IFF_UP | libc::IFF_RUNNING) as i16;

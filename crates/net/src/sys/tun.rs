@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::io::Errno;
 
-use super::interface::{self, Arp, Request};
+use super::interface::{self, Arp, InterfaceRequest};
 use super::netlink::{self, Property};
 
 /// An interface that exists until this value is dropped.
@@ -38,7 +38,7 @@ impl Tun {
     /// Makes the interface, and brings it and the loopback interface up.
     pub fn open(spec: TunSpec) -> io::Result<Tun> {
         let file = device(libc::O_NONBLOCK)?;
-        let mut request = Request::new(NAME);
+        let mut request = InterfaceRequest::new(NAME);
         let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
         request.set_short(flags as i16);
         request.ask(&file, libc::TUNSETIFF)?;
