@@ -17,7 +17,7 @@ use crate::plan::{
 
 /// A section whose paths need routes.
 #[derive(Clone, Debug)]
-pub(super) struct Request<'a> {
+pub(super) struct RouteRequest<'a> {
     pub(super) keys: Reader<'a>,
     pub(super) pairs: Pairs,
     pub(super) target: Target,
@@ -82,7 +82,7 @@ impl<'a> Resolver<'a> {
             }
             let target = Target::Flows { first, each: each as usize };
             let first_only = keys.truth("multicast") || keys.has("session");
-            self.requests.push(Request { keys, pairs, target, first_only });
+            self.requests.push(RouteRequest { keys, pairs, target, first_only });
         }
     }
 
@@ -125,7 +125,7 @@ impl<'a> Resolver<'a> {
                 send_buffers: Vec::new(),
                 shaped: Vec::new(),
             });
-            self.requests.push(Request { keys, pairs, target, first_only: false });
+            self.requests.push(RouteRequest { keys, pairs, target, first_only: false });
         }
     }
 
@@ -187,7 +187,7 @@ impl<'a> Resolver<'a> {
                 });
             }
             let target = Target::Cbrs { first };
-            self.requests.push(Request { keys, pairs, target, first_only: false });
+            self.requests.push(RouteRequest { keys, pairs, target, first_only: false });
         }
     }
 

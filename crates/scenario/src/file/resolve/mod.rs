@@ -118,7 +118,7 @@ struct Resolver<'a> {
     /// Ports whose limits depend on routes.
     ports: Vec<links::Ports<'a>>,
     /// Sections whose paths need routes.
-    requests: Vec<flows::Request<'a>>,
+    requests: Vec<flows::RouteRequest<'a>>,
     /// Flows that are hops over one link.
     hop_links: Vec<(usize, LinkId)>,
     /// The places in the file of the plan's trees.

@@ -8,7 +8,7 @@ use tollway_law::overlay::{AnnounceConfig, CostConfig, PeriodConfig, PurseConfig
 use tollway_law::param::Config;
 use tollway_proto::overlay::ArrivalProcess;
 
-use super::flows::{Request, Target, path};
+use super::flows::{RouteRequest, Target, path};
 use super::{Group as Nodes, Pairs, Resolver};
 use crate::file::error::At;
 use crate::file::keys;
@@ -68,7 +68,7 @@ impl<'a> Resolver<'a> {
             }
             let target = Target::Flows { first, each: 1 };
             self.hop_links.extend(links.into_iter().enumerate().map(|(k, link)| (first + k, link)));
-            self.requests.push(Request { keys: hop, pairs, target, first_only: true });
+            self.requests.push(RouteRequest { keys: hop, pairs, target, first_only: true });
         }
         if ends.is_empty() && self.mistakes.is_empty() {
             self.mistakes

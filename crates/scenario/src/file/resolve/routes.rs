@@ -4,7 +4,7 @@ use tollway_law::sender::Unanswered;
 use tollway_proto::Stamp;
 use tollway_proto::route::mix;
 
-use super::flows::{Request, Target, round_trip};
+use super::flows::{RouteRequest, Target, round_trip};
 use super::{Group, Resolver};
 use crate::file::keys;
 use crate::file::reader::Reader;
@@ -92,7 +92,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn choice(&self, request: &Request<'a>, vias: &[Group]) -> Choice {
+    fn choice(&self, request: &RouteRequest<'a>, vias: &[Group]) -> Choice {
         match (self.plan.equal_cost, request.target) {
             (EqualCost::First, _) => Choice::First,
             _ if request.first_only => Choice::First,
@@ -105,7 +105,7 @@ impl<'a> Resolver<'a> {
 
     /// The number of routes of a request: one for each pair, or one for each flow if flows of a
     /// pair may differ.
-    fn lanes(&self, request: &Request<'a>, choice: Choice) -> usize {
+    fn lanes(&self, request: &RouteRequest<'a>, choice: Choice) -> usize {
         let pairs = request.pairs.count() as usize;
         match request.target {
             Target::Flows { each, .. } if choice == Choice::Hash => pairs * each,
@@ -114,7 +114,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// The nodes that `via` names, each one node for all pairs or one node for each.
-    fn vias(&mut self, request: &Request<'a>) -> Vec<Group> {
+    fn vias(&mut self, request: &RouteRequest<'a>) -> Vec<Group> {
         let mut vias = Vec::new();
         if !matches!(request.target, Target::Flows { .. }) || !request.keys.has("via") {
             return vias;
@@ -135,7 +135,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Stores the routes of a lane; returns false, and reports a mistake, if there is no route.
-    fn give(&mut self, request: &Request<'a>, lane: usize, lanes: usize, way: Way) -> bool {
+    fn give(&mut self, request: &RouteRequest<'a>, lane: usize, lanes: usize, way: Way) -> bool {
         let Way { ends, there, back, all } = way;
         let one_way = matches!(request.target, Target::Cbrs { .. });
         let back = if one_way { Ok(back.unwrap_or_default()) } else { back };
@@ -177,7 +177,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Returns true, and reports a mistake, if a route through named nodes visits a node twice.
-    fn passes_twice(&mut self, request: &Request<'a>, route: &[LinkId]) -> bool {
+    fn passes_twice(&mut self, request: &RouteRequest<'a>, route: &[LinkId]) -> bool {
         if !request.keys.has("via") {
             return false;
         }
@@ -195,7 +195,12 @@ impl<'a> Resolver<'a> {
     }
 
     /// Returns true, and reports a mistake, if no link writes the tolls that a flow's law needs.
-    fn unheard(&mut self, request: &Request<'a>, route: &[LinkId], (from, to): (NodeId, NodeId)) -> bool {
+    fn unheard(
+        &mut self,
+        request: &RouteRequest<'a>,
+        route: &[LinkId],
+        (from, to): (NodeId, NodeId),
+    ) -> bool {
         let class = match request.target {
             Target::Flows { first, .. } => self.plan.flows[first].transport,
             Target::Workload(w) => self.plan.workloads[w].transport,
@@ -220,7 +225,7 @@ impl<'a> Resolver<'a> {
     /// Returns true, and reports a mistake, if a round trip is too long for a flow to measure.
     fn too_far(
         &mut self,
-        request: &Request<'a>,
+        request: &RouteRequest<'a>,
         route: &[LinkId],
         back: &[LinkId],
         (from, to): (NodeId, NodeId),
@@ -289,7 +294,7 @@ impl Legs {
 }
 
 /// The ends of a lane, with its flows' named nodes between them.
-fn stops(request: &Request<'_>, vias: &[Group], lane: usize, lanes: usize) -> Vec<NodeId> {
+fn stops(request: &RouteRequest<'_>, vias: &[Group], lane: usize, lanes: usize) -> Vec<NodeId> {
     let pair = (lane / (lanes / request.pairs.count() as usize)) as u32;
     let (from, to) = request.pairs.of(pair);
     let mut stops = Vec::with_capacity(vias.len() + 2);
