@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tollway_law::Time;
 
-use crate::channel::{AgentEnd, Reply, Request};
+use crate::channel::{AgentEnd, Reply, WorkerMessage};
 use crate::handover::{Item, Pending, hand_over, pending};
 use crate::policies::Policies;
 use crate::rights::reading_files;
@@ -45,8 +45,8 @@ impl Service {
         let Some(channel) = worker.channel.take() else { return Ok(None) };
         let link = Link { end: AgentEnd::start(channel)?, warned: None, wanted: false, broken: None };
         let regime = match link.end.wait() {
-            Ok(Request::Policies(regime)) => *regime,
-            Ok(Request::State) => return Err(io::ErrorKind::InvalidData.into()),
+            Ok(WorkerMessage::Policies(regime)) => *regime,
+            Ok(WorkerMessage::State) => return Err(io::ErrorKind::InvalidData.into()),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -95,8 +95,8 @@ impl Link {
         loop {
             match self.end.poll() {
                 Ok(None) => break,
-                Ok(Some(Request::State)) => self.wanted = true,
-                Ok(Some(Request::Policies(regime))) => newest = Some(regime),
+                Ok(Some(WorkerMessage::State)) => self.wanted = true,
+                Ok(Some(WorkerMessage::Policies(regime))) => newest = Some(regime),
                 Err(error) => {
                     self.broken = Some(error).filter(|error| error.kind() == io::ErrorKind::InvalidData);
                     return Then::Stop;

@@ -19,7 +19,7 @@ use wire::PoliciesMessage;
 
 /// A message of the worker.
 #[derive(Debug)]
-pub(crate) enum Request {
+pub(crate) enum WorkerMessage {
     /// A request for the agent's state.
     State,
     /// New policies, to be in force from now on.
@@ -47,7 +47,7 @@ enum Line {
 /// The agent's end. It never waits: a thread without rights reads and checks, and another writes.
 #[derive(Debug)]
 pub(crate) struct AgentEnd {
-    requests: Receiver<io::Result<Request>>,
+    requests: Receiver<io::Result<WorkerMessage>>,
     replies: SyncSender<Reply>,
     stream: UnixStream,
 }
@@ -83,7 +83,7 @@ impl AgentEnd {
     /// # Errors
     /// [`io::ErrorKind::UnexpectedEof`]: the worker has ended. [`io::ErrorKind::InvalidData`]: it
     /// sends something that is no request.
-    pub(crate) fn poll(&self) -> io::Result<Option<Request>> {
+    pub(crate) fn poll(&self) -> io::Result<Option<WorkerMessage>> {
         match self.requests.try_recv() {
             Ok(request) => request.map(Some),
             Err(TryRecvError::Empty) => Ok(None),
@@ -95,7 +95,7 @@ impl AgentEnd {
     ///
     /// # Errors
     /// Those of [`AgentEnd::poll`].
-    pub(crate) fn wait(&self) -> io::Result<Request> {
+    pub(crate) fn wait(&self) -> io::Result<WorkerMessage> {
         self.requests.recv().unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))
     }
 
@@ -175,11 +175,13 @@ impl WorkerEnd {
     }
 }
 
-fn parse(line: &str) -> io::Result<Request> {
+fn parse(line: &str) -> io::Result<WorkerMessage> {
     let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     match serde_json::from_str(line).map_err(|error| wrong(error.to_string()))? {
-        Line::State => Ok(Request::State),
-        Line::Policies(wire) => wire.check().map(|regime| Request::Policies(Box::new(regime))).map_err(wrong),
+        Line::State => Ok(WorkerMessage::State),
+        Line::Policies(wire) => {
+            wire.check().map(|regime| WorkerMessage::Policies(Box::new(regime))).map_err(wrong)
+        }
     }
 }
 

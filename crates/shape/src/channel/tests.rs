@@ -29,9 +29,9 @@ fn line(policies: &Policies) -> String {
 #[test]
 fn policies_arrive_as_they_were_sent() {
     let policies = Policies::parse("x", POLICIES).unwrap();
-    let Request::Policies(arrived) = parse(&line(&policies)).unwrap() else { panic!("policies") };
+    let WorkerMessage::Policies(arrived) = parse(&line(&policies)).unwrap() else { panic!("policies") };
     assert_eq!(format!("{arrived:?}"), format!("{:?}", policies.regime()));
-    assert!(matches!(parse(r#""state""#), Ok(Request::State)));
+    assert!(matches!(parse(r#""state""#), Ok(WorkerMessage::State)));
 }
 
 /// Messages from a worker that an attacker has taken over.
@@ -82,9 +82,9 @@ fn both_ends_hear_of_each_other_and_of_the_end() {
     let mut worker = WorkerEnd::start(theirs).unwrap();
     worker.send(&Policies::parse("x", POLICIES).unwrap()).unwrap();
     worker.request_state().unwrap();
-    let Request::Policies(regime) = agent.wait().unwrap() else { panic!("policies") };
+    let WorkerMessage::Policies(regime) = agent.wait().unwrap() else { panic!("policies") };
     assert_eq!(regime.version, "7");
-    assert!(matches!(agent.wait().unwrap(), Request::State));
+    assert!(matches!(agent.wait().unwrap(), WorkerMessage::State));
     assert!(agent.poll().unwrap().is_none());
     let await_reply = || {
         loop {
@@ -109,7 +109,7 @@ fn both_ends_hear_of_each_other_and_of_the_end() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let agent = AgentEnd::start(ours).unwrap();
     theirs.write_all(b"\"state\"\nnonsense\n\"state\"\n").unwrap();
-    assert!(matches!(agent.wait().unwrap(), Request::State));
+    assert!(matches!(agent.wait().unwrap(), WorkerMessage::State));
     assert_eq!(agent.wait().unwrap_err().kind(), io::ErrorKind::InvalidData);
     assert_eq!(agent.wait().unwrap_err().kind(), io::ErrorKind::UnexpectedEof, "nothing more is read");
 }
