@@ -20,7 +20,7 @@ pub struct Coordinate {
 }
 
 /// A variant before it is laid over the file: its name, settings and position in the grid.
-pub(super) struct Over {
+pub(super) struct VariantSettings {
     pub(super) name: String,
     pub(super) sets: Table,
     pub(super) cell: Vec<Coordinate>,
@@ -35,7 +35,11 @@ struct Point {
 
 /// Takes `[grid.AXIS]` out of the tree and returns the product of its axes. `taken` are existing
 /// variants.
-pub(super) fn take(base: &mut Table, taken: &[Over], mistakes: &mut Mistakes) -> Vec<Over> {
+pub(super) fn take(
+    base: &mut Table,
+    taken: &[VariantSettings],
+    mistakes: &mut Mistakes,
+) -> Vec<VariantSettings> {
     let Some(i) = base.0.iter().position(|e| e.key == "grid") else { return Vec::new() };
     if !matches!(base.0[i].node.value, Value::Table(_)) {
         return Vec::new(); // Left in the tree; the check reports it.
@@ -63,7 +67,7 @@ pub(super) fn take(base: &mut Table, taken: &[Over], mistakes: &mut Mistakes) ->
     if axes_read.is_empty() {
         return Vec::new();
     }
-    let mut overs: Vec<Over> = (0..cells).map(|cell| over(&axes_read, cell)).collect();
+    let mut overs: Vec<VariantSettings> = (0..cells).map(|cell| over(&axes_read, cell)).collect();
     let names: Vec<&str> = taken.iter().chain(&overs).map(|o| o.name.as_str()).collect();
     let mut sorted = names.clone();
     sorted.sort_unstable();
@@ -77,8 +81,8 @@ pub(super) fn take(base: &mut Table, taken: &[Over], mistakes: &mut Mistakes) ->
 }
 
 /// The variant with index `cell` in the grid; the last axis changes fastest.
-fn over(axes: &[(String, Vec<Point>)], cell: usize) -> Over {
-    let mut over = Over { name: String::new(), sets: Table::default(), cell: Vec::new() };
+fn over(axes: &[(String, Vec<Point>)], cell: usize) -> VariantSettings {
+    let mut over = VariantSettings { name: String::new(), sets: Table::default(), cell: Vec::new() };
     let mut below: usize = axes.iter().map(|(_, points)| points.len()).product();
     let mut rest = cell;
     for (axis, points) in axes {

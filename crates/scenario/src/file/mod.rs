@@ -61,7 +61,7 @@ pub(crate) use route::Router;
 
 use error::{At, Mistakes, SET, Sources};
 use files::Files;
-use grid::Over;
+use grid::VariantSettings;
 use reader::Reader;
 use tree::{Setter, Table, Value};
 
@@ -351,7 +351,7 @@ fn parse_sets<'a>(sources: &'a Sources, mistakes: &mut Mistakes) -> Vec<Set<'a>>
 }
 
 /// Takes `[variant.NAME]` out of the tree.
-fn take_variants(base: &mut Table, mistakes: &mut Mistakes) -> Vec<Over> {
+fn take_variants(base: &mut Table, mistakes: &mut Mistakes) -> Vec<VariantSettings> {
     let Some(i) = base.0.iter().position(|e| e.key == "variant") else { return Vec::new() };
     if !matches!(base.0[i].node.value, Value::Table(_)) {
         return Vec::new(); // Left in the tree; the check reports it.
@@ -361,7 +361,7 @@ fn take_variants(base: &mut Table, mistakes: &mut Mistakes) -> Vec<Over> {
     for entry in named.0 {
         reader::name(&entry.key, entry.at, mistakes);
         match entry.node.value {
-            Value::Table(sets) => variants.push(Over { name: entry.key, sets, cell: Vec::new() }),
+            Value::Table(sets) => variants.push(VariantSettings { name: entry.key, sets, cell: Vec::new() }),
             other => {
                 let message = format!("`[variant.{}]` is a table; this is {}", entry.key, other.what());
                 mistakes
