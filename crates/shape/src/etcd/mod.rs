@@ -139,7 +139,7 @@ struct Watcher {
 }
 
 /// The reason for the end of a round.
-enum Over {
+enum RoundEnd {
     /// Start again at once.
     Again,
     /// The store did not answer, or not correctly; with the reason.
@@ -155,9 +155,9 @@ impl Watcher {
             let member = &self.address.members[next % self.address.members.len()];
             let mut heard = false;
             match self.round(member, &mut heard) {
-                Over::Again => pause = SHORTEST,
-                Over::Done => return,
-                Over::Away(why) => {
+                RoundEnd::Again => pause = SHORTEST,
+                RoundEnd::Done => return,
+                RoundEnd::Away(why) => {
                     let why = explain(&why, self.address.tls, member);
                     if self.sender.send(Event::Away(format!("{member}: {why}"))).is_err() {
                         return;
@@ -172,7 +172,7 @@ impl Watcher {
     }
 
     /// Reads all keys, then watches for changes until an error ends the round.
-    fn round(&self, member: &str, heard: &mut bool) -> Over {
+    fn round(&self, member: &str, heard: &mut bool) -> RoundEnd {
         let prefix = &self.address.prefix;
         let read = self.ask(member, "kv/range", &message::range(prefix)).and_then(|answer| {
             let mut text = String::new();
@@ -181,36 +181,36 @@ impl Watcher {
         });
         let (revision, mut keys) = match read {
             Ok(read) => read,
-            Err(error) => return Over::Away(error.to_string()),
+            Err(error) => return RoundEnd::Away(error.to_string()),
         };
         *heard = true;
         if self.tell(revision, &keys).is_err() {
-            return Over::Done;
+            return RoundEnd::Done;
         }
         let watched = self.ask(member, "watch", &message::watch(prefix, revision + 1));
         let mut lines = match watched {
             Ok(answer) => BufReader::new(answer),
-            Err(error) => return Over::Away(error.to_string()),
+            Err(error) => return RoundEnd::Away(error.to_string()),
         };
         let mut line = String::new();
         loop {
             line.clear();
             match (&mut lines).take(MOST).read_line(&mut line) {
-                Ok(0) => return Over::Away("it has ended the watch".into()),
+                Ok(0) => return RoundEnd::Away("it has ended the watch".into()),
                 Ok(_) => {}
                 // A timeout starts a new request, which finds out whether the store is still there.
-                Err(error) if is_timeout(&error) => return Over::Again,
-                Err(error) => return Over::Away(error.to_string()),
+                Err(error) if is_timeout(&error) => return RoundEnd::Again,
+                Err(error) => return RoundEnd::Away(error.to_string()),
             }
             let told = match message::read_watch(&line, &mut keys) {
                 Some(Said::Changed(0)) => Ok(()),
                 Some(Said::Changed(revision)) => self.tell(revision, &keys),
-                Some(Said::Forgotten) => return Over::Again,
-                Some(Said::Ended(why)) => return Over::Away(why),
-                None => return Over::Away("a message that etcd does not send".into()),
+                Some(Said::Forgotten) => return RoundEnd::Again,
+                Some(Said::Ended(why)) => return RoundEnd::Away(why),
+                None => return RoundEnd::Away("a message that etcd does not send".into()),
             };
             if told.is_err() {
-                return Over::Done;
+                return RoundEnd::Done;
             }
         }
     }
