@@ -14,7 +14,7 @@ use tollway_proto::Flags;
 
 use super::{Driver, Next};
 use crate::error::Error;
-use crate::hosts::frame::{self, Content};
+use crate::hosts::frame::{self, FrameContent};
 use crate::hosts::wire::{BATCH, Mail, Wire};
 use crate::hosts::{PORT, Plug};
 use crate::kernel_tcp::PORTS;
@@ -252,8 +252,8 @@ impl Driver {
     /// Handles a frame at a node; it comes from the node's own kernel if `nic`.
     fn accept_frame(&mut self, ground: &mut Ground, (node, nic): (u32, bool), now: Time, i: usize) {
         let known = match frame::load(ground.mail.frame(i), PORT) {
-            Some(Content::Datagram(packet)) => Some((packet, None)),
-            Some(Content::Segment(mut packet, tuple)) => {
+            Some(FrameContent::Datagram(packet)) => Some((packet, None)),
+            Some(FrameContent::Segment(mut packet, tuple)) => {
                 ground.segment(&tuple, packet.size).map(|(segment, label)| {
                     packet.flow = label;
                     (packet, Some(segment))
@@ -324,7 +324,7 @@ impl Driver {
                     match frame::load(ground.mail.frame(i), PORT) {
                         // A segment that the kernel sent and this driver has not read is not
                         // counted yet.
-                        Some(Content::Segment(..)) if interface.nic => {}
+                        Some(FrameContent::Segment(..)) if interface.nic => {}
                         None if interface.nic => self.counters.strangers += 1,
                         _ => self.counters.waiting += 1,
                     }

@@ -16,7 +16,7 @@ use crate::sys::tun;
 
 /// The content of a frame, as links see it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Content {
+pub(crate) enum FrameContent {
     /// A datagram of Tollway.
     Datagram(Packet),
     /// A segment of the kernel's TCP. Addresses and ports name its flow; it is tolled if it has
@@ -27,7 +27,7 @@ pub(crate) enum Content {
 /// Reads a frame; `port` is that of ACP's datagrams.
 ///
 /// `None` for other protocols, and for a train of packets, since a law must see each packet.
-pub(crate) fn load(frame: &[u8], port: u16) -> Option<Content> {
+pub(crate) fn load(frame: &[u8], port: u16) -> Option<FrameContent> {
     if tun::segment_of(frame) != 0 {
         return None;
     }
@@ -36,7 +36,7 @@ pub(crate) fn load(frame: &[u8], port: u16) -> Option<Content> {
     match header.flow.protocol {
         ip::UDP if header.flow.destination_port == port => {
             let datagram = &bytes[usize::from(header.header_len)..usize::from(header.len)];
-            Some(Content::Datagram(acp::load_packet(datagram).ok()?))
+            Some(FrameContent::Datagram(acp::load_packet(datagram).ok()?))
         }
         ip::TCP if header.flow.source_port > 0 => {
             let data = if header.payload() > 0 { Flags::DATA } else { Flags::NONE };
@@ -45,7 +45,7 @@ pub(crate) fn load(frame: &[u8], port: u16) -> Option<Content> {
                 packet.flags.set(Flags::TOLLED);
                 packet.toll = forward.toll(u32::from(header.len), FEEDBACK);
             }
-            Some(Content::Segment(packet, header.flow))
+            Some(FrameContent::Segment(packet, header.flow))
         }
         _ => None,
     }

@@ -14,7 +14,7 @@ use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
 use tollway_proto::{Encoding, Flags, Packet, SackRanges};
 
-use super::frame::{self, Content, PREFIX};
+use super::frame::{self, FrameContent, PREFIX};
 use super::wire::{Mail, Wire};
 use super::*;
 use crate::kernel_tcp::{KernelSpec, PORTS};
@@ -72,14 +72,14 @@ proptest! {
         let packet = Packet { flow, flags: Flags::DATA.with(Flags::TOLLED), ..Packet::default() };
         let mut frame = framed(&datagram(&packet, payload), unfinished);
         let before = [frame[PREFIX + 26], frame[PREFIX + 27]];
-        let Some(Content::Datagram(mut loaded)) = frame::load(&frame, PORT) else { panic!("not read") };
+        let Some(FrameContent::Datagram(mut loaded)) = frame::load(&frame, PORT) else { panic!("not read") };
         prop_assert_eq!((loaded.flow, usize::from(loaded.size)), (flow, 28 + acp::LEN + payload));
         loaded.toll = Toll { due, rtt, offer, stake: 1.0, echo };
         if marked {
             loaded.flags.set(Flags::CE);
         }
         frame::store(&mut frame, &loaded);
-        prop_assert_eq!(frame::load(&frame, PORT), Some(Content::Datagram(loaded)));
+        prop_assert_eq!(frame::load(&frame, PORT), Some(FrameContent::Datagram(loaded)));
         let at = frame::datagram(&frame).unwrap();
         prop_assert_eq!(acp::decode(&frame[at]).unwrap().packet.toll, loaded.toll);
         match unfinished {
@@ -107,7 +107,7 @@ proptest! {
         }
         let len = bytes.len();
         let _ = frame::datagram(&bytes);
-        if let Some(Content::Datagram(packet) | Content::Segment(packet, _)) = frame::load(&bytes, PORT) {
+        if let Some(FrameContent::Datagram(packet) | FrameContent::Segment(packet, _)) = frame::load(&bytes, PORT) {
             frame::store(&mut bytes, &Packet { flags: packet.flags.with(Flags::CE), ..packet });
         }
         prop_assert_eq!(bytes.len(), len);

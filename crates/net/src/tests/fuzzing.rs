@@ -18,16 +18,16 @@ use crate::secure::{Heard, KeyFile, Secure};
 #[cfg(target_os = "linux")]
 pub fn frame(data: &[u8]) {
     use crate::hosts::PORT;
-    use crate::hosts::frame::{self, Content};
+    use crate::hosts::frame::{self, FrameContent};
 
     let _ = frame::datagram(data);
     let Some(content) = frame::load(data, PORT) else { return };
-    let (Content::Datagram(packet) | Content::Segment(packet, _)) = content;
+    let (FrameContent::Datagram(packet) | FrameContent::Segment(packet, _)) = content;
     let mut same = data.to_vec();
     frame::store(&mut same, &packet);
     match (content, frame::load(&same, PORT)) {
-        (Content::Datagram(_), _) => assert_eq!(same, data, "a link that changes nothing"),
-        (Content::Segment(_, tuple), Some(Content::Segment(again, other))) => {
+        (FrameContent::Datagram(_), _) => assert_eq!(same, data, "a link that changes nothing"),
+        (FrameContent::Segment(_, tuple), Some(FrameContent::Segment(again, other))) => {
             // The option may have held the same value in other bits.
             assert_eq!((again.toll.due, again.flags, other), (packet.toll.due, packet.flags, tuple));
         }
@@ -41,12 +41,12 @@ pub fn frame(data: &[u8]) {
     );
     let changed = written.iter().zip(data).filter(|(a, b)| a != b).count();
     match (content, frame::load(&written, PORT)) {
-        (Content::Datagram(_), Some(Content::Datagram(again))) => {
+        (FrameContent::Datagram(_), Some(FrameContent::Datagram(again))) => {
             assert_eq!((again.flow, again.size), (packet.flow, packet.size));
             assert_eq!((again.toll.due, again.flags), (toll.due, packet.flags.with(Flags::CE)));
             assert!(changed <= 24 + 2 + 2, "a toll, flags and a checksum, and not {changed} bytes");
         }
-        (Content::Segment(_, tuple), Some(Content::Segment(again, other))) => {
+        (FrameContent::Segment(_, tuple), Some(FrameContent::Segment(again, other))) => {
             assert_eq!((again.size, other), (packet.size, tuple));
             assert!(again.flags.has(Flags::CE));
             assert!(
