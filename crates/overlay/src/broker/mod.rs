@@ -28,7 +28,7 @@ use crate::rules::{Proof, SiteRules, TenantRules};
 use out::ChunkPool;
 use route::Routes;
 use session::{Block, ClientSession, Subscription};
-pub use sites::Content;
+pub use sites::MessageBytes;
 use sites::Sites;
 pub use spool::{SpoolAnswer, SpoolCommand};
 

@@ -15,7 +15,7 @@ use super::envelope::Envelope;
 use super::kind::{LOST, ORDER, VIEW};
 use super::route::Route;
 use super::session::{Block, ClientSession};
-use super::sites::{Content, group, parts};
+use super::sites::{MessageBytes, group, parts};
 use crate::nats::parse::Publish;
 
 impl Broker {
@@ -53,7 +53,7 @@ impl Broker {
             return false;
         }
         let envelope = Envelope { tenant: name.as_bytes(), queues: Vec::new(), message: *message };
-        let content = Content(envelope.encode().into());
+        let content = MessageBytes(envelope.encode().into());
         if let (Some(sites), Some(buyer)) = (&mut self.sites, self.sessions[key].buyer) {
             sites.daemon.submit(now, buyer, &group, content);
         }

@@ -22,22 +22,22 @@ use crate::rules::{Slow, TenantRules};
 
 /// A message's bytes, as the daemon carries them.
 #[derive(Clone, Debug)]
-pub struct Content(pub Bytes);
+pub struct MessageBytes(pub Bytes);
 
-impl Body for Content {
+impl Body for MessageBytes {
     fn size(&self) -> usize {
         self.0.len()
     }
 
     fn empty() -> Self {
-        Content(Bytes::new())
+        MessageBytes(Bytes::new())
     }
 }
 
 /// A site's daemon, and the state that its events have given.
 #[derive(Debug)]
 pub(super) struct Sites {
-    pub(super) daemon: Daemon<Content>,
+    pub(super) daemon: Daemon<MessageBytes>,
     me: u32,
     /// Tenants' purses, by the tenant's index.
     purses: Vec<TenantId>,
@@ -96,7 +96,7 @@ impl Broker {
 
     /// The daemon, for the link sockets; the caller must call [`settle`](Broker::settle)
     /// afterwards.
-    pub fn daemon(&mut self) -> Option<&mut Daemon<Content>> {
+    pub fn daemon(&mut self) -> Option<&mut Daemon<MessageBytes>> {
         self.sites.as_mut().map(|sites| &mut sites.daemon)
     }
 
@@ -261,7 +261,7 @@ impl Broker {
             queues: bound.queues.iter().map(|(site, name)| (*site, &**name)).collect(),
             message: *message,
         };
-        let content = Content(envelope.encode().into());
+        let content = MessageBytes(envelope.encode().into());
         if let (Some(sites), Some(buyer)) = (&mut self.sites, self.sessions[key].buyer) {
             sites.daemon.send(now, buyer, set, content);
         }

@@ -16,7 +16,7 @@ use tollway_proto::overlay::{DaemonId, LinkConfig, PortId};
 
 use super::channel::Channel;
 use super::{FIRST_LINK, Server};
-use crate::broker::Content;
+use crate::broker::MessageBytes;
 use crate::config::{Link, Site};
 use crate::tls::{Identity, site_name};
 
@@ -187,7 +187,7 @@ impl Server {
                 return Ok(());
             };
             let whole = wire.input.split_to(used).freeze();
-            let frame = frame.map_body(|range| Content(whole.slice(range)));
+            let frame = frame.map_body(|range| MessageBytes(whole.slice(range)));
             daemon
                 .handle_message(now, port, frame)
                 .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
@@ -267,7 +267,7 @@ impl Server {
                     wire.encoder.encode(&frame, &mut head);
                     taken += head.len();
                     wire.out.push_back(head.into());
-                    if let Some(Content(body)) = frame.body() {
+                    if let Some(MessageBytes(body)) = frame.body() {
                         taken += body.len();
                         wire.out.push_back(body.clone());
                     }
