@@ -59,7 +59,7 @@ pub(super) struct Sites {
 }
 
 /// The destinations of a message.
-pub(super) struct Bound {
+pub(super) struct MessageDestinations {
     sites: Vec<DaemonId>,
     queues: Vec<(u32, Rc<[u8]>)>,
 }
@@ -231,9 +231,11 @@ impl Broker {
     }
 
     /// The destination sites of a message. A queue group without a member here gets a random site.
-    pub(super) fn bound(&mut self, route: &Route) -> Option<Bound> {
-        let mut bound =
-            Bound { sites: route.sites.iter().copied().map(DaemonId).collect(), queues: Vec::new() };
+    pub(super) fn bound(&mut self, route: &Route) -> Option<MessageDestinations> {
+        let mut bound = MessageDestinations {
+            sites: route.sites.iter().copied().map(DaemonId).collect(),
+            queues: Vec::new(),
+        };
         for queue in route.queues.iter().filter(|queue| queue.members.is_empty()) {
             let site = queue.sites[self.random.random_range(0..queue.sites.len())];
             bound.queues.push((site, Rc::clone(&queue.name)));
@@ -249,7 +251,7 @@ impl Broker {
         key: usize,
         tenant: usize,
         route: &Route,
-        (bound, message): (&Bound, &Publish<'_>),
+        (bound, message): (&MessageDestinations, &Publish<'_>),
     ) -> bool {
         let Some(sites) = &mut self.sites else { return true };
         let set = sites.daemon.set(&bound.sites);
