@@ -118,15 +118,15 @@ impl Scheduler {
     }
 
     /// The bound for events before `end`, an argument of [`next_before`](Scheduler::next_before).
-    pub fn bound(&self, end: Time) -> Bound {
+    pub fn bound(&self, end: Time) -> TimeBound {
         // All keys of an instant lie below the first of the next.
-        Bound(if end.0 > self.latest { IDLE } else { end.0 << self.bits })
+        TimeBound(if end.0 > self.latest { IDLE } else { end.0 << self.bits })
     }
 
     /// Returns the earliest event within `bound`, which must come from this scheduler in its
     /// present size. The event stays pending until it is set again.
     #[inline]
-    pub fn next_before(&mut self, bound: Bound) -> Option<(Time, u32)> {
+    pub fn next_before(&mut self, bound: TimeBound) -> Option<(Time, u32)> {
         let key = self.links.peek().min(self.timers.least);
         (key < bound.0).then_some((Time(key >> self.bits), (key & self.ids) as u32))
     }
@@ -134,7 +134,7 @@ impl Scheduler {
 
 /// An upper bound on the time of events.
 #[derive(Clone, Copy, Debug)]
-pub struct Bound(u64);
+pub struct TimeBound(u64);
 
 /// A tournament tree with a leaf for each pending event.
 ///
