@@ -152,7 +152,7 @@ pub struct Strays {
 
 /// A packet that has arrived.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Delivery {
+pub(crate) struct ArrivedFrame {
     /// Arrival in the links' virtual time.
     pub(crate) at: Time,
     /// The destination node.
@@ -173,7 +173,7 @@ pub struct Mesh {
     buffers: Buffers,
     flows: Vec<FlowRecord>,
     known: HashMap<FiveTuple, u32>,
-    arrived: VecDeque<Delivery>,
+    arrived: VecDeque<ArrivedFrame>,
     strays: Strays,
     /// Bytes in front of each packet.
     prefix: usize,
@@ -370,17 +370,17 @@ impl Mesh {
 
     /// The next packet that has arrived. The caller must pass it to [`release`](Mesh::release)
     /// afterwards.
-    pub(crate) fn poll_delivery(&mut self) -> Option<Delivery> {
+    pub(crate) fn poll_delivery(&mut self) -> Option<ArrivedFrame> {
         self.arrived.pop_front()
     }
 
     /// The bytes of an arrived packet, with marks and toll written.
-    pub(crate) fn frame(&self, delivery: Delivery) -> &[u8] {
+    pub(crate) fn frame(&self, delivery: ArrivedFrame) -> &[u8] {
         self.buffers.bytes(delivery.handle)
     }
 
     /// Frees a delivered packet, and counts it if `taken`: the kernel accepted it.
-    pub(crate) fn release(&mut self, delivery: Delivery, taken: bool) {
+    pub(crate) fn release(&mut self, delivery: ArrivedFrame, taken: bool) {
         let packet = *self.buffers.get(delivery.handle);
         let record = &mut self.flows[packet.flow as usize];
         let count = u64::from(packet.seq);
@@ -519,7 +519,7 @@ impl Mesh {
             if packet.flags.has(Flags::TOLLED) {
                 self.store_toll(handle, &packet);
             }
-            self.arrived.push_back(Delivery { at, node, handle });
+            self.arrived.push_back(ArrivedFrame { at, node, handle });
         }
         self.arm(link);
     }
