@@ -23,8 +23,8 @@ use super::state::Database;
 use super::timer::{ACK, PROBE, SETTLE, Timer};
 use super::tree::Routes;
 use super::{
-    Body, ClientId, Config, DaemonId, Delivery, Event, Frame, Incarnation, LinkConfig, PortId, ProtocolError,
-    SetId, TenantId,
+    Body, ClientId, Config, DaemonId, DeliveredMessage, Event, Frame, Incarnation, LinkConfig, PortId,
+    ProtocolError, SetId, TenantId,
 };
 
 /// A daemon of the overlay (§ III and § IV): it buys messages for its clients, multicasts them, and
@@ -73,7 +73,7 @@ pub struct Daemon<B> {
     pub(super) orders: Orders<B>,
     pub(super) agenda: Agenda<Timer>,
     pub(super) events: VecDeque<Event>,
-    pub(super) deliveries: VecDeque<Delivery<B>>,
+    pub(super) deliveries: VecDeque<DeliveredMessage<B>>,
     /// For each destination set in use, which of its bits go over which port.
     pub(super) branches: HashMap<usize, (Arc<Destinations>, Branches)>,
     pub(super) counters: Counters,
@@ -263,7 +263,7 @@ impl<B: Body> Daemon<B> {
     }
 
     /// The next message for this daemon's members. It counts as delivered.
-    pub fn poll_delivery(&mut self) -> Option<Delivery<B>> {
+    pub fn poll_delivery(&mut self) -> Option<DeliveredMessage<B>> {
         self.deliveries.pop_front()
     }
 
@@ -428,7 +428,9 @@ impl<B: Body> Daemon<B> {
     pub(super) fn deliver(&mut self, now: Time, origin: Incarnation, bodies: Given<B>) {
         for (note, body) in bodies {
             match note {
-                None => self.deliveries.push_back(Delivery { origin: origin.daemon, body, place: None }),
+                None => {
+                    self.deliveries.push_back(DeliveredMessage { origin: origin.daemon, body, place: None })
+                }
                 Some(note) => self.noted(now, origin, &note, body),
             }
         }

@@ -262,7 +262,7 @@ pub enum Event {
 
 /// A message for this daemon's members.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivery<B> {
+pub struct DeliveredMessage<B> {
     /// The daemon that accepted it.
     pub origin: DaemonId,
     /// Its content.

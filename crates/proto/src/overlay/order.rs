@@ -22,7 +22,7 @@ use tollway_law::Time;
 use super::frame::{MembershipView, Note, NoteKind, ViewId};
 use super::receive::{Inbound, Stage};
 use super::timer::{SETTLE, Timer};
-use super::{Body, ClientId, Daemon, DaemonId, Delivery, Event, Incarnation, OrderPlace, SetId};
+use super::{Body, ClientId, Daemon, DaemonId, DeliveredMessage, Event, Incarnation, OrderPlace, SetId};
 
 /// The ordered groups that this daemon is a member of.
 #[derive(Debug)]
@@ -256,7 +256,7 @@ impl<B: Body> Daemon<B> {
         }
         let place = OrderPlace { group: group.clone(), view: message.view.counter, number: message.number };
         let (origin, body) = (message.from.daemon, message.body);
-        self.deliveries.push_back(Delivery { origin, body, place: Some(place) });
+        self.deliveries.push_back(DeliveredMessage { origin, body, place: Some(place) });
     }
 
     /// A view has been stated.

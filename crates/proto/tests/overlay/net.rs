@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use tollway_law::{Rate, Time};
 use tollway_proto::overlay::{
-    Body, ClientId, Config, Daemon, DaemonId, Delivery, Epoch, Event, Frame, LinkConfig, PortId, Purchase,
-    SetId, TenantConfig,
+    Body, ClientId, Config, Daemon, DaemonId, DeliveredMessage, Epoch, Event, Frame, LinkConfig, PortId,
+    Purchase, SetId, TenantConfig,
 };
 
 /// A message without bytes.
@@ -73,7 +73,7 @@ pub struct Net {
     pub links: Vec<Link>,
     pub senders: Vec<Sender>,
     /// Deliveries in order, by node.
-    pub log: Vec<Vec<Delivery<Message>>>,
+    pub log: Vec<Vec<DeliveredMessage<Message>>>,
     pub keep_log: bool,
     pub delivered: u64,
     /// Keeps purchases of clients that are no sender's as events.
