@@ -17,7 +17,7 @@ use tollway_scenario::plan::Plan;
 use crate::{
     Ended, FiveTuple, FlowRecord, Lateness, LinkRecord, LinkStats, Mesh, Outcome, Privilege, Spec, address,
 };
-use share::Share;
+use share::FlowShare;
 
 /// The report on a run, with the network it used.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct Account<'a> {
     outcome: &'a Outcome,
     privilege: Privilege,
     /// By flow; `None` for a flow that did not use all it could get.
-    shares: Vec<Option<Share>>,
+    shares: Vec<Option<FlowShare>>,
 }
 
 impl<'a> Account<'a> {
@@ -97,7 +97,7 @@ impl<'a> Account<'a> {
     }
 
     /// Flows with their shares, the largest first.
-    fn flows(&self) -> Vec<(&FlowRecord, Option<&Share>)> {
+    fn flows(&self) -> Vec<(&FlowRecord, Option<&FlowShare>)> {
         let shares = self.shares.iter().map(Option::as_ref);
         let mut flows: Vec<_> = self.outcome.record.flows.iter().zip(shares).collect();
         flows.sort_by_key(|(flow, _)| std::cmp::Reverse(flow.bytes));
@@ -112,7 +112,7 @@ impl<'a> Account<'a> {
             .iter()
             .flatten()
             .filter(|share| share.span >= WORTH_COMPARING)
-            .map(Share::part)
+            .map(FlowShare::part)
             .collect();
         (parts.len() > 1).then(|| tollway_theory::jain(&parts)).filter(|jain| jain.is_finite())
     }
@@ -165,7 +165,7 @@ impl<'a> Account<'a> {
             queues.push((link.name.to_owned(), queue));
             drops.push((link.name.to_owned(), drop));
         }
-        let flow = |(flow, _): &(&FlowRecord, Option<&Share>)| {
+        let flow = |(flow, _): &(&FlowRecord, Option<&FlowShare>)| {
             let points =
                 (flow.rates.first().map_or(0, |r| r.0)..=flow.rates.last().map_or(0, |r| r.0)).map(|k| {
                     let bytes = flow.rates.binary_search_by_key(&k, |r| r.0).map_or(0, |i| flow.rates[i].1);
@@ -321,7 +321,7 @@ impl Serialize for Account<'_> {
 }
 
 impl Account<'_> {
-    fn flow_json(&self, flow: &FlowRecord, share: Option<&Share>) -> Value {
+    fn flow_json(&self, flow: &FlowRecord, share: Option<&FlowShare>) -> Value {
         let tuple = &flow.tuple;
         json!({
             "flow": self.name(tuple),
@@ -335,7 +335,7 @@ impl Account<'_> {
             "rate_mbps": flow_rate(flow),
             "delay_mean_ms": delay_mean(flow), "delay_min_ms": (flow.delivered > 0).then(|| flow.delay_min.as_millis_f64()),
             "delay_max_ms": flow.delay_max.as_millis_f64(),
-            "ideal_mbps": share.map(Share::ideal_mbps), "part_of_ideal": share.map(Share::part),
+            "ideal_mbps": share.map(FlowShare::ideal_mbps), "part_of_ideal": share.map(FlowShare::part),
         })
     }
 }

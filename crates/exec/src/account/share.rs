@@ -12,7 +12,7 @@ use crate::{FlowRecord, Mesh, Outcome, Spec};
 /// A flow's bytes and its ideal bytes, over its intervals without the first and the last, which it
 /// may use only in part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Share {
+pub(super) struct FlowShare {
     /// Total length of these intervals.
     pub(super) span: Time,
     /// Bytes delivered in them.
@@ -21,7 +21,7 @@ pub(super) struct Share {
     ideal: f64,
 }
 
-impl Share {
+impl FlowShare {
     /// The bytes delivered as a part of the ideal.
     pub(super) fn part(&self) -> f64 {
         self.got / self.ideal.max(f64::MIN_POSITIVE)
@@ -37,11 +37,11 @@ impl Share {
 /// In each interval the active flows divide the links' capacity by max–min fairness, as if each
 /// always had data to send. A flow below its share may have had less to send: the share is a
 /// measure, and no defect is implied.
-pub(super) fn shares(plan: &Plan, spec: &Spec, outcome: &Outcome) -> Vec<Option<Share>> {
+pub(super) fn shares(plan: &Plan, spec: &Spec, outcome: &Outcome) -> Vec<Option<FlowShare>> {
     let flows = &outcome.record.flows;
     let routes: Vec<Vec<usize>> = flows.iter().map(|flow| route(&spec.mesh, flow.from, flow.to)).collect();
-    let mut shares: Vec<Option<Share>> =
-        flows.iter().map(|flow| earnest(flow).then(Share::default)).collect();
+    let mut shares: Vec<Option<FlowShare>> =
+        flows.iter().map(|flow| earnest(flow).then(FlowShare::default)).collect();
     // Bytes of each flow by interval.
     let mut intervals: BTreeMap<u32, Vec<(usize, u64)>> = BTreeMap::new();
     for (i, flow) in flows.iter().enumerate() {
