@@ -193,7 +193,7 @@ pub(in crate::run) fn leave<E: Engine>(plan: &Plan, built: &mut Built<E>, switch
 
 /// A member whose frames the switch counts, since others share its receiver.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::run) struct Share {
+pub(in crate::run) struct ReceiverShare {
     session: usize,
     station: usize,
     member: usize,
@@ -201,13 +201,13 @@ pub(in crate::run) struct Share {
     header: u64,
 }
 
-impl Share {
+impl ReceiverShare {
     /// The member of a flow's sender.
-    pub(in crate::run) fn of(plan: &Plan, flow: usize) -> Option<Share> {
+    pub(in crate::run) fn of(plan: &Plan, flow: usize) -> Option<ReceiverShare> {
         let session = plan.sessions.iter().position(|session| session.flows().contains(&flow))?;
         let (station, member) = plan.sessions[session].share(plan, flow)?;
         let header = plan.transports[plan.flows[flow].transport.0 as usize].header.into();
-        Some(Share { session, station, member, header })
+        Some(ReceiverShare { session, station, member, header })
     }
 
     /// Returns true if this process runs its switch.

@@ -7,7 +7,7 @@ use tollway_sim::{End, FlowId};
 
 use super::{Meter, seen};
 use crate::plan::{Flow, Plan};
-use crate::run::build::sessions::Share;
+use crate::run::build::sessions::ReceiverShare;
 use crate::run::build::{Built, overlay};
 use crate::run::delays::Samples;
 use crate::run::engine::{Engine, Outside};
@@ -26,7 +26,7 @@ pub(super) struct FlowMeter {
     /// The name of data from server to client; `None` for the other direction.
     pub(super) reverse: Option<Box<str>>,
     /// This sender's part of that receiver's data, if there are other senders.
-    pub(super) share: Option<Box<Share>>,
+    pub(super) share: Option<Box<ReceiverShare>>,
     pub(super) start: Time,
     /// [`Time::NEVER`] until the flow is done.
     pub(super) done: Time,

@@ -11,7 +11,7 @@ use tollway_sim::{End, FlowId};
 
 use super::build::Built;
 use super::build::overlay;
-use super::build::sessions::Share;
+use super::build::sessions::ReceiverShare;
 use super::delays::{self, Samples, unloaded_rtt};
 use super::digest::Digest;
 use super::engine::{Engine, Place};
@@ -77,7 +77,7 @@ impl Meter {
                     receiver,
                     plan_flow: i as u32,
                     reverse: (!forward).then(|| format!("{}.reverse", flow.name).into()),
-                    share: Share::of(plan, i).map(Box::new),
+                    share: ReceiverShare::of(plan, i).map(Box::new),
                     start: if flow.after.is_some() { Time::NEVER } else { flow.start },
                     done: Time::NEVER,
                     last: Counters::default(),
