@@ -18,7 +18,7 @@ pub(super) struct PoliciesMessage {
     tick_ns: u64,
     overhead: u32,
     link: Bucket,
-    tenants: Vec<Share>,
+    tenants: Vec<TenantMessage>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ struct Bucket {
 /// A tenant with its classes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Share {
+struct TenantMessage {
     name: String,
     bucket: Bucket,
     /// Name, weight and filter of each class. The first class holds the connections that no other
@@ -69,7 +69,7 @@ impl PoliciesMessage {
         let share = |(party, (own, filters)): (&Party, &(Filter, Vec<Filter>))| {
             let filters = std::iter::once(own).chain(filters);
             let names = party.classes.iter().zip(&party.tenant.classes);
-            Share {
+            TenantMessage {
                 name: party.name.clone(),
                 bucket: Bucket::new(&party.tenant.contract),
                 classes: names
