@@ -5,7 +5,7 @@
 
 use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
-use tollway_proto::link::{self, Link, Outcome, Store};
+use tollway_proto::link::{self, Link, PacketFate, Store};
 use tollway_proto::port::{AnyQueue, Limit};
 use tollway_proto::trace::Trace;
 
@@ -50,7 +50,7 @@ impl LinkSpec {
 
 /// Enqueues a packet at the port of a link.
 pub(crate) fn offer(link: &mut Link, now: Time, handle: u32, buffers: &mut Buffers) {
-    if link.offer(now, handle, buffers) == Outcome::Lost {
+    if link.offer(now, handle, buffers) == PacketFate::Lost {
         buffers.free(handle);
     }
 }

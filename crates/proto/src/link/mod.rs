@@ -139,7 +139,7 @@ struct Trouble {
 
 /// The fate of a packet offered to a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PacketFate {
     /// It is in the queue or on the wire.
     In,
     /// It is lost; the caller must free the packet.
@@ -484,14 +484,14 @@ impl Link {
 
     /// Offers a packet that arrives at the port.
     #[inline]
-    pub fn offer(&mut self, now: Time, slot: u32, store: &mut impl Store) -> Outcome {
+    pub fn offer(&mut self, now: Time, slot: u32, store: &mut impl Store) -> PacketFate {
         let segments = store.segments(slot);
         if !self.simple
             && let Some(faults) = &mut self.faults
             && faults.faults.strike(LossPlace::Before, store.packet(slot))
         {
             self.rare().drops.before += segments;
-            return Outcome::Lost;
+            return PacketFate::Lost;
         }
         self.catch_up(now, store);
         let idle = self.free_at <= now && self.has_transmitter();
@@ -529,18 +529,18 @@ impl Link {
         if !self.simple {
             self.look();
         }
-        Outcome::In
+        PacketFate::In
     }
 
     /// Refuses a packet that arrives.
     #[cold]
-    fn refuse(&mut self, offered: Offered, segments: u64) -> Outcome {
+    fn refuse(&mut self, offered: Offered, segments: u64) -> PacketFate {
         let drops = &mut self.rare().drops;
         match offered {
             Offered::Full => drops.full += segments,
             _ => drops.law += segments,
         }
-        Outcome::Lost
+        PacketFate::Lost
     }
 }
 

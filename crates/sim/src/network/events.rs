@@ -168,7 +168,7 @@ impl<M: Machine> Network<M> {
         }
         let link = &mut self.links[id as usize];
         let was_idle = link.is_idle();
-        if link.offer(self.now, slot, &mut self.slab) == Outcome::Lost {
+        if link.offer(self.now, slot, &mut self.slab) == PacketFate::Lost {
             self.sight(id, slot, Fate::Dropped);
             return self.lose(slot);
         }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use tollway_law::Time;
 use tollway_proto::cbr::PLAIN;
-use tollway_proto::link::{Link, LinkSpec, LinkStats, NO_MEDIUM, Outcome};
+use tollway_proto::link::{Link, LinkSpec, LinkStats, NO_MEDIUM, PacketFate};
 use tollway_proto::route::mix;
 use tollway_proto::shaper::{ShapedSenders, UNSHAPED};
 use tollway_proto::trace::Trace;
