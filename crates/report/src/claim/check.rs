@@ -163,16 +163,16 @@ fn of_cell(claim: &Claim, variant: &str, cells: &Cells) -> Result<Claim, String>
 }
 
 /// A verdict with its samples.
-struct Outcome {
+struct SampledVerdict {
     verdict: ClaimVerdict,
     samples: Vec<Sample>,
     /// The least slack over all bounds, and its sample; `None` if no bound could be checked.
     tightest: Option<(f64, Sample)>,
 }
 
-impl From<ClaimVerdict> for Outcome {
-    fn from(verdict: ClaimVerdict) -> Outcome {
-        Outcome { verdict, samples: Vec::new(), tightest: None }
+impl From<ClaimVerdict> for SampledVerdict {
+    fn from(verdict: ClaimVerdict) -> SampledVerdict {
+        SampledVerdict { verdict, samples: Vec::new(), tightest: None }
     }
 }
 
@@ -190,7 +190,7 @@ fn unmeasured(claim: &Claim, context: &Context) -> ClaimVerdict {
     }
 }
 
-fn check_one(claim: &Claim, runs: &[RunResult], context: &Context) -> Outcome {
+fn check_one(claim: &Claim, runs: &[RunResult], context: &Context) -> SampledVerdict {
     let mut verdict = unmeasured(claim, context);
     if verdict.status == Status::Skipped {
         return verdict.into();
@@ -211,7 +211,7 @@ fn hold(
     mut verdict: ClaimVerdict,
     runs: &[RunResult],
     context: &Context,
-) -> Outcome {
+) -> SampledVerdict {
     if let Some(bad) = samples.iter().find(|s| s.value.is_nan()) {
         verdict.measured = if bad.label.is_empty() {
             "no data: the value is not a number".into()
@@ -253,7 +253,7 @@ fn hold(
     verdict.expected = printed.join(" and ");
     verdict.measured = shown(&samples, tightest.map(|(_, s)| s), claim.measurement.metric.unit());
     let tightest = tightest.map(|(slack, sample)| (slack, sample.clone()));
-    Outcome { verdict, samples, tightest }
+    SampledVerdict { verdict, samples, tightest }
 }
 
 /// A sample, and the range that all bounds together allow.
