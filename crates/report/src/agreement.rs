@@ -75,7 +75,7 @@ pub fn agree(
             _ => comparison.id.clone(),
         };
         let source = &experiment.source;
-        let verdict = |what: &str, expected: String, outcome: Outcome| ClaimVerdict {
+        let verdict = |what: &str, expected: String, outcome: Agreement| ClaimVerdict {
             id: format!("{id}.{what}"),
             says: comparison.says.clone(),
             status: outcome.status,
@@ -99,14 +99,14 @@ pub fn agree(
     Ok(Report::new(verdicts))
 }
 
-pub(crate) struct Outcome {
+pub(crate) struct Agreement {
     pub(crate) status: Status,
     pub(crate) measured: String,
 }
 
-impl Outcome {
-    pub(crate) fn of(met: bool, measured: String) -> Outcome {
-        Outcome { status: if met { Status::Met } else { Status::Unmet }, measured }
+impl Agreement {
+    pub(crate) fn of(met: bool, measured: String) -> Agreement {
+        Agreement { status: if met { Status::Met } else { Status::Unmet }, measured }
     }
 }
 
@@ -137,18 +137,18 @@ fn pairs(
 }
 
 /// Judges and prints the pair with the largest difference.
-fn judge(pairs: &[Pair], unit: &str, late: &str) -> Outcome {
+fn judge(pairs: &[Pair], unit: &str, late: &str) -> Agreement {
     let worst = pairs.iter().max_by(|a, b| a.used.total_cmp(&b.used));
     match worst {
-        None => Outcome::of(false, "nothing ran".into()),
-        Some(worst) => Outcome::of(
+        None => Agreement::of(false, "nothing ran".into()),
+        Some(worst) => Agreement::of(
             worst.used <= 1.0,
             format!("worst {}: {:.3} against {:.3} {unit}{late}", worst.name, worst.live, worst.sim),
         ),
     }
 }
 
-fn rates_agree(sim: &Ran, live: &Ran, comparison: &LiveClaim) -> Outcome {
+fn rates_agree(sim: &Ran, live: &Ran, comparison: &LiveClaim) -> Agreement {
     let flows = |ran: &Ran| -> Vec<FlowInfo> {
         let flows = data::summary(&ran.result.summary, "flow");
         if comparison.flows.is_empty() {
@@ -167,7 +167,7 @@ fn rates_agree(sim: &Ran, live: &Ran, comparison: &LiveClaim) -> Outcome {
     judge(&pairs, "Mb/s", "")
 }
 
-fn queues_agree(sim: &Ran, live: &Ran, comparison: &LiveClaim) -> Outcome {
+fn queues_agree(sim: &Ran, live: &Ran, comparison: &LiveClaim) -> Agreement {
     // In a large network, queues of unshared links are not recorded.
     let watched = |link: &FlowInfo| !link.get("queue_mean_bytes").is_nan();
     let links = |ran: &Ran| -> Vec<FlowInfo> {
@@ -187,17 +187,17 @@ fn queues_agree(sim: &Ran, live: &Ran, comparison: &LiveClaim) -> Outcome {
     judge(&pairs(&links(sim), &links(live), delay, allowed), "ms", &late)
 }
 
-fn packets_counted(live: &Ran) -> Outcome {
-    let Some(info) = &live.info.live else { return Outcome::of(false, "no live run".into()) };
+fn packets_counted(live: &Ran) -> Agreement {
+    let Some(info) = &live.info.live else { return Agreement::of(false, "no live run".into()) };
     let counters = &info.counters;
     let Some(dropped) = info.kernel_drops else {
         let measured = "this system does not tell what its sockets dropped".into();
-        return Outcome { status: Status::Skipped, measured };
+        return Agreement { status: Status::Skipped, measured };
     };
     let (sent, received, waiting) = (counters.sent, counters.received, counters.waiting);
     let measured =
         format!("{sent} sent = {received} received + {waiting} waiting at the end + {dropped} dropped");
-    Outcome::of(sent > 0 && sent == received + waiting + dropped, measured)
+    Agreement::of(sent > 0 && sent == received + waiting + dropped, measured)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tollway_law::Time;
 use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::run::mesh::{self, KernelOutcome, KernelSample};
 
-use crate::agreement::Outcome;
+use crate::agreement::Agreement;
 use crate::claim::{ClaimVerdict, Report, Status};
 use crate::data;
 use crate::experiment::Experiment;
@@ -48,9 +48,9 @@ pub fn agree(
                         let late = outcome.record.lateness.percentile(0.99).as_millis_f64();
                         let (met, measured) =
                             judged(&Fared::of_simulator(variant, sim), &Fared::of_kernel(variant, outcome));
-                        Outcome::of(met, format!("{measured} (99 % of packets at most {late:.2} ms late)"))
+                        Agreement::of(met, format!("{measured} (99 % of packets at most {late:.2} ms late)"))
                     }
-                    Err(why) => Outcome { status: Status::Skipped, measured: why.clone() },
+                    Err(why) => Agreement { status: Status::Skipped, measured: why.clone() },
                 };
                 verdicts.push(ClaimVerdict {
                     id: format!("{id}.{what}"),
