@@ -61,7 +61,7 @@ pub(crate) struct Plug {
 
 /// The namespaces of a topology, and every socket in them.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct Namespaces {
     /// By node.
     pub(crate) homes: Vec<Home>,
     /// UDP sockets, by node.
@@ -74,12 +74,12 @@ pub(crate) struct Site {
     pub(crate) links: Vec<(usize, usize)>,
 }
 
-impl Site {
+impl Namespaces {
     /// Makes a namespace for each node, and a veth pair for each two opposite links.
     ///
     /// Packets have at most `mtu` bytes.
-    pub(crate) fn new(names: &[String], links: &[LinkSpec], mtu: u16) -> Result<Site, Error> {
-        let mut site = Site {
+    pub(crate) fn new(names: &[String], links: &[LinkSpec], mtu: u16) -> Result<Namespaces, Error> {
+        let mut site = Namespaces {
             homes: Vec::new(),
             sockets: Vec::new(),
             nics: Vec::new(),

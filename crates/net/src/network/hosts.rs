@@ -8,7 +8,7 @@ use crate::driver::frames::KernelEnd;
 use crate::driver::{Driver, Next, Out};
 use crate::emulator::LinkSpec;
 use crate::error::Error;
-use crate::hosts::{Home, MTU, PORT, Site};
+use crate::hosts::{Home, MTU, Namespaces, PORT};
 use crate::socket::drops_of_port;
 use crate::sys::namespace::Namespace;
 use crate::sys::{address, tun};
@@ -71,7 +71,7 @@ impl Network {
         largest: u16,
     ) -> Result<Network, Error> {
         let mtu = largest.max(MTU);
-        let Site { homes, sockets, nics, cables, links: places } = Site::new(names, links, mtu)?;
+        let Namespaces { homes, sockets, nics, cables, links: places } = Namespaces::new(names, links, mtu)?;
         let (nodes, members) = Network::spread(names.len(), links, threads);
         let (mut sockets, mut nics) =
             (by_driver(sockets, &nodes, &members), by_driver(nics, &nodes, &members));
