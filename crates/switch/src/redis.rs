@@ -5,7 +5,7 @@ use redis_protocol::resp2::types::RangeFrame;
 
 /// The treatment of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Command<'f> {
+pub(crate) enum RedisCommand<'f> {
     /// Send it to the member with this key.
     Keyed(&'f [u8]),
     /// Send it to any member.
@@ -42,32 +42,32 @@ enum Keys {
 
 /// Reads a command, which is a whole frame. `place` returns the member of a key; a command with
 /// keys at several members is refused.
-pub(crate) fn read<'f>(frame: &'f [u8], place: impl Fn(&[u8]) -> Option<usize>) -> Command<'f> {
+pub(crate) fn read<'f>(frame: &'f [u8], place: impl Fn(&[u8]) -> Option<usize>) -> RedisCommand<'f> {
     let Ok(Some((RangeFrame::Array(words), _))) = decode_range(frame) else {
-        return Command::Refused("a command is an array of bulk strings".into());
+        return RedisCommand::Refused("a command is an array of bulk strings".into());
     };
     let word = |at: usize| match words.get(at) {
         Some(RangeFrame::BulkString((start, end))) => frame.get(*start..*end),
         _ => None,
     };
     if (0..words.len()).any(|at| word(at).is_none()) {
-        return Command::Refused("a command is an array of bulk strings".into());
+        return RedisCommand::Refused("a command is an array of bulk strings".into());
     }
-    let Some(name) = word(0) else { return Command::Refused("an empty command".into()) };
+    let Some(name) = word(0) else { return RedisCommand::Refused("an empty command".into()) };
     let mut upper = [0u8; LONGEST];
     let Some(upper) = upper.get_mut(..name.len()) else {
-        return Command::Refused("an unknown command".into());
+        return RedisCommand::Refused("an unknown command".into());
     };
     upper.copy_from_slice(name);
     upper.make_ascii_uppercase();
     let sub = word(1).map(<[u8]>::to_ascii_uppercase).unwrap_or_default();
     match classify(upper, &sub) {
         Class::Keys(keys) => keyed(keys, words.len(), word, place),
-        Class::Anywhere => Command::Anywhere,
-        Class::Setup(setup) => Command::Setup(setup),
-        Class::Quit => Command::Quit,
+        Class::Anywhere => RedisCommand::Anywhere,
+        Class::Setup(setup) => RedisCommand::Setup(setup),
+        Class::Quit => RedisCommand::Quit,
         Class::Refused(why) => {
-            Command::Refused(format!("'{}' {why}", String::from_utf8_lossy(upper).escape_default()))
+            RedisCommand::Refused(format!("'{}' {why}", String::from_utf8_lossy(upper).escape_default()))
         }
     }
 }
@@ -77,7 +77,7 @@ fn keyed<'f>(
     words: usize,
     word: impl Fn(usize) -> Option<&'f [u8]>,
     place: impl Fn(&[u8]) -> Option<usize>,
-) -> Command<'f> {
+) -> RedisCommand<'f> {
     let (first, step, end) = match keys {
         Keys::One(at) => (at, 1, (at + 1).min(words)),
         Keys::Two => (1, 1, words.min(3)),
@@ -88,15 +88,15 @@ fn keyed<'f>(
         }
     };
     // A command without its key is one that any member refuses in its own words.
-    let Some(key) = word(first).filter(|_| first < end) else { return Command::Anywhere };
+    let Some(key) = word(first).filter(|_| first < end) else { return RedisCommand::Anywhere };
     let home = place(key);
     let mut others = (first..end).step_by(step).filter_map(&word);
     if others.any(|other| place(other) != home) {
-        return Command::Refused(
+        return RedisCommand::Refused(
             "its keys are at several members: tollway switch sends a command to one".into(),
         );
     }
-    Command::Keyed(key)
+    RedisCommand::Keyed(key)
 }
 
 enum Class {
@@ -222,10 +222,10 @@ mod tests {
             ("ZUNION 2 a-x b-x WEIGHTS 1 2", "a-x"),
             ("JSON.GET one", "one"),
         ] {
-            assert_eq!(read(&command(text), place), Command::Keyed(key.as_bytes()), "{text}");
+            assert_eq!(read(&command(text), place), RedisCommand::Keyed(key.as_bytes()), "{text}");
         }
         for text in ["PING", "INFO server", "COMMAND DOCS", "CONFIG GET save", "GET", "EVAL script 0"] {
-            assert_eq!(read(&command(text), place), Command::Anywhere, "{text}");
+            assert_eq!(read(&command(text), place), RedisCommand::Anywhere, "{text}");
         }
         for (text, setup) in [
             ("AUTH me secret", Setup::Auth),
@@ -233,7 +233,7 @@ mod tests {
             ("SELECT 4", Setup::Select),
             ("CLIENT SETNAME x", Setup::Name),
         ] {
-            assert_eq!(read(&command(text), place), Command::Setup(setup), "{text}");
+            assert_eq!(read(&command(text), place), RedisCommand::Setup(setup), "{text}");
         }
     }
 
@@ -253,12 +253,12 @@ mod tests {
             ("CONFIG SET save x", "all members"),
         ] {
             match read(&command(text), place) {
-                Command::Refused(said) => assert!(said.contains(why), "{text}: {said}"),
+                RedisCommand::Refused(said) => assert!(said.contains(why), "{text}: {said}"),
                 other => panic!("{text}: {other:?}"),
             }
         }
-        assert!(matches!(read(b"+OK\r\n", place), Command::Refused(_)));
-        assert!(matches!(read(b"*1\r\n:1\r\n", place), Command::Refused(_)));
+        assert!(matches!(read(b"+OK\r\n", place), RedisCommand::Refused(_)));
+        assert!(matches!(read(b"*1\r\n:1\r\n", place), RedisCommand::Refused(_)));
         assert_eq!(error("a\r\nb"), b"-ERR a  b\r\n");
     }
 

@@ -7,7 +7,7 @@ use tollway_proto::route::{ByKey, Item, Policy, Route};
 
 use super::{End, Session};
 use crate::engine::core::Core;
-use crate::redis::{self, Command, Setup};
+use crate::redis::{self, RedisCommand, Setup};
 
 /// A Redis session's set-up commands, for members connected later.
 #[derive(Default)]
@@ -40,18 +40,18 @@ impl Session {
             if spread { ByKey.pick(&item, &core.candidates) } else { None }
         });
         let key = match command {
-            Command::Keyed(key) => core.hash.of(key),
-            Command::Anywhere => self.scrambled,
-            Command::Refused(why) => {
+            RedisCommand::Keyed(key) => core.hash.of(key),
+            RedisCommand::Anywhere => self.scrambled,
+            RedisCommand::Refused(why) => {
                 self.answer_here(core, &redis::error(&why));
                 return Ok(());
             }
-            Command::Quit => {
+            RedisCommand::Quit => {
                 self.answer_here(core, b"+OK\r\n");
                 self.ended = true;
                 return Ok(());
             }
-            Command::Setup(kind) => {
+            RedisCommand::Setup(kind) => {
                 self.send_planned(core, bytes)?;
                 return self.set_up(core, kind, frame);
             }

@@ -19,7 +19,7 @@ use super::Ready;
 use super::core::{Core, Planned};
 use super::held::{Held, HeldQueue};
 use crate::config::{Config, SCRATCH};
-use crate::redis::{self, Command};
+use crate::redis::{self, RedisCommand};
 use crate::stream::{Got, Stream};
 
 /// The reason a session ends.
@@ -386,7 +386,7 @@ impl Session {
     pub(super) fn reroute(&mut self, core: &mut Core, seq: u64, tag: Tag, frame: &[u8]) -> Result<(), End> {
         let key = match (&self.redis, self.config.policy) {
             (Some(_), _) => match redis::read(frame, |_| None) {
-                Command::Keyed(key) => core.hash.of(key),
+                RedisCommand::Keyed(key) => core.hash.of(key),
                 _ => self.scrambled,
             },
             (None, Policy::ByKey) => core.hash.of(self.config.key.of(frame)),
