@@ -14,7 +14,7 @@ pub use tollway_net::sys::signals::Signals;
 
 use crate::config::Config;
 use crate::engine::Engine;
-use crate::mailbox::{Command, Mailbox};
+use crate::mailbox::{EngineCommand, Mailbox};
 use crate::sites::{self, Sites};
 use crate::status::Status;
 
@@ -70,7 +70,7 @@ impl Agent {
     /// The reason it cannot be; the previous one stays in force.
     pub fn install(&self, config: Config) -> Result<(), String> {
         let (reply, answer) = channel();
-        self.mailbox.put(Command::Install(Arc::new(config), reply));
+        self.mailbox.put(EngineCommand::Install(Arc::new(config), reply));
         answer.recv_timeout(PATIENCE).map_err(|_| "the event loop does not answer".to_owned())?
     }
 
@@ -90,7 +90,7 @@ impl Agent {
     /// # Errors
     /// The error that ended the event loop before.
     pub fn end(mut self) -> io::Result<()> {
-        self.mailbox.put(Command::End);
+        self.mailbox.put(EngineCommand::End);
         let Some(thread) = self.thread.take() else { return Ok(()) };
         thread.join().unwrap_or_else(|_| Err(io::Error::other("the event loop has failed")))
     }
@@ -107,7 +107,7 @@ impl Teller {
     /// The present status; `None` if the event loop does not answer.
     pub fn status(&self) -> Option<Status> {
         let (reply, answer) = channel();
-        self.mailbox.put(Command::Status(reply));
+        self.mailbox.put(EngineCommand::Status(reply));
         let mut status = answer.recv_timeout(PATIENCE).ok()?;
         (status.source, status.trouble) = self.told.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Some(status)
@@ -119,7 +119,7 @@ impl Teller {
     /// There is no such member; the error lists the members.
     pub fn drain(&self, member: &str, drain: bool) -> Result<(), Vec<String>> {
         let (reply, answer) = channel();
-        self.mailbox.put(Command::Drain(member.to_owned(), drain, reply));
+        self.mailbox.put(EngineCommand::Drain(member.to_owned(), drain, reply));
         answer.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(Vec::new()))
     }
 

@@ -8,7 +8,7 @@ use crate::status::Status;
 
 /// A command to an engine.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum EngineCommand {
     /// Put another configuration in force.
     Install(Arc<Config>, Sender<Result<(), String>>),
     /// Drain a member, or end its drain; an unknown name is answered with the known ones.
@@ -22,7 +22,7 @@ pub(crate) enum Command {
 /// The queue of commands to an engine.
 #[derive(Debug, Default)]
 pub struct Mailbox {
-    commands: Mutex<Vec<Command>>,
+    commands: Mutex<Vec<EngineCommand>>,
     waker: OnceLock<mio::Waker>,
 }
 
@@ -32,11 +32,11 @@ impl Mailbox {
         let _ = self.waker.set(waker);
     }
 
-    pub(crate) fn take(&self) -> Vec<Command> {
+    pub(crate) fn take(&self) -> Vec<EngineCommand> {
         std::mem::take(&mut self.commands.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn put(&self, command: Command) {
+    pub(crate) fn put(&self, command: EngineCommand) {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner).push(command);
         if let Some(waker) = self.waker.get() {
             // It looks by itself before long.

@@ -22,7 +22,7 @@ use tollway_law::Time;
 use self::core::{Core, Health};
 use self::session::{End, MOVED, Session};
 use crate::config::{Config, SCRATCH};
-use crate::mailbox::{Command, Mailbox};
+use crate::mailbox::{EngineCommand, Mailbox};
 use crate::stream::Stream;
 
 /// A switch's sockets and sessions.
@@ -346,14 +346,14 @@ impl Engine {
     fn obey(&mut self) {
         for command in self.mailbox.take() {
             match command {
-                Command::Install(config, reply) => {
+                EngineCommand::Install(config, reply) => {
                     let done = self.listen(&config).map(|()| {
                         self.listeners.retain(|_, listener| config.listen.iter().any(|&at| listener.is(at)));
                         self.core.install(config);
                     });
                     let _ = reply.send(done.map_err(|error| error.to_string()));
                 }
-                Command::Drain(name, drain, reply) => {
+                EngineCommand::Drain(name, drain, reply) => {
                     let at =
                         self.core.members.iter().position(|member| member.spec.name == name && member.listed);
                     if let Some(at) = at {
@@ -363,10 +363,10 @@ impl Engine {
                     let names = || self.core.members.iter().map(|member| member.spec.name.clone()).collect();
                     let _ = reply.send(at.map(|_| ()).ok_or_else(names));
                 }
-                Command::Status(reply) => {
+                EngineCommand::Status(reply) => {
                     let _ = reply.send(self.snapshot());
                 }
-                Command::End => {
+                EngineCommand::End => {
                     self.tick();
                     self.ending = Some(self.core.now + self.core.config.limits.grace);
                     self.listeners.clear();

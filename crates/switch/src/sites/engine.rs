@@ -26,7 +26,7 @@ use super::middle::Middle;
 use super::tcp::Ready;
 use super::{HEADER, transport};
 use crate::config::SCRATCH;
-use crate::mailbox::{Command, Mailbox};
+use crate::mailbox::{EngineCommand, Mailbox};
 
 /// A part's loop.
 struct Engine<W> {
@@ -198,17 +198,17 @@ impl<W: Work> Engine<W> {
     fn obey(&mut self) {
         for command in self.mailbox.take() {
             match command {
-                Command::Install(_, reply) => {
+                EngineCommand::Install(_, reply) => {
                     let why = "a part between sites reads its configuration once: start it anew";
                     let _ = reply.send(Err(why.into()));
                 }
-                Command::Drain(_, _, reply) => {
+                EngineCommand::Drain(_, _, reply) => {
                     let _ = reply.send(Err(vec!["none: members between sites are not drained".into()]));
                 }
-                Command::Status(reply) => {
+                EngineCommand::Status(reply) => {
                     let _ = reply.send(self.work.snapshot(&self.core));
                 }
-                Command::End => {
+                EngineCommand::End => {
                     self.core.ending = Some(self.core.now + self.core.config.limits.grace);
                     self.work.on_end(&mut self.core);
                 }
