@@ -113,7 +113,7 @@ pub struct Accusation {
 
 /// A data packet as the meter sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Data {
+pub struct DataPacket {
     /// Bytes on the wire.
     pub size: u32,
     /// Its sequence number in the flow (serial arithmetic).
@@ -263,13 +263,13 @@ impl FlowMeter {
     }
 
     /// Handles a packet without data whose round trip its sender measures: a SYN.
-    pub fn on_opening(&mut self, data: &Data) {
+    pub fn on_opening(&mut self, data: &DataPacket) {
         self.probes.offer(data, 0.0);
     }
 
     /// Handles a data packet, with its toll if links read one. The toll of a held flow is
     /// corrected.
-    pub fn on_data(&mut self, now: Time, data: &Data, toll: Option<&mut Toll>) -> Passage {
+    pub fn on_data(&mut self, now: Time, data: &DataPacket, toll: Option<&mut Toll>) -> Passage {
         // A packet counts as one, whatever its size: so do senders count. What is larger than
         // announced counts for more.
         let packets = (f64::from(data.size) / self.segment).max(1.0);

@@ -1,6 +1,6 @@
 //! Round trips measured at a point of the path, from timestamps that pass in both directions.
 
-use super::Data;
+use super::DataPacket;
 use crate::Time;
 
 /// Packets whose timestamps are awaited, oldest first: a ring.
@@ -41,7 +41,7 @@ impl Default for Probes {
 impl Probes {
     /// Offers a packet as a probe; `window` is the sender's window in packets. All packets of a
     /// small window become probes.
-    pub(super) fn offer(&mut self, data: &Data, window: f64) {
+    pub(super) fn offer(&mut self, data: &DataPacket, window: f64) {
         while self.at(0).is_some_and(|oldest| data.sent.saturating_sub(oldest.sent) > WRAPS) {
             self.pop();
         }
@@ -112,9 +112,9 @@ const WRAPS: Time = Time::from_secs(64);
 mod tests {
     use super::*;
 
-    fn packet(millis: u64, waited: u64) -> Data {
+    fn packet(millis: u64, waited: u64) -> DataPacket {
         let (sent, waited) = (Time::from_millis(millis), Time::from_millis(waited));
-        Data { size: 1500, seq: millis as u32, stamp: millis as u32, sent, waited }
+        DataPacket { size: 1500, seq: millis as u32, stamp: millis as u32, sent, waited }
     }
 
     #[test]
@@ -150,15 +150,15 @@ mod tests {
     #[test]
     fn a_timestamp_that_has_come_round_is_a_new_one() {
         let mut probes = Probes::default();
-        probes.offer(&Data { stamp: 7, ..packet(0, 0) }, 1.0);
+        probes.offer(&DataPacket { stamp: 7, ..packet(0, 0) }, 1.0);
         // So long after, the old one would seem to be yet to come.
-        probes.offer(&Data { stamp: 8 | 1 << 31, ..packet(140_000, 0) }, 1.0);
+        probes.offer(&DataPacket { stamp: 8 | 1 << 31, ..packet(140_000, 0) }, 1.0);
         let known = Answer::Probe { rtt: Time::from_millis(50), waited: Time::ZERO };
         assert_eq!(probes.answer(Time::from_millis(140_050), 8 | 1 << 31), Some(known));
     }
 
-    fn at_ms(stamp: u32, ms: u64) -> Data {
-        Data { size: 1500, seq: 0, stamp, sent: Time::from_millis(ms), waited: Time::ZERO }
+    fn at_ms(stamp: u32, ms: u64) -> DataPacket {
+        DataPacket { size: 1500, seq: 0, stamp, sent: Time::from_millis(ms), waited: Time::ZERO }
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Bench {
                 self.meter.on_ack(self.now, &Ack { stamp: Some(stamp), echo: Some(echo) });
             }
             let stamp = (self.now.0 >> 6) as u32;
-            let data = Data { size: 1500, seq: self.seq, stamp, sent: self.now, waited: Time::ZERO };
+            let data = DataPacket { size: 1500, seq: self.seq, stamp, sent: self.now, waited: Time::ZERO };
             let rtt = habit.stated_rtt as f32;
             let offer = (habit.stated_rtt / habit.stated_window) as f32;
             let mut toll = Toll { rtt, offer, ..Toll::default() };
@@ -161,8 +161,13 @@ fn small_lies_and_bursts_of_a_window_pass() {
         let at = bench.now + Time(RTT.0 * round);
         for _ in 0..20 {
             bench.seq += 1;
-            let data =
-                Data { size: 1500, seq: bench.seq, stamp: (at.0 >> 6) as u32, sent: at, waited: Time::ZERO };
+            let data = DataPacket {
+                size: 1500,
+                seq: bench.seq,
+                stamp: (at.0 >> 6) as u32,
+                sent: at,
+                waited: Time::ZERO,
+            };
             let mut toll = Toll { rtt: 0.1, offer: 0.005, ..Toll::default() };
             bench.meter.on_data(at, &data, Some(&mut toll));
         }
@@ -204,7 +209,7 @@ fn wild_words_and_lost_timestamps_do_no_harm() {
     let mut bench = Bench::settled(MeterConfig::default());
     for word in [f32::NAN, f32::INFINITY, -1.0, 0.0, f32::MAX] {
         let mut toll = Toll { rtt: word, offer: word, ..Toll::default() };
-        let data = Data { size: 1500, seq: bench.seq, stamp: 7, sent: bench.now, waited: Time::ZERO };
+        let data = DataPacket { size: 1500, seq: bench.seq, stamp: 7, sent: bench.now, waited: Time::ZERO };
         bench.meter.on_data(bench.now, &data, Some(&mut toll));
         bench.meter.on_ack(bench.now, &Ack { stamp: Some(0xdead_beef), echo: Some(word) });
         assert!(bench.meter.allotment().is_finite() && bench.meter.rtt().is_finite());
@@ -227,12 +232,12 @@ fn who_is_held_and_leaves_its_allotment_unused_keeps_half_of_the_rest() {
 fn larger_packets_than_announced_count_for_more_and_smaller_ones_for_one() {
     for (size, packets) in [(3000, 2.0), (1500, 1.0), (40, 1.0)] {
         let mut meter = FlowMeter::new(MeterConfig::default(), 1500);
-        let data = Data { size, seq: 0, stamp: 1, sent: Time::ZERO, waited: Time::ZERO };
+        let data = DataPacket { size, seq: 0, stamp: 1, sent: Time::ZERO, waited: Time::ZERO };
         meter.on_data(Time::ZERO, &data, None);
         assert_eq!(meter.allotment(), packets, "{size}");
         // The first flight counts as seen, up to ten.
         for seq in 1..20 {
-            meter.on_data(Time::ZERO, &Data { seq, ..data }, None);
+            meter.on_data(Time::ZERO, &DataPacket { seq, ..data }, None);
         }
         assert_eq!(meter.allotment(), 10.0);
     }
@@ -241,7 +246,7 @@ fn larger_packets_than_announced_count_for_more_and_smaller_ones_for_one() {
 #[test]
 fn the_first_flight_is_over_with_the_first_answer_to_it() {
     let mut meter = FlowMeter::new(MeterConfig::default(), 1500);
-    let data = Data { size: 1500, seq: 0, stamp: 100, sent: Time::ZERO, waited: Time::ZERO };
+    let data = DataPacket { size: 1500, seq: 0, stamp: 100, sent: Time::ZERO, waited: Time::ZERO };
     let send = |meter: &mut FlowMeter| {
         meter.on_data(Time::ZERO, &data, None);
         meter.allotment()
@@ -257,7 +262,7 @@ fn the_first_flight_is_over_with_the_first_answer_to_it() {
 #[test]
 fn a_syn_s_round_trip_is_measured_too() {
     let mut meter = FlowMeter::new(MeterConfig::default(), 1500);
-    let syn = Data { size: 40, seq: 0, stamp: 7, sent: Time::ZERO, waited: Time::ZERO };
+    let syn = DataPacket { size: 40, seq: 0, stamp: 7, sent: Time::ZERO, waited: Time::ZERO };
     meter.on_opening(&syn);
     meter.on_ack(RTT, &Ack { stamp: Some(7), echo: None });
     assert!((meter.rtt() - 0.1).abs() < 1e-9, "{}", meter.rtt());
@@ -272,7 +277,8 @@ fn the_mean_round_trip_follows_a_path_that_grows_or_shrinks() {
         let before = meter.rtt();
         for i in 0..200 {
             now += Time::from_millis(ms);
-            let data = Data { size: 1500, seq: i, stamp: (now.0 >> 6) as u32, sent: now, waited: Time::ZERO };
+            let data =
+                DataPacket { size: 1500, seq: i, stamp: (now.0 >> 6) as u32, sent: now, waited: Time::ZERO };
             meter.on_data(now, &data, None);
             meter.on_ack(now + Time::from_millis(ms), &Ack { stamp: Some((now.0 >> 6) as u32), echo: None });
             if i == 1 && before > 0.0 {
@@ -310,8 +316,8 @@ fn seasoned(window: f64) -> FlowMeter {
     meter
 }
 
-fn data(seq: u32) -> Data {
-    Data { size: 1500, seq, stamp: seq, sent: Time::ZERO, waited: Time::ZERO }
+fn data(seq: u32) -> DataPacket {
+    DataPacket { size: 1500, seq, stamp: seq, sent: Time::ZERO, waited: Time::ZERO }
 }
 
 fn words(rtt: f32) -> Toll {

@@ -2,7 +2,8 @@
 
 use tollway_law::link::Exchange;
 use tollway_law::meter::{
-    Ack, BalanceMeter, BudgetAccusation, BudgetMeter, Data, Duty, FlowMeter, MeterConfig, Offence, Passage,
+    Ack, BalanceMeter, BudgetAccusation, BudgetMeter, DataPacket, Duty, FlowMeter, MeterConfig, Offence,
+    Passage,
 };
 use tollway_law::{Kind, Time, Toll};
 
@@ -221,7 +222,7 @@ impl Meters {
             watched.tolled = true;
             self.seen += 1;
         }
-        let data = Data {
+        let data = DataPacket {
             size: u32::from(packet.size),
             seq: packet.seq,
             stamp: packet.sent.0,
