@@ -12,7 +12,7 @@ use tracing::debug;
 use super::agenda::Agenda;
 use super::bits::Bits;
 use super::clients::{Client, Tenant};
-use super::frame::{Data, Destinations, LinkCost, Note, Receipt, ReceiptKind};
+use super::frame::{DataFrame, Destinations, LinkCost, Note, Receipt, ReceiptKind};
 use super::groups::Groups;
 use super::order::Orders;
 use super::port::Port;
@@ -396,7 +396,7 @@ impl<B: Body> Daemon<B> {
     }
 
     /// A message has come: it is for this daemon, for others behind it, or both.
-    fn arrived(&mut self, now: Time, mut data: Data<B>) {
+    fn arrived(&mut self, now: Time, mut data: DataFrame<B>) {
         if let Some(index) = data.set.index_of(self.me.daemon)
             && data.to.remove(index)
             && data.set.as_slice()[index] == self.me
@@ -404,12 +404,12 @@ impl<B: Body> Daemon<B> {
             self.receive(now, data.clone());
         }
         match data.life.checked_sub(1) {
-            Some(life) if !data.to.is_empty() => self.forward(now, Data { life, ..data }),
+            Some(life) if !data.to.is_empty() => self.forward(now, DataFrame { life, ..data }),
             _ => {}
         }
     }
 
-    fn receive(&mut self, now: Time, data: Data<B>) {
+    fn receive(&mut self, now: Time, data: DataFrame<B>) {
         let origin = data.origin;
         let mut bodies = Given::new();
         let inbound = self.inbounds.entry(origin).or_default();
@@ -447,7 +447,7 @@ impl<B: Body> Daemon<B> {
     }
 
     /// Queues a message for the ports towards its destinations.
-    pub(super) fn forward(&mut self, now: Time, data: Data<B>) {
+    pub(super) fn forward(&mut self, now: Time, data: DataFrame<B>) {
         let key = Arc::as_ptr(&data.set).addr();
         if !self.branches.contains_key(&key) {
             if self.branches.len() >= BRANCHES {
@@ -466,7 +466,7 @@ impl<B: Body> Daemon<B> {
             }
             left -= to.iter().count();
             if let Some(port) = self.ports.get_mut(id) {
-                port.push_data(now, Data { to, ..data.clone() });
+                port.push_data(now, DataFrame { to, ..data.clone() });
                 woken.push(*id);
             }
         }
@@ -524,7 +524,7 @@ impl<B: Body> Daemon<B> {
     }
 
     /// Sends copies of kept messages, which are paid.
-    pub(super) fn resend(&mut self, now: Time, copies: Vec<Data<B>>) {
+    pub(super) fn resend(&mut self, now: Time, copies: Vec<DataFrame<B>>) {
         self.counters.resent += copies.len() as u64;
         for copy in copies {
             self.forward(now, copy);

@@ -19,7 +19,7 @@ pub enum Frame<B> {
     /// Progress of survivors in a dead daemon's messages. Flooded.
     Holdings(Vec<Holding>),
     /// A message to a set of daemons.
-    Data(Data<B>),
+    Data(DataFrame<B>),
 }
 
 /// The state of a daemon's links; of two, the later (epoch, number) holds.
@@ -274,7 +274,7 @@ impl Note {
 
 /// A message on its way to some of its destinations.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Data<B> {
+pub struct DataFrame<B> {
     /// The daemon that accepted it.
     pub origin: Incarnation,
     /// Counts the origin's messages from 1.
@@ -301,11 +301,11 @@ pub struct Data<B> {
     pub body: B,
 }
 
-impl<B> Data<B> {
+impl<B> DataFrame<B> {
     /// The same message with another content.
-    pub fn map<C>(self, change: impl FnOnce(B) -> C) -> Data<C> {
-        let Data { origin, seq, stable, life, resent, set, previous, before, to, note, body } = self;
-        Data { origin, seq, stable, life, resent, set, previous, before, to, note, body: change(body) }
+    pub fn map<C>(self, change: impl FnOnce(B) -> C) -> DataFrame<C> {
+        let DataFrame { origin, seq, stable, life, resent, set, previous, before, to, note, body } = self;
+        DataFrame { origin, seq, stable, life, resent, set, previous, before, to, note, body: change(body) }
     }
 
     /// The number of the origin's message to a destination before this one, and that of the same
@@ -366,7 +366,7 @@ impl<B: Body> Frame<B> {
     }
 }
 
-impl<B: Body> Data<B> {
+impl<B: Body> DataFrame<B> {
     /// Bytes on a link.
     pub(super) fn size(&self) -> usize {
         let reach =

@@ -7,7 +7,7 @@ use tollway_law::overlay::{Backlog, Cost, CostConfig, Drain};
 use tollway_law::{Rate, Time};
 
 use super::bits::Bits;
-use super::frame::{Data, GroupUpdate, Holding, Receipt, ReceiptKind};
+use super::frame::{DataFrame, GroupUpdate, Holding, Receipt, ReceiptKind};
 use super::measure::Measure;
 use super::state::Database;
 use super::{Body, DaemonId, Frame, Incarnation, LinkConfig};
@@ -31,7 +31,7 @@ pub(super) struct Port<B> {
     receipts: BTreeMap<(Incarnation, Incarnation, bool), Receipt>,
     receipts_due: bool,
     holdings: BTreeMap<(Incarnation, Incarnation), Holding>,
-    data: VecDeque<Data<B>>,
+    data: VecDeque<DataFrame<B>>,
     /// The messages in `data` that are sent again, and the destinations of those copies.
     copies: BTreeMap<(Incarnation, u64), Bits>,
     pub(super) queued: u64,
@@ -127,7 +127,7 @@ impl<B: Body> Port<B> {
 
     /// Queues a message, unless a copy for the same destinations waits already: while links flap,
     /// the same copies are due again and again.
-    pub(super) fn push_data(&mut self, now: Time, data: Data<B>) {
+    pub(super) fn push_data(&mut self, now: Time, data: DataFrame<B>) {
         if data.resent {
             let waiting = self.copies.get(&(data.origin, data.seq));
             if waiting.is_some_and(|waiting| waiting.and(&data.to) == data.to) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tollway_law::Time;
 
 use super::bits::Bits;
-use super::frame::{Data, Note};
+use super::frame::{DataFrame, Note};
 use super::{Body, DaemonId, Incarnation};
 
 /// Messages from one start of one daemon.
@@ -17,9 +17,9 @@ pub(super) struct Inbound<B> {
     /// given up.
     last: u64,
     /// Messages that came before one that they follow.
-    held: BTreeMap<u64, Data<B>>,
+    held: BTreeMap<u64, DataFrame<B>>,
     /// Delivered messages with other destinations that may lack them.
-    copies: VecDeque<Data<B>>,
+    copies: VecDeque<DataFrame<B>>,
     bytes: u64,
     /// Messages and bytes delivered since the last acknowledgement.
     unacked: (u32, u64),
@@ -91,7 +91,7 @@ impl<B: Body> Inbound<B> {
         &mut self,
         now: Time,
         me: DaemonId,
-        data: Data<B>,
+        data: DataFrame<B>,
         pause: Time,
         most: u64,
         out: &mut Given<B>,
@@ -126,7 +126,7 @@ impl<B: Body> Inbound<B> {
 
     /// True if every message to `me` before this one is delivered or given up, and every one of its
     /// client is delivered.
-    fn follows(&self, me: DaemonId, data: &Data<B>) -> bool {
+    fn follows(&self, me: DaemonId, data: &DataFrame<B>) -> bool {
         data.follows(me).is_some_and(|(previous, before)| previous <= self.last && self.has(before))
     }
 
@@ -143,7 +143,7 @@ impl<B: Body> Inbound<B> {
         }
     }
 
-    fn deliver(&mut self, data: Data<B>, out: &mut Given<B>) {
+    fn deliver(&mut self, data: DataFrame<B>, out: &mut Given<B>) {
         let size = data.body.size() as u64;
         self.last = data.seq;
         if let Some((_, after)) = &mut self.given_up {
@@ -228,7 +228,7 @@ impl<B: Body> Inbound<B> {
         me: Incarnation,
         holdings: &BTreeMap<Incarnation, u64>,
         alive: impl Fn(Incarnation) -> bool,
-    ) -> Vec<Data<B>> {
+    ) -> Vec<DataFrame<B>> {
         let has = |daemon: Incarnation, seq: u64| holdings.get(&daemon).is_some_and(|&last| last >= seq);
         let mut owed = Vec::new();
         for copy in &self.copies {
@@ -244,7 +244,7 @@ impl<B: Body> Inbound<B> {
                 }
             }
             if !to.is_empty() {
-                owed.push(Data { to, resent: true, life: super::retain::LIFE, ..copy.clone() });
+                owed.push(DataFrame { to, resent: true, life: super::retain::LIFE, ..copy.clone() });
             }
         }
         owed

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollway_law::Time;
 
 use super::bits::Bits;
-use super::frame::{Data, Destinations, Note};
+use super::frame::{DataFrame, Destinations, Note};
 use super::{Body, ClientId, DaemonId, Incarnation};
 
 /// Messages accepted here, and what each destination has of them.
@@ -22,7 +22,7 @@ pub(super) struct Outbound<B> {
 
 #[derive(Clone, Debug)]
 struct Kept<B> {
-    data: Data<B>,
+    data: DataFrame<B>,
     /// Destinations that have not acknowledged it.
     waiting: Bits,
 }
@@ -77,7 +77,7 @@ impl<B: Body> Outbound<B> {
         set: &Arc<Destinations>,
         note: Option<Arc<Note>>,
         body: B,
-    ) -> Data<B> {
+    ) -> DataFrame<B> {
         let seq = self.base + self.kept.len() as u64;
         let mut previous = Vec::with_capacity(set.as_slice().len());
         let mut before: Option<Vec<u64>> = None;
@@ -98,7 +98,7 @@ impl<B: Body> Outbound<B> {
         let (previous, before) = (previous.into(), before.map(Vec::into));
         let all = Bits::all(set.as_slice().len());
         self.bytes += body.size() as u64;
-        let data = Data {
+        let data = DataFrame {
             origin: self.me,
             seq,
             stable: self.stable(),
@@ -151,7 +151,7 @@ impl<B: Body> Outbound<B> {
     }
 
     /// The oldest message that a destination has not acknowledged, to be sent again.
-    pub(super) fn probe(&mut self, to: Incarnation) -> Option<Data<B>> {
+    pub(super) fn probe(&mut self, to: Incarnation) -> Option<DataFrame<B>> {
         let chain = self.chains.get_mut(&to)?;
         let (first, _) = *chain.outstanding.front()?;
         chain.probing = true;
@@ -160,16 +160,16 @@ impl<B: Body> Outbound<B> {
     }
 
     /// All messages that a destination has not acknowledged.
-    pub(super) fn unacknowledged(&self, to: Incarnation) -> Vec<Data<B>> {
+    pub(super) fn unacknowledged(&self, to: Incarnation) -> Vec<DataFrame<B>> {
         let Some(chain) = self.chains.get(&to) else { return Vec::new() };
         chain.outstanding.iter().filter_map(|&(seq, _)| self.copy(seq, to.daemon)).collect()
     }
 
-    fn copy(&self, seq: u64, to: DaemonId) -> Option<Data<B>> {
+    fn copy(&self, seq: u64, to: DaemonId) -> Option<DataFrame<B>> {
         let kept = self.kept.get(usize::try_from(seq - self.base).ok()?)?.as_ref()?;
         let mut one = Bits::none(kept.data.set.as_slice().len());
         one.insert(kept.data.set.index_of(to)?);
-        Some(Data { to: one, resent: true, stable: self.stable(), ..kept.data.clone() })
+        Some(DataFrame { to: one, resent: true, stable: self.stable(), ..kept.data.clone() })
     }
 
     /// Gives up on a destination; the number of messages that it lacks.

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::bits::Bits;
 use super::frame::{
-    Data, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, MembershipView, Note, NoteKind,
-    PREFIX, Receipt, ReceiptKind, ViewId,
+    DataFrame, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, MembershipView, Note,
+    NoteKind, PREFIX, Receipt, ReceiptKind, ViewId,
 };
 use super::groups::{MAX_MEMBERSHIPS, MEMBERSHIP};
 use super::{Body, DaemonId, Epoch, Frame, Incarnation, MAX_GROUP};
@@ -110,7 +110,7 @@ impl Encoder {
         out[start..start + 4].copy_from_slice(&length.to_be_bytes());
     }
 
-    fn put_data<B>(&mut self, out: &mut Vec<u8>, data: &Data<B>) {
+    fn put_data<B>(&mut self, out: &mut Vec<u8>, data: &DataFrame<B>) {
         let key = Arc::as_ptr(&data.set).addr();
         let known = self.numbers.get(&key).copied();
         let number = known.unwrap_or_else(|| self.number(key, &data.set));
@@ -257,7 +257,7 @@ impl Decoder {
         }
     }
 
-    fn data(&mut self, reader: &mut Reader<'_>) -> Result<Data<Range<usize>>, WireError> {
+    fn data(&mut self, reader: &mut Reader<'_>) -> Result<DataFrame<Range<usize>>, WireError> {
         let origin = reader.incarnation()?;
         let (seq, stable) = (reader.u64()?, reader.u64()?);
         let [life, flags] = reader.array()?;
@@ -283,7 +283,7 @@ impl Decoder {
         let body = reader.at..reader.bytes.len();
         reader.at = body.end;
         let resent = flags & 1 != 0;
-        Ok(Data { origin, seq, stable, life, resent, set, previous, before, to, note, body })
+        Ok(DataFrame { origin, seq, stable, life, resent, set, previous, before, to, note, body })
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tollway_proto::overlay::frame::{
-    Data, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, MembershipView, Note, NoteKind,
-    Receipt, ReceiptKind, ViewId,
+    DataFrame, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, MembershipView, Note,
+    NoteKind, Receipt, ReceiptKind, ViewId,
 };
 use tollway_proto::overlay::wire::{Decoder, Encoder, WireError};
 use tollway_proto::overlay::{Bits, DaemonId, Epoch, Frame, Incarnation};
@@ -52,7 +52,7 @@ fn note() -> impl Strategy<Value = Note> {
         .prop_map(|(group, kind)| Note { group: group.into(), kind })
 }
 
-fn data() -> impl Strategy<Value = Data<Vec<u8>>> {
+fn data() -> impl Strategy<Value = DataFrame<Vec<u8>>> {
     let set = prop::collection::vec(incarnation(), 1..90).prop_map(|set| Arc::new(Destinations::new(set)));
     let numbers = (1u64..1 << 50, any::<u8>(), any::<bool>(), any::<u64>(), any::<u64>());
     let note = prop::option::of(note().prop_map(Arc::new));
@@ -64,7 +64,19 @@ fn data() -> impl Strategy<Value = Data<Vec<u8>>> {
             let numbers =
                 |dice: u64| (0..len as u64).map(|index| dice.wrapping_mul(index + 1) % seq).collect();
             let (previous, before) = (numbers(dice), (stable % 2 == 0).then(|| numbers(stable)));
-            Data { origin, seq, stable: stable % seq, life, resent, set, previous, before, to, note, body }
+            DataFrame {
+                origin,
+                seq,
+                stable: stable % seq,
+                life,
+                resent,
+                set,
+                previous,
+                before,
+                to,
+                note,
+                body,
+            }
         },
     )
 }
@@ -149,7 +161,7 @@ fn more_sets_than_numbers_take_the_oldest_numbers() {
     let origin = Incarnation { daemon: DaemonId(1), epoch: Epoch(1) };
     let message = |to: u32, seq: u64| {
         let set = Destinations::new(vec![Incarnation { daemon: DaemonId(to), epoch: Epoch(1) }]);
-        Frame::Data(Data {
+        Frame::Data(DataFrame {
             origin,
             seq,
             stable: 0,
