@@ -157,7 +157,7 @@ impl Broker {
                     self.runnable.push(key);
                 }
             }
-            Event::Member { daemon, group, joined } => {
+            Event::Membership { daemon, group, joined } => {
                 let member = (daemon, group);
                 if joined {
                     sites.members.insert(member.clone())

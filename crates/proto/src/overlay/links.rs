@@ -136,7 +136,7 @@ impl<B: Body> Daemon<B> {
 
     pub(super) fn tell_groups(&mut self, changes: Vec<Change>) {
         self.orders.changed |= !changes.is_empty();
-        let event = |(daemon, group, joined)| Event::Member { daemon, group, joined };
+        let event = |(daemon, group, joined)| Event::Membership { daemon, group, joined };
         self.events.extend(changes.into_iter().map(event));
     }
 

@@ -228,7 +228,7 @@ pub enum Event {
     /// The client's waiting purchase is paid.
     Bought(ClientId),
     /// A daemon has joined a group, or left it.
-    Member {
+    Membership {
         /// The daemon.
         daemon: DaemonId,
         /// The group.

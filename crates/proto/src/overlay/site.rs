@@ -325,7 +325,7 @@ impl Site {
                         }
                     }
                 }
-                Event::Member { group, .. } => self.regroup(now, &group, None),
+                Event::Membership { group, .. } => self.regroup(now, &group, None),
                 Event::View { group, members, .. } => {
                     self.views += 1;
                     self.regroup(now, &group, Some(&members));
