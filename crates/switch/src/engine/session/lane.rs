@@ -54,6 +54,14 @@ impl Lane {
 
     /// Writes frames that begin within `room` bytes, as far as the kernel takes them.
     pub(super) fn write_frames(&mut self, bytes: &[u8], plan: &[Planned], room: u64) -> io::Result<usize> {
+        // The usual case needs no array of slices.
+        if let [one] = plan
+            && room > 0
+        {
+            let written = self.stream.write(&[IoSlice::new(one.of(bytes))])?;
+            self.writable = written == one.len as usize;
+            return Ok(written);
+        }
         let (mut at, mut written, mut begun) = (0, 0, 0);
         while at < plan.len() && begun < room {
             let mut slices = [IoSlice::new(&[]); SLICES];
