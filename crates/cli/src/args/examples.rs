@@ -70,7 +70,7 @@ Examples:
       Runs one experiment and its neighbours, prints a row for each claim (expected, measured, and
       met, FRAGILE or UNMET with the number of neighbours where it holds) and draws its figure.
   tollway reproduce xcp --json
-      Runs all of a paper's experiments: {\"claims\": [{\"id\", \"status\", \"expected\", \"measured\", \"source\",
+      Runs all experiments of a paper: {\"claims\": [{\"id\", \"status\", \"expected\", \"measured\", \"source\",
       \"reading\", \"neighbourhood\", \"neighbours\": [{\"at\", \"status\", \"measured\", \"value\"}]}],
       \"met\": n, \"fragile\": n, \"unmet\": n, \"skipped\": n}. A claim is skipped when it compares with
       a program that is not installed.
@@ -82,8 +82,8 @@ Examples:
 A claim is met if it holds at the experiment's base and in nine of ten of its neighbours: other
 seeds, starts, round trips, and values of what the paper leaves open (docs/src/trust.md).
 
-Exit status: 0 every claim is met (with --check: the judgements are unchanged); 1 otherwise, or a run
-failed; 2 the input is wrong.";
+Exit status: 0 every claim is met (with --check: the judgements are unchanged); 1 otherwise, or a
+run failed; 2 the input is wrong.";
 
 pub(super) const SWEEP_EXAMPLES: &str = "\
 Examples:
@@ -133,7 +133,7 @@ Examples:
 pub(super) const VERIFY_MORE: &str = "\
 Examples:
   tollway verify --random 200
-      Runs networks 1 to 200: prints how many agree with theory, the largest deviation, and failures.
+      Runs networks 1 to 200: prints how many agree with theory, the largest deviation, failures.
   tollway verify --random 1 --seed 17 --keep out/verify
       Runs one network, and writes it as out/verify/17.toml, an ordinary scenario file.
   tollway verify --random 50 --json | jq .worst
@@ -142,5 +142,5 @@ Examples:
 
 Allocations of the laws, tolerances and limits: docs/src/theory.md.
 
-Exit status: 0 all networks are within bounds; 1 some are not, or a run failed; 2 the input is wrong;
-130 Ctrl-C.";
+Exit status: 0 all networks are within bounds; 1 some are not, or a run failed; 2 the input is
+wrong; 130 Ctrl-C.";

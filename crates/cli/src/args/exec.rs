@@ -42,8 +42,8 @@ Examples:
   tollway exec office.toml --node branch --serve hq='iperf3 -s' -- iperf3 -c hq
       A scenario's network: every node has a name and an address; the scenario's flows do not run.
 
-No privilege is needed if the kernel allows user namespaces. Without --outside, no packet leaves this
-machine. More: docs/src/exec.md.
+No privilege is needed if the kernel allows user namespaces. Without --outside, no packet leaves
+this machine. More: docs/src/exec.md.
 
 Exit status: the program's; 128 plus the signal's number if a signal ended it; 124 after --timeout;
 125 if the network cannot be set up, 126 or 127 if the program cannot be started; 2 if the command
