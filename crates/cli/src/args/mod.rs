@@ -106,14 +106,14 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let (host, port) = match text.rsplit_once(':') {
         Some(("", port)) => {
             return Err(format!(
-                "no host is named: `127.0.0.1:{port}` is this machine only, `0.0.0.0:{port}` every network it is in"
+                "the host is missing: `127.0.0.1:{port}` is this machine only, `0.0.0.0:{port}` all its networks"
             ));
         }
         // The last part of an IPv6 address is no port.
         Some((host, port)) if !host.contains(':') => (host, port),
-        _ => return Err(format!("it has no port, or no host; {right}")),
+        _ => return Err(format!("a host or a port is missing; {right}")),
     };
-    let port: u16 = port.parse().map_err(|_| format!("`{port}` is no port; {right}"))?;
+    let port: u16 = port.parse().map_err(|_| format!("`{port}` is not a port; {right}"))?;
     let found: Vec<_> =
         (host, port).to_socket_addrs().map_err(|error| format!("`{host}`: {error}; {right}"))?.collect();
     let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
@@ -504,11 +504,11 @@ mod tests {
         }
         for (text, why) in [
             (":9000", "`127.0.0.1:9000` is this machine only"),
-            ("9000", "no port"),
-            ("localhost", "no port"),
-            ("::1", "no port"),
-            ("localhost:http", "`http` is no port"),
-            ("localhost:70000", "`70000` is no port"),
+            ("9000", "a port is missing"),
+            ("localhost", "a port is missing"),
+            ("::1", "a port is missing"),
+            ("localhost:http", "`http` is not a port"),
+            ("localhost:70000", "`70000` is not a port"),
             ("no host:9000", "`no host`: "),
         ] {
             let said = read(text).unwrap_err();
