@@ -200,7 +200,7 @@ pub(crate) struct Run {
     /// another.
     #[arg(long, value_name = "NODE")]
     pub(crate) node: Option<String>,
-    /// Address of another node's process. May be given several times.
+    /// Address of a node's process. May be given several times.
     #[arg(long, value_name = "NODE=HOST:PORT", requires = "node")]
     pub(crate) at: Vec<String>,
     /// First port of the nodes without --at: they use ports of 127.0.0.1 from this one on, in the
