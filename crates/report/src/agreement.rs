@@ -143,7 +143,7 @@ fn judge(pairs: &[Pair], unit: &str, late: &str) -> Outcome {
         None => Outcome::of(false, "nothing ran".into()),
         Some(worst) => Outcome::of(
             worst.used <= 1.0,
-            format!("worst {}: {:.3} against {:.3} {unit}{late}", worst.name, worst.live, worst.sim),
+            format!("worst {}: {:.3} versus {:.3} {unit}{late}", worst.name, worst.live, worst.sim),
         ),
     }
 }
@@ -191,7 +191,7 @@ fn packets_counted(live: &Ran) -> Outcome {
     let Some(info) = &live.info.live else { return Outcome::of(false, "no live run".into()) };
     let counters = &info.counters;
     let Some(dropped) = info.kernel_drops else {
-        let measured = "this system does not tell what its sockets dropped".into();
+        let measured = "this system does not count packets dropped at sockets".into();
         return Outcome { status: Status::Skipped, measured };
     };
     let (sent, received, waiting) = (counters.sent, counters.received, counters.waiting);

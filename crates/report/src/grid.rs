@@ -32,15 +32,15 @@ impl Cells {
     /// # Errors
     /// None or several such variants exist.
     pub(crate) fn counterpart(&self, variant: &str, part: &Part) -> Result<&str, String> {
-        let here = self.cell(variant).ok_or_else(|| format!("`{variant}` is not of the grid"))?;
+        let here = self.cell(variant).ok_or_else(|| format!("`{variant}` is not in the grid"))?;
         let same = |cell: &[Coordinate]| {
             cell.iter().zip(here).all(|(a, b)| part.0.contains_key(&a.axis) || a.point == b.point)
         };
         let mut found = self.0.iter().filter(|(_, cell)| same(cell) && part.holds(cell));
         match (found.next(), found.next()) {
             (Some((name, _)), None) => Ok(name),
-            (None, _) => Err(format!("the grid has no {part} beside `{variant}`")),
-            _ => Err(format!("the grid has several {part} beside `{variant}`")),
+            (None, _) => Err(format!("the grid has no counterpart of `{variant}` with {part}")),
+            _ => Err(format!("the grid has several counterparts of `{variant}` with {part}")),
         }
     }
 }

@@ -68,7 +68,8 @@ pub(crate) fn too_many(plan: &Plan) -> Option<String> {
     let flows = plan.flows.len();
     (instants.saturating_mul(of) > MOST_WORK).then(|| {
         format!(
-            "the ideal shares are left out: {flows} flows, {of} of them with shares of their own, come and go at {instants} instants"
+            "no ideal shares: {flows} flows, {of} with different shares, start and stop at {instants} \
+            instants, which takes too long to compute"
         )
     })
 }
@@ -109,40 +110,40 @@ pub(crate) fn sessions(plan: &Plan, flows: &[usize]) -> Option<Vec<usize>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Undefined {
     /// The scenario has workloads.
-    #[error("its workloads' flows come by chance")]
+    #[error("its workloads' flows arrive at random")]
     Chance,
     /// The scenario has shared media.
-    #[error("a half-duplex medium has no capacity of its own for each direction")]
+    #[error("a half-duplex medium has no fixed capacity for each direction")]
     Medium,
     /// A flow has several receivers.
-    #[error("a flow with several receivers takes of several paths at once")]
+    #[error("a flow with several receivers uses several paths at once")]
     Multicast,
     /// A switch spreads a connection's frames.
-    #[error("a session takes of several paths what the schedule of its switch sends there")]
+    #[error("a session uses several paths, as its switch schedules")]
     Session,
     /// Classes of traffic have different prices.
-    #[error("its classes of traffic are asked for prices of their own")]
+    #[error("its classes of traffic have different prices")]
     Classes,
     /// Flows share links with an overlay's hops.
     #[error("its flows share links with the overlay's hops")]
     Beside,
     /// Senders of an overlay pause.
-    #[error("its senders send for a while and pause")]
+    #[error("its senders send with pauses")]
     Pauses,
     /// A flow ends when its data do.
-    #[error("flows end when their data do")]
+    #[error("flows end with their data")]
     Sized,
     /// A flow's packets take several routes.
     #[error("packets of a flow take several routes")]
     Spread,
     /// A flow starts after another ends.
-    #[error("flows start as others end")]
+    #[error("flows start after others end")]
     After,
     /// There is no flow after the warm-up.
-    #[error("no flow is there after the warm-up")]
+    #[error("no flow is active after the warm-up")]
     NoFlow,
     /// Whenever there are flows, a blackout stops one of them.
-    #[error("there is always a blackout on some flow's way")]
+    #[error("some flow's path always has a blackout")]
     Dark,
 }
 

@@ -187,7 +187,7 @@ impl Picture {
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub enum PlotError {
     /// The file's extension names no format.
-    #[error("the ending of {} is no picture's", path.display())]
+    #[error("the extension of {} is not a picture's", path.display())]
     #[diagnostic(help("there are {}", Picture::ALL.map(|p| format!("`.{}`", p.ending())).join(", ")))]
     Ending {
         /// The file.

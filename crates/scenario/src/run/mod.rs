@@ -178,7 +178,7 @@ pub enum RunError {
         horizon: Time,
     },
     /// The estimate exceeds the memory limit.
-    #[error("the run would take some {needed} of memory, more than the {allowed} that it may: {share} {of}")]
+    #[error("the run needs about {needed} of memory, more than the {allowed} allowed: {share} {of}")]
     Memory {
         /// The estimate.
         needed: Bytes,

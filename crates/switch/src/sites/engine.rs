@@ -199,11 +199,11 @@ impl<W: Work> Engine<W> {
         for command in self.mailbox.take() {
             match command {
                 Command::Install(_, reply) => {
-                    let why = "a part between sites reads its configuration once: start it anew";
+                    let why = "a part between sites reads its configuration once: restart it";
                     let _ = reply.send(Err(why.into()));
                 }
                 Command::Drain(_, _, reply) => {
-                    let _ = reply.send(Err(vec!["none: members between sites are not drained".into()]));
+                    let _ = reply.send(Err(vec!["none: members between sites cannot be drained".into()]));
                 }
                 Command::Status(reply) => {
                     let _ = reply.send(self.work.snapshot(&self.core));

@@ -256,10 +256,10 @@ impl<'a> Resolver<'a> {
         let (from, to) = (self.group(reader, "from"), self.group(reader, "to"));
         let (from, to) = (from?, to?);
         if from.count != to.count && from.count > 1 && to.count > 1 {
-            let message = format!("a group of {} and a group of {} make no pairs", from.count, to.count);
+            let message = format!("a group of {} and a group of {} cannot be paired", from.count, to.count);
             self.mistakes
                 .add(reader.at("to"), message, format!("{} nodes", to.count))
-                .help("groups of one size go member by member; otherwise one side must be a single node");
+                .help("two groups must have the same size, or one side must be a single node");
             return None;
         }
         let pairs = Pairs::Groups { from, to };
@@ -333,7 +333,7 @@ impl<'a> Resolver<'a> {
         let late: Vec<String> = late.into_iter().flatten().collect();
         if !late.is_empty() {
             let end = self.plan.duration;
-            self.files.note(format!("the run is over at {end}, before there is: {}", late.join(", ")));
+            self.files.note(format!("the run ends at {end}, before there is: {}", late.join(", ")));
         }
     }
 

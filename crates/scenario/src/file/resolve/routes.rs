@@ -123,9 +123,10 @@ impl<'a> Resolver<'a> {
             let Some(group) = self.group_called(&name, at) else { continue };
             let pairs = request.pairs.count();
             if group.count > 1 && group.count != pairs {
-                let message = format!("`{name}` has {} members, and here are {pairs} pairs", group.count);
+                let message =
+                    format!("`{name}` has {} members, and there are {pairs} pairs of nodes", group.count);
                 self.mistakes
-                    .add(at, message, "on no flow's way")
+                    .add(at, message, "on no flow's path")
                     .help("name one member, or a group with one for each pair");
                 continue;
             }
@@ -187,7 +188,7 @@ impl<'a> Resolver<'a> {
         nodes.sort_unstable();
         let Some(twice) = nodes.windows(2).find(|pair| pair[0] == pair[1]) else { return false };
         let name = &self.plan.nodes[twice[0].0 as usize].name;
-        let message = format!("the shortest route by these nodes passes `{name}` twice");
+        let message = format!("the shortest route over these nodes passes `{name}` twice");
         self.mistakes
             .add(request.keys.at("via"), message, "a loop")
             .help("name the nodes in the order in which data pass them");
@@ -210,10 +211,10 @@ impl<'a> Resolver<'a> {
         let law = transport.law.word();
         let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
         let (from, to) = (name(from), name(to));
-        let message = format!("no link from `{from}` to `{to}` has the law `{law}`, which these flows go by");
+        let message = format!("no link from `{from}` to `{to}` has the law `{law}`, which these flows need");
         self.mistakes
-            .add(request.keys.at("law"), message, "nobody tells them")
-            .help(format!("give the links that can be the bottleneck `law = \"{law}\"`"));
+            .add(request.keys.at("law"), message, "no feedback")
+            .help(format!("give every link that can be the bottleneck `law = \"{law}\"`"));
         true
     }
 
@@ -231,20 +232,20 @@ impl<'a> Resolver<'a> {
         }
         let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
         let message = format!(
-            "from `{}` to `{}` and back takes {rtt}, more than a sender can time: at most {}",
+            "the round trip between `{}` and `{}` is {rtt}, more than a sender supports: at most {}",
             name(from),
             name(to),
             Stamp::REACH
         );
         self.mistakes
             .add(request.keys.at("to"), message, "too far away")
-            .help("shorten the `delay` of the links on the way");
+            .help("shorten the `delay` of the links on the path");
         true
     }
 
     fn unreachable(&mut self, keys: &Reader<'a>, (from, to): (NodeId, NodeId)) {
         let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
-        let message = format!("there is no way from `{}` to `{}`", name(from), name(to));
+        let message = format!("there is no route from `{}` to `{}`", name(from), name(to));
         let links = self.plan.links.iter();
         let lonely = [from, to]
             .into_iter()

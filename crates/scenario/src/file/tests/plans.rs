@@ -517,7 +517,7 @@ fn the_constants_of_queue_laws_reach_the_plan() {
     assert!(one.transports[0].ecn && !plan("pie").transports[0].ecn);
     assert!(Scenario::parse("t.toml", text, &["flow.f.ecn=false"]).is_err());
     let error = Scenario::parse("t.toml", text, &["flow.f.law=bbr", "flow.f.ecn=true"]).unwrap_err();
-    assert!(error.mistakes()[0].message.contains("answer marks"), "{:?}", error.mistakes());
+    assert!(error.mistakes()[0].message.contains("respond to marks"), "{:?}", error.mistakes());
     // L4S needs a law that responds to marks like DCTCP's; one of the variants has another.
     let error = Scenario::parse("t.toml", text, &["flow.f.l4s=true"]).unwrap_err();
     assert!(Scenario::parse("t.toml", &text.replace("newreno", "dctcp"), &["flow.f.l4s=true"]).is_ok());
