@@ -253,7 +253,7 @@ pub fn steady(plan: &Plan) -> Result<Steady, Undefined> {
     let mut lanes = Vec::new();
     for way in state.active(plan, longest[0], longest[1]).map(|w| &state.ways[w]) {
         let name = &plan.flows[way.of].name;
-        let name = if way.back { format!("{name}.reverse") } else { name.clone() };
+        let name = if way.back { format!("{name}.reverse") } else { name.to_string() };
         lanes.push(FlowDirection { name, flow: way.of, base_rtt: state.rtt(plan, way.of) });
         network.flows.push(way.flow.clone());
     }

@@ -261,7 +261,7 @@ fn judge_rest(aim: Aim, seed: u64, plan: &Plan, result: &RunResult) -> Result<Ca
     for (i, link) in plan.links.iter().enumerate() {
         let mean = |column: &str| mean_of(result, &link.name, column, window);
         if loads[i] >= bounds.full * steady.network.capacities[i] && mean("utilisation") < utilisation.0 {
-            utilisation = (mean("utilisation"), link.name.clone());
+            utilisation = (mean("utilisation"), link.name.to_string());
         }
         let dropped: f64 = data::series(&result.links, "drops")
             .iter()
@@ -269,11 +269,11 @@ fn judge_rest(aim: Aim, seed: u64, plan: &Plan, result: &RunResult) -> Result<Ca
             .flat_map(|series| series.within(window).map(|(_, drops)| drops).collect::<Vec<_>>())
             .sum();
         if dropped > drops.0 {
-            drops = (dropped, link.name.clone());
+            drops = (dropped, link.name.to_string());
         }
         let waits = mean("queue_mean_bytes") * 8e3 / link.rate.bps();
         if waits > queue_ms.0 {
-            queue_ms = (waits, link.name.clone());
+            queue_ms = (waits, link.name.to_string());
         }
     }
     let balance = (aim == Aim::Proportional).then(|| balance(plan, &steady, result, window));
@@ -347,7 +347,7 @@ fn queue_peaks(plan: &Plan, result: &RunResult) -> (f64, String) {
         row.map_or(0.0, |row| row.get("queue_max_bytes") * 8e3 / link.rate.bps())
     };
     let longest = shared.max_by(|a, b| peak(a).total_cmp(&peak(b)));
-    longest.map_or((0.0, String::new()), |link| (peak(link), link.name.clone()))
+    longest.map_or((0.0, String::new()), |link| (peak(link), link.name.to_string()))
 }
 
 /// Σ price · capacity over Σ budget, minus one. Links without a finite mean price count as 0.

@@ -35,7 +35,7 @@ pub fn mesh(plan: &Plan) -> Result<MeshSpec, Unsupported> {
         (0..nodes).flat_map(|from| (0..nodes).map(move |to| (NodeId(from), NodeId(to)))).collect();
     let routes = Router::new(plan.nodes.len(), &plan.links).routes(&pairs);
     Ok(MeshSpec {
-        nodes: plan.nodes.iter().map(|node| node.name.clone()).collect(),
+        nodes: plan.nodes.iter().map(|node| node.name.to_string()).collect(),
         links: link_specs(plan),
         losses: plan.own_losses().collect(),
         impairments: plan.links.iter().map(|link| link.impairments.as_deref().copied()).collect(),

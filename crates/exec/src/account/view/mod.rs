@@ -138,7 +138,7 @@ impl Desk {
     fn new(plan: &Plan, spec: &Spec, remote: Remote, token: String) -> Desk {
         let node = |id: u32| spec.mesh.nodes[id as usize].clone();
         let face = |link: &tollway_scenario::plan::Link| LinkFace {
-            name: link.name.clone(),
+            name: link.name.to_string(),
             from: node(link.from.0),
             to: node(link.to.0),
             told: link.capacity == link.rate,

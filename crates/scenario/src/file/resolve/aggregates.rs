@@ -120,7 +120,7 @@ fn subjects(plan: &Plan) -> Vec<Subject> {
         .iter()
         .flat_map(|w| w.paths.iter().map(|path| ends(&w.name, &w.name, path, w.transport)));
     let cbrs = plan.cbrs.iter().map(|cbr| Subject {
-        name: cbr.name.clone(),
+        name: cbr.name.to_string(),
         section: cbr.section.to_string(),
         from: cbr.from,
         to: cbr.to,

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use tollway_law::Time;
 use tollway_law::sender::Unanswered;
 
-use super::{Pairs, Resolver};
+use super::{Pairs, Resolver, member};
 use crate::file::keys;
 use crate::file::reader::Reader;
 use crate::file::route;
 use crate::file::value::{LimitSpec, SizesSpec, When};
 use crate::import;
 use crate::plan::{
-    Cbr, Data, Flow, Link, LinkId, NodeId, Path, Plan, Sizes, Transport, TransportId, Workload,
+    Cbr, Data, Flow, Link, LinkId, NodeId, Path, Plan, Route, Sizes, Transport, TransportId, Workload,
 };
 
 /// A section whose paths need routes.
@@ -61,7 +61,7 @@ impl<'a> Resolver<'a> {
             for i in 0..n {
                 let Some((start, stop)) = self.life(&keys, name, start, stop, i, n) else { break };
                 self.plan.flows.push(Flow {
-                    name: if numbered { format!("{name}.{}", i + 1) } else { name.to_owned() },
+                    name: member(name, numbered, i),
                     section: section.clone(),
                     path: path(pairs.of((i / each) as u32)),
                     transport,
@@ -171,7 +171,7 @@ impl<'a> Resolver<'a> {
                 let Some((start, stop)) = self.life(&keys, name, start, stop, u64::from(k), n) else { break };
                 let (from, to) = pairs.of(k);
                 self.plan.cbrs.push(Cbr {
-                    name: if pairs.numbered() { format!("{name}.{}", k + 1) } else { name.to_owned() },
+                    name: member(name, pairs.numbered(), k),
                     section: section.clone(),
                     from,
                     to,
@@ -261,11 +261,16 @@ impl<'a> Resolver<'a> {
                     Target::Flows { first, .. } => {
                         let flow = &self.plan.flows[first + i];
                         let bytes = flow.data.bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
-                        (&flow.name, &flow.path, flow.transport, bytes)
+                        (flow.name.as_str(), &flow.path, flow.transport, bytes)
                     }
                     Target::Workload(w) => {
                         let workload = &self.plan.workloads[w];
-                        (&workload.name, &workload.paths[i], workload.transport, workload.sizes.mean())
+                        (
+                            workload.name.as_str(),
+                            &workload.paths[i],
+                            workload.transport,
+                            workload.sizes.mean(),
+                        )
                     }
                     Target::Cbrs { .. } => break,
                 };
@@ -357,7 +362,7 @@ pub(super) fn buffer(plan: &Plan, path: &Path, transport: TransportId, spec: Lim
 }
 
 pub(super) fn path((from, to): (NodeId, NodeId)) -> Path {
-    Path { from, to, route: Vec::new(), back: Vec::new(), base_rtt: Time::ZERO, spread: None }
+    Path { from, to, route: Route::new(), back: Route::new(), base_rtt: Time::ZERO, spread: None }
 }
 
 /// Largest initial window, packets. On links without feedback, a window fills a queue of the same

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use compact_str::{CompactString, format_compact};
 use tollway_law::link::{self, ExchangeRate};
 use tollway_law::meter::Duty;
 use tollway_law::param::{Tables, Values};
@@ -11,7 +12,7 @@ use tollway_proto::faults::{Bursts, Impairments};
 use tollway_proto::port::{Limit, QUEUES, QueueEntry};
 use tollway_sim::Trace;
 
-use super::Resolver;
+use super::{Resolver, member};
 use crate::file::error::At;
 use crate::file::keys;
 use crate::file::reader::Reader;
@@ -198,10 +199,10 @@ impl<'a> Resolver<'a> {
         let back_shared = shared(&back, Direction::Reverse);
         for k in 0..pairs.count() {
             let (from, to) = pairs.of(k);
-            let name_k = if pairs.numbered() { format!("{name}.{}", k + 1) } else { name.to_owned() };
+            let name_k = member(name, pairs.numbered(), k);
             let id = self.plan.links.len() as u32;
             let mut make =
-                |side: &Side<'_>, (law, shared): &(Arc<LinkLaw>, Arc<LinkSection>), full: String| {
+                |side: &Side<'_>, (law, shared): &(Arc<LinkLaw>, Arc<LinkSection>), full: CompactString| {
                     let (from, to, twin) = match shared.direction {
                         Direction::Forward => (from, to, duplex.then_some(LinkId(id + 1))),
                         Direction::Reverse => (to, from, Some(LinkId(id))),
@@ -219,7 +220,7 @@ impl<'a> Resolver<'a> {
                 };
             make(&there, &there_shared, name_k.clone());
             if duplex {
-                make(&back, &back_shared, format!("{name_k}.reverse"));
+                make(&back, &back_shared, format_compact!("{name_k}.reverse"));
             }
         }
         if let Some((medium, _)) = medium {

@@ -20,6 +20,7 @@ mod trees;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use compact_str::{CompactString, format_compact};
 use tollway_law::Time;
 
 use super::error::{At, Mistakes};
@@ -192,13 +193,9 @@ impl<'a> Resolver<'a> {
                 return;
             }
             let first = self.plan.nodes.len() as u32;
-            self.groups.insert(name, Group { first, count: n as u32, numbered: count.is_some() });
-            match count {
-                Some(n) => {
-                    self.plan.nodes.extend((1..=n).map(|k| Node { name: format!("{name}.{k}") }));
-                }
-                None => self.plan.nodes.push(Node { name: name.to_owned() }),
-            }
+            let numbered = count.is_some();
+            self.groups.insert(name, Group { first, count: n as u32, numbered });
+            self.plan.nodes.extend((0..n).map(|k| Node { name: member(name, numbered, k) }));
         }
         // A failed import or generator has been reported.
         if self.plan.nodes.is_empty() && !self.top.has("topology") {
@@ -367,6 +364,11 @@ impl<'a> Resolver<'a> {
         });
         crossing[link.0 as usize]
     }
+}
+
+/// The name of the `k`-th item of a section, counted from zero.
+fn member(section: &str, numbered: bool, k: impl Into<u64>) -> CompactString {
+    if numbered { format_compact!("{section}.{}", k.into() + 1) } else { section.into() }
 }
 
 impl When {

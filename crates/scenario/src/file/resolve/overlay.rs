@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use compact_str::format_compact;
 use tollway_law::Time;
 use tollway_law::overlay::{AnnounceConfig, CostConfig, PeriodConfig, PurseConfig};
 use tollway_law::param::Config;
@@ -15,7 +16,7 @@ use crate::file::keys;
 use crate::file::reader::Reader;
 use crate::file::value::When;
 use crate::plan::overlay::{Group, Hop, Overlay, Sender};
-use crate::plan::{Arrivals, Data, Flow, FlowId, LinkId, NodeId};
+use crate::plan::{Arrivals, Data, Flow, FlowId, LinkId, NodeId, Route};
 
 impl<'a> Resolver<'a> {
     /// Resolves the overlay's hops, as flows without routes, and its constants.
@@ -53,7 +54,7 @@ impl<'a> Resolver<'a> {
                     length: hop.count("length").unwrap_or(1) as u16,
                 });
                 self.plan.flows.push(Flow {
-                    name: format!("hop.{a}-{b}"),
+                    name: format_compact!("hop.{a}-{b}"),
                     section: section.clone(),
                     path: path((from, to)),
                     transport,
@@ -125,7 +126,7 @@ impl<'a> Resolver<'a> {
             let Some(twin) = link_there.twin else { continue };
             let path = &mut self.plan.flows[flow].path;
             path.base_rtt = link_there.delay.saturating_add(links[twin.0 as usize].delay);
-            (path.route, path.back) = (vec![link], vec![twin]);
+            (path.route, path.back) = (Route::from_iter([link]), Route::from_iter([twin]));
         }
     }
 

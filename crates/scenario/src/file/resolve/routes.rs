@@ -9,7 +9,7 @@ use super::{Group, Resolver};
 use crate::file::keys;
 use crate::file::reader::Reader;
 use crate::file::route::Router;
-use crate::plan::{EqualCost, LinkId, NodeId, Plan, Spread};
+use crate::plan::{EqualCost, LinkId, NodeId, Plan, Route, Spread};
 
 /// The choice among several equal-cost routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -322,15 +322,16 @@ impl Target {
         match self {
             Target::Flows { first, .. } => {
                 for flow in plan.flows.iter_mut().skip(first + k * each).take(each) {
-                    flow.path.route.clone_from(&route);
-                    flow.path.back.clone_from(&back);
+                    flow.path.route = Route::from_slice(&route);
+                    flow.path.back = Route::from_slice(&back);
                     flow.path.spread.clone_from(&spread);
                     flow.path.base_rtt = rtt;
                 }
             }
             Target::Workload(w) => {
                 let path = &mut plan.workloads[w].paths[k];
-                (path.route, path.back, path.base_rtt, path.spread) = (route, back, rtt, spread);
+                (path.route, path.back, path.base_rtt, path.spread) =
+                    (route.into(), back.into(), rtt, spread);
             }
             Target::Cbrs { first } => plan.cbrs[first + k].route = route,
         }

@@ -123,7 +123,7 @@ fn flows_go_between_any_nodes() {
     assert!(paths.iter().all(|path| path.from != path.to && !path.route.is_empty()));
     // Of two parallel edges of equal length, the route takes the first.
     let named =
-        |route: &[LinkId]| route.iter().map(|l| p.links[l.0 as usize].name.clone()).collect::<Vec<_>>();
+        |route: &[LinkId]| route.iter().map(|l| p.links[l.0 as usize].name.to_string()).collect::<Vec<_>>();
     assert_eq!(named(&paths[0].route), ["Alpha-Bueta-Town"]);
 }
 
@@ -155,7 +155,7 @@ fn nodes_are_chosen_by_name_pattern_or_group() {
     let with = |between: &str| {
         let p = plan(&format!("{BASE}{WEB}").replace("\"*\"", between), &[]);
         let nodes: std::collections::BTreeSet<String> =
-            p.workloads[0].paths.iter().map(|path| p.nodes[path.from.0 as usize].name.clone()).collect();
+            p.workloads[0].paths.iter().map(|path| p.nodes[path.from.0 as usize].name.to_string()).collect();
         nodes.into_iter().collect::<Vec<_>>().join(" ")
     };
     assert_eq!(with("\"s\""), "s.1 s.2 s.3 s.4");

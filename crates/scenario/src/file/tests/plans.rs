@@ -537,7 +537,7 @@ fn the_most_specific_policy_is_a_flows() {
         .map(|flow| {
             let gate = flow.gate.expect("all are under a policy");
             let class = &plan.shapers[gate.shaper].classes[gate.class as usize];
-            (flow.name.clone(), class.iter().map(|&i| plan.aggregates[i].name.as_str()).collect())
+            (flow.name.to_string(), class.iter().map(|&i| plan.aggregates[i].name.as_str()).collect())
         })
         .collect();
     let expected = [("f.1".to_owned(), vec!["one", "some", "all"]), ("f.2".to_owned(), vec!["some", "all"])];

@@ -34,9 +34,10 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
     let workloads = plan.workloads.iter().flat_map(|workload| {
         workload.paths.iter().map(move |path| (format!("workload.{}", workload.name), path))
     });
-    let both_ways =
-        flows.chain(workloads).flat_map(|(key, path)| [(key.clone(), &path.route), (key, &path.back)]);
-    let cbrs = plan.cbrs.iter().map(|cbr| (format!("cbr.{}", cbr.section), &cbr.route));
+    let both_ways = flows
+        .chain(workloads)
+        .flat_map(|(key, path)| [(key.clone(), &path.route[..]), (key, &path.back[..])]);
+    let cbrs = plan.cbrs.iter().map(|cbr| (format!("cbr.{}", cbr.section), &cbr.route[..]));
     for (key, route) in both_ways.chain(cbrs) {
         let mut nodes: Vec<_> = route.iter().map(|link| plan.links[link.0 as usize].from).collect();
         nodes.sort();

@@ -83,7 +83,7 @@ impl LiveInfo {
 
 /// Builds the live network, with the plan's nodes and links.
 pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Ids), RunError> {
-    let names: Vec<String> = plan.nodes.iter().map(|node| node.name.clone()).collect();
+    let names: Vec<String> = plan.nodes.iter().map(|node| node.name.to_string()).collect();
     let specs = link_specs(plan);
     let mut network = match hosting {
         Hosting::Loopback => net::Network::new(&names, &specs, plan.seed, threads(plan))?,
@@ -198,7 +198,7 @@ impl Live {
 
     pub(super) fn info(&self, plan: &Plan) -> LiveInfo {
         LiveInfo {
-            node: self.part.as_ref().map(|part| plan.nodes[part.node].name.clone()),
+            node: self.part.as_ref().map(|part| plan.nodes[part.node].name.to_string()),
             broken: self.broken(plan),
             #[cfg(target_os = "linux")]
             kernel_packets: self.network.kernel_packets(),
@@ -218,7 +218,7 @@ impl Live {
     #[cfg(target_os = "linux")]
     fn wires(&self, plan: &Plan) -> Vec<WireInfo> {
         let wire = |wire: &net::WireCount| WireInfo {
-            link: plan.links[wire.link as usize].name.clone(),
+            link: plan.links[wire.link as usize].name.to_string(),
             namespace: wire.namespace.clone(),
             interface: wire.interface.clone(),
             reported: wire.reported,

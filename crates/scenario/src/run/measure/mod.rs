@@ -19,7 +19,7 @@ use super::workload::{Generator, Running};
 use super::{Options, RunError, Watch};
 use crate::plan::Plan;
 use crate::tables::{Ends, FlowSummary, TableWriter};
-use lanes::{Counters, FlowMeter};
+use lanes::{Counters, Figures, FlowMeter};
 use links::{LinkMeter, Sent};
 
 /// Reads counters and writes rows.
@@ -32,6 +32,10 @@ pub(super) struct Meter {
     warmed: bool,
     last: Time,
     lanes: Vec<FlowMeter>,
+    /// The counters of each lane at its last row; empty if there are no rows.
+    at_row: Vec<Counters>,
+    /// The counters of each lane at the end of the warm-up; empty until then.
+    warm: Vec<Counters>,
     /// Stops of lanes by time, the next one last.
     stops: Vec<(Time, usize)>,
     /// The links that get rows.
@@ -39,7 +43,7 @@ pub(super) struct Meter {
     /// The work of each link until the end of the warm-up; empty without a warm-up.
     at_warmup: Vec<Sent>,
     /// By the flow of the data's sender, in order.
-    lanes_of: Vec<(FlowId, usize)>,
+    lanes_of: Vec<(FlowId, u32)>,
     ideal_mbps: Arc<[[Option<f64>; 2]]>,
     workload_names: Vec<(String, String)>,
     /// Time between samples of round trips; independent of the rows' interval, so that the summary
@@ -70,18 +74,16 @@ impl Meter {
                 {
                     continue;
                 }
-                lanes_of.push((sender, lanes.len()));
+                lanes_of.push((sender, lanes.len() as u32));
                 lanes.push(FlowMeter {
                     flow: built.flows[i],
                     sender,
                     receiver,
                     plan_flow: i as u32,
-                    reverse: (!forward).then(|| format!("{}.reverse", flow.name).into()),
+                    reverse: (!forward).then(|| Box::new(format!("{}.reverse", flow.name))),
                     share: Share::of(plan, i).map(Box::new),
                     start: if flow.after.is_some() { Time::NEVER } else { flow.start },
                     done: Time::NEVER,
-                    last: Counters::default(),
-                    at_warmup: Counters::default(),
                     rtts: Samples::default(),
                     heard: 0,
                     at_stop: None,
@@ -124,6 +126,8 @@ impl Meter {
             warmup: plan.measure.warmup,
             warmed: plan.measure.warmup == Time::ZERO,
             last: Time::ZERO,
+            at_row: vec![Counters::default(); if plan.measure.interval.is_some() { lanes.len() } else { 0 }],
+            warm: Vec::new(),
             lanes,
             stops,
             links,
@@ -168,9 +172,7 @@ impl Meter {
         }
         if !self.warmed && now >= self.warmup {
             self.warmed = true;
-            for lane in &mut self.lanes {
-                lane.at_warmup = lane.counters(plan, built);
-            }
+            self.warm = self.lanes.iter().map(|lane| lane.counters(plan, built)).collect();
             for (at_warmup, &source) in self.sources_at_warmup.iter_mut().zip(&built.sources) {
                 *at_warmup = built.network.read_source(source).arrived_bytes;
             }
@@ -196,7 +198,7 @@ impl Meter {
     pub(super) fn flow_begun(&mut self, flow: FlowId, at: Time) {
         let first = self.lanes_of.partition_point(|&(of, _)| of < flow);
         for &(_, lane) in self.lanes_of[first..].iter().take_while(|&&(of, _)| of == flow) {
-            self.lanes[lane].start = at;
+            self.lanes[lane as usize].start = at;
         }
     }
 
@@ -204,29 +206,35 @@ impl Meter {
     pub(super) fn flow_done(&mut self, flow: FlowId, end: End, at: Time) {
         let first = self.lanes_of.partition_point(|&(of, _)| of < flow);
         for &(_, lane) in self.lanes_of[first..].iter().take_while(|&&(of, _)| of == flow) {
-            if self.lanes[lane].forward() == (end == End::Client) {
-                self.lanes[lane].done = at;
+            let lane = &mut self.lanes[lane as usize];
+            if lane.forward() == (end == End::Client) {
+                lane.done = at;
             }
         }
     }
 
-    /// Writes the summary of a workload's flow, at its end or at the end of the run.
+    /// Writes the summary of a workload's flow that is done.
     pub(super) fn workload_flow_done<E: Engine>(
         &mut self,
         built: &Built<E>,
         flow: FlowId,
         running: &Running,
-        done: Option<Time>,
+        done: Time,
     ) -> Result<(), RunError> {
-        let [client, server] = [End::Client, End::Server].map(|end| built.network.connection(flow, end));
-        let outside = built.network.outside(flow, true);
-        let counters = match &outside {
-            None => Counters::of(client, server),
-            Some(outside) => Counters::outside(outside),
-        };
-        let until = done.unwrap_or(built.network.now());
+        let figures = Figures::of(built, [flow; 3], true, (running.start, done));
+        self.workload_flow(&figures, running, done, true)
+    }
+
+    /// Writes the summary of a workload's flow until its end, or until the end of the run.
+    fn workload_flow(
+        &mut self,
+        figures: &Figures,
+        running: &Running,
+        until: Time,
+        done: bool,
+    ) -> Result<(), RunError> {
+        let Figures { counters, heard: (first, last), .. } = *figures;
         let seconds = until.saturating_sub(running.start).nearest_secs();
-        let (first, last) = built.network.heard(flow, true, (running.start, until));
         let heard = last.saturating_sub(first).nearest_secs();
         let per_second = |bytes: u64| if heard > 0.0 { bytes as f64 * 8e-6 / heard } else { 0.0 };
         let (workload, law) = &self.workload_names[running.workload];
@@ -237,47 +245,45 @@ impl Meter {
             flow: &name,
             law,
             start_s: running.start.nearest_secs(),
-            finish_s: done.map(Time::nearest_secs),
-            fct_s: done.map(|_| seconds),
+            finish_s: done.then(|| until.nearest_secs()),
+            fct_s: done.then_some(seconds),
             size_bytes: Some(running.size),
-            sent_bytes: outside.map_or(client.stats().bytes_sent, |outside| outside.sent),
-            delivered_bytes: counters.delivered,
             goodput_mbps: per_second(counters.delivered),
             rate_mbps: per_second(counters.received),
-            ideal_mbps: None,
-            share_of_ideal: None,
-            retransmissions: counters.retransmissions,
-            timeouts: client.stats().timeouts,
-            delays: None,
-            lost_packets: None,
-            seen: seen(&built.network, [flow; 2], true),
+            ..figures.summary()
         })?;
         Ok(())
     }
 
-    /// Writes the summaries of flows, at the end of the run.
+    /// Writes the summaries of flows, at the end of the run, and frees the flows before: their
+    /// summaries need that memory.
     pub(super) fn finish_flows<E: Engine>(
         &mut self,
         plan: &Plan,
-        built: &Built<E>,
+        built: &mut Built<E>,
         workloads: &Generator,
     ) -> Result<(), RunError> {
         let end = built.network.now();
-        for lane in &self.lanes {
-            let (sender, _) = lane.ends(built);
-            let seen = lane.seen(plan, built);
-            let outside = built.network.outside(lane.flow, lane.forward());
-            let counters = lane.counters(plan, built);
+        let lanes = std::mem::take(&mut self.lanes);
+        let figures: Vec<Figures> = lanes.iter().map(|lane| lane.figures(plan, built)).collect();
+        let is_here = |flow, end| built.network.has(Place::End(flow, end));
+        let running = workloads.running().iter().filter(|&(&flow, running)| {
+            running.start < end && (is_here(flow, End::Client) || is_here(flow, End::Server))
+        });
+        let running: Vec<(&Running, Figures)> = running
+            .map(|(&flow, running)| (running, Figures::of(built, [flow; 3], true, (running.start, end))))
+            .collect();
+        built.network.release_flows();
+        for (i, (mut lane, figures)) in lanes.into_iter().zip(&figures).enumerate() {
+            let Figures { seen, counters, heard: (first, last), .. } = *figures;
             let flow = lane.plan(plan);
-            // The sender's clock stops a flow.
-            let stop = if seen.sent(()).is_none() { Time::NEVER } else { flow.stop };
-            let last = lane.done.min(stop).min(end);
-            let (first, last) = built.network.heard(lane.receiver, lane.forward(), (lane.start, last));
             let seconds = last.saturating_sub(first.max(self.warmup)).as_secs_f64();
-            let base = if self.warmed { lane.at_warmup } else { Counters::default() };
+            let base = self.warm.get(i).copied().unwrap_or_default();
             let per_second =
                 |now: u64, then: u64| if seconds > 0.0 { (now - then) as f64 * 8e-6 / seconds } else { 0.0 };
-            let until = lane.at_stop.as_deref().filter(|_| stop == flow.stop).copied().unwrap_or(counters);
+            // The sender's clock stops a flow.
+            let until =
+                lane.at_stop.as_deref().filter(|_| seen.sent(()).is_some()).copied().unwrap_or(counters);
             let rate_mbps = per_second(until.received, base.received);
             // The ideal rates of a stopped run would be those of the whole run.
             let ideal_mbps = self
@@ -288,6 +294,7 @@ impl Meter {
             self.digest.word(counters.received);
             self.digest.word(counters.retransmissions);
             let size = flow.data.bytes();
+            let delays = std::mem::take(&mut lane.rtts).delays(unloaded_rtt(plan, flow, lane.forward()));
             self.writer.flow_summary(&FlowSummary {
                 flow: lane.name(plan),
                 law: plan.transports[flow.transport.0 as usize].law.word(),
@@ -301,17 +308,12 @@ impl Meter {
                     _ => Some(lane.done.saturating_sub(lane.start).nearest_secs()),
                 },
                 size_bytes: size,
-                sent_bytes: outside.map_or(sender.stats().bytes_sent, |outside| outside.sent),
-                delivered_bytes: counters.delivered,
                 goodput_mbps: per_second(until.delivered, base.delivered),
                 rate_mbps,
                 ideal_mbps,
                 share_of_ideal: ideal_mbps.filter(|&ideal| ideal > 0.0).map(|ideal| rate_mbps / ideal),
-                retransmissions: counters.retransmissions,
-                timeouts: sender.stats().timeouts,
-                delays: lane.rtts.clone().delays(unloaded_rtt(plan, flow, lane.forward())),
-                lost_packets: None,
-                seen,
+                delays,
+                ..figures.summary()
             })?;
         }
         self.finish_sources(plan, built)?;
@@ -319,12 +321,8 @@ impl Meter {
         let ideal_mbps = if end == plan.duration { self.ideal_mbps.get(plan.flows.len()..) } else { None };
         let ideal_mbps = ideal_mbps.unwrap_or_default();
         self.senders.finish(plan, built, (warmup, ideal_mbps), (&mut self.writer, &mut self.digest))?;
-        for (&flow, running) in workloads.running() {
-            let is_here = |end| built.network.has(Place::End(flow, end));
-            if running.start >= end || !(is_here(End::Client) || is_here(End::Server)) {
-                continue;
-            }
-            self.workload_flow_done(built, flow, running, None)?;
+        for (running, figures) in running {
+            self.workload_flow(&figures, running, end, false)?;
         }
         Ok(())
     }
