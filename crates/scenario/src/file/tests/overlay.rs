@@ -111,7 +111,7 @@ fn a_hop_over_a_link_takes_just_that_link() {
     let plan = plan(&STAR.replace("[overlay.hop.all]", detour), &[]);
     let slow = plan.flows.iter().find(|flow| &*flow.name == "hop.s.1-d").unwrap();
     let link = plan.links.iter().position(|link| link.name == "slow").unwrap() as u32;
-    assert_eq!((&slow.path.route, &slow.path.back), (&vec![LinkId(link)], &vec![LinkId(link + 1)]));
+    assert_eq!((&slow.path.route[..], &slow.path.back[..]), (&[LinkId(link)][..], &[LinkId(link + 1)][..]));
     assert_eq!(slow.path.base_rtt, Time::from_secs(2));
 }
 

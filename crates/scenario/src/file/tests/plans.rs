@@ -199,8 +199,8 @@ fn quickstart_is_what_it_says() {
     assert_eq!(bottleneck.name, "bottleneck");
     assert_eq!(bottleneck.limit, Limit { packets: u32::MAX, bytes: 125_000 });
     assert!(bottleneck.law.get::<XcpConfig>().is_some());
-    assert_eq!(xcp.flows[2].path.route, [LinkId(4), LinkId(8)]);
-    assert_eq!(xcp.flows[2].path.back, [LinkId(9), LinkId(5)]);
+    assert_eq!(xcp.flows[2].path.route[..], [LinkId(4), LinkId(8)]);
+    assert_eq!(xcp.flows[2].path.back[..], [LinkId(9), LinkId(5)]);
     let fifo = &s.variant("fifo").unwrap().plan;
     assert!(fifo.links[8].law.is_none());
     assert_eq!(fifo.transports[0].law.word(), "newreno");
