@@ -107,7 +107,7 @@ impl Scenario {
         });
         let variants = all.map_err(|why| {
             ScenarioError::new_err(format!(
-                "{}: no allocation follows from this scenario: {why}",
+                "{}: this scenario defines no allocation: {why}",
                 self.inner.file()
             ))
         })?;

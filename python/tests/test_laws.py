@@ -271,7 +271,7 @@ def test_what_is_no_law_is_told():
         scenario().run(laws={"flow.one": law(aim="fair")})
     with pytest.raises(tollway.ScenarioError, match="called `flow.thre` .* there are `flow.one`, `flow.two`, `workload.web`"):
         scenario().run(laws={"flow.thre": NewReno})
-    with pytest.raises(tollway.ScenarioError, match="the kernel's TCP has none but its own(.|\n)*help: leave out"):
+    with pytest.raises(tollway.ScenarioError, match="the kernel's TCP runs only its own laws(.|\n)*help: leave out"):
         scenario(**{"flow.one.transport": "kernel"}).run(laws={"flow.one": NewReno})
 
 

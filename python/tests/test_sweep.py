@@ -67,7 +67,7 @@ def test_every_point_is_checked_before_any_runs(scenario):
     for vary, seeds, why in [
         ({"seed": [1, 2]}, 1, "seeds are varied"),
         ({"link.wire.rate": []}, 1, "varies over no values"),
-        ({"link.wire.rate": ["5 Mbps", "5 Mbps"]}, 1, "comes twice"),
+        ({"link.wire.rate": ["5 Mbps", "5 Mbps"]}, 1, "is given twice"),
         ({}, 0, "no seeds"),
     ]:
         with pytest.raises(ValueError, match=why):

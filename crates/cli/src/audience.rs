@@ -101,7 +101,7 @@ fn open_json() -> io::Result<LossyOutput<String>> {
             }
             if !torn {
                 terminal::tell(format_args!(
-                    "note: standard output cannot be written to: {error}; pacing goes on"
+                    "note: cannot write to standard output: {error}; pacing continues"
                 ));
             }
         }
@@ -117,7 +117,8 @@ pub(crate) fn say_status(
     name: &str,
     text: impl FnOnce(&str) -> Option<String>,
 ) -> Result<ExitCode, Failure> {
-    let nonsense = || Failure::run(miette!("the {name}'s answer makes no sense: is it of another version?"));
+    let nonsense =
+        || Failure::run(miette!("cannot read the {name}'s answer: it may be another version of tollway"));
     match json {
         true => match serde_json::from_str::<serde_json::Value>(answer) {
             Ok(_) => terminal::say(printable(answer) + "\n"),

@@ -23,7 +23,7 @@ pub(crate) fn compare(args: &Compare) -> Result<ExitCode, Failure> {
         say(format_args!("wrote {}\n", path.display()));
     }
     if args.out.is_none() {
-        say("(--out DIR also draws the two over each other, as a page and a picture)\n");
+        say("(--out DIR also draws both runs, as a page and a picture)\n");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -80,8 +80,8 @@ fn run(over: &Over, plan: &Plan, spec: &Spec) -> Result<Outcome, Failure> {
     if let Some(address) = over.view {
         let (panel, remote) = exec::panel().map_err(not_set_up)?;
         let view = View::serve(plan, spec, remote, address).map_err(|error| {
-            let help = "leave the address out, or give one like `--view=127.0.0.1:8000`; from another machine, \
-                        `ssh -L 8000:127.0.0.1:8000` leads there";
+            let help = "leave out the address, or give one like `--view=127.0.0.1:8000`; reach it from another \
+                machine with `ssh -L 8000:127.0.0.1:8000`";
             Failure::input(miette!(help = help, "{error}"))
         })?;
         terminal::tell(format_args!("view at {}", view.url()));
@@ -100,7 +100,7 @@ pub(crate) fn shell(over: &Over) -> Result<ExitCode, Failure> {
 pub(crate) fn clean() -> Result<ExitCode, Failure> {
     let (ended, names) = (exec::clean(), exec::clean_names());
     if ended.is_empty() && names.is_empty() {
-        terminal::say("nothing is left of any run\n");
+        terminal::say("no run has left anything behind\n");
     }
     for (pid, name) in ended {
         terminal::say(format_args!("ended process {pid} ({name})\n"));

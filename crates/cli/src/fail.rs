@@ -121,5 +121,5 @@ impl From<CompareError> for Failure {
 
 /// The remedy if an address can't be used by a server.
 #[cfg(feature = "metrics")]
-pub(crate) const ADDRESS: &str =
-    "give an address of this machine and a free port, 1024 or above where you are not root; port 0 is any";
+pub(crate) const ADDRESS: &str = "give an address of this machine and a free port, 1024 or above unless you are root; port 0 takes any \
+    free port";

@@ -28,9 +28,9 @@ pub(crate) fn if_not_built(watch: bool, metrics: bool, view: bool) -> Result<(),
 pub(crate) fn can_be_drawn_on() -> Result<(), Failure> {
     let kind = std::env::var("TERM").unwrap_or_default();
     let why = match kind.as_str() {
-        _ if !std::io::stderr().is_terminal() => "standard error is none".to_owned(),
-        "" if cfg!(unix) => "`TERM` does not say what it is".to_owned(),
-        "dumb" => "`TERM` says that it is a dumb one".to_owned(),
+        _ if !std::io::stderr().is_terminal() => "standard error is not a terminal".to_owned(),
+        "" if cfg!(unix) => "the variable `TERM` is not set".to_owned(),
+        "dumb" => "`TERM` is `dumb`".to_owned(),
         _ => return Ok(()),
     };
     Err(no_screen(why))
@@ -46,8 +46,8 @@ pub(crate) fn no_screen(why: impl std::fmt::Display) -> Failure {
 /// The error for an option whose feature this build lacks.
 fn not_built(feature: &str) -> miette::Report {
     miette::miette!(
-        help = format!("build it with `--features {feature}`, or leave the option out"),
-        "this build of tollway has no `--{feature}`"
+        help = format!("build it with `--features {feature}`, or leave out the option"),
+        "this build of tollway does not support `--{feature}`"
     )
 }
 
@@ -58,6 +58,6 @@ mod tests {
     #[test]
     fn what_is_not_built_names_its_feature() {
         let help = not_built("watch").help().unwrap().to_string();
-        assert_eq!(help, "build it with `--features watch`, or leave the option out");
+        assert_eq!(help, "build it with `--features watch`, or leave out the option");
     }
 }

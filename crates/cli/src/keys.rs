@@ -19,19 +19,19 @@ pub(crate) fn make(names: &[String], out: &Path) -> Result<ExitCode, Failure> {
         let parts: Vec<Component<'_>> = Path::new(name).components().collect();
         if !matches!(parts[..], [Component::Normal(_)]) || name.trim() != name || name.contains(['\n', '\r'])
         {
-            return Err(Failure::input(miette::miette!("`{name}` cannot be the name of a file")));
+            return Err(Failure::input(miette::miette!("`{name}` cannot be part of a file name")));
         }
         if names[..i].contains(name) {
-            return Err(Failure::input(miette::miette!("`{name}` is there twice")));
+            return Err(Failure::input(miette::miette!("`{name}` is given twice")));
         }
     }
     let files = KeyFile::mesh(names)
-        .map_err(|error| Failure::run(miette::miette!("the system gives no randomness: {error}")))?;
+        .map_err(|error| Failure::run(miette::miette!("cannot get random bytes from the system: {error}")))?;
     let path = |file: &KeyFile| out.join(format!("{}.key", file.name));
     if let Some(there) = files.iter().map(path).find(|path| path.exists()) {
         return Err(Failure::input(miette::miette!(
             help = "move it away, or name another folder with `--out`",
-            "`{}` is there already, and keys are not written over",
+            "`{}` already exists, and keys are never overwritten",
             there.display()
         )));
     }

@@ -27,7 +27,7 @@ pub(crate) fn set_up() -> Result<(), Failure> {
     };
     let targets: Targets = text.parse().map_err(|error| wrong(format!("{error}")))?;
     if let Some((part, _)) = targets.iter().find(|(part, _)| !PARTS.contains(part)) {
-        return Err(wrong(format!("`{part}` is no part that has events")));
+        return Err(wrong(format!("`{part}` is not a part with events")));
     }
     // A failed write of the log does not end the program.
     let lines = layer().without_time().log_internal_errors(false).with_writer(stderr);

@@ -59,7 +59,8 @@ fn status(json: bool, config: Option<&Path>, socket: Option<&Path>) -> Result<Ex
             path.display()
         )),
         _ => Failure::run(miette!(
-            help = "start it with `tollway overlay --config FILE`; `--socket` says where another user's is",
+            help = "start it with `tollway overlay --config FILE`, or give another user's control socket with \
+                `--socket`",
             "no site answers at `{}`: {error}",
             path.display()
         )),
@@ -76,7 +77,7 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
     let links: Vec<&str> = site.links.iter().map(|link| link.site.as_str()).collect();
     let links = if links.is_empty() { "no other site".to_owned() } else { links.join(", ") };
     terminal::say(format_args!(
-        "site {} is right: tenants {}; links to {links}\n",
+        "site {} is valid: tenants {}; links to {links}\n",
         site.rules.site,
         names.join(", ")
     ));
@@ -94,10 +95,11 @@ impl From<AgentError> for Failure {
         match error {
             AgentError::Config(error) => error.into(),
             AgentError::Runs { .. } => {
-                Failure::input(miette!(help = "end it, or give this one another `--socket`", "{error}"))
+                Failure::input(miette!(help = "stop it, or give this one another `--socket`", "{error}"))
             }
             AgentError::System { .. } => Failure::run(miette!(
-                help = "give addresses of this machine and free ports; see what holds one with `ss -ltnp`",
+                help = "give addresses of this machine and free ports; `ss -ltnp` lists the programs that use \
+                    ports",
                 "{error}"
             )),
         }

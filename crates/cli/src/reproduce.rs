@@ -31,7 +31,7 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
     if args.engine == Engine::Live && (args.check.is_some() || args.record.is_some()) {
         let error = miette::miette!(
             help = "leave out `--engine live`, or `--check` and `--record`",
-            "judgements are kept of the simulator's runs: real packets have chance of their own"
+            "judgements are recorded only for simulated runs, since live runs are never identical"
         );
         return Err(Failure::input(error));
     }
@@ -101,7 +101,7 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
     if gallery.len() > 1 {
         let page = gallery.write(&args.out, &ledger).map_err(ReproduceError::from)?;
         if talk {
-            say(format_args!("wrote {}: all of it on one page\n", page.display()));
+            say(format_args!("wrote {}: all experiments on one page\n", page.display()));
         }
     }
     if let Some(path) = &args.record {
@@ -177,7 +177,7 @@ fn simulated(
         count.clear();
     }
     if !go_on() {
-        terminal::tell("interrupted: half a run shows nothing, so nothing is judged");
+        terminal::tell("interrupted: nothing is judged, since a run is not complete");
         return Ok(None);
     }
     Ok(Some(reproduced))
@@ -214,7 +214,7 @@ fn live(
         };
         bars.clear();
         if interrupted.load(Ordering::Relaxed) {
-            terminal::tell("interrupted: half a run shows nothing, so nothing is judged");
+            terminal::tell("interrupted: nothing is judged, since a run is not complete");
             return Ok(None);
         }
         if talk {
@@ -246,5 +246,5 @@ fn with_kernel(
     _: &live::Bounds,
     _: &(dyn Fn(usize, f64) -> bool + Sync),
 ) -> Result<Report, ReproduceError> {
-    Err(ReproduceError::Kernel { claim: comparison.id.clone(), message: "it needs Linux".into() })
+    Err(ReproduceError::Kernel { claim: comparison.id.clone(), message: "this needs Linux".into() })
 }

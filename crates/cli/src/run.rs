@@ -119,7 +119,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     let broken = broken.chain(&lost);
     let broken = broken.inspect(|broken| terminal::tell(format_args!("error: {broken}"))).count();
     if interrupted.load(Ordering::Relaxed) {
-        terminal::tell("interrupted: these are the results up to there");
+        terminal::tell("interrupted: these are the results so far");
         return Ok(ExitCode::from(130));
     }
     Ok(if broken > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -149,13 +149,13 @@ fn refuse(args: &Run) -> Result<(), Failure> {
     if args.engine == Engine::Live && args.digest == Digest::Packets {
         return Err(Failure::input(miette::miette!(
             help = "leave out `--digest packets`, or run it with `--engine sim`",
-            "a live run has no digest of its packets: real time is never the same twice"
+            "a live run has no digest of its packets: its times differ from run to run"
         )));
     }
     if args.engine == Engine::Live && args.jobs > 1 {
         return Err(Failure::input(miette::miette!(
             help = "leave out `--jobs`",
-            "live variants run one after the other: beside each other they would take each other's time"
+            "live variants run one at a time: in parallel they would delay each other"
         )));
     }
     Ok(())
@@ -179,12 +179,10 @@ fn say_written<'a>(args: &Run, scenario: &Scenario, runs: &[Ran], drawn: impl It
         say(format_args!("tables: {}\n", tables(out, scenario.variants(), &args.format)));
     }
     if runs.iter().any(|ran| ran.undrawn) {
-        say(
-            "(the interval tables are too large to be drawn; a longer `measure.interval` makes them smaller)\n",
-        );
+        say("(the interval tables are too large to draw; a longer `measure.interval` makes them smaller)\n");
     }
     if args.out.is_none() {
-        say("(--out DIR also writes a page to look at, a picture, and tables as files)\n");
+        say("(--out DIR also writes a page, a picture and the tables)\n");
     }
 }
 
@@ -201,7 +199,7 @@ fn wants_namespaces(args: &Run, scenario: &Scenario) -> Option<&'static str> {
 /// The error if namespaces are requested without real packets.
 pub(crate) fn needs_live() -> Failure {
     let help = "add `--engine live`";
-    Failure::input(miette::miette!(help = help, "`--hosts namespaces` is for real packets"))
+    Failure::input(miette::miette!(help = help, "`--hosts namespaces` needs the live engine"))
 }
 
 /// The processes that run the nodes, by the options.
@@ -213,7 +211,7 @@ fn hosting(args: &Run, scenario: &Scenario) -> Result<Hosting, Failure> {
     let plan = &scenario.variants()[0].plan;
     let input = |help: String, message: String| Failure::input(miette::miette!(help = help, "{message}"));
     if args.engine != Engine::Live {
-        return Err(input("add `--engine live`".into(), "`--node` is for real packets".into()));
+        return Err(input("add `--engine live`".into(), "`--node` needs the live engine".into()));
     }
     let find = |name: &str| {
         let known = || plan.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -230,10 +228,10 @@ fn hosting(args: &Run, scenario: &Scenario) -> Result<Hosting, Failure> {
     for text in &args.at {
         let Some((name, addr)) = text.split_once('=') else {
             let help = "write it like `--at r=192.0.2.1:7000`";
-            return Err(input(help.into(), format!("`--at {text}` names no node and address")));
+            return Err(input(help.into(), format!("`--at {text}` does not have the form NODE=HOST:PORT")));
         };
         let addr = address(addr)
-            .map_err(|why| miette::miette!("`--at {text}` says no address of node `{name}`: {why}"));
+            .map_err(|why| miette::miette!("`--at {text}` has no valid address for node `{name}`: {why}"));
         at[find(name)?] = Some(addr.map_err(Failure::input)?);
     }
     let node = find(name)?;
@@ -241,14 +239,15 @@ fn hosting(args: &Run, scenario: &Scenario) -> Result<Hosting, Failure> {
     if placed.len() < at.len() {
         let missing = at.iter().zip(&plan.nodes).find(|(at, _)| at.is_none());
         let name = missing.map_or("", |(_, node)| node.name.as_str());
-        let help = format!("add `--at {name}=HOST:PORT`, or `--ports 7000` for all of them on this machine");
+        let help = format!("add `--at {name}=HOST:PORT`, or `--ports 7000` if all nodes are on this machine");
         return Err(input(help, format!("the address of node `{name}` is missing")));
     }
     let keys = args.key.as_deref().map(|path| keys(path, name)).transpose()?;
     if let Some(i) = placed.iter().position(|at| !at.ip().is_loopback()).filter(|_| keys.is_none()) {
         terminal::tell(format_args!(
-            "WARNING: node `{}` is at {}, outside this machine: nothing between nodes is encrypted or authenticated, and whoever \
-             reaches their ports can read, change or end the flows; make keys with `tollway keys`, and give each node its own with `--key`",
+            "WARNING: node `{}` is at {}, outside this machine: datagrams between nodes are neither \
+            encrypted nor authenticated, so anyone who reaches their ports can read, change or end the \
+            flows; make keys with `tollway keys`, and start each node with its own `--key`",
             plan.nodes[i].name, placed[i]
         ));
     }
@@ -257,8 +256,8 @@ fn hosting(args: &Run, scenario: &Scenario) -> Result<Hosting, Failure> {
         .map_err(|error| input("write it like `--patience 10s`".into(), format!("`--patience`: {error}")))?;
     if scenario.variants().len() > 1 {
         return Err(Failure::input(miette::miette!(
-            help = "leave one, with `--set`, or a file of its own",
-            "the file has {} variants, and a node that is a process of its own runs one",
+            help = "use a file with one variant, or none",
+            "the file has {} variants, and `--node` runs only one",
             scenario.variants().len()
         )));
     }
@@ -282,8 +281,8 @@ fn unwritten(ran: &Ran) -> Option<String> {
     let (first, more) = ran.result.unwritten.split_first()?;
     Some(match more.len() {
         0 => first.to_string(),
-        1 => format!("{first}; nor is another file of this run whole"),
-        more => format!("{first}; nor are {more} more files of this run whole"),
+        1 => format!("{first}; one more file of this run is incomplete"),
+        more => format!("{first}; {more} more files of this run are incomplete"),
     })
 }
 
@@ -316,7 +315,7 @@ fn print_tables(title: &str, runs: &[Ran]) {
             Ok(deviation) => say(format_args!("{whose}{deviation}\n")),
             // For flows that arrive at random, slowdowns are printed instead.
             Err(_) if !ran.slowdowns.is_empty() => {}
-            Err(why) => say(format_args!("{whose}no distance from theory: {why}\n")),
+            Err(why) => say(format_args!("{whose}not compared with theory: {why}\n")),
         }
         ran.slowdowns.iter().for_each(|slowdown| say(format_args!("{whose}{slowdown}\n")));
     }
@@ -351,22 +350,23 @@ fn warn_if_late(runs: &[Ran]) {
         let (what, helps) = match paused >= STOPPED {
             true => (
                 format!(
-                    "this process stood still for {:.1} s: it was stopped, or others had its processor",
+                    "this process did not run for {:.1} s: it was stopped, or other programs used its \
+                    processor",
                     paused.as_secs_f64()
                 ),
-                "another run without that helps",
+                "run it again without such a pause",
             ),
             false if live.real_time => {
-                ("this machine did not keep up".into(), "slower links, fewer flows, a quieter machine help")
+                ("this machine did not keep up".into(), "use slower links, fewer flows or an idle machine")
             }
             false => (
                 "this machine did not keep up".into(),
-                "slower links, fewer flows, a quieter machine or running as root, which gives real-time priority, help",
+                "use slower links, fewer flows, an idle machine, or root, which has real-time priority",
             ),
         };
         terminal::tell(format_args!(
-            "WARNING: {name}{what}: one departure in a hundred was {:.1} ms late or more, and the \
-             kernel dropped {drops} datagrams and did not take {} to send; do not trust these results beyond that ({helps})",
+            "WARNING: {name}{what}: 1 % of departures were {:.1} ms late or more, and the kernel dropped \
+            {drops} datagrams and refused to send {}; the results are not more exact than that ({helps})",
             late.as_millis_f64(),
             live.counters.unsent - live.counters.too_long,
         ));

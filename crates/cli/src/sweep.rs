@@ -30,7 +30,7 @@ pub(crate) fn sweep(args: &args::Sweep) -> Result<ExitCode, Failure> {
     bar.clear();
     if !args.quiet {
         say(format_args!(
-            "{} of {} runs, {} of them from before\nflows: {}\nlinks: {}\n",
+            "{} of {} runs, {} of them from earlier sweeps\nflows: {}\nlinks: {}\n",
             swept.done,
             swept.all,
             swept.before,
@@ -40,12 +40,12 @@ pub(crate) fn sweep(args: &args::Sweep) -> Result<ExitCode, Failure> {
         swept.figures.iter().for_each(|path| say(format_args!("plot: {}\n", path.display())));
         if swept.seeds_alike {
             terminal::tell(
-                "note: the results are the same with every seed: nothing in this scenario is drawn at random",
+                "note: the results are the same with every seed: this scenario has no random choices",
             );
         }
     }
     if interrupted.load(Ordering::Relaxed) {
-        terminal::tell("interrupted: the tables hold what is done; the same command does the rest");
+        terminal::tell("interrupted: the tables hold the finished runs; the same command continues");
         return Ok(ExitCode::from(130));
     }
     Ok(ExitCode::SUCCESS)

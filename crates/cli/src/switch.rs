@@ -79,7 +79,8 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
     if !args.json && !args.watch {
         let at: Vec<String> = switch.listen().iter().map(ToString::to_string).collect();
         terminal::tell(format_args!(
-            "configuration {version} is in force at {}; `tollway switch status` says how it stands, Ctrl-C ends it",
+            "configuration {version} is in force at {}; `tollway switch status` prints its state, Ctrl-C \
+            ends it",
             at.join(", ")
         ));
     }
@@ -159,26 +160,28 @@ fn words(args: &Switch) -> CommandLine {
 
 fn secret(path: Option<&Path>) -> Result<[u8; 16], Failure> {
     let Some(path) = path else {
-        return agent::random().map_err(|error| Failure::run(miette!("no randomness to be had: {error}")));
+        return agent::random()
+            .map_err(|error| Failure::run(miette!("cannot get random bytes from the system: {error}")));
     };
     let wrong = |why: String| {
         let help = "make one: `head -c 16 /dev/urandom > secret`; other users should not be able to read it";
-        Failure::input(miette!(help = help, "`{}` is no secret: {why}", path.display()))
+        Failure::input(miette!(help = help, "`{}` is not a secret: {why}", path.display()))
     };
     let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
-    <[u8; 16]>::try_from(bytes.as_slice()).map_err(|_| wrong(format!("it has {} bytes, not 16", bytes.len())))
+    <[u8; 16]>::try_from(bytes.as_slice())
+        .map_err(|_| wrong(format!("it has {} bytes instead of 16", bytes.len())))
 }
 
 fn check(file: &Path) -> Result<ExitCode, Failure> {
     if let Some(site) = Sites::load(file)? {
-        terminal::say(format_args!("configuration {} is right: {site}\n", site.version));
+        terminal::say(format_args!("configuration {} is valid: {site}\n", site.version));
         return Ok(ExitCode::SUCCESS);
     }
     let config = Config::load(file)?;
     let names: Vec<&str> = config.members.iter().map(|member| member.name.as_str()).collect();
     let session = config.limits.session_memory(names.len());
     terminal::say(format_args!(
-        "configuration {} is right: {} by {} to {}\na session takes {} at most, {} sessions {}\n",
+        "configuration {} is valid: {} by {} to {}\na session needs at most {}, {} sessions {}\n",
         config.version,
         config.framing,
         config.policy,
@@ -194,7 +197,8 @@ fn ask(socket: Option<&Path>, what: &str) -> Result<String, Failure> {
     let path = socket.map_or_else(agent::default_path, PathBuf::from);
     agent::ask(&path, what).map_err(|error| {
         Failure::run(miette!(
-            help = "start one with `tollway switch --config FILE`; `--socket` says where another's is",
+            help = "start one with `tollway switch --config FILE`, or give another control socket with \
+                `--socket`",
             "no switch answers at `{}`: {error}",
             path.display()
         ))
@@ -222,8 +226,8 @@ fn drain(member: &str, undo: bool, socket: Option<&Path>) -> Result<ExitCode, Fa
 fn not_opened(path: &Path, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::AddrInUse => Failure::input(miette!(
-            help = "end it, or give this one another `--socket`",
-            "a switch runs already: it answers at `{}`",
+            help = "stop it, or give this one another `--socket`",
+            "a switch is already running: it answers at `{}`",
             path.display()
         )),
         _ => Failure::run(miette!(

@@ -17,7 +17,7 @@ pub(crate) fn theory(args: &Theory) -> Result<ExitCode, Failure> {
                 "" => String::new(),
                 name => format!("variant `{name}`: "),
             };
-            Failure::input(miette::miette!("{whose}no allocation follows from this file: {why}"))
+            Failure::input(miette::miette!("{whose}this file defines no allocation: {why}"))
         })
     });
     let all = all.collect::<Result<Vec<Allocations>, Failure>>()?;

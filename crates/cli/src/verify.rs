@@ -34,7 +34,7 @@ pub(crate) fn verify(args: &args::Verify) -> Result<ExitCode, Failure> {
         say(verified.to_text(terminal::width()));
     }
     if interrupted.load(Ordering::Relaxed) {
-        terminal::tell("interrupted: these are the networks up to there");
+        terminal::tell("interrupted: these are the networks so far");
         return Ok(ExitCode::from(130));
     }
     Ok(ExitCode::from(u8::from(!verified.within())))

@@ -41,7 +41,7 @@ impl Watching {
         if variants.iter().any(|variant| variant.plan.measure.interval.is_none()) {
             return Err(Failure::input(miette::miette!(
                 help = "give `measure.interval`, like \"100 ms\"",
-                "there is nothing to see: the scenario measures no intervals"
+                "`--watch` and `--metrics` need interval measurements, which this scenario turns off"
             )));
         }
         let runs =

@@ -37,7 +37,7 @@ fn packets_on_a_wire_without_bound_are_refused() {
     for (name, delay) in [("fast", "10 ms"), ("instant", "0 s")] {
         let scenario = format!("{NODES}{}{FLOW}", link("100 Tbps", "").replace("10 ms", delay));
         let said = refusal(name, &scenario, "");
-        assert!(said.contains("for packets that wait for `[link.wire]` or cross it"), "{said}");
+        assert!(said.contains("for packets in the queue of `[link.wire]` or on it"), "{said}");
     }
 }
 

@@ -153,7 +153,7 @@ fn what_cannot_be_set_or_is_absurd() {
         ("variant.x=1", "cannot be set"),
         ("flow.f.count=1000000000", "from 1 to 1000000"),
         ("node.a.count=1000000000", "from 1 to 1000000"),
-        ("flow.f.law=xcp", "no link on its way there answers"),
+        ("flow.f.law=xcp", "no link on its path there has a law that answers"),
         ("duration=900000h", "100 years"),
         ("=", "="),
         ("", "sets nothing"),
@@ -178,7 +178,7 @@ fn more_flows_than_memory_has_room_for_are_refused() {
         workload(arrivals);
         // A command that reads the file and runs nothing.
         let said = text(&run_in(&dir, &["theory", "s.toml"]).stderr);
-        assert!(said.contains("flows; there can be 100000000") && said.contains("max-flows"), "{said}");
+        assert!(said.contains("flows; the limit is 100000000") && said.contains("max-flows"), "{said}");
     }
     workload("{ poisson = 1e12 }\nmax-flows = 3");
     succeeds(&dir, &["run", "s.toml"]);
@@ -233,7 +233,7 @@ fn events_are_written_where_they_are_asked_for() {
     let lost = text(&run("debug", "lost.toml").stderr);
     assert!(lost.contains("retransmission timeout now="), "{lost}");
     for (filter, why) in
-        [("transprt=debug", "`transprt` is no part"), ("transport=much", "TOLLWAY_LOG=transport=much")]
+        [("transprt=debug", "`transprt` is not a part"), ("transport=much", "TOLLWAY_LOG=transport=much")]
     {
         let output = run(filter, "s.toml");
         let said = text(&output.stderr);
@@ -277,7 +277,7 @@ fn files_are_what_their_names_say() {
 #[test]
 fn nothing_is_written_outside_the_folder() {
     let said = fails("variant", &format!("{SCENARIO}[variant.\"../../x\"]\n"), &["--out", "out"], 2);
-    assert!(said.contains("is no name"), "{said}");
+    assert!(said.contains("is not a valid name"), "{said}");
     let dir = folder("escape");
     let inner = dir.join("inner");
     fs::create_dir_all(&inner).expect("a folder");
@@ -411,7 +411,7 @@ fn a_full_disk_ends_no_run() {
         }
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("error: cannot write out/") && said.contains("No space left"), "{said}");
-        assert!(said.contains("more files of this run whole"), "{said}");
+        assert!(said.contains("more files of this run are incomplete"), "{said}");
         if arguments.contains(&"--json") {
             let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
             let delivered = |flow: &serde_json::Value| flow["delivered_bytes"].as_u64() > Some(0);
@@ -515,7 +515,7 @@ fn two_runs_into_one_folder_are_one_too_many() {
     let ended = first.wait_with_output().expect("it ends").status.code();
     let said = text(&second.stderr);
     assert_eq!(second.status.code(), Some(1), "{said}");
-    assert!(said.contains("`out` is being written by another tollway") && second.stdout.is_empty(), "{said}");
+    assert!(said.contains("another tollway is writing to `out`") && second.stdout.is_empty(), "{said}");
     assert!(before > 100_000 && after >= before, "{before} {after}");
     assert!(killed.success());
     assert_eq!(ended, Some(130));

@@ -153,7 +153,7 @@ fn what_kill_9_leaves_clean_takes_away_and_ctrl_c_leaves_nothing() {
 fn what_makes_no_sense_is_refused() {
     let file = file("refused");
     for (arguments, says) in [
-        (&["--hosts", "namespaces"][..], "for real packets"),
+        (&["--hosts", "namespaces"][..], "needs the live engine"),
         (&["--engine", "live", "--hosts", "namespaces", "--node", "r"], "cannot be used with"),
     ] {
         let output = tollway(&["run"]).arg(&file).args(arguments).output().unwrap();

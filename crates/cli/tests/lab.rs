@@ -73,7 +73,7 @@ fn a_sweep_goes_on_where_it_was() {
             &[&["sweep", "s.toml", "--seeds", seeds, "--jobs", jobs, "--out", out], &vary[..]].concat(),
         )
     };
-    assert!(sweep("2", "1", "whole.csv").contains("16 of 16 runs, 0 of them from before"));
+    assert!(sweep("2", "1", "whole.csv").contains("16 of 16 runs, 0 of them from earlier sweeps"));
     let whole = read(dir.join("whole.csv"));
     let header = "link.wire.rate_mbps,flow.f.packet-size,variant,seed,flow,law,";
     assert!(whole.starts_with(header), "{whole}");
@@ -87,7 +87,7 @@ fn a_sweep_goes_on_where_it_was() {
     let text = read(journal.clone());
     fs::write(&journal, &text[..text.len() - 20]).expect("written");
     let said = sweep("2", "2", "part.csv");
-    assert!(said.contains("16 of 16 runs, 7 of them from before"), "{said}");
+    assert!(said.contains("16 of 16 runs, 7 of them from earlier sweeps"), "{said}");
     assert_eq!(read(dir.join("part.csv")), whole);
     assert_eq!(read(dir.join("part.links.csv")), read(dir.join("whole.links.csv")));
     // A line truncated inside a character is removed too, and whole lines stay.
@@ -96,19 +96,22 @@ fn a_sweep_goes_on_where_it_was() {
     bytes.extend("{\"values\":[\"ü".as_bytes());
     bytes.pop();
     fs::write(&journal, bytes).expect("written");
-    assert!(sweep("2", "1", "part.csv").contains("16 of them from before"));
+    assert!(sweep("2", "1", "part.csv").contains("16 of them from earlier sweeps"));
     assert_eq!(fs::read(&journal).expect("a journal"), whole_bytes);
     // If all runs are done, nothing runs and the table stays.
-    assert!(sweep("2", "1", "part.csv").contains("16 of them from before"));
+    assert!(sweep("2", "1", "part.csv").contains("16 of them from earlier sweeps"));
     assert_eq!(read(dir.join("part.csv")), whole);
 
     // A comment changes no run; a delay does.
     fs::write(dir.join("s.toml"), format!("# a comment\n{SCENARIO}")).expect("written");
-    assert!(sweep("2", "1", "part.csv").contains("16 of them from before"));
+    assert!(sweep("2", "1", "part.csv").contains("16 of them from earlier sweeps"));
     fs::write(dir.join("s.toml"), SCENARIO.replace("10 ms", "11 ms")).expect("written");
     let again = ["sweep", "s.toml", "--vary", "link.wire.rate=5Mbps,10Mbps", "--vary"];
     let said = refuses(&dir, &[&again[..], &["flow.f.packet-size=500,1000", "--out", "part.csv"]].concat());
-    assert!(said.contains("has changed since its run") && said.contains("remove it to start anew"), "{said}");
+    assert!(
+        said.contains("has changed since its run") && said.contains("remove it to start again"),
+        "{said}"
+    );
     let said = refuses(&dir, &["sweep", "s.toml", "--vary", "link.wire.rate=5Mbps", "--out", "part.csv"]);
     assert!(said.contains("another sweep"), "{said}");
     assert_eq!(read(dir.join("part.csv")), whole);
@@ -168,13 +171,13 @@ fn sweeps_as_arrow_and_what_is_refused() {
         (&["--vary", "link.wire.rate=1Mbps,,2Mbps"], "empty"),
         (&["--vary", "seed=1,2"], "--seeds"),
         (&["--out", "x.txt"], "`.csv` and `.arrow`"),
-        (&["--out", "mine.csv"], "there already"),
+        (&["--out", "mine.csv"], "already exists"),
         (&["--seeds", "0"], "seeds"),
         (&["--seed", "18446744073709551615"], "not in 0..=9223372036854775807"),
         (&["--seed", "9223372036854775807", "--seeds", "2"], "no 2 seeds from 9223372036854775807 on"),
         (
             &["--vary", "link.wire.rate=10Mbps", "--vary", "link.wire.rate=20Mbps,5Mbps"],
-            "`--vary link.wire.rate=20Mbps,5Mbps` varies nothing: another one has the key",
+            "`--vary link.wire.rate=20Mbps,5Mbps` is wrong: the key is given twice",
         ),
     ] {
         let said = refuses(&dir, &[&["sweep", "s.toml"], arguments].concat());
@@ -185,13 +188,13 @@ fn sweeps_as_arrow_and_what_is_refused() {
     // The table of links is not overwritten either if no sweep, or another one, has written it.
     fs::write(dir.join("a.links.csv"), "precious").expect("written");
     let said = refuses(&dir, &["sweep", "s.toml", "--out", "a.csv"]);
-    assert!(said.contains("a.links.csv is there already"), "{said}");
+    assert!(said.contains("a.links.csv already exists"), "{said}");
     assert_eq!(read(dir.join("a.links.csv")), "precious");
     succeeds(&dir, &["sweep", "s.toml", "--out", "b.links.csv", "--quiet"]);
     let flows = read(dir.join("b.links.csv"));
     for _ in ["the journal is new", "it is not"] {
         let said = refuses(&dir, &["sweep", "s.toml", "--out", "b.csv"]);
-        assert!(said.contains("b.links.csv.journal is of another sweep"), "{said}");
+        assert!(said.contains("b.links.csv.journal belongs to another sweep"), "{said}");
         fs::copy(dir.join("b.links.csv.journal"), dir.join("b.csv.journal")).expect("copied");
     }
     assert_eq!(read(dir.join("b.links.csv")), flows);
@@ -222,7 +225,7 @@ fn a_sweep_ends_in_figures() {
     assert!(fs::read(dir.join("used.png")).expect("a picture").starts_with(b"\x89PNG"));
     // Another plot of finished runs runs nothing again.
     let again = succeeds(&dir, &[&vary[..], &["--plot", "x=seed,y=drops,of=wire,file=drops.pdf"]].concat());
-    assert!(again.contains("8 of 8 runs, 8 of them from before"), "{again}");
+    assert!(again.contains("8 of 8 runs, 8 of them from earlier sweeps"), "{again}");
     assert!(fs::read(dir.join("drops.pdf")).expect("a picture").starts_with(b"%PDF"));
     for (plot, says) in [
         ("x=link.wire.rte,y=drops", "did you mean `link.wire.rate`?"),
@@ -341,11 +344,11 @@ fn a_run_leaves_no_tables_of_an_earlier_one() {
     run("plain.toml", "mine/second/xcp");
     assert!(
         run("plain.toml", "mine/second")
-            .contains("removed 12 tables that an earlier run left in mine/second/newreno\n")
+            .contains("removed 12 tables of an earlier run from mine/second/newreno\n")
     );
     assert!(dir.join("mine/second/xcp/summary.csv").is_file());
     let said = run("s.toml", "mine");
-    assert!(said.contains("removed 12 tables that an earlier run left in mine\n"), "{said}");
+    assert!(said.contains("removed 12 tables of an earlier run from mine\n"), "{said}");
     for gone in ["summary.arrow", "flows.csv"] {
         assert!(!dir.join("mine").join(gone).exists(), "{gone}");
     }
@@ -430,9 +433,10 @@ law = "newreno"
     assert!(text.contains("xcp: steady state (") && text.contains("% from XCP's equilibrium (f."), "{text}");
     assert!(text.contains("for comparison: its laws aim at something else"), "{text}");
     let sized = succeeds(&dir, &["run", "s.toml", "--set", "flow.f.size=1MB"]);
-    assert!(sized.contains("no distance from theory: flows end when their data do"), "{sized}");
+    assert!(sized.contains("not compared with theory: flows end with their data"), "{sized}");
     assert!(
-        refuses(&dir, &["theory", "s.toml", "--set", "flow.f.size=1MB"]).contains("no allocation follows")
+        refuses(&dir, &["theory", "s.toml", "--set", "flow.f.size=1MB"])
+            .contains("this file defines no allocation")
     );
 }
 
@@ -476,7 +480,7 @@ fn verifies_and_keeps_networks() {
     assert!(refused.contains("laws that can be verified: `xcp`, `fcp`, `rcp`"), "{refused}");
     let last = i64::MAX.to_string();
     let refused = refuses(&dir, &["verify", "--random", "2", "--seed", &last, "--keep", "beyond"]);
-    assert!(refused.contains("there are no 2 seeds from 9223372036854775807 on"), "{refused}");
+    assert!(refused.contains("there are fewer than 2 seeds from 9223372036854775807 on"), "{refused}");
     assert!(!dir.join("beyond").exists());
 }
 
@@ -501,7 +505,7 @@ fn an_interrupted_sweep_loses_nothing() {
     }
     // Meanwhile the same sweep cannot be started twice.
     let said = refuses(&dir, &arguments);
-    assert!(said.contains("sweep.csv.journal is being written by another sweep"), "{said}");
+    assert!(said.contains("another sweep is writing to sweep.csv.journal"), "{said}");
     let interrupted = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
     assert!(interrupted.expect("kill").success());
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
@@ -510,5 +514,5 @@ fn an_interrupted_sweep_loses_nothing() {
     // Two flows in each run.
     assert_eq!(read(dir.join("sweep.csv")).lines().count(), 1 + 2 * done);
     let few = ["sweep", "s.toml", "--seeds", "1", "--set", "duration=60s"];
-    assert!(succeeds(&dir, &few).contains("2 of 2 runs, 2 of them from before"));
+    assert!(succeeds(&dir, &few).contains("2 of 2 runs, 2 of them from earlier sweeps"));
 }

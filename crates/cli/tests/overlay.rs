@@ -150,11 +150,11 @@ fn the_books_three_sites_run_as_it_says() {
     assert_eq!(String::from_utf8(made.stdout).unwrap().lines().count(), 7);
     let again = book.command("tollway overlay keys");
     assert_eq!(again.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("is there already"));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("already exists"));
     let checked = book.command("tollway overlay check");
     assert_eq!(
         String::from_utf8(checked.stdout).unwrap(),
-        "site north is right: tenants default; links to south\n"
+        "site north is valid: tenants default; links to south\n"
     );
     let _sites = book.sites();
     let (mut west, _) = client(book.ports[2], "SUB plant.> 1\r\n");
@@ -184,7 +184,7 @@ fn the_books_three_sites_run_as_it_says() {
         .output()
         .unwrap();
     assert_eq!(second.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&second.stderr).contains("runs already"));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("is already running"));
 }
 
 /// A shell that receives lines; its output and that of its children goes to a file. Children end
@@ -272,7 +272,7 @@ fn the_books_clients_do_as_it_says() {
     until("the receiver is disconnected", || known(&west, "cut") == 1);
     until("all is published", || known(&north, "published") == before + 20_000);
     shell.enter(&format!("{status} --socket run/west.sock"));
-    until("the status is shown", || shell.said().contains("1 clients cut off"));
+    until("the status is shown", || shell.said().contains("1 clients disconnected"));
     shell.enter(end);
 }
 

@@ -197,7 +197,7 @@ fn gave_up(output: &Output, on: &str) {
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(
-        told.contains(&format!("flow `f`: nothing new has come of it for 2 s: node `{on}`"))
+        told.contains(&format!("flow `f`: no progress for 2 s: node `{on}`"))
             || told.contains(&format!("flow `f`: node `{on}` has given it up")),
         "{told}"
     );
@@ -346,7 +346,7 @@ fn a_process_that_was_stopped_is_told_so() {
         (self::text(&r.stderr), serde_json::from_slice(&r.stdout).expect("JSON"));
     // On a busy machine, few packets may have waited during the stop.
     let kept_up = live["runs"][0]["live"]["kept_up"] == true;
-    assert!(kept_up || told.contains("this process stood still for"), "{told}");
+    assert!(kept_up || told.contains("this process did not run for"), "{told}");
     assert!(!told.contains("this machine did not keep up"), "{told}");
     drop((a, b));
 }
@@ -516,7 +516,7 @@ fn each_process_has_the_machines_of_its_node() {
     let (b, r) = (nodes.start("b"), nodes.start("r"));
     let a = nodes.start_with("a", &["--set", "machine.caller.messages=41"]);
     let a = a.output();
-    assert!(self::text(&a.stderr).contains("reads another file"), "{}", self::text(&a.stderr));
+    assert!(self::text(&a.stderr).contains("has another scenario"), "{}", self::text(&a.stderr));
     drop((b, r));
 }
 

@@ -141,7 +141,7 @@ fn connections_are_paced_policies_change_and_all_is_free_in_the_end() {
     let words = ["shape", "--policy", again.to_str().unwrap(), "--socket", socket.to_str().unwrap()];
     let second = tollway(&words).output().unwrap();
     assert_eq!(second.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&second.stderr).contains("an agent runs already"));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("an agent is already running"));
 
     agent.signal("TERM");
     assert!(agent.process.wait().unwrap().success());
@@ -180,7 +180,9 @@ fn a_guardian_that_was_stopped_has_a_successor_and_still_frees_all() {
     let second = wait("another guardian", || agent.guardian().filter(|&guardian| guardian != first));
     wait("the first one's end", || is_gone(first).then_some(()));
     let mut log = BufReader::new(agent.process.stderr.take().unwrap()).lines();
-    assert!(log.any(|line| line.unwrap().contains(&format!("the guardian (process {first}) takes no word"))));
+    assert!(
+        log.any(|line| line.unwrap().contains(&format!("the guardian (process {first}) does not respond")))
+    );
     assert_eq!(paced(), Some(()), "nobody was set free by that");
     // The agent is killed before it notices: the kernel sends the guardian SIGHUP and wakes it.
     signal(second, "STOP");
@@ -363,7 +365,7 @@ fn a_full_disk_that_json_is_written_to_stops_no_pacing() {
     let policies = policies(1, "a", 80);
     let mut agent = Agent::start_with(":", &folder, &policies, &["--json"], full.into(), Stdio::piped());
     let mut log = BufReader::new(agent.process.stderr.take().unwrap()).lines();
-    assert!(log.any(|line| line.unwrap().contains("standard output cannot be written to")));
+    assert!(log.any(|line| line.unwrap().contains("cannot write to standard output")));
     // It would have ended with the next line at the latest.
     let time = |agent: &Agent| agent.status().expect("it goes on")["time_s"].as_f64().unwrap();
     let first = time(&agent);

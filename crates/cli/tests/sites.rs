@@ -83,13 +83,13 @@ fn the_chapters_configuration_is_right_and_mistakes_are_said_in_place() {
     for (wrong, right, message) in [
         ("member.m2", "member.m3", "no key of `m3`"),
         ("\"b.key\"", "\"c.key\"", "cannot read the key file"),
-        ("least-loaded", "by-key", "reads no frames"),
-        ("policy = \"least-loaded\"", "to = \"127.0.0.1:1\"", "what goes from where to where"),
-        ("policy =", "frames = \"lines\"\npolicy =", "reads no frames"),
+        ("least-loaded", "by-key", "does not read frames"),
+        ("policy = \"least-loaded\"", "to = \"127.0.0.1:1\"", "the role of this part"),
+        ("policy =", "frames = \"lines\"\npolicy =", "does not read frames"),
         ("policy =", "law = \"xcp\"\npolicy =", "the rate of the link to `a`"),
         ("policy =", "law = \"fcp\"\npolicy =", "the rate of the link to `a`"),
-        ("policy =", "law = \"reno\"\npolicy =", "`reno` is no law"),
-        ("10.1.0.3:7300", "nowhere", "`nowhere` is no address"),
+        ("policy =", "law = \"reno\"\npolicy =", "`reno` is not a law"),
+        ("10.1.0.3:7300", "nowhere", "`nowhere` is not an address"),
         ("\"1 MiB\"", "\"1 B\"", "out of range"),
         ("\"2 MiB\"", "\"1 MiB\"", "two frames"),
     ] {
@@ -98,7 +98,7 @@ fn the_chapters_configuration_is_right_and_mistakes_are_said_in_place() {
         assert!(text(&output.stderr).contains(message), "no `{message}` in {}", text(&output.stderr));
     }
     let output = run_in(&folder, &["switch", "keygen", "a"]);
-    assert!(text(&output.stderr).contains("not written over"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("never overwritten"), "{}", text(&output.stderr));
     for words in [
         &["switch", "--bind", "127.0.0.1:0", "--keys", "a.key", "--to", "127.0.0.1:1", "--frames", "lines"][..],
         &[

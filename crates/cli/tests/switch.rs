@@ -150,12 +150,12 @@ fn the_chapters_configuration_is_right_and_a_wrong_one_is_said_in_place() {
     fs::write(folder.join("switch.toml"), config).unwrap();
     let said = common::succeeds(&folder, &["switch", "check", "switch.toml"]);
     assert!(said.contains("octet-counting by round-robin to a, b, c"), "{said}");
-    assert!(said.contains("a session takes"), "{said}");
+    assert!(said.contains("a session needs"), "{said}");
     fs::write(folder.join("switch.toml"), config.replace("octet-counting", "octets")).unwrap();
     let output = run_in(&folder, &["switch", "check", "switch.toml"]);
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
-    assert!(said.contains("`octets` is no framing") && said.contains("frames = \"octets\""), "{said}");
+    assert!(said.contains("`octets` is not a framing") && said.contains("frames = \"octets\""), "{said}");
     for words in [
         &["switch", "--frames", "lines"][..],
         &["switch", "--listen", ":1", "--frames", "lines", "--to", "nowhere"],

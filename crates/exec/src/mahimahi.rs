@@ -25,7 +25,8 @@ pub fn chain(words: &str, seed: u64) -> Result<String, WordError> {
     let mut shells = Vec::new();
     let refused =
         |word: &str, why: String| WordError { option: CHAIN, word: word.into(), words: words.into(), why };
-    let parts = split(words).map_err(|word| refused(word, "has a quote without its end".into()))?;
+    let parts =
+        split(words).map_err(|word| refused(word, "has an opening quote without a closing one".into()))?;
     let mut rest = parts.iter().map(String::as_str).peekable();
     while let Some(name) = rest.next() {
         let mut arguments = Vec::new();
@@ -35,7 +36,7 @@ pub fn chain(words: &str, seed: u64) -> Result<String, WordError> {
         shells.push(shell(name, &arguments).map_err(|why| refused(name, why))?);
     }
     if shells.is_empty() {
-        return Err(refused(words, "names no shell of Mahimahi".into()));
+        return Err(refused(words, "contains no Mahimahi shell".into()));
     }
     let between: Vec<String> = (1..shells.len()).map(|i| format!("shell-{i}")).collect();
     let mut nodes = vec![PROGRAM];
@@ -78,7 +79,7 @@ fn shell(name: &str, arguments: &[&str]) -> Result<Shell, String> {
     let mut shell = Shell { down: LinkWords::default(), up: LinkWords::default() };
     match (name, arguments) {
         ("mm-delay", [millis]) => {
-            let millis: u32 = millis.parse().map_err(|_| "takes a whole number of milliseconds")?;
+            let millis: u32 = millis.parse().map_err(|_| "needs a whole number of milliseconds")?;
             for way in [&mut shell.down, &mut shell.up] {
                 way.set("delay", quoted(&format!("{millis} ms")))?;
                 way.set("limit", quoted("unlimited"))?;
@@ -87,12 +88,12 @@ fn shell(name: &str, arguments: &[&str]) -> Result<Shell, String> {
         ("mm-loss", [way, share]) => {
             let share: f64 = share.parse().unwrap_or(f64::NAN);
             if !share.is_finite() {
-                return Err("takes a probability, such as 0.01".into());
+                return Err("needs a probability, such as 0.01".into());
             }
             let lossy = match *way {
                 "uplink" => &mut shell.up,
                 "downlink" => &mut shell.down,
-                _ => return Err("takes `uplink` or `downlink` and a probability".into()),
+                _ => return Err("needs `uplink` or `downlink` and a probability".into()),
             };
             lossy.set("loss", share.to_string())?;
             for way in [&mut shell.down, &mut shell.up] {
@@ -100,9 +101,9 @@ fn shell(name: &str, arguments: &[&str]) -> Result<Shell, String> {
             }
         }
         ("mm-link", arguments) => link(&mut shell, arguments)?,
-        ("mm-delay", _) => return Err("takes a number of milliseconds and nothing else".into()),
-        ("mm-loss", _) => return Err("takes `uplink` or `downlink` and a probability".into()),
-        _ => return Err("is none of the shells known here: mm-delay, mm-link, mm-loss".into()),
+        ("mm-delay", _) => return Err("needs one number of milliseconds".into()),
+        ("mm-loss", _) => return Err("needs `uplink` or `downlink` and a probability".into()),
+        _ => return Err("is not a supported shell: use mm-delay, mm-link or mm-loss".into()),
     }
     Ok(shell)
 }
@@ -112,7 +113,7 @@ fn link(shell: &mut Shell, arguments: &[&str]) -> Result<(), String> {
     let (options, traces): (Vec<&str>, Vec<&str>) =
         arguments.iter().partition(|argument| argument.starts_with("--"));
     let [up, down] = traces[..] else {
-        return Err("takes a trace for each way, that of the uplink first".into());
+        return Err("needs a trace for each direction, the uplink's first".into());
     };
     for (way, trace, prefix) in
         [(&mut shell.up, up, "--uplink-queue"), (&mut shell.down, down, "--downlink-queue")]
@@ -128,7 +129,9 @@ fn link(shell: &mut Shell, arguments: &[&str]) -> Result<(), String> {
             "droptail" => {}
             "codel" => way.set("law", quoted("codel"))?,
             "pie" => way.set("law", quoted("pie"))?,
-            other => return Err(format!("has no queue `{other}` here: infinite, droptail, codel, pie")),
+            other => {
+                return Err(format!("has no queue `{other}` here: use infinite, droptail, codel or pie"));
+            }
         }
         let arguments = option("-args").unwrap_or_default();
         for argument in arguments.split([',', ' ']).filter(|argument| !argument.is_empty()) {
@@ -147,8 +150,8 @@ fn link(shell: &mut Shell, arguments: &[&str]) -> Result<(), String> {
                 }
                 _ => {
                     return Err(format!(
-                        "does not know `{argument}` of a queue `{queue}` here: packets=N, bytes=N, of codel target=MS and interval=MS, \
-                         of pie qdelay_ref=MS"
+                        "has no `{argument}` for a queue `{queue}` here: use packets=N or bytes=N; with \
+                        codel target=MS and interval=MS; with pie qdelay_ref=MS"
                     ));
                 }
             }
@@ -159,9 +162,10 @@ fn link(shell: &mut Shell, arguments: &[&str]) -> Result<(), String> {
     }
     let known = ["--uplink-queue=", "--downlink-queue=", "--uplink-queue-args=", "--downlink-queue-args="];
     match options.iter().find(|option| !known.iter().any(|known| option.starts_with(known))) {
-        Some(option) => {
-            Err(format!("does not know `{option}` here: --uplink-queue, --uplink-queue-args, and down"))
-        }
+        Some(option) => Err(format!(
+            "has no `{option}` here: use --uplink-queue, --uplink-queue-args, --downlink-queue or \
+                --downlink-queue-args"
+        )),
         None => Ok(()),
     }
 }
@@ -207,21 +211,21 @@ mod tests {
     #[test]
     fn what_mahimahi_would_not_know_is_named() {
         for (words, says) in [
-            ("", "names no shell"),
-            ("mm-dealy 40", "is none of the shells"),
+            ("", "contains no Mahimahi shell"),
+            ("mm-dealy 40", "is not a supported shell"),
             ("mm-delay fast", "milliseconds"),
             ("mm-loss sideways 0.1", "uplink"),
-            ("mm-delay 4 5", "a number of milliseconds and nothing else"),
+            ("mm-delay 4 5", "needs one number of milliseconds"),
             ("mm-loss uplink", "`uplink` or `downlink` and a probability"),
-            ("mm-loss uplink nan", "takes a probability"),
-            ("mm-link one.trace", "a trace for each way"),
-            ("mm-link a b --uplink-queue-args=interval=5", "does not know `interval=5`"),
-            ("mm-link a b --uplink-queue-args=packets=few", "does not know `packets=few`"),
+            ("mm-loss uplink nan", "needs a probability"),
+            ("mm-link one.trace", "a trace for each direction"),
+            ("mm-link a b --uplink-queue-args=interval=5", "has no `interval=5`"),
+            ("mm-link a b --uplink-queue-args=packets=few", "has no `packets=few`"),
             ("mm-link a b --meter-all", "--meter-all"),
             ("mm-link a b --uplink-queue=wfq", "wfq"),
             ("mm-link a b --uplink-queue-args=\"packets=5", "`\"packets=5` in"),
-            ("mm-link a b --uplink-queue=pie --uplink-queue-args=target=5", "`target=5` of a queue `pie`"),
-            ("mm-link a 'b c", "has a quote without its end"),
+            ("mm-link a b --uplink-queue=pie --uplink-queue-args=target=5", "`target=5` for a queue `pie`"),
+            ("mm-link a 'b c", "has an opening quote"),
         ] {
             let error = chain(words, 1).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");

@@ -149,7 +149,10 @@ impl Options {
                 None if in_words || mesh.nodes.len() == 2 => (other, text.clone()),
                 None => {
                     let help = "write it like `--serve NODE='iperf3 -s'`";
-                    return Err(wrong(Some(help), format!("`--serve {text}` names no node of the file")));
+                    return Err(wrong(
+                        Some(help),
+                        format!("`--serve {text}` does not begin with a node of the file"),
+                    ));
                 }
             });
         }
@@ -168,22 +171,22 @@ impl Options {
             Some("") => {
                 return Err(wrong(
                     Some("write it like `--outside=NODE`"),
-                    "`--outside` does not say behind which node of the file the world is",
+                    "`--outside` needs the node of the file that connects to the outside",
                 ));
             }
             Some(name) => Some(find(name)?),
         };
         if outside == Some(node) {
             return Err(wrong(
-                Some("name another node; without a network between, `tollway` is not needed"),
-                "`--outside` is at the program's own node",
+                Some("name another node, with links between the program and the outside"),
+                "`--outside` names the program's node",
             ));
         }
         let sysctl = |text: &String| {
             let (key, value) =
                 text.split_once('=').filter(|(key, _)| key.starts_with("net.")).ok_or_else(|| {
-                    let help = "write it like `--sysctl net.ipv4.tcp_ecn=1`; only `net.` is a node's own";
-                    wrong(Some(help), format!("`--sysctl {text}` names no setting of a network"))
+                    let help = "write it like `--sysctl net.ipv4.tcp_ecn=1`; only keys under `net.` belong to a node";
+                    wrong(Some(help), format!("`--sysctl {text}` is not a network parameter"))
                 })?;
             Ok((key.to_owned(), value.to_owned()))
         };
@@ -218,7 +221,7 @@ fn publish(
 ) -> Result<Publish, RequestError> {
     let wrong_port = || {
         let help = "write it like `--publish 80`, `--publish 80:8080`, `--publish hq:53:5353/udp`";
-        wrong(Some(help), format!("`--publish {text}` names no port"))
+        wrong(Some(help), format!("`--publish {text}` has no valid port"))
     };
     let (ports, udp) = match text.rsplit_once('/') {
         Some((ports, "udp")) => (ports, true),

@@ -82,7 +82,7 @@ impl LinkWords {
         if word.parse::<Time>().is_ok() {
             return self.pair("delay", word);
         }
-        Err(format!("is no rate, delay or law{}", meant(word)))
+        Err(format!("is not a rate, a delay or a law{}", meant(word)))
     }
 
     fn pair(&mut self, key: &str, value: &str) -> Result<(), String> {
@@ -93,34 +93,35 @@ impl LinkWords {
         match key.as_str() {
             "rate" => match value.parse::<Rate>() {
                 Ok(_) => self.set("rate", quoted(value)),
-                Err(error) => Err(format!("is no rate ({error})")),
+                Err(error) => Err(format!("is not a rate ({error})")),
             },
             "delay" => {
-                value.parse::<Time>().map_err(|error| format!("is no delay ({error})"))?;
+                value.parse::<Time>().map_err(|error| format!("is not a delay ({error})"))?;
                 self.set("delay", quoted(value))
             }
             // A round trip is twice the delay.
             "rtt" => {
-                let rtt: Time = value.parse().map_err(|error| format!("is no round-trip time ({error})"))?;
+                let rtt: Time =
+                    value.parse().map_err(|error| format!("is not a round-trip time ({error})"))?;
                 self.set("delay", quoted(&format!("{} ns", rtt.0 / 2)))
             }
             "loss" => {
                 let share = percent(value).or_else(|| value.parse().ok());
                 let share = share.filter(|share| (0.0..=1.0).contains(share));
-                let share =
-                    share.ok_or("is no probability from 0 to 1: write it like `loss=1%` or `loss=0.01`")?;
+                let share = share
+                    .ok_or("is not a probability from 0 to 1: write it like `loss=1%` or `loss=0.01`")?;
                 self.set("loss", share.to_string())
             }
             // In tc, a limit is a number of packets.
             "limit" if value.parse::<u32>().is_ok() => self.set("limit", quoted(&format!("{value} packets"))),
             "law" => match law(value) {
                 Some(law) => self.set("law", quoted(law)),
-                None => Err(format!("is no law{}", meant(value))),
+                None => Err(format!("is not a law{}", meant(value))),
             },
             "from" | "to" | "duplex" | "symmetric" | "reverse" | "medium" => {
-                Err("is not for this: `--link` and `--link-up` are the two directions".into())
+                Err("is not allowed here: `--link` and `--link-up` are the two directions".into())
             }
-            _ if !key.split('.').all(is_bare) => Err("is no key".into()),
+            _ if !key.split('.').all(is_bare) => Err("is not a key".into()),
             _ => {
                 let bare =
                     value.parse::<f64>().is_ok_and(f64::is_finite) || matches!(value, "true" | "false");
@@ -131,7 +132,7 @@ impl LinkWords {
 
     pub(crate) fn set(&mut self, key: &str, value: String) -> Result<(), String> {
         if self.has(key) {
-            return Err(format!("says `{key}` a second time"));
+            return Err(format!("sets `{key}` a second time"));
         }
         self.keys.push((key.to_owned(), value));
         Ok(())
@@ -253,7 +254,8 @@ fn law(word: &str) -> Option<&'static str> {
 /// A suggestion for a word that describes nothing, as the end of a sentence.
 fn meant(word: &str) -> String {
     if spelt(word, &SENDERS).is_some() {
-        return ": it is a sender's, which is the kernel's own here (`--sysctl net.ipv4.tcp_congestion_control=…`)"
+        return ": it is a sender's law, which the kernel chooses here (`--sysctl \
+            net.ipv4.tcp_congestion_control=…`)"
             .into();
     }
     let quantities = [word.parse::<Rate>().err(), word.parse::<Time>().err()];
@@ -349,36 +351,42 @@ mod tests {
     #[test]
     fn what_is_no_word_is_named_with_what_would_be() {
         for (text, says) in [
-            ("20Mbsp", "`20Mbsp` in `20Mbsp` is no rate, delay or law (did you mean `20Mbps`?)"),
+            ("20Mbsp", "`20Mbsp` in `20Mbsp` is not a rate, a delay or a law (did you mean `20Mbps`?)"),
             ("20Mbps fqcodel", "did you mean `fq-codel`?"),
-            ("20Mbps law=coddle", "is no law (did you mean `codel`?)"),
-            ("20mbit 40", "`40` in `20mbit 40` is no rate, delay or law, and has no unit"),
+            ("20Mbps law=coddle", "is not a law (did you mean `codel`?)"),
+            ("20mbit 40", "`40` in `20mbit 40` is not a rate, a delay or a law, and has no unit"),
             ("40mss", "did you mean `40ms`?"),
-            ("loss=2", "is no probability"),
-            ("loss=-1%", "is no probability"),
-            ("20Mbps 30Mbps", "`30Mbps` in `20Mbps 30Mbps` says `rate` a second time"),
+            ("loss=2", "is not a probability"),
+            ("loss=-1%", "is not a probability"),
+            ("20Mbps 30Mbps", "`30Mbps` in `20Mbps 30Mbps` sets `rate` a second time"),
             ("5ms loss", "`loss` in `5ms loss` has no value"),
             ("5ms loss=", "`loss=` in `5ms loss=` has no value"),
-            ("loss=nan", "`loss=nan` in `loss=nan` is no probability"),
-            ("inf%", "is no probability"),
-            ("law=reno", "is no law: it is a sender's"),
-            ("20 Mbps 40", "`40` in `20 Mbps 40` is no rate, delay or law, and has no unit"),
+            ("loss=nan", "`loss=nan` in `loss=nan` is not a probability"),
+            ("inf%", "is not a probability"),
+            ("law=reno", "is not a law: it is a sender's"),
+            ("20 Mbps 40", "`40` in `20 Mbps 40` is not a rate, a delay or a law, and has no unit"),
             ("bandwidth 5Mbps", "did you mean `rate=…`?"),
-            ("rate=-5Mbps", "is no rate (`-5Mbps` is out of range: a rate is from 0 to 1.8e19 bps)"),
-            ("-5Mbps", "is no rate, delay or law (`-5Mbps` is out of range: a rate is from 0 to 1.8e19 bps)"),
-            ("5Mbps -5 ms", "is no rate, delay or law (`-5ms` is out of range: a time is from 0 to"),
-            ("delay=fast", "is no delay"),
-            ("rtt=20Mbps", "is no round-trip time"),
-            ("codel.=5ms", "is no key"),
-            ("duplex=true", "is not for this"),
-            ("a b=1", "is no rate"),
-            ("x\"y=1", "is no key"),
+            ("rate=-5Mbps", "is not a rate (`-5Mbps` is out of range: a rate is from 0 to 1.8e19 bps)"),
+            (
+                "-5Mbps",
+                "is not a rate, a delay or a law (`-5Mbps` is out of range: a rate is from 0 to 1.8e19 bps)",
+            ),
+            ("5Mbps -5 ms", "is not a rate, a delay or a law (`-5ms` is out of range: a time is from 0 to"),
+            ("delay=fast", "is not a delay"),
+            ("rtt=20Mbps", "is not a round-trip time"),
+            ("codel.=5ms", "is not a key"),
+            ("duplex=true", "is not allowed here"),
+            ("a b=1", "is not a rate"),
+            ("x\"y=1", "is not a key"),
         ] {
             let error = LinkWords::read(LINK, text).unwrap_err();
             assert!(error.to_string().contains(says) && error.help().contains("codel.target"), "{error}");
         }
         let up = two_nodes("20Mbps", Some("5Mbp"), 1).unwrap_err().to_string();
-        assert_eq!(up, "`--link-up`: `5Mbp` in `5Mbp` is no rate, delay or law (did you mean `5Mbps`?)");
+        assert_eq!(
+            up,
+            "`--link-up`: `5Mbp` in `5Mbp` is not a rate, a delay or a law (did you mean `5Mbps`?)"
+        );
     }
 
     #[test]

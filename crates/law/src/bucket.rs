@@ -35,11 +35,12 @@ impl Profile {
 pub enum Refusal {
     /// The earliest instant at which it conforms, if no other packet passes before; [`Time::NEVER`]
     /// if that depends on other packets.
-    #[error("the packet does not conform before {0}")]
+    #[error("the packet conforms at {0}")]
     Until(Time),
     /// The packet can never conform.
     #[error(
-        "a packet of {size} B is larger than the {largest} B that conform: send smaller ones, or allow larger"
+        "a packet of {size} B exceeds the largest that conforms, {largest} B: send smaller packets, or allow \
+        larger ones"
     )]
     TooLarge {
         /// Size of the packet, bytes.

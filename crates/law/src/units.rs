@@ -11,7 +11,7 @@ use crate::Time;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum UnitError {
     /// There is no number at the start.
-    #[error("`{text}` is not {what}: it starts with no number (write it like `{example}`)")]
+    #[error("`{text}` is not {what}: it does not start with a number (write it like `{example}`)")]
     NoNumber {
         /// The text read.
         text: String,
@@ -33,7 +33,7 @@ pub enum UnitError {
         units: String,
     },
     /// The unit is not known.
-    #[error("`{unit}` is no unit of {what}: use one of {units} (write it like `{example}`)")]
+    #[error("`{unit}` is not a unit of {what}: use one of {units} (write it like `{example}`)")]
     UnknownUnit {
         /// The unit read.
         unit: String,
@@ -350,7 +350,7 @@ mod tests {
         let e = "10".parse::<Rate>().unwrap_err().to_string();
         assert!(e.contains("has no unit") && e.contains("10 Mbps"), "{e}");
         let e = "10 parsecs".parse::<Time>().unwrap_err().to_string();
-        assert!(e.contains("`parsecs` is no unit of a time"), "{e}");
+        assert!(e.contains("`parsecs` is not a unit of a time"), "{e}");
         assert!("fast".parse::<Rate>().is_err());
         let e = "-5 ms".parse::<Time>().unwrap_err().to_string();
         assert_eq!(e, "`-5 ms` is out of range: a time is from 0 to 1.8e19 ns");

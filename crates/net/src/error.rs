@@ -20,7 +20,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The system gives no random numbers.
-    #[error("the system gives no randomness: {0}")]
+    #[error("cannot get random bytes from the system: {0}")]
     Random(io::Error),
     /// Datagrams between nodes can't be sealed.
     #[error(transparent)]
@@ -44,7 +44,8 @@ pub enum Error {
     },
     /// A payload arrived with a wrong byte.
     #[error(
-        "flow {flow} received a wrong byte at {position} of segment {segment} after {at}: the payload was corrupted on its way"
+        "flow {flow} received a wrong byte at {position} of segment {segment} after {at}: the payload was \
+        corrupted in transit"
     )]
     Corrupt {
         /// The flow's number.
@@ -59,7 +60,8 @@ pub enum Error {
     /// Packets appeared or vanished: a bug of the engine, or a kernel that loses datagrams without
     /// counting them.
     #[error(
-        "of {sent} datagrams sent {received} were received, {waiting} wait and the kernel dropped {dropped}: the rest is unaccounted for"
+        "of {sent} datagrams sent, {received} were received, {waiting} are waiting and the kernel dropped \
+        {dropped}: the rest is unaccounted for"
     )]
     Unaccounted {
         /// Datagrams handed to the kernel.
@@ -72,7 +74,7 @@ pub enum Error {
         dropped: u64,
     },
     /// The system denies network namespaces to this user.
-    #[error("this system does not let you make network namespaces ({source}); {remedy}")]
+    #[error("this system does not allow you to create network namespaces ({source}); {remedy}")]
     NotAllowed {
         /// The setting to enable.
         remedy: String,
@@ -115,7 +117,8 @@ pub enum Error {
     },
     /// The kernel lacks this congestion control, or denies it to this user.
     #[error(
-        "this kernel lets you have no congestion control `{name}` ({source}); those in net.ipv4.tcp_allowed_congestion_control can be had, and `modprobe tcp_{name}` may bring it"
+        "this kernel does not allow the congestion control `{name}` ({source}); use one in \
+        net.ipv4.tcp_allowed_congestion_control, or try `modprobe tcp_{name}`"
     )]
     Congestion {
         /// The algorithm's name.
@@ -125,7 +128,8 @@ pub enum Error {
     },
     /// The kernel's counters of a node's interface differ from this program's.
     #[error(
-        "node `{node}`: its kernel counts {sent} packets sent and {received} received, and {read} came out of it and {written} went in: the rest is unaccounted for"
+        "node `{node}`: its kernel counts {sent} packets sent and {received} received, but {read} were read \
+        from it and {written} written to it: the rest is unaccounted for"
     )]
     Miscounted {
         /// The node's name.
@@ -141,7 +145,8 @@ pub enum Error {
     },
     /// The kernel's counters of an interface differ from the reported ones.
     #[error(
-        "node `{node}`, interface `{interface}`: the kernel counts {sent} packets sent and {received} received, where {handed} were handed to it and {read} came of it: the rest is unaccounted for"
+        "node `{node}`, interface `{interface}`: the kernel counts {sent} packets sent and {received} \
+        received, but {handed} were written to it and {read} read from it: the rest is unaccounted for"
     )]
     Interface {
         /// The node's name.
@@ -177,7 +182,8 @@ pub enum Error {
     },
     /// A server or a published port needs a port that is in use.
     #[error(
-        "{what} needs a port that is in use at `{node}`{held}; give one of them another port, or another node"
+        "{what} needs a port that is already in use at `{node}`{held}; give one of them another port, or \
+        another node"
     )]
     PortInUse {
         /// The server or option that needs it.

@@ -540,7 +540,8 @@ fn offer_at_most(socket: &Socket, window: u32) -> io::Result<()> {
     let have = socket.recv_buffer_size()? / 2;
     if have < window as usize && window < ANY_WINDOW {
         let message = format!(
-            "a receive buffer of {window} B, where the system allows {have}: raise `sysctl net.core.rmem_max`, or be root"
+            "a receive buffer of {window} B exceeds the system's limit of {have}: raise `sysctl \
+            net.core.rmem_max`, or run it as root"
         );
         return Err(io::Error::other(message));
     }

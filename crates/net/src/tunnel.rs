@@ -56,10 +56,10 @@ pub enum TunnelError {
         label: u32,
     },
     /// The other end has not sealed it.
-    #[error("a datagram that the tunnel's other end has not sealed")]
+    #[error("a datagram that the tunnel's other end did not encrypt")]
     Forged,
     /// It was marked, but its sender does not support marks, so it counts as lost (RFC 6040 § 4.2).
-    #[error("a packet that was marked in the tunnel, of a sender that knows no marks")]
+    #[error("a packet marked in the tunnel although its sender does not support ECN")]
     Unmarkable,
 }
 

@@ -34,7 +34,7 @@ pub enum AgentError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// Another process answers at the site's control socket.
-    #[error("site `{site}` runs already: it answers at `{}`", path.display())]
+    #[error("site `{site}` is already running: it answers at `{}`", path.display())]
     Runs {
         /// The site.
         site: String,
@@ -108,7 +108,11 @@ pub fn run(
         match server.broker().later_start() {
             // Only once. If there is a later start again, another site of this name runs.
             Some(later) if !over && !again => {
-                tell("other sites know a later start of this one, as if the clock had been set back: it starts again".into());
+                tell(
+                    "other sites have a later start time of this site; the clock was probably set back. The \
+                    site starts again"
+                        .into(),
+                );
                 (epoch, again) = (later.0 + 1, true);
             }
             _ => return Ok(()),
@@ -128,23 +132,23 @@ fn follow(
         Err(error) => (error.message.clone(), format!("{error}; {}", error.help)),
         Ok(new) => match site.fixed(&new) {
             Some(key) => {
-                let why = format!("`{key}` holds from a start on: start the site anew");
+                let why = format!("`{key}` takes effect at a start: restart the site");
                 (why.clone(), why)
             }
             None => {
                 server.set_site(&new);
                 *site = new;
-                tell(format!("`{}` is in force as it is now", path.display()));
+                tell(format!("`{}` is in force", path.display()));
                 return None;
             }
         },
     };
-    tell(format!("nothing newer is in force: {help}"));
-    Some(format!("nothing newer is in force: {why}"))
+    tell(format!("the new configuration is not in force: {help}"));
+    Some(format!("the new configuration is not in force: {why}"))
 }
 
 /// The trouble of two sites of one name.
-const TWICE: &str = "another site of this name runs, and the others listen to that one";
+const TWICE: &str = "another site with this name is running, and the other sites are connected to it";
 
 /// The HTTP servers of a site, stopped on drop.
 #[derive(Debug, Default)]

@@ -230,18 +230,19 @@ impl Site {
 
 impl File {
     fn check(&self) -> Result<(), (String, &'static str)> {
-        const LABEL: &str = "use lower-case letters, digits and `-`, from 1 to 32 of them: the name is part of its certificate";
+        const LABEL: &str =
+            "use 1 to 32 lower-case letters, digits and `-`: the name is part of its certificate";
         let mut numbers = HashSet::from([Site::number(&self.site)]);
         for name in [&self.site].into_iter().chain(self.link.keys()).chain(self.tenant.keys()) {
             if !is_label(name) {
-                return Err((format!("`{name}` is no name of a site or tenant"), LABEL));
+                return Err((format!("`{name}` is not a valid name of a site or tenant"), LABEL));
             }
         }
         for (name, link) in &self.link {
             if *name == self.site {
                 return Err((
-                    format!("`[link.{name}]` leads to the site itself"),
-                    "name the site at its other end",
+                    format!("`[link.{name}]` names this site"),
+                    "name the site at the other end of the link",
                 ));
             }
             if !numbers.insert(Site::number(name)) {
@@ -253,7 +254,7 @@ impl File {
             if link.rate < Rate::from_bps(1000.0) {
                 return Err((
                     format!("`link.{name}.rate` is {}", link.rate),
-                    "write what the link carries, 1 kbps and more",
+                    "write the link's rate, at least 1 kbps",
                 ));
             }
         }
@@ -264,7 +265,7 @@ impl File {
         }
         if self.links.is_none() && self.link.values().any(|link| link.address.is_none()) {
             return Err((
-                "a link without `address` waits for a site that nobody lets in".into(),
+                "a link without `address` needs a listening socket, and the file has none".into(),
                 "add `[links]` with `listen`, or the link's `address`",
             ));
         }
@@ -272,7 +273,7 @@ impl File {
         let size = |name: &str, value: Option<Bytes>, least: u64, most: u64| match value {
             Some(value) if !(least..=most).contains(&value.get()) => Err((
                 format!("`{name}` is {value}"),
-                "`payload` can be 1 kB to 64 MiB, `buffer` 16 KiB to 1 GiB",
+                "`payload` must be from 1 kB to 64 MiB, `buffer` from 16 KiB to 1 GiB",
             )),
             _ => Ok(()),
         };
@@ -280,7 +281,7 @@ impl File {
         size("buffer", self.buffer, 16 << 10, 1 << 30)?;
         if self.patience.is_some_and(|time| !(Time::from_millis(100)..=Time::from_secs(3600)).contains(&time))
         {
-            return Err(("`patience` is out of range".into(), "it can be 100 ms to 3600 s"));
+            return Err(("`patience` is out of range".into(), "write a time from 100 ms to 3600 s"));
         }
         Ok(())
     }
@@ -291,13 +292,13 @@ impl File {
             let secret = tenant.password.is_some() || tenant.token.is_some();
             if tenant.certificate && secret {
                 return Err((
-                    format!("`[tenant.{name}]` asks for a certificate and for a secret"),
+                    format!("`[tenant.{name}]` has both `certificate` and a secret"),
                     "choose one of them",
                 ));
             }
             if tenant.certificate && self.tls == Tls::Off {
                 return Err((
-                    format!("`[tenant.{name}]` asks for a certificate, and clients have no TLS"),
+                    format!("`[tenant.{name}]` requires a certificate, and clients' connections have no TLS"),
                     "write `tls = \"on\"`",
                 ));
             }
@@ -312,14 +313,14 @@ impl File {
                 && let Some(other) = open.replace(name)
             {
                 return Err((
-                    format!("`[tenant.{other}]` and `[tenant.{name}]` both let everybody in"),
+                    format!("`[tenant.{other}]` and `[tenant.{name}]` both accept every client"),
                     "give one of them a `password`, a `token`, or `certificate = true`",
                 ));
             }
             if tenant.salary.is_some_and(|salary| !(0.001..=1000.0).contains(&salary)) {
                 return Err((
                     format!("`tenant.{name}.salary` is out of range"),
-                    "it is a part beside others', 0.001 to 1000; 1 if none is given",
+                    "write a weight from 0.001 to 1000; the default is 1",
                 ));
             }
         }
@@ -439,11 +440,11 @@ mod tests {
             ("patience = \"2\"", "no unit"),
             ("patience = \"1 ms\"", "`patience`"),
             ("buffer = \"1 B\"", "`buffer` is 1 B"),
-            ("[link.B]\nrate = \"1 Mbps\"", "`B` is no name"),
-            ("[link.a]\nrate = \"1 Mbps\"", "the site itself"),
+            ("[link.B]\nrate = \"1 Mbps\"", "`B` is not a valid name"),
+            ("[link.a]\nrate = \"1 Mbps\"", "names this site"),
             ("[link.b]\nrate = \"1 Mbps\"", "need keys"),
             ("tls = \"on\"", "need keys"),
-            ("[tenant.x]\n[tenant.y]\n", "both let everybody in"),
+            ("[tenant.x]\n[tenant.y]\n", "both accept every client"),
             ("[tenant.x]\ncertificate = true\n", "no TLS"),
             ("[tenant.x]\npassword = \"\"\n", "is empty"),
             ("[tenant.x]\nsalary = 0\n", "salary"),

@@ -17,12 +17,10 @@ use crate::tls::{site_name, tenant_name};
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
     /// The name cannot be part of a certificate.
-    #[error(
-        "`{0}` is no name of a site or tenant: use lower-case letters, digits and `-`, from 1 to 32 of them"
-    )]
+    #[error("`{0}` is not a valid name of a site or tenant: use 1 to 32 lower-case letters, digits and `-`")]
     Name(String),
     /// Keys exist already, and are kept.
-    #[error("`{0}` is there already; give another folder, or remove it")]
+    #[error("`{0}` already exists; give another folder, or remove it")]
     Exists(PathBuf),
     /// A file can't be written.
     #[error("cannot write `{path}`: {source}")]

@@ -62,22 +62,22 @@ type Row<S, V> = (&'static str, &'static str, fn(&S) -> V);
 
 const SITE_COUNTERS: [Row<Status, f64>; 7] = [
     ("tollway_overlay_published", "Messages that clients have published", |status| status.published as f64),
-    ("tollway_overlay_delivered", "Messages handed to clients", |status| status.delivered as f64),
-    ("tollway_overlay_received", "Messages that have come from other sites", |status| status.received as f64),
-    ("tollway_overlay_dropped", "Messages dropped, as subscriptions asked for", |status| {
+    ("tollway_overlay_delivered", "Messages delivered to clients", |status| status.delivered as f64),
+    ("tollway_overlay_received", "Messages received from other sites", |status| status.received as f64),
+    ("tollway_overlay_dropped", "Messages dropped at the request of subscriptions", |status| {
         status.dropped as f64
     }),
-    ("tollway_overlay_cut", "Clients disconnected without progress", |status| status.cut as f64),
-    ("tollway_overlay_unordered", "Messages that came back without a place in an order", |status| {
+    ("tollway_overlay_cut", "Clients disconnected for lack of progress", |status| status.cut as f64),
+    ("tollway_overlay_unordered", "Messages returned without a place in an order", |status| {
         status.unordered as f64
     }),
-    ("tollway_overlay_cpu_seconds", "Processor's time used", |status| status.cpu_s),
+    ("tollway_overlay_cpu_seconds", "Processor time used", |status| status.cpu_s),
 ];
 
 const SITE_GAUGES: [Row<Status, f64>; 5] = [
-    ("tollway_overlay_clients", "Clients that are connected", |status| status.clients as f64),
-    ("tollway_overlay_reachable", "Other sites that can be reached", |status| status.reachable as f64),
-    ("tollway_overlay_retained_bytes", "Bytes kept until all sites have them", |status| {
+    ("tollway_overlay_clients", "Connected clients", |status| status.clients as f64),
+    ("tollway_overlay_reachable", "Reachable other sites", |status| status.reachable as f64),
+    ("tollway_overlay_retained_bytes", "Bytes kept until all sites have received them", |status| {
         status.retained as f64
     }),
     ("tollway_overlay_spooled_bytes", "Bytes on disk for slow subscriptions", |status| status.spooled as f64),
@@ -87,19 +87,19 @@ const SITE_GAUGES: [Row<Status, f64>; 5] = [
 ];
 
 const LINK: [Row<LinkStatus, f64>; 5] = [
-    ("tollway_overlay_link_up", "Whether the link is connected", |link| f64::from(u8::from(link.up))),
-    ("tollway_overlay_link_queue_bytes", "Bytes that wait for the link", |link| link.queued as f64),
-    ("tollway_overlay_link_price", "Dollars for a lot", |link| link.price),
-    ("tollway_overlay_link_rate_mbps", "What the link carries, as measured", |link| link.rate_mbps),
+    ("tollway_overlay_link_up", "1 while the link is connected", |link| f64::from(u8::from(link.up))),
+    ("tollway_overlay_link_queue_bytes", "Bytes waiting for the link", |link| link.queued as f64),
+    ("tollway_overlay_link_price", "Price in dollars per lot", |link| link.price),
+    ("tollway_overlay_link_rate_mbps", "Measured rate of the link", |link| link.rate_mbps),
     ("tollway_overlay_link_data_bytes", "Bytes of messages sent", |link| link.data as f64),
 ];
 
 const TENANT: [Row<TenantStatus, f64>; 6] = [
-    ("tollway_overlay_tenant_connections", "Clients that are connected", |tenant| tenant.connections as f64),
+    ("tollway_overlay_tenant_connections", "Connected clients", |tenant| tenant.connections as f64),
     ("tollway_overlay_tenant_published", "Messages published", |tenant| tenant.published as f64),
     ("tollway_overlay_tenant_delivered", "Messages delivered", |tenant| tenant.delivered as f64),
     ("tollway_overlay_tenant_dropped", "Messages dropped", |tenant| tenant.dropped as f64),
-    ("tollway_overlay_tenant_waiting", "Clients that wait for links", |tenant| tenant.waiting as f64),
+    ("tollway_overlay_tenant_waiting", "Clients waiting for links", |tenant| tenant.waiting as f64),
     ("tollway_overlay_tenant_balance", "Savings, dollars", |tenant| tenant.balance),
 ];
 

@@ -115,7 +115,8 @@ impl Status {
         }
         let _ = writeln!(
             text,
-            "{} published here, {} from other sites, {} delivered, {} dropped, {} bytes on disk, {} clients cut off.",
+            "{} published here, {} from other sites, {} delivered, {} dropped, {} bytes on disk, {} clients \
+            disconnected.",
             self.published, self.received, self.delivered, self.dropped, self.spooled, self.cut
         );
         if !self.links.is_empty() {
@@ -152,7 +153,7 @@ impl Status {
         for slow in &self.slow {
             let _ = writeln!(
                 text,
-                "slow: client {}: {:.1} kB wait, and {} senders",
+                "slow: client {}: {:.1} kB and {} senders wait",
                 slow.client,
                 slow.waiting as f64 * 1e-3,
                 slow.holds

@@ -38,7 +38,7 @@ impl Ends {
         };
         let certificates = |path: &Path| {
             let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-            read.map_err(|error| wrong(path, error.to_string(), "it has to hold certificates as PEM"))
+            read.map_err(|error| wrong(path, error.to_string(), "it must contain certificates in PEM"))
         };
         let mut roots = RootCertStore::empty();
         for root in certificates(&keys.authority)? {
@@ -50,11 +50,11 @@ impl Ends {
         let chain = certificates(&keys.certificate)?;
         let key = || {
             PrivateKeyDer::from_pem_file(&keys.key)
-                .map_err(|error| wrong(&keys.key, error.to_string(), "it has to hold a private key as PEM"))
+                .map_err(|error| wrong(&keys.key, error.to_string(), "it must contain a private key in PEM"))
         };
         let provider = Arc::new(ring::default_provider());
         let odd = |error: rustls::Error| {
-            wrong(&keys.certificate, error.to_string(), "the certificate and the key have to belong together")
+            wrong(&keys.certificate, error.to_string(), "the certificate and the key must match")
         };
         let verifier = |required: bool| {
             let builder =
@@ -82,11 +82,11 @@ impl Ends {
         };
         if !chain.first().is_some_and(|own| Identity::is_site(own, &rules.site)) {
             let message =
-                format!("is not for `{}`, as other sites know `{}`", site_name(&rules.site), rules.site);
+                format!("is not for `{}`, the certificate name of `{}`", site_name(&rules.site), rules.site);
             return Err(wrong(
                 &keys.certificate,
                 message,
-                "give the site's own certificate; `tollway overlay keys` makes some",
+                "give the site's certificate; `tollway overlay keys` makes one",
             ));
         }
         Ok(ends)

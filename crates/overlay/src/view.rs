@@ -19,7 +19,7 @@ impl View {
     /// The address is taken, or is not a loopback address.
     pub fn serve(latest: Arc<Mutex<Status>>, address: SocketAddr) -> io::Result<View> {
         if !address.ip().is_loopback() {
-            let text = format!("{address} is no loopback address, and the view is for this machine only");
+            let text = format!("{address} is not a loopback address, and the view is for this machine only");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let answer = move |request: &Request| {
@@ -38,7 +38,7 @@ impl View {
 fn answer(status: &Status, request: &Request) -> Response {
     // A foreign page could make the browser send requests under another name (DNS rebinding).
     if !request.host.as_deref().is_some_and(is_ours) {
-        return Response::words(403, "this server answers to the names 127.0.0.1 and localhost only\n");
+        return Response::words(403, "this server accepts only the names 127.0.0.1 and localhost\n");
     }
     let answer = match (request.method.as_str(), request.path.as_str()) {
         ("GET", "/") => Response::new(200, "text/html; charset=utf-8", PAGE.to_owned()).with(

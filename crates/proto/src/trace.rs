@@ -22,10 +22,10 @@ pub struct Trace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
     /// There are no opportunities.
-    #[error("it has no opportunities")]
+    #[error("it has no transmission opportunities")]
     Empty,
     /// An opportunity is before its predecessor.
-    #[error("opportunity {index} is at {at} ms, after one at {before} ms")]
+    #[error("opportunity {index} is at {at} ms, before the previous one at {before} ms")]
     Backwards {
         /// Its index, from 0.
         index: usize,
@@ -35,7 +35,7 @@ pub enum TraceError {
         before: u32,
     },
     /// The period is zero.
-    #[error("it takes no time: its last opportunity is at 0 ms")]
+    #[error("its length is zero: its last opportunity is at 0 ms")]
     NoTime,
 }
 

@@ -18,19 +18,19 @@
 //! one holds if the kernel's counters of the sockets account for every datagram.
 //!
 //! With a table `[live.kernel]` the other side is the kernel's own TCP, with the claims of
-//! [`kernel_agreement`](crate::kernel_agreement).
+//! [`kernel`](crate::kernel).
 
 use std::path::Path;
 
 use tollway_scenario::file::Scenario;
 use tollway_scenario::run::{EngineKind, Hosting};
 
-use crate::claim::{ClaimVerdict, Report, Status};
+use crate::claim::{Report, Status, Verdict};
 use crate::data::{self, FlowInfo};
 use crate::experiment::Experiment;
 use crate::live::LiveClaim;
 use crate::reproduce::ReproduceError;
-use crate::runner::{Progress, Ran, Runner};
+use crate::session::{Progress, Ran, Session};
 
 /// The scenario of a comparison, parsed from an experiment's text.
 ///
@@ -62,7 +62,7 @@ pub fn agree(
     progress: Option<Progress<'_>>,
 ) -> Result<Report, ReproduceError> {
     let run = |engine, progress| {
-        Runner { engine, hosting: hosting.clone(), ..Runner::default() }.run(scenario, progress)
+        Session { engine, hosting: hosting.clone(), ..Session::default() }.run(scenario, progress)
     };
     // One after the other: live runs need the whole machine.
     let simulated = run(EngineKind::Sim, None)?;
@@ -75,7 +75,7 @@ pub fn agree(
             _ => comparison.id.clone(),
         };
         let source = &experiment.source;
-        let verdict = |what: &str, expected: String, outcome: Agreement| ClaimVerdict {
+        let verdict = |what: &str, expected: String, outcome: Agreement| Verdict {
             id: format!("{id}.{what}"),
             says: comparison.says.clone(),
             status: outcome.status,
@@ -83,7 +83,7 @@ pub fn agree(
             measured: outcome.measured,
             source: source.clone(),
             neighbourhood: Some(0),
-            ..ClaimVerdict::default()
+            ..Verdict::default()
         };
         let of = if comparison.flows.is_empty() { "flow" } else { "group" };
         let rates = format!("each {of}'s mean rate within {} % of the simulator's", comparison.rate_percent);
@@ -143,7 +143,7 @@ fn judge(pairs: &[Pair], unit: &str, late: &str) -> Agreement {
         None => Agreement::of(false, "nothing ran".into()),
         Some(worst) => Agreement::of(
             worst.used <= 1.0,
-            format!("worst {}: {:.3} against {:.3} {unit}{late}", worst.name, worst.live, worst.sim),
+            format!("worst {}: {:.3} versus {:.3} {unit}{late}", worst.name, worst.live, worst.sim),
         ),
     }
 }
@@ -191,7 +191,7 @@ fn packets_counted(live: &Ran) -> Agreement {
     let Some(info) = &live.info.live else { return Agreement::of(false, "no live run".into()) };
     let counters = &info.counters;
     let Some(dropped) = info.kernel_drops else {
-        let measured = "this system does not tell what its sockets dropped".into();
+        let measured = "this system does not count packets dropped at sockets".into();
         return Agreement { status: Status::Skipped, measured };
     };
     let (sent, received, waiting) = (counters.sent, counters.received, counters.waiting);
@@ -243,7 +243,7 @@ mod tests {
             link.l = { from = \"a\", to = \"b\", rate = \"8 Mbps\" }\n\
             flow.f = { from = \"a\", to = \"b\", law = \"newreno\" }\n";
         let scenario = Scenario::parse::<&str>("t", text, &[]).unwrap();
-        let mut ran = Runner::default().run(&scenario, None).unwrap().remove(0);
+        let mut ran = Session::default().run(&scenario, None).unwrap().remove(0);
         let mut w = TableWriter::new(&Outputs::memory()).unwrap();
         w.flow_summary(&FlowSummary { flow: "f", rate_mbps: mbps, ..FlowSummary::default() }).unwrap();
         let link =

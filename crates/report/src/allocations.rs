@@ -104,7 +104,7 @@ impl Allocations {
             session_fair: mbps(hierarchical[f]),
             xcp: xcp.as_ref().map(|rates| mbps(rates[f])),
             aimed: aimed.then(|| mbps(allocation.rates[f])),
-            bottleneck: bottlenecks[f].map(|l| plan.links[l].name.clone()),
+            bottleneck: bottlenecks[f].map(|l| plan.links[l].name.to_string()),
         });
         Ok(Allocations {
             variant: variant.name.clone(),
@@ -230,7 +230,7 @@ fn of_senders(variant: &Variant, overlay: &Overlay) -> Result<Allocations, NoDev
         session_fair: by_session[f] * 1e-6,
         xcp: None,
         aimed: None,
-        bottleneck: held[f].map(|link| plan.links[link].name.clone()),
+        bottleneck: held[f].map(|link| plan.links[link].name.to_string()),
     });
     Ok(Allocations {
         variant: variant.name.clone(),

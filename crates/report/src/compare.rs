@@ -55,7 +55,7 @@ pub enum CompareError {
         path: PathBuf,
     },
     /// The folders have no variant in common.
-    #[error("the two have no variant in common: {} has {a}, {} has {b}", a_path.display(), b_path.display())]
+    #[error("the two runs have no variant in common: {} has {a}, {} has {b}", a_path.display(), b_path.display())]
     #[diagnostic(help("{}", choose(&a_variant(&[(a_path, a), (b_path, b)]))))]
     NothingCommon {
         /// The first folder.
@@ -150,14 +150,14 @@ impl Comparison {
             text.push_str(&self.flow_table(pair).print(width));
             if pair.flows.len() > MOST_ROWS {
                 let hidden = pair.flows.len() - MOST_ROWS;
-                let _ = writeln!(text, "{hidden} flows that differ less: in --json");
+                let _ = writeln!(text, "{hidden} more flows differ less (in --json)");
             }
             text.push('\n');
             text.push_str(&self.link_table(pair).print(width));
             parts.push(text);
         }
         let mut text = parts.join("\n");
-        text.push_str("Mb/s: what arrived, headers included; difference: the second less the first\n");
+        text.push_str("Mb/s: arrived, headers included; difference: the second minus the first\n");
         for (variant, whose) in &self.alone {
             let _ = writeln!(text, "only {whose} has the variant {variant}");
         }

@@ -90,20 +90,21 @@ pub enum NoDeviation {
     Undefined(#[from] Undefined),
     /// The rates of the stretch were not recorded.
     #[error(
-        "the rates of its steady state are not at hand: it needs `measure.interval`, and tables that fit into memory"
+        "its rates in the steady state are not available: this needs `measure.interval`, and tables that fit \
+        into memory"
     )]
     NoRates,
     /// The rates of the stretch were in tables that could not be written.
-    #[error("the rates of its steady state are lost with the tables that could not be written")]
+    #[error("its rates in the steady state are lost with the tables that could not be written")]
     Unwritten,
     /// Every flow's share is below two packets per round trip.
     #[error("every share is below two packets a round trip")]
     Slow,
     /// No flow ends at the node of this process, so it has no rates.
-    #[error("no flow ends at this process's node, and rates are known where flows end")]
+    #[error("no flow ends at this process's node, and rates are only measured there")]
     Elsewhere,
     /// The run was stopped early.
-    #[error("the run was ended before its time")]
+    #[error("the run was stopped before its end")]
     Stopped,
     /// The network has no allocation.
     #[error("{0}")]

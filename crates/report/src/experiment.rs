@@ -208,7 +208,7 @@ impl Claim {
         let mut text = |key: &str| match table.remove(key) {
             None => Ok(None),
             Some(Value::String(s)) => Ok(Some(s)),
-            Some(_) => Err(Complaint::about(key, format!("`{key}` must be a text"))),
+            Some(_) => Err(Complaint::about(key, format!("`{key}` must be a string"))),
         };
         let id = text("id")?.ok_or_else(|| Complaint::about("", "a claim needs an `id`".into()))?;
         let (says, source, needs) = (text("says")?.unwrap_or_default(), text("source")?, text("needs")?);
@@ -246,13 +246,13 @@ fn check_plot(plot: &PlotSpec, axes: &[&str]) -> Result<(), Complaint> {
             }
         }
         if plot.metric.is_some() || of_grid.count() > 0 {
-            return complaint("by", "a plot by a column is not one of a metric".into(), PLOT_HELP);
+            return complaint("by", "a plot has either a column or a metric".into(), PLOT_HELP);
         }
         return Ok(());
     }
     if plot.theory && !matches!(plot.metric, Some(Metric::Rate | Metric::TotalRate)) {
-        let help = "only `rate` and `total-rate` have one";
-        return complaint("theory", "there is no theory for what this plot draws".into(), help);
+        let help = "only `rate` and `total-rate` have a theory";
+        return complaint("theory", "theory has no value for this plot".into(), help);
     }
     match (&plot.metric, plot.y.is_empty()) {
         (Some(_), true) if plot.x.is_none() => complaint(
@@ -268,7 +268,7 @@ fn check_plot(plot: &PlotSpec, axes: &[&str]) -> Result<(), Complaint> {
                 (_, true) => "log-y",
                 _ => "y",
             };
-            complaint(word, "a plot of a column is one over time".into(), PLOT_HELP)
+            complaint(word, "a plot of a column has time as its x axis".into(), PLOT_HELP)
         }
         _ => Ok(()),
     }
@@ -347,13 +347,13 @@ fn side(key: &str, value: Value, base: &Table, id: &str) -> Result<Side, Complai
         return Ok(Side::Number(number));
     }
     let Value::Table(mut changes) = value else {
-        let message = format!("claim `{id}`: `{key}` takes a number, or `{{ variant = … }}`");
+        let message = format!("claim `{id}`: `{key}` must be a number, or `{{ variant = … }}`");
         return Err(Complaint::about(key, message));
     };
     if let Some(numbers) = changes.remove("by-variant") {
         let wrong = || {
             let message =
-                format!("claim `{id}`: `by-variant` takes a number for each variant, and nothing beside it");
+                format!("claim `{id}`: `by-variant` must have a number for each variant, and no other key");
             Complaint::about("by-variant", message)
         };
         let Value::Table(numbers) = numbers else { return Err(wrong()) };
@@ -440,7 +440,7 @@ mod tests {
         let claim = |rest: &str| parse(&format!("[[claim]]\nid = \"a\"\nmetric = \"rate\"\n{rest}\n"));
         assert!(claim("equals = 1").is_ok());
         assert!(claim("").unwrap_err().0.message.contains("has no bound"));
-        assert!(claim("at-least = \"x\"").unwrap_err().0.message.contains("takes a number"));
+        assert!(claim("at-least = \"x\"").unwrap_err().0.message.contains("must be a number"));
         assert!(claim("within = { of = 1 }").unwrap_err().0.message.contains("percent"));
         assert!(claim("at-least = 1\nfrom = \"3\"").unwrap_err().0.message.contains("no unit"));
         assert!(claim("at-least = { variant = \"b\", metric = \"rat\" }").is_err());
@@ -464,7 +464,7 @@ mod tests {
         assert_eq!(random("fcp", 7).unwrap().random[0].seed, 7);
         let wrong = random("cubic", 7).unwrap_err();
         assert!(wrong.at.is_some() && wrong.help.unwrap().contains("`fcp`"), "{}", wrong.message);
-        assert!(random("fcp", i64::MAX as u64).unwrap_err().message.contains("there are no 2 seeds"));
+        assert!(random("fcp", i64::MAX as u64).unwrap_err().message.contains("fewer than 2 seeds"));
     }
 
     #[test]
@@ -477,7 +477,9 @@ mod tests {
             plot("y = \"drops\"\nby = \"size_bytes\"").unwrap_err().message.contains("no number `drops`")
         );
         assert!(plot("metric = \"rate\"\ny = \"fct_s\"\nby = \"size_bytes\"").is_err());
-        assert!(plot("y = \"rate_mbps\"\ntheory = true").unwrap_err().message.contains("no theory"));
+        assert!(
+            plot("y = \"rate_mbps\"\ntheory = true").unwrap_err().message.contains("theory has no value")
+        );
     }
 
     #[test]

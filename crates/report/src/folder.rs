@@ -93,7 +93,7 @@ impl Folder {
         let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
         (!folders.is_empty()).then(|| {
             format!(
-                "note: removed {} tables that an earlier run left in {}",
+                "note: removed {} tables of an earlier run from {}",
                 self.removed.len(),
                 folders.join(", ")
             )

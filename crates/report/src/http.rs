@@ -264,25 +264,25 @@ fn parse(bytes: &[u8]) -> Parsed {
         Ok(httparse::Status::Complete(len)) => len,
         Ok(httparse::Status::Partial) if bytes.len() < HEAD => return Parsed::Head,
         Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
-            return Parsed::Wrong(431, "the request's head is too long\n");
+            return Parsed::Wrong(431, "the header of the request is too long\n");
         }
-        Err(_) => return Parsed::Wrong(400, "this is no request of HTTP/1\n"),
+        Err(_) => return Parsed::Wrong(400, "this is not a request of HTTP/1\n"),
     };
     let (mut body_len, mut host, mut expected) = (None, None, false);
     for header in head.headers.iter() {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         if is("transfer-encoding") {
-            return Parsed::Wrong(411, "say with Content-Length how long the body is\n");
+            return Parsed::Wrong(411, "the request needs a Content-Length\n");
         } else if is("content-length") {
             let Some(len) = number(header.value).filter(|len| body_len.is_none_or(|known| known == *len))
             else {
-                return Parsed::Wrong(400, "its Content-Length is no number\n");
+                return Parsed::Wrong(400, "its Content-Length is not a number\n");
             };
             body_len = Some(len);
         } else if is("host") {
             // With two names, one could be ours and the other the name in use.
             let Some(name) = std::str::from_utf8(header.value).ok().filter(|_| host.is_none()) else {
-                return Parsed::Wrong(400, "its Host is no name\n");
+                return Parsed::Wrong(400, "its Host is not a name\n");
             };
             host = Some(name.to_owned());
         } else if is("expect") {
@@ -291,11 +291,11 @@ fn parse(bytes: &[u8]) -> Parsed {
     }
     let body_len = match body_len.unwrap_or(0) {
         len if len <= BODY as u64 => len as usize,
-        _ => return Parsed::Wrong(413, "the request's body is too long\n"),
+        _ => return Parsed::Wrong(413, "the body of the request is too long\n"),
     };
     let Some(body) = bytes.get(len..len + body_len) else { return Parsed::Body { expected } };
     let Ok(body) = std::str::from_utf8(body) else {
-        return Parsed::Wrong(400, "the request's body is no text\n");
+        return Parsed::Wrong(400, "the body of the request is not text\n");
     };
     let url = head.path.unwrap_or_default();
     let (path, query) = url.split_once('?').unwrap_or((url, ""));

@@ -66,10 +66,10 @@ pub fn agree(
         let near = |kernel: f64, sim: f64, percent: f64| (kernel - sim).abs() <= sim * percent / 100.0;
         verdict(
             "goodput",
-            format!("goodput together within {} % of the simulator's", bounds.goodput_percent),
+            format!("total goodput within {} % of the simulator's", bounds.goodput_percent),
             &|sim, kernel| {
                 let (sim, kernel) = (sim.goodput(), kernel.goodput());
-                (near(kernel, sim, bounds.goodput_percent), format!("{kernel:.3} against {sim:.3} Mb/s"))
+                (near(kernel, sim, bounds.goodput_percent), format!("{kernel:.3} versus {sim:.3} Mb/s"))
             },
         );
         verdict(
@@ -85,7 +85,7 @@ pub fn agree(
                 (
                     met,
                     format!(
-                        "{kernel_s:.2} ({} reductions) against {sim_s:.2} s ({})",
+                        "{kernel_s:.2} ({} reductions) versus {sim_s:.2} s ({})",
                         times(kernel),
                         times(sim)
                     ),
@@ -99,7 +99,7 @@ pub fn agree(
                 &|sim, kernel| {
                     let (sim, kernel) =
                         (tollway_theory::jain(&sim.rates), tollway_theory::jain(&kernel.rates));
-                    ((kernel - sim).abs() <= bounds.jain, format!("{kernel:.3} against {sim:.3}"))
+                    ((kernel - sim).abs() <= bounds.jain, format!("{kernel:.3} versus {sim:.3}"))
                 },
             );
         }

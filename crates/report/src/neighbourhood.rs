@@ -91,7 +91,7 @@ impl Neighbourhood {
     /// The first mistake, as text; `None` without mistakes.
     pub(crate) fn mistake(&self) -> Option<String> {
         if self.round_trips.iter().any(|factor| !(factor.is_finite() && *factor > 0.0)) {
-            return Some("a factor on round trips is a number over 0".into());
+            return Some("a factor on round trips must be a number over 0".into());
         }
         if let Some((key, _)) = self.settings.iter().find(|(_, values)| !values.is_array()) {
             return Some(format!("`{key}` needs a list of values"));
@@ -100,9 +100,9 @@ impl Neighbourhood {
             || self.starts > 0
             || !(self.round_trips.is_empty() && self.settings.is_empty() && self.points.is_empty());
         match (&self.once, any) {
-            (Some(_), true) => Some("an experiment that is judged `once` has no neighbours".into()),
+            (Some(_), true) => Some("an experiment with `once` has no neighbours".into()),
             (None, false) => {
-                Some("a neighbourhood needs neighbours, or says why there are none in `once`".into())
+                Some("a neighbourhood needs neighbours, or the reason for none in `once`".into())
             }
             _ => None,
         }
@@ -272,7 +272,7 @@ to = [0.0001, 0.01]
     #[test]
     fn what_makes_no_neighbourhood_is_told() {
         for (text, wrong) in [
-            ("", "says why there are none"),
+            ("", "the reason for none"),
             ("seeds = 1\nonce = \"x\"", "has no neighbours"),
             ("round-trips = [0.0]", "over 0"),
             ("[settings]\n\"duration\" = \"3 s\"", "list of values"),

@@ -131,27 +131,30 @@ fn flow_sheet(runs: &[RunResult]) -> Sheet {
         columns.push(("95 %", "queueing_p95_ms", millis));
         columns.push(("99 %", "queueing_p99_ms", millis));
         notes.push(
-            "RTT: mean of samples, mostly one each 100 ms; queued: RTT less an empty path's, mean and percentiles",
+            "RTT: mean of samples, usually every 100 ms; queued: RTT minus that of an empty path, mean and \
+            percentiles",
         );
     }
     columns.push(("Mb/s", "rate_mbps", rate));
-    notes.push("Mb/s: what arrived, headers included");
+    notes.push("Mb/s: arrived, headers included");
     if any("share_of_ideal") {
         columns.push(("of ideal", "share_of_ideal", percent));
-        notes.push("of ideal: of its max–min fair share of the links, flow by flow as they come and go");
+        notes.push(
+            "of ideal: fraction of the flow's max–min fair share, computed anew as flows start and stop",
+        );
     }
     if any("fct_s") {
         columns.push(("done in s", "fct_s", seconds));
-        notes.push("done in: from its start until all is acknowledged");
+        notes.push("done in: from the start until all data are acknowledged");
     }
     columns.push(("resent", "retransmissions", whole));
     notes.push("resent: packets");
     if any("lost_packets") {
         columns.push(("lost", "lost_packets", whole));
-        notes.push("lost: dropped packets of constant-rate sources, never sent again");
+        notes.push("lost: dropped packets of constant-rate sources, which do not retransmit");
     }
     if labels.iter().any(|label| matches!(label, Label::Of(..))) {
-        notes.push("least, median, greatest: of each column by itself");
+        notes.push("least, median, greatest: computed for each column separately");
     }
     let rows = labels.iter().map(|label| {
         let cells = |all: &Vec<FlowInfo>| {
@@ -202,7 +205,7 @@ fn completion_sheet(runs: &[RunResult]) -> Sheet {
         rows: rows.collect(),
         columns: vec!["done", "50 %", "95 %", "99 %"],
         notes: vec![
-            "done: flows that finished; then the seconds that 50, 95 and 99 % of them did not exceed".into(),
+            "done: flows that finished; then their 50th, 95th and 99th percentile completion times in seconds".into(),
         ],
     }
 }
@@ -249,13 +252,14 @@ fn link_sheet(runs: &[RunResult]) -> Sheet {
         (name.to_string(), links.iter().map(cells).collect())
     });
     let mut notes = vec![
-        "used: of capacity; queue: time to send what waits, and packets waiting, means over time; peak: most at once; drops: packets"
+        "used: fraction of capacity; queue: time to send it, and its packets, means over time; peak: most \
+        packets; drops: packets"
             .to_string(),
     ];
     let hidden = known.len() - names.len();
     if hidden > 0 {
         let links = if hidden == 1 { "1 link".into() } else { format!("{hidden} links") };
-        notes.push(format!("{links} with less to tell: in the result tables only"));
+        notes.push(format!("{links} with less traffic: only in the result tables"));
     }
     Sheet {
         of: "link",
@@ -293,7 +297,7 @@ fn system_sheets(runs: &[RunResult]) -> Vec<Sheet> {
         };
         let rows = keys.into_iter().take(MOST_FLOWS).map(row).collect();
         let more = total.saturating_sub(MOST_FLOWS);
-        let notes = if more == 0 { Vec::new() } else { vec![format!("{more} more rows: with `--json`")] };
+        let notes = if more == 0 { Vec::new() } else { vec![format!("{more} more rows with `--json`")] };
         Sheet { of, variants: runs.iter().map(|r| r.variant.clone()).collect(), columns, rows, notes }
     });
     sheets.collect()

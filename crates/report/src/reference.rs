@@ -21,8 +21,8 @@ pub(crate) fn deviation(
     run: &RunResult,
     folder: &Path,
 ) -> Result<Vec<(String, f64)>, String> {
-    let file = m.reference.as_deref().ok_or("the claim names no `reference` file")?;
-    let span = m.span.map(|s| s.nearest_secs()).filter(|s| *s > 0.0).ok_or("the claim gives no `span`")?;
+    let file = m.reference.as_deref().ok_or("the claim has no `reference` file")?;
+    let span = m.span.map(|s| s.nearest_secs()).filter(|s| *s > 0.0).ok_or("the claim has no `span`")?;
     let skip = m.skip_after_start.map_or(0.0, |t| t.nearest_secs());
     let path = folder.join(file);
     let references = read(&path)?;
@@ -36,7 +36,7 @@ pub(crate) fn deviation(
             return Err(format!("{} has no column `{}_mbps`", path.display(), flow.name));
         };
         let Some(ours) = ours.iter().find(|s| s.name == flow.name) else {
-            return Err(format!("flow `{}` left no rates", flow.name));
+            return Err(format!("flow `{}` has no measured rates", flow.name));
         };
         let (ours, theirs) = (Running::new(ours), Running::new(theirs));
         let mut largest: Option<(f64, Window)> = None;
@@ -60,7 +60,7 @@ pub(crate) fn deviation(
             }
         }
         let Some((deviation, window)) = largest else {
-            return Err(format!("no window of `{}` lies clear of all starts", flow.name));
+            return Err(format!("no window of `{}` is free of starts", flow.name));
         };
         worst.push((format!("{} {:.1}–{:.1} s", flow.name, window.from, window.until), deviation));
     }
@@ -130,11 +130,11 @@ fn parse(text: &str) -> Result<Vec<Series>, String> {
         let cell = |i: usize| -> Result<f64, String> {
             let text = cells.get(i).copied().unwrap_or("");
             let value = text.parse().ok().filter(|value: &f64| value.is_finite());
-            value.ok_or_else(|| format!("line {}: `{text}` is no number", number + 1))
+            value.ok_or_else(|| format!("line {}: `{text}` is not a number", number + 1))
         };
         let time = cell(time_column)?;
         if time < 0.0 || before.replace(time).is_some_and(|before| time <= before) {
-            return Err(format!("line {}: {time} s come after later ones", number + 1));
+            return Err(format!("line {}: time {time} s is earlier than the line before", number + 1));
         }
         for (i, s) in &mut series {
             s.times.push(time);
@@ -161,12 +161,15 @@ mod tests {
         let series = parse("# by ns-2\ntime_s,f.1_mbps,queue\n0.1,2.5,7\n0.2,3.5,8\n").unwrap();
         assert_eq!((series.len(), series[0].name.as_str()), (1, "f.1"));
         assert!((series[0].interval - 0.1).abs() < 1e-12);
-        assert_eq!(parse("time_s,f_mbps\n1,x\n").unwrap_err(), "line 2: `x` is no number");
+        assert_eq!(parse("time_s,f_mbps\n1,x\n").unwrap_err(), "line 2: `x` is not a number");
         assert!(parse("t,f_mbps\n").unwrap_err().contains("time_s"));
         // NaN and infinity are rejected, since they would count as zero or match any rate.
-        assert_eq!(parse("time_s,f_mbps\n1,nan\n").unwrap_err(), "line 2: `nan` is no number");
-        assert_eq!(parse("time_s,f_mbps\ninf,1\n").unwrap_err(), "line 2: `inf` is no number");
-        assert_eq!(parse("time_s,f_mbps\n2,1\n2,1\n").unwrap_err(), "line 3: 2 s come after later ones");
+        assert_eq!(parse("time_s,f_mbps\n1,nan\n").unwrap_err(), "line 2: `nan` is not a number");
+        assert_eq!(parse("time_s,f_mbps\ninf,1\n").unwrap_err(), "line 2: `inf` is not a number");
+        assert_eq!(
+            parse("time_s,f_mbps\n2,1\n2,1\n").unwrap_err(),
+            "line 3: time 2 s is earlier than the line before"
+        );
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub enum ReproduceError {
     /// The folder has no experiments.
     #[error("there are no experiments in {}", folder.display())]
     #[diagnostic(help(
-        "name the folder of files PAPER/FIGURE.toml, or leave out `--papers` for the experiments built in"
+        "give a folder with files PAPER/FIGURE.toml, or leave out `--papers` for the built-in experiments"
     ))]
     NoFolder {
         /// The folder.
@@ -70,7 +70,7 @@ pub enum ReproduceError {
     },
     /// No experiment has this name.
     #[error("there is no experiment `{name}`")]
-    #[diagnostic(help("{}`tollway reproduce --list` names all", near.as_ref().map_or(String::new(), |n| format!("did you mean `{n}`? "))))]
+    #[diagnostic(help("{}`tollway reproduce --list` lists all", near.as_ref().map_or(String::new(), |n| format!("did you mean `{n}`? "))))]
     Unknown {
         /// The given name.
         name: String,
@@ -95,7 +95,7 @@ pub enum ReproduceError {
     },
     /// None of the named experiments has a part that runs on real packets.
     #[error("none of these experiments has a part that runs live")]
-    #[diagnostic(help("`[[live]]` tables in an experiment's file say what runs on real packets too"))]
+    #[diagnostic(help("`[[live]]` tables in an experiment's file define its live parts"))]
     NothingLive,
     /// The neighbourhood needs more seeds than exist.
     #[error(transparent)]
@@ -110,8 +110,8 @@ pub enum ReproduceError {
         message: String,
     },
     /// Two experiments have the same file name for their figures.
-    #[error("{} and {} are both called `{name}`", one.display(), other.display())]
-    #[diagnostic(help("each has its own `name`, after which its figure is called"))]
+    #[error("{} and {} both have the name `{name}`", one.display(), other.display())]
+    #[diagnostic(help("give each a different `name`, which is also its figure's"))]
     SameName {
         /// Their name.
         name: String,
@@ -122,7 +122,7 @@ pub enum ReproduceError {
     },
     /// Two claims have the same id, which verdicts and the list of unmet claims use.
     #[error("{} and {} both have a claim `{id}`", one.display(), other.display())]
-    #[diagnostic(help("rename one of them: verdicts, and `unmet.toml`, know a claim by its `id` alone"))]
+    #[diagnostic(help("rename one of them: verdicts and `unmet.toml` identify a claim by its `id`"))]
     SameClaim {
         /// The id.
         id: String,

@@ -83,27 +83,27 @@ pub enum RunnerError {
         error: RunError,
     },
     /// Another process writes its tables to the folder.
-    #[error("`{}` is being written by another tollway; name another `--out`", dir.display())]
+    #[error("another tollway is writing to `{}`; give another `--out`", dir.display())]
     Taken {
         /// The folder.
         dir: PathBuf,
     },
     /// A file is in the place of a folder for tables.
-    #[error("cannot create a folder for tables: `{}` is a file; name another `--out`", path.display())]
+    #[error("cannot create a folder for tables: `{}` is a file; give another `--out`", path.display())]
     NoFolder {
         /// The file.
         path: PathBuf,
     },
     /// Other users may plant links in the folder for tables.
-    #[error("cannot write tables to `{}`: other users may write there too; name a folder of your own as `--out`", path.display())]
+    #[error("cannot write tables to `{}`, where other users can write too; give a folder of your own as `--out`", path.display())]
     Shared {
         /// The folder.
         path: PathBuf,
     },
     /// The interval tables have too many rows for memory.
     #[error(
-        "the interval tables would have {} million rows, which are too many to be kept in memory; write them to files with `--out DIR`, \
-         or make `measure.interval` longer",
+        "the interval tables would have {} million rows, too many for memory; write them to files with \
+        `--out DIR`, or make `measure.interval` longer",
         rows / 1_000_000
     )]
     Rows {
@@ -487,7 +487,7 @@ pub fn lateness_table(runs: &[Ran], width: usize) -> String {
             ("sent to the next node", &lateness.departures),
             ("timers", &lateness.timeouts),
             ("read from the socket", &lateness.waits),
-            ("stood still, not counted", &lateness.standstills),
+            ("paused, not counted", &lateness.standstills),
         ];
         for (what, kind) in kinds {
             let us = |time: Time| format!("{:.0}", time.0 as f64 * 1e-3);

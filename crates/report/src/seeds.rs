@@ -4,8 +4,8 @@ use std::ops::Range;
 
 /// An error: the seeds would exceed the largest integer of scenario files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
-#[error("there are no {seeds} seeds from {seed} on: the last is {}", i64::MAX)]
-#[diagnostic(help("begin with a smaller seed"))]
+#[error("there are fewer than {seeds} seeds from {seed} on: the last is {}", i64::MAX)]
+#[diagnostic(help("start with a smaller seed"))]
 pub struct NoSeeds {
     /// The first seed.
     pub seed: u64,

@@ -132,7 +132,7 @@ fn no_data_is_never_met() {
     let runs = [two_flows()];
     for (keys, reason) in [
         ("metric = \"rate\"\nflow = \"g\"\nat-most = 1", "no flow is called `g`"),
-        ("metric = \"utilisation\"\nat-most = 1", "the claim names no link"),
+        ("metric = \"utilisation\"\nat-most = 1", "the claim does not name a link"),
         ("metric = \"utilisation\"\nlink = \"c\"\nat-most = 1", "no link is called `c`"),
         (
             "metric = \"utilisation\"\nlink = \"b\"\nfrom = \"60 s\"\nat-most = 1",
@@ -145,7 +145,7 @@ fn no_data_is_never_met() {
         ),
         ("metric = \"rate\"\nflow = \"f.1\"\nat-most = 99", "no selected flow is active from 15 s to 30 s"),
         ("metric = \"share-of-ideal\"\nflow = \"f.1\"\nuntil = \"10 s\"\nat-most = 9", "no data for f.1"),
-        ("metric = \"table\"\nname = \"t.x\"\nat-most = 1", "the run left no number called `t.x`"),
+        ("metric = \"table\"\nname = \"t.x\"\nat-most = 1", "the run has no number called `t.x`"),
         ("metric = \"fct\"\nflow = \"f.2\"\nat-most = 1", "no selected flow finished"),
         ("metric = \"fct\"\nmax-size = \"999 B\"\nat-most = 99", "no selected flow finished"),
         (
@@ -300,18 +300,21 @@ fn slips_about_the_grid_are_named() {
     );
     assert!(
         wrong(&format!("{claim}\nequals = {{ by-variant = {{ a = \"1\" }} }}"))
-            .contains("takes a number for each")
+            .contains("must have a number for each")
     );
     assert!(
         wrong(&format!("{claim}\nequals = {{ by-variant = {{ a = 1 }}, times = 2 }}"))
-            .contains("and nothing beside it")
+            .contains("and no other key")
     );
     let plot = "[[plot]]\ntitle = \"a\"";
     assert!(wrong(&format!("{plot}\nmetric = \"drops\"\nlink = \"b\"")).contains("name it in `x`"));
     assert!(wrong(&format!("{plot}\nmetric = \"drops\"\nx = \"los\"")).contains("did you mean `loss`?"));
     assert!(wrong(&format!("{plot}\nmetric = \"drops\"\nx = \"loss\"\ny = \"drops\"")).contains("not both"));
     assert!(wrong(plot).contains("needs a `y`"));
-    assert!(wrong(&format!("{plot}\ny = \"drops\"\nlink = \"b\"\nx = \"loss\"")).contains("one over time"));
+    assert!(
+        wrong(&format!("{plot}\ny = \"drops\"\nlink = \"b\"\nx = \"loss\""))
+            .contains("has time as its x axis")
+    );
 }
 
 #[test]
@@ -433,7 +436,7 @@ fn the_first_control_interval_of_a_window_can_be_asked_for() {
     assert_eq!((status, measured.as_str()), (Status::Met, "0.3 packets"));
     let (status, _, measured) = one(&first.replace("1 s", "3 s"), &runs);
     assert_eq!(status, Status::Unmet);
-    assert!(measured.contains("none began"), "{measured}");
+    assert!(measured.contains("no interval began"), "{measured}");
 }
 
 #[test]

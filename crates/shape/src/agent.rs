@@ -402,8 +402,8 @@ impl Agent {
         let first = of.next()?.seen;
         let count = 1 + of.count();
         Some(format!(
-            "{count} connections cannot be paced and are not limited, such as {} to {} of user {}: their sockets are in no descriptor \
-             table that the agent may look into, as those of MPTCP; `--backend bpf` limits them",
+            "{count} connections are not limited, such as {} to {} of user {}: their sockets are in no \
+            descriptor table that the agent can read (MPTCP has such); `--backend bpf` limits them",
             first.local, first.remote, first.uid
         ))
     }
@@ -571,8 +571,8 @@ fn wire_bytes(before: &Seen, now: &Seen, overhead: u32) -> u64 {
     now.sent.saturating_sub(before.sent) + segments * u64::from(now.headers(overhead))
 }
 
-const NO_GROUPS: &str = "no hierarchy of control groups, version 2, is mounted where the agent runs, and so `cgroup` and `container` match no \
-                         connection; `mount -t cgroup2 none /sys/fs/cgroup`, and start it again";
+const NO_GROUPS: &str = "control groups, version 2, are not mounted here, so `cgroup` and `container` match no connection; run \
+    `mount -t cgroup2 none /sys/fs/cgroup`, and restart the agent";
 /// Listings in a row that may leave out an open connection. The kernel lists its table piece by
 /// piece, and skips the neighbour of a connection that closes meanwhile. If the agent took the
 /// connection for a new one, it would take its own pace for the program's.

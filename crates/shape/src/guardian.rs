@@ -193,14 +193,14 @@ impl Guardian {
     pub(super) fn trouble(&self) -> Option<String> {
         if let Some(error) = &self.alone {
             return Some(format!(
-                "no guardian can be started ({error}): new connections are not paced, and should this agent be killed too, `tollway shape clear` \
-                 makes the others free"
+                "cannot start a guardian ({error}): new connections are not paced; if this agent is killed \
+                too, `tollway shape clear` removes the paces"
             ));
         }
         (self.silent > 0).then(|| {
             format!(
-                "the guardian (process {}) takes no word, as if somebody had stopped it: another takes its place in a second, and until then new \
-                 connections may not be paced",
+                "the guardian (process {}) does not respond; it may have been stopped. Another replaces it \
+                in a second; until then new connections may not be paced",
                 self.pid()
             )
         })

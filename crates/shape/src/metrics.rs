@@ -42,7 +42,7 @@ impl Collector for Gathered {
         }
         let mut held = encoder.encode_descriptor(
             "tollway_shape_held",
-            "Connections by what holds them back",
+            "Connections by what limits them",
             None,
             MetricType::Gauge,
         )?;
@@ -53,7 +53,7 @@ impl Collector for Gathered {
         let denied = rows(standing, "connections").filter(|one| one["denied"] == true).count() as i64;
         if standing["link_mbps"].is_number() {
             let (help, ratio) =
-                ("Tokens, as part of the depth of the link's bucket", Unit::Other("ratio".into()));
+                ("Tokens, as a fraction of the depth of the link's bucket", Unit::Other("ratio".into()));
             let metric = encoder.encode_descriptor(
                 "tollway_shape_link_bucket",
                 help,
@@ -63,7 +63,7 @@ impl Collector for Gathered {
             ConstGauge::new(number(standing, "link_bucket")).encode(metric)?;
         }
         for (name, help, value) in [
-            ("tollway_shape_denied", "Connections beyond the agent's rights", denied),
+            ("tollway_shape_denied", "Connections that the agent may not access", denied),
             (
                 "tollway_shape_trouble",
                 "1 while newer policies are not in force",
@@ -75,14 +75,14 @@ impl Collector for Gathered {
         }
         let tick = encoder.encode_descriptor(
             "tollway_shape_tick",
-            "From tick to tick",
+            "Time between ticks",
             Some(&Unit::Seconds),
             MetricType::Gauge,
         )?;
         ConstGauge::new(number(standing, "tick_ms") / 1000.0).encode(tick)?;
         let cpu = encoder.encode_descriptor(
             "tollway_shape_cpu",
-            "Processor's time used",
+            "Processor time used",
             Some(&Unit::Seconds),
             MetricType::Counter,
         )?;
@@ -108,13 +108,13 @@ type Gauge = (&'static str, &'static str, Option<&'static str>, fn(&Value) -> f6
 
 const TENANT: [Gauge; 4] = [
     ("tollway_shape_connections", "Open connections", None, |tenant| number(tenant, "connections")),
-    ("tollway_shape_sends", "What they send, on the wire", Some("bytes_per_second"), |tenant| {
+    ("tollway_shape_sends", "Sending rate on the wire", Some("bytes_per_second"), |tenant| {
         rate(tenant, "sends_mbps")
     }),
-    ("tollway_shape_share", "What of the link is the tenant's", Some("bytes_per_second"), |tenant| {
+    ("tollway_shape_share", "The tenant's share of the link", Some("bytes_per_second"), |tenant| {
         rate(tenant, "share_mbps")
     }),
-    ("tollway_shape_bucket", "Tokens, as part of the bucket's depth", Some("ratio"), |tenant| {
+    ("tollway_shape_bucket", "Tokens, as a fraction of the bucket's depth", Some("ratio"), |tenant| {
         number(tenant, "bucket")
     }),
 ];

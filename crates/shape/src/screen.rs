@@ -15,7 +15,7 @@ pub fn draw(frame: &mut Frame<'_>, standing: &Value, scroll: u16) {
     let [above, foot] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
     let text = text(standing, usize::from(frame.area().width.max(20)), MOST).unwrap_or_default();
     frame.render_widget(Paragraph::new(text).scroll((scroll, 0)), above);
-    frame.render_widget(Line::from(" q free all connections and end   ↑ ↓ scroll ").dim(), foot);
+    frame.render_widget(Line::from(" q remove all paces and quit   ↑ ↓ scroll ").dim(), foot);
 }
 
 /// Upper bound of connections in the list.

@@ -216,7 +216,7 @@ pub enum BackendError {
     #[error(transparent)]
     Bpf(#[from] bpf::Unavailable),
     /// Other network namespaces are requested, but `inet_diag` does not list their connections.
-    #[error("inet_diag sees the connections of this network namespace only")]
+    #[error("inet_diag lists only the connections of this network namespace")]
     Everywhere,
 }
 
@@ -243,9 +243,7 @@ pub fn kernel(
     // limits of programs.
     let (freed, left) = replay(&record)?;
     if freed + left > 0 {
-        note(&format!(
-            "an agent before was killed, and left {freed} connections paced, which are free again"
-        ));
+        note(&format!("an earlier agent was killed; the paces of its {freed} connections are removed"));
     }
     let config = bpf::Config { everywhere, ..bpf::Config::default() };
     match (backend != Backend::InetDiag).then(|| bpf::Bpf::start(&config)) {
@@ -256,7 +254,7 @@ pub fn kernel(
             return Ok((Box::new(kernel), Some(guardian)));
         }
         Some(Err(error)) if backend == Backend::Bpf => return Err(error.into()),
-        Some(Err(error)) => note(&format!("{error}; inet_diag is used instead")),
+        Some(Err(error)) => note(&format!("{error}; using inet_diag instead")),
         None => {}
     }
     if everywhere {
@@ -297,12 +295,13 @@ pub fn say_reach(note: impl Fn(&str)) {
     match Reach::find() {
         Reach::All => {}
         Reach::User => note(
-            "only connections of this user's processes can be paced; run as root, or give `tollway` CAP_SYS_PTRACE and \
-             CAP_DAC_READ_SEARCH, for everybody's",
+            "only connections of this user's processes can be paced; for all users, run it as root, or give \
+            `tollway` CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
         ),
         Reach::Children => note(
-            "this system's Yama module lets no process reach another's sockets, so that nothing is paced; run as root, or \
-             give `tollway` CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, or set `sysctl kernel.yama.ptrace_scope=0`",
+            "this system's Yama module keeps processes from each other's sockets, so nothing is paced; run \
+            it as root, give `tollway` CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, or set `sysctl \
+            kernel.yama.ptrace_scope=0`",
         ),
     }
 }

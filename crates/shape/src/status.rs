@@ -57,14 +57,14 @@ pub fn told(json: &str, width: usize, most: usize) -> Option<String> {
 pub(crate) fn text(standing: &Value, width: usize, most: usize) -> Option<String> {
     let word = |key: &str| standing[key].as_str();
     let mut text = format!(
-        "Policies {} from {}; a tick every {:.0} ms by {}.\n",
+        "Policies {} from {}; a tick every {:.0} ms with {}.\n",
         word("version")?,
         word("source")?,
         standing["tick_ms"].as_f64()?,
         word("kernel")?,
     );
     if let Some(trouble) = word("trouble") {
-        text += &format!("Nothing newer is in force: {trouble}\n");
+        text += &format!("The new version is not in force: {trouble}\n");
     }
     if let Some(warning) = word("warning") {
         text += &format!("WARNING: {warning}\n");
@@ -113,10 +113,10 @@ pub(crate) fn text(standing: &Value, width: usize, most: usize) -> Option<String
     if left > 0 {
         text += &format!("… and {left} more (`--json` has them all)\n");
     }
-    text += &format!("\n{} connections are nobody's, and left alone.\n", standing["others"]);
+    text += &format!("\n{} connections match no tenant, and are not paced.\n", standing["others"]);
     let denied = connections.iter().filter(|connection| connection["denied"] == true).count();
     if denied > 0 {
-        text += &format!("{denied} belong to processes beyond the agent's rights, and are not paced.\n");
+        text += &format!("{denied} belong to processes that the agent may not access, and are not paced.\n");
     }
     Some(text)
 }
@@ -255,7 +255,7 @@ pub(crate) mod tests {
             },
             turn: Turn { now: Time::from_secs(9), tick: Time::from_millis(15), cpu: Time::from_millis(90) },
             source: "policies.toml".into(),
-            trouble: Some("`rate`: `Mbqs` is no unit".into()),
+            trouble: Some("`rate`: `Mbqs` is not a unit".into()),
         }
     }
 
@@ -265,7 +265,7 @@ pub(crate) mod tests {
         let text = standing.to_text(140, 1);
         for part in [
             "Policies 7",
-            "Nothing newer is in force: `rate`",
+            "The new version is not in force: `rate`",
             "WARNING: it is full",
             "web",
             "49.80",

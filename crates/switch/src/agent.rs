@@ -133,7 +133,7 @@ impl Teller {
         tollway_net::sys::control::own_folder(path)?;
         if let Ok(meta) = std::fs::symlink_metadata(path) {
             if !meta.file_type().is_socket() {
-                let text = format!("`{}` is there already, and is no socket", path.display());
+                let text = format!("`{}` already exists, and is not a socket", path.display());
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
             }
             if UnixStream::connect(path).is_ok() {

@@ -77,13 +77,16 @@ const MEMBER_GAUGES: [Metric<MemberStatus, f64>; 6] = [
     ("tollway_switch_member_connections", "Connections to the member", None, |member| {
         member.connections as f64
     }),
-    ("tollway_switch_member_outstanding", "What it has and has not answered", Some(Unit::Bytes), |member| {
+    ("tollway_switch_member_outstanding", "Outstanding frames of the member", Some(Unit::Bytes), |member| {
         member.outstanding as f64
     }),
-    ("tollway_switch_member_window", "What it may have, by its drain rate", Some(Unit::Bytes), |member| {
-        member.window as f64
-    }),
-    ("tollway_switch_member_waiting", "Sessions that wait for room in its window", None, |member| {
+    (
+        "tollway_switch_member_window",
+        "Window of the member, from its drain rate",
+        Some(Unit::Bytes),
+        |member| member.window as f64,
+    ),
+    ("tollway_switch_member_waiting", "Sessions waiting for its window", None, |member| {
         member.waiting as f64
     }),
     (
@@ -100,36 +103,36 @@ const MEMBER_COUNTERS: [Metric<MemberStatus, u64>; 7] = [
     }),
     ("tollway_switch_member_answers", "Answers from the member", None, |member| member.answers),
     ("tollway_switch_member_failures", "Failed or hung connections", None, |member| member.failures),
-    ("tollway_switch_member_retried", "Frames sent to others in its place", None, |member| member.retried),
-    (
-        "tollway_switch_member_unanswered",
-        "Frames without an answer whose clients were told",
-        None,
-        |member| member.unanswered,
-    ),
-    ("tollway_switch_member_perhaps_lost", "Upper bound of one-way frames lost with it", None, |member| {
-        member.perhaps_lost
+    ("tollway_switch_member_retried", "Frames sent to other members instead", None, |member| member.retried),
+    ("tollway_switch_member_unanswered", "Unanswered frames reported to their clients", None, |member| {
+        member.unanswered
     }),
-    ("tollway_switch_member_unrequested", "Answers to no frame", None, |member| member.unrequested),
+    (
+        "tollway_switch_member_perhaps_lost",
+        "Upper bound of one-way frames lost in its failures",
+        None,
+        |member| member.perhaps_lost,
+    ),
+    ("tollway_switch_member_unrequested", "Answers without a frame", None, |member| member.unrequested),
 ];
 
 const GAUGES: [Metric<Status, f64>; 3] = [
     ("tollway_switch_sessions", "Open sessions", None, |status| status.sessions as f64),
-    ("tollway_switch_memory", "What sessions hold", Some(Unit::Bytes), |status| status.memory as f64),
+    ("tollway_switch_memory", "Memory of sessions", Some(Unit::Bytes), |status| status.memory as f64),
     ("tollway_switch_trouble", "1 while a newer configuration is not in force", None, |status| {
         f64::from(u8::from(status.trouble.is_some()))
     }),
 ];
 
 const COUNTERS: [Metric<Status, u64>; 8] = [
-    ("tollway_switch_connections", "Connections that came", None, |status| status.accepted),
+    ("tollway_switch_connections", "Accepted connections", None, |status| status.accepted),
     ("tollway_switch_refused", "Connections refused: too many", None, |status| status.refused),
     ("tollway_switch_frames", "Frames from clients", None, |status| status.frames),
     ("tollway_switch_received", "Their bytes", Some(Unit::Bytes), |status| status.bytes),
     ("tollway_switch_answers", "Answers from members", None, |status| status.answers),
     ("tollway_switch_answered_here", "Frames answered by the switch", None, |status| status.answered_here),
-    ("tollway_switch_torn", "Frames of which only a part came", None, |status| status.torn),
-    ("tollway_switch_abandoned", "Frames not done when their session broke", None, |status| status.abandoned),
+    ("tollway_switch_torn", "Incomplete frames", None, |status| status.torn),
+    ("tollway_switch_abandoned", "Unfinished frames of broken sessions", None, |status| status.abandoned),
 ];
 
 #[cfg(test)]

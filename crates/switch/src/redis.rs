@@ -5,7 +5,7 @@ use redis_protocol::resp2::types::RangeFrame;
 
 /// The treatment of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RedisCommand<'f> {
+pub(crate) enum Command<'f> {
     /// Send it to the member with this key.
     Keyed(&'f [u8]),
     /// Send it to any member.
@@ -93,7 +93,7 @@ fn keyed<'f>(
     let mut others = (first..end).step_by(step).filter_map(&word);
     if others.any(|other| place(other) != home) {
         return RedisCommand::Refused(
-            "its keys are at several members: tollway switch sends a command to one".into(),
+            "its keys are at several members, and tollway switch sends a command to only one".into(),
         );
     }
     RedisCommand::Keyed(key)
@@ -108,9 +108,9 @@ enum Class {
 }
 
 fn classify(name: &[u8], sub: &[u8]) -> Class {
-    const ALL: &str = "is about all members: ask each of them";
-    const STATE: &str = "ties a connection to one server, which tollway switch cannot do";
-    const BLOCKS: &str = "blocks, and answers after it would hold up those of other members";
+    const ALL: &str = "concerns all members: send it to each of them";
+    const STATE: &str = "binds a connection to one server, which tollway switch does not support";
+    const BLOCKS: &str = "blocks, and would delay answers of other members";
     match name {
         b"AUTH" => Class::Setup(Setup::Auth),
         b"HELLO" => Class::Setup(Setup::Hello),
@@ -135,7 +135,7 @@ fn classify(name: &[u8], sub: &[u8]) -> Class {
         b"BLPOP" | b"BRPOP" | b"BRPOPLPUSH" | b"BLMOVE" | b"BLMPOP" | b"BZPOPMIN" | b"BZPOPMAX"
         | b"BZMPOP" => Class::Refused(BLOCKS),
         b"XREAD" | b"XREADGROUP" => {
-            Class::Refused("may block, and names its keys last: tollway switch does not spread it")
+            Class::Refused("may block, and has its keys at the end: tollway switch does not support it")
         }
         b"MGET" | b"DEL" | b"UNLINK" | b"EXISTS" | b"TOUCH" | b"SINTER" | b"SUNION" | b"SDIFF"
         | b"SINTERSTORE" | b"SUNIONSTORE" | b"SDIFFSTORE" | b"PFCOUNT" | b"PFMERGE" => {
@@ -152,7 +152,7 @@ fn classify(name: &[u8], sub: &[u8]) -> Class {
             Class::Keys(Keys::Counted(1))
         }
         b"ZUNIONSTORE" | b"ZINTERSTORE" | b"ZDIFFSTORE" => {
-            Class::Refused("names keys in two places: tollway switch does not spread it")
+            Class::Refused("has keys in two places: tollway switch does not support it")
         }
         b"OBJECT" | b"MEMORY" | b"XINFO" | b"XGROUP" => Class::Keys(Keys::One(2)),
         // All others, unknown commands included, have one key right after the name.
@@ -244,9 +244,9 @@ mod tests {
             ("MSET a 1 b 2", "several members"),
             ("RENAME a b", "several members"),
             ("EVAL script 2 a b", "several members"),
-            ("MULTI", "ties a connection"),
-            ("SUBSCRIBE news", "ties a connection"),
-            ("CLIENT TRACKING ON", "ties a connection"),
+            ("MULTI", "binds a connection"),
+            ("SUBSCRIBE news", "binds a connection"),
+            ("CLIENT TRACKING ON", "binds a connection"),
             ("BLPOP a 0", "blocks"),
             ("KEYS *", "all members"),
             ("FLUSHALL", "all members"),

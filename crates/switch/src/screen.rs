@@ -13,7 +13,7 @@ pub fn draw(frame: &mut Frame<'_>, status: &Status, scroll: u16) {
     let [above, foot] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
     let text = status.to_text(usize::from(frame.area().width.max(20)), MOST);
     frame.render_widget(Paragraph::new(text).scroll((scroll, 0)), above);
-    frame.render_widget(Line::from(" q end the switch   ↑ ↓ scroll ").dim(), foot);
+    frame.render_widget(Line::from(" q stop the switch   ↑ ↓ scroll ").dim(), foot);
 }
 
 /// Upper bound on clients shown.

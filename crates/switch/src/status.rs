@@ -196,7 +196,7 @@ fn text(status: &serde_json::Value, width: usize, most: usize) -> Option<String>
         word("policy")?,
     );
     if let Some(trouble) = word("trouble") {
-        text += &format!("Nothing newer is in force: {trouble}\n");
+        text += &format!("The new version is not in force: {trouble}\n");
     }
     if let Some(line) = site(&status["sites"]) {
         text += &line;
@@ -261,7 +261,7 @@ fn text(status: &serde_json::Value, width: usize, most: usize) -> Option<String>
         }
     }
     text += &format!(
-        "\n{} sessions hold {:.1} kB; {} frames came and {} answers went back.\n",
+        "\n{} sessions use {:.1} kB; {} frames arrived, {} answers were sent.\n",
         count("sessions")?,
         status["memory"].as_f64()? / 1e3,
         count("frames")?,
@@ -269,8 +269,8 @@ fn text(status: &serde_json::Value, width: usize, most: usize) -> Option<String>
     );
     for (key, what) in [
         ("refused", "connections were refused: too many sessions"),
-        ("torn", "frames came only in part before their clients ended"),
-        ("abandoned", "frames were not done when their sessions broke"),
+        ("torn", "frames were incomplete when their clients closed"),
+        ("abandoned", "frames were unfinished when their sessions broke"),
     ] {
         if let Some(count) = count(key).filter(|&count| count > 0) {
             text += &format!("{count} {what}.\n");
@@ -287,14 +287,14 @@ fn site(sites: &serde_json::Value) -> Option<String> {
         text += &format!("  {} at {}: {}\n", word("name")?, word("address")?, word("state")?);
     }
     for (key, what) in [
-        ("strangers", "datagrams came from addresses of no neighbour"),
+        ("strangers", "datagrams came from unknown addresses"),
         ("handshakes", "handshakes were refused"),
-        ("replayed", "datagrams came again and were dropped"),
-        ("forged", "datagrams were not sealed by their neighbour, or with keys that are forgotten"),
-        ("plain", "datagrams were not sealed"),
-        ("forged_acks", "acknowledgements were of what never left"),
-        ("rerouted", "packets of a member that failed went to another"),
-        ("lost", "packets were lost with a member that failed"),
+        ("replayed", "datagrams were repeated and dropped"),
+        ("forged", "datagrams were not encrypted by their neighbour, or with expired keys"),
+        ("plain", "datagrams were not encrypted"),
+        ("forged_acks", "acknowledgements were of data that was never sent"),
+        ("rerouted", "packets of a failed member were sent to another"),
+        ("lost", "packets were lost with a failed member"),
     ] {
         if let Some(count) = sites[key].as_u64().filter(|&count| count > 0) {
             text += &format!("{count} {what}.\n");
@@ -311,7 +311,7 @@ pub(crate) mod tests {
         Status {
             version: "7".into(),
             source: "switch.toml".into(),
-            trouble: Some("`u8` is no framing".into()),
+            trouble: Some("`u8` is not a framing".into()),
             listen: vec!["0.0.0.0:5000".into()],
             frames_are: "u16".into(),
             policy: "by-key",
@@ -342,12 +342,12 @@ pub(crate) mod tests {
         let text = status().to_text(160, 1);
         for part in [
             "Configuration 7 from switch.toml: `u16` at 0.0.0.0:5000, by-key",
-            "Nothing newer is in force: `u8`",
+            "The new version is not in force: `u8`",
             "0.25",
             "17",
             "10.0.0.1",
             "1 more",
-            "3 frames came only in part",
+            "3 frames were incomplete",
         ] {
             assert!(text.contains(part), "no {part} in\n{text}");
         }

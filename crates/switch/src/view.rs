@@ -16,7 +16,7 @@ pub struct View {
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
     /// The address is not a loopback address: clients' names are private.
-    #[error("{0} is no loopback address, and the view is for this machine only")]
+    #[error("{0} is not a loopback address, and the view is for this machine only")]
     NotLoopback(SocketAddr),
     /// The address is in use.
     #[error("cannot serve the view at {address}: {error}")]
@@ -59,7 +59,7 @@ fn answer(teller: &Teller, request: &Request) -> Response {
     let host = request.host.as_deref().unwrap_or_default();
     let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
     if !matches!(host, "localhost" | "127.0.0.1" | "[::1]") {
-        return Response::words(403, "ask for it at localhost\n");
+        return Response::words(403, "request it at localhost\n");
     }
     match request.path.as_str() {
         "/" => Response::new(200, "text/html; charset=utf-8", PAGE.into()).with(

@@ -373,7 +373,7 @@ fn a_half_open_member_is_noticed_and_its_frames_are_answered_by_another() {
     assert_eq!(got, (0..50).collect::<Vec<_>>());
     let now = status(&agent);
     assert_eq!(member(&now, "mute").retried, 25);
-    assert!(member(&now, "mute").last_failure.as_ref().unwrap().contains("without an answer"));
+    assert!(member(&now, "mute").last_failure.as_ref().unwrap().contains("did not answer frames"));
     agent.end().unwrap();
 }
 

@@ -126,8 +126,8 @@ fn redis_cli_and_redis_benchmark_use_three_servers_as_one() {
     );
     let said: Vec<&str> = said.iter().map(String::as_str).filter(|line| !line.is_empty()).collect();
     assert!(said[0].contains("several members"), "{said:?}");
-    assert!(said[1].contains("ties a connection"), "{said:?}");
-    assert!(said[2].contains("ties a connection"), "{said:?}");
+    assert!(said[1].contains("binds a connection"), "{said:?}");
+    assert!(said[2].contains("binds a connection"), "{said:?}");
     assert!(said[3].contains("blocks"), "{said:?}");
     assert_eq!(&said[4..], ["14", "PONG"]);
 

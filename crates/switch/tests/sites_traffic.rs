@@ -382,12 +382,20 @@ fn a_law_or_budget_that_cannot_be_names_its_remedy() {
         Sites::parse("test", &format!("{more}\n{text}"), &folder).map(drop).unwrap_err()
     };
     for (more, rate, parts) in [
-        ("law = \"xcp\"", false, ["`xcp` needs to know the rate of the link to `b`", "a `rate`"]),
-        ("law = \"fcp\"", false, ["`fcp` needs to know the rate of the link to `b`", "a `rate`"]),
+        ("law = \"xcp\"", false, ["`xcp` needs the rate of the link to `b`", "a `rate`"]),
+        ("law = \"fcp\"", false, ["`fcp` needs the rate of the link to `b`", "a `rate`"]),
         ("budget = 2.0", true, ["sessions under `newreno` spend nothing", "law = \"fcp\""]),
-        ("law = \"fcp\"\nbudget = 0.0", true, ["0 $/s are not between 1e-6 and 1e12", "budget = 1.0"]),
-        ("law = \"fcp\"\nbudget = nan", true, ["NaN $/s are not between 1e-6 and 1e12", "budget = 1.0"]),
-        ("law = \"rcp\"", true, ["`rcp` is no law for sessions between sites", "xcp, fcp"]),
+        (
+            "law = \"fcp\"\nbudget = 0.0",
+            true,
+            ["a budget of 0 $/s is not between 1e-6 and 1e12", "budget = 1.0"],
+        ),
+        (
+            "law = \"fcp\"\nbudget = nan",
+            true,
+            ["a budget of NaN $/s is not between 1e-6 and 1e12", "budget = 1.0"],
+        ),
+        ("law = \"rcp\"", true, ["`rcp` is not a law for sessions between sites", "xcp, fcp"]),
     ] {
         let error = error(more, rate);
         let help = miette::Diagnostic::help(&error).expect("a remedy").to_string();

@@ -14,7 +14,7 @@ pub enum SolverError {
     Network(#[from] NetworkError),
     /// A flow can have no rate, and the logarithm of 0 is undefined: it crosses a link of capacity
     /// 0, or its demand is 0.
-    #[error("flow {flow} can have no rate at all, and the solver none of its logarithm")]
+    #[error("flow {flow} can only have rate zero, for which proportional fairness is undefined")]
     Zero {
         /// Index of the flow.
         flow: usize,

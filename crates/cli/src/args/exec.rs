@@ -22,29 +22,30 @@ Examples:
 const EXEC_MORE: &str = "\
 Examples:
   tollway exec --link '20Mbps 40ms fq_codel' -- curl -o /dev/null http://server/file
-      `server` is this machine at the other end of the link: what listens for TCP here is found
-      there.
+      `server` is this machine at the other end of the link; programs that listen for TCP here are
+      reachable there.
   tollway exec --link 'trace=cell.down 30ms codel' --link-up 5Mbps -- ./my-client
-      Towards the program by a recording, from it at a rate. Each way takes 30 ms.
+      Towards the program at the rates of a recording, from it at a constant rate. The delay is
+      30 ms each way.
   tollway exec --link '10Mbps 20ms limit=1BDP loss=0.1%' --serve 'iperf3 -s' -- iperf3 -c server
-      A server of its own at the other end, started before the program and ended after it.
+      Runs a server at the other end, from before the program's start until after its end.
   tollway exec --link 1Gbps --publish 80:8080 --json -- wget -qO- http://server/
-      Only this machine's port 8080, as `server`'s port 80. What the program prints goes to standard
-      error; standard output has one JSON object.
+      Publishes only this machine's port 8080, as port 80 of `server`. The program's output goes to
+      standard error; standard output has one JSON object.
   tollway exec --link '2Mbps 300ms' --outside -- curl https://example.com/
-      The world behind a slow link, if `passt` or `slirp4netns` is installed.
+      The Internet behind a slow link; needs `passt` or `slirp4netns`.
   tollway exec --mahimahi 'mm-delay 40 mm-link up.trace down.trace' -- ./my-client
-      What Mahimahi's shells would be.
+      The same network as Mahimahi's shells.
   tollway exec --link '20Mbps 20ms' --view -- ./my-client
-      Prints the address of a page with live charts, where sliders change the links under the
-      program.
+      Prints the address of a page with live charts and sliders that change the links during the
+      run.
   tollway exec office.toml --node branch --serve hq='iperf3 -s' -- iperf3 -c hq
-      A scenario's network: every node has a name and an address; its own flows do not run.
+      A scenario's network: every node has a name and an address; the scenario's flows do not run.
 
-No privilege is needed where the kernel lets users have namespaces; without --outside nothing leaves
+No privilege is needed if the kernel allows user namespaces. Without --outside, no packet leaves
 this machine. More: docs/src/exec.md.
 
-Exit status: the program's; 128 and the signal's number if a signal ended it; 124 after --timeout;
+Exit status: the program's; 128 plus the signal's number if a signal ended it; 124 after --timeout;
 125 if the network cannot be set up, 126 or 127 if the program cannot be started; 2 if the command
 line is wrong.";
 
@@ -54,51 +55,55 @@ const WORDS: [&str; 3] = ["link", "mahimahi", "profile"];
 /// The network of `tollway exec` and `tollway shell`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Over {
-    /// The scenario file whose network it is, unless links are given in words.
+    /// Scenario file with the network, if no link is given in words.
     #[arg(conflicts_with_all = WORDS, required_unless_present_any = WORDS)]
     pub(crate) file: Option<PathBuf>,
-    /// The link from `server` to the program, and back: rate or trace=FILE, one-way delay, law, key=value.
+    /// Link from `server` to the program, and back: rate or trace=FILE, one-way delay, law,
+    /// key=value.
     #[arg(long, value_name = "WORDS", conflicts_with = "mahimahi")]
     pub(crate) link: Option<String>,
-    /// The link from the program to `server`, where it differs.
+    /// Link from the program to `server`, if it differs.
     #[arg(long, value_name = "WORDS", requires = "link")]
     pub(crate) link_up: Option<String>,
-    /// A chain of Mahimahi's shells instead: mm-delay, mm-link, mm-loss.
+    /// Chain of Mahimahi shells instead: mm-delay, mm-link, mm-loss.
     #[arg(long, value_name = "SHELLS", conflicts_with = "profile")]
     pub(crate) mahimahi: Option<String>,
-    /// A network that was measured, instead: `--set link.down.rate=…` and the like change it.
+    /// Measured network instead. `--set link.down.rate=…` and the like change it.
     #[arg(long, value_name = "NAME", conflicts_with = "link", value_parser = PROFILES.map(|profile| profile.name))]
     pub(crate) profile: Option<String>,
-    /// The node of the file where the program runs; its first if left out.
+    /// Node at which the program runs. Default: the file's first.
     #[arg(long, value_name = "NODE", requires = "file")]
     pub(crate) node: Option<String>,
-    /// The variant of the file, if it has some; its first if left out.
+    /// Variant of the file. Default: its first.
     #[arg(long, value_name = "NAME", requires = "file")]
     pub(crate) variant: Option<String>,
-    /// Set a key of the file, or of the links' (`link.down.…`, `link.up.…`), otherwise. May be given several times.
+    /// Override a key of the file, or of the links (`link.down.…`, `link.up.…`). May be given
+    /// several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) sets: Vec<String>,
-    /// Draw every random choice from this seed.
+    /// Seed of all random choices.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=super::MOST_SEED))]
     pub(crate) seed: Option<u64>,
-    /// Run this shell command at a node (`server` if none is named) meanwhile. May be given several times.
+    /// Run this shell command at a node during the program. Default: `server`. May be given several
+    /// times.
     #[arg(long, value_name = "[NODE=]COMMAND")]
     pub(crate) serve: Vec<String>,
-    /// Let a node's port lead to one of this machine; or `none`, or `all` TCP ports in use, which is so if neither this nor
-    /// --serve is given. May be given several times.
+    /// Forward a node's port to a port of this machine, or `none`, or `all` TCP ports in use.
+    /// Default: `all`, unless --serve is given. May be given several times.
     #[arg(long, value_name = "[NODE:]PORT[:PORT HERE][/udp]")]
     pub(crate) publish: Vec<String>,
-    /// Let what is for no node's address out into the world, behind `server` or this NODE, and resolve its names; needs `passt` (which
-    /// comes with pasta) or `slirp4netns`.
+    /// Connect the network to the outside, behind `server` or this NODE, with name resolution.
+    /// Needs `passt` (with its `pasta`) or `slirp4netns`.
     #[arg(long, value_name = "NODE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(crate) outside: Option<String>,
-    /// Set a setting of the kernel's network at every node: `net.ipv4.tcp_congestion_control=bbr`. May be given several times.
+    /// Set a network parameter of the kernel at every node: `net.ipv4.tcp_congestion_control=bbr`.
+    /// May be given several times.
     #[arg(long = "sysctl", value_name = "KEY=VALUE")]
     pub(crate) sysctls: Vec<String>,
-    /// End the program after so long: `30s`, `5 min`, or a number of seconds.
+    /// Stop the program after this time: `30s`, `5 min`, or a number of seconds.
     #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<String>,
-    /// Print one JSON object on standard output; what the program prints goes to standard error.
+    /// Print one JSON object on standard output; the program's output goes to standard error.
     #[arg(long)]
     pub(crate) json: bool,
     /// Write a page, a picture and tables of rates and queues over time to this folder.
@@ -109,18 +114,18 @@ pub(crate) struct Over {
     /// Write the program's packets as a pcap file for Wireshark.
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
-    /// Serve a page that shows rates, queues and round trips as they are, with sliders for rate, delay and loss of each link, at a
-    /// port of this machine that is free, or at ADDR.
+    /// Serve a page with live charts of rates, queues and round trips, and sliders for rate, delay
+    /// and loss of each link. Default address: a free port of this machine.
     #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, default_missing_value = "127.0.0.1:0", value_parser = super::address)]
     pub(crate) view: Option<SocketAddr>,
-    /// Print no report, only warnings.
+    /// Print only warnings, no report.
     #[arg(long, short)]
     pub(crate) quiet: bool,
 }
 
-/// Run a program over an emulated network, and say what happened to its packets.
+/// Run a program over an emulated network, and report what happened to its packets.
 ///
-/// The program is any; its packets are real and the kernel's, the links are the scenario file's with all their laws.
+/// The program can be any; its packets are the kernel's. Links and laws are those of a scenario.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXEC_EXAMPLES, after_long_help = EXEC_MORE, override_usage = EXEC_USAGE)]
 pub(crate) struct Exec {
@@ -133,7 +138,7 @@ pub(crate) struct Exec {
 
 /// Open a shell at a node of an emulated network.
 ///
-/// As `tollway exec`, with your shell for a program.
+/// The same as `tollway exec` with your shell as the program.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Shell {
     #[command(flatten)]

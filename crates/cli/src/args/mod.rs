@@ -32,10 +32,10 @@ pub(crate) use shape::{Backend, Shape, ShapeCommand, StoreAccess};
 #[cfg(target_os = "linux")]
 pub(crate) use switch::{Switch, SwitchCommand};
 
-/// Run networks whose links tell senders what they can carry: simulated, or with real packets.
+/// Run networks with explicit rate control, in which links tell senders their rates.
 ///
-/// A scenario is a TOML file: nodes, links, flows, what happens on the way, what to compare. `scenarios/` has examples, and
-/// docs/src/first-ten-minutes.md writes one step by step.
+/// A scenario is a TOML file with nodes, links, flows, changes during the run, and variants to
+/// compare. Examples are in `scenarios/`; docs/src/first-ten-minutes.md writes one step by step.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Args {
@@ -76,7 +76,7 @@ const GROUPS: [(&str, &[&str]); 3] = [
     ("Operate", &["shape", "switch", "overlay", "keys"]),
 ];
 
-/// The error, with the command to type where it is known.
+/// The error, with the command to type if it can be derived.
 fn told(mut error: clap::Error) -> clap::Error {
     #[cfg(target_os = "linux")]
     if error.exit_code() != 0
@@ -106,14 +106,14 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let (host, port) = match text.rsplit_once(':') {
         Some(("", port)) => {
             return Err(format!(
-                "no host is named: `127.0.0.1:{port}` is this machine only, `0.0.0.0:{port}` every network it is in"
+                "the host is missing: `127.0.0.1:{port}` is this machine only, `0.0.0.0:{port}` all its networks"
             ));
         }
         // The last part of an IPv6 address is no port.
         Some((host, port)) if !host.contains(':') => (host, port),
-        _ => return Err(format!("it has no port, or no host; {right}")),
+        _ => return Err(format!("a host or a port is missing; {right}")),
     };
-    let port: u16 = port.parse().map_err(|_| format!("`{port}` is no port; {right}"))?;
+    let port: u16 = port.parse().map_err(|_| format!("`{port}` is not a port; {right}"))?;
     let found: Vec<_> =
         (host, port).to_socket_addrs().map_err(|error| format!("`{host}`: {error}; {right}"))?.collect();
     let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
@@ -141,28 +141,26 @@ pub(crate) enum Command {
     Overlay(Overlay),
     Switch(Switch),
     Keys(Keys),
-    /// End and remove what runs that were killed have left behind.
-    ///
-    /// That is programs of `tollway exec`, and names of namespaces.
+    /// End programs and remove namespaces that killed runs have left behind.
     #[cfg(target_os = "linux")]
     Clean,
     /// Print the JSON Schema of scenario files, for editors that complete and check.
     Schema,
 }
 
-/// Run a scenario file and print what each flow and link did.
+/// Run a scenario file and print results for each flow and link.
 ///
-/// A file's variants run beside each other. Simulated results are the same for a seed, on any machine and for any number of
-/// jobs.
+/// A file's variants run in parallel. Simulated results depend only on the file and the seed, not
+/// on the machine or the number of jobs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = RUN_EXAMPLES, after_long_help = RUN_MORE)]
 pub(crate) struct Run {
     /// The scenario file.
     pub(crate) file: PathBuf,
-    /// Set a key otherwise than the file does, in every variant. May be given several times.
+    /// Override a key of the file in every variant. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) sets: Vec<String>,
-    /// Draw every random choice from this seed instead of the file's.
+    /// Seed of all random choices, instead of the file's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MOST_SEED))]
     pub(crate) seed: Option<u64>,
     /// Write result tables, a page and a picture to this folder.
@@ -173,63 +171,69 @@ pub(crate) struct Run {
     pub(crate) format: Vec<Format>,
     #[command(flatten)]
     pub(crate) pictures: Pictures,
-    /// Write what crosses links as a pcapng file for Wireshark; with several variants, one for each.
+    /// Write the links' packets to a pcapng file for Wireshark; one file for each variant.
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
-    /// Capture this link only (`*` stands for any characters). May be given several times.
+    /// Capture only this link (`*` matches any characters). May be given several times.
     #[arg(long, value_name = "LINK", requires = "pcap")]
     pub(crate) pcap_link: Vec<String>,
-    /// Show rates, queues and prices in the terminal while it runs.
+    /// Show rates, queues and prices in the terminal during the run.
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Serve the same to Prometheus while it runs, at http://ADDR/metrics.
+    /// Serve rates, queues and prices to Prometheus during the run, at http://ADDR/metrics.
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(crate) metrics: Option<SocketAddr>,
     /// Print one JSON object instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
-    /// No progress and no hints, and no tables unless asked for as JSON.
+    /// Print no progress, no hints and no tables; JSON only with --json.
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// What runs the packets: the simulator, or real datagrams on loopback, in real time.
+    /// The engine: the simulator, or real datagrams in real time.
     #[arg(long, value_enum, default_value_t = Engine::Sim, value_name = "ENGINE")]
     pub(crate) engine: Engine,
-    /// What a node is, with --engine live: a socket on loopback, or a network namespace with veth pairs for links.
+    /// With --engine live, the form of a node: a socket on loopback, or a network namespace, with
+    /// veth pairs as links.
     #[arg(long, value_enum, default_value_t = Hosts::Loopback, value_name = "HOSTS", conflicts_with = "node")]
     pub(crate) hosts: Hosts,
-    /// Be this node of the scenario and no other, with --engine live: each is a process of its own, here or elsewhere.
+    /// With --engine live, run only this node. Each node is a separate process, on this machine or
+    /// another.
     #[arg(long, value_name = "NODE")]
     pub(crate) node: Option<String>,
-    /// Where a node's process is reached. May be given several times.
+    /// Address of a node's process. May be given several times.
     #[arg(long, value_name = "NODE=HOST:PORT", requires = "node")]
     pub(crate) at: Vec<String>,
-    /// Nodes without --at are at ports of 127.0.0.1 from this one on, in the file's order.
+    /// First port of the nodes without --at: they use ports of 127.0.0.1 from this one on, in the
+    /// file's order.
     #[arg(long, value_name = "FIRST", requires = "node")]
     pub(crate) ports: Option<u16>,
-    /// Give up a flow of this node of which nothing new has come for so long.
+    /// Give up a flow of this node after this time without progress.
     #[arg(long, value_name = "TIME", default_value = "10s", requires = "node")]
     pub(crate) patience: String,
-    /// Seal datagrams between nodes with this node's key file, which `tollway keys` makes.
+    /// Encrypt datagrams between nodes with this node's key file, made by `tollway keys`.
     #[arg(long, value_name = "FILE", requires = "node")]
     pub(crate) key: Option<PathBuf>,
-    /// How many variants run at once; 0 means as many as there are processors. Live they run one after the other.
+    /// Number of variants that run in parallel; 0 means one for each processor. With --engine live,
+    /// one runs at a time.
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,
-    /// Refuse a run that would take more memory than this, such as 4GB; 80 % of what is free if it is not given.
+    /// Refuse a run that needs more memory than this, such as 4GB. Default: 80 % of the free
+    /// memory.
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<Bytes>,
-    /// What the digest covers: the results, or every packet-hop.
+    /// Scope of the digest: the results, or every packet-hop.
     #[arg(long, value_enum, default_value_t = Digest::Results, value_name = "OF")]
     pub(crate) digest: Digest,
 }
 
-/// Make key files with which nodes seal what they send each other.
+/// Make key files that encrypt the datagrams between nodes.
 ///
-/// Each file has a secret key and the public keys of all other names. It goes to its node's machine and nowhere else.
+/// Each file has a secret key and the public keys of all other nodes. Copy it to its node's machine
+/// and to no other.
 #[derive(Debug, clap::Args)]
 #[command(after_help = KEYS_EXAMPLES)]
 pub(crate) struct Keys {
-    /// The nodes. Each gets a file NODE.key.
+    /// Names of the nodes; each has a file NODE.key.
     #[arg(required = true, value_name = "NODE")]
     pub(crate) names: Vec<String>,
     /// Write the files to this folder.
@@ -247,10 +251,9 @@ pub(crate) enum Format {
     Parquet,
 }
 
-/// The formats of pictures, where some are drawn.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Pictures {
-    /// The formats of pictures, beside the page.
+    /// File formats of pictures, which are written beside the page.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "png", value_name = "FORMAT")]
     picture: Vec<Picture>,
 }
@@ -278,7 +281,7 @@ enum Picture {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Engine {
-    /// Virtual time, the same bits for the same seed.
+    /// Virtual time; a seed always gives the same results.
     Sim,
     /// Real datagrams between sockets on loopback, in real time.
     Live,
@@ -286,9 +289,10 @@ pub(crate) enum Engine {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Hosts {
-    /// Every node is a UDP socket on loopback; no privilege is needed.
+    /// Each node is a UDP socket on loopback; no privilege is needed.
     Loopback,
-    /// Every node is a network namespace: root's, or an ordinary user's where the kernel lets users have them. Linux only.
+    /// Each node is a network namespace: of root, or of any user if the kernel allows user
+    /// namespaces. Linux only.
     Namespaces,
 }
 
@@ -314,90 +318,91 @@ impl From<Engine> for EngineKind {
 pub(crate) enum Digest {
     /// Counters and rows of the results.
     Results,
-    /// Every packet-hop: when, where, what.
+    /// Every packet-hop: time, place and packet.
     Packets,
 }
 
-/// Run the papers' experiments and hold the results against what the papers claim.
+/// Run the papers' experiments and check the papers' claims on the results.
 ///
-/// Names are an experiment (`xcp/validation`) or a paper (`xcp`); without a name, everything.
+/// A name is an experiment (`xcp/validation`) or a paper (`xcp`). Without a name, everything runs.
 #[derive(Debug, clap::Args)]
 #[command(after_help = REPRODUCE_EXAMPLES, after_long_help = REPRODUCE_MORE)]
 pub(crate) struct Reproduce {
-    /// Experiments (`xcp/validation`) or papers (`xcp`); everything if none is named.
+    /// Experiments (`xcp/validation`) or papers (`xcp`). Default: all.
     pub(crate) names: Vec<String>,
-    /// List the experiments there are.
+    /// List the experiments.
     #[arg(long)]
     pub(crate) list: bool,
     /// Print the claims as JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Where figures are written.
+    /// Folder for the figures.
     #[arg(long, value_name = "DIR", default_value = "out/papers")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
     pub(crate) pictures: Pictures,
-    /// A folder of experiments instead of those built in.
+    /// Folder of experiments instead of the built-in ones.
     #[arg(long, value_name = "DIR", default_value = tollway_report::papers::BUILT_IN, hide_default_value = true)]
     pub(crate) papers: PathBuf,
-    /// Judge each experiment's base only.
+    /// Judge only each experiment's base.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Judge so many neighbours of each experiment, drawn once and for all, instead of all.
+    /// Judge N neighbours of each experiment, a fixed random choice, instead of all.
     #[arg(long, value_name = "N", conflicts_with = "quick")]
     pub(crate) neighbours: Option<usize>,
-    /// Compare with judgements of before, and these with the list of fragile and unmet claims; exit
+    /// Compare with recorded judgements, and these with the list of fragile and unmet claims. Exit
     /// 1 if anything differs.
     #[arg(long, value_name = "FILE")]
     pub(crate) check: Option<PathBuf>,
-    /// Write the judgements to this file; with names, in the place of those of these experiments.
+    /// Write the judgements to this file. With names, replace only those experiments' judgements.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "neighbours", "check"])]
     pub(crate) record: Option<PathBuf>,
-    /// Real packets instead: run the experiments' live parts in both engines and hold them against each other. It takes
-    /// as long as the experiments say.
+    /// With `live`: run the experiments' live parts in both engines and compare the results, in
+    /// real time.
     #[arg(long, value_enum, default_value_t = Engine::Sim, value_name = "ENGINE")]
     pub(crate) engine: Engine,
-    /// What a node is, with --engine live: a socket on loopback, or a network namespace with veth pairs for links.
+    /// With --engine live, the form of a node: a socket on loopback, or a network namespace, with
+    /// veth pairs as links.
     #[arg(long, value_enum, default_value_t = Hosts::Loopback, value_name = "HOSTS")]
     pub(crate) hosts: Hosts,
-    /// Print only totals and what is fragile or unmet.
+    /// Print only totals and the claims that are fragile or unmet.
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// How many variants or neighbours run at once; 0 means as many as there are processors.
+    /// Number of variants or neighbours that run in parallel; 0 means one for each processor.
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,
 }
 
-/// Run a scenario with keys and seeds varied, into one table that can be added to.
+/// Run a scenario with many values and seeds, into one table that later runs extend.
 ///
-/// A row a run and flow: what was varied, the seed, and the columns of `summary`; links likewise, in a table beside it. Ctrl-C
-/// loses nothing: the same command goes on where it was.
+/// The table has a row per run and flow: the varied keys, the seed, and the columns of `summary`. A
+/// second table has a row per run and link. After Ctrl-C, the same command continues the sweep.
 #[derive(Debug, clap::Args)]
 #[command(after_help = SWEEP_EXAMPLES, after_long_help = SWEEP_MORE)]
 pub(crate) struct Sweep {
     /// The scenario file.
     pub(crate) file: PathBuf,
-    /// Run with each of these values. Of several, every value with every other's.
+    /// Run with each of these values. Given several times, run every combination.
     #[arg(long, value_name = "KEY=A,B,C")]
     pub(crate) vary: Vec<String>,
-    /// How many seeds each point runs with, from the scenario's on.
+    /// Number of seeds for each point, from the scenario's on.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) seeds: u64,
     /// The first seed, instead of the scenario's.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MOST_SEED))]
     pub(crate) seed: Option<u64>,
-    /// Set a key otherwise than the file does, in every run. May be given several times.
+    /// Override a key of the file in every run. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) sets: Vec<String>,
-    /// The table of flows, CSV or Arrow by its ending; that of links lies beside it.
+    /// Table of flows, CSV or Arrow by its file extension. The table of links is written beside it.
     #[arg(long, value_name = "FILE", default_value = "sweep.csv")]
     pub(crate) out: PathBuf,
-    /// Draw a column over a varied key, as `x=KEY,y=COLUMN`; `by=` names what has a curve each,
-    /// `of=` the flows or links that count, `log=` the logarithmic axes, `file=` the picture (PNG,
-    /// SVG or PDF by its ending). May be given several times.
+    /// Draw a column over a varied key, as `x=KEY,y=COLUMN`. `by=` sets the curves, `of=` selects
+    /// flows or links, `log=` the logarithmic axes, `file=` the picture (PNG, SVG or PDF by its
+    /// extension). May be given several times.
     #[arg(long = "plot", value_name = "x=KEY,y=COLUMN")]
     pub(crate) plots: Vec<String>,
-    /// How many runs at once; 0 means as many as there are processors.
+    /// Number of runs in parallel; 0 means one for each processor.
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,
     /// Print nothing.
@@ -407,15 +412,15 @@ pub(crate) struct Sweep {
 
 /// Compare the results of two runs, flow by flow and link by link.
 ///
-/// Takes two folders that `tollway run --out` has written, or two variants' folders in them.
+/// The results are two folders written by `tollway run --out`, or folders of two variants.
 #[derive(Debug, clap::Args)]
 #[command(after_help = COMPARE_EXAMPLES)]
 pub(crate) struct Compare {
     /// The first folder.
     pub(crate) a: PathBuf,
-    /// The second folder; differences are what it has more.
+    /// The second folder. Differences are its values minus the first's.
     pub(crate) b: PathBuf,
-    /// Draw the two over each other, as a page and a picture, to this folder.
+    /// Draw both runs in one picture and a page, in this folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
@@ -425,16 +430,16 @@ pub(crate) struct Compare {
     pub(crate) json: bool,
 }
 
-/// Print what each kind of fairness gives the flows of a scenario, without running it.
+/// Print the ideal rates of a scenario's flows under each kind of fairness, without a run.
 ///
-/// Max–min, proportional, XCP's own equilibrium, and fairness among sessions, each section of flows being one. Of a run that
-/// changes on its way, the longest stretch without change is taken.
+/// The kinds are max–min, proportional, XCP's own equilibrium, and fairness among sessions (each
+/// section of flows is a session). If a run has changes, the longest stretch without one is used.
 #[derive(Debug, clap::Args)]
 #[command(after_help = THEORY_EXAMPLES)]
 pub(crate) struct Theory {
     /// The scenario file.
     pub(crate) file: PathBuf,
-    /// Set a key otherwise than the file does, in every variant. May be given several times.
+    /// Override a key of the file in every variant. May be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) sets: Vec<String>,
     /// Print one JSON object, with the flows of each variant.
@@ -442,31 +447,32 @@ pub(crate) struct Theory {
     pub(crate) json: bool,
 }
 
-/// Run random networks under a law, and hold each against what the law aims at.
+/// Run random networks under a law, and compare each with the law's ideal allocation.
 ///
-/// Every network is a line or a tree of 1 to 5 links with 2 to 10 flows, drawn from a seed of its own.
+/// Each network is a line or a tree of 1 to 5 links with 2 to 10 flows, drawn from a separate seed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = VERIFY_EXAMPLES, after_long_help = VERIFY_MORE)]
 pub(crate) struct Verify {
-    /// How many networks.
+    /// Number of networks.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) random: u64,
-    /// Seed of the first network; the next has the next number, and so on.
+    /// Seed of the first network; each further network has the next number.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MOST_SEED))]
     pub(crate) seed: u64,
     /// The law of senders and links.
     #[arg(long, value_name = "NAME", default_value = "xcp")]
     pub(crate) law: String,
-    /// Judge losses and queues while flows start and stop, on networks of 1 to 7 links behind fast access links.
+    /// Judge losses and queues while flows start and stop, on networks of 1 to 7 links with fast
+    /// access links.
     #[arg(long)]
     pub(crate) starts: bool,
     /// Also write each network as a scenario file to this folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
-    /// Print one JSON object, with a case a network.
+    /// Print one JSON object with a case for each network.
     #[arg(long)]
     pub(crate) json: bool,
-    /// How many networks run at once; 0 means as many as there are processors.
+    /// Number of networks that run in parallel; 0 means one for each processor.
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,
 }
@@ -498,11 +504,11 @@ mod tests {
         }
         for (text, why) in [
             (":9000", "`127.0.0.1:9000` is this machine only"),
-            ("9000", "no port"),
-            ("localhost", "no port"),
-            ("::1", "no port"),
-            ("localhost:http", "`http` is no port"),
-            ("localhost:70000", "`70000` is no port"),
+            ("9000", "a port is missing"),
+            ("localhost", "a port is missing"),
+            ("::1", "a port is missing"),
+            ("localhost:http", "`http` is not a port"),
+            ("localhost:70000", "`70000` is not a port"),
             ("no host:9000", "`no host`: "),
         ] {
             let said = read(text).unwrap_err();

@@ -31,11 +31,11 @@ pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
             let programs = bpf::clear(&bpf::Config { everywhere: true, ..bpf::Config::default() });
             let (freed, left) = shape::clear().map_err(refused)?;
             let freed = freed + programs.map_or(0, |cleared| cleared.connections);
-            terminal::say(format_args!("{freed} connections are free again\n"));
+            terminal::say(format_args!("removed the pace of {freed} connections\n"));
             if left > 0 {
                 return Err(Failure::run(miette!(
-                    help = "run it as root, or as the user whose they are",
-                    "{left} connections still have a pace set: their owners cannot be reached"
+                    help = "run it as root, or as their owner",
+                    "{left} connections still have a pace: this user may not access their processes"
                 )));
             }
             Ok(ExitCode::SUCCESS)
@@ -89,7 +89,7 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     // The worker restores the terminal first.
     let status = worker.end(&signals).map_err(unable)?;
     if !args.json {
-        log.tell(format!("{freed} connections are free again"));
+        log.tell(format!("removed the pace of {freed} connections"));
     }
     Ok(ExitCode::from(status))
 }
@@ -107,12 +107,13 @@ fn start_worker(args: &Shape, control: Option<&ControlSocket>) -> Result<WorkerP
 fn not_opened(socket: &Path, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::AddrInUse => Failure::input(miette!(
-            help = "end it, or give this one another `--socket`; two that pace the same connections undo each other's work",
-            "an agent runs already: it answers at `{}`",
+            help = "stop it, or give this one another `--socket`; two agents on the same connections overwrite \
+                each other's paces",
+            "an agent is already running: it answers at `{}`",
             socket.display()
         )),
         io::ErrorKind::TimedOut => Failure::run(miette!(
-            help = "see what holds the process `tollway shape guard` up",
+            help = "see what stops the process `tollway shape guard`",
             "cannot take over at `{}`: {error}",
             socket.display()
         )),
@@ -182,12 +183,13 @@ fn status(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
     let path = socket.map_or_else(shape::default_path, PathBuf::from);
     let text = shape::ask(&path).map_err(|error| match error.kind() {
         io::ErrorKind::TimedOut => Failure::run(miette!(
-            help = "see whether it is stopped (`T` in `ps`); what it has paced keeps its pace until it goes on, or ends",
+            help = "see whether it is stopped (`T` in `ps`); connections keep their paces until it continues or \
+                ends",
             "the agent at `{}` does not answer: {error}",
             path.display()
         )),
         _ => Failure::run(miette!(
-            help = "start one with `tollway shape --policy FILE`; `--socket` says where another user's, or another place's, is",
+            help = "start one with `tollway shape --policy FILE`, or give another control socket with `--socket`",
             "no agent answers at `{}`: {error}",
             path.display()
         )),
@@ -200,7 +202,7 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
     let regime = policies.regime();
     let names: Vec<&str> = regime.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
     let names = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
-    terminal::say(format_args!("policies {} are right{names}\n", regime.version));
+    terminal::say(format_args!("policies {} are valid{names}\n", regime.version));
     if regime.tenants.is_empty() {
         terminal::tell(paces_nothing(&regime.version));
     }
@@ -210,7 +212,8 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
 /// The note on policies without tenants: they pace nothing, which is rarely intended.
 fn paces_nothing(version: &str) -> String {
     format!(
-        "note: policies {version} have no `[aggregate.NAME]`, so that nothing is paced; an empty one means every connection"
+        "note: policies {version} have no `[aggregate.NAME]`, so nothing is paced; an empty one matches \
+        every connection"
     )
 }
 
@@ -231,12 +234,12 @@ fn tick(text: &str) -> Result<Time, Failure> {
 fn refused(error: io::Error) -> Failure {
     Failure::run(miette!(
         help = "the kernel needs `inet_diag` for TCP (CONFIG_INET_TCP_DIAG), Linux 5.6 or later",
-        "cannot see or pace this machine's connections: {error}"
+        "cannot list or pace this machine's connections: {error}"
     ))
 }
 
 fn unable(error: io::Error) -> Failure {
-    Failure::run(miette!("the agent's worker cannot work: {error}"))
+    Failure::run(miette!("the agent's worker failed: {error}"))
 }
 
 fn no_bpf(error: bpf::Unavailable) -> Failure {

@@ -81,7 +81,8 @@ pub(super) fn run(args: &Shape, tick: Option<Time>) -> Result<ExitCode, Failure>
     }
     if !args.json && !args.watch {
         log.tell(format!(
-            "policies {version} of `{}` are in force; `tollway shape status` says how they stand, Ctrl-C ends them",
+            "policies {version} of `{}` are in force; `tollway shape status` prints their state, Ctrl-C ends \
+            them",
             path.display()
         ));
     }
@@ -118,17 +119,15 @@ fn open(
     if !super::is_store(path) {
         if access.is_given() {
             return Err(Failure::input(miette!(
-                help =
-                    "give the store as `--policy etcd://HOST:PORT/PREFIX`, or leave out what is said of one",
-                "`{}` is a file, and needs no user and no certificate",
+                help = "give a store as `--policy etcd://HOST:PORT/PREFIX`, or leave out the `--store-…` options",
+                "`{}` is a file, so it has no user and no certificate",
                 path.display()
             )));
         }
         if let Some((scheme, rest)) = path.to_str().and_then(|path| path.split_once("://")) {
             let meant = if scheme == "https" { "etcds" } else { "etcd" };
             return Err(Failure::input(miette!(
-                help =
-                    format!("write `--policy {meant}://{rest}`: `etcd://` is without TLS, `etcds://` with"),
+                help = format!("write `--policy {meant}://{rest}`: `etcds://` uses TLS, `etcd://` does not"),
                 "`{}` is neither a file nor a store",
                 path.display()
             )));
@@ -143,11 +142,11 @@ fn open(
         return Err(match tls {
             true => Failure::input(miette!(
                 help = "give the certificate of the authority that signed it with `--store-ca FILE`",
-                "`{path}` has a certificate, and nothing says whose word is taken for it"
+                "`{path}` uses TLS, and no authority is given to check its certificate"
             )),
             false => Failure::input(miette!(
                 help = "write `etcds://` for TLS, or leave out `--store-ca`",
-                "`{path}` is a store without TLS, and has no certificate"
+                "`{path}` is a store without TLS, so it has no certificate"
             )),
         });
     }
@@ -164,7 +163,7 @@ fn open(
     #[cfg(not(feature = "etcd"))]
     Err(Failure::input(miette!(
         help = "build it with `--features etcd`, or give a file",
-        "this build of tollway has no policies from a store"
+        "this build of tollway cannot read policies from a store"
     )))
 }
 
@@ -178,7 +177,7 @@ fn read_access(access: &StoreAccess, handover: &Handover) -> Result<shape::etcd:
         let file = handover.file(number);
         let read = file.and_then(|file| file.take(MOST).read_to_end(&mut bytes));
         read.map_err(|error| {
-            let help = "give a file that this user may read, and others had better not";
+            let help = "give a file that only this user can read";
             Failure::input(miette!(help = help, "cannot read `{}`: {error}", path.display()))
         })?;
         Ok(Some(bytes))

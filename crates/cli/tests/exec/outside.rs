@@ -90,7 +90,7 @@ fn the_world_is_behind_a_node() {
         assert_eq!(output.status.code(), Some(2));
         text(&output.stderr)
     };
-    assert!(help(&["--link", "1Mbps", "--outside=program"]).contains("program's own node"));
+    assert!(help(&["--link", "1Mbps", "--outside=program"]).contains("names the program's node"));
     assert!(help(&["--link", "1Mbps", "--outside=nowhere"]).contains("there is no node `nowhere`"));
     // Without a helper, the message says what to install.
     let output = tollway(&["exec", "--link", "1Mbps", "--outside", "--", "/bin/true"])

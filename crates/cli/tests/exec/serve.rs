@@ -81,8 +81,9 @@ fn a_port_in_use_is_named_with_its_user() {
         assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0));
         unwrapped(&text(&output.stderr))
     };
-    let by =
-        format!("needs a port that is in use at `server`: 8000 by `{server}`; give one of them another port");
+    let by = format!(
+        "needs a port that is already in use at `server`: 8000 by `{server}`; give one of them another port"
+    );
     let said = run(["--serve", &server]);
     assert!(said.contains(&by) && !said.contains("panicked"), "{said}");
     let said = run(["--publish", "8000"]);

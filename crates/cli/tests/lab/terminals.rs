@@ -91,7 +91,7 @@ fn a_terminal_that_takes_nothing_does_not_hold_the_end_of_a_run_up() {
 #[test]
 fn a_dumb_terminal_is_not_drawn_on() {
     let dir = folder("dumb");
-    for (term, word) in [("dumb", "dumb"), ("", "does not say")] {
+    for (term, word) in [("dumb", "dumb"), ("", "`TERM` is not set")] {
         for what in ["run s.toml", "shape --policy none.toml"] {
             let run = format!("{} {what} --watch; echo status $?", env!("CARGO_BIN_EXE_tollway"));
             let mut script = Command::new("script");

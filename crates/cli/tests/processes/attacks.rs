@@ -117,7 +117,7 @@ fn processes_that_read_different_files_take_no_flow_for_another() {
         assert_eq!(told.status.code(), Some(1), "{error}");
         for flow in ["f", "g"] {
             let reads =
-                format!("flow `{flow}`: the process at the other end, node `{other}`, reads another file");
+                format!("flow `{flow}`: the process at the other end, node `{other}`, has another scenario");
             assert!(error.contains(&reads), "{error}");
         }
         // The flow that is equal in both files is served.

@@ -59,14 +59,14 @@ fn keys_that_do_not_fit_are_named() {
     let r = start(&nodes, "r", &folder);
     let a = start(&nodes, "a", &other).output();
     let told = text(&a.stderr);
-    let fits = "node `r` is there, and its keys and those of node `a` do not fit each other: give all nodes the files that one `tollway keys` made";
+    let fits = "node `r` answers, but its key does not match that of node `a`: give all nodes files of the same call of `tollway keys`";
     assert!(a.status.code() == Some(1) && told.contains(fits), "{told}");
     let plain = nodes.start("a").output();
     assert_eq!(plain.status.code(), Some(1));
     Nodes::interrupt(&r);
     let told = text(&r.output().stderr);
     let plain =
-        "node `a` sends without keys, and node `r` takes nothing that is not sealed: start both with `--key`";
+        "node `a` sends without keys, and node `r` accepts only encrypted datagrams: start both with `--key`";
     assert!(told.contains(plain), "{told}");
 }
 
@@ -76,7 +76,7 @@ fn key_files_are_private_and_never_written_over() {
     let folder = keys("private");
     let again = make(&folder);
     assert_eq!(again.status.code(), Some(2));
-    assert!(text(&again.stderr).contains("is there already"), "{}", text(&again.stderr));
+    assert!(text(&again.stderr).contains("already exists"), "{}", text(&again.stderr));
     let file = folder.join("scenario.toml");
     std::fs::write(&file, THREE).unwrap();
     let run = |key: &str, more: &[&str]| {

@@ -88,7 +88,7 @@ fn a_switch_that_reads_another_file_lets_nothing_in() {
     let members = ["m.1", "m.2"].map(|node| nodes.start(node));
     let a = nodes.start("a").output();
     let said = text(&a.stderr);
-    assert!(said.contains("or that of a switch on the way, reads another file"), "{said}");
+    assert!(said.contains("or that of a switch on the path, has another scenario"), "{said}");
     assert_eq!(a.status.code(), Some(1), "{said}");
     drop((r, members));
 }

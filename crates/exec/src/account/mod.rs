@@ -46,7 +46,9 @@ impl<'a> Account<'a> {
     /// Warnings on conditions that make the results less reliable.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let lost = self.outcome.outside_lost.then(|| {
-            "WARNING: the helper of `--outside` ended before the program did: from then on there was nobody outside".into()
+            "WARNING: the helper of `--outside` ended before the program: from then on the outside was \
+            unreachable"
+                .into()
         });
         self.late().into_iter().chain(lost).chain(self.failed_servers())
     }
@@ -55,22 +57,19 @@ impl<'a> Account<'a> {
         self.outcome.failed_servers.iter().map(|(i, ended)| {
             let (node, command) = &self.spec.servers[*i];
             let node = &self.spec.mesh.nodes[*node as usize];
-            format!("WARNING: the server `{command}` at `{node}` {ended}, before the program did")
+            format!("WARNING: the server `{command}` at `{node}` {ended}, before the program ended")
         })
     }
 
     fn late(&self) -> Option<String> {
         let late = self.outcome.record.lateness.percentile(0.99).as_millis_f64();
         let dropped = self.lost_by_kernel();
-        let root = if self.outcome.record.real_time {
-            ""
-        } else {
-            " or running as root, which gives real-time priority,"
-        };
+        let root = if self.outcome.record.real_time { "" } else { " or root, which has real-time priority" };
         (!self.kept_up()).then(|| {
             format!(
-                "WARNING: this machine did not keep up: one packet in a hundred was {late:.1} ms late or more, and the kernel \
-                 dropped {dropped}; do not trust these results beyond that (slower links, a quieter machine{root} help)"
+                "WARNING: this machine did not keep up: 1 % of packets were {late:.1} ms late or more, and \
+                the kernel dropped {dropped}; the results are not more exact than that (use slower links, \
+                an idle machine{root})"
             )
         })
     }

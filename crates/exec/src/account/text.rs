@@ -28,12 +28,13 @@ impl Account<'_> {
             text.push('\n');
         }
         if let Some(jain) = self.jain() {
-            let _ = writeln!(text, "Jain's index of what flows got of their ideal shares: {jain:.3}");
+            let _ = writeln!(text, "Jain's index of the flows' parts of their ideal shares: {jain:.3}");
         }
         let late = |p| record.lateness.percentile(p).as_secs_f64() * 1e6;
         let _ = writeln!(
             text,
-            "The emulator handed packets on late by {:.0} µs (median), {:.0} µs (99 %), {:.0} µs (99.9 %), {:.0} µs at most{}.",
+            "The emulator forwarded packets late by {:.0} µs (median), {:.0} µs (99 %), {:.0} µs (99.9 %), \
+            {:.0} µs at most{}.",
             late(0.5),
             late(0.99),
             late(0.999),
@@ -41,11 +42,11 @@ impl Account<'_> {
             if record.real_time { ", with real-time priority" } else { "" },
         );
         for (count, what) in [
-            (record.strays.not_ipv4, "were not IPv4, and nothing else is carried"),
-            (record.strays.malformed, "made no sense"),
-            (record.strays.no_such_address, "were for an address that no node has"),
-            (record.strays.no_route, "were for a node that no link leads to"),
-            (record.refused, "were not taken back by the kernel"),
+            (record.strays.not_ipv4, "were dropped: they were not IPv4"),
+            (record.strays.malformed, "were malformed"),
+            (record.strays.no_such_address, "were addressed to no node"),
+            (record.strays.no_route, "were addressed to an unreachable node"),
+            (record.refused, "were refused by the kernel"),
             (
                 *self.outcome.captured.as_ref().unwrap_or(&0),
                 "are missing in the capture: the disk was too slow",
@@ -59,7 +60,8 @@ impl Account<'_> {
             if sent + received > 0 {
                 let _ = writeln!(
                     text,
-                    "The kernel had no room for {sent} packets from programs at `{name}` and {received} to them."
+                    "The kernel's buffers overflowed: it dropped {sent} packets from programs at `{name}` \
+                    and {received} to them."
                 );
             }
         }

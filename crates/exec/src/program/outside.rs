@@ -84,7 +84,7 @@ impl Outside {
         }
         // Without a system log, helpers print a line on that, too.
         let line = said.lines().rfind(|line| !line.trim().is_empty() && !line.contains("to syslog"));
-        format!("its helper gave up: {}", line.unwrap_or("it said nothing"))
+        format!("its helper ended: {}", line.unwrap_or("it printed nothing"))
     }
 }
 
@@ -145,7 +145,7 @@ fn slirp4netns_in(path: &Path, signals: &Signals) -> io::Result<(Child, HelperSo
                     || Instant::now() > until =>
             {
                 let _ = (helper.kill(), helper.wait());
-                return Err(io::Error::other(format!("`slirp4netns` takes no connection: {error}")));
+                return Err(io::Error::other(format!("cannot connect to `slirp4netns`: {error}")));
             }
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
@@ -203,7 +203,8 @@ impl HelperSocket {
         };
         stream.read_exact(&mut len)?;
         let len = u32::from_be_bytes(len) as usize;
-        let into = into.get_mut(..len).ok_or_else(|| io::Error::other("a frame that nobody could send"))?;
+        let into =
+            into.get_mut(..len).ok_or_else(|| io::Error::other("a frame is larger than its buffer"))?;
         stream.read_exact(into)?;
         Ok(len)
     }

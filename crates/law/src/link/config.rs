@@ -193,8 +193,11 @@ impl Threshold {
         }
         Err(Misfit {
             field,
-            message: format!("`{}` is a part of the limit, and there is none", field.replace('_', "-")),
-            label: "part of nothing",
+            message: format!(
+                "`{}` is a fraction of the limit, and the link has no limit",
+                field.replace('_', "-")
+            ),
+            label: "a fraction of no limit",
             help: "give the link a `limit`, or the threshold in packets or bytes",
         })
     }

@@ -9,7 +9,7 @@ config! {
     /// The constants of announcements.
     #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-    pub struct AnnounceConfig in "update", "When daemons announce the prices of their hops." {
+    pub struct AnnounceConfig in "update", "The times at which daemons announce the prices of their hops." {
         /// T_min: the least interval between announcements.
         least: Time = Time::from_millis(50), UPDATE, from "§ V";
         /// T_max: the greatest interval between announcements while a hop has a price.

@@ -52,7 +52,7 @@ impl Backlog {
         self.mean
     }
 
-    /// The last sample, in bytes.
+    /// The smoothed mean at the last [`sample`](Self::sample), in bytes.
     pub fn mean(&self) -> f64 {
         self.mean
     }

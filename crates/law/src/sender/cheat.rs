@@ -19,7 +19,7 @@ pub struct Cheat<L> {
 config! {
     /// The trick of a [`Cheat`], and its times.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct CheatConfig in "xcp.cheat", "A sender that cheats, for meters to find." {
+    pub struct CheatConfig in "xcp.cheat", "A sender that cheats, for tests of meters." {
         /// Ignores negative feedback; or states a false window or round trip.
         trick: Option<Trick> = None, Kind::Word(Trick::WORDS);
         /// Factor by which the stated value is too small or too large.

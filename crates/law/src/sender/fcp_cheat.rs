@@ -20,7 +20,7 @@ config! {
     /// The trick of an [`FcpCheat`], and its times.
     #[derive(Clone, Copy, Debug, PartialEq)]
     pub struct FcpCheatConfig in "fcp.cheat",
-        "A sender that cheats, for meters to find. It is no host's: it has its own budget."
+        "A sender that cheats, for tests of meters. It has its own budget, and belongs to no host."
     {
         /// States less than it pays; spends more than its budget; announces spending with each
         /// packet that does not follow; takes back spending and continues it; or announces its
@@ -65,7 +65,7 @@ impl FcpCheatConfig {
             (None, Some(_)) => ("cheat.off", "off", "on", "without `on`"),
             _ => return Ok(()),
         };
-        Err(Misfit { field, message: format!("`{have}` needs `{lack}` beside it"), label, help: "" })
+        Err(Misfit { field, message: format!("`{have}` needs `{lack}`"), label, help: "" })
     }
 
     /// The trick played at `now`.

@@ -69,7 +69,7 @@ impl KeyFile {
             let name = name.trim_start().to_owned();
             let known = own.as_ref().is_some_and(|(own, _)| *own == name) || others.contains_key(&name);
             match word {
-                _ if known => return Err(wrong("the name has a key already")),
+                _ if known => return Err(wrong("the name already has a key")),
                 "secret" if own.is_some() => return Err(wrong("a key file has one secret key")),
                 "secret" => own = Some((name, key)),
                 "public" => {
@@ -142,7 +142,7 @@ pub enum KeyFileError {
         source: io::Error,
     },
     /// A device, a pipe, a folder, or a file that is too long.
-    #[error("`{}` is no key file: it is no ordinary file of at most {MOST_BYTES} B", path.display())]
+    #[error("`{}` is not a key file: it is not a regular file of at most {MOST_BYTES} B", path.display())]
     NoFile {
         /// The file.
         path: PathBuf,
@@ -162,7 +162,7 @@ pub enum KeyFileError {
         why: &'static str,
     },
     /// It has no secret key.
-    #[error("the key file has no line `secret KEY NAME`; `tollway keys NAME…` makes key files")]
+    #[error("the key file has no line `secret KEY NAME`; make key files with `tollway keys NAME…`")]
     NoSecret,
 }
 

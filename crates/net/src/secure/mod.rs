@@ -464,13 +464,15 @@ pub fn has_packet(datagram: &[u8]) -> bool {
 #[derive(Debug, thiserror::Error)]
 pub enum SecureError {
     /// The key file does not have the key of a peer.
-    #[error("the key file has no key of `{name}`: make the files of all together, with `tollway keys NAME…`")]
+    #[error(
+        "the key file has no key of `{name}`: make the files of all nodes together, with `tollway keys NAME…`"
+    )]
     NoKey {
         /// The peer's name.
         name: String,
     },
     /// The system gives no randomness.
-    #[error("the system gives no randomness: {0}")]
+    #[error("cannot get random bytes from the system: {0}")]
     Random(std::io::Error),
 }
 

@@ -30,7 +30,7 @@ impl ControlSocket {
     pub fn open(path: &Path) -> io::Result<ControlSocket> {
         own_folder(path)?;
         if fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket()) {
-            let text = format!("`{}` is there already, and is no socket", path.display());
+            let text = format!("`{}` already exists, and is not a socket", path.display());
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }
         let claim = claim(path)?;
@@ -140,7 +140,7 @@ pub fn own_folder(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let meta = fs::metadata(folder)?;
     if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
-        let text = format!("others may write to `{}`", folder.display());
+        let text = format!("other users can write to `{}`", folder.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     Ok(())
@@ -163,7 +163,7 @@ fn claim(path: &Path) -> io::Result<File> {
             }
             Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(Duration::from_millis(5)),
             Err(Errno::WOULDBLOCK) => {
-                let text = "the guardian of an agent that has ended is still at work";
+                let text = "the guardian of an ended agent is still running";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
             Err(error) => return Err(error.into()),
@@ -186,10 +186,9 @@ fn ask_within(path: &Path, patience: Duration) -> io::Result<String> {
     let stream = connect(path)?;
     stream.set_read_timeout(Some(patience))?;
     read_answer(stream).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!("it has said nothing for {} s", patience.as_secs_f64()),
-        ),
+        io::ErrorKind::WouldBlock => {
+            io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", patience.as_secs_f64()))
+        }
         _ => error,
     })
 }
@@ -273,13 +272,13 @@ mod tests {
         let stopped = ControlSocket::open(&path).unwrap();
         let error = ask_within(&path, Duration::from_millis(20)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert_eq!(error.to_string(), "it has said nothing for 0.02 s");
+        assert_eq!(error.to_string(), "no answer within 0.02 s");
         drop(stopped);
         // A file that is no socket must stay.
         fs::write(&path, "dear").unwrap();
         let error = ControlSocket::open(&path).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-        assert!(error.to_string().contains("shape.sock` is there already, and is no socket"), "{error}");
+        assert!(error.to_string().contains("shape.sock` already exists, and is not a socket"), "{error}");
         assert_eq!(fs::read(&path).unwrap(), b"dear");
         fs::remove_dir_all(folder).unwrap();
     }

@@ -100,9 +100,9 @@ impl InterfaceRequest {
         self.value[4..8].copy_from_slice(&address.octets());
     }
 
-    /// Makes the request.
+    /// Makes the ioctl(2) request `what` for this interface on the socket `of`.
     ///
-    /// It is unsafe because none of the crates here wraps these requests.
+    /// The call is unsafe code because none of the crates here wraps these requests.
     #[expect(unsafe_code, reason = "no safe wrapper of these ioctl(2) requests among our dependencies")]
     pub fn ask(&mut self, of: &impl AsRawFd, what: libc::Ioctl) -> io::Result<()> {
         // SAFETY: each of the requests used reads and writes one `struct ifreq` of 40 bytes, which

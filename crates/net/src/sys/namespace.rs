@@ -108,12 +108,12 @@ impl Namespace {
         })
     }
 
-    /// Sets a sysctl(8) setting of the namespace, by its name.
+    /// Sets a kernel parameter of the namespace, such as `net.ipv4.tcp_ecn`, as sysctl(8) does.
     pub fn set(&self, key: &str, value: &str) -> io::Result<()> {
         let path = PathBuf::from("/proc/sys").join(key.replace('.', "/"));
         // Any other setting would apply to the whole machine.
         if !key.starts_with("net.") || key.contains("..") || key.contains('/') {
-            return Err(io::Error::other("only settings that begin with `net.` are a node's own"));
+            return Err(io::Error::other("only parameters that begin with `net.` belong to a node"));
         }
         self.within(|| fs::write(path, value))
     }
@@ -302,18 +302,18 @@ fn may_administer() -> bool {
 fn remedy() -> String {
     let setting = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
     if setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").as_deref() == Some("1") {
-        return "run it as root, or let users have namespaces: `sysctl kernel.apparmor_restrict_unprivileged_userns=0`"
+        return "run it as root, or allow user namespaces: `sysctl \
+            kernel.apparmor_restrict_unprivileged_userns=0`"
             .into();
     }
     if setting("/proc/sys/kernel/unprivileged_userns_clone").as_deref() == Some("0") {
-        return "run it as root, or let users have namespaces: `sysctl kernel.unprivileged_userns_clone=1`"
+        return "run it as root, or allow user namespaces: `sysctl kernel.unprivileged_userns_clone=1`"
             .into();
     }
     if setting("/proc/sys/user/max_user_namespaces").as_deref() == Some("0") {
-        return "run it as root, or let users have namespaces: `sysctl user.max_user_namespaces=10000`"
-            .into();
+        return "run it as root, or allow user namespaces: `sysctl user.max_user_namespaces=10000`".into();
     }
-    "run it as root; in a container, start that with `--privileged`, or with `--cap-add NET_ADMIN --cap-add SYS_ADMIN`"
+    "run it as root; start a container with `--privileged`, or with `--cap-add NET_ADMIN --cap-add SYS_ADMIN`"
         .into()
 }
 

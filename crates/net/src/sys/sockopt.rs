@@ -31,7 +31,7 @@ pub fn require_own_peer(socket: impl AsFd) -> io::Result<()> {
     if user == 0 || user == rustix::process::geteuid().as_raw() {
         return Ok(());
     }
-    let text = format!("user {user} answers there, who is neither root nor this user");
+    let text = format!("the socket belongs to user {user}, which is neither root nor this user");
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 

@@ -88,8 +88,10 @@ pub fn device(flags: libc::c_int) -> io::Result<File> {
     let opened = OpenOptions::new().read(true).write(true).custom_flags(flags).open(DEVICE);
     opened.map_err(|error| {
         let remedy = match error.kind() {
-            io::ErrorKind::PermissionDenied => "as root, `chmod 666 /dev/net/tun` opens it to all users",
-            _ => "`modprobe tun` brings it, and in a container `--device /dev/net/tun`",
+            io::ErrorKind::PermissionDenied => {
+                "`chmod 666 /dev/net/tun`, as root, allows all users to open it"
+            }
+            _ => "load it with `modprobe tun`, or start a container with `--device /dev/net/tun`",
         };
         io::Error::new(error.kind(), format!("{DEVICE}: {error}; {remedy}"))
     })

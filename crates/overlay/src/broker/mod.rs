@@ -296,7 +296,7 @@ impl Broker {
     /// A client's number, tenant, address and name.
     pub fn describe(&self, key: usize) -> String {
         let session = &self.sessions[key];
-        let tenant = session.tenant.map_or("nobody's", |tenant| self.tenants[tenant].rules.name.as_str());
+        let tenant = session.tenant.map_or("no tenant", |tenant| self.tenants[tenant].rules.name.as_str());
         let name = if session.name.is_empty() { String::new() } else { format!(" ({})", session.name) };
         format!("{} of {tenant} at {}{name}", session.number, session.address)
     }

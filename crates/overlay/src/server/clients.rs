@@ -281,7 +281,7 @@ impl Server {
             error.filter(|error| !matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe))
         {
             let who = self.broker.describe(key);
-            self.note(format!("client {who} is gone: {error}"));
+            self.note(format!("lost client {who}: {error}"));
         }
     }
 }

@@ -86,7 +86,7 @@ impl Server {
             .map(|(key, _)| key)
             .collect();
         for key in late {
-            self.close_wire(now, key, "it has not said who it is in time");
+            self.close_wire(now, key, "it did not identify itself in time");
         }
     }
 
@@ -159,7 +159,12 @@ impl Server {
         loop {
             let wire = &mut self.wires[key];
             let len = match wire.channel.read(&mut self.buffer) {
-                Ok(0) => return Err(io::Error::new(ErrorKind::UnexpectedEof, "the other site has ended it")),
+                Ok(0) => {
+                    return Err(io::Error::new(
+                        ErrorKind::UnexpectedEof,
+                        "the other site closed the connection",
+                    ));
+                }
                 Ok(len) => len,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     return if wire.port.is_none() { self.establish(now, key) } else { Ok(()) };
@@ -207,7 +212,7 @@ impl Server {
             Some(site) => self.peers.iter().position(|peer| peer.link.site == *site),
             None => self.peers.iter().position(known),
         };
-        let at = at.ok_or_else(|| denied("its certificate is for no site that `[link.NAME]` names"))?;
+        let at = at.ok_or_else(|| denied("its certificate does not match any `[link.NAME]`"))?;
         let link = self.peers[at].link.clone();
         wire.site = Some(link.site.clone());
         if let Some(old) = self.peers[at].wire {
@@ -216,9 +221,9 @@ impl Server {
             let first = self.broker.rules().site < link.site;
             let (old_dialed, new_dialed) = (self.wires[old].dialed, self.wires[key].dialed);
             if old_dialed != new_dialed && new_dialed != first {
-                return Err(denied("there is a connection already"));
+                return Err(denied("a connection already exists"));
             }
-            self.close_wire(now, old, "there is a newer one");
+            self.close_wire(now, old, "a newer connection replaced it");
         }
         let config = LinkConfig { peer: DaemonId(Site::number(&link.site)), weight: 1, rate: link.rate };
         let Some(daemon) = self.broker.daemon() else { return Ok(()) };
@@ -243,7 +248,7 @@ impl Server {
         }
         while let Some(port) = self.broker.take_silent() {
             if let Some(key) = self.wire_of(port) {
-                self.close_wire(now, key, "nothing has come for too long");
+                self.close_wire(now, key, "nothing was received for too long");
             }
         }
     }
@@ -315,7 +320,7 @@ impl Server {
                 self.note(format!("site {site} is not connected: {why}"));
             }
         } else {
-            self.note(format!("a site {site} is refused: {why}"));
+            self.note(format!("a site {site} was refused: {why}"));
         }
     }
 
@@ -330,7 +335,7 @@ impl Server {
             .flatten()
             .collect();
         for key in ended {
-            self.close_wire(now, key, "the link is not configured any more");
+            self.close_wire(now, key, "the link is no longer configured");
         }
         self.peers.retain(|peer| !gone(peer));
         for link in links {

@@ -245,7 +245,7 @@ fn checked_toll(fixed: &[u8; LEN]) -> Result<Toll, AcpError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AcpError {
     /// Too few bytes.
-    #[error("an ACP header of {need} bytes in {have}")]
+    #[error("an ACP header needs {need} bytes, and the packet has {have}")]
     TooShort {
         /// Bytes present.
         have: usize,
@@ -253,25 +253,28 @@ pub enum AcpError {
         need: usize,
     },
     /// Longer than the largest packet size.
-    #[error("a datagram of {have} bytes: a packet has at most 65535 with {OVERHEAD} of IP and UDP")]
+    #[error(
+        "a datagram of {have} bytes is too long: with {OVERHEAD} bytes of IP and UDP headers, a packet has \
+        at most 65535"
+    )]
     TooLong {
         /// Bytes present.
         have: usize,
     },
     /// Another protocol.
-    #[error("byte 0: ACP starts with {MAGIC:#04x}, here is {magic:#04x}")]
+    #[error("byte 0 is {magic:#04x}: an ACP header starts with {MAGIC:#04x}")]
     Magic {
         /// The byte found.
         magic: u8,
     },
     /// Another version.
-    #[error("byte 1: ACP version {version}, known is {VERSION}")]
+    #[error("byte 1: ACP version {version}, but only {VERSION} is supported")]
     Version {
         /// The version found.
         version: u8,
     },
     /// Too many ranges, or a number that contradicts the SACK flag.
-    #[error("byte 1: {count} SACK ranges: 1 to 4 with the SACK flag, 0 without it")]
+    #[error("byte 1: {count} SACK ranges, but there must be 1 to 4 with the SACK flag, and 0 without it")]
     SackCount {
         /// The number found.
         count: u8,

@@ -105,7 +105,7 @@ pub fn store_feedback(bytes: &mut [u8], feedback: i32) -> Result<(), TooShort> {
 
 /// Too few bytes for the five words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("Anypoint's congestion words take {LEN} bytes, here are {have}")]
+#[error("Anypoint's congestion words need {LEN} bytes, and the packet has {have}")]
 pub struct TooShort {
     /// Bytes present.
     pub have: usize,

@@ -207,31 +207,31 @@ pub fn encode_change(change: f64) -> i32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DraftError {
     /// Too few bytes.
-    #[error("an XCP header has {LEN} bytes, here are {have}")]
+    #[error("an XCP header needs {LEN} bytes, and the packet has {have}")]
     TooShort {
         /// Bytes present.
         have: usize,
     },
     /// The length byte is wrong.
-    #[error("byte 1: an XCP header has length {LEN}, this one says {length}")]
+    #[error("byte 1: the length of an XCP header is {length} instead of {LEN}")]
     Length {
         /// The length found.
         length: u8,
     },
     /// Neither version 2 nor 3.
-    #[error("byte 2: XCP header version {version}, known are 2 and 3")]
+    #[error("byte 2: XCP header version {version}, but only 2 and 3 are supported")]
     Version {
         /// The version found.
         version: u8,
     },
     /// Neither standard nor minimal.
-    #[error("byte 2: XCP header format {format}, known are 1 (standard) and 2 (minimal)")]
+    #[error("byte 2: XCP header format {format}, but only 1 (standard) and 2 (minimal) are supported")]
     Format {
         /// The format found.
         format: u8,
     },
     /// A minimal header, which routers must not write.
-    #[error("a minimal XCP header has no throughput change to write")]
+    #[error("a minimal XCP header has no field for a throughput change")]
     Untouchable,
 }
 

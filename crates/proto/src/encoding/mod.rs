@@ -181,7 +181,7 @@ impl Encoding {
 
 /// The error of a name without an encoding.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` is no encoding: use one of acp, tcp-option, tcp-option-integer, draft-02, draft-03")]
+#[error("`{name}` is not an encoding: use acp, tcp-option, tcp-option-integer, draft-02 or draft-03")]
 pub struct UnknownEncoding {
     /// The name given.
     pub name: String,

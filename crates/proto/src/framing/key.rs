@@ -49,7 +49,9 @@ impl FromStr for Key {
 
     fn from_str(text: &str) -> Result<Key, String> {
         let wrong = || {
-            format!("`{text}` is no key: write `frame`, `4..20` for bytes, or `field=3` with `,separator=|`")
+            format!(
+                "`{text}` is not a key: write `frame`, `4..20` for bytes, or `field=3` with `,separator=|`"
+            )
         };
         if text == "frame" {
             return Ok(Key::Frame);
@@ -63,7 +65,7 @@ impl FromStr for Key {
             None => (field, b' '),
             Some((number, separator)) => match *separator.as_bytes() {
                 [byte] => (number, byte),
-                _ => return Err(format!("`{text}`: a separator is one byte")),
+                _ => return Err(format!("`{text}`: a separator must be one byte")),
             },
         };
         match number.parse() {

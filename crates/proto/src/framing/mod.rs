@@ -55,7 +55,7 @@ pub struct LengthPrefix {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// A frame exceeds the limit, by its length field or by the bytes received without an end.
-    #[error("a frame of {len} bytes or more is above the limit of {most}")]
+    #[error("a frame of at least {len} bytes exceeds the limit of {most}")]
     TooLong {
         /// Length as announced, or as received so far, bytes.
         len: u64,
@@ -131,12 +131,12 @@ impl LengthPrefix {
             (&[a, b], true) => u64::from(u16::from_le_bytes([a, b])),
             (&[a, b, c, d], false) => u64::from(u32::from_be_bytes([a, b, c, d])),
             (&[a, b, c, d], true) => u64::from(u32::from_le_bytes([a, b, c, d])),
-            _ => return Err(FrameError::Malformed("a length field has 2 or 4 bytes")),
+            _ => return Err(FrameError::Malformed("a length field must have 2 or 4 bytes")),
         };
         let header = self.header() as u64;
         let len = counted + u64::from(self.uncounted) + if self.inclusive { 0 } else { header };
         if len < header {
-            return Err(FrameError::Malformed("a length that counts its own field is less than that field"));
+            return Err(FrameError::Malformed("an inclusive length is less than the length of its field"));
         }
         if len > most as u64 {
             return Err(FrameError::TooLong { len, most });
@@ -189,18 +189,18 @@ impl FromStr for Framing {
                     "nul" => Framing::Delimited(0),
                     "octet-counting" => Framing::OctetCounting,
                     "resp" => Framing::Resp,
-                    _ => return Err(format!("`{other}` is no framing: {KINDS}")),
+                    _ => return Err(format!("`{other}` is not a framing: use {KINDS}")),
                 };
                 return match words.next() {
                     None => Ok(framing),
-                    Some(word) => Err(format!("`{other}` takes no `{word}`")),
+                    Some(word) => Err(format!("`{other}` has no option `{word}`")),
                 };
             }
         };
         prefix.little_endian = kind.ends_with("le");
         for word in words {
             let number = |value: &str| {
-                value.parse().map_err(|_| format!("`{word}`: a number of bytes from 0 to 255 is meant"))
+                value.parse().map_err(|_| format!("`{word}`: write a number of bytes from 0 to 255"))
             };
             match word.split_once('=') {
                 None if word == "inclusive" => prefix.inclusive = true,
@@ -208,7 +208,7 @@ impl FromStr for Framing {
                 Some(("uncounted", value)) => prefix.uncounted = number(value)?,
                 _ => {
                     return Err(format!(
-                        "`{word}`: `inclusive`, `offset=N` and `uncounted=N` are understood"
+                        "`{word}` is not an option of a length: use `inclusive`, `offset=N` or `uncounted=N`"
                     ));
                 }
             }
@@ -240,4 +240,4 @@ impl fmt::Display for Framing {
     }
 }
 
-const KINDS: &str = "`u16`, `u16le`, `u32`, `u32le`, `lines`, `nul`, `octet-counting` and `resp` are";
+const KINDS: &str = "`u16`, `u16le`, `u32`, `u32le`, `lines`, `nul`, `octet-counting` or `resp`";

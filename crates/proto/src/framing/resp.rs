@@ -45,7 +45,7 @@ impl Scan {
                 b'|' => length(line)?.unwrap_or(0).saturating_mul(2).saturating_add(1),
                 _ => {
                     return Err(FrameError::Malformed(
-                        "no value of RESP begins so; inline commands are not taken",
+                        "a RESP value begins with an unknown byte; inline commands are not supported",
                     ));
                 }
             };
@@ -89,7 +89,7 @@ impl Scan {
 
 /// The length, or `None` for a null (`-1`).
 fn length(digits: &[u8]) -> Result<Option<u64>, FrameError> {
-    const WRONG: FrameError = FrameError::Malformed("a length in RESP is no number");
+    const WRONG: FrameError = FrameError::Malformed("a length in RESP is not a number");
     if digits == b"-1" {
         return Ok(None);
     }

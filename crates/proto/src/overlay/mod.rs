@@ -294,13 +294,13 @@ pub enum ProtocolError {
         found: DaemonId,
     },
     /// A frame came before [`Frame::Hello`].
-    #[error("a frame came before the greeting: is the other end a daemon of this version?")]
+    #[error("a frame arrived before the greeting: the other end may be another version")]
     NoHello,
     /// The peer's epoch changed on one connection.
     #[error("the daemon at the other end started again without a new connection")]
     Restarted,
     /// A daemon belongs to more groups than it may ([`MAX_MEMBERSHIPS`]).
-    #[error("daemon number {0} announces more than {MAX_MEMBERSHIPS} bytes of groups that it belongs to")]
+    #[error("daemon number {0} announces more than {MAX_MEMBERSHIPS} bytes of group memberships")]
     Memberships(DaemonId),
     /// The port is closed.
     #[error("port {} is closed", .0.0)]

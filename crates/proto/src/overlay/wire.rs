@@ -28,10 +28,10 @@ pub const MAX_FRAME: usize = 64 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The length is over [`MAX_FRAME`].
-    #[error("a frame of {0} bytes is announced, at most {MAX_FRAME} are allowed")]
+    #[error("a frame of {0} bytes exceeds the limit of {MAX_FRAME}")]
     TooLong(usize),
     /// The kind is none of those known.
-    #[error("frames of kind {0} are not known: do both ends run the same version?")]
+    #[error("unknown frame kind {0}: the other end may be another version")]
     Kind(u8),
     /// The frame ends before its header does.
     #[error("a frame ends within its header")]

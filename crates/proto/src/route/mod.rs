@@ -110,7 +110,7 @@ impl FromStr for Policy {
 
     fn from_str(text: &str) -> Result<Policy, String> {
         Policy::ALL.into_iter().find(|policy| policy.word() == text).ok_or_else(|| {
-            format!("`{text}` is no policy: `round-robin`, `by-key`, `least-loaded` and `sticky` are")
+            format!("`{text}` is not a policy: use `round-robin`, `by-key`, `least-loaded` or `sticky`")
         })
     }
 }

@@ -282,7 +282,7 @@ fn values(m: &Measurement, runs: &[RunResult], context: &Context) -> Result<Vec<
     let run = match runs {
         [only] if m.variant.is_empty() => only,
         _ if m.variant.is_empty() => {
-            return Err("there are several variants, and the claim names none".into());
+            return Err("there are several variants, and the claim does not name one".into());
         }
         _ => runs
             .iter()

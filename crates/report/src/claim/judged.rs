@@ -54,7 +54,7 @@ impl Judgements {
         let mut lines = Vec::new();
         for (i, text) in text.lines().enumerate().skip(1) {
             let line =
-                Line::parse(text).ok_or_else(|| format!("line {} is no judgement: `{text}`", i + 1))?;
+                Line::parse(text).ok_or_else(|| format!("line {} is not a judgement: `{text}`", i + 1))?;
             lines.push(line);
         }
         Ok(Judgements(lines))
@@ -95,7 +95,7 @@ impl Judgements {
                     .push(format!("`{id}` {now} at the base: {}; as judged, it {then}", verdict.measured));
             }
             if line.of.is_some() && verdict.is_whole() && line.of != verdict.neighbourhood {
-                differences.push(format!("`{id}` was judged over another neighbourhood"));
+                differences.push(format!("`{id}` was judged with another neighbourhood"));
                 continue;
             }
             for at in verdict.neighbours.iter().filter(|_| line.of.is_some()) {
@@ -111,7 +111,7 @@ impl Judgements {
             }
         }
         for line in lines().filter(|line| !report.claims.iter().any(|claim| claim.id == line.claim)) {
-            differences.push(format!("`{}` was judged, and is claimed no more", line.claim));
+            differences.push(format!("`{}` was judged, but is no longer claimed", line.claim));
         }
         differences
     }
@@ -256,11 +256,11 @@ mod tests {
                 report(&[("a", MET)], &[("seed 3", &[("a", MET)])], Some(2)),
                 "`a` holds with seed 3: 2; as judged, it doesn't hold",
             ),
-            (report(&[("a", MET)], &[], Some(0)), "`a` was judged over another neighbourhood"),
+            (report(&[("a", MET)], &[], Some(0)), "`a` was judged with another neighbourhood"),
             (report(&[("b", MET)], &[], Some(2)), "`b` has never been judged"),
         ] {
             assert_eq!(found(&now)[0], said);
         }
-        assert_eq!(found(&report(&[], &[], Some(2))), ["`a` was judged, and is claimed no more"]);
+        assert_eq!(found(&report(&[], &[], Some(2))), ["`a` was judged, but is no longer claimed"]);
     }
 }

@@ -83,18 +83,18 @@ impl Ledger {
             let often = holds.as_deref().unwrap_or("judged once");
             match self.unmet.iter().find(|entry| entry.id == id) {
                 None => {
-                    differences.push(format!("`{id}` is fragile or unmet ({often}), and not on the list"))
+                    differences.push(format!("`{id}` is fragile or unmet ({often}), but not on the list"))
                 }
                 Some(entry) if entry.holds != holds => {
                     let listed = entry.holds.as_deref().unwrap_or("no frequency");
-                    differences.push(format!("`{id}` is on the list with {listed}, and judged: {often}"));
+                    differences.push(format!("`{id}` is on the list with {listed}, but judged {often}"));
                 }
                 Some(_) => {}
             }
         }
         for entry in &self.unmet {
             if !judged.failing().any(|(id, _)| id == entry.id) {
-                differences.push(format!("`{}` is on the list, and neither fragile nor unmet", entry.id));
+                differences.push(format!("`{}` is on the list, but neither fragile nor unmet", entry.id));
             }
         }
         differences
@@ -142,7 +142,7 @@ mod tests {
             [
                 "`b` is fragile or unmet (judged once), and not on the list",
                 "`c` is on the list with 2 of 6, and judged: 3 of 6",
-                "`a` is on the list, and neither fragile nor unmet"
+                "`a` is on the list, but neither fragile nor unmet"
             ]
         );
     }

@@ -167,8 +167,7 @@ impl<'a> Bench<'a> {
             RttMax => self.of_flows("rtt_ms", window, |s| max(s, window)),
             Retransmissions => self.of_flows("retransmissions", window, |s| count(s, window)),
             SteadyPart => {
-                let (span, fraction) =
-                    (self.span()?, self.m.fraction.ok_or("the claim gives no `fraction`")?);
+                let (span, fraction) = (self.span()?, self.m.fraction.ok_or("the claim has no `fraction`")?);
                 let capacity = self.m.capacity.map(|capacity| capacity.mbps());
                 self.of_flows("rate_mbps", window, |s| steady(s, window, span, fraction, capacity))
             }
@@ -194,7 +193,7 @@ impl<'a> Bench<'a> {
                 };
                 let series = self.flow_series(column);
                 if series.is_empty() {
-                    return Err("no selected flow left any rates".into());
+                    return Err("no selected flow has measured rates".into());
                 }
                 let total: f64 = series.iter().map(moved).sum();
                 Ok(vec![Sample { label: String::new(), value: total / window.length() }])
@@ -230,11 +229,11 @@ impl<'a> Bench<'a> {
     /// The length of the moving window, in seconds.
     fn span(&self) -> Result<f64, String> {
         let span = self.m.span.map(|span| span.nearest_secs()).filter(|span| *span > 0.0);
-        span.ok_or_else(|| format!("the claim gives no `span` for `{}`", self.m.metric.name()))
+        span.ok_or_else(|| format!("the claim has no `span` for `{}`", self.m.metric.name()))
     }
 
     fn of_links(&self, column: &str, value: impl Fn(&Series) -> f64) -> Result<Vec<Sample>, String> {
-        let pattern = self.m.link.as_deref().ok_or("the claim names no link")?;
+        let pattern = self.m.link.as_deref().ok_or("the claim does not name a link")?;
         let links: Vec<Sample> = data::series(&self.run.links, column)
             .iter()
             .filter(|s| data::matches(pattern, &s.name))
@@ -264,7 +263,7 @@ impl<'a> Bench<'a> {
 
     /// The times between crossings of a fraction of the median, for each flow.
     fn periods(&self, column: &str, window: Window) -> Result<Vec<Sample>, String> {
-        let fraction = self.m.fraction.ok_or("the claim gives no `fraction` of the median to cross")?;
+        let fraction = self.m.fraction.ok_or("the claim has no `fraction` of the median to cross")?;
         let mut samples = Vec::new();
         for series in self.flow_series(column) {
             let points: Vec<(f64, f64)> = series.within(window).filter(|(_, v)| !v.is_nan()).collect();
@@ -288,7 +287,7 @@ impl<'a> Bench<'a> {
 
     /// One value for each control interval that begins in the window.
     fn of_control(&self, column: &str, window: Window) -> Result<Vec<Sample>, String> {
-        let pattern = self.m.link.as_deref().ok_or("the claim names no link")?;
+        let pattern = self.m.link.as_deref().ok_or("the claim does not name a link")?;
         let lengths = data::series(&self.run.control, "interval_ms");
         let mut samples = Vec::new();
         for (s, length) in data::series(&self.run.control, column).iter().zip(&lengths) {
@@ -304,7 +303,9 @@ impl<'a> Bench<'a> {
             }
         }
         if samples.is_empty() {
-            return Err(format!("no link `{pattern}` with a law in control intervals, or none began"));
+            return Err(format!(
+                "no link `{pattern}` has a law with control intervals, or no interval began"
+            ));
         }
         Ok(samples)
     }
@@ -356,7 +357,7 @@ impl<'a> Bench<'a> {
             Metric::Timeouts => Ok(all.map(|f| sample(f, f.get("timeouts"))).collect()),
             Metric::Finished => {
                 if self.flows.is_empty() {
-                    return Err("the run knows of no flow".into());
+                    return Err("the run has no flow".into());
                 }
                 let in_time =
                     |f: &FlowInfo| self.m.until.is_none_or(|t| f.get("finish_s") <= t.nearest_secs());
@@ -380,7 +381,7 @@ impl<'a> Bench<'a> {
         if let Some(capacity) = self.m.capacity {
             return Ok(capacity.mbps());
         }
-        let pattern = self.m.link.as_deref().ok_or("the claim names neither a link nor a capacity")?;
+        let pattern = self.m.link.as_deref().ok_or("the claim has neither `link` nor `capacity`")?;
         let links = data::summary(&self.run.link_summary, "link");
         let link = links.iter().find(|l| data::matches(pattern, &l.name));
         let capacity = link.ok_or_else(|| format!("no link is called `{pattern}`"))?.get("capacity_mbps");
@@ -423,14 +424,14 @@ impl<'a> Bench<'a> {
 }
 
 fn number(m: &Measurement, run: &RunResult) -> Result<Vec<Sample>, String> {
-    let name = m.name.as_deref().ok_or("the claim gives no `name` of the number to look at")?;
+    let name = m.name.as_deref().ok_or("the claim has no `name` of a number")?;
     let found: Vec<Sample> = run
         .systems
         .numbers()
         .filter(|(path, _)| data::glob(name, path).is_some())
         .map(|(label, value)| Sample { label, value })
         .collect();
-    if found.is_empty() { Err(format!("the run left no number called `{name}`")) } else { Ok(found) }
+    if found.is_empty() { Err(format!("the run has no number called `{name}`")) } else { Ok(found) }
 }
 
 /// The sum of several series over their common times. A time missing in one counts as 0 there.

@@ -88,7 +88,7 @@ vocabulary! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Metric {
-        /// Mean part of a link's capacity used, 0 to 1.
+        /// Mean used fraction of a link's capacity, 0 to 1.
         Utilisation,
         /// Packets dropped at a link.
         Drops,
@@ -102,79 +102,81 @@ vocabulary! {
         QueueMeanPackets,
         /// Largest queue of a link in packets.
         QueueMaxPackets,
-        /// Mean queue over what the link's queue can hold.
+        /// Mean queue of a link, as a fraction of its limit.
         QueueMeanOfLimit,
-        /// Largest queue over what the link's queue can hold.
+        /// Largest queue of a link, as a fraction of its limit.
         QueueMaxOfLimit,
-        /// Mean queue over capacity: the mean queueing delay, in milliseconds.
+        /// Mean queueing delay of a link in milliseconds: mean queue over capacity.
         QueueMeanMs,
         /// Mean rate of a flow in Mb/s.
         Rate,
         /// Mean goodput of a flow in Mb/s.
         Goodput,
-        /// Mean of the summed rates of all flows selected, in Mb/s.
+        /// Mean total rate of the selected flows in Mb/s.
         TotalRate,
-        /// Mean of the summed goodputs of all flows selected, in Mb/s.
+        /// Mean total goodput of the selected flows in Mb/s.
         TotalGoodput,
-        /// A flow's mean rate over an equal share C/k of the link's capacity, k being the flows
-        /// active in the window: 1 is fair.
+        /// A flow's mean rate over an equal share C/k of the link's capacity, with k the number of
+        /// flows active in the window: 1 is fair.
         ShareOfFair,
-        /// A flow's mean rate over what the ideal allocation of the whole scenario gives it.
+        /// A flow's mean rate over its rate in the ideal allocation of the whole scenario.
         ShareOfIdeal,
         /// Jain's fairness index of the mean rates of the flows active in the window.
         Jain,
         /// Coefficient of variation (standard deviation over mean) of a flow's rate from interval
         /// to interval.
         RateVariation,
-        /// The same of the summed rates of all flows selected.
+        /// Coefficient of variation of the total rate of the selected flows, from interval to
+        /// interval.
         TotalRateVariation,
-        /// Part of the windows of `span`, one for each interval, in which a flow's mean rate is
-        /// within `fraction` of `capacity`; or, without that, of its mean over the whole window
-        /// measured in.
+        /// Fraction of windows of length `span`, one for each interval, in which a flow's mean rate
+        /// is within `fraction` of `capacity`. Without `capacity`, of the flow's mean rate over the
+        /// whole measurement window.
         SteadyPart,
-        /// How many times higher or lower a flow's price ever is than at most `span` before.
+        /// Largest ratio between a flow's price and its price at most `span` earlier, upwards or
+        /// downwards.
         PriceSwing,
         /// Mean congestion window of a flow in packets.
         Cwnd,
-        /// Largest congestion window in packets.
+        /// Largest congestion window of a flow in packets.
         CwndMax,
-        /// Congestion window at the window's end, in packets.
+        /// Congestion window of a flow at the end of the measurement window, in packets.
         CwndEnd,
-        /// Seconds from one time to the next that a flow's congestion window rises over `fraction`
-        /// of its median (or, with a `fraction` under 1, falls under it): a value for each such
-        /// stretch.
+        /// Time between successive crossings in seconds: a flow's congestion window rises above
+        /// `fraction` of its median (with a `fraction` below 1: falls below it). One value for each
+        /// period.
         CwndPeriod,
-        /// The same of a flow's pacing rate.
+        /// The same for a flow's pacing rate.
         PacingPeriod,
-        /// Slope of the congestion window by least squares, in packets a second.
+        /// Slope of a flow's congestion window by least squares, in packets per second.
         CwndSlope,
-        /// Mean of a flow's smoothed RTT in milliseconds.
+        /// Mean smoothed RTT of a flow in milliseconds.
         Rtt,
-        /// Largest smoothed RTT in milliseconds.
+        /// Largest smoothed RTT of a flow in milliseconds.
         RttMax,
-        /// Packets a flow sent again.
+        /// Retransmitted packets of a flow.
         Retransmissions,
         /// Retransmission timeouts of a flow, over its whole life.
         Timeouts,
-        /// Completion time of a flow that finished, in seconds.
+        /// Completion time of a finished flow, in seconds.
         Fct,
-        /// How many of the flows selected finished, by `until` if it is given.
+        /// Number of selected flows that finished, by `until` if it is given.
         Finished,
-        /// Seconds from `from` until the link's utilisation (or, without a link, the summed rate of
-        /// the flows over `capacity`) reaches `fraction`.
+        /// Time in seconds from `from` until the link's utilisation reaches `fraction`. Without a
+        /// link: until the flows' total rate reaches that fraction of `capacity`.
         TimeToReach,
-        /// Worst relative deviation of a flow's rate from a reference series, over all windows of
-        /// `span`.
+        /// Largest relative deviation of a flow's rate from a reference series, over all windows of
+        /// length `span`.
         SeriesDeviation,
-        /// Mean feedback that a packet carried away from a link with an explicit law, as a change
-        /// of its sender's window, in packets: a value for each control interval that begins in the
+        /// Mean feedback of a packet that leaves a link with an explicit law, as a change of its
+        /// sender's window in packets. One value for each control interval that begins in the
         /// window.
         PacketFeedback,
-        /// Mean price that a link states, in $/MB.
+        /// Mean price of a link, in $/MB.
         LinkPrice,
-        /// Mean of what a flow's sender spends, in $/s.
+        /// Mean spending of a flow's sender, in $/s.
         Spending,
-        /// A number of a table that a system brings, by its path `name`.
+        /// A number from a system's result table, by its path `name`.
         Table,
     }
 }
@@ -286,7 +288,7 @@ impl Metric {
 /// The vocabulary as a Markdown table, for the manual.
 pub fn metrics_markdown() -> String {
     let mut text = String::from(
-        "| metric | unit | without a window | several values | what it is |\n|---|---|---|---|---|\n",
+        "| metric | unit | without a window | several values | meaning |\n|---|---|---|---|---|\n",
     );
     for metric in Metric::ALL {
         let window = if metric.is_of_whole_run() { "whole run" } else { "second half" };

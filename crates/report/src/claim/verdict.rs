@@ -244,7 +244,7 @@ impl Report {
         let partly = self.claims.iter().filter(|c| c.status == Status::Met && !c.is_whole()).count();
         if partly > 0 {
             text.push_str(&format!(
-                "; {partly} of those met were judged at the base only, or with some neighbours"
+                "; {partly} of the met claims were judged only at the base, or with some neighbours"
             ));
         }
         text
@@ -314,7 +314,8 @@ mod tests {
         assert_eq!((part.claims[0].status, part.claims[0].is_whole()), (Met, false));
         assert_eq!(part.claims[0].status_text(), "met at the base 0/1: not with seed 0");
         assert!(
-            part.totals().ends_with("1 of those met were judged at the base only, or with some neighbours")
+            part.totals()
+                .ends_with("1 of the met claims were judged only at the base, or with some neighbours")
         );
     }
 

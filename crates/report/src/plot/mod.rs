@@ -68,9 +68,9 @@ impl Figure {
         Figure { title, subtitle, rows }
     }
 
-    /// Draws `specs` of `runs`, with one column per variant. Without specs it draws four plots:
-    /// rates (as moving means, since TCP sends in bursts), round trips, queues and utilisations of
-    /// the busiest links, congestion windows. Plots without data are left out.
+    /// Draws `specs` of `runs`, with one column per variant. Without specs it draws rates (as moving
+    /// means, since TCP sends in bursts), round trips, queues and utilisations of the busiest links,
+    /// and congestion windows. Plots without data are left out.
     pub fn new(title: &str, subtitle: &str, specs: &[PlotSpec], runs: &[RunResult]) -> Figure {
         Figure::of_grid(title, subtitle, specs, runs, &Cells::default(), &Aims::default())
     }
@@ -187,7 +187,7 @@ impl Picture {
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub enum PlotError {
     /// The file's extension names no format.
-    #[error("the ending of {} is no picture's", path.display())]
+    #[error("the extension of {} is not a picture's", path.display())]
     #[diagnostic(help("there are {}", Picture::ALL.map(|p| format!("`.{}`", p.ending())).join(", ")))]
     Ending {
         /// The file.

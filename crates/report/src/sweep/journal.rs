@@ -74,7 +74,8 @@ fn read(bytes: &[u8], head: &Head) -> Result<(usize, HashMap<Key, Done>), String
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let mut lines = bytes[..whole].split_inclusive(|byte| *byte == b'\n');
     if let Some(first) = lines.next() {
-        let found: Head = serde_json::from_slice(first).map_err(|_| "its first line is none of a journal")?;
+        let found: Head =
+            serde_json::from_slice(first).map_err(|_| "its first line is not that of a journal")?;
         if found != *head {
             let says = |h: &Head| {
                 format!("Tollway {}, scenario {}, varying {}", h.tollway_sweep, h.scenario, h.vary.join(" "))
@@ -108,7 +109,7 @@ impl Journal {
             vary: vary.to_vec(),
         };
         if beside(&links).exists() {
-            let why = format!("its flows' table is called as the links' of {}", out.display());
+            let why = format!("its table of flows has the name of the table of links of {}", out.display());
             return Err(SweepError::Other { path: beside(&links), why });
         }
         if !path.exists()

@@ -79,7 +79,7 @@ pub struct Swept {
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub enum SweepError {
     /// A `--vary` option has a mistake.
-    #[error("`--vary {text}` varies nothing: {why}")]
+    #[error("`--vary {text}` is wrong: {why}")]
     #[diagnostic(help("write it like `--vary link.bottleneck.rate=10Mbps,20Mbps`"))]
     Vary {
         /// The option's value.
@@ -88,7 +88,7 @@ pub enum SweepError {
         why: &'static str,
     },
     /// A `--plot` option has a mistake.
-    #[error("`--plot {text}` draws nothing: {why}")]
+    #[error("`--plot {text}` is wrong: {why}")]
     Plot {
         /// The option's value.
         text: String,
@@ -107,22 +107,22 @@ pub enum SweepError {
     #[diagnostic(transparent)]
     Seeds(#[from] NoSeeds),
     /// The table's extension names no format.
-    #[error("the ending of {} says no format", path.display())]
+    #[error("the extension of {} is not a table's format", path.display())]
     #[diagnostic(help("there are {}", EXPORTS.map(|e| format!("`.{e}`")).join(" and ")))]
     Ending {
         /// The path.
         path: PathBuf,
     },
     /// A table of flows or links exists without a sweep's journal.
-    #[error("{} is there already, and no sweep has left its journal beside it", path.display())]
-    #[diagnostic(help("remove it (of an old sweep, both tables), or name another with `--out`"))]
+    #[error("{} already exists, and has no journal of a sweep beside it", path.display())]
+    #[diagnostic(help("remove it (both tables of an old sweep), or give another with `--out`"))]
     Exists {
         /// The table.
         path: PathBuf,
     },
     /// The journal belongs to another sweep.
-    #[error("{} is of another sweep: {why}", path.display())]
-    #[diagnostic(help("remove it to start anew, or name another table with `--out`"))]
+    #[error("{} belongs to another sweep: {why}", path.display())]
+    #[diagnostic(help("remove it to start again, or give another table with `--out`"))]
     Other {
         /// The journal.
         path: PathBuf,
@@ -130,8 +130,8 @@ pub enum SweepError {
         why: String,
     },
     /// Another process writes to the journal.
-    #[error("{} is being written by another sweep", path.display())]
-    #[diagnostic(help("let it end, or name another table with `--out`"))]
+    #[error("another sweep is writing to {}", path.display())]
+    #[diagnostic(help("wait for its end, or give another table with `--out`"))]
     Taken {
         /// The journal.
         path: PathBuf,
@@ -185,7 +185,7 @@ impl Vary {
             return Err(wrong("a value is empty"));
         }
         if (1..values.len()).any(|i| values[..i].contains(&values[i])) {
-            return Err(wrong("a value comes twice"));
+            return Err(wrong("a value is given twice"));
         }
         Ok(Vary { key: key.trim().into(), values })
     }
@@ -236,7 +236,7 @@ impl Sweep {
         for (i, vary) in self.vary.iter().enumerate() {
             if self.vary[..i].iter().any(|other| other.key == vary.key) {
                 let text = format!("{}={}", vary.key, vary.values.join(","));
-                return Err(SweepError::Vary { text, why: "another one has the key" });
+                return Err(SweepError::Vary { text, why: "the key is given twice" });
             }
         }
         let first = self.scenario(&self.combinations()[0], None)?;

@@ -50,7 +50,7 @@ impl Plot {
                 return Err(wrong(text, format!("it has no `{key}`"), suggestion(&key, KEYS.into_iter())));
             }
             if words.insert(key.clone(), value).is_some() {
-                return Err(wrong(text, format!("it says `{key}` twice"), None));
+                return Err(wrong(text, format!("`{key}` is given twice"), None));
             }
         }
         let mut take = |key: &str| words.remove(key).filter(|value| !value.is_empty());
@@ -60,7 +60,7 @@ impl Plot {
         if !["", "x", "y", "xy"].contains(&&*log) {
             return Err(wrong(
                 text,
-                format!("`log={log}` names no axis"),
+                format!("`log={log}` is not an axis"),
                 Some("write `log=x`, `log=y` or `log=xy`".into()),
             ));
         }
@@ -83,7 +83,7 @@ impl Plot {
             return Err(wrong(&self.text, format!("the sweep does not vary `{}`", self.x), help));
         }
         if !numbers().any(|name| name == self.y) {
-            let why = format!("no table has a column of numbers `{}`", self.y);
+            let why = format!("no table has a numeric column `{}`", self.y);
             return Err(wrong(&self.text, why, suggestion(&self.y, numbers())));
         }
         let names: &[&str] = if self.table() == Table::Summary { &["flow", "law"] } else { &["link"] };
@@ -91,7 +91,7 @@ impl Plot {
             self.by.as_ref().filter(|by| find(vary, by).is_none() && !names.contains(&by.as_str()))
         {
             let help = suggestion(by, keys().chain(names.iter().copied()));
-            return Err(wrong(&self.text, format!("`by={by}` names nothing that differs"), help));
+            return Err(wrong(&self.text, format!("`by={by}` is not varied"), help));
         }
         Ok(())
     }
@@ -233,8 +233,8 @@ pub(super) fn files(plots: &[Plot], table: &Path) -> Result<Vec<PathBuf>, SweepE
         let file = plot.file.clone().unwrap_or_else(usual);
         crate::plot::Picture::of(&file)?;
         if files.contains(&file) {
-            let why = format!("another plot is written to {}, too", file.display());
-            return Err(wrong(&plot.text, why, Some("name a picture for each with `file=`".into())));
+            let why = format!("another plot is also written to {}", file.display());
+            return Err(wrong(&plot.text, why, Some("give each a picture with `file=`".into())));
         }
         files.push(file);
     }
@@ -309,11 +309,11 @@ mod tests {
         for (text, says) in [
             ("y=rate_mbps", "it has no `x=`"),
             ("x=l.rate,y=rate_mbps,bye=variant", "did you mean `by`?"),
-            ("x=l.rate,y=rate_mbps,y=drops", "it says `y` twice"),
+            ("x=l.rate,y=rate_mbps,y=drops", "`y` is given twice"),
             ("x=l.rate,rate_mbps", "`rate_mbps` has no `=`"),
             ("x=l.rat,y=rate_mbps", "did you mean `l.rate`?"),
             ("x=l.rate,y=rate_mpbs", "did you mean `rate_mbps`?"),
-            ("x=l.rate,y=drops,by=flow", "`by=flow` names nothing that differs"),
+            ("x=l.rate,y=drops,by=flow", "`by=flow` is not varied"),
             ("x=l.rate,y=drops,log=z", "write `log=x`"),
         ] {
             let checked = Plot::parse(text).and_then(|plot| plot.check(&vary));

@@ -133,7 +133,7 @@ pub struct Rest {
 #[derive(Debug, thiserror::Error, miette::Diagnostic)]
 pub enum VerifyError {
     /// The law aims at no known allocation.
-    #[error("no allocation is known that `{law}` aims at")]
+    #[error("no target allocation is known for the law `{law}`")]
     #[diagnostic(help("laws that can be verified: {}", laws()))]
     Law {
         /// The given law.
@@ -160,7 +160,7 @@ pub enum VerifyError {
         why: NoDeviation,
     },
     /// A network's file has a mistake, which is a bug in the generator.
-    #[error("network {seed} was drawn wrongly, which is a bug in Tollway: {message}")]
+    #[error("network {seed} is invalid, which is a bug in Tollway: {message}")]
     File {
         /// The network's seed.
         seed: u64,
@@ -261,7 +261,7 @@ fn judge_rest(aim: Aim, seed: u64, plan: &Plan, result: &RunResult) -> Result<Ca
     for (i, link) in plan.links.iter().enumerate() {
         let mean = |column: &str| mean_of(result, &link.name, column, window);
         if loads[i] >= bounds.full * steady.network.capacities[i] && mean("utilisation") < utilisation.0 {
-            utilisation = (mean("utilisation"), link.name.clone());
+            utilisation = (mean("utilisation"), link.name.to_string());
         }
         let dropped: f64 = data::series(&result.links, "drops")
             .iter()
@@ -269,25 +269,25 @@ fn judge_rest(aim: Aim, seed: u64, plan: &Plan, result: &RunResult) -> Result<Ca
             .flat_map(|series| series.within(window).map(|(_, drops)| drops).collect::<Vec<_>>())
             .sum();
         if dropped > drops.0 {
-            drops = (dropped, link.name.clone());
+            drops = (dropped, link.name.to_string());
         }
         let waits = mean("queue_mean_bytes") * 8e3 / link.rate.bps();
         if waits > queue_ms.0 {
-            queue_ms = (waits, link.name.clone());
+            queue_ms = (waits, link.name.to_string());
         }
     }
     let balance = (aim == Aim::Proportional).then(|| balance(plan, &steady, result, window));
     let worst = deviation.worst();
     let mut problems = Vec::new();
     if !deviation.aimed || deviation.aim != aim {
-        problems.push("its flows do not aim at what the law does".to_owned());
+        problems.push("its flows do not have the aim of the law".to_owned());
     }
     if worst.deviation.is_nan() || worst.deviation.abs() > bounds.tolerance {
         let FlowDeviation { flow, rate_mbps, ideal_mbps, .. } = worst;
         problems.push(format!("flow {flow} has {rate_mbps:.3} Mb/s, not {ideal_mbps:.3}"));
     }
     if utilisation.0 < bounds.least_used {
-        problems.push(format!("link {} is used to {:.1} % only", utilisation.1, 100.0 * utilisation.0));
+        problems.push(format!("link {} is used only to {:.1} %", utilisation.1, 100.0 * utilisation.0));
     }
     if drops.0 > 0.0 {
         problems.push(format!("link {} drops {} packets", drops.1, drops.0));
@@ -296,7 +296,7 @@ fn judge_rest(aim: Aim, seed: u64, plan: &Plan, result: &RunResult) -> Result<Ca
         problems.push(format!("link {} has a mean queue of {:.1} ms", queue_ms.1, queue_ms.0));
     }
     if let Some(balance) = balance.filter(|b| b.is_nan() || b.abs() > bounds.tolerance) {
-        problems.push(format!("links earn {:+.1} % more than what all flows may spend", 100.0 * balance));
+        problems.push(format!("links earn {:+.1} % more than the flows' budgets", 100.0 * balance));
     }
     let remarks = match problems.is_empty() {
         true => Vec::new(),
@@ -347,7 +347,7 @@ fn queue_peaks(plan: &Plan, result: &RunResult) -> (f64, String) {
         row.map_or(0.0, |row| row.get("queue_max_bytes") * 8e3 / link.rate.bps())
     };
     let longest = shared.max_by(|a, b| peak(a).total_cmp(&peak(b)));
-    longest.map_or((0.0, String::new()), |link| (peak(link), link.name.clone()))
+    longest.map_or((0.0, String::new()), |link| (peak(link), link.name.to_string()))
 }
 
 /// Σ price · capacity over Σ budget, minus one. Links without a finite mean price count as 0.
@@ -423,14 +423,14 @@ mod tests {
             lying = lying.replace(&at, &format!("{at}capacity = \"{half} Mbps\"\n"));
         }
         let problems = judge(Aim::XcpEquilibrium, 1, &lying).unwrap().problems.join("; ");
-        assert!(problems.contains("flow") && problems.contains("is used to"), "{problems}");
+        assert!(problems.contains("flow") && problems.contains("is used only to"), "{problems}");
         // Senders of another law aim at another allocation, and fill the queues.
         let other = text
             .replace("xcp = { whole-window = true, pacing = true }\n", "")
             .replace("packets\"\nlaw = \"xcp\"", "packets\"\nlaw = \"drop-tail\"")
             .replace("law = \"xcp\"", "law = \"newreno\"");
         let problems = judge(Aim::XcpEquilibrium, 1, &other).unwrap().problems.join("; ");
-        assert!(problems.contains("do not aim") && problems.contains("queue"), "{problems}");
+        assert!(problems.contains("do not have the aim") && problems.contains("queue"), "{problems}");
     }
 
     /// `docs/notes/theory.md` explains the remarks on each of these networks.

@@ -84,7 +84,7 @@ fn taken_by_queues(
         let packets = mean_of(result, &plan.links[l].name, "queue_mean_packets", window);
         let percent = 100.0 * part;
         format!(
-            "link {} keeps back {percent:.1} % to empty a mean queue of {packets:.1} packets",
+            "link {} withholds {percent:.1} % to drain a mean queue of {packets:.1} packets",
             plan.links[l].name
         )
     };

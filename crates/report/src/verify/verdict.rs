@@ -92,11 +92,8 @@ impl Verified {
         let mut text = String::new();
         let failing: Vec<&Case> = self.cases.iter().filter(|case| !case.problems.is_empty()).collect();
         if !failing.is_empty() {
-            let columns = [
-                ("seed", Align::Right),
-                ("what does not hold", Align::Left),
-                ("what may be why", Align::Left),
-            ];
+            let columns =
+                [("seed", Align::Right), ("bound not met", Align::Left), ("possible reason", Align::Left)];
             let remarked = failing.iter().any(|case| !case.remarks.is_empty());
             let mut table = TextTable::new(&columns[..if remarked { 3 } else { 2 }]);
             for case in &failing {
@@ -118,7 +115,7 @@ impl Verified {
                 } else {
                     format!("{outside} not within bounds")
                 };
-                writeln!(text, "{flows} flows against {}: {verdict}", self.verify.aim.title())
+                writeln!(text, "{flows} flows compared with {}: {verdict}", self.verify.aim.title())
             }
             Kind::Starts => writeln!(
                 text,
@@ -136,7 +133,7 @@ impl Verified {
             let starts = if self.verify.kind == Kind::Starts { " --starts" } else { "" };
             let _ = writeln!(
                 text,
-                "one of them alone, as a file: tollway verify{starts} --law {} --random 1 --seed {} --keep DIR",
+                "write one of them to a file: tollway verify{starts} --law {} --random 1 --seed {} --keep DIR",
                 self.verify.law, first.seed
             );
         }

@@ -76,7 +76,7 @@ impl Collector for Gathered {
         let runs = self.0.runs();
         let mut times = encoder.encode_descriptor(
             "tollway_run_time",
-            "Network time that is over",
+            "Simulated or elapsed time of the run",
             Some(&Unit::Seconds),
             MetricType::Gauge,
         )?;
@@ -95,7 +95,7 @@ impl Collector for Gathered {
         }
         let mut again = encoder.encode_descriptor(
             "tollway_flow_retransmissions",
-            "Packets sent again",
+            "Packets retransmitted",
             None,
             MetricType::Counter,
         )?;
@@ -171,26 +171,24 @@ const FLOW_GAUGES: [Gauge<FlowScene>; 6] = [
     ("tollway_flow_rate", "Wire bytes that arrived", In::BytesPerSecond, |flow| {
         flow.rate_mbps.map(|rate| rate * MBPS)
     }),
-    ("tollway_flow_goodput", "Payload handed over in order", In::BytesPerSecond, |flow| {
+    ("tollway_flow_goodput", "Payload delivered in order", In::BytesPerSecond, |flow| {
         flow.goodput_mbps.map(|rate| rate * MBPS)
     }),
     ("tollway_flow_rtt", "Smoothed round-trip time", In::Seconds, |flow| flow.rtt_ms.map(|ms| ms * 1e-3)),
     ("tollway_flow_cwnd", "Congestion window", In::Packets, |flow| flow.cwnd_packets),
-    ("tollway_flow_spending", "What the sender spends", In::DollarsPerSecond, |flow| flow.spending),
+    ("tollway_flow_spending", "Spending of the sender", In::DollarsPerSecond, |flow| flow.spending),
     ("tollway_flow_price", "Price of the flow's path", In::DollarsPerByte, |flow| {
         flow.price.map(|p| p * 1e-6)
     }),
 ];
 
 const LINK_GAUGES: [Gauge<LinkScene>; 4] = [
-    ("tollway_link_utilisation", "Part of the capacity used", In::Ratio, |link| Some(link.utilisation)),
+    ("tollway_link_utilisation", "Used fraction of the capacity", In::Ratio, |link| Some(link.utilisation)),
     ("tollway_link_queue", "Bytes queued, mean of the interval", In::Bytes, |link| Some(link.queue_bytes)),
     ("tollway_link_queue_max", "Most bytes queued in the interval", In::Bytes, |link| {
         Some(link.queue_max_bytes)
     }),
-    ("tollway_link_price", "Price that the link states", In::DollarsPerByte, |link| {
-        link.price.map(|p| p * 1e-6)
-    }),
+    ("tollway_link_price", "Price of the link", In::DollarsPerByte, |link| link.price.map(|p| p * 1e-6)),
 ];
 
 /// A counter's name, its help text, and the function that reads it.

@@ -47,7 +47,7 @@ pub fn draw(frame: &mut Frame<'_>, runs: &[RunScene], view: Viewport, title: &st
     frame.render_widget(Gauge::default().ratio(share).label(label).gauge_style(Color::Blue), bar);
     draw_links(frame, above, run);
     draw_flows(frame, below, run, view.scroll);
-    frame.render_widget(Line::from(" q end the run   Tab next variant   ↑ ↓ scroll the flows ").dim(), foot);
+    frame.render_widget(Line::from(" q stop the run   Tab next variant   ↑ ↓ scroll the flows ").dim(), foot);
 }
 
 fn draw_links(frame: &mut Frame<'_>, area: Rect, run: &RunScene) {
@@ -86,7 +86,7 @@ fn draw_flows(frame: &mut Frame<'_>, area: Rect, run: &RunScene, scroll: usize) 
     let mut widths = vec![9; 4];
     widths.extend(priced.then_some(10));
     let title = format!(
-        "flows: {} under way, {} over",
+        "flows: {} active, {} finished",
         run.current().count(),
         run.flows.len() - run.current().count()
     );

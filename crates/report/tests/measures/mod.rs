@@ -168,9 +168,9 @@ fn steadiness_is_the_part_of_moving_means_near_the_aim() {
     let bare = "metric = \"steady-part\"\nflow = \"f.2\"\nfrom = \"20 s\"";
     assert_eq!(
         measured(&format!("{bare}\nfraction = 0.1\nspan = \"0 s\""), &runs),
-        "the claim gives no `span` for `steady-part`"
+        "the claim has no `span` for `steady-part`"
     );
-    assert_eq!(measured(&format!("{bare}\nspan = \"1 s\""), &runs), "the claim gives no `fraction`");
+    assert_eq!(measured(&format!("{bare}\nspan = \"1 s\""), &runs), "the claim has no `fraction`");
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn a_bound_says_what_it_is_made_of() {
 fn who_names_no_variant_of_several_or_one_that_there_is_not_is_told() {
     let runs = ["a", "b"].map(|variant| RunResult { variant: variant.into(), ..two_flows() });
     let drops = "metric = \"drops\"\nlink = \"b\"";
-    assert_eq!(measured(drops, &runs), "there are several variants, and the claim names none");
+    assert_eq!(measured(drops, &runs), "there are several variants, and the claim does not name one");
     assert_eq!(measured(&format!("{drops}\nvariant = \"c*\""), &runs), "variant `c*` has not run");
     assert_eq!(measured(&format!("{drops}\nvariant = \"b\""), &runs), "1");
 }
@@ -318,7 +318,7 @@ fn a_cell_of_the_grid_can_be_held_against_itself() {
         (Status::Met, "2 runs: 0.6…0.9; tightest tcp-0.1 b: 0.6")
     );
     assert_eq!(own.expected, "≥ 0.3 (0.5 × its own)");
-    assert_eq!(report.claims[1].measured, "the grid has no 0.01 beside `xcp-0.001`");
+    assert_eq!(report.claims[1].measured, "the grid has no counterpart of `xcp-0.001` with 0.01");
 }
 
 #[test]
@@ -405,8 +405,8 @@ fn a_run_without_flows_meets_nothing() {
     let runs = [w.finish("").unwrap()];
     for (keys, why) in [
         ("metric = \"timeouts\"", "nothing was measured"),
-        ("metric = \"finished\"", "the run knows of no flow"),
-        ("metric = \"total-rate\"", "no selected flow left any rates"),
+        ("metric = \"finished\"", "the run has no flow"),
+        ("metric = \"total-rate\"", "no selected flow has measured rates"),
         ("metric = \"share-of-fair\"\nlink = \"b\"", "link `b` has no single capacity"),
         ("metric = \"utilisation\"\nlink = \"b\"\nfrom = \"2 s\"", "the run ends at 2 s, before the window"),
     ] {

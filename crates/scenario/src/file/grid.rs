@@ -61,7 +61,7 @@ pub(super) fn take(
     if cells > MOST_CELLS {
         mistakes
             .add(entry.at, format!("the grid has more than {MOST_CELLS} variants"), "too many")
-            .help("leave points out, or make several files of it");
+            .help("leave out points, or split the file");
         return Vec::new();
     }
     if axes_read.is_empty() {
@@ -74,7 +74,7 @@ pub(super) fn take(
     if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
         mistakes
             .add(entry.at, format!("two variants are called `{}`", twice[0]), "of this grid")
-            .help("a grid's variant is called after its points, joined by `-`: rename one of them");
+            .help("a variant's name is those of its points, joined by `-`: rename a point");
         overs.clear();
     }
     overs
@@ -120,7 +120,7 @@ fn named(table: Table, mistakes: &mut Mistakes) -> Vec<Point> {
             }
             other => {
                 let message = format!(
-                    "`{}` is a point of the grid, and so a table; this is {}",
+                    "`{}` is a point of the grid, which is a table; this is {}",
                     entry.key,
                     other.what()
                 );
@@ -153,7 +153,7 @@ fn values(axis: &str, at: At, table: &Table, mistakes: &mut Mistakes) -> Vec<Poi
     let mut points = Vec::new();
     for node in list {
         let Some((name, value)) = called(&node.value) else {
-            let message = format!("{} has no name to call a variant by", node.value.what());
+            let message = format!("{} cannot name a variant", node.value.what());
             mistakes.add(node.at, message, "here").help("write a text, a number, or true or false");
             continue;
         };

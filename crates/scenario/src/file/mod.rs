@@ -181,7 +181,7 @@ impl Scenario {
             mistakes.merge(name, found);
         }
         for (one, other) in twins(&mut variants) {
-            files.note(format!("variants `{one}` and `{other}` are the same run"));
+            files.note(format!("variants `{one}` and `{other}` define the same run"));
         }
         let (texts, mut notes) = files.finish(count);
         sources.0.extend(texts);
@@ -341,7 +341,7 @@ fn parse_sets<'a>(sources: &'a Sources, mistakes: &mut Mistakes) -> Vec<Set<'a>>
         if matches!(first, "variant" | "grid") {
             mistakes
                 .add(path_at, format!("a {first} cannot be set"), "here")
-                .help("name the key itself: `--set` goes over every variant");
+                .help("set the key itself: `--set` applies to every variant");
             continue;
         }
         let value = tree::parse_value(value, i as u32, path.len() + 1);

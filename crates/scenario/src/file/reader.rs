@@ -131,8 +131,8 @@ pub(crate) fn name(text: &str, at: At, mistakes: &mut Mistakes) {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if text.is_empty() || !text.chars().all(good) {
         mistakes
-            .add(at, format!("`{text}` is no name"), "not a name")
-            .help("names are made of the letters a to z, digits, `-` and `_`");
+            .add(at, format!("`{text}` is not a valid name"), "not a name")
+            .help("a name has only the letters a to z, digits, `-` and `_`");
     }
 }
 

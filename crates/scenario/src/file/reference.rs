@@ -112,18 +112,18 @@ pub fn reference_markdown() -> String {
     );
     tables(&all(), &mut out);
     out += "## Variants and `--set`\n\n\
-        `[variant.NAME]` holds dotted paths and the values that this variant sets over the rest of the file:\n\n\
+        `[variant.NAME]` has dotted paths of keys, with their values in this variant:\n\n\
         ```toml\n[variant.fifo]\n\"link.bottleneck.law\" = \"drop-tail\"\n\"flow.*.law\" = \"newreno\"\n```\n\n\
-        In place of a name, `*` stands for any letters and `?` for one: `link.l*.law`. `change.*.at` is every change (numbers \
-        count from 0). A table is laid over \
-        the table that is there, key by key. Each variant is a run of its own; a file without variants is one run.\n\n\
-        `[grid.AXIS]` makes a variant of every combination of its axes' points, called after them. An axis lists the values \
-        of a key, or of several keys that are set alike, or it has a table for each point:\n\n\
+        In a name, `*` matches any letters and `?` matches one: `link.l*.law`. `change.*.at` is a key of every change (changes \
+        are numbered from 0). A table replaces only the keys that it has. Each variant is a separate run; a file without \
+        variants is one run.\n\n\
+        `[grid.AXIS]` tables make a variant for every combination of their points; its name joins the points' names. An axis \
+        lists the values of a key, or of several keys with equal values, or it has a table for each point:\n\n\
         ```toml\n[grid.rate]\nset = \"link.bottleneck.rate\"\nto = [\"1 Mbps\", \"2 Mbps\"]\n\n\
         [grid.law.red]\n\"link.bottleneck.law\" = \"red\"\n\n[grid.law.fifo]\n\"link.bottleneck.law\" = \"drop-tail\"\n```\n\n\
-        are `1Mbps-red`, `1Mbps-fifo`, `2Mbps-red` and `2Mbps-fifo`. An empty table, `[grid.law.plain]`, sets nothing.\n\n\
-        `--set link.bottleneck.rate=20Mbps` does the same from the command line, after every variant's own keys. The \
-        value is read as TOML if it is TOML, and as a string if not.\n";
+        make the variants `1Mbps-red`, `1Mbps-fifo`, `2Mbps-red` and `2Mbps-fifo`. An empty table, `[grid.law.plain]`, sets nothing.\n\n\
+        `--set link.bottleneck.rate=20Mbps` does the same on the command line, and overrides the variants' keys. A value that \
+        is not TOML is a string.\n";
     out
 }
 

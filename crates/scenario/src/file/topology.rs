@@ -53,7 +53,7 @@ pub(crate) fn expand(
         [first, second, ..] => {
             let message = format!("a topology is either `{first}` or `{second}`");
             mistakes
-                .add(topology.key_at(second), message, format!("beside `{first}`"))
+                .add(topology.key_at(second), message, format!("with `{first}`"))
                 .help("leave out one of them");
             return None;
         }
@@ -177,7 +177,7 @@ impl Import<'_> {
         let all_have = common.has("rate") || common.has("trace");
         let without: Vec<_> = edges.iter().filter(|edge| edge.rate.is_none()).collect();
         if let (Some(first), None, false) = (without.first(), default_rate, all_have) {
-            let message = format!("{} of {} edges say no rate", without.len(), edges.len());
+            let message = format!("{} of {} edges have no rate", without.len(), edges.len());
             mistakes
                 .add(place(self.source, &first.span), message, "the first of them")
                 .help("give `[topology]` a `rate` for them, such as \"10 Gbps\"");
@@ -185,7 +185,7 @@ impl Import<'_> {
         }
         if !without.is_empty() && !all_have {
             let rate = default_rate.unwrap_or(Rate::ZERO);
-            self.say(format!("{} of {} edges say no rate and have {rate}", without.len(), edges.len()));
+            self.say(format!("{} of {} edges have no rate, and use {rate}", without.len(), edges.len()));
         }
         let delays = self.delays(&edges);
         let mut links = Table::default();
@@ -233,14 +233,14 @@ impl Import<'_> {
             let nodes = self.graph.nodes.len();
             let mut note = format!("{} of {nodes} nodes have no position;", nodes - placed);
             if by_drawing > 0 {
-                note += &format!(" {by_drawing} links are as long as they are drawn,");
+                note += &format!(" {by_drawing} links have their length in the drawing,");
             }
             note += &format!(" {by_default} have the default delay of {default}");
             if by_default > 0
                 && per_unit.is_none()
                 && self.graph.nodes.iter().any(|node| node.drawn.is_some())
             {
-                note += " (the file has a drawing: `delay-per-unit` would go by that)";
+                note += " (the file has a drawing: `delay-per-unit` uses its distances)";
             }
             self.say(note);
         }
@@ -260,7 +260,7 @@ impl Import<'_> {
                 }
             }
         }
-        self.tell("parallel edges, of which packets take the shorter or else the first", &parallel);
+        self.tell("parallel edges; packets use the shortest, or the first of equal ones", &parallel);
     }
 
     /// Adds a note with the number of items and the first few.

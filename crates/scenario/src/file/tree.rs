@@ -100,12 +100,12 @@ pub(crate) fn parse(text: &str, mistakes: &mut Mistakes) -> Table {
             Some(Twice::Table { at, header, first }) => {
                 tables_twice.push(at);
                 mistakes
-                    .add(at, format!("`{header}` is here twice: first on line {first}"), "again")
+                    .add(at, format!("`{header}` is given twice: first on line {first}"), "again")
                     .help("give one of them another name, or put their keys into one table");
             }
             Some(Twice::Key { key, first }) => {
                 mistakes
-                    .add(at, format!("`{key}` is here twice: first on line {first}"), "again")
+                    .add(at, format!("`{key}` is given twice: first on line {first}"), "again")
                     .help("leave one of them out");
             }
             None => {
@@ -268,7 +268,7 @@ impl Setter<'_> {
         // Paths of a scenario have at most four segments.
         if segments.len() > 8 || segments.iter().any(|s| s.0.is_empty()) {
             self.mistakes
-                .add(at, format!("`{path}` is no path to a key"), "set here")
+                .add(at, format!("`{path}` is not the path of a key"), "set here")
                 .help("write it like `link.bottleneck.rate`");
             return;
         }

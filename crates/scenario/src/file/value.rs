@@ -89,9 +89,9 @@ impl Kind {
                     .into()
             }
             Kind::Sizes => "a size, { exponential }, { pareto }, { empirical } or { file }".into(),
-            Kind::Arrivals => "{ poisson = 100 }, a second, or { interval = \"10 ms\" }".into(),
+            Kind::Arrivals => "{ poisson = 100 }, per second, or { interval = \"10 ms\" }".into(),
             Kind::Node => "the name of a node".into(),
-            Kind::Nodes => "a pattern of nodes, such as \"*\", or an array of such".into(),
+            Kind::Nodes => "a pattern of nodes, such as \"*\", or an array of patterns".into(),
             Kind::Match(what) => (*what).into(),
             Kind::Medium => "the name of a medium".into(),
             Kind::Links => "the name of a link".into(),
@@ -165,7 +165,7 @@ impl Read<'_> {
         let message = format!("`{key}` is {wants}; this is {is}");
         let found = self.mistakes.add(node.at, message, is);
         if let (Value::Table(_), Kind::Word(_)) = (&node.value, self.kind) {
-            found.help("constants go into a table of their own");
+            found.help("constants go into a table");
         }
         None
     }
@@ -191,10 +191,10 @@ impl Read<'_> {
         }
         // The text appears on terminals, in tables, in names of files and in labels of metrics.
         if text.contains(char::is_control) {
-            let message = format!("`{key}` has a control character in it");
+            let message = format!("`{key}` contains a control character");
             self.mistakes
                 .add(node.at, message, "here")
-                .help("write it on one line, of characters that can be seen");
+                .help("write it on one line, with visible characters only");
             return None;
         }
         Some(text)
@@ -225,7 +225,7 @@ impl Read<'_> {
         let found = spelt(text, words);
         if found.is_none() {
             self.mistakes
-                .add(node.at, format!("`{text}` is no `{}`", self.key), "unknown")
+                .add(node.at, format!("`{text}` is not a value of `{}`", self.key), "unknown")
                 .suggest(text, words.iter().copied());
         }
         found
@@ -286,7 +286,7 @@ impl Read<'_> {
                     Some(meant) => format!("did you mean `{meant}`?"),
                     None => format!("use one of {units}, and write it like `{example}`"),
                 };
-                let message = format!("`{key}`: `{unit}` is no unit of {what}");
+                let message = format!("`{key}`: `{unit}` is not a unit of {what}");
                 (within(node, unit), message, "unknown unit", Some(help))
             }
             UnitError::NoUnit { what, example, units, .. } => {
@@ -333,7 +333,8 @@ impl Read<'_> {
             && text.trim_end().ends_with("Bps")
         {
             let note = format!(
-                "`{} = \"{text}\"` counts bytes: it is {rate}; write `Mbps` for bits a second, `MB/s` for bytes",
+                "`{} = \"{text}\"` counts bytes: it is {rate}; write `Mbps` for bits per second, `MB/s` for \
+                bytes",
                 self.key
             );
             self.mistakes.note(node.at, note);
@@ -402,7 +403,7 @@ impl Read<'_> {
         let mut good = true;
         for e in table.0.iter().filter(|e| !known.contains(&e.key.as_str())) {
             self.mistakes
-                .add(e.at, format!("`{}` knows no `{}`", self.key, e.key), "unknown")
+                .add(e.at, format!("`{}` has no key `{}`", self.key, e.key), "unknown")
                 .suggest(&e.key, known.iter().copied());
             good = false;
         }
@@ -424,8 +425,8 @@ impl Read<'_> {
         let table = self.parts(node, known)?;
         if let Some(span) = table.get("random") {
             if let Some(other) = table.get("first").or(table.get("last")) {
-                let message = format!("`{}` is either spread or random", self.key);
-                self.mistakes.add(other.at, message, "beside `random`").help("leave out one of them");
+                let message = format!("`{}` has either `first` and `last`, or `random`", self.key);
+                self.mistakes.add(other.at, message, "with `random`").help("leave out one of them");
                 return None;
             }
             let span = self.time(&span.node, Time::ZERO)?;
@@ -436,7 +437,7 @@ impl Read<'_> {
             return Some(When::Random { span, after });
         }
         if let Some(after) = table.get("after") {
-            self.mistakes.add(after.at, "`after` goes with `random`", "without `random`");
+            self.mistakes.add(after.at, "`after` needs `random`", "without `random`");
             return None;
         }
         let (first, last) = (self.part(node, table, "first"), self.part(node, table, "last"));
@@ -527,7 +528,7 @@ pub(crate) fn check_cdf(points: &[crate::plan::CdfPoint]) -> Result<(), String> 
         Some(_) => {}
     }
     match points.windows(2).find(|w| w[1].size < w[0].size || w[1].cumulative < w[0].cumulative) {
-        Some(w) => Err(format!("after size {} comes {}: both columns must grow", w[0].size, w[1].size)),
+        Some(w) => Err(format!("size {} is followed by {}: both columns must grow", w[0].size, w[1].size)),
         None => Ok(()),
     }
 }

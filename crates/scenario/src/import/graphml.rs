@@ -98,14 +98,14 @@ pub fn graphml(text: &str) -> Result<Graph, ImportError> {
         let id = attribute(&node, "id")?;
         if ids.insert(id, graph.nodes.len()).is_some() {
             let message = format!("there are two nodes with the id `{id}`");
-            return Err(ImportError::new(tag(&node), message, "give each node an id of its own"));
+            return Err(ImportError::new(tag(&node), message, "give each node a different id"));
         }
         graph.nodes.push(keys.node(&node, id)?);
     }
     for edge in root.descendants().filter(|n| is(n, "edge") || is(n, "hyperedge")) {
         if is(&edge, "hyperedge") {
-            let help = "a link has two ends: put a node in the middle, with an edge to each";
-            return Err(ImportError::new(tag(&edge), "this edge has many ends", help));
+            let help = "a link has two ends: insert a node with an edge to each of them";
+            return Err(ImportError::new(tag(&edge), "this is a hyperedge, with more than two ends", help));
         }
         let end = |name| {
             let id = attribute(&edge, name)?;
@@ -122,7 +122,7 @@ pub fn graphml(text: &str) -> Result<Graph, ImportError> {
         graph.edges.push(Edge { from, to, rate: keys.rate(&edge)?, span: tag(&edge) });
     }
     if graph.nodes.is_empty() {
-        return Err(ImportError::new(tag(&root), "there are no nodes in it", "a `<graph>` has `<node>`s"));
+        return Err(ImportError::new(tag(&root), "the file has no nodes", "a `<graph>` needs `<node>`s"));
     }
     Ok(graph)
 }
@@ -221,7 +221,7 @@ fn number(
     match text.parse::<f64>() {
         Ok(x) if x.abs() <= most => Ok(Some(x)),
         _ => {
-            let message = format!("`{text}` is no {name}");
+            let message = format!("`{text}` is not a valid {name}");
             let help = format!("write a number up to {most}, or leave it out");
             Err(ImportError::new(span.clone(), message, help))
         }

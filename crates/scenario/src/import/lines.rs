@@ -14,14 +14,18 @@ use crate::plan::{CdfPoint, Sizes};
 /// [`ImportError`] for the whole text if there is no opportunity, or if all are at 0.
 pub fn trace(text: &str) -> Result<Trace, ImportError> {
     const HELP: &str =
-        "a line is a millisecond in which 1500 bytes may leave, never less than the line before";
+        "each line is a time in milliseconds at which 1500 bytes can be sent, and times must not decrease";
     let mut milliseconds = Vec::new();
     let mut places = Vec::new();
     for (span, line) in lines(text) {
         match line.parse::<u32>() {
             Ok(ms) => milliseconds.push(ms),
             Err(_) => {
-                return Err(ImportError::new(span, format!("`{}` is no millisecond", short(line)), HELP));
+                return Err(ImportError::new(
+                    span,
+                    format!("`{}` is not a time in milliseconds", short(line)),
+                    HELP,
+                ));
             }
         }
         places.push(span.start);
@@ -33,8 +37,8 @@ pub fn trace(text: &str) -> Result<Trace, ImportError> {
         };
         let end = text[start..].find('\n').map_or(text.len(), |i| start + i);
         let message = match error {
-            TraceError::Backwards { at, before, .. } => format!("{at} ms comes after {before} ms"),
-            other => format!("this is no trace: {other}"),
+            TraceError::Backwards { at, before, .. } => format!("{at} ms follows {before} ms"),
+            other => format!("this is not a trace: {other}"),
         };
         ImportError::new(start..end, message, HELP)
     })
@@ -51,7 +55,7 @@ pub fn trace(text: &str) -> Result<Trace, ImportError> {
 /// [`ImportError`] at the first line that is not two or three numbers, or is less than the previous
 /// line. [`ImportError`] at the last line if it does not complete the distribution.
 pub fn sizes(text: &str) -> Result<Vec<CdfPoint>, ImportError> {
-    const HELP: &str = "a line is a size in bytes and its cumulative probability, or percentage";
+    const HELP: &str = "each line is a size in bytes and its cumulative probability or percentage";
     let mut points: Vec<CdfPoint> = Vec::new();
     let mut last = 0..0;
     for (span, line) in lines(text) {
@@ -71,18 +75,18 @@ pub fn sizes(text: &str) -> Result<Vec<CdfPoint>, ImportError> {
         if let Some(before) = points.last()
             && (size < before.size || cumulative < before.cumulative)
         {
-            let message = format!("`{}` comes after `{} {}`", short(line), before.size, before.cumulative);
+            let message = format!("`{}` follows `{} {}`", short(line), before.size, before.cumulative);
             return Err(ImportError::new(span, message, "both columns must grow"));
         }
         points.push(CdfPoint { size, cumulative });
         last = span;
     }
     match points.last().map(|point| point.cumulative) {
-        None => return Err(ImportError::new(0..text.len(), "there are no sizes in it", HELP)),
+        None => return Err(ImportError::new(0..text.len(), "the file has no sizes", HELP)),
         Some(1.0) => {}
         Some(100.0) => points.iter_mut().for_each(|point| point.cumulative /= 100.0),
         Some(other) => {
-            let message = format!("the last line's probability is {other}, neither 1 nor 100 %");
+            let message = format!("the last line's probability is {other}; it must be 1 or 100 %");
             return Err(ImportError::new(last, message, HELP));
         }
     }

@@ -83,9 +83,17 @@ fn what_is_wrong_in_a_graph_is_named_with_its_place() {
         (&zoo("<node id='a'/><node id='a'/>"), "two nodes", "<node id='a'/>"),
         (&zoo("<node id='a'/><edge source='a' target='b'/>"), "id `b`", "<edge source='a' target='b'/>"),
         (&zoo("<node id='a'/><edge source='a'/>"), "no `target`", "<edge source='a'/>"),
-        (&zoo("<node id='a'/><hyperedge/>"), "many ends", "<hyperedge/>"),
-        (&zoo("<node id='a'><data key='d1'>91</data></node>"), "no latitude", "<data key='d1'>91</data>"),
-        (&zoo("<node id='a'><data key='d2'>w</data></node>"), "no longitude", "<data key='d2'>w</data>"),
+        (&zoo("<node id='a'/><hyperedge/>"), "more than two ends", "<hyperedge/>"),
+        (
+            &zoo("<node id='a'><data key='d1'>91</data></node>"),
+            "not a valid latitude",
+            "<data key='d1'>91</data>",
+        ),
+        (
+            &zoo("<node id='a'><data key='d2'>w</data></node>"),
+            "not a valid longitude",
+            "<data key='d2'>w</data>",
+        ),
     ];
     for (text, message, place) in cases {
         let error = graphml(text).unwrap_err();
@@ -131,10 +139,10 @@ fn traces_are_read_or_refused() {
     for (text, message, place) in [
         ("1\n2x\n", "`2x`", "2x"),
         ("1\n-2\n", "`-2`", "-2"),
-        ("5\n4\n", "4 ms comes after 5 ms", "4"),
-        ("\n# nothing\n", "no opportunities", ""),
-        ("0\n0\n", "takes no time", "0"),
-        ("4294967296\n", "no millisecond", "4294967296"),
+        ("5\n4\n", "4 ms follows 5 ms", "4"),
+        ("\n# nothing\n", "no transmission opportunities", ""),
+        ("0\n0\n", "its length is zero", "0"),
+        ("4294967296\n", "not a time in milliseconds", "4294967296"),
     ] {
         let error = trace(text).unwrap_err();
         assert!(error.message.contains(message), "{text:?}: {error:?}");
@@ -152,10 +160,10 @@ fn sizes_are_read_or_refused() {
     assert_eq!(sizes("10 1 0.5\n20 2 1").unwrap(), [point(10.0, 0.5), point(20.0, 1.0)]);
     for (bad, message, place) in [
         ("", "no sizes", ""),
-        ("10 0.5", "neither 1 nor 100 %", "10 0.5"),
+        ("10 0.5", "it must be 1 or 100 %", "10 0.5"),
         ("10 0.5\nten 1", "`ten 1` is not two numbers", "ten 1"),
-        ("20 0.5\n10 1", "comes after `20 0.5`", "10 1"),
-        ("20 0.5\n30 0.4\n40 1", "comes after", "30 0.4"),
+        ("20 0.5\n10 1", "follows `20 0.5`", "10 1"),
+        ("20 0.5\n30 0.4\n40 1", "follows", "30 0.4"),
         ("0 1", "zero", "0 1"),
         ("10 nan\n", "out of range", "10 nan"),
         ("1e30 1\n", "out of range", "1e30 1"),

@@ -17,7 +17,7 @@ use super::*;
 pub struct Link {
     /// `bottleneck`, or `access.3` for the link of a group's third member; with `.reverse` in
     /// reverse direction.
-    pub name: String,
+    pub name: CompactString,
     /// The node of its port.
     pub from: NodeId,
     /// The node at its far end.

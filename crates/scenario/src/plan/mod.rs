@@ -17,6 +17,7 @@ mod traffic;
 
 use std::sync::Arc;
 
+use compact_str::CompactString;
 use tollway_law::link::ExchangeRate;
 use tollway_law::meter::Duty;
 use tollway_law::{Bytes, Rate, Time};
@@ -171,5 +172,5 @@ pub struct Measure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// `r`, or `s.3` for the third member of the group `s`.
-    pub name: String,
+    pub name: CompactString,
 }

@@ -206,8 +206,8 @@ impl LinkConfig for OwnLink {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, miette::Diagnostic)]
 pub enum NoPlace {
     /// No section has this name.
-    #[error("there is nothing called `{key}` to give a law of your own; there {}", there_are(known))]
-    #[diagnostic(help("`*` in place of a name stands for every name"))]
+    #[error("there is nothing called `{key}` that could use your law; there {}", there_are(known))]
+    #[diagnostic(help("`*` in place of a name matches every name"))]
     Unknown {
         /// The key that the caller gave.
         key: String,
@@ -215,7 +215,7 @@ pub enum NoPlace {
         known: Vec<String>,
     },
     /// Another setting of the section requires a law of Tollway.
-    #[error("`{key}` can't have a law of your own: {why}")]
+    #[error("`{key}` cannot use your law: {why}")]
     #[diagnostic(help("{remedy}"))]
     Refused {
         /// The section.
@@ -229,7 +229,7 @@ pub enum NoPlace {
 
 fn there_are(known: &[String]) -> String {
     match known {
-        [] => "is nothing that could have one".into(),
+        [] => "is nothing that could use it".into(),
         [one] => format!("is `{one}`"),
         all => format!("are `{}`", all.join("`, `")),
     }
@@ -358,15 +358,12 @@ impl Plan {
     ) -> Result<(), NoPlace> {
         let refuse = |why, remedy| Err(NoPlace::Refused { key: section.to_owned(), why, remedy });
         if self.transports[transport.0 as usize].kernel {
-            let remedy = "leave out `transport = \"kernel\"`, and Tollway's own transport runs it";
-            return refuse("the kernel's TCP has none but its own", remedy);
+            let remedy = "leave out `transport = \"kernel\"`, so that Tollway's transport runs it";
+            return refuse("the kernel's TCP runs only its own laws", remedy);
         }
         let of_it = || (0..self.flows.len()).filter(|&i| self.flows[i].transport == transport);
         if of_it().any(|i| self.trees.iter().any(|tree| tree.flows().contains(&i))) {
-            return refuse(
-                "a flow of several receivers goes by `fcp`",
-                "give each receiver a flow of its own",
-            );
+            return refuse("a multicast flow needs the law `fcp`", "give each receiver a separate flow");
         }
         let workloads = || self.workloads.iter().filter(|workload| workload.transport == transport);
         let class = self.transports[transport.0 as usize].class;
@@ -375,8 +372,8 @@ impl Plan {
                 of_it().map(|i| &self.flows[i].path).chain(workloads().flat_map(|one| &one.paths));
             if paths.any(|path| !self.says(path.links(), class, content)) {
                 let remedy =
-                    "give the links that can be the bottleneck a law that does, and set links' laws first";
-                return refuse("no link on its way writes what the law needs into tolls", remedy);
+                    "give every link that can be the bottleneck such a law, and set links' laws first";
+                return refuse("no link on its path writes the feedback that the law needs", remedy);
             }
         }
         let shaped = workloads().flat_map(|workload| workload.shaped.iter().copied().flatten());
@@ -387,7 +384,7 @@ impl Plan {
         };
         if !law.increase && shaped.any(told) {
             let remedy = "leave out the aggregate's `window`";
-            return refuse("a policy tells its window how to grow, which is for `newreno`", remedy);
+            return refuse("the growth of its window is set by a policy, which needs `newreno`", remedy);
         }
         Ok(())
     }

@@ -1,6 +1,11 @@
 //! Traffic: flows, workloads, constant-rate cross-traffic, with their paths.
 
+use smallvec::SmallVec;
+
 use super::*;
+
+/// Links in order; up to four take no memory of their own.
+pub type Route = SmallVec<[LinkId; 4]>;
 
 /// A path between two hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,9 +15,9 @@ pub struct Path {
     /// Destination node.
     pub to: NodeId,
     /// Links that data cross, in order.
-    pub route: Vec<LinkId>,
+    pub route: Route,
     /// Links that acknowledgements cross, in order.
-    pub back: Vec<LinkId>,
+    pub back: Route,
     /// Round-trip propagation delay, without queueing and transmission.
     pub base_rtt: Time,
     /// All routes, if flows or packets are divided among several.
@@ -32,12 +37,12 @@ pub struct Spread {
 impl Path {
     /// Links that data may cross.
     pub fn links(&self) -> &[LinkId] {
-        self.spread.as_ref().map_or(&self.route, |spread| &spread.routes)
+        self.spread.as_ref().map_or(&self.route[..], |spread| &spread.routes)
     }
 
     /// Links that acknowledgements may cross.
     pub fn back_links(&self) -> &[LinkId] {
-        self.spread.as_ref().map_or(&self.back, |spread| &spread.backs)
+        self.spread.as_ref().map_or(&self.back[..], |spread| &spread.backs)
     }
 
     /// All routes of data.
@@ -69,7 +74,7 @@ pub enum EqualCost {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
     /// `f`, or `f.3` for the third flow of a section that makes several.
-    pub name: String,
+    pub name: CompactString,
     /// The section of the file.
     pub section: Arc<str>,
     /// The flow's path.
@@ -228,7 +233,7 @@ pub struct CdfPoint {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cbr {
     /// `c`, or `c.3` for the third source of a section.
-    pub name: String,
+    pub name: CompactString,
     /// The section of the file.
     pub section: Arc<str>,
     /// Source node.

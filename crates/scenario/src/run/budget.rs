@@ -185,16 +185,15 @@ enum Term<'a> {
 impl std::fmt::Display for Term<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Term::Links => write!(f, "for links; let groups of nodes have fewer members"),
-            Term::Flows => write!(
-                f,
-                "for flows and their windows; let there be fewer, or give a smaller `initial-window`"
-            ),
+            Term::Links => write!(f, "for links; use smaller groups of nodes"),
+            Term::Flows => {
+                write!(f, "for flows and their windows; use fewer flows, or a smaller `initial-window`")
+            }
             Term::Queues(link) => write!(f, "for the queues of `[link.{link}]`; give it fewer `queues`"),
             Term::Packets(link) => write!(
                 f,
-                "for packets that wait for `[link.{link}]` or cross it; give it a lower `rate`, `delay` or `limit`, or its flows a \
-                 `receive-buffer`"
+                "for packets in the queue of `[link.{link}]` or on it; give it a lower `rate`, `delay` or \
+                `limit`, or its flows a `receive-buffer`"
             ),
         }
     }

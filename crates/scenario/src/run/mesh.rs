@@ -21,23 +21,23 @@ pub fn mesh(plan: &Plan) -> Result<MeshSpec, Unsupported> {
         Err(Unsupported { key, why: why.into(), remedy: "leave it out, or run the file with `tollway run`" })
     };
     if let Some(medium) = plan.media.first() {
-        return unsupported(format!("medium.{}", medium.name), "has no shared media");
+        return unsupported(format!("medium.{}", medium.name), "does not support shared media");
     }
     if let Some(cbr) = plan.cbrs.first() {
-        return unsupported(format!("cbr.{}", cbr.section), "carries the traffic of programs only");
+        return unsupported(format!("cbr.{}", cbr.section), "carries only the traffic of programs");
     }
     if let Some(link) = plan.links.iter().find(|link| link.meter.is_some()) {
-        return unsupported(format!("link.{}.meter", link.section), "has no meters");
+        return unsupported(format!("link.{}.meter", link.section), "does not support meters");
     }
     if plan.nodes.len() > MOST_NODES {
-        return unsupported("node".into(), "makes a network namespace of every node, and takes at most 200");
+        return unsupported("node".into(), "supports at most 200 nodes, each a network namespace");
     }
     let nodes = plan.nodes.len() as u32;
     let pairs: Vec<(NodeId, NodeId)> =
         (0..nodes).flat_map(|from| (0..nodes).map(move |to| (NodeId(from), NodeId(to)))).collect();
     let routes = Router::new(plan.nodes.len(), &plan.links).routes(&pairs);
     Ok(MeshSpec {
-        nodes: plan.nodes.iter().map(|node| node.name.clone()).collect(),
+        nodes: plan.nodes.iter().map(|node| node.name.to_string()).collect(),
         links: link_specs(plan),
         losses: plan.own_losses().collect(),
         impairments: plan.links.iter().map(|link| link.impairments.as_deref().copied()).collect(),
@@ -64,17 +64,17 @@ pub fn kernel_flows(plan: &Plan) -> Result<Vec<KernelFlow>, Unsupported> {
     let flow = |flow: &crate::plan::Flow| {
         let unsupported = |key: &str, remedy| Unsupported {
             key: format!("flow.{}.{key}", flow.section),
-            why: "is nothing that the kernel's TCP does".into(),
+            why: "is not supported by the kernel's TCP".into(),
             remedy,
         };
         let Some(law) = plan.transports[flow.transport.0 as usize].law.descriptor().kernel else {
             return Err(unsupported("law", "use a law that Linux has, such as newreno, cubic, dctcp or bbr"));
         };
         if !flow.data.is_endless() || flow.stop < Time::NEVER {
-            return Err(unsupported("data", "let it send for as long as the run lasts"));
+            return Err(unsupported("data", "let it send until the end of the run"));
         }
         if flow.after.is_some() {
-            return Err(unsupported("after", "give it a `start`"));
+            return Err(unsupported("after", "give a `start` instead"));
         }
         Ok(KernelFlow { from: flow.path.from.0, to: flow.path.to.0, start: flow.start, law: law.into() })
     };

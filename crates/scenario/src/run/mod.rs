@@ -178,7 +178,7 @@ pub enum RunError {
         horizon: Time,
     },
     /// The estimate exceeds the memory limit.
-    #[error("the run would take some {needed} of memory, more than the {allowed} that it may: {share} {of}")]
+    #[error("the run needs about {needed} of memory, more than the {allowed} allowed: {share} {of}")]
     Memory {
         /// The estimate.
         needed: Bytes,
@@ -372,7 +372,7 @@ impl Parts {
                 }
                 Whose::Workload(None) => {}
                 Whose::Workload(Some(running)) => {
-                    self.meter.workload_flow_done(network, flow, &running, Some(at))?;
+                    self.meter.workload_flow_done(network, flow, &running, at)?;
                     self.hosts.left(network, flow);
                     self.policies.left(network, flow, running.shaped);
                 }
@@ -392,7 +392,6 @@ impl Parts {
     ) -> Result<Finished, RunError> {
         let Parts { mut meter, workloads, hosts, mut policies } = self;
         let Totals { census, events, packet_hops } = network.network.settle()?;
-        meter.finish_flows(plan, network, &workloads)?;
         let mut tables = SystemTables::default();
         network.report_flows(plan, &mut tables);
         workloads.report(plan, &mut tables);
@@ -401,8 +400,7 @@ impl Parts {
         sessions::report(plan, network, &mut tables);
         overlay::report(plan, network, &mut tables);
         policies.report(plan, network, &workloads, &mut tables);
-        // Frees the flows: with thousands of links, their rows need that memory.
-        network.network.release_flows();
+        meter.finish_flows(plan, network, &workloads)?;
         let (mut result, digest) = meter.finish_links(plan, network)?;
         network.report_links(plan, &mut tables);
         result.systems = tables;

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int32Type, UInt64Type};
-use arrow_array::{ArrayRef, DictionaryArray, Int32Array, PrimitiveArray, RecordBatch, StringArray};
+use arrow_array::{
+    Array as _, ArrayRef, ArrowNativeTypeOp as _, DictionaryArray, Int32Array, PrimitiveArray, RecordBatch,
+    StringArray,
+};
 use arrow_schema::{ArrowError, Fields, Schema, SchemaRef};
 
 use super::TableError;
@@ -148,13 +151,13 @@ struct Values<T: ArrowPrimitiveType> {
     there: Vec<bool>,
     /// Number of rows without a value before the first value; `rows` begins after them.
     missing: usize,
-    /// The last batch without any value; other such batches of its length share it.
-    blank: PrimitiveArray<T>,
+    /// The last batch of one value, or of none; equal batches share it.
+    even: PrimitiveArray<T>,
 }
 
 impl<T: ArrowPrimitiveType> Default for Values<T> {
     fn default() -> Values<T> {
-        Values { rows: Vec::new(), there: Vec::new(), missing: 0, blank: PrimitiveArray::new_null(0) }
+        Values { rows: Vec::new(), there: Vec::new(), missing: 0, even: PrimitiveArray::new_null(0) }
     }
 }
 
@@ -191,15 +194,31 @@ impl<T: ArrowPrimitiveType> Values<T> {
     fn take(&mut self, next: usize) -> Result<PrimitiveArray<T>, ArrowError> {
         if self.missing > 0 {
             let missing = std::mem::take(&mut self.missing);
-            if self.blank.len() != missing {
-                self.blank = PrimitiveArray::new_null(missing);
+            if self.even.null_count() != missing {
+                self.even = PrimitiveArray::new_null(missing);
             }
-            return Ok(self.blank.clone());
+            return Ok(self.even.clone());
+        }
+        let mut there = std::mem::take(&mut self.there);
+        let even = self
+            .rows
+            .first()
+            .copied()
+            .filter(|value| there.is_empty() && self.rows.iter().all(|other| other.is_eq(*value)));
+        let known = self.even.values();
+        if even.is_some_and(|value| known.len() == self.rows.len() && known[0].is_eq(value))
+            && self.even.null_count() == 0
+        {
+            self.rows.clear();
+            return Ok(self.even.clone());
         }
         let rows = std::mem::replace(&mut self.rows, Vec::with_capacity(next));
-        let mut there = std::mem::take(&mut self.there);
         if there.is_empty() {
-            return PrimitiveArray::try_new(rows.into(), None);
+            let array = PrimitiveArray::try_new(rows.into(), None)?;
+            if even.is_some() {
+                self.even = array.clone();
+            }
+            return Ok(array);
         }
         there.resize(rows.len(), true);
         PrimitiveArray::try_new(rows.into(), Some(there.into()))

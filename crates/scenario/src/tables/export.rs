@@ -37,7 +37,7 @@ pub fn export(path: &Path, batch: &RecordBatch) -> Result<(), TableError> {
             writer.write(batch).and_then(|()| writer.finish()).map_err(format)?;
         }
         other => {
-            let message = format!("`.{other}` is no ending of a table; there are `.csv` and `.arrow`");
+            let message = format!("`.{other}` is not the extension of a table; use `.csv` or `.arrow`");
             return Err(TableError::format("write", path, message));
         }
     }

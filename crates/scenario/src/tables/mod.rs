@@ -66,7 +66,7 @@ pub enum TableError {
         message: String,
     },
     /// The file has another table's columns.
-    #[error("{} is no table of {table}: {message}", path.display())]
+    #[error("{} is not a table of {table}: {message}", path.display())]
     Schema {
         /// The file.
         path: PathBuf,
@@ -84,7 +84,7 @@ pub enum TableError {
         message: String,
     },
     /// This build cannot write Parquet.
-    #[error("this build cannot write Parquet: build it with the feature `parquet`, or ask for `ipc`")]
+    #[error("this build cannot write Parquet: build it with the feature `parquet`, or choose `ipc`")]
     NoParquet,
 }
 

@@ -93,11 +93,11 @@ fn is_sound(head: &[u8], body_len: i64, widths: &[i64]) -> Option<()> {
 }
 
 fn damaged(what: &str) -> String {
-    format!("the file is damaged: a {what} says what cannot be")
+    format!("the file is damaged: a {what} has an impossible value")
 }
 
-const CUT: &str = "the file has been cut short, or is no Arrow file";
-const FOREIGN: &str = "it has columns of kinds that no result table has";
+const CUT: &str = "the file is truncated, or not an Arrow file";
+const FOREIGN: &str = "it has columns of types that no result table has";
 /// Size of the footer's length and the magic word.
 const END: u64 = 10;
 /// Widths of a text column's buffers: validity, offsets, characters.

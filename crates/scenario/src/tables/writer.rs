@@ -514,7 +514,7 @@ mod tests {
         fill(&mut writer, 2);
         writer.finish("").unwrap();
         let error = Table::Flows.read_ipc(&folder.0.join("links.arrow")).unwrap_err().to_string();
-        assert!(error.contains("links.arrow is no table of flows: it has no column `flow`"), "{error}");
+        assert!(error.contains("links.arrow is not a table of flows: it has no column `flow`"), "{error}");
     }
 
     #[test]

@@ -54,12 +54,12 @@ fn what_no_app_can_own_is_refused() {
     for (set, says) in [
         (&["machine.echo.flows=asks"][..], "there is no flow `asks`"),
         (&["machine.echo.node=router"], "neither begins nor ends at this node"),
-        (&["machine.echo.node=client"], "another app's already"),
-        (&["machine.count.flows=ask"], "owns no flows"),
-        (&["machine.count.kind=echo"], "here are none"),
+        (&["machine.echo.node=client"], "already has another app"),
+        (&["machine.count.flows=ask"], "has no flows"),
+        (&["machine.count.kind=echo"], "an app needs `flows`"),
         (&["machine.echo.kind=reply"], "reply"),
-        (&["flow.ask.both-ways=false"], "apps at both ends"),
-        (&["flow.ask.size=1 MB"], "the app's to say"),
+        (&["flow.ask.both-ways=false"], "has apps at both ends"),
+        (&["flow.ask.size=1 MB"], "the app sets the data"),
         (&["flow.ask.law=newreno", "flow.ask.transport=kernel"], "the kernel's TCP"),
     ] {
         let Err(error) = Scenario::parse("machines.toml", FILE, set) else { panic!("{set:?} is taken") };
@@ -77,7 +77,7 @@ fn what_else_an_owned_flow_lacks_or_has_is_refused() {
         .replace("newreno\"\nlimit", "drop-tail\"\nlimit")
         .replace("newreno\"\nsymmetric", "drop-tail\"\nsymmetric")
         + "[aggregate.a]\nrate = \"1 Mbps\"\n";
-    for (text, says) in [(one, "`other` has an app at one end only"), (policy, "`ask` is under a policy")] {
+    for (text, says) in [(one, "`other` has an app at one end only"), (policy, "`ask` matches a policy")] {
         let Err(error) = Scenario::parse::<&str>("machines.toml", &text, &[]) else { panic!("{says}") };
         let mistakes = format!("{:?}", error.mistakes());
         assert!(mistakes.contains(says), "{mistakes}");

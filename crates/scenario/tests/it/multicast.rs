@@ -85,12 +85,12 @@ fn every_receiver_has_all_of_it_whatever_is_lost_to_one() {
 #[test]
 fn what_is_no_tree_is_refused() {
     for (set, says) in [
-        (&["flow.m.law=cubic"][..], "prices are the only feedback"),
+        (&["flow.m.law=cubic"][..], "multicast needs the law `fcp`"),
         (&["flow.m.to=d.1"], "a receiver for each member"),
-        (&["flow.m.sack=true"], "there is no SACK"),
+        (&["flow.m.sack=true"], "does not support SACK"),
         (&["flow.m.both-ways=true"], "send nothing"),
-        (&["link.one.from=s"], "more than one link"),
-        (&["link.two.from=d.3"], "on the way to another receiver"),
+        (&["link.one.from=s"], "several links"),
+        (&["link.two.from=d.3"], "on the route to another receiver"),
     ] {
         let Err(error) = Scenario::parse("tree.toml", TREE, set) else { panic!("{set:?} is taken") };
         let mistakes = format!("{:?}", error.mistakes());

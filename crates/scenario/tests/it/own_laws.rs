@@ -131,14 +131,14 @@ fn what_cannot_have_one_is_told() {
     let law = OwnSender::new("mine", newreno);
     let with = |sets: &[&str], key| parse(WIRE, sets).with_sender(key, &law).map(drop);
     let unknown = with(&[], "flow.three").expect_err("there is none");
-    let text = "there is nothing called `flow.three` to give a law of your own; there are `flow.one`, `flow.two`, `workload.web`";
+    let text = "there is nothing called `flow.three` that could use your law; there are `flow.one`, `flow.two`, `workload.web`";
     assert_eq!(unknown.to_string(), text);
     for key in ["one", "flow", "flow.one.f", "link.wire", "workload.one", "*", "*.one", ""] {
         assert!(matches!(with(&[], key), Err(NoPlace::Unknown { .. })), "{key}");
     }
     assert_eq!(with(&[], "flow.*"), Ok(()));
     let kernel = with(&["flow.one.transport=kernel"], "flow.*").expect_err("it is the kernel's");
-    assert!(kernel.to_string().starts_with("`flow.one` can't have a law of your own: the kernel's TCP"));
+    assert!(kernel.to_string().starts_with("`flow.one` cannot use your law: the kernel's TCP"));
     let link = OwnLink::new("mine", drop_tail);
     let links = |key| parse(WIRE, &[]).with_link(key, &link).map(drop);
     assert_eq!((links("link.wire"), links("link.wire.reverse")), (Ok(()), Ok(())));

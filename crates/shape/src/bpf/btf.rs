@@ -242,7 +242,7 @@ fn missing(name: &str) -> io::Error {
 }
 
 fn broken() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{KERNEL} is not what this version reads"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("{KERNEL} has an unknown format"))
 }
 
 const KERNEL: &str = "/sys/kernel/btf/vmlinux";

@@ -382,8 +382,8 @@ impl Kernel for Bpf {
     fn warning(&self) -> Option<String> {
         (self.met >= self.connections).then(|| {
             format!(
-                "there are {} connections or more, which is all that the programs can keep: others are neither seen nor paced; `--backend \
-                 inet-diag` has no such bound",
+                "the programs' table of {} connections is full: further connections are neither listed nor \
+                paced; `--backend inet-diag` has no such limit",
                 self.connections
             )
         })
@@ -470,7 +470,7 @@ fn clear_group(layout: &Layout, group: &File, namespace: u64, alive: bool) -> io
         }
         if until > now() && !alive {
             let what =
-                "another `tollway shape` is at work on this control group: end it, or `tollway shape clear`";
+                "another `tollway shape` paces this control group: stop it, or run `tollway shape clear`";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }
         let (seen, shares) = (map_of::<u64, Raw>(&hook, SEEN)?, map_of::<u64, u64>(&hook, SHARES)?);
@@ -535,7 +535,9 @@ fn map_of<K: sys::Plain, V: sys::Plain>(program: &OwnedFd, name: &str) -> io::Re
             return Ok(map);
         }
     }
-    Err(io::Error::other("another version of `tollway` has left a hook: have that clear it"))
+    Err(io::Error::other(
+        "another version of `tollway` has left a hook: run `tollway shape clear` of that version",
+    ))
 }
 
 fn open_group(config: &Config) -> Result<(PathBuf, File), Unavailable> {

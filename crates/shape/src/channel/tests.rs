@@ -68,7 +68,7 @@ fn what_no_file_could_say_is_refused() {
         "[]",
         r#"[{"name":"a","bucket":{"weight":0,"rate":null,"peak":null,"depth":null},"classes":[]}]"#,
     );
-    assert!(parse(&without).unwrap_err().to_string().contains("without a class"));
+    assert!(parse(&without).unwrap_err().to_string().contains("has no class"));
     let deep = "[".repeat(100_000);
     for wrong in ["", "{}", "[]", "null", "\0", deep.as_str()] {
         assert_eq!(parse(wrong).unwrap_err().kind(), io::ErrorKind::InvalidData, "{wrong:.9}");

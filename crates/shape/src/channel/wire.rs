@@ -94,10 +94,10 @@ impl PoliciesMessage {
     pub(super) fn check(self) -> Result<Regime, String> {
         let tick = Time(self.tick_ns);
         if !(Time::from_millis(1)..=Time::from_secs(10)).contains(&tick) {
-            return Err("a tick out of range".into());
+            return Err("a tick is out of range".into());
         }
         if self.overhead > 1000 {
-            return Err("too many bytes beside a packet's".into());
+            return Err("the framing is too large".into());
         }
         let (mut tenants, mut filters) = (Vec::new(), Filters::default());
         for share in self.tenants {
@@ -109,7 +109,7 @@ impl PoliciesMessage {
                 all.push(checked(filter)?);
             }
             if all.is_empty() {
-                return Err("a tenant without a class".into());
+                return Err("a tenant has no class".into());
             }
             let own = all.remove(0);
             filters.tenants.push((own, all));
@@ -125,25 +125,25 @@ impl PoliciesMessage {
 fn amount(bits: u64) -> Result<f64, String> {
     let amount = f64::from_bits(bits);
     let good = amount.is_finite() && amount >= 0.0;
-    if good { Ok(amount) } else { Err("an amount that is none".into()) }
+    if good { Ok(amount) } else { Err("an amount is invalid".into()) }
 }
 
 /// A text of one printable line.
 fn word(text: String) -> Result<String, String> {
     let good = text.len() <= LONGEST && !text.chars().any(char::is_control);
-    if good { Ok(text) } else { Err("a name that is none".into()) }
+    if good { Ok(text) } else { Err("a name is invalid".into()) }
 }
 
 /// Checks a filter's ports and patterns. Networks were checked as they were read.
 fn checked(filter: Filter) -> Result<Filter, String> {
     for &(first, last) in filter.from_ports.iter().chain(&filter.to_ports) {
         if first == 0 || first > last {
-            return Err("a range of ports that is none".into());
+            return Err("a range of ports is invalid".into());
         }
     }
     for text in filter.cgroups.iter().chain(&filter.containers) {
         if text.is_empty() || text.len() > LONGEST {
-            return Err("a pattern that is none".into());
+            return Err("a pattern is invalid".into());
         }
     }
     Ok(filter)

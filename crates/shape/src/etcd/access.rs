@@ -50,7 +50,7 @@ type Config = ureq::config::ConfigBuilder<ureq::typestate::AgentScope>;
 fn secured(_: Config, _: &Access) -> io::Result<Config> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
-        "this build has no TLS for stores: build it with the feature `etcd-tls`",
+        "this build does not support TLS for stores: build it with the feature `etcd-tls`",
     ))
 }
 
@@ -73,10 +73,13 @@ fn secured(config: Config, access: &Access) -> io::Result<Config> {
                 _ => None,
             })
             .collect();
-        if some.is_empty() { Err(wrong(format!("{whose} has no certificate in it"))) } else { Ok(some) }
+        if some.is_empty() { Err(wrong(format!("{whose} contains no certificate"))) } else { Ok(some) }
     };
     let Some(authorities) = &access.authorities else {
-        return Err(wrong("who signed the store's certificate is not said: give the authority's own".into()));
+        return Err(wrong(
+            "the authority of the store's certificate is not given: name its certificate with `--store-ca`"
+                .into(),
+        ));
     };
     let roots = certificates(authorities, "the authority's file")?;
     let own = match &access.identity {
@@ -84,7 +87,7 @@ fn secured(config: Config, access: &Access) -> io::Result<Config> {
         Some((chain, key)) => {
             let chain = certificates(chain, "our certificate's file")?;
             let key = PrivateKey::from_pem(key)
-                .map_err(|error| wrong(format!("our key's file has no private key in it: {error}")))?;
+                .map_err(|error| wrong(format!("our key's file contains no private key: {error}")))?;
             Some(ClientCert::new_with_certs(&chain, key))
         }
     };
@@ -120,10 +123,10 @@ pub(super) fn explain(why: &str, tls: bool, member: &str) -> String {
     let ended = ENDED.iter().any(|part| why.contains(part));
     let hint = hint.or_else(|| match (tls, speaks_tls(member)) {
         (false, Some(true)) => {
-            Some("it speaks TLS: write `etcds://`, and give the certificate of its authority")
+            Some("it uses TLS: write `etcds://`, and give the certificate of its authority")
         }
-        (true, Some(false)) => Some("it does not speak TLS: write `etcd://`, which is without"),
-        (true, _) if ended => Some("it may want a certificate of ours, or one by another authority"),
+        (true, Some(false)) => Some("it does not use TLS: write `etcd://`"),
+        (true, _) if ended => Some("it may require a client certificate, or one from another authority"),
         _ => None,
     });
     hint.map_or_else(|| why.to_owned(), |hint| format!("{hint} ({why})"))
@@ -131,19 +134,16 @@ pub(super) fn explain(why: &str, tls: bool, member: &str) -> String {
 
 /// Parts of messages of etcd and TLS, and the remedy for each.
 const HINTS: &[(&str, &str)] = &[
-    ("user name is empty", "it wants a user and a password"),
+    ("user name is empty", "it requires a user and a password"),
     ("invalid user ID or password", "the user or the password is wrong"),
-    ("authentication is not enabled", "it knows no users: leave the user out"),
-    (
-        "CommonName",
-        "where it has users, it takes from a client's certificate no common name: make ours without one",
-    ),
+    ("authentication is not enabled", "it has no users: leave out the user"),
+    ("CommonName", "a store with users rejects client certificates with a common name: use one without"),
     ("permission denied", "the user may not read these keys"),
-    ("UnknownIssuer", "its certificate is signed by none of the authorities that were given"),
+    ("UnknownIssuer", "its certificate is not signed by a given authority"),
     ("NotValidForName", "its certificate is for another name or address"),
     ("Expired", "a certificate is no longer valid"),
-    ("corrupt message", "it does not speak TLS: write `etcd://`, which is without"),
-    ("InvalidContentType", "it does not speak TLS: write `etcd://`, which is without"),
+    ("corrupt message", "it does not use TLS: write `etcd://`"),
+    ("InvalidContentType", "it does not use TLS: write `etcd://`"),
 ];
 const ENDED: &[&str] = &["fatal alert", "reset by peer", "Broken pipe"];
 
@@ -175,10 +175,10 @@ mod tests {
         });
         let said = |tls| [(), (), ()].map(|()| explain("reset by peer", tls, &member));
         let wants =
-            "it speaks TLS: write `etcds://`, and give the certificate of its authority (reset by peer)";
+            "it uses TLS: write `etcds://`, and give the certificate of its authority (reset by peer)";
         assert_eq!(said(false), [wants, "reset by peer", "reset by peer"]);
-        let lacks = "it does not speak TLS: write `etcd://`, which is without (reset by peer)";
-        let may = "it may want a certificate of ours, or one by another authority (reset by peer)";
+        let lacks = "it does not use TLS: write `etcd://` (reset by peer)";
+        let may = "it may require a client certificate, or one from another authority (reset by peer)";
         assert_eq!(said(true), [may, lacks, lacks]);
         answering.join().unwrap();
         assert_eq!(explain("it is away", false, &member), "it is away");

@@ -60,11 +60,11 @@ impl Address {
         let plain = text.strip_prefix("etcd://");
         let (rest, tls) = match text.strip_prefix("etcds://") {
             Some(rest) => (rest, true),
-            None => (plain.ok_or_else(|| format!("`{text}` is no address of etcd: {right}"))?, false),
+            None => (plain.ok_or_else(|| format!("`{text}` is not an address of etcd: {right}"))?, false),
         };
         let (members, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         if prefix.trim_matches('/').is_empty() {
-            return Err(format!("`{text}` has no prefix, and the whole store can't be meant: {right}"));
+            return Err(format!("`{text}` has no prefix: {right}"));
         }
         let member = |member: &str| {
             let named = !member.is_empty()
@@ -73,10 +73,10 @@ impl Address {
             // An IPv6 address is in brackets.
             let port = member.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
             match port {
-                _ if !named => Err(format!("`{member}` in `{text}` is no host: {right}")),
+                _ if !named => Err(format!("`{member}` in `{text}` is not a host: {right}")),
                 None => Ok(format!("{member}:2379")),
                 Some((_, port)) if port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(member.to_owned()),
-                Some((_, port)) => Err(format!("`{port}` in `{text}` is no port: {right}")),
+                Some((_, port)) => Err(format!("`{port}` in `{text}` is not a port: {right}")),
             }
         };
         let members = members.split(',').map(member).collect::<Result<_, _>>()?;
@@ -139,7 +139,7 @@ struct Watcher {
 }
 
 /// The reason for the end of a round.
-enum RoundEnd {
+enum Over {
     /// Start again at once.
     Again,
     /// The store did not answer, or not correctly; with the reason.
@@ -177,7 +177,7 @@ impl Watcher {
         let read = self.ask(member, "kv/range", &message::range(prefix)).and_then(|answer| {
             let mut text = String::new();
             answer.take(MOST).read_to_string(&mut text)?;
-            message::read_range(&text).ok_or_else(|| io::Error::other("an answer that etcd does not give"))
+            message::read_range(&text).ok_or_else(|| io::Error::other("an invalid answer"))
         });
         let (revision, mut keys) = match read {
             Ok(read) => read,
@@ -207,7 +207,7 @@ impl Watcher {
                 Some(Said::Changed(revision)) => self.tell(revision, &keys),
                 Some(Said::Forgotten) => return RoundEnd::Again,
                 Some(Said::Ended(why)) => return RoundEnd::Away(why),
-                None => return RoundEnd::Away("a message that etcd does not send".into()),
+                None => return RoundEnd::Away("an invalid message".into()),
             };
             if told.is_err() {
                 return RoundEnd::Done;
@@ -246,8 +246,7 @@ impl Watcher {
         let answer = self.post(member, "auth/authenticate", &message::authenticate(name, password))?;
         answer.take(MOST).read_to_string(&mut text)?;
         let token = message::read_token(&text);
-        *self.token.borrow_mut() =
-            Some(token.ok_or_else(|| io::Error::other("an answer that etcd does not give"))?);
+        *self.token.borrow_mut() = Some(token.ok_or_else(|| io::Error::other("an invalid answer"))?);
         Ok(())
     }
 
@@ -268,7 +267,7 @@ impl Watcher {
         let mut text = String::new();
         (&mut reader).take(MOST).read_to_string(&mut text)?;
         let why = message::read_refusal(&text).unwrap_or_else(|| status.to_string());
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("it refuses: {why}")))
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("it refused the request: {why}")))
     }
 }
 

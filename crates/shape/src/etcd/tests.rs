@@ -17,12 +17,12 @@ fn addresses_are_read() {
     assert_eq!(parse("etcd://[::1]/x").as_deref(), Ok("etcd://[::1]:2379/x"));
     assert_eq!(parse("etcds://a/x").as_deref(), Ok("etcds://a:2379/x"));
     for (wrong, why) in [
-        ("http://a/x", "is no address of etcd"),
+        ("http://a/x", "is not an address of etcd"),
         ("etcd://a", "has no prefix"),
         ("etcd://a//", "has no prefix"),
-        ("etcd://:1/x", "is no host"),
-        ("etcd://a:0/x", "is no port"),
-        ("etcd://me:secret@a/x", "is no host"),
+        ("etcd://:1/x", "is not a host"),
+        ("etcd://a:0/x", "is not a port"),
+        ("etcd://me:secret@a/x", "is not a host"),
     ] {
         let said = parse(wrong).unwrap_err();
         assert!(said.contains(why) && said.contains("etcd://127.0.0.1:2379/tollway"), "{said}");
@@ -99,7 +99,7 @@ fn a_store_with_users_wants_the_right_one() {
     for (access, why) in [
         (user("shape", "wrong"), "the user or the password is wrong"),
         (user("nobody", "secret"), "the user or the password is wrong"),
-        (Access::default(), "it wants a user and a password"),
+        (Access::default(), "it requires a user and a password"),
     ] {
         assert!(!format!("{access:?}").contains("wrong"), "passwords are not shown");
         let store = etcd.store(access);
@@ -141,9 +141,9 @@ fn a_store_with_tls_is_known_by_its_authority_and_knows_us_by_ours() {
     etcd.put("/tollway/a", "2");
     await_keys(&store, &[("/tollway/a", "2")]);
     for (access, why) in [
-        (access("other", Some("client")), "signed by none of the authorities that were given"),
-        (access("ca", None), "it may want a certificate of ours"),
-        (access("ca", Some("stranger")), "or one by another authority"),
+        (access("other", Some("client")), "not signed by a given authority"),
+        (access("ca", None), "it may require a client certificate"),
+        (access("ca", Some("stranger")), "or one from another authority"),
     ] {
         let store = etcd.store(access);
         await_that(&store, why, |event| match event {
@@ -152,7 +152,7 @@ fn a_store_with_tls_is_known_by_its_authority_and_knows_us_by_ours() {
         });
     }
     let plain = Store::open(Address { tls: false, ..etcd.address() }, Access::default()).unwrap();
-    let why = "it speaks TLS: write `etcds://`";
+    let why = "it uses TLS: write `etcds://`";
     await_that(&plain, why, |event| matches!(event, Event::Away(said) if said.contains(why)));
     for (what, body) in [
         ("auth/user/add", r#"{"name":"root","password":"of all"}"#),
@@ -164,13 +164,13 @@ fn a_store_with_tls_is_known_by_its_authority_and_knows_us_by_ours() {
     }
     let user = Some(("root".to_owned(), "of all".to_owned()));
     let store = etcd.store(Access { user: user.clone(), ..access("ca", Some("client")) });
-    let why = "no common name";
+    let why = "with a common name";
     await_that(&store, why, |event| matches!(event, Event::Away(said) if said.contains(why)));
     certify(&folder, "nameless", "/O=nameless", "ca");
     await_keys(&etcd.store(Access { user, ..access("ca", Some("nameless")) }), &[("/tollway/a", "2")]);
     for (access, why) in [
-        (Access::default(), "who signed the store's certificate is not said"),
-        (Access { authorities: Some(b"nothing".to_vec()), ..Access::default() }, "has no certificate in it"),
+        (Access::default(), "the authority of the store's certificate is not given"),
+        (Access { authorities: Some(b"nothing".to_vec()), ..Access::default() }, "contains no certificate"),
         (Access { identity: Some((read("ca.pem"), read("ca.pem"))), ..access("ca", None) }, "no private key"),
     ] {
         let error = Store::open(etcd.address(), access).unwrap_err();
@@ -178,7 +178,7 @@ fn a_store_with_tls_is_known_by_its_authority_and_knows_us_by_ours() {
     }
     let Some(plain) = Etcd::start("no-tls", &[], Access::default()) else { return };
     let store = Store::open(Address { tls: true, ..plain.address() }, access("ca", None)).unwrap();
-    let why = "it does not speak TLS: write `etcd://`";
+    let why = "it does not use TLS: write `etcd://`";
     await_that(&store, why, |event| matches!(event, Event::Away(said) if said.contains(why)));
 }
 

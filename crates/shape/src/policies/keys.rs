@@ -13,12 +13,12 @@ const SPAN: Kind = Kind::Time { least: 1 };
 section! {
     /// Policies are one TOML file. Quantities are strings with their unit, as in scenario files.
     POLICIES = "" {
-        /// What `tollway shape status` calls this version.
-        "version": Kind::Line, else "made from the text";
-        /// How often connections are looked at, 1 ms to 10 s; less often where that would take more
-        /// than a sixteenth of a processor.
+        /// Version of the policies in the output of `tollway shape status`.
+        "version": Kind::Line, else "computed from the text";
+        /// Interval between two looks at the connections, 1 ms to 10 s. It grows where it would
+        /// take more than a sixteenth of a processor.
         "tick": SPAN, default "15 ms";
-        /// What all of them share.
+        /// The uplink that all tenants share.
         "link": Kind::Table(&UPLINK), optional;
         /// Tenants: connections that share a rate.
         "aggregate": Kind::Named(&POLICY), optional;
@@ -26,16 +26,16 @@ section! {
 }
 
 section! {
-    /// The uplink. Without a rate nothing but their own rates holds the tenants.
+    /// The uplink. Without `rate`, only the tenants' own rates limit them.
     UPLINK = "[link]": [
         keys! {
-            /// Of all tenants together, on the wire.
+            /// Rate of all tenants together, on the wire.
             "rate": Kind::Rate, else "none";
-            /// How fast all together may go while the bucket has tokens, to make up for what was
-            /// left unused.
+            /// Rate of all tenants together while the bucket has tokens, which makes up for unused
+            /// capacity.
             "peak": Kind::Rate, else "the rate";
-            /// What each packet has on the wire beside IP's: 18 B for Ethernet, 38 B with preamble
-            /// and gap.
+            /// Framing of each packet beyond its IP size: 18 B for Ethernet, 38 B with preamble and
+            /// gap.
             "overhead": Kind::Bytes { least: 0, most: 1000 }, default "0 B";
         },
         BURST,
@@ -43,39 +43,41 @@ section! {
 }
 
 const BURST: &[Key] = keys! {
-    /// Of the bucket: B, what may be sent beyond the rate before what was left unused is counted
-    /// again.
+    /// B: depth of the bucket, the largest excess over the rate that unused capacity allows.
     "depth": Kind::Bytes { least: 0, most: 1 << 40 }, else "100 ms of the rate";
 };
 
 section! {
-    /// A tenant: connections that its filter matches have one rate, divided over them weighted
-    /// max–min. Of several that match a connection the most specific is its: a full value counts
-    /// two, a pattern or a range one, `*` none, over all keys; of two as specific the first in the
-    /// file. Connections to this machine itself are meant only where `to` is given.
+    /// A tenant: the connections that match its filter share one rate, divided over them by
+    /// weighted max–min fairness. If several tenants match a connection, the most specific one
+    /// applies: over all keys, a full value counts two, a pattern or a range one, `*` none; of two
+    /// that are equal, the first in the file. Connections to this machine itself match only if `to`
+    /// is given.
     POLICY = "[aggregate.NAME]": [
         keys! {
-            /// Of all of them together: r, on the wire. Needed where the link has none.
+            /// r: rate of all its connections together, on the wire. Required if the link has no
+            /// rate.
             "rate": Kind::Rate, else "the link's";
-            /// p: how fast they may go while the bucket has tokens.
+            /// p: their rate while the bucket has tokens.
             "peak": Kind::Rate, else "the rate";
-            /// What it counts for where tenants compete for the link.
+            /// Weight among the tenants that compete for the link.
             "weight": WEIGHT, default "1";
-            /// Parts of the tenant's connections; what none matches is a part of weight 1.
+            /// Classes of the tenant's connections. Connections that match none form a class of
+            /// weight 1.
             "class": Kind::Named(&POLICY_CLASS), optional;
         },
         BURST,
-        &[FROM, key("to", ADDRESSES, Else("any but this machine's own"), OTHER_END)],
+        &[FROM, key("to", ADDRESSES, Else("any except this machine's own"), OTHER_END)],
         FILTER,
     ]
 }
 
 section! {
-    /// Some of a tenant's connections, which share its rate with the rest by weight. Which, is told
-    /// as for tenants.
+    /// A class of a tenant's connections. The tenant's classes share its rate by weight. The filter
+    /// works as for tenants.
     POLICY_CLASS = "[aggregate.NAME.class.NAME]": [
         keys! {
-            /// What the class counts for among the tenant's.
+            /// Weight of the class within the tenant.
             "weight": WEIGHT;
         },
         &[FROM, key("to", ADDRESSES, Else("any"), OTHER_END)],
@@ -83,26 +85,22 @@ section! {
     ]
 }
 
-const FROM: Key = key(
-    "from",
-    ADDRESSES,
-    Else("any"),
-    "Our end's address: one, a network `10.0.0.0/8`, `10.0.*`, or a list.",
-);
-const OTHER_END: &str = "The other end's, likewise.";
+const FROM: Key =
+    key("from", ADDRESSES, Else("any"), "Local address: one, a network `10.0.0.0/8`, `10.0.*`, or a list.");
+const OTHER_END: &str = "Remote address, in the same forms.";
 
 const FILTER: &[Key] = keys! {
-    /// Our end's port: one, a range `8000-8099`, or a list.
+    /// Local port: one, a range `8000-8099`, or a list.
     "from-port": PORTS, else "any";
-    /// The other end's, likewise.
+    /// Remote port, in the same forms.
     "to-port": PORTS, else "any";
-    /// Who runs the program: names or numbers.
+    /// User that runs the program: names or numbers.
     "user": Kind::Match("a user's name or number, or an array of such"), else "any";
-    /// The control group that the socket was made in, or one above it: a path with `*` and `?`.
+    /// Control group in which the socket was created, or one above it: a path with `*` and `?`.
     "cgroup": Kind::Match("a control group, such as \"/system.slice/nginx.service\", or an array of such"),
         else "any";
-    /// The container, by what its control group is called: an identifier, or twelve letters of it,
-    /// or a name with `*` and `?`.
+    /// Container, by the name of its control group: its identifier, at least the first twelve
+    /// letters of that, or a name with `*` and `?`.
     "container": Kind::Match("a container, such as \"web-*\", or an array of such"), else "any";
 };
 

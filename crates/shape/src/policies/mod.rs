@@ -108,7 +108,7 @@ fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> (Regime, Ar
     };
     for key in ["peak", "depth"] {
         if uplink.has(key) && uplink.lacks("rate") {
-            mistakes.add(uplink.at(key), "a bucket needs a rate", "no `rate`").help("give the link's `rate`");
+            mistakes.add(uplink.at(key), "needs a rate", "no `rate`").help("give the link's `rate`");
         }
     }
     if let (Some(rate), Some(peak)) = (link.rate, link.peak)
@@ -127,10 +127,10 @@ fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> (Regime, Ar
         let own = filter(&keys, &users, mistakes);
         // After a mistake the filters may be incomplete, so they are not compared.
         if let (true, Some(other)) = (mistakes.is_empty(), firsts.get(&own)) {
-            let message = format!("policies `{other}` and `{name}` mean the same connections");
+            let message = format!("policies `{other}` and `{name}` match the same connections");
             mistakes
                 .add(keys.place(), message, "the same filter")
-                .help("a connection is under one policy: narrow one of them down");
+                .help("a connection has only one policy: narrow one of them");
         }
         firsts.entry(own.clone()).or_insert_with(|| name.to_owned());
         let (mut weights, mut names, mut classes) = (vec![1.0], vec![String::new()], Vec::new());
@@ -173,8 +173,7 @@ fn contract(name: &str, keys: &Reader<'_>, linked: bool, mistakes: &mut Mistakes
     }
     for key in ["peak", "depth"] {
         if keys.has(key) && keys.lacks("rate") {
-            let message =
-                format!("`{key}` of policy `{name}` is that of a bucket, and a bucket needs a rate");
+            let message = format!("policy `{name}` has `{key}`, which needs a rate");
             mistakes.add(keys.at(key), message, "no `rate`").help("give its `rate`");
         }
     }
@@ -210,14 +209,14 @@ fn filter(keys: &Reader<'_>, users: &Users<'_>, mistakes: &mut Mistakes) -> Filt
 type Wrong = (&'static str, &'static str);
 
 const ADDRESS: Wrong =
-    ("is no address", "write it like `192.0.2.1`, `10.0.0.0/8`, `10.0.*`, `2001:db8::/32` or `*`");
-const PORT: Wrong = ("is no port", "write it like `443` or `\"8000-8099\"`");
-const USER: Wrong = ("is no user of this machine", "name one in `/etc/passwd`, or give the number");
+    ("is not an address", "write it like `192.0.2.1`, `10.0.0.0/8`, `10.0.*`, `2001:db8::/32` or `*`");
+const PORT: Wrong = ("is not a port", "write it like `443` or `\"8000-8099\"`");
+const USER: Wrong = ("is not a user of this machine", "name one in `/etc/passwd`, or give the number");
 const CGROUP: Wrong =
-    ("is no path of a control group", "paths begin with `/`, as in `/proc/PID/cgroup` after the `::`");
+    ("is not a path of a control group", "paths begin with `/`, as in `/proc/PID/cgroup` after the `::`");
 const CONTAINER: Wrong = (
-    "is no container",
-    "write its name, with `*` and `?` if need be, its identifier, or twelve letters of that",
+    "is not a container",
+    "write its name, with `*` and `?`, its identifier, or at least the first twelve letters of that",
 );
 
 /// Reads every part of a key's value.
@@ -277,7 +276,7 @@ fn fingerprint(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-const PEAK: &str = "the peak is what the bucket lets for a while: the rate or more";
+const PEAK: &str = "the peak must be the rate or more";
 
 #[cfg(test)]
 mod tests {
@@ -359,7 +358,7 @@ mod tests {
     #[test]
     fn a_container_without_a_name_means_nobody() {
         let said = wrong("[link]\nrate = \"10 Mbps\"\n[aggregate.a]\ncontainer = \"\"\n");
-        assert!(said.contains("`container`: `` is no container"), "{said}");
+        assert!(said.contains("`container`: `` is not a container"), "{said}");
     }
 
     #[test]
@@ -367,7 +366,7 @@ mod tests {
         let said = wrong("[link]\nrate = \"10 Mbps\"\npeak = \"5 Mbps\"\n[aggregate.a]\n");
         assert!(said.contains("the link has a peak of 5 Mbps, under its rate of 10 Mbps"), "{said}");
         let said = wrong("[link]\npeak = \"5 Mbps\"\n[aggregate.a]\nrate = \"1 Mbps\"\n");
-        assert!(said.contains("a bucket needs a rate"), "{said}");
+        assert!(said.contains("needs a rate"), "{said}");
     }
 
     #[test]
@@ -385,7 +384,7 @@ mod tests {
 
     #[test]
     fn a_version_is_something_to_be_read_on_a_line() {
-        for (version, why) in [("", "`version` is empty"), (r"a\u001b[2J", "has a control character in it")] {
+        for (version, why) in [("", "`version` is empty"), (r"a\u001b[2J", "contains a control character")] {
             let said =
                 wrong(&format!("version = \"{version}\"\n[link]\nrate = \"10 Mbps\"\n[aggregate.a]\n"));
             assert!(said.contains(why) && said.contains("policies.toml:1:"), "{said}");
@@ -393,14 +392,14 @@ mod tests {
         // A message quotes no control character to a terminal.
         let text = "[link]\nrate = \"10 Mbps\"\n[aggregate.\"a\\u001b[2J\"]\n";
         let error = Policies::parse("policies.toml", text).unwrap_err();
-        assert_eq!(error.to_string(), "`a\\u{1b}[2J` is no name");
+        assert_eq!(error.to_string(), "`a\\u{1b}[2J` is not a valid name");
         // Nor do the lines of the file beside it, which may contain one literally.
         let error = Policies::parse("x", "[link]\nrate = 1 # \u{9b}2J\u{1b}[2J").unwrap_err();
         let label = error.labels().unwrap().next().unwrap();
         let source = error.source_code().unwrap().read_span(label.inner(), 1, 1);
         assert!(String::from_utf8_lossy(source.unwrap().data()).contains("# \u{b7}2J?[2J"));
         let text = "[link]\nrate = \"10 Mbps\"\n[aggregate.\"\"]\n";
-        assert!(wrong(text).contains("`` is no name"));
+        assert!(wrong(text).contains("`` is not a valid name"));
     }
 
     #[test]
@@ -431,7 +430,7 @@ mod tests {
             let said = Policies::parse("x", &all(&picked)).map(drop).map_err(|error| error.to_string());
             prop_assert_eq!(said, match same {
                 None => Ok(()),
-                Some((one, other)) => Err(format!("policies `t{one}` and `t{other}` mean the same connections")),
+                Some((one, other)) => Err(format!("policies `t{one}` and `t{other}` match the same connections")),
             });
         }
 

@@ -48,7 +48,7 @@ impl Pacing {
         let about = !policies.regime().tenants.is_empty();
         if self.0 && !about {
             return News::Away(format!(
-                "`{source}` has no `[aggregate.NAME]` any more (to have nothing paced, end the agent)"
+                "`{source}` has no `[aggregate.NAME]` any more (to pace nothing, stop the agent)"
             ));
         }
         self.0 = about;
@@ -143,7 +143,7 @@ fn mark(file: &File) -> io::Result<Mark> {
     let meta = file.metadata()?;
     if !meta.is_file() {
         // To read a pipe would block until there is a writer.
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("it is not a file"));
     }
     Ok((meta.modified()?, meta.len(), meta.ino()))
 }
@@ -197,7 +197,7 @@ mod tests {
         for empty in ["", "version = \"e\"\n[link]\nrate = \"100 Mbps\"\n"] {
             write(empty);
             let News::Away(why) = await_news(&mut source) else { panic!("nothing is left") };
-            assert!(why.contains("end the agent"), "{why}");
+            assert!(why.contains("stop the agent"), "{why}");
             assert!(matches!(source.poll(), News::None), "it is said once");
         }
         std::fs::remove_file(&path).unwrap();
@@ -233,8 +233,8 @@ mod tests {
         // A pipe without a writer does not block.
         std::fs::remove_file(&path).unwrap();
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let News::Away(why) = await_news(&mut source) else { panic!("it is no file") };
-        assert!(why.contains("it is no file"), "{why}");
+        let News::Away(why) = await_news(&mut source) else { panic!("it is not a file") };
+        assert!(why.contains("it is not a file"), "{why}");
         std::fs::remove_file(&path).unwrap();
     }
 

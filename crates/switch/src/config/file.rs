@@ -97,7 +97,7 @@ pub(super) fn parse(name: &str, text: &str, folder: Option<PathBuf>) -> Result<C
         listen.push(listen_address(address).ok_or_else(|| {
             let help =
                 "write `listen = \"127.0.0.1:5000\"`, or `\":5000\"` for every address of this machine";
-            wrong(raw.listen.span(), format!("`{address}` is no address to listen at"), help)
+            wrong(raw.listen.span(), format!("`{address}` is not an address to listen at"), help)
         })?);
     }
     let framing: Framing = raw.frames.get_ref().parse().map_err(|error| {
@@ -116,8 +116,8 @@ pub(super) fn parse(name: &str, text: &str, folder: Option<PathBuf>) -> Result<C
         Some(word) if framing == Framing::Resp => {
             return Err(wrong(
                 word.span(),
-                "a command's key is known".into(),
-                "leave `key` out with `frames = \"resp\"`",
+                "a Redis command has its own key".into(),
+                "leave out `key` with `frames = \"resp\"`",
             ));
         }
         Some(word) => {
@@ -128,7 +128,7 @@ pub(super) fn parse(name: &str, text: &str, folder: Option<PathBuf>) -> Result<C
         let span = raw.policy.as_ref().map_or(0..0, Spanned::span);
         return Err(wrong(
             span,
-            "`by-key` needs to know where a frame's key is".into(),
+            "`by-key` needs the position of a frame's key".into(),
             "add `key = \"4..20\"` or `key = \"field=3\"`",
         ));
     }
@@ -137,7 +137,7 @@ pub(super) fn parse(name: &str, text: &str, folder: Option<PathBuf>) -> Result<C
     let answers = super::answers(framing, word(&raw.answers).as_deref())
         .map_err(|error| wrong(span(&raw.answers), error, "write `answers = \"any\"`"))?;
     if framing == Framing::Resp && answers != Answers::InOrder {
-        let help = "leave `answers` out with `frames = \"resp\"`";
+        let help = "leave out `answers` with `frames = \"resp\"`";
         return Err(wrong(span(&raw.answers), "Redis answers in the order of the commands".into(), help));
     }
     let retry = super::retry(word(&raw.retry).as_deref())
@@ -148,21 +148,21 @@ pub(super) fn parse(name: &str, text: &str, folder: Option<PathBuf>) -> Result<C
         let text = member.address.get_ref();
         let address = text.to_socket_addrs().ok().and_then(|mut all| all.next()).ok_or_else(|| {
             let help = "write `address = \"10.0.0.1:5000\"`, or a name that resolves now";
-            wrong(member.address.span(), format!("`{text}` is no address of a member"), help)
+            wrong(member.address.span(), format!("`{text}` is not an address of a member"), help)
         })?;
         members.push(MemberSpec { name: name.clone(), address, drain: member.drain });
     }
     if members.is_empty() {
         return Err(wrong(
             0..0,
-            "there is no member to send frames to".into(),
+            "the configuration has no members".into(),
             "add `[member.a]` with `address = \"10.0.0.1:5000\"`",
         ));
     }
     if members.len() > MEMBERS {
         return Err(wrong(
             0..0,
-            format!("{} members are more than {MEMBERS}", members.len()),
+            format!("{} members exceed the limit of {MEMBERS}", members.len()),
             "spread them over two switches",
         ));
     }
@@ -201,7 +201,11 @@ fn clients(raw: &Raw, place: &SourceText<'_>) -> Result<Vec<ClientSpec>, ConfigE
             for text in given.get_ref().all() {
                 from.extend(Prefix::parse(text).ok_or_else(|| {
                     let help = "write `from = \"10.1.0.0/16\"`";
-                    place.mistake(given.span(), format!("`{text}` is no address or network"), Some(help))
+                    place.mistake(
+                        given.span(),
+                        format!("`{text}` is not an address or a network"),
+                        Some(help),
+                    )
                 })?);
             }
         }
@@ -210,7 +214,7 @@ fn clients(raw: &Raw, place: &SourceText<'_>) -> Result<Vec<ClientSpec>, ConfigE
             let span = client.weight.as_ref().map_or(0..0, Spanned::span);
             return Err(place.mistake(
                 span,
-                "a weight is a number above 0".into(),
+                "a weight must be a number above 0".into(),
                 Some("write `weight = 2.0`"),
             ));
         }

@@ -209,7 +209,7 @@ pub(crate) fn answers(framing: Framing, word: Option<&str>) -> Result<Answers, S
         Some("any") => Ok(Answers::Any),
         Some("in-order") => Ok(Answers::InOrder),
         Some("none") => Ok(Answers::None),
-        Some(other) => Err(format!("`{other}` is no order of answers: `any`, `in-order` and `none` are")),
+        Some(other) => Err(format!("`{other}` is not an order of answers: use `any`, `in-order` or `none`")),
         None => Ok(match framing {
             Framing::Resp => Answers::InOrder,
             Framing::Length(_) => Answers::Any,
@@ -222,6 +222,6 @@ fn retry(word: Option<&str>) -> Result<Retry, String> {
     match word {
         None | Some("never") => Ok(Retry::Never),
         Some("idempotent") => Ok(Retry::Idempotent),
-        Some(other) => Err(format!("`{other}` is no retry: `never` and `idempotent` are")),
+        Some(other) => Err(format!("`{other}` is not a value of `retry`: use `never` or `idempotent`")),
     }
 }

@@ -41,25 +41,25 @@ fn words_say_the_same_as_a_file() {
     assert_eq!(config.members.len(), 2);
     assert_eq!(config.members[1].name, "127.0.0.1:6002");
     let error = Config::from_words(&CommandLine { frames: Some("line".into()), ..words }).unwrap_err();
-    assert!(error.to_string().contains("`line` is no framing"), "{error}");
+    assert!(error.to_string().contains("`line` is not a framing"), "{error}");
 }
 
 #[test]
 fn every_mistake_names_its_place_and_a_remedy() {
     for (from, to, message, help) in [
-        ("u16", "u8", "`u8` is no framing", Some("framing")),
-        ("127.0.0.1:5000", "nowhere", "`nowhere` is no address", Some(":5000")),
-        ("127.0.0.1:6001", "127.0.0.1", "no address of a member", Some("10.0.0.1:5000")),
+        ("u16", "u8", "`u8` is not a framing", Some("framing")),
+        ("127.0.0.1:5000", "nowhere", "`nowhere` is not an address", Some(":5000")),
+        ("127.0.0.1:6001", "127.0.0.1", "not an address of a member", Some("10.0.0.1:5000")),
         ("[member.a]", "colour = 1\n[member.a]", "unknown field `colour`", None),
-        ("[member.a]", "policy = \"by-key\"\n[member.a]", "where a frame's key is", Some("field=3")),
-        ("[member.a]", "policy = \"best\"\n[member.a]", "`best` is no policy", Some("round-robin")),
-        ("[member.a]", "answers = \"some\"\n[member.a]", "no order of answers", Some("any")),
-        ("[member.a]", "retry = \"always\"\n[member.a]", "`always` is no retry", Some("never")),
+        ("[member.a]", "policy = \"by-key\"\n[member.a]", "the position of a frame's key", Some("field=3")),
+        ("[member.a]", "policy = \"best\"\n[member.a]", "`best` is not a policy", Some("round-robin")),
+        ("[member.a]", "answers = \"some\"\n[member.a]", "not an order of answers", Some("any")),
+        ("[member.a]", "retry = \"always\"\n[member.a]", "`always` is not a value of `retry`", Some("never")),
         ("[member.a]", "[client.x]\nweight = 0\n[member.a]", "weight", Some("2.0")),
         (
             "[member.a]",
             "[client.x]\nfrom = \"here\"\n[member.a]",
-            "`here` is no address or network",
+            "`here` is not an address or a network",
             Some("/16"),
         ),
         ("[member.a]", "[limits]\nframe = \"1 B\"\n[member.a]", "out of range", Some("16 B")),
@@ -69,8 +69,8 @@ fn every_mistake_names_its_place_and_a_remedy() {
             "no certificate in",
             Some("PEM"),
         ),
-        ("[member.a]", "[upstream]\nname = \"x\"\n[member.a]", "authority to trust", Some("ca =")),
-        ("[member.a]\naddress = \"127.0.0.1:6001\"", "", "no member", Some("[member.a]")),
+        ("[member.a]", "[upstream]\nname = \"x\"\n[member.a]", "a trusted authority", Some("ca =")),
+        ("[member.a]\naddress = \"127.0.0.1:6001\"", "", "has no members", Some("[member.a]")),
     ] {
         let text = GOOD.replace(from, to);
         let error = parse(&text).expect_err(&text);

@@ -75,7 +75,7 @@ impl RawUpstream {
                 None => Ok(upstream),
                 Some(span) => {
                     let help = "add `ca = \"members-ca.pem\"`";
-                    Err(place.mistake(span, "TLS to members needs the authority to trust".into(), Some(help)))
+                    Err(place.mistake(span, "TLS to members needs a trusted authority".into(), Some(help)))
                 }
             };
         };
@@ -89,16 +89,12 @@ impl RawUpstream {
             (None, None) => builder.with_no_client_auth(),
             (Some(one), None) | (None, Some(one)) => {
                 let help = "give both `certificate` and `key`, or neither";
-                return Err(place.mistake(
-                    one.span(),
-                    "one without the other is of no use".into(),
-                    Some(help),
-                ));
+                return Err(place.mistake(one.span(), "one of them is missing".into(), Some(help)));
             }
         };
         let name = self.name.as_ref().map(|name| {
             ServerName::try_from(name.get_ref().clone()).map_err(|error| {
-                let help = "write the name in the members' certificates: `name = \"redis.internal\"`";
+                let help = "write the name of the members' certificates: `name = \"redis.internal\"`";
                 place.mistake(name.span(), error.to_string(), Some(help))
             })
         });
@@ -122,7 +118,7 @@ fn certificates(
     };
     let all = CertificateDer::pem_file_iter(&path).map_err(|error| wrong(error.to_string()))?;
     let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|error| wrong(error.to_string()))?;
-    if all.is_empty() { Err(wrong("it holds none".into())) } else { Ok(all) }
+    if all.is_empty() { Err(wrong("it contains none".into())) } else { Ok(all) }
 }
 
 fn key(

@@ -334,7 +334,7 @@ impl Engine {
                     } else if refused || core.now > since + core.config.limits.connect_time {
                         core.members[at].probe = None;
                         core.set_health(at, Health::Up);
-                        core.is_down(at, "it takes no connection".into());
+                        core.is_down(at, "it does not accept connections".into());
                     }
                 }
             }

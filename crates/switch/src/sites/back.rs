@@ -105,11 +105,11 @@ impl Why {
     /// The server's failure, as text.
     fn failure(self) -> Option<&'static str> {
         match self {
-            Why::NoServer => Some("it takes no connection"),
-            Why::ServerEnded => Some("it ended a connection"),
-            Why::Malformed => Some("its answers are not of the framing"),
-            Why::Unanswered => Some("it left a request unanswered"),
-            Why::Unrequested => Some("it answered what was not asked"),
+            Why::NoServer => Some("it does not accept connections"),
+            Why::ServerEnded => Some("it closed a connection"),
+            Why::Malformed => Some("its answers do not match the framing"),
+            Why::Unanswered => Some("it did not answer a request"),
+            Why::Unrequested => Some("it answered without a request"),
             _ => None,
         }
     }

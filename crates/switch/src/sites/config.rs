@@ -237,18 +237,18 @@ impl Checker<'_> {
         let wrong = |span, message: &str, help| Err(self.place.mistake(span, message.to_owned(), Some(help)));
         if peer.is_empty() {
             let help = "add `--peer NAME=HOST:PORT`, in a file `[peer.NAME]` with `address`";
-            return wrong(self.raw.bind.span(), "there is no peer to speak ACP with", help);
+            return wrong(self.raw.bind.span(), "no peer is given", help);
         }
         match (listen, to, member.is_empty()) {
             (Some(listen), None, true) => {
                 if peer.len() > 1 {
-                    let help = "give one: its switch spreads the sessions";
+                    let help = "give one peer: its switch spreads the sessions";
                     return wrong(self.raw.bind.span(), "sessions of a front go to one peer", help);
                 }
                 let mut at = Vec::new();
                 for address in listen.get_ref().all() {
                     at.push(listen_address(address).ok_or_else(|| {
-                        let message = format!("`{address}` is no address to listen at");
+                        let message = format!("`{address}` is not an address to listen at");
                         self.place.mistake(
                             listen.span(),
                             message,
@@ -266,8 +266,8 @@ impl Checker<'_> {
             }
             (None, None, false) => {
                 if let Some(frames) = &self.raw.frames {
-                    let help = "leave `frames` out: front and backs cut bytes into frames";
-                    return wrong(frames.span(), "a switch between ACP hops reads no frames", help);
+                    let help = "leave out `frames`: only the front and the backs need it";
+                    return wrong(frames.span(), "a switch between ACP hops does not read frames", help);
                 }
                 let chosen = match policy {
                     None => Policy::LeastLoaded,
@@ -277,15 +277,20 @@ impl Checker<'_> {
                 };
                 if let (Policy::ByKey, Some(word)) = (chosen, policy) {
                     let help = "choose `round-robin`, `least-loaded` or `sticky`";
-                    return wrong(word.span(), "a switch between ACP hops reads no frames, nor keys", help);
+                    return wrong(
+                        word.span(),
+                        "a switch between ACP hops does not read frames or keys",
+                        help,
+                    );
                 }
                 let members = self.neighbours(member, "member")?;
                 Ok(Part::Middle { policy: chosen, members })
             }
             _ => wrong(
                 self.raw.bind.span(),
-                "it is not clear what goes from where to where",
-                "beside `peer` give one of: `listen` (TCP clients), `member` (a cluster by ACP), `to` (a TCP server)",
+                "the role of this part is not given",
+                "in addition to `peer`, give `listen` (TCP clients), `member` (a cluster behind ACP) or `to` \
+                (a TCP server)",
             ),
         }
     }
@@ -298,8 +303,8 @@ impl Checker<'_> {
         match &self.raw.limits.session_buffer {
             None => limits.session_buffer = SESSION_BUFFER.max(least),
             Some(given) if limits.session_buffer < least => {
-                let message = format!("two frames of {} have no room in it", Bytes(limits.frame as u64));
-                let help = "give it twice what `frame` has, or write a lesser `frame`";
+                let message = format!("it has no room for two frames of {}", Bytes(limits.frame as u64));
+                let help = "give it at least twice the value of `frame`, or a smaller `frame`";
                 return Err(self.place.mistake(given.span(), message, Some(help)));
             }
             Some(_) => {}
@@ -309,16 +314,15 @@ impl Checker<'_> {
 
     fn framing(&self) -> Result<(Framing, Answers), ConfigError> {
         let Some(frames) = &self.raw.frames else {
-            let message = "how are the bytes of TCP cut into frames?".to_owned();
+            let message = "the framing of the TCP bytes is missing".to_owned();
             return Err(self.place.mistake(self.raw.bind.span(), message, Some("add `frames = \"lines\"`")));
         };
         let help = "see the chapter on framing: `frames = \"lines\"`";
         let framing: Framing =
             frames.get_ref().parse().map_err(|error| self.place.mistake(frames.span(), error, Some(help)))?;
         if framing == Framing::Resp {
-            let help = "put a switch of TCP before the servers, or choose another framing";
-            let message =
-                "commands of RESP that belong together would be torn apart between sites".to_owned();
+            let help = "put a switch without `--bind` before the servers, or choose another framing";
+            let message = "sites cannot keep related RESP commands together".to_owned();
             return Err(self.place.mistake(frames.span(), message, Some(help)));
         }
         let word = self.raw.answers.as_ref();
@@ -331,7 +335,7 @@ impl Checker<'_> {
     fn address(&self, text: &Spanned<String>, help: &str) -> Result<SocketAddr, ConfigError> {
         let found = text.get_ref().to_socket_addrs().ok().and_then(|mut all| all.next());
         found.ok_or_else(|| {
-            let message = format!("`{}` is no address", text.get_ref());
+            let message = format!("`{}` is not an address", text.get_ref());
             self.place.mistake(text.span(), message, Some(&format!("write `{help}`")))
         })
     }
@@ -342,7 +346,7 @@ impl Checker<'_> {
         section: &str,
     ) -> Result<Vec<Neighbour>, ConfigError> {
         if all.len() > MOST {
-            let message = format!("{} in `{section}` are more than {MOST}", all.len());
+            let message = format!("`{section}` has {} entries; the limit is {MOST}", all.len());
             return Err(self.place.mistake(self.raw.bind.span(), message, None));
         }
         let resolve = |(name, raw): (&String, &RawNeighbour)| {
@@ -366,8 +370,9 @@ impl Checker<'_> {
         mut neighbours: impl Iterator<Item = &'n Neighbour>,
     ) -> Result<KeyFile, ConfigError> {
         let Some(path) = &self.raw.keys else {
-            let message = "datagrams between sites are sealed, and there are no keys".to_owned();
-            let help = "make them with `tollway switch keygen NAME…`, and name this one's with `--keys FILE`";
+            let message = "datagrams between sites are encrypted, and no keys are given".to_owned();
+            let help =
+                "make keys with `tollway switch keygen NAME…`, and give this part's with `--keys FILE`";
             return Err(self.place.mistake(self.raw.bind.span(), message, Some(help)));
         };
         let file = KeyFile::load(&folder.join(path.get_ref()))
@@ -403,7 +408,7 @@ impl Checker<'_> {
         match neighbours.find(|neighbour| neighbour.rate.is_none()) {
             None => Ok(tolled),
             Some(without) => {
-                let message = format!("`{word}` needs to know the rate of the link to `{}`", without.name);
+                let message = format!("`{word}` needs the rate of the link to `{}`", without.name);
                 let help = "give each `[peer.NAME]` and `[member.NAME]` a `rate`, such as \"20 Mbps\"";
                 Err(self.place.mistake(span, message, Some(help)))
             }
@@ -423,7 +428,7 @@ impl Checker<'_> {
             }
             words.push(entry.word);
         }
-        let message = format!("`{word}` is no law for sessions between sites");
+        let message = format!("`{word}` is not a law for sessions between sites");
         Err(self.place.mistake(span, message, Some(&format!("choose one of {}", words.join(", ")))))
     }
 
@@ -432,11 +437,12 @@ impl Checker<'_> {
         let Some(given) = &self.raw.budget else { return Ok(FcpConfig::default().budget) };
         let budget = *given.get_ref();
         if word != "fcp" {
-            let message = format!("sessions under `{word}` spend nothing");
+            let message = format!("sessions under `{word}` have no budget");
             return Err(self.place.mistake(given.span(), message, Some("write `law = \"fcp\"`")));
         }
         if !(LEAST_BUDGET..=MOST_BUDGET).contains(&budget) {
-            let message = format!("{budget} $/s are not between {LEAST_BUDGET:e} and {MOST_BUDGET:e}");
+            let message =
+                format!("a budget of {budget} $/s is not between {LEAST_BUDGET:e} and {MOST_BUDGET:e}");
             return Err(self.place.mistake(given.span(), message, Some("write `budget = 1.0`")));
         }
         Ok(Budget::per_sec(budget))

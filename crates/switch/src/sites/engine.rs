@@ -26,7 +26,7 @@ use super::middle::Middle;
 use super::tcp::Ready;
 use super::{HEADER, transport};
 use crate::config::SCRATCH;
-use crate::mailbox::{EngineCommand, Mailbox};
+use crate::mailbox::{Command, Mailbox};
 
 /// A part's loop.
 struct Engine<W> {
@@ -199,11 +199,11 @@ impl<W: Work> Engine<W> {
         for command in self.mailbox.take() {
             match command {
                 EngineCommand::Install(_, reply) => {
-                    let why = "a part between sites reads its configuration once: start it anew";
+                    let why = "a part between sites reads its configuration once: restart it";
                     let _ = reply.send(Err(why.into()));
                 }
                 EngineCommand::Drain(_, _, reply) => {
-                    let _ = reply.send(Err(vec!["none: members between sites are not drained".into()]));
+                    let _ = reply.send(Err(vec!["none: members between sites cannot be drained".into()]));
                 }
                 EngineCommand::Status(reply) => {
                     let _ = reply.send(self.work.snapshot(&self.core));

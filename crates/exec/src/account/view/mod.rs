@@ -41,7 +41,7 @@ use super::{command, name};
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
     /// The address is not a loopback one: others on the network could change links.
-    #[error("{0} is no loopback address, and the view is for this machine only")]
+    #[error("{0} is not a loopback address, and the view is for this machine only")]
     NotLoopback(SocketAddr),
     /// The address is in use, or a system resource is missing.
     #[error("cannot serve the view at {address}: {message}")]
@@ -138,7 +138,7 @@ impl Desk {
     fn new(plan: &Plan, spec: &Spec, remote: Remote, token: String) -> Desk {
         let node = |id: u32| spec.mesh.nodes[id as usize].clone();
         let face = |link: &tollway_scenario::plan::Link| LinkFace {
-            name: link.name.clone(),
+            name: link.name.to_string(),
             from: node(link.from.0),
             to: node(link.to.0),
             told: link.capacity == link.rate,
@@ -165,7 +165,7 @@ impl Desk {
 
     fn answer(&self, request: &Request) -> Response {
         if !request.host.as_deref().is_some_and(is_ours) {
-            return words(403, "this server answers to the names 127.0.0.1 and localhost only\n");
+            return words(403, "this server accepts only the names 127.0.0.1 and localhost\n");
         }
         let inside = request.path.strip_prefix('/').and_then(|path| path.strip_prefix(self.token.as_str()));
         match (request.method.as_str(), inside) {
@@ -177,13 +177,13 @@ impl Desk {
             }
             ("GET", Some("/data")) => match after(&request.query) {
                 Some(after) => typed(200, "application/json", self.data(after).to_string()),
-                None => words(400, "ask for `data` or `data?after=N`, N being the number of a moment\n"),
+                None => words(400, "request `data` or `data?after=N`, with N the number of an interval\n"),
             },
             ("POST", Some("/link")) => match self.change(&request.body) {
                 Ok(()) => typed(200, "application/json", "{}".into()),
                 Err(why) => words(400, &format!("{why}\n")),
             },
-            _ => words(404, "see the address that `tollway exec --view` has printed\n"),
+            _ => words(404, "use the address that `tollway exec --view` has printed\n"),
         }
     }
 
@@ -264,7 +264,7 @@ fn link_json(link: &LinkMoment) -> Value {
 fn within(key: &str, value: Option<f64>, least: f64, most: f64) -> Result<Option<f64>, String> {
     match value {
         Some(value) if !(least..=most).contains(&value) => {
-            Err(format!("`{key}` is {value}; it can be anything from {least} to {most}"))
+            Err(format!("`{key}` is {value}; it must be from {least} to {most}"))
         }
         value => Ok(value),
     }

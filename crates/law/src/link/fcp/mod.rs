@@ -132,9 +132,9 @@ impl LinkConfig for FcpConfig {
         }
         Err(Misfit {
             field: "newton",
-            message: "groups are asked for prices of their own, to which no Newton step is added".into(),
-            label: "beside groups",
-            help: "leave `newton` out, or give the classes another pricing",
+            message: "classes with the pricing `group` do not support `newton`".into(),
+            label: "with groups",
+            help: "leave out `newton`, or give the classes another pricing",
         })
     }
 

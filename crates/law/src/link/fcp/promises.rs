@@ -93,8 +93,9 @@ impl<S: Summed + PartialEq> Promises<S> {
         let now = old[0].at << old[0].shift;
         (self.near.at, self.far.at) = (now >> self.near.shift, now >> self.far.shift);
         for wheel in old {
+            let Some(slots) = wheel.slots else { continue };
             for slot in wheel.at..=wheel.last {
-                let amount = wheel.slots[slot as usize % SLOTS];
+                let amount = slots[slot as usize % SLOTS];
                 if amount != S::default() {
                     self.change(((slot + 1) << wheel.shift) - 1, amount);
                 }
@@ -106,7 +107,8 @@ impl<S: Summed + PartialEq> Promises<S> {
 /// Changes of a sum, each in the slot of time at whose end it takes effect.
 #[derive(Clone, Debug)]
 struct Wheel<S> {
-    slots: Box<[S; SLOTS]>,
+    /// `None` before the first change: few far wheels have any.
+    slots: Option<Box<[S; SLOTS]>>,
     /// A slot is 2^`shift` ns long.
     shift: u32,
     /// The slot of the present, counted from time zero.
@@ -117,7 +119,7 @@ struct Wheel<S> {
 
 impl<S: Summed> Wheel<S> {
     fn new(shift: u32) -> Wheel<S> {
-        Wheel { slots: Box::new([S::default(); SLOTS]), shift, at: 0, last: 0 }
+        Wheel { slots: None, shift, at: 0, last: 0 }
     }
 
     /// True if `ns` lies after the present slot.
@@ -141,7 +143,8 @@ impl<S: Summed> Wheel<S> {
     #[inline]
     fn add(&mut self, ns: u64, amount: S) {
         let slot = (ns >> self.shift).clamp(self.at, self.at + SLOTS as u64 - 1);
-        self.slots[slot as usize % SLOTS].add(amount);
+        let slots = self.slots.get_or_insert_with(no_changes);
+        slots[slot as usize % SLOTS].add(amount);
         self.last = self.last.max(slot);
     }
 
@@ -150,13 +153,21 @@ impl<S: Summed> Wheel<S> {
     fn turn(&mut self, now: u64) -> S {
         let slot = now >> self.shift;
         let mut sum = S::default();
-        while self.at < slot && self.at <= self.last {
-            sum.add(std::mem::take(&mut self.slots[self.at as usize % SLOTS]));
+        while let Some(slots) = &mut self.slots
+            && self.at < slot
+            && self.at <= self.last
+        {
+            sum.add(std::mem::take(&mut slots[self.at as usize % SLOTS]));
             self.at += 1;
         }
         self.at = self.at.max(slot);
         sum
     }
+}
+
+#[cold]
+fn no_changes<S: Summed>() -> Box<[S; SLOTS]> {
+    Box::new([S::default(); SLOTS])
 }
 
 /// The length of a near slot, a power of two of nanoseconds: 1/256 to 1/128 of the window.

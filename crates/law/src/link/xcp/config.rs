@@ -130,8 +130,8 @@ impl LinkConfig for XcpConfig {
         }
         Err(Misfit {
             field: "shadow",
-            message: "a shadow runs beside floats only".into(),
-            label: "not beside these",
+            message: "`shadow` needs floating-point arithmetic".into(),
+            label: "with another arithmetic",
             help: "leave out `arithmetic`",
         })
     }

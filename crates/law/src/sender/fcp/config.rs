@@ -12,7 +12,7 @@ use crate::{Aim, Budget, Bytes, Rate, Time, config};
 config! {
     /// The constants of [`Fcp`](super::Fcp), and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct FcpConfig in "fcp", "What FCP's sender may spend (the FCP report, § 4.1)." {
+    pub struct FcpConfig in "fcp", "The budget of FCP's sender (the FCP report, § 4.1)." {
         /// The flow's budget, $/s, if it has no host.
         budget: Budget = Budget::per_sec(1.0), Kind::Number { least: 0.0, most: 1e12 };
         /// Packets that its first packet announces for the next round trip.
@@ -34,7 +34,7 @@ config! {
         deadline: Option<Rate> = None, Kind::Rate, else "none", from "§ 4.2, \"D³-style deadline support\"";
         /// Chooses by trial between its `class` and none, by the utility ln rate − queueing
         /// delay/`patience`: a queueing delay of `patience` is as bad as a rate e times smaller.
-        patience: Option<Time> = None, SPAN, else "it is in its `class` always";
+        patience: Option<Time> = None, SPAN, else "it is always in its `class`";
         fixed {
             /// The rate of the sender's interface, and the upper bound on its rate.
             ///
@@ -67,14 +67,14 @@ impl SenderConfig for FcpConfig {
             Err(Misfit { field, message: message.to_owned(), label, help })
         };
         if self.deadline.is_some() && !matches!(of.pricing, Pricing::Deadline { .. }) {
-            let message = "a rate for a deadline is had by a class for deadlines only";
+            let message = "`deadline` needs a class with the pricing `deadline`";
             let help = "give the flow a `class`, and that `pricing = \"deadline\"`";
             return misfit("deadline", message, "here", help);
         }
         if self.patience.is_some() && !matches!(of.pricing, Pricing::Priority { .. }) {
-            let message = "a flow chooses between no class and one that goes first at a higher price";
+            let message = "`choose` needs a class with the pricing `priority`";
             let help = "give the flow a `class`, and that `pricing = \"priority\"`";
-            return misfit("patience", message, "without such a class", help);
+            return misfit("patience", message, "no such class", help);
         }
         self.cheat.check()
     }

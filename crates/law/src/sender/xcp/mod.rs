@@ -29,7 +29,7 @@ pub struct Xcp {
 config! {
     /// The constants of [`Xcp`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct XcpConfig in "xcp", "What XCP's sender does where the draft and the experimental study differ." {
+    pub struct XcpConfig in "xcp", "The behaviour of XCP's sender where the draft and the experimental study differ." {
         /// The effect of a loss on the window: halved (the draft), or kept (the study).
         on_loss: LossResponse = LossResponse::Halve, Kind::Word(LossResponse::WORDS), from "§ 4.1.4";
         /// States min(cwnd, receive window, buffers) to routers instead of cwnd (the study's fix).
@@ -44,7 +44,7 @@ config! {
         /// Bytes of a packet in the conversion of feedback to packets; ns-2 has 1450 for 1500.
         gain_segment: Option<u16> = None, Kind::Bytes { least: 1, most: 65535 }, else "its size on the wire";
         /// Fraction of an unused window that is kept each round trip (0.5 in the draft, § 4.1.3.1).
-        aging: Option<f64> = None, PROBABILITY, else "nothing is given up";
+        aging: Option<f64> = None, PROBABILITY, else "no flow is given up";
         /// Puts a toll on every n-th packet only, which speaks for those since the last; at least
         /// two per window. With `encoding = "acp"`.
         every: u32 = 1, Kind::Count { least: 1, most: 65536 };
@@ -106,13 +106,13 @@ impl SenderConfig for XcpConfig {
 
     fn check(&self, of: &Sending<'_>) -> Result<(), Misfit> {
         let carried = |fits: bool, field, message: &str| {
-            let (label, help) = ("not carried", "leave `encoding` out: `acp` has one");
+            let (label, help) = ("not carried", "leave out `encoding`: `acp` has such a field");
             let misfit = || Misfit { field, message: message.to_owned(), label, help };
             if of.whole_toll || fits { Ok(()) } else { Err(misfit()) }
         };
-        let packets = "the encoding has no word for how many packets a toll speaks for";
+        let packets = "this encoding has no field for the number of packets that a toll covers";
         carried(self.every <= 1, "every", packets)?;
-        let routers = "the encoding has no word for how many routers a toll has met";
+        let routers = "this encoding has no field for the number of routers that a toll has passed";
         carried(self.fallback == Fallback::None, "fallback", routers)
     }
 

@@ -171,13 +171,13 @@ const fn len_without_sack(forward: bool, back: bool, timestamps: bool) -> usize 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     /// Longer than TCP's maximum.
-    #[error("{len} bytes of TCP options: a header has room for {SPACE}")]
+    #[error("{len} bytes of TCP options exceed the {SPACE} bytes of a header")]
     TooLong {
         /// Bytes present.
         len: usize,
     },
     /// The header is shorter than its data offset, or than the minimum.
-    #[error("a TCP header of {need} bytes in {have}")]
+    #[error("a TCP header needs {need} bytes, and the packet has {have}")]
     Header {
         /// Bytes present.
         have: usize,
@@ -193,7 +193,7 @@ pub enum OptionError {
         at: usize,
     },
     /// The length fits neither the list nor the kind.
-    #[error("TCP option {kind} at byte {at} says it is {length} bytes long, with {left} left")]
+    #[error("TCP option {kind} at byte {at} has length {length}, but only {left} bytes are left")]
     Length {
         /// The option's kind.
         kind: u8,
@@ -205,7 +205,7 @@ pub enum OptionError {
         left: usize,
     },
     /// An XCP option occurs twice, so the one that a router wrote is ambiguous.
-    #[error("XCP option {kind} at byte {at} comes a second time")]
+    #[error("XCP option {kind} at byte {at} is the second of its kind")]
     Twice {
         /// The option's kind.
         kind: u8,

@@ -13,8 +13,8 @@ pub(super) fn fat_tree(keys: &Reader<'_>, network: &mut Network, mistakes: &mut 
     let k = keys.count("k").unwrap_or_default();
     if !k.is_multiple_of(2) {
         mistakes
-            .add(keys.at("k"), format!("a fat-tree's `k` is even, and {k} is odd"), "odd")
-            .help("half of a switch's ports lead up, half down: 4, 8, 16 and so on");
+            .add(keys.at("k"), format!("a fat-tree's `k` must be even, and {k} is odd"), "odd")
+            .help("half of a switch's ports lead up, half down: write 4, 8, 16 and so on");
         return;
     }
     let (rate, delay) = (keys.rate("rate").unwrap_or_default(), keys.span("delay"));

@@ -24,8 +24,8 @@ pub(crate) fn network(key: &str, topology: &Reader<'_>, mistakes: &mut Mistakes)
         .find(|key| topology.has(key))
     {
         let message = format!("`{import}` is for an imported network, and this one is generated");
-        mistakes.add(topology.key_at(import), message, "of no use").help(format!(
-            "put keys of the network into `[topology.{key}]`, and those of its links into `[topology.link]`"
+        mistakes.add(topology.key_at(import), message, "no effect").help(format!(
+            "put keys of the network into `[topology.{key}]`, and keys of its links into `[topology.link]`"
         ));
     }
     if mistakes.len() > before {
@@ -43,7 +43,7 @@ pub(crate) fn network(key: &str, topology: &Reader<'_>, mistakes: &mut Mistakes)
     if network.links.0.len() > MOST_LINKS {
         mistakes
             .add(at, format!("this makes more than {MOST_LINKS} links"), "too many")
-            .help("make it smaller");
+            .help("choose smaller numbers");
     }
     (mistakes.len() == before).then_some((network.nodes, network.links))
 }

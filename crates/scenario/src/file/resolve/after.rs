@@ -21,8 +21,12 @@ impl<'a> Resolver<'a> {
             let Some(flows) = sections.get(name).cloned() else { continue };
             if keys.truth("multicast") || keys.has("session") {
                 self.mistakes
-                    .add(keys.key_at("after"), "a flow of several connections starts by itself", "here")
-                    .help("leave out `after`, and give its `start`");
+                    .add(
+                        keys.key_at("after"),
+                        "`after` does not work for a flow with several connections",
+                        "here",
+                    )
+                    .help("leave out `after`, and give a `start`");
                 continue;
             }
             let Some(others) = self.awaited(&keys, &sections) else { continue };
@@ -59,7 +63,7 @@ impl<'a> Resolver<'a> {
         if let Some(other) = others.clone().find(endless) {
             let other = &self.plan.flows[other].name;
             self.mistakes
-                .add(keys.at("after"), format!("`{other}` does not end"), "waits without end")
+                .add(keys.at("after"), format!("`{other}` never ends"), "waits forever")
                 .help("give it a `size`, `frames` with a `count`, or a `stop`");
             return None;
         }
@@ -90,6 +94,6 @@ impl<'a> Resolver<'a> {
         let (name, section) = (flows[stuck].name.clone(), flows[stuck].section.clone());
         let keys = self.top.named("flow", &keys::FLOW).find(|(name, _)| **name == *section);
         let at = keys.map_or_else(|| self.top.place(), |(_, keys)| keys.at("after"));
-        self.mistakes.add(at, format!("`{name}` waits for itself to end"), "a circle");
+        self.mistakes.add(at, format!("`{name}` waits for its own end"), "a circle");
     }
 }

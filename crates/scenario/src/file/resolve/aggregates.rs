@@ -53,10 +53,10 @@ impl Resolver<'_> {
             if let Some((a, b)) = tie(&self.plan.aggregates, &closeness, i) {
                 let names = [a, b].map(|at| self.plan.aggregates[at].name.clone());
                 let message =
-                    format!("policies `{}` and `{}` are both for `{}`", names[0], names[1], subject.name);
-                self.mistakes
-                    .add(sections[b].1.place(), message, "as close as the other")
-                    .help("the most specific counts: name more of `from`, `to` and `flows` in one of them");
+                    format!("policies `{}` and `{}` both match `{}`", names[0], names[1], subject.name);
+                self.mistakes.add(sections[b].1.place(), message, "as specific as the other").help(
+                    "the most specific one applies: give more of `from`, `to` and `flows` in one of them",
+                );
                 return;
             }
         }
@@ -120,7 +120,7 @@ fn subjects(plan: &Plan) -> Vec<Subject> {
         .iter()
         .flat_map(|w| w.paths.iter().map(|path| ends(&w.name, &w.name, path, w.transport)));
     let cbrs = plan.cbrs.iter().map(|cbr| Subject {
-        name: cbr.name.clone(),
+        name: cbr.name.to_string(),
         section: cbr.section.to_string(),
         from: cbr.from,
         to: cbr.to,
@@ -223,18 +223,20 @@ fn aggregate(name: &str, keys: &Reader<'_>, subjects: &[&Subject]) -> Aggregate 
 fn check(aggregate: &Aggregate, keys: &Reader<'_>, subjects: &[&Subject]) -> Option<Wrong> {
     if subjects.is_empty() {
         let key = ["flows", "from", "to"].into_iter().find(|key| keys.has(key)).unwrap_or("rate");
-        let message = format!("no flow is under policy `{}`", aggregate.name);
+        let message = format!("policy `{}` matches no flow", aggregate.name);
         return Some((key, message, "none", "`from`, `to` and `flows` have to match the same flow"));
     }
     if aggregate.remove <= aggregate.install {
-        let message = format!("policy `{}` goes before it comes at {}", aggregate.name, aggregate.install);
-        return Some(("remove", message, "too early", "it comes with `install`"));
+        let message =
+            format!("policy `{}` is removed before it is installed at {}", aggregate.name, aggregate.install);
+        return Some(("remove", message, "too early", "`install` sets the time of installation"));
     }
     let policy = &aggregate.policy;
     for subject in subjects {
         let (name, size) = (&subject.name, u32::from(subject.packet));
         if policy.profile.largest.is_some_and(|largest| size > largest) {
-            let message = format!("packets of `{name}` have {size} B: none would ever leave");
+            let message =
+                format!("packets of `{name}` have {size} B, more than `largest`: none would ever be sent");
             return Some((
                 "largest",
                 message,
@@ -244,22 +246,22 @@ fn check(aggregate: &Aggregate, keys: &Reader<'_>, subjects: &[&Subject]) -> Opt
         }
         if u64::from(size) > policy.profile.depth.get() {
             let message = format!("packets of `{name}` have {size} B, more than the bucket holds");
-            return Some(("depth", message, "too small", "let it hold a packet at least"));
+            return Some(("depth", message, "too small", "give a `depth` of at least one packet"));
         }
         let tolled = subject.law.is_some_and(|law| law.reads.is_some());
         if policy.action == Action::Mark && tolled {
-            let message = format!("packets of `{name}` carry a toll, and have no room for a mark");
+            let message = format!("packets of `{name}` carry a toll, so they cannot be marked");
             return Some((
                 "action",
                 message,
-                "of no use",
-                "shape it, or choose one of TCP's laws for the flow",
+                "no effect",
+                "write `action = \"shape\"`, or choose one of TCP's laws for the flow",
             ));
         }
         let grows = subject.law.is_none_or(|law| law.increase);
         if policy.increase != Increase::Standard && !grows {
-            let message = format!("the window of `{name}` can't be told to grow otherwise");
-            return Some(("window", message, "of no use", "that is for the law `newreno`"));
+            let message = format!("a policy's `window` does not apply to the law of `{name}`");
+            return Some(("window", message, "no effect", "leave out `window`, or use the law `newreno`"));
         }
     }
     None

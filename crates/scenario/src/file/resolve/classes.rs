@@ -26,11 +26,7 @@ impl<'a> Resolver<'a> {
             for (key, pricing) in [("share", "deadline"), ("times", "priority")] {
                 if keys.has(key) && keys.word("pricing") != pricing {
                     self.mistakes
-                        .add(
-                            keys.key_at(key),
-                            format!("`{key}` is of the pricing `{pricing}` only"),
-                            "of no use",
-                        )
+                        .add(keys.key_at(key), format!("`{key}` needs the pricing `{pricing}`"), "no effect")
                         .help(format!("add `pricing = \"{pricing}\"`"));
                 }
             }
@@ -40,10 +36,10 @@ impl<'a> Resolver<'a> {
             self.plan.classes.push(Class { name: name.to_owned(), pricing, law, weight });
             if self.plan.classes.iter().any(grouped) && self.plan.classes.iter().any(other) {
                 let message =
-                    "groups have currencies of their own, and other prices hold in one currency only";
+                    "the pricing `group` uses several currencies, and the other pricings need a single one";
                 self.mistakes
-                    .add(keys.at("pricing"), message, "beside groups")
-                    .help("use either groups or the other kinds of pricing");
+                    .add(keys.at("pricing"), message, "with groups")
+                    .help("use either the pricing `group` in all classes or in none");
             }
         }
     }

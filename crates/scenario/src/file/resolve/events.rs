@@ -31,13 +31,13 @@ impl<'a> Resolver<'a> {
         for change in changes {
             let of_link = OF_LINKS.iter().find(|(key, _)| change.has(key));
             let receives = change.has("receive-buffer") || change.has("reader");
-            let is_for = |wanted: &str| format!("`{wanted}` is missing: what does this change?");
+            let is_for = |wanted: &str| format!("`{wanted}` is missing, so this changes nothing");
             if change.has("switch") {
                 self.change_switches(&change);
                 continue;
             }
             if let Some(key) = ["shares", "member"].into_iter().find(|key| change.has(key)) {
-                let message = format!("only a switch has a `{key}` to change");
+                let message = format!("`{key}` is a change of a switch, and `switch` is missing");
                 self.mistakes.add(change.key_at(key), message, "without `switch`");
             }
             if change.has("host") {
@@ -45,7 +45,7 @@ impl<'a> Resolver<'a> {
                 continue;
             }
             if change.has("strategy") {
-                let message = "only a host has a `strategy` to change";
+                let message = "`strategy` is a change of a host, and `host` is missing";
                 self.mistakes.add(change.key_at("strategy"), message, "without `host`");
             }
             match (change.has("link"), change.has("flow")) {
@@ -53,19 +53,19 @@ impl<'a> Resolver<'a> {
                     if let Some(key) =
                         ["receive-buffer", "reader", "budget"].into_iter().find(|key| change.has(key))
                     {
-                        self.mistakes.add(change.key_at(key), format!("a link has no `{key}`"), "of no use");
+                        self.mistakes.add(change.key_at(key), format!("a link has no `{key}`"), "no effect");
                     } else if of_link.is_none() {
                         let all = OF_LINKS.map(|(key, _)| format!("`{key}`")).join(", ");
                         self.mistakes
-                            .add(change.key_at("link"), "this changes nothing", "and then?")
+                            .add(change.key_at("link"), "this changes nothing", "no change")
                             .help(format!("add one of {all}"));
                     }
                     self.change_links(&change);
                 }
                 (false, true) => {
                     if let Some((key, _)) = of_link {
-                        let message = format!("a flow has no `{key}` to change");
-                        self.mistakes.add(change.key_at(key), message, "of no use");
+                        let message = format!("a flow has no `{key}`");
+                        self.mistakes.add(change.key_at(key), message, "no effect");
                     } else if change.has("budget") {
                         self.change_budgets(&change);
                         if !receives {
@@ -73,15 +73,15 @@ impl<'a> Resolver<'a> {
                         }
                     } else if !receives {
                         self.mistakes
-                            .add(change.key_at("flow"), is_for("receive-buffer"), "and then?")
+                            .add(change.key_at("flow"), is_for("receive-buffer"), "no change")
                             .help("add `receive-buffer`, `reader` or `budget`");
                     }
                     self.change_flows(&change);
                 }
                 (true, true) => {
-                    let message = "a change is either of links or of flows";
+                    let message = "a change applies to links or to flows, not to both";
                     self.mistakes
-                        .add(change.key_at("flow"), message, "beside `link`")
+                        .add(change.key_at("flow"), message, "with `link`")
                         .help("write two changes");
                 }
                 (false, false) => {
@@ -103,9 +103,9 @@ impl<'a> Resolver<'a> {
                 (key, links.iter().find(|l| self.plan.links[l.0 as usize].trace.is_some()))
             {
                 let name = &self.plan.links[traced.0 as usize].name;
-                let message = format!("`{name}` replays a trace, and has no rate to change");
+                let message = format!("`{name}` replays a trace, so its rate cannot change");
                 self.mistakes
-                    .add(change.key_at("rate"), message, "of no use")
+                    .add(change.key_at("rate"), message, "no effect")
                     .help("name other links, or write the change into the trace");
                 return;
             }
@@ -119,8 +119,8 @@ impl<'a> Resolver<'a> {
                     "price-error" => match self.plan.links[link.0 as usize].law.descriptor().gives {
                         Some(Content::Price) => Some(What::Link(link, Change::LawError(change.number(key)))),
                         _ => {
-                            let message = "a price is stated by the law `fcp` only";
-                            self.mistakes.add(change.at(key), message, "there is none");
+                            let message = "only links of the law `fcp` have a price";
+                            self.mistakes.add(change.at(key), message, "no such link");
                             None
                         }
                     },
@@ -161,8 +161,8 @@ impl<'a> Resolver<'a> {
         let Some(name) = change.text("host") else { return };
         let at = change.span("at");
         for key in ["link", "flow"].into_iter().filter(|key| change.has(key)) {
-            let message = "a change is of links, of flows or of a host";
-            self.mistakes.add(change.key_at(key), message, "beside `host`").help("write two changes");
+            let message = "a change applies to links, to flows or to a host";
+            self.mistakes.add(change.key_at(key), message, "with `host`").help("write two changes");
         }
         let Some(host) = self.plan.hosts.iter().position(|host| host.name == name) else {
             self.unknown("host", &name, change.at("host"));
@@ -178,7 +178,7 @@ impl<'a> Resolver<'a> {
         }
         if !change.has("budget") && !change.has("strategy") {
             self.mistakes
-                .add(change.key_at("host"), "this changes nothing", "and then?")
+                .add(change.key_at("host"), "this changes nothing", "no change")
                 .help("add `budget` or `strategy`");
         }
     }
@@ -198,10 +198,10 @@ impl<'a> Resolver<'a> {
             let spends = about.spends.is_some();
             if !spends || self.plan.hosts.iter().any(|host| host.flows.contains(&id)) {
                 let message = match spends {
-                    true => format!("the budget of `{}` is its host's affair", flow.name),
-                    false => format!("`{}` spends no budget: its law is not `fcp`", flow.name),
+                    true => format!("`{}` uses the budget of its host", flow.name),
+                    false => format!("`{}` has no budget: its law is not `fcp`", flow.name),
                 };
-                self.mistakes.add(change.at("budget"), message, "not its own");
+                self.mistakes.add(change.at("budget"), message, "no separate budget");
                 return;
             }
             self.plan
@@ -244,7 +244,7 @@ impl<'a> Resolver<'a> {
         for loss in self.top.list("loss", &keys::LOSS) {
             let (from, until) = (loss.span("from"), loss.time("until").unwrap_or(Time::NEVER));
             if until <= from {
-                let message = format!("this ends at {until}, before it begins at {from}");
+                let message = format!("this ends at {until}, before its start at {from}");
                 self.mistakes.add(loss.at("until"), message, "too early");
             }
             let Some(links) = self.links_named(&loss, loss.word("direction")) else { continue };
@@ -293,7 +293,7 @@ impl<'a> Resolver<'a> {
         let at = reader.at("link");
         if found {
             self.mistakes
-                .add(at, format!("`{pattern}` has no way back"), "one-way")
+                .add(at, format!("`{pattern}` has no reverse direction"), "one-way")
                 .help("it has `duplex = false`");
             return None;
         }

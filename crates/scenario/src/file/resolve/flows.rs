@@ -5,14 +5,14 @@ use std::sync::Arc;
 use tollway_law::Time;
 use tollway_law::sender::Unanswered;
 
-use super::{Pairs, Resolver};
+use super::{Pairs, Resolver, member};
 use crate::file::keys;
 use crate::file::reader::Reader;
 use crate::file::route;
 use crate::file::value::{LimitSpec, SizesSpec, When};
 use crate::import;
 use crate::plan::{
-    Cbr, Data, Flow, Link, LinkId, NodeId, Path, Plan, Sizes, Transport, TransportId, Workload,
+    Cbr, Data, Flow, Link, LinkId, NodeId, Path, Plan, Route, Sizes, Transport, TransportId, Workload,
 };
 
 /// A section whose paths need routes.
@@ -61,7 +61,7 @@ impl<'a> Resolver<'a> {
             for i in 0..n {
                 let Some((start, stop)) = self.life(&keys, name, start, stop, i, n) else { break };
                 self.plan.flows.push(Flow {
-                    name: if numbered { format!("{name}.{}", i + 1) } else { name.to_owned() },
+                    name: member(name, numbered, i),
                     section: section.clone(),
                     path: path(pairs.of((i / each) as u32)),
                     transport,
@@ -105,11 +105,11 @@ impl<'a> Resolver<'a> {
             let expected = arrivals.expected(span);
             if expected.min(max_flows as f64) > MOST_ARRIVALS {
                 let message = format!(
-                    "workload `{name}` would bring some {expected:.0} flows; there can be {MOST_ARRIVALS}"
+                    "workload `{name}` would create about {expected:.0} flows; the limit is {MOST_ARRIVALS}"
                 );
                 self.mistakes
                     .add(keys.at("arrivals"), message, "too many")
-                    .help("let fewer come, or give `max-flows`");
+                    .help("reduce `arrivals`, or give `max-flows`");
             }
             let target = Target::Workload(self.plan.workloads.len());
             self.plan.workloads.push(Workload {
@@ -136,16 +136,14 @@ impl<'a> Resolver<'a> {
             (true, None) => self.pairs_between(keys, name),
             (true, Some(end)) => {
                 let message = format!("a {kind} has either `{end}` or `between`");
-                self.mistakes
-                    .add(keys.key_at(end), message, "beside `between`")
-                    .help("leave out one of them");
+                self.mistakes.add(keys.key_at(end), message, "with `between`").help("leave out one of them");
                 None
             }
             (false, _) => {
                 let of_between = ["pairs", "matrix", "receivers", "senders", "share"];
                 if let Some(key) = of_between.into_iter().find(|key| keys.has(key)) {
-                    let message = format!("`{key}` is for what is `between`");
-                    self.mistakes.add(keys.key_at(key), message, "of no use");
+                    let message = format!("`{key}` needs `between`");
+                    self.mistakes.add(keys.key_at(key), message, "no effect");
                 }
                 for key in ["from", "to"].into_iter().filter(|key| keys.lacks(key)) {
                     if keys.lacks("between") {
@@ -173,7 +171,7 @@ impl<'a> Resolver<'a> {
                 let Some((start, stop)) = self.life(&keys, name, start, stop, u64::from(k), n) else { break };
                 let (from, to) = pairs.of(k);
                 self.plan.cbrs.push(Cbr {
-                    name: if pairs.numbered() { format!("{name}.{}", k + 1) } else { name.to_owned() },
+                    name: member(name, pairs.numbered(), k),
                     section: section.clone(),
                     from,
                     to,
@@ -198,7 +196,7 @@ impl<'a> Resolver<'a> {
             (None, None) => None,
             (on, _) => {
                 let (have, lack) = if on.is_some() { ("on", "off") } else { ("off", "on") };
-                let message = format!("`{have}` needs `{lack}` beside it");
+                let message = format!("`{have}` needs `{lack}`");
                 self.mistakes.add(keys.key_at(have), message, format!("without `{lack}`"));
                 None
             }
@@ -232,7 +230,7 @@ impl<'a> Resolver<'a> {
         let frames = keys.table("frames", &keys::FRAMES);
         if size.is_some() && frames.is_there() {
             let message = "a flow sends either `size` bytes or `frames`";
-            self.mistakes.add(keys.key_at("frames"), message, "beside `size`").help("leave out one of them");
+            self.mistakes.add(keys.key_at("frames"), message, "with `size`").help("leave out one of them");
         }
         match (size, frames.bytes("size")) {
             (Some(size), _) => Data::Bytes(size),
@@ -263,11 +261,16 @@ impl<'a> Resolver<'a> {
                     Target::Flows { first, .. } => {
                         let flow = &self.plan.flows[first + i];
                         let bytes = flow.data.bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
-                        (&flow.name, &flow.path, flow.transport, bytes)
+                        (flow.name.as_str(), &flow.path, flow.transport, bytes)
                     }
                     Target::Workload(w) => {
                         let workload = &self.plan.workloads[w];
-                        (&workload.name, &workload.paths[i], workload.transport, workload.sizes.mean())
+                        (
+                            workload.name.as_str(),
+                            &workload.paths[i],
+                            workload.transport,
+                            workload.sizes.mean(),
+                        )
                     }
                     Target::Cbrs { .. } => break,
                 };
@@ -280,15 +283,17 @@ impl<'a> Resolver<'a> {
                     break;
                 }
                 if let Some(way) = boundless(&self.plan, path, transport, bytes, least) {
-                    let message =
-                        format!("`{name}` asks for all there is, and no link on its way {way} answers");
+                    let message = format!(
+                        "`{name}` requests unlimited feedback, and no link on its path {way} has a law \
+                            that answers"
+                    );
                     let label = match bytes.is_infinite() && least == u32::MAX {
                         true => "its window would grow without end",
                         false => "its window would grow to more than a million packets",
                     };
                     self.mistakes.add(request.keys.at("law"), message, label).help(
-                        "give a link there the law `xcp` (for the way back: in `[link.NAME.reverse]`), or the flow a \
-                         `receive-buffer`",
+                        "give a link there the law `xcp` (for the reverse direction: in \
+                        `[link.NAME.reverse]`), or the flow a `receive-buffer`",
                     );
                     break;
                 }
@@ -357,7 +362,7 @@ pub(super) fn buffer(plan: &Plan, path: &Path, transport: TransportId, spec: Lim
 }
 
 pub(super) fn path((from, to): (NodeId, NodeId)) -> Path {
-    Path { from, to, route: Vec::new(), back: Vec::new(), base_rtt: Time::ZERO, spread: None }
+    Path { from, to, route: Route::new(), back: Route::new(), base_rtt: Time::ZERO, spread: None }
 }
 
 /// Largest initial window, packets. On links without feedback, a window fills a queue of the same

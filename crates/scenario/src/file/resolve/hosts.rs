@@ -38,24 +38,24 @@ impl Resolver<'_> {
                     .suggest(&pattern, names.into_iter());
             } else if let Some(flow) = wrong {
                 self.mistakes
-                    .add(at, format!("`{flow}` spends no budget: its law is another"), "not of the law `fcp`")
-                    .help("a host owns flows of the law `fcp` only");
+                    .add(at, format!("`{flow}` has no budget: its law is not `fcp`"), "not of the law `fcp`")
+                    .help("a host can only have flows of the law `fcp`");
             }
             if let Some(flow) = flows.iter().find(|flow| self.plan.flows[flow.0 as usize].after.is_some()) {
                 let name = &self.plan.flows[flow.0 as usize].name;
                 let message = format!(
-                    "`{name}` starts as another flow ends, and a host divides its budget by the clock"
+                    "`{name}` starts after another flow, and a host needs the start times of its flows"
                 );
                 self.mistakes
                     .add(at, message, "here")
-                    .help("leave out its `after`, or give it a budget of its own");
+                    .help("leave out its `after`, or give it a budget without a host");
             }
             let taken = self.plan.hosts.iter().find(|other| {
                 other.flows.iter().any(|flow| flows.contains(flow))
                     || other.workloads.iter().any(|workload| workloads.contains(workload))
             });
             if let Some(other) = taken {
-                let message = format!("a flow of `{pattern}` is host `{}`'s already", other.name);
+                let message = format!("a flow of `{pattern}` already belongs to host `{}`", other.name);
                 self.mistakes.add(at, message, "owned twice");
             }
             self.plan.hosts.push(BudgetOwner {

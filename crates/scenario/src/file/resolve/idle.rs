@@ -25,7 +25,8 @@ impl Resolver<'_> {
             && self.top.table("measure", &keys::MEASURE).has("interval")
         {
             notes.push(format!(
-                "the run is over at {end}, within the first `measure.interval` of {interval}: interval tables have one row for each flow and link"
+                "the run ends at {end}, within the first `measure.interval` of {interval}: interval tables \
+                have one row for each flow and link"
             ));
         }
         notes.into_iter().for_each(|note| self.files.note_idle(note));
@@ -45,7 +46,10 @@ impl Resolver<'_> {
             });
             let of_border = link.exchange.as_deref().filter(|_| !fcp).map(|_| ("exchange", "FCP"));
             for (key, law) in of_meter.into_iter().chain(of_border) {
-                notes.push(format!("link `{}`: `{key}` has no effect, no sender being {law}'s", link.name));
+                notes.push(format!(
+                    "link `{}`: `{key}` has no effect, since no sender has the law {law}",
+                    link.name
+                ));
             }
         }
         notes
@@ -108,8 +112,12 @@ impl Resolver<'_> {
             let link = &links[link.0 as usize];
             Some(format!("flow `{}` ({size} B, and `{}` holds {} B)", flow.name, link.name, link.limit.bytes))
         });
-        few(stuck)
-            .map(|stuck| format!("packets larger than a queue on their way are lost, all of them: {stuck}"))
+        few(stuck).map(|stuck| {
+            format!(
+                "all packets of these flows are lost, since they are larger than a queue on their path: \
+                {stuck}"
+            )
+        })
     }
 }
 
@@ -130,7 +138,7 @@ impl Resolver<'_> {
             let wait = link.rate.time_for(1500);
             format!("`{}` ({}, {wait} for a packet of 1500 B)", link.name, link.rate)
         });
-        few(names).map(|names| format!("is the unit of this link's rate meant? {names}"))
+        few(names).map(|names| format!("check the unit of these links' rates: {names}"))
     }
 }
 

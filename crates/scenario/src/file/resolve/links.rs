@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use compact_str::{CompactString, format_compact};
 use tollway_law::link::{self, ExchangeRate};
 use tollway_law::meter::Duty;
 use tollway_law::param::{Tables, Values};
@@ -11,7 +12,7 @@ use tollway_proto::faults::{Bursts, Impairments};
 use tollway_proto::port::{Limit, QUEUES, QueueEntry};
 use tollway_sim::Trace;
 
-use super::Resolver;
+use super::{Resolver, member};
 use crate::file::error::At;
 use crate::file::keys;
 use crate::file::reader::Reader;
@@ -167,7 +168,7 @@ impl<'a> Resolver<'a> {
         let duplex = keys.truth("duplex");
         if !duplex && reverse.is_there() {
             self.mistakes
-                .add(reverse.place(), format!("link `{name}` has no way back"), "of no use")
+                .add(reverse.place(), format!("link `{name}` has no reverse direction"), "no effect")
                 .help("leave out this table or `duplex = false`");
         }
         let Some(pairs) = self.pairs(&keys) else { return };
@@ -198,10 +199,10 @@ impl<'a> Resolver<'a> {
         let back_shared = shared(&back, Direction::Reverse);
         for k in 0..pairs.count() {
             let (from, to) = pairs.of(k);
-            let name_k = if pairs.numbered() { format!("{name}.{}", k + 1) } else { name.to_owned() };
+            let name_k = member(name, pairs.numbered(), k);
             let id = self.plan.links.len() as u32;
             let mut make =
-                |side: &Side<'_>, (law, shared): &(Arc<LinkLaw>, Arc<LinkSection>), full: String| {
+                |side: &Side<'_>, (law, shared): &(Arc<LinkLaw>, Arc<LinkSection>), full: CompactString| {
                     let (from, to, twin) = match shared.direction {
                         Direction::Forward => (from, to, duplex.then_some(LinkId(id + 1))),
                         Direction::Reverse => (to, from, Some(LinkId(id))),
@@ -219,7 +220,7 @@ impl<'a> Resolver<'a> {
                 };
             make(&there, &there_shared, name_k.clone());
             if duplex {
-                make(&back, &back_shared, format!("{name_k}.reverse"));
+                make(&back, &back_shared, format_compact!("{name_k}.reverse"));
             }
         }
         if let Some((medium, _)) = medium {
@@ -317,7 +318,7 @@ impl<'a> Resolver<'a> {
             self.mistakes
                 .add(
                     keys.place(),
-                    "a meter watches acknowledgements too, and this link has no way back",
+                    "a meter needs the acknowledgements, and this link has no reverse direction",
                     "here",
                 )
                 .help("leave out `duplex = false`, or put the meter on another link");
@@ -329,23 +330,17 @@ impl<'a> Resolver<'a> {
         };
         if keys.has("budget") && keys.truth("balance") {
             let message =
-                "a meter looks after a `budget`, where packets enter, or the `balance`, where they leave";
-            self.mistakes
-                .add(keys.key_at("balance"), message, "beside `budget`")
-                .help("leave out one of them");
+                "a meter checks either a `budget`, where packets enter, or the `balance`, where they leave";
+            self.mistakes.add(keys.key_at("balance"), message, "with `budget`").help("leave out one of them");
         }
         if link.has("medium") {
             self.mistakes
-                .add(
-                    keys.place(),
-                    "on a shared medium a meter can't tell how long packets wait for it",
-                    "here",
-                )
-                .help("put the meter on a link with a transmitter of its own");
+                .add(keys.place(), "a meter cannot measure waiting times on a shared medium", "here")
+                .help("put the meter on a link without a `medium`");
         }
         if link.has("trace") {
             self.mistakes
-                .add(keys.place(), "a meter reckons with the link's rate, and a trace has none", "here")
+                .add(keys.place(), "a meter needs the link's rate, and a trace has no constant rate", "here")
                 .help("put the meter on a link with a rate");
         }
         Some(Meter {
@@ -367,15 +362,15 @@ impl<'a> Resolver<'a> {
             self.mistakes
                 .add(
                     keys.place(),
-                    "a border turns the prices that go back too, and this link has no way back",
+                    "a border also converts the returned prices, and this link has no reverse direction",
                     "here",
                 )
                 .help("leave out `duplex = false`, or put the border on another link");
         }
         if link.has("meter") {
             self.mistakes
-                .add(keys.place(), "a link's end is a border or has a meter", "beside `meter`")
-                .help("put the meter on the host's own link");
+                .add(keys.place(), "a link's end can have a meter or a border, not both", "with `meter`")
+                .help("put the meter on the host's access link");
         }
         match (keys.number_if("rate"), keys.number_if("weight")) {
             (Some(rate), None) => Some(ExchangeRate::Fixed(rate)),
@@ -385,7 +380,7 @@ impl<'a> Resolver<'a> {
                     Some(_) => "a border has a `rate` or a `weight`, not both",
                     None => "a border needs a `rate` or a `weight`",
                 };
-                self.mistakes.add(keys.place(), message, "here").help("`exchange.weight = 1`, say");
+                self.mistakes.add(keys.place(), message, "here").help("such as `exchange.weight = 1`");
                 None
             }
         }
@@ -427,9 +422,9 @@ impl<'a> Resolver<'a> {
             LimitSpec::Unlimited => Some(Limit::NONE),
             LimitSpec::Packets(n) => Some(Limit { packets: n.round() as u32, bytes: u64::MAX }),
             LimitSpec::Bytes(n) if n.round() < LEAST_LIMIT => {
-                self.mistakes.add(at, "a queue that holds less than 40 B holds nothing", "too small").help(
-                    "not even a bare acknowledgement fits; give the limit in packets (\"100 packets\")",
-                );
+                self.mistakes
+                    .add(at, "a queue with a limit below 40 B can hold no packet", "too small")
+                    .help("an acknowledgement alone has 40 B; give the limit in packets (\"100 packets\")");
                 None
             }
             LimitSpec::Bytes(n) => Some(Limit { packets: u32::MAX, bytes: n.round() as u64 }),
@@ -446,10 +441,11 @@ impl<'a> Resolver<'a> {
                 let rtt = sum as f64 / flows as f64 * 1e-9;
                 let bytes = (n * rate.bytes_per_sec() * rtt).round() as u64;
                 if (bytes as f64) < LEAST_LIMIT {
-                    let message = format!("the BDP of `{name}` is {} B: its queue would hold nothing", bytes);
-                    self.mistakes
-                        .add(at, message, "too small")
-                        .help("give the limit in packets (\"100 packets\"), or the links on the way a delay");
+                    let message =
+                        format!("the BDP of `{name}` is {} B: its queue could hold no packet", bytes);
+                    self.mistakes.add(at, message, "too small").help(
+                        "give the limit in packets (\"100 packets\"), or the links on the path a delay",
+                    );
                     return None;
                 }
                 Some(Limit { packets: u32::MAX, bytes })

@@ -25,12 +25,12 @@ impl<'a> Resolver<'a> {
                 (true, Some(pattern)) => self.app(&keys, first, &pattern),
                 (true, None) => {
                     self.mistakes
-                        .add(keys.place(), "an app owns flows, and here are none", "no `flows`")
+                        .add(keys.place(), "an app needs `flows`", "no `flows`")
                         .help("name flows that begin or end at its node");
                 }
                 (false, Some(_)) => {
-                    let message = format!("a `{}` sees all that passes, and owns no flows", kind.word);
-                    self.mistakes.add(keys.key_at("flows"), message, "of no use").help("leave it out");
+                    let message = format!("a `{}` sees all packets at its node, and has no flows", kind.word);
+                    self.mistakes.add(keys.key_at("flows"), message, "no effect").help("leave it out");
                 }
                 (false, None) => {}
             }
@@ -59,28 +59,28 @@ impl<'a> Resolver<'a> {
             let (message, help) = match owner {
                 None => (format!("`{name}` neither begins nor ends at this node"), "name the node of an end"),
                 Some((_, client)) if taken.contains(&client) => {
-                    (format!("this end of `{name}` is another app's already"), "leave it to one of them")
+                    (format!("this end of `{name}` already has another app"), "give it to only one of them")
                 }
                 _ if tree => (
                     format!("`{name}` is multicast, and its receivers send nothing"),
                     "give each receiver a flow",
                 ),
                 _ if transport.kernel => {
-                    (format!("`{name}` is the kernel's TCP"), "leave out `transport = \"kernel\"`")
+                    (format!("`{name}` uses the kernel's TCP"), "leave out `transport = \"kernel\"`")
                 }
                 _ if transport.reader != proto::Reader::AtOnce
                     || transport.flow_control == FlowControl::Soft =>
                 {
                     (
-                        format!("what comes by `{name}` its app reads at once"),
+                        format!("an app reads the data of `{name}` at once"),
                         "leave out its `reader` and `flow-control`",
                     )
                 }
                 _ if !transport.both_ways => {
-                    (format!("apps at both ends of `{name}` send"), "give it `both-ways = true`")
+                    (format!("`{name}` has apps at both ends, and both send"), "give it `both-ways = true`")
                 }
                 _ if !matches!(flow.data, Data::Endless | Data::Messages) => {
-                    (format!("what `{name}` sends is the app's to say"), "leave out its `size` or `frames`")
+                    (format!("the app sets the data of `{name}`"), "leave out its `size` or `frames`")
                 }
                 Some((machine, client)) => {
                     flow.data = Data::Messages;
@@ -88,7 +88,7 @@ impl<'a> Resolver<'a> {
                     continue;
                 }
             };
-            self.mistakes.add(at, message, "not an app's").help(help);
+            self.mistakes.add(at, message, "not for an app").help(help);
             return;
         }
         if !found {
@@ -112,12 +112,12 @@ impl<'a> Resolver<'a> {
             let name = &flow.name;
             let (message, help) = match (other, flow.shaped) {
                 (None, _) => (
-                    format!("`{name}` has an app at one end only: nobody there would understand it"),
-                    "place another machine at its other end, with the same `flows`",
+                    format!("`{name}` has an app at one end only"),
+                    "put another machine at its other end, with the same `flows`",
                 ),
                 (_, Some(_)) => (
-                    format!("`{name}` is under a policy, and its app decides when it sends"),
-                    "keep it out by the aggregate's `flows`",
+                    format!("`{name}` matches a policy, and an app's flow cannot have one"),
+                    "exclude it with the aggregate's `flows`",
                 ),
                 _ => continue,
             };

@@ -15,16 +15,15 @@ impl<'a> Resolver<'a> {
         let nodes = self.nodes_chosen(reader, "between")?;
         if nodes.len() < 2 {
             self.mistakes
-                .add(reader.at("between"), "this is one node, and flows need two", "too few")
-                .help("name more, or use a pattern such as \"*\"");
+                .add(reader.at("between"), "this matches one node, and flows need two", "too few")
+                .help("name more nodes, or use a pattern such as \"*\"");
             return None;
         }
         let matrix = reader.word("matrix");
         let of_others = KEYS.iter().find(|(key, of)| reader.has(key) && !of.contains(&matrix));
         if let Some((key, of)) = of_others {
-            let message =
-                format!("`{key}` belongs to the matrix `{}`, and this is `{matrix}`", of.join("` or `"));
-            self.mistakes.add(reader.key_at(key), message, "of no use");
+            let message = format!("`{key}` needs the matrix `{}`, and this is `{matrix}`", of.join("` or `"));
+            self.mistakes.add(reader.key_at(key), message, "no effect");
             return None;
         }
         let n = nodes.len() as u64;
@@ -32,7 +31,7 @@ impl<'a> Resolver<'a> {
         let senders = reader.count("senders").unwrap_or(n - 1);
         for (key, count) in [("receivers", receivers), ("senders", senders)] {
             if count >= n {
-                let message = format!("{count} of {n} nodes leave none for the other ends");
+                let message = format!("with {count} of {n} nodes, none is left for the other ends");
                 self.mistakes.add(reader.at(key), message, "too many").help(format!("{} at most", n - 1));
                 return None;
             }
@@ -46,7 +45,7 @@ impl<'a> Resolver<'a> {
             _ => any(&nodes, reader.count("pairs").unwrap_or(MOST_PAIRS), &mut rng),
         };
         if pairs.len() > MOST_DRAWN {
-            let message = format!("these are {} pairs; there can be {MOST_DRAWN}", pairs.len());
+            let message = format!("these are {} pairs; the limit is {MOST_DRAWN}", pairs.len());
             self.mistakes.add(reader.at("between"), message, "too many");
             return None;
         }

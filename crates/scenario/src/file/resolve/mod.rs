@@ -20,6 +20,7 @@ mod trees;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use compact_str::{CompactString, format_compact};
 use tollway_law::Time;
 
 use super::error::{At, Mistakes};
@@ -192,13 +193,9 @@ impl<'a> Resolver<'a> {
                 return;
             }
             let first = self.plan.nodes.len() as u32;
-            self.groups.insert(name, Group { first, count: n as u32, numbered: count.is_some() });
-            match count {
-                Some(n) => {
-                    self.plan.nodes.extend((1..=n).map(|k| Node { name: format!("{name}.{k}") }));
-                }
-                None => self.plan.nodes.push(Node { name: name.to_owned() }),
-            }
+            let numbered = count.is_some();
+            self.groups.insert(name, Group { first, count: n as u32, numbered });
+            self.plan.nodes.extend((0..n).map(|k| Node { name: member(name, numbered, k) }));
         }
         // A failed import or generator has been reported.
         if self.plan.nodes.is_empty() && !self.top.has("topology") {
@@ -256,10 +253,10 @@ impl<'a> Resolver<'a> {
         let (from, to) = (self.group(reader, "from"), self.group(reader, "to"));
         let (from, to) = (from?, to?);
         if from.count != to.count && from.count > 1 && to.count > 1 {
-            let message = format!("a group of {} and a group of {} make no pairs", from.count, to.count);
+            let message = format!("a group of {} and a group of {} cannot be paired", from.count, to.count);
             self.mistakes
                 .add(reader.at("to"), message, format!("{} nodes", to.count))
-                .help("groups of one size go member by member; otherwise one side must be a single node");
+                .help("two groups must have the same size, or one side must be a single node");
             return None;
         }
         let pairs = Pairs::Groups { from, to };
@@ -333,7 +330,7 @@ impl<'a> Resolver<'a> {
         let late: Vec<String> = late.into_iter().flatten().collect();
         if !late.is_empty() {
             let end = self.plan.duration;
-            self.files.note(format!("the run is over at {end}, before there is: {}", late.join(", ")));
+            self.files.note(format!("the run ends at {end}, before there is: {}", late.join(", ")));
         }
     }
 
@@ -367,6 +364,11 @@ impl<'a> Resolver<'a> {
         });
         crossing[link.0 as usize]
     }
+}
+
+/// The name of the `k`-th item of a section, counted from zero.
+fn member(section: &str, numbered: bool, k: impl Into<u64>) -> CompactString {
+    if numbered { format_compact!("{section}.{}", k.into() + 1) } else { section.into() }
 }
 
 impl When {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use compact_str::format_compact;
 use tollway_law::Time;
 use tollway_law::overlay::{AnnounceConfig, CostConfig, PeriodConfig, PurseConfig};
 use tollway_law::param::Config;
@@ -15,7 +16,7 @@ use crate::file::keys;
 use crate::file::reader::Reader;
 use crate::file::value::When;
 use crate::plan::overlay::{Group, Hop, Overlay, Sender};
-use crate::plan::{Arrivals, Data, Flow, FlowId, LinkId, NodeId};
+use crate::plan::{Arrivals, Data, Flow, FlowId, LinkId, NodeId, Route};
 
 impl<'a> Resolver<'a> {
     /// Resolves the overlay's hops, as flows without routes, and its constants.
@@ -53,7 +54,7 @@ impl<'a> Resolver<'a> {
                     length: hop.count("length").unwrap_or(1) as u16,
                 });
                 self.plan.flows.push(Flow {
-                    name: format!("hop.{a}-{b}"),
+                    name: format_compact!("hop.{a}-{b}"),
                     section: section.clone(),
                     path: path((from, to)),
                     transport,
@@ -72,7 +73,7 @@ impl<'a> Resolver<'a> {
         }
         if ends.is_empty() && self.mistakes.is_empty() {
             self.mistakes
-                .add(keys.place(), "an overlay has hops, and here are none", "no hop")
+                .add(keys.place(), "an overlay needs hops", "no hop")
                 .help("add `[overlay.hop.all]` with `link = \"*\"` and a `law`");
         }
         let nodes: BTreeSet<NodeId> = ends.iter().flat_map(|&(a, b)| [a, b]).collect();
@@ -85,7 +86,7 @@ impl<'a> Resolver<'a> {
         if keys.has("link") {
             if let Some(end) = ["from", "to"].into_iter().find(|end| keys.has(end)) {
                 let message = format!("a hop has either `link` or `{end}`");
-                self.mistakes.add(keys.key_at(end), message, "beside `link`").help("leave out one of them");
+                self.mistakes.add(keys.key_at(end), message, "with `link`").help("leave out one of them");
                 return None;
             }
             let mut links = self.links_named(keys, "forward")?;
@@ -98,7 +99,7 @@ impl<'a> Resolver<'a> {
             let one_way = links.iter().find(|link| self.plan.links[link.0 as usize].twin.is_none()).copied();
             if let Some(link) = one_way {
                 let name = &self.plan.links[link.0 as usize].name;
-                let message = format!("a hop goes both ways, and `{name}` has no way back");
+                let message = format!("a hop has both directions, and `{name}` has no reverse direction");
                 self.mistakes.add(keys.at("link"), message, "one-way").help("it has `duplex = false`");
                 return None;
             }
@@ -125,7 +126,7 @@ impl<'a> Resolver<'a> {
             let Some(twin) = link_there.twin else { continue };
             let path = &mut self.plan.flows[flow].path;
             path.base_rtt = link_there.delay.saturating_add(links[twin.0 as usize].delay);
-            (path.route, path.back) = (vec![link], vec![twin]);
+            (path.route, path.back) = (Route::from_iter([link]), Route::from_iter([twin]));
         }
     }
 
@@ -193,12 +194,12 @@ impl<'a> Resolver<'a> {
             return;
         }
         if many && groups as u64 != n {
-            let message = format!("{n} senders and {groups} groups make no pairs");
+            let message = format!("{n} senders and {groups} groups cannot be paired");
             self.mistakes.add(keys.at("group"), message, format!("{groups} groups"));
             return;
         }
         if self.plan.flows.iter().any(|flow| &*flow.section == name) {
-            let message = format!("`{name}` is a flow already, and tables would have both");
+            let message = format!("`{name}` is already the name of a flow");
             self.mistakes.add(keys.place(), message, "the same name").help("rename one of them");
             return;
         }
@@ -215,8 +216,8 @@ impl<'a> Resolver<'a> {
                 return;
             }
             if to.members == [at] {
-                let message = format!("group `{}` is at the sender's own node only", to.name);
-                self.mistakes.add(keys.at("group"), message, "no hop to pass").help("name another node");
+                let message = format!("group `{}` has receivers only at the sender's node", to.name);
+                self.mistakes.add(keys.at("group"), message, "no hop needed").help("name another node");
                 return;
             }
             if let Some(lost) = to.members.iter().find(|member| reach[member] != reach[&at]) {
@@ -231,7 +232,7 @@ impl<'a> Resolver<'a> {
             let headers = LARGEST_HEADERS + to.members.len() + place;
             if overlay.message as usize <= headers {
                 let least = headers + 1;
-                let message = format!("a message to {} daemons takes {least} B at least", to.members.len());
+                let message = format!("a message to {} daemons needs at least {least} B", to.members.len());
                 self.mistakes.add(keys.at("group"), message, "no room").help("make `overlay.message` larger");
                 return;
             }
@@ -267,7 +268,7 @@ impl<'a> Resolver<'a> {
             ArrivalProcess::Endless => 0.0,
         };
         if per_sec > MOST_PER_SEC {
-            let message = format!("a sender has {MOST_PER_SEC} messages a second at most");
+            let message = format!("a sender can have at most {MOST_PER_SEC} messages per second");
             self.mistakes.add(keys.at("arrivals"), message, "too many");
             return None;
         }

@@ -9,7 +9,7 @@ use super::{Group, Resolver};
 use crate::file::keys;
 use crate::file::reader::Reader;
 use crate::file::route::Router;
-use crate::plan::{EqualCost, LinkId, NodeId, Plan, Spread};
+use crate::plan::{EqualCost, LinkId, NodeId, Plan, Route, Spread};
 
 /// The choice among several equal-cost routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,9 +123,10 @@ impl<'a> Resolver<'a> {
             let Some(group) = self.group_called(&name, at) else { continue };
             let pairs = request.pairs.count();
             if group.count > 1 && group.count != pairs {
-                let message = format!("`{name}` has {} members, and here are {pairs} pairs", group.count);
+                let message =
+                    format!("`{name}` has {} members, and there are {pairs} pairs of nodes", group.count);
                 self.mistakes
-                    .add(at, message, "on no flow's way")
+                    .add(at, message, "on no flow's path")
                     .help("name one member, or a group with one for each pair");
                 continue;
             }
@@ -187,7 +188,7 @@ impl<'a> Resolver<'a> {
         nodes.sort_unstable();
         let Some(twice) = nodes.windows(2).find(|pair| pair[0] == pair[1]) else { return false };
         let name = &self.plan.nodes[twice[0].0 as usize].name;
-        let message = format!("the shortest route by these nodes passes `{name}` twice");
+        let message = format!("the shortest route over these nodes passes `{name}` twice");
         self.mistakes
             .add(request.keys.at("via"), message, "a loop")
             .help("name the nodes in the order in which data pass them");
@@ -215,10 +216,10 @@ impl<'a> Resolver<'a> {
         let law = transport.law.word();
         let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
         let (from, to) = (name(from), name(to));
-        let message = format!("no link from `{from}` to `{to}` has the law `{law}`, which these flows go by");
+        let message = format!("no link from `{from}` to `{to}` has the law `{law}`, which these flows need");
         self.mistakes
-            .add(request.keys.at("law"), message, "nobody tells them")
-            .help(format!("give the links that can be the bottleneck `law = \"{law}\"`"));
+            .add(request.keys.at("law"), message, "no feedback")
+            .help(format!("give every link that can be the bottleneck `law = \"{law}\"`"));
         true
     }
 
@@ -236,20 +237,20 @@ impl<'a> Resolver<'a> {
         }
         let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
         let message = format!(
-            "from `{}` to `{}` and back takes {rtt}, more than a sender can time: at most {}",
+            "the round trip between `{}` and `{}` is {rtt}, more than a sender supports: at most {}",
             name(from),
             name(to),
             Stamp::REACH
         );
         self.mistakes
             .add(request.keys.at("to"), message, "too far away")
-            .help("shorten the `delay` of the links on the way");
+            .help("shorten the `delay` of the links on the path");
         true
     }
 
     fn unreachable(&mut self, keys: &Reader<'a>, (from, to): (NodeId, NodeId)) {
         let name = |n: NodeId| &self.plan.nodes[n.0 as usize].name;
-        let message = format!("there is no way from `{}` to `{}`", name(from), name(to));
+        let message = format!("there is no route from `{}` to `{}`", name(from), name(to));
         let links = self.plan.links.iter();
         let lonely = [from, to]
             .into_iter()
@@ -326,15 +327,16 @@ impl Target {
         match self {
             Target::Flows { first, .. } => {
                 for flow in plan.flows.iter_mut().skip(first + k * each).take(each) {
-                    flow.path.route.clone_from(&route);
-                    flow.path.back.clone_from(&back);
+                    flow.path.route = Route::from_slice(&route);
+                    flow.path.back = Route::from_slice(&back);
                     flow.path.spread.clone_from(&spread);
                     flow.path.base_rtt = rtt;
                 }
             }
             Target::Workload(w) => {
                 let path = &mut plan.workloads[w].paths[k];
-                (path.route, path.back, path.base_rtt, path.spread) = (route, back, rtt, spread);
+                (path.route, path.back, path.base_rtt, path.spread) =
+                    (route.into(), back.into(), rtt, spread);
             }
             Target::Cbrs { first } => plan.cbrs[first + k].route = route,
         }

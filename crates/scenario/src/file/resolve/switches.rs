@@ -23,9 +23,9 @@ impl<'a> Resolver<'a> {
             let Some(group) = self.group(&keys, "node") else { continue };
             let Some(shares) = self.shares(&keys) else { continue };
             if keys.has("shares") && keys.has("policy") {
-                let message = "`shares` are in place of a `policy`";
+                let message = "a switch has either `shares` or a `policy`";
                 self.mistakes
-                    .add(keys.key_at("shares"), message, "beside `policy`")
+                    .add(keys.key_at("shares"), message, "with `policy`")
                     .help("leave out one of them");
             }
             let policy = match keys.word("policy") {
@@ -37,10 +37,10 @@ impl<'a> Resolver<'a> {
             for k in 0..group.count {
                 let node = group.member(k);
                 if self.plan.switches.iter().any(|other| other.node == node) {
-                    let message = format!("`{}` has a switch already", self.plan.nodes[node.0 as usize].name);
+                    let message = format!("`{}` already has a switch", self.plan.nodes[node.0 as usize].name);
                     self.mistakes
                         .add(keys.at("node"), message, "the second")
-                        .help("one switch has room for all sessions");
+                        .help("use one switch for all sessions");
                     break;
                 }
                 self.plan.switches.push(Switch {
@@ -73,15 +73,15 @@ impl<'a> Resolver<'a> {
             match text.parse() {
                 Ok(share) => shares.push(share),
                 Err(_) => {
-                    let message = format!("`{text}` is no share: a whole number under 2^32");
-                    self.mistakes.add(at, message, "no share").help("such as `shares = [2, 1, 1]`");
+                    let message = format!("`{text}` is not a share: write a whole number under 2^32");
+                    self.mistakes.add(at, message, "not a share").help("such as `shares = [2, 1, 1]`");
                 }
             }
         }
         if !shares.is_empty() && shares.iter().all(|&share| share == 0) {
             self.mistakes
-                .add(keys.at("shares"), "no member has a share", "all zero")
-                .help("give one of them 1");
+                .add(keys.at("shares"), "all shares are zero", "all zero")
+                .help("give at least one member a share");
         }
         (self.mistakes.len() == before).then_some(shares)
     }
@@ -96,27 +96,33 @@ impl<'a> Resolver<'a> {
             _ => None,
         };
         let wrong = if keys.truth("multicast") {
-            Some(("a session's frames go to one receiver each", "leave out `multicast`"))
+            Some(("each frame of a session goes to one receiver", "leave out `multicast`"))
         } else if keys.has("count") {
             Some((
-                "a session has one flow between each pair of nodes",
+                "a session can have only one flow between two nodes",
                 "leave out `count`, or write two sections",
             ))
         } else if flow.both_ways {
-            Some(("the members of a session send or receive", "leave out `both-ways`"))
+            Some(("the members of a session either send or receive", "leave out `both-ways`"))
         } else if flow.kernel {
-            Some(("a switch knows ACP only", "leave out `transport = \"kernel\"`"))
+            Some(("a switch supports only ACP", "leave out `transport = \"kernel\"`"))
         } else if flow.sack_blocks == 0 {
-            Some(("a switch states by SACK what members have", "leave out `sack = false`"))
+            Some((
+                "a switch needs SACK for the frames that members have received",
+                "leave out `sack = false`",
+            ))
         } else if flow.law.descriptor().reads == Some(Content::Rate) {
             Some((
-                "a switch has no transform for the tolls of this law",
+                "a switch does not support the tolls of this law",
                 "use `xcp`, `fcp` or a law without tolls",
             ))
         } else if frame.is_none() {
-            Some(("a switch forwards frames, and this flow has none", "add `frames = { size = \"1 kB\" }`"))
+            Some(("a session needs `frames`", "add `frames = { size = \"1 kB\" }`"))
         } else if frame > Some(payload) {
-            Some(("a frame has to fit a packet", "make the frame smaller, or `packet-size` larger"))
+            Some((
+                "a frame of a session must fit into one packet",
+                "make the frame smaller, or `packet-size` larger",
+            ))
         } else {
             None
         };
@@ -171,11 +177,11 @@ impl<'a> Resolver<'a> {
             let (switch, members) = (&self.plan.switches[station.switch], station.members.len());
             if !switch.shares.is_empty() && switch.shares.len() != members {
                 let message = format!(
-                    "`{}` has {} shares, and this session {members} members",
+                    "`{}` has {} shares, and this session has {members} members",
                     switch.name,
                     switch.shares.len()
                 );
-                self.mistakes.add(at, message, "here").help("give as many `shares` as members");
+                self.mistakes.add(at, message, "here").help("give one share for each member");
                 return;
             }
         }
@@ -192,8 +198,8 @@ impl<'a> Resolver<'a> {
     pub(super) fn change_switches(&mut self, change: &Reader<'a>) {
         let (Some(pattern), at) = (change.text("switch"), change.span("at")) else { return };
         if let Some(key) = ["link", "flow", "host"].into_iter().find(|key| change.has(key)) {
-            let message = "a change is of links, of flows, of a host or of switches";
-            self.mistakes.add(change.key_at(key), message, "beside `switch`").help("write two changes");
+            let message = "a change applies to links, to flows, to a host or to switches";
+            self.mistakes.add(change.key_at(key), message, "with `switch`").help("write two changes");
         }
         if !change.has("shares") && !change.has("member") {
             self.mistakes
@@ -215,9 +221,13 @@ impl<'a> Resolver<'a> {
             let wrong = stations.filter(|station| chosen.contains(&station.switch));
             if let Some(station) = { wrong }.find(|station| station.members.len() != shares.len()) {
                 let (name, members) = (&switches[station.switch].name, station.members.len());
-                let message =
-                    format!("these are {} shares, and `{name}` has sessions of {members}", shares.len());
-                self.mistakes.add(change.at("shares"), message, "here").help("give as many as members");
+                let message = format!(
+                    "there are {} shares, and `{name}` has sessions of {members} members",
+                    shares.len()
+                );
+                self.mistakes
+                    .add(change.at("shares"), message, "here")
+                    .help("give one share for each member");
                 return;
             }
             let shares: Arc<[u32]> = shares.into();
@@ -237,10 +247,10 @@ impl<'a> Resolver<'a> {
             let of: Vec<usize> =
                 members.iter().filter(|member| member.1 == node).map(|member| member.0).collect();
             if of.is_empty() {
-                let message = format!("`{}` is no member there", self.plan.nodes[node.0 as usize].name);
+                let message = format!("`{}` is not a member there", self.plan.nodes[node.0 as usize].name);
                 self.mistakes
                     .add(change.at("member"), message, "no member")
-                    .help("name a node that a session of it ends at");
+                    .help("name a node where one of its sessions ends");
                 return;
             }
             let what = of.into_iter().map(|switch| What::Leave(switch, node));
@@ -289,8 +299,10 @@ fn taken_apart(plan: &Plan, session: &Session, own: &[usize]) -> Result<(Vec<Str
         for id in &path.route {
             let link = &plan.links[id.0 as usize];
             if link.twin.is_none() {
-                let message =
-                    format!("acknowledgements can't go back over `{}`, which is one way", link.name);
+                let message = format!(
+                    "acknowledgements cannot return over `{}`, which has no reverse direction",
+                    link.name
+                );
                 return Err((message, "leave out its `duplex = false`"));
             }
             links.push(*id);
@@ -309,8 +321,11 @@ fn taken_apart(plan: &Plan, session: &Session, own: &[usize]) -> Result<(Vec<Str
             }
         }
         if matches!(from, StretchEnd::End(_)) {
-            let message =
-                format!("the way from `{}` to `{}` passes no switch of it", name(path.from), name(path.to));
+            let message = format!(
+                "the route from `{}` to `{}` passes no switch of the session",
+                name(path.from),
+                name(path.to)
+            );
             return Err((message, "name a switch between its ends, or another session"));
         }
         add(from, StretchEnd::End(FlowId(plan.receiver_of(i) as u32)), links);
@@ -324,8 +339,8 @@ fn taken_apart(plan: &Plan, session: &Session, own: &[usize]) -> Result<(Vec<Str
         ends.len() < count
     };
     if parts(|stretch| stretch.from) || parts(|stretch| stretch.to) {
-        let message = "frames of one node part, or meet, where there is no switch of it".to_owned();
-        return Err((message, "let all ways of a node lead to one switch"));
+        let message = "routes of the session part or meet at a node without one of its switches".to_owned();
+        return Err((message, "route all flows of a node through one switch"));
     }
     let station = |(s, &switch): (usize, &usize)| {
         let on = |end: fn(&Stretch) -> StretchEnd| -> Vec<usize> {
@@ -336,8 +351,10 @@ fn taken_apart(plan: &Plan, session: &Session, own: &[usize]) -> Result<(Vec<Str
             (&[peer], _) => Ok(Station { switch, peer, members: below }),
             (_, &[peer]) => Ok(Station { switch, peer, members: above }),
             _ => {
-                let message =
-                    format!("at `{}` it has several ways in and several out", plan.switches[switch].name);
+                let message = format!(
+                    "at `{}` the session has several inputs and several outputs",
+                    plan.switches[switch].name
+                );
                 Err((message, "put two switches back to back: the first merges, the second spreads"))
             }
         }

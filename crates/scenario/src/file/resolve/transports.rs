@@ -24,7 +24,8 @@ impl<'a> Resolver<'a> {
         let (packet_size, header) = (size("packet-size"), of_kernel("header", 52));
         if header >= packet_size {
             let at = k.at(if k.has("header") { "header" } else { "packet-size" });
-            let message = format!("a header of {header} B leaves no room for data in {packet_size} B");
+            let message =
+                format!("a header of {header} B leaves no room for data in a packet of {packet_size} B");
             self.mistakes.add(at, message, "no room").help("`header` is part of `packet-size`");
         }
         let tables = Laws::of(k, keys::sender_laws());
@@ -54,10 +55,10 @@ impl<'a> Resolver<'a> {
         let pricing = self.plan.pricing(class);
         let deadline = about.spends.and_then(|spends| spends.deadline);
         if matches!(pricing, Pricing::Deadline { .. }) && deadline.is_none() {
-            let message = "at the least price a flow would send without end";
+            let message = "a flow of a class with the pricing `deadline` needs a rate";
             self.mistakes
                 .add(k.key_at("class"), message, "here")
-                .help("say what rate it needs: `fcp = { deadline = \"10 Mbps\" }`");
+                .help("write the rate that it needs: `fcp = { deadline = \"10 Mbps\" }`");
         }
         let initial_window =
             k.count("initial-window").map_or(about.initial_window.unwrap_or(10), |n| n as u32);
@@ -79,7 +80,7 @@ impl<'a> Resolver<'a> {
             let laws = laws_that(|law| law.kernel.is_some());
             self.mistakes
                 .add(k.at("transport"), message, "the kernel's")
-                .help(format!("choose {laws}, or leave `transport` out"));
+                .help(format!("choose {laws}, or leave out `transport`"));
         }
         self.plan.transports.push(Transport {
             kernel,
@@ -118,14 +119,14 @@ impl<'a> Resolver<'a> {
             _ => Encoding::Acp,
         };
         if matches!(about.reads, Some(Content::Price | Content::Rate)) && encoding.xcp_only() {
-            let message = format!("the law `{}` needs a header that XCP's has no room for", k.word("law"));
+            let message = format!("XCP's header has no room for the tolls of the law `{}`", k.word("law"));
             self.mistakes
                 .add(k.at("encoding"), message, "XCP's header")
                 .help("leave out `encoding`, or choose \"acp\"");
         }
         if k.has("feedback") && !matches!(encoding, Encoding::TcpOption { .. }) {
             self.mistakes
-                .add(k.key_at("feedback"), "`feedback` is of the encoding `tcp-option` only", "of no use")
+                .add(k.key_at("feedback"), "`feedback` needs the encoding `tcp-option`", "no effect")
                 .help("add `encoding = \"tcp-option\"`");
         }
         encoding
@@ -135,8 +136,8 @@ impl<'a> Resolver<'a> {
     /// leaves it open.
     fn detection(&mut self, k: &Reader<'a>, sack: bool, rack: bool) -> (Detection, u8) {
         if !sack && k.has("sack-blocks") {
-            let message = "`sack-blocks` means nothing without SACK";
-            self.mistakes.add(k.key_at("sack-blocks"), message, "of no use");
+            let message = "`sack-blocks` needs SACK";
+            self.mistakes.add(k.key_at("sack-blocks"), message, "no effect");
         }
         let loss_detection = match (k.word("loss-detection"), sack) {
             ("reno", _) => Detection::Reno,
@@ -147,7 +148,7 @@ impl<'a> Resolver<'a> {
         };
         if !sack && !matches!(loss_detection, Detection::NewReno | Detection::Reno) {
             self.mistakes
-                .add(k.at("loss-detection"), "this way of finding losses needs SACK", "without SACK")
+                .add(k.at("loss-detection"), "this loss detection needs SACK", "without SACK")
                 .help("leave out `sack = false`, or choose \"newreno\"");
         }
         let repair_copies = k.count("repair-copies").unwrap_or(0) as u8;
@@ -155,8 +156,8 @@ impl<'a> Resolver<'a> {
             self.mistakes
                 .add(
                     k.key_at("repair-copies"),
-                    "repairs are sent more than once with `rack` only",
-                    "of no use",
+                    "`repair-copies` needs the loss detection `rack`",
+                    "no effect",
                 )
                 .help("add `loss-detection = \"rack\"`");
         }
@@ -196,28 +197,27 @@ impl<'a> Resolver<'a> {
         let reader = self.reader(k);
         let soft = k.word("flow-control") == "soft";
         if soft && about.reads != Some(Content::Feedback) {
-            let message = format!(
-                "soft flow control speaks by XCP's feedback, which `{}` does not hear",
-                k.word("law")
-            );
+            let message =
+                format!("soft flow control uses XCP's feedback, which the law `{}` ignores", k.word("law"));
             self.mistakes
-                .add(k.at("flow-control"), message, "not heard")
+                .add(k.at("flow-control"), message, "ignored")
                 .help("use it with `law = \"xcp\"`, or leave it out");
         }
         if soft && k.lacks("receive-buffer") {
             self.mistakes
-                .add(k.at("flow-control"), "soft flow control finds the rate of a buffer", "without a buffer")
+                .add(k.at("flow-control"), "soft flow control needs a limited buffer", "without a buffer")
                 .help("add `receive-buffer`, such as \"200 KiB\"");
         }
         let key = if soft { "flow-control" } else { "reader" };
         if (soft || k.has("reader")) && window.has("growth") && window.word("growth") != "whole" {
-            let message =
-                format!("a window that grows does not go with `{key}`: the room left is what counts");
+            let message = format!(
+                "a growing window does not work with `{key}`, which uses the room left in the buffer"
+            );
             self.mistakes.add(window.at("growth"), message, "here").help("leave out one of them");
         }
         if (soft || k.has("reader")) && k.word("transport") == "kernel" {
-            let message = format!("`{key}` is of Tollway's receivers, and this one is the kernel's");
-            self.mistakes.add(k.key_at(key), message, "of no use").help("leave out `transport = \"kernel\"`");
+            let message = format!("`{key}` is for Tollway's receivers, and this flow uses the kernel's TCP");
+            self.mistakes.add(k.key_at(key), message, "no effect").help("leave out `transport = \"kernel\"`");
         }
         (reader, if soft { FlowControl::Soft } else { FlowControl::Credit })
     }
@@ -232,7 +232,7 @@ impl<'a> Resolver<'a> {
             (Some(second), Some(period)) => proto::Reader::Wave { first: every, second, period },
             (then, _) => {
                 let (have, lack) = if then.is_some() { ("then", "period") } else { ("period", "then") };
-                let message = format!("`{have}` needs `{lack}` beside it");
+                let message = format!("`{have}` needs `{lack}`");
                 self.mistakes.add(keys.key_at(have), message, format!("without `{lack}`"));
                 proto::Reader::AtOnce
             }
@@ -249,8 +249,9 @@ impl<'a> Resolver<'a> {
             for param in beside.flat_map(|table| (table.params)()) {
                 let key = param.field.replace('_', "-");
                 if k.has(&key) {
-                    let message = format!("`{key}` is of the law `{}`, not of `{word}`", other.word);
-                    self.mistakes.add(k.key_at(&key), message, "of no use");
+                    let message =
+                        format!("`{key}` needs the law `{}`, and this flow has `{word}`", other.word);
+                    self.mistakes.add(k.key_at(&key), message, "no effect");
                 }
             }
         }
@@ -262,11 +263,11 @@ impl<'a> Resolver<'a> {
         let (law, needs) = (k.word("law"), about.ecn == Ecn::Needs);
         let ecn = if k.has("ecn") { k.truth("ecn") } else { needs };
         if needs && !ecn {
-            let message = format!("the law `{law}` lives on marks, and without ECN there are none");
+            let message = format!("the law `{law}` needs marks, and so ECN");
             self.mistakes.add(k.key_at("ecn"), message, "here").help("leave out `ecn = false`");
         }
         if ecn && about.ecn == Ecn::Refuses {
-            let message = format!("the law `{law}` does not answer marks, so it may not have them");
+            let message = format!("the law `{law}` does not respond to marks, so it must not use ECN");
             self.mistakes.add(k.key_at("ecn"), message, "here").help("leave out `ecn = true`");
         }
         let l4s = k.truth("l4s");
@@ -275,7 +276,7 @@ impl<'a> Resolver<'a> {
             self.mistakes
                 .add(
                     k.key_at("l4s"),
-                    "L4S is for senders that answer each mark with a little less (RFC 9331 § 4.3)",
+                    "L4S is for senders that reduce a little at each mark (RFC 9331 § 4.3)",
                     "here",
                 )
                 .help(format!("use it with `law = \"{laws}\"`, or leave it out"));

@@ -15,7 +15,11 @@ impl<'a> Resolver<'a> {
         let transport = &mut self.plan.transports[transport.0 as usize];
         let senders: BTreeSet<_> = self.plan.flows[first..].iter().map(|flow| flow.path.from).collect();
         let (wrong, message, help) = if transport.law.descriptor().reads != Some(Content::Price) {
-            (true, "prices are the only feedback that adds up over a tree", "use `law = \"fcp\"`")
+            (
+                true,
+                "multicast needs the law `fcp`: only prices can be added up over a tree",
+                "use `law = \"fcp\"`",
+            )
         } else if senders.len() > 1 {
             (true, "a multicast flow has one sender", "name one node in `from`, and a group in `to`")
         } else if n < 2 || keys.has("count") {
@@ -29,7 +33,7 @@ impl<'a> Resolver<'a> {
         } else {
             (
                 keys.has("sack") && keys.truth("sack"),
-                "what one receiver has another may lack: there is no SACK",
+                "multicast does not support SACK: its receivers lose different packets",
                 "leave out `sack`",
             )
         };
@@ -56,8 +60,10 @@ impl<'a> Resolver<'a> {
             for id in &links {
                 *into.entry(link(id).to).or_insert(0) += 1;
                 if link(id).twin.is_none() {
-                    wrong =
-                        Some(format!("answers can\'t go back over `{}`, which is one way", link(id).name));
+                    wrong = Some(format!(
+                        "acknowledgements cannot return over `{}`, which has no reverse direction",
+                        link(id).name
+                    ));
                 }
             }
             if let Some((node, _)) = into.iter().find(|(_, ways)| **ways > 1) {
@@ -68,18 +74,16 @@ impl<'a> Resolver<'a> {
                 .find(|flow| links.iter().any(|id| link(id).from == flow.path.to))
             {
                 wrong =
-                    Some(format!("`{}` receives, and is on the way to another receiver", name(flow.path.to)));
+                    Some(format!("`{}` is a receiver on the route to another receiver", name(flow.path.to)));
             }
             let firsts: BTreeSet<_> = routes().filter_map(|route| route.first()).collect();
             if firsts.len() > 1 {
                 wrong = Some(
-                    "its sender has more than one link to its receivers: routers make the copies".to_owned(),
+                    "its sender has several links to its receivers, and only routers make copies".to_owned(),
                 );
             }
             if let Some(message) = wrong {
-                self.mistakes
-                    .add(at, message, "this tree")
-                    .help("put a router, and a link of its own, between");
+                self.mistakes.add(at, message, "this tree").help("put a router and a link between");
             }
         }
     }

@@ -103,7 +103,7 @@ fn dumbbells_and_parking_lots_have_their_hosts() {
            [flow.short]\nfrom = \"entry\"\nto = \"exit\"\nlaw = \"cubic\"\n";
     let p = plan(&text, &[]);
     let bottlenecks = |flow: &Flow| {
-        let names = flow.path.route.iter().map(|link| p.links[link.0 as usize].name.clone());
+        let names = flow.path.route.iter().map(|link| p.links[link.0 as usize].name.to_string());
         names
             .filter(|name| name.starts_with("router") && !name.contains("exit") && !name.contains("sink"))
             .collect()

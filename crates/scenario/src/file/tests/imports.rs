@@ -123,7 +123,7 @@ fn flows_go_between_any_nodes() {
     assert!(paths.iter().all(|path| path.from != path.to && !path.route.is_empty()));
     // Of two parallel edges of equal length, the route takes the first.
     let named =
-        |route: &[LinkId]| route.iter().map(|l| p.links[l.0 as usize].name.clone()).collect::<Vec<_>>();
+        |route: &[LinkId]| route.iter().map(|l| p.links[l.0 as usize].name.to_string()).collect::<Vec<_>>();
     assert_eq!(named(&paths[0].route), ["Alpha-Bueta-Town"]);
 }
 
@@ -155,7 +155,7 @@ fn nodes_are_chosen_by_name_pattern_or_group() {
     let with = |between: &str| {
         let p = plan(&format!("{BASE}{WEB}").replace("\"*\"", between), &[]);
         let nodes: std::collections::BTreeSet<String> =
-            p.workloads[0].paths.iter().map(|path| p.nodes[path.from.0 as usize].name.clone()).collect();
+            p.workloads[0].paths.iter().map(|path| p.nodes[path.from.0 as usize].name.to_string()).collect();
         nodes.into_iter().collect::<Vec<_>>().join(" ")
     };
     assert_eq!(with("\"s\""), "s.1 s.2 s.3 s.4");
@@ -173,7 +173,7 @@ fn what_comes_when_all_is_over_is_told() {
     assert_eq!(told(&["duration=20 s"]), "");
     assert_eq!(
         told(&["duration=19 s", "flow.f.start={ first = \"18 s\", last = \"21 s\" }"]),
-        "the run is over at 19 s, before there is: flow `f.2` (at 19 s) and 2 more, change (at 19 s), loss (at 19 s)"
+        "the run ends at 19 s, before there is: flow `f.2` (at 19 s) and 2 more, change (at 19 s), loss (at 19 s)"
     );
 }
 
@@ -186,12 +186,18 @@ fn what_has_no_effect_is_told() {
     let fcp = ["flow.f.law=fcp", "link.l.law=fcp"];
     let xcp = ["flow.f.law=xcp", "link.l.law=xcp"];
     let border = "link.l.exchange.rate=2";
-    assert_eq!(told(text, &[border]), "link `l`: `exchange` has no effect, no sender being FCP's");
+    assert_eq!(told(text, &[border]), "link `l`: `exchange` has no effect, since no sender has the law FCP");
     assert_eq!(told(text, &[fcp[0], fcp[1], border]), "");
     let budget = "link.l.meter.budget=1";
-    assert_eq!(told(text, &[budget]), "link `l`: `meter.budget` has no effect, no sender being FCP's");
+    assert_eq!(
+        told(text, &[budget]),
+        "link `l`: `meter.budget` has no effect, since no sender has the law FCP"
+    );
     assert_eq!(told(text, &[fcp[0], fcp[1], budget]), "");
-    assert_eq!(told(text, &["link.l.meter={}"]), "link `l`: `meter` has no effect, no sender being XCP's");
+    assert_eq!(
+        told(text, &["link.l.meter={}"]),
+        "link `l`: `meter` has no effect, since no sender has the law XCP"
+    );
     assert_eq!(told(text, &[xcp[0], xcp[1], "link.l.meter={}"]), "");
 
     let wants = [fcp[0], fcp[1], "flow.f.fcp.wants=1 Mbps"];
@@ -211,18 +217,18 @@ fn what_has_no_effect_is_told() {
     assert_eq!(told(text, &["link.l.limit=1500 B"]), "");
     assert_eq!(
         told(text, &["link.l.limit=1 kB"]),
-        "packets larger than a queue on their way are lost, all of them: flow `f` (1500 B, and `l` holds 1000 B)"
+        "all packets of these flows are lost, since they are larger than a queue on their path: flow `f` (1500 B, and `l` holds 1000 B)"
     );
     assert_eq!(told(text, &["link.l.limit=1 kB", "flow.f.size=100 B"]), "");
     let error = parse(text, &["link.l.limit=1 B"]).expect_err("nothing gets through");
-    assert!(error.mistakes()[0].message.contains("holds nothing"), "{error}");
+    assert!(error.mistakes()[0].message.contains("can hold no packet"), "{error}");
 
     let cheat = "flow.f.xcp.cheat={ trick = \"understate-window\", factor = 2, from = \"5 s\" }";
     assert_eq!(
         told(text, &[xcp[0], xcp[1], cheat]),
-        "the run is over at 5 s, before there is: cheat of `f` (at 5 s)"
+        "the run ends at 5 s, before there is: cheat of `f` (at 5 s)"
     );
-    assert!(told(text, &["measure.interval=6 s"]).starts_with("the run is over at 5 s, within the first"));
+    assert!(told(text, &["measure.interval=6 s"]).starts_with("the run ends at 5 s, within the first"));
     assert_eq!(told(text, &["measure.interval=5 s"]), "");
     // The default interval causes no note.
     assert_eq!(told(text, &["duration=1 ms"]), "");
@@ -238,10 +244,10 @@ fn what_has_an_effect_in_one_variant_is_not_told() {
     assert_eq!(told(text, &[]), "");
     assert_eq!(
         told(text, &["link.l.law=drop-tail", "flow.f.law=newreno"]),
-        "variants `tcp` and `xcp` are the same run\nlink `l`: `meter` has no effect, no sender being XCP's"
+        "variants `tcp` and `xcp` define the same run\nlink `l`: `meter` has no effect, since no sender has the law XCP"
     );
     let twin = format!("{text}variant.reno = {{ \"flow.f.law\" = \"newreno\" }}\n");
-    assert_eq!(told(&twin, &[]), "variants `tcp` and `reno` are the same run");
+    assert_eq!(told(&twin, &[]), "variants `tcp` and `reno` define the same run");
     let names = parse(&twin, &[]).unwrap();
     assert_eq!(names.variants()[2].plan.variant.as_deref(), Some("reno"));
 }

@@ -123,7 +123,7 @@ fn flows_wait_for_their_own_or_for_all() {
 
 /// The nodes of a route.
 fn nodes(plan: &Plan, route: &[LinkId]) -> Vec<String> {
-    let name = |node: NodeId| plan.nodes[node.0 as usize].name.clone();
+    let name = |node: NodeId| plan.nodes[node.0 as usize].name.to_string();
     let from = route.iter().map(|link| name(plan.links[link.0 as usize].from));
     from.chain(route.last().map(|link| name(plan.links[link.0 as usize].to))).collect()
 }

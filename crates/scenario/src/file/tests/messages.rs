@@ -134,55 +134,58 @@ fn what_is_of_no_use_in_a_flow_is_said() {
         ),
         (
             &["flow.f.law=xcp", "flow.f.size=2 GB"],
-            "asks for all there is, and no link on its way there answers",
+            "requests unlimited feedback, and no link on its path there has a law that answers",
         ),
         (
             &["flow.f.law=xcp", "flow.f.receive-buffer=4 GB"],
-            "asks for all there is, and no link on its way there",
+            "requests unlimited feedback, and no link on its path there",
         ),
         (
             &["flow.f.flow-control=soft", "flow.f.receive-buffer=200 kB"],
-            "speaks by XCP's feedback, which `newreno` does not hear",
+            "uses XCP's feedback, which the law `newreno` ignores",
         ),
-        (&["flow.f.law=xcp", "flow.f.flow-control=soft"], "finds the rate of a buffer"),
-        (&["flow.f.reader={every='1 ms', then='2 ms'}"], "`then` needs `period` beside it"),
-        (&["flow.f.reader={every='1 ms', period='2 s'}"], "`period` needs `then` beside it"),
+        (&["flow.f.law=xcp", "flow.f.flow-control=soft"], "needs a limited buffer"),
+        (&["flow.f.reader={every='1 ms', then='2 ms'}"], "`then` needs `period`"),
+        (&["flow.f.reader={every='1 ms', period='2 s'}"], "`period` needs `then`"),
         (
             &["flow.f.reader.every=1 ms", "flow.f.receive-window.growth=per-packet"],
-            "a window that grows does not go with `reader`",
+            "a growing window does not work with `reader`",
         ),
         (
             &["flow.f.reader.every=1 ms", "flow.f.transport=kernel"],
-            "is of Tollway's receivers, and this one is the kernel's",
+            "is for Tollway's receivers, and this flow uses the kernel's TCP",
         ),
-        (&["flow.f.header=1500 B"], "a header of 1500 B leaves no room for data in 1500 B"),
+        (&["flow.f.header=1500 B"], "a header of 1500 B leaves no room for data in a packet of 1500 B"),
         (&["flow.f.stop=0 s"], "`f.1` stops at 0 s, but starts only at 0 s"),
         (&["flow.f.from=s.1", "flow.f.stop=0 s"], "`f` stops at 0 s"),
-        (&["flow.f.pairs=2"], "`pairs` is for what is `between`"),
+        (&["flow.f.pairs=2"], "`pairs` needs `between`"),
         (&["flow.f.between=*"], "a flow has either `from` or `between`"),
-        (&["flow.f.law=cubic", "flow.f.growth-per-ack=2"], "is of the law `newreno`, not of `cubic`"),
-        (&["flow.f.feedback=integer"], "of the encoding `tcp-option` only"),
-        (&["flow.f.sack=false", "flow.f.sack-blocks=2"], "means nothing without SACK"),
+        (
+            &["flow.f.law=cubic", "flow.f.growth-per-ack=2"],
+            "needs the law `newreno`, and this flow has `cubic`",
+        ),
+        (&["flow.f.feedback=integer"], "needs the encoding `tcp-option`"),
+        (&["flow.f.sack=false", "flow.f.sack-blocks=2"], "`sack-blocks` needs SACK"),
         (&["flow.f.sack=false", "flow.f.loss-detection=rack"], "needs SACK"),
-        (&["flow.f.repair-copies=2"], "with `rack` only"),
+        (&["flow.f.repair-copies=2"], "needs the loss detection `rack`"),
         (&["flow.f.rto={min='3 s', max='1 s'}"], "`min`, 3 s, is over its `max`, 1 s"),
         (
             &["link.*.law=fcp", "flow.f.law=fcp", "flow.f.encoding=draft-2"],
-            "needs a header that XCP's has no room",
+            "XCP's header has no room for the tolls",
         ),
         (
             &["link.*.law=xcp", "flow.f.law=xcp", "flow.f.encoding=draft-3", "flow.f.xcp.every=2"],
-            "no word for how many packets",
+            "no field for the number of packets",
         ),
         (
             &["link.*.law=xcp", "flow.f.law=xcp", "flow.f.encoding=draft-3", "flow.f.xcp.fallback=cubic"],
-            "no word for how many routers",
+            "no field for the number of routers",
         ),
         (&["flow.f.law=fcp"], "no link from `s.1` to `d` has the law `fcp`"),
         (&["flow.f.receive-buffer=1459 B"], "`receive-buffer` holds less than one packet"),
         (&["flow.f.send-buffer=1459 B"], "`send-buffer` holds less than one packet"),
-        (&["cbr.c={from='s', to='d', rate='1 Mbps', on='1 s'}"], "`on` needs `off` beside it"),
-        (&["cbr.c={from='s', to='d', rate='1 Mbps', off='1 s'}"], "`off` needs `on` beside it"),
+        (&["cbr.c={from='s', to='d', rate='1 Mbps', on='1 s'}"], "`on` needs `off`"),
+        (&["cbr.c={from='s', to='d', rate='1 Mbps', off='1 s'}"], "`off` needs `on`"),
         (
             &[
                 "workload.w={from='s', to='d', law='cubic', arrivals={poisson=5}, sizes='1 kB', start='1 s', stop='1 s'}",
@@ -207,25 +210,25 @@ fn what_a_change_or_loss_cannot_mean_is_said() {
     );
     let sets = ["link.*.law=fcp", "link.*.limit=100 packets"];
     for (change, says) in [
-        ("link = 'access.1'\nflow = 'f'\nrate = '1 Mbps'", "either of links or of flows"),
+        ("link = 'access.1'\nflow = 'f'\nrate = '1 Mbps'", "to links or to flows"),
         ("link = 'access.1'\nbudget = 2", "a link has no `budget`"),
         (
             "link = 'access.1'\nrate = '1 Mbps'\nreceive-buffer = '9 packets'",
             "a link has no `receive-buffer`",
         ),
-        ("link = 'access.1'\nstrategy = 'fixed'", "only a host has a `strategy` to change"),
-        ("flow = 'f'\nloss = 0.5", "a flow has no `loss` to change"),
-        ("flow = 'f'", "`receive-buffer` is missing: what does this change?"),
+        ("link = 'access.1'\nstrategy = 'fixed'", "`strategy` is a change of a host"),
+        ("flow = 'f'\nloss = 0.5", "a flow has no `loss`"),
+        ("flow = 'f'", "`receive-buffer` is missing, so this changes nothing"),
         ("flow = 'k'\nreceive-buffer = '9 packets'", "there is no flow `k`"),
         ("flow = 'f'\nreceive-buffer = '9 B'", "`receive-buffer` holds less than one packet"),
         ("flow = 'k'\nbudget = 2", "there is no flow `k`"),
-        ("flow = 'f'\nbudget = 2", "`f.1` spends no budget: its law is not `fcp`"),
-        ("flow = 'g.*'\nbudget = 2", "the budget of `g.1` is its host's affair"),
-        ("receive-buffer = '9 packets'", "`flow` is missing: what does this change?"),
-        ("rate = '1 Mbps'", "`link` is missing: what does this change?"),
+        ("flow = 'f'\nbudget = 2", "`f.1` has no budget: its law is not `fcp`"),
+        ("flow = 'g.*'\nbudget = 2", "`g.1` uses the budget of its host"),
+        ("receive-buffer = '9 packets'", "`flow` is missing, so this changes nothing"),
+        ("rate = '1 Mbps'", "`link` is missing, so this changes nothing"),
         ("host = 'k'\nbudget = 2", "there is no host `k`"),
         ("host = 'h'", "this changes nothing"),
-        ("host = 'h'\nbudget = 2\nlink = 'access.1'", "a change is of links, of flows or of a host"),
+        ("host = 'h'\nbudget = 2\nlink = 'access.1'", "a change applies to links, to flows or to a host"),
         ("host = 'h'\nbudget = 2\nstrategy = 'background'", "it is right"),
         ("flow = 'h'\nbudget = 2\nreceive-buffer = '9 packets'", "it is right"),
         ("link = 'access.1'\nprice-error = 0.5", "it is right"),
@@ -235,14 +238,14 @@ fn what_a_change_or_loss_cannot_mean_is_said() {
         assert!(answer.contains(says), "{change}: {answer}");
     }
     let priced = format!("{BASE}[[change]]\nat = \"1 s\"\nlink = \"bottleneck\"\nprice-error = 0.5\n");
-    assert!(answer_to(&priced, &[]).contains("a price is stated by the law `fcp` only"));
+    assert!(answer_to(&priced, &[]).contains("only links of the law `fcp` have a price"));
     let lossy = format!(
         "{BASE}[[loss]]\nlink = \"bottleneck\"\nprobability = 0.5\nfrom = \"2 s\"\nuntil = \"2 s\"\n"
     );
-    assert!(answer_to(&lossy, &[]).contains("this ends at 2 s, before it begins at 2 s"));
+    assert!(answer_to(&lossy, &[]).contains("this ends at 2 s, before its start at 2 s"));
     let one_way =
         ["loss.0.until=3 s", "loss.0.direction=reverse", "link.bottleneck.duplex=false", "flow.f.to=r"];
-    assert!(answer_to(&lossy, &one_way).contains("`bottleneck` has no way back"));
+    assert!(answer_to(&lossy, &one_way).contains("`bottleneck` has no reverse direction"));
 }
 
 /// The base scenario with a policy.

@@ -111,7 +111,7 @@ fn a_hop_over_a_link_takes_just_that_link() {
     let plan = plan(&STAR.replace("[overlay.hop.all]", detour), &[]);
     let slow = plan.flows.iter().find(|flow| &*flow.name == "hop.s.1-d").unwrap();
     let link = plan.links.iter().position(|link| link.name == "slow").unwrap() as u32;
-    assert_eq!((&slow.path.route, &slow.path.back), (&vec![LinkId(link)], &vec![LinkId(link + 1)]));
+    assert_eq!((&slow.path.route[..], &slow.path.back[..]), (&[LinkId(link)][..], &[LinkId(link + 1)][..]));
     assert_eq!(slow.path.base_rtt, Time::from_secs(2));
 }
 
@@ -119,7 +119,7 @@ fn a_hop_over_a_link_takes_just_that_link() {
 fn what_cannot_be_is_answered_at_its_place() {
     let hops = "[overlay.hop.all]\nlink = \"*\"\nlaw = \"newreno\"\n";
     let cases = [
-        (hops, "[overlay]\n", "", "an overlay has hops, and here are none"),
+        (hops, "[overlay]\n", "", "an overlay needs hops"),
         ("link = \"*\"", "link = \"*\"\nto = \"d\"", "", "a hop has either `link` or `to`"),
         ("link = \"*\"", "from = \"s\"", "", "`[overlay.hop.all]` needs `to`"),
         ("link = \"*\"", "link = \"bottelneck\"", "", "there is no link `bottelneck`"),
@@ -133,12 +133,12 @@ fn what_cannot_be_is_answered_at_its_place() {
             "delay = \"10 ms\"",
             "delay = \"10 ms\"\nduplex = false",
             "",
-            "a hop goes both ways, and `bottleneck` has no way back",
+            "a hop has both directions, and `bottleneck` has no reverse direction",
         ),
         ("group = \"d\"", "group = \"dd\"", "", "there is no group `dd`"),
         ("at = \"d\"", "at = \"alone\"", "", "there is no daemon at `alone`: no hop ends there"),
         ("at = \"s\"", "at = \"alone\"", "", "there is no daemon at `alone`"),
-        ("at = \"s\"", "at = \"d\"", "", "group `d` is at the sender's own node only"),
+        ("at = \"s\"", "at = \"d\"", "", "group `d` has receivers only at the sender's node"),
         ("link = \"*\"", "link = \"bottleneck\"", "", "there is no daemon at `s.1`"),
         (
             "link = \"*\"",
@@ -151,20 +151,20 @@ fn what_cannot_be_is_answered_at_its_place() {
             "at = \"d\"",
             "at = \"s\"\nwidth = 1",
             "[overlay.sender.b]\nat = \"r\"\ngroup = \"d\"",
-            "1 senders and 4 groups make no pairs",
+            "1 senders and 4 groups cannot be paired",
         ),
-        ("group = \"d\"", "group = \"d\"\non = \"1 s\"", "", "`on` needs `off` beside it"),
+        ("group = \"d\"", "group = \"d\"\non = \"1 s\"", "", "`on` needs `off`"),
         (
             "group = \"d\"",
             "group = \"d\"\narrivals = { poisson = 1e9 }",
             "",
-            "a sender has 1000000 messages a second at most",
+            "a sender can have at most 1000000 messages per second",
         ),
         (
             "group = \"d\"",
             "group = \"d\"",
             "[flow.a]\nfrom = \"r\"\nto = \"d\"\nlaw = \"cubic\"",
-            "`a` is a flow already",
+            "`a` is already the name of a flow",
         ),
         (
             "[overlay.hop.all]",
@@ -198,5 +198,5 @@ fn a_message_has_room_for_the_names_of_its_destinations() {
     let wide = "[overlay]\nmessage = 256\n[overlay.hop.all]";
     let many = STAR.replace("count = 4", "count = 60").replace("at = \"d\"", "at = [\"s\", \"d\"]");
     let error = parse(&many.replace("[overlay.hop.all]", wide), &[]).unwrap_err();
-    assert!(show(&error).contains("a message to 61 daemons takes 262 B at least"), "{}", show(&error));
+    assert!(show(&error).contains("a message to 61 daemons needs at least 262 B"), "{}", show(&error));
 }

@@ -2,7 +2,7 @@
 
 use tollway_law::link::{CodelConfig, PieConfig, RedConfig, StepConfig, ThresholdUnit, XcpConfig};
 use tollway_law::{Bytes, Rate, Time};
-use tollway_proto::faults::{LossPlace, Only};
+use tollway_proto::faults::{Only, Place};
 use tollway_proto::port::{FlowQueuesConfig, Limit};
 use tollway_proto::{Change, FlowChange};
 
@@ -199,8 +199,8 @@ fn quickstart_is_what_it_says() {
     assert_eq!(bottleneck.name, "bottleneck");
     assert_eq!(bottleneck.limit, Limit { packets: u32::MAX, bytes: 125_000 });
     assert!(bottleneck.law.get::<XcpConfig>().is_some());
-    assert_eq!(xcp.flows[2].path.route, [LinkId(4), LinkId(8)]);
-    assert_eq!(xcp.flows[2].path.back, [LinkId(9), LinkId(5)]);
+    assert_eq!(xcp.flows[2].path.route[..], [LinkId(4), LinkId(8)]);
+    assert_eq!(xcp.flows[2].path.back[..], [LinkId(9), LinkId(5)]);
     let fifo = &s.variant("fifo").unwrap().plan;
     assert!(fifo.links[8].law.is_none());
     assert_eq!(fifo.transports[0].law.word(), "newreno");
@@ -440,7 +440,7 @@ fn media_changes_and_losses_find_their_links() {
     );
     assert_eq!(p.losses.len(), 9);
     let first = p.losses[0];
-    assert_eq!((first.link, first.loss.only, first.loss.place), (LinkId(9), Only::Ack, LossPlace::After));
+    assert_eq!((first.link, first.loss.only, first.loss.place), (LinkId(9), Only::Ack, Place::After));
 }
 
 #[test]
@@ -517,7 +517,7 @@ fn the_constants_of_queue_laws_reach_the_plan() {
     assert!(one.transports[0].ecn && !plan("pie").transports[0].ecn);
     assert!(Scenario::parse("t.toml", text, &["flow.f.ecn=false"]).is_err());
     let error = Scenario::parse("t.toml", text, &["flow.f.law=bbr", "flow.f.ecn=true"]).unwrap_err();
-    assert!(error.mistakes()[0].message.contains("answer marks"), "{:?}", error.mistakes());
+    assert!(error.mistakes()[0].message.contains("respond to marks"), "{:?}", error.mistakes());
     // L4S needs a law that responds to marks like DCTCP's; one of the variants has another.
     let error = Scenario::parse("t.toml", text, &["flow.f.l4s=true"]).unwrap_err();
     assert!(Scenario::parse("t.toml", &text.replace("newreno", "dctcp"), &["flow.f.l4s=true"]).is_ok());
@@ -537,7 +537,7 @@ fn the_most_specific_policy_is_a_flows() {
         .map(|flow| {
             let shaped = flow.shaped.expect("all are under a policy");
             let class = &plan.shapers[shaped.shaper].classes[shaped.class as usize];
-            (flow.name.clone(), class.iter().map(|&i| plan.aggregates[i].name.as_str()).collect())
+            (flow.name.to_string(), class.iter().map(|&i| plan.aggregates[i].name.as_str()).collect())
         })
         .collect();
     let expected = [("f.1".to_owned(), vec!["one", "some", "all"]), ("f.2".to_owned(), vec!["some", "all"])];

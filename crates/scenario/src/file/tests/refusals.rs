@@ -51,7 +51,7 @@ fn a_workload_that_no_link_answers_is_refused() {
         let ends = "from = \"s\"\nto = \"d\"\nlaw = \"xcp\"\narrivals = { poisson = 5 }";
         said(&format!("[workload.w]\n{ends}\nsizes = {sizes}\n"), sets)
     };
-    let message = "`w` asks for all there is, and no link on its way there answers";
+    let message = "`w` requests unlimited feedback, and no link on its path there has a law that answers";
     for sizes in ["\"2 GB\"", "{ pareto = { mean = \"2 GB\", shape = 1.2 } }"] {
         assert!(of(sizes, &[]).contains(message), "{}", of(sizes, &[]));
     }
@@ -68,7 +68,7 @@ fn what_a_run_is_called_can_be_read_on_a_line() {
             "",
             &[
                 (&[&format!("{key}=\"\"")], &format!("`{key}` is empty")),
-                (&[&format!("{key}=\"a\\u0007\"")], &format!("`{key}` has a control character in it")),
+                (&[&format!("{key}=\"a\\u0007\"")], &format!("`{key}` contains a control character")),
             ],
         );
     }
@@ -82,11 +82,11 @@ fn what_a_link_can_not_be_is_said() {
             (&["link.bottleneck.medium=aire"], "there is no medium `aire`"),
             (
                 &["link.access.meter.tolerance=0.3", "link.access.medium=air"],
-                "a meter can't tell how long packets wait",
+                "a meter cannot measure waiting times",
             ),
             (
                 &["link.access.meter.budget=1", "link.access.meter.balance=true"],
-                "a meter looks after a `budget`, where packets enter, or the `balance`",
+                "a meter checks either a `budget`, where packets enter, or the `balance`",
             ),
             (
                 &["link.bottleneck.exchange.rate=2", "link.bottleneck.exchange.weight=1"],
@@ -94,7 +94,7 @@ fn what_a_link_can_not_be_is_said() {
             ),
             (
                 &["link.bottleneck.exchange.rate=2", "link.bottleneck.meter.tolerance=0.3"],
-                "a link's end is a border or has a meter",
+                "a link's end can have a meter or a border",
             ),
             (
                 &[
@@ -102,7 +102,7 @@ fn what_a_link_can_not_be_is_said() {
                     "link.bottleneck.xcp.shadow=fixed32",
                     "link.bottleneck.xcp.arithmetic=fixed128",
                 ],
-                "a shadow runs beside floats only",
+                "`shadow` needs floating-point arithmetic",
             ),
             (
                 &[
@@ -110,19 +110,22 @@ fn what_a_link_can_not_be_is_said() {
                     "link.bottleneck.reverse.xcp.shadow=fixed32",
                     "link.bottleneck.reverse.xcp.arithmetic=fixed32",
                 ],
-                "a shadow runs beside floats only",
+                "`shadow` needs floating-point arithmetic",
             ),
             (
                 &["link.bottleneck.limit=0.00128 BDP", "link.bottleneck.limit=0.0012 BDP"],
-                "its queue would hold nothing",
+                "its queue could hold no packet",
             ),
         ],
     );
     // Without a reverse direction, and with a key that needs one.
     for (table, message) in [
-        ("reverse.rate=1 Mbps", "link `bottleneck` has no way back"),
-        ("meter.tolerance=0.3", "a meter watches acknowledgements too, and this link has no way back"),
-        ("exchange.rate=2", "a border turns the prices that go back too, and this link has no way back"),
+        ("reverse.rate=1 Mbps", "link `bottleneck` has no reverse direction"),
+        ("meter.tolerance=0.3", "a meter needs the acknowledgements, and this link has no reverse direction"),
+        (
+            "exchange.rate=2",
+            "a border also converts the returned prices, and this link has no reverse direction",
+        ),
     ] {
         let table = format!("link.bottleneck.{table}");
         assert_eq!(said("", &[&table]), "");
@@ -271,9 +274,12 @@ fn classes_are_counted_from_one_and_groups_are_among_themselves() {
         &two,
         &[
             (&["flow.f.class=a", "flow.f.class=c"], "there is no class `c`"),
-            (&["class.b.times=2", "class.a.times=2"], "`times` is of the pricing `priority` only"),
-            (&["class.a.pricing=deadline", "class.b.share=0.5"], "`share` is of the pricing `deadline` only"),
-            (&["class.b.pricing=group", "class.a.pricing=stable"], "groups have currencies of their own"),
+            (&["class.b.times=2", "class.a.times=2"], "`times` needs the pricing `priority`"),
+            (&["class.a.pricing=deadline", "class.b.share=0.5"], "`share` needs the pricing `deadline`"),
+            (
+                &["class.b.pricing=group", "class.a.pricing=stable"],
+                "the pricing `group` uses several currencies",
+            ),
         ],
     );
     // The number of classes of a port, less one for unclassified traffic.
@@ -288,14 +294,14 @@ fn a_flow_has_one_owner_and_spends_a_budget() {
     for (hosts, message) in [
         (host("h", "g"), "there is no flow `g`"),
         (host("h", "f.[12]"), "there is no flow `f.[12]`"),
-        (host("h", "f") + &host("i", "f.2"), "a flow of `f.2` is host `h`'s already"),
-        (host("h", "f.1") + &host("i", "f.*"), "a flow of `f.*` is host `h`'s already"),
+        (host("h", "f") + &host("i", "f.2"), "a flow of `f.2` already belongs to host `h`"),
+        (host("h", "f.1") + &host("i", "f.*"), "a flow of `f.*` already belongs to host `h`"),
     ] {
         let found = said(&hosts, &FCP);
         assert!(found.contains(message), "{found}");
     }
     let found = said(&host("h", "f.3"), &[]);
-    assert!(found.contains("`f.3` spends no budget: its law is another"), "{found}");
+    assert!(found.contains("`f.3` has no budget: its law is not `fcp`"), "{found}");
     let p = plan(&format!("{BASE}{}{}", host("h", "f.1"), host("i", "f.[!1]").replace("[!1]", "4")), &FCP);
     assert_eq!((&p.hosts[0].flows[..], &p.hosts[1].flows[..]), (&[FlowId(0)][..], &[FlowId(3)][..]));
     // The same for workloads.
@@ -306,9 +312,9 @@ fn a_flow_has_one_owner_and_spends_a_budget() {
         (&[0][..], 0, 0)
     );
     let found = said(&(workload.to_owned() + &host("h", "w") + &host("i", "?")), &FCP);
-    assert!(found.contains("a flow of `?` is host `h`'s already"), "{found}");
+    assert!(found.contains("a flow of `?` already belongs to host `h`"), "{found}");
     let found = said(&(workload.to_owned() + &host("h", "w")), &with_fcp(&["workload.w.law=cubic"]));
-    assert!(found.contains("`w` spends no budget: its law is another"), "{found}");
+    assert!(found.contains("`w` has no budget: its law is not `fcp`"), "{found}");
     for (word, strategy) in [
         ("equal-budget", Strategy::EqualBudget),
         ("fixed", Strategy::Fixed),
@@ -330,14 +336,17 @@ fn a_tree_has_one_sender_and_a_way_back_from_every_receiver() {
     assert_eq!((p.transports[0].sack_blocks, p.transports[0].loss_detection), (0, Detection::NewReno));
     let but = |more: &[&str]| said("", &[&tree[..], more].concat());
     for (more, message) in [
-        (&["flow.f.law=newreno"][..], "prices are the only feedback that adds up over a tree"),
+        (
+            &["flow.f.law=newreno"][..],
+            "multicast needs the law `fcp`: only prices can be added up over a tree",
+        ),
         (&["flow.f.from=s", "flow.f.to=d"], "a multicast flow has one sender"),
         (&["flow.f.to=s.1"], "a multicast flow has a receiver for each member of the group `to`"),
         (&["flow.f.count=2"], "a multicast flow has a receiver for each member of the group `to`"),
         (&["flow.f.both-ways=true"], "receivers of a multicast flow send nothing"),
-        (&["flow.f.sack=true"], "what one receiver has another may lack: there is no SACK"),
+        (&["flow.f.sack=true"], "multicast does not support SACK: its receivers lose different packets"),
         // Each link from here belongs to one receiver.
-        (&["flow.f.from=r"], "its sender has more than one link to its receivers: routers make the copies"),
+        (&["flow.f.from=r"], "its sender has several links to its receivers, and only routers make copies"),
     ] {
         let found = but(more);
         assert!(found.contains(message), "{more:?}: {found}");
@@ -352,7 +361,7 @@ fn a_tree_has_one_sender_and_a_way_back_from_every_receiver() {
     let to_e = with_fcp(&["flow.f.multicast=true", "flow.f.from=r", "flow.f.to=e"]);
     assert_eq!(said(&(chain.to_owned() + &second("d")), &to_e), "");
     let found = said(&(chain.to_owned() + &second("e.1")), &to_e);
-    assert!(found.contains("`e.1` receives, and is on the way to another receiver"), "{found}");
+    assert!(found.contains("`e.1` is a receiver on the route to another receiver"), "{found}");
     // Over a link without a reverse direction, although another path leads back.
     let detour = "[link.detour]\nfrom = \"s\"\nto = \"r\"\nrate = \"1 Mbps\"\ndelay = \"50 ms\"\nduplex = false\nlaw = \"fcp\"\n";
     let one_way = with_fcp(&[
@@ -365,5 +374,8 @@ fn a_tree_has_one_sender_and_a_way_back_from_every_receiver() {
         "flow.f.to=s",
     ]);
     let found = said(detour, &one_way);
-    assert!(found.contains("answers can't go back over `access.4`, which is one way"), "{found}");
+    assert!(
+        found.contains("acknowledgements cannot return over `access.4`, which has no reverse direction"),
+        "{found}"
+    );
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use compact_str::CompactString;
 use proptest::prelude::*;
 use tollway_law::{Rate, Time};
 use tollway_proto::port::Limit;
@@ -25,7 +26,7 @@ fn link(from: u32, to: u32, delay: u64) -> Link {
         exchange: None,
     };
     Link {
-        name: String::new(),
+        name: CompactString::default(),
         from: NodeId(from),
         to: NodeId(to),
         twin: None,

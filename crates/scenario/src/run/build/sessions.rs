@@ -80,8 +80,8 @@ fn config(plan: &Plan, session: &Session, switch: &Switch) -> switch::Config {
 /// The members of a session at a station, in a routing module's form.
 fn candidates(plan: &Plan, session: &Session, station: usize) -> Vec<Candidate> {
     let hash = hash(plan);
-    let names = members(plan, session, station).map(|node| &plan.nodes[node.0 as usize].name);
-    let one = |name: &String| Candidate {
+    let names = members(plan, session, station).map(|node| plan.nodes[node.0 as usize].name.as_str());
+    let one = |name: &str| Candidate {
         name: hash.of(name.as_bytes()),
         up: true,
         outstanding: 0,

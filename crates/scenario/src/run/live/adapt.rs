@@ -34,43 +34,42 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
     let workloads = plan.workloads.iter().flat_map(|workload| {
         workload.paths.iter().map(move |path| (format!("workload.{}", workload.name), path))
     });
-    let both_ways =
-        flows.chain(workloads).flat_map(|(key, path)| [(key.clone(), &path.route), (key, &path.back)]);
-    let cbrs = plan.cbrs.iter().map(|cbr| (format!("cbr.{}", cbr.section), &cbr.route));
+    let both_ways = flows
+        .chain(workloads)
+        .flat_map(|(key, path)| [(key.clone(), &path.route[..]), (key, &path.back[..])]);
+    let cbrs = plan.cbrs.iter().map(|cbr| (format!("cbr.{}", cbr.section), &cbr.route[..]));
     for (key, route) in both_ways.chain(cbrs) {
         let mut nodes: Vec<_> = route.iter().map(|link| plan.links[link.0 as usize].from).collect();
         nodes.sort();
         if nodes.windows(2).any(|pair| pair[0] == pair[1]) || nodes.is_empty() {
-            let why = "needs a route over at least one link that passes no node twice";
+            let why = "needs a route with at least one link, and without a node twice";
             return Err(unsupported(key, why, "give it another route"));
         }
     }
     if matches!(plan.equal_cost, EqualCost::Packet | EqualCost::Flowlet(_)) {
-        let why = "has one route for all packets of a flow";
+        let why = "supports only one route for all packets of a flow";
         return Err(unsupported("routing.equal-cost".into(), why, "set it to `ecmp` or `first`"));
     }
     if let Some(flow) = plan.flows.iter().find(|flow| flow.after.is_some()) {
         let key = format!("flow.{}.after", flow.section);
-        return Err(unsupported(key, "starts every flow by its clock", "give it a `start`"));
+        return Err(unsupported(key, "does not support `after`", "give a `start` instead"));
     }
     if let (Some(session), Hosting::Namespaces) = (plan.sessions.first(), hosting) {
-        let why =
-            "has the kernel forward packets between nodes that are namespaces, where no switch sees them";
+        let why = "does not support switches between namespaces, where the kernel forwards packets";
         let key = format!("flow.{}.session", session.name);
         return Err(unsupported(key, why, "leave out `--hosts namespaces`"));
     }
     let bare = acp::OVERHEAD + acp::header_len(0);
     if let Some(cbr) = plan.cbrs.iter().find(|cbr| usize::from(cbr.packet_size) < bare) {
         let key = format!("cbr.{}.packet-size", cbr.section);
-        let why = format!("puts {bare} B of IP, UDP and ACP header into every packet");
+        let why = format!("adds {bare} B of IP, UDP and ACP header to every packet");
         return Err(unsupported(key, &why, "make packets larger"));
     }
     if let Hosting::Processes(_) = hosting {
         apart(plan)?;
     }
     if let (Hosting::Namespaces, Some(machine)) = (hosting, plan.machines.iter().find(|m| !m.kind.is_app)) {
-        let why =
-            "has the kernel forward packets between nodes that are namespaces, where no machine sees them";
+        let why = "does not support machines between namespaces, where the kernel forwards packets";
         return Err(unsupported(format!("machine.{}", machine.name), why, "leave out `--hosts namespaces`"));
     }
     kernels(plan)?;
@@ -103,7 +102,7 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
         transport.ack_size = transport.ack_size.max(full);
         if transport.packet_size <= transport.header {
             let key = format!("{}.packet-size", section.unwrap_or_default());
-            let why = format!("puts {} B of IP, UDP and ACP header into every packet", transport.header);
+            let why = format!("adds {} B of IP, UDP and ACP header to every packet", transport.header);
             return Err(unsupported(key, &why, "make packets larger"));
         }
     }
@@ -122,34 +121,36 @@ pub(in crate::run) fn adapt(plan: &Plan, hosting: &Hosting) -> Result<Plan, Unsu
 /// Refuses features that flows of the kernel's TCP lack.
 fn kernels(plan: &Plan) -> Result<(), Unsupported> {
     let refuse = |key: String, why: &str, remedy| Err(Unsupported { key, why: why.into(), remedy });
-    const OURS: &str = "leave it out, or `transport` with it: Tollway's has it";
+    const OURS: &str = "leave it out, or use Tollway's transport";
     let flows = plan.flows.iter().map(|flow| (format!("flow.{}", flow.section), flow.transport, flow.shaped));
     let workloads = plan.workloads.iter().map(|workload| {
-        let shaped = workload.shaped.iter().copied().flatten().next();
-        (format!("workload.{}", workload.name), workload.transport, shaped)
+        let gate = workload.gates.iter().copied().flatten().next();
+        (format!("workload.{}", workload.name), workload.transport, gate)
     });
-    for (section, transport, shaped) in flows.chain(workloads) {
+    for (section, transport, gate) in flows.chain(workloads) {
         let transport = &plan.transports[transport.0 as usize];
         if !transport.kernel {
             continue;
         }
         let key = |name: &str| format!("{section}.{name}");
         if cfg!(not(target_os = "linux")) {
-            return refuse(key("transport"), "has the kernel's TCP on Linux only", "leave it out");
+            return refuse(key("transport"), "supports the kernel's TCP only on Linux", "leave it out");
         }
         if !(140..=1500).contains(&transport.packet_size) {
-            let why = "has interfaces for packets of 140 to 1500 B";
+            let why = "supports the kernel's TCP with packets of 140 to 1500 B";
             return refuse(key("packet-size"), why, "choose another size");
         }
-        if let Some(shaped) = shaped {
-            let policies = &plan.shapers[shaped.shaper].classes[shaped.class as usize];
+        if let Some(gate) = gate {
+            let policies = &plan.shapers[gate.shaper].classes[gate.class as usize];
             let name = policies.first().map_or("", |&policy| plan.aggregates[policy].name.as_str());
-            let why = format!("has its own flows under a policy, and `{section}` is the kernel's TCP");
-            let remedy = "keep it out by the aggregate's filters; `tollway shape` paces the kernel's";
+            let why = format!(
+                "applies policies only to Tollway's transport, and `{section}` uses the kernel's TCP"
+            );
+            let remedy = "exclude it with the aggregate's filters; `tollway shape` paces the kernel's TCP";
             return refuse(format!("aggregate.{name}"), &why, remedy);
         }
         if transport.ecn && transport.law.descriptor().ecn != Ecn::Needs {
-            let why = "leaves it to the kernel which of its laws want marks: `dctcp` does";
+            let why = "cannot set ECN for the kernel's TCP, where only `dctcp` uses it";
             return refuse(key("ecn"), why, OURS);
         }
     }
@@ -163,15 +164,14 @@ fn apart(plan: &Plan) -> Result<(), Unsupported> {
         Err(Unsupported { key, why: why.into(), remedy })
     };
     if let Some(medium) = plan.media.first() {
-        let why = "has one transmitter for a medium, and its stations are several processes";
+        let why = "runs a medium in one process, and its stations are in several";
         return refuse(format!("medium.{}", medium.name), why);
     }
     for link in plan.links.iter().filter(|link| link.meter.is_some() || link.exchange.is_some()) {
         let beside = plan.links.iter().filter(|other| (other.from, other.to) == (link.from, link.to));
         if beside.count() > 1 {
             let key = if link.meter.is_some() { "meter" } else { "exchange" };
-            let why =
-                "tells by the node where datagrams come from over which link they came, and here are two";
+            let why = "identifies a link by its neighbour, and there are two links to this one";
             return refuse(format!("link.{}.{key}", link.section), why);
         }
     }
@@ -180,14 +180,13 @@ fn apart(plan: &Plan) -> Result<(), Unsupported> {
     if let Some((section, _)) =
         flows.chain(workloads).find(|(_, transport)| plan.transports[transport.0 as usize].kernel)
     {
-        let why = "has both ends of the kernel's TCP in one process";
+        let why = "needs both ends of the kernel's TCP in one process";
         return refuse(format!("{section}.transport"), why);
     }
     for host in &plan.hosts {
         let nodes: BTreeSet<_> = plan.senders_of(host).collect();
         if nodes.len() > 1 {
-            let why =
-                "divides a budget among flows that begin in one process, and these begin at several nodes";
+            let why = "divides a budget in one process, and these flows begin at several nodes";
             return refuse(format!("host.{}", host.name), why);
         }
     }
@@ -198,7 +197,7 @@ fn apart(plan: &Plan) -> Result<(), Unsupported> {
 pub(in crate::run) fn no_capture() -> Unsupported {
     Unsupported {
         key: "--pcap".into(),
-        why: "writes no captures: its packets are real, and `tcpdump -i lo` sees them".into(),
+        why: "writes no captures; use `tcpdump -i lo` for its packets".into(),
         remedy: "leave it out, or run it with `--engine sim`",
     }
 }
@@ -208,7 +207,7 @@ pub(in crate::run) fn no_capture() -> Unsupported {
 pub(in crate::run) fn no_namespaces() -> Unsupported {
     Unsupported {
         key: "--hosts namespaces".into(),
-        why: "has network namespaces on Linux only".into(),
-        remedy: "leave it out: every node is a socket on loopback then",
+        why: "supports network namespaces only on Linux".into(),
+        remedy: "leave it out: every node is then a socket on loopback",
     }
 }

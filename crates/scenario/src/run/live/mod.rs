@@ -83,7 +83,7 @@ impl LiveInfo {
 
 /// Builds the live network, with the plan's nodes and links.
 pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Ids), RunError> {
-    let names: Vec<String> = plan.nodes.iter().map(|node| node.name.clone()).collect();
+    let names: Vec<String> = plan.nodes.iter().map(|node| node.name.to_string()).collect();
     let specs = link_specs(plan);
     let mut network = match hosting {
         Hosting::Loopback => net::Network::new(&names, &specs, plan.seed, threads(plan))?,
@@ -198,7 +198,7 @@ impl Live {
 
     pub(super) fn info(&self, plan: &Plan) -> LiveInfo {
         LiveInfo {
-            node: self.part.as_ref().map(|part| plan.nodes[part.node].name.clone()),
+            node: self.part.as_ref().map(|part| plan.nodes[part.node].name.to_string()),
             broken: self.broken(plan),
             #[cfg(target_os = "linux")]
             kernel_packets: self.network.kernel_packets(),
@@ -218,7 +218,7 @@ impl Live {
     #[cfg(target_os = "linux")]
     fn wires(&self, plan: &Plan) -> Vec<WireInfo> {
         let wire = |wire: &net::WireCount| WireInfo {
-            link: plan.links[wire.link as usize].name.clone(),
+            link: plan.links[wire.link as usize].name.to_string(),
             namespace: wire.namespace.clone(),
             interface: wire.interface.clone(),
             reported: wire.reported,
@@ -240,8 +240,9 @@ impl Live {
             let link = &plan.links[link as usize];
             let [from, to] = [link.from, link.to].map(|node| &plan.nodes[node.0 as usize].name);
             format!(
-                "link `{}`: packets of up to {longest} B left node `{from}` for node `{to}`, and the way there takes {most} B: longer \
-                 ones are lost; give flows a smaller `packet-size`, or the way a larger MTU",
+                "link `{}`: packets from node `{from}` to node `{to}` have up to {longest} B, and the path's \
+                MTU is {most} B: longer ones are lost; give flows a smaller `packet-size`, or the path a \
+                larger MTU",
                 link.name
             )
         };
@@ -262,11 +263,12 @@ impl Live {
                 // The node's flows report its absence.
                 Trouble::Silent => return None,
                 Trouble::Mistaken => format!(
-                    "node `{name}` is there, and its keys and those of node `{here}` do not fit each other: give all nodes the files that \
-                     one `tollway keys` made"
+                    "node `{name}` answers, but its key does not match that of node `{here}`: give all nodes \
+                    files of the same call of `tollway keys`"
                 ),
                 Trouble::Plain => format!(
-                    "node `{name}` sends without keys, and node `{here}` takes nothing that is not sealed: start both with `--key`"
+                    "node `{name}` sends without keys, and node `{here}` accepts only encrypted datagrams: \
+                    start both with `--key`"
                 ),
             })
         };
@@ -279,18 +281,18 @@ impl Live {
         let tell = |(flow, client, fate): (u32, bool, net::Fate)| {
             let numbered::Flow { name, path, .. } = flows.get(flow as usize)?;
             let other = &plan.nodes[if client { path.to.0 } else { path.from.0 } as usize].name;
-            let switched = plan.session_of(flow as usize).map_or("", |_| ", or that of a switch on the way");
+            let switched = plan.session_of(flow as usize).map_or("", |_| ", or that of a switch on the path");
             match fate {
                 net::Fate::Over => None,
                 net::Fate::Reset => Some(format!("flow `{name}`: node `{other}` has given it up")),
                 net::Fate::Mistaken => Some(format!(
-                    "flow `{name}`: the process at the other end, node `{other}`{switched}, reads another file: its flow in this place has another \
-                     name, other ends or packets, something else to send, or another law; give every process the same file, and the same \
-                     `--set` and `--seed`"
+                    "flow `{name}`: the process at the other end, node `{other}`{switched}, has another \
+                    scenario: its flow at this position differs in name, ends, packets, data or law; give \
+                    every process the same file, `--set` and `--seed`"
                 )),
                 net::Fate::Silent => Some(format!(
-                    "flow `{name}`: nothing new has come of it for {}: node `{other}` is gone, or knows of it no more, or \
-                     nothing reaches it",
+                    "flow `{name}`: no progress for {}: node `{other}` has ended, has given up the flow, or \
+                    cannot be reached",
                     part.patience
                 )),
             }

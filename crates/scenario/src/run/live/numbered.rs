@@ -18,7 +18,7 @@ pub(super) struct Flow<'a> {
 /// exist from the beginning.
 pub(super) fn flows(plan: &Plan) -> impl Iterator<Item = Flow<'_>> {
     let flows = plan.flows.iter().map(|flow| Flow {
-        name: flow.name.clone(),
+        name: flow.name.to_string(),
         path: &flow.path,
         transport: flow.transport,
         data: flow.data,

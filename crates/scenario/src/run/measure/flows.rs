@@ -12,7 +12,7 @@ use crate::run::build::{Built, overlay};
 use crate::run::delays::Samples;
 use crate::run::engine::{Engine, Outside};
 use crate::run::{RunError, Watch};
-use crate::tables::{Ends, FlowRow};
+use crate::tables::{Ends, FlowRow, FlowSummary};
 
 /// One direction of data of a flow.
 pub(super) struct FlowMeter {
@@ -24,14 +24,12 @@ pub(super) struct FlowMeter {
     /// Its index in the plan.
     pub(super) plan_flow: u32,
     /// The name of data from server to client; `None` for the other direction.
-    pub(super) reverse: Option<Box<str>>,
+    pub(super) reverse: Option<Box<String>>,
     /// This sender's part of that receiver's data, if there are other senders.
     pub(super) share: Option<Box<ReceiverShare>>,
     pub(super) start: Time,
     /// [`Time::NEVER`] until the flow is done.
     pub(super) done: Time,
-    pub(super) last: Counters,
-    pub(super) at_warmup: Counters,
     pub(super) rtts: Samples,
     /// Bytes received at the last sample.
     pub(super) heard: u64,
@@ -40,7 +38,7 @@ pub(super) struct FlowMeter {
 }
 
 // A run has at least as many of these as flows.
-const _: () = assert!(size_of::<FlowMeter>() == 144);
+const _: () = assert!(size_of::<FlowMeter>() == 88);
 
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counters {
@@ -49,13 +47,58 @@ pub(super) struct Counters {
     pub(super) retransmissions: u64,
 }
 
+/// One direction of a flow over the whole run, as far as its ends know.
+#[derive(Clone, Copy)]
+pub(super) struct Figures {
+    pub(super) seen: Ends,
+    pub(super) counters: Counters,
+    sent_bytes: u64,
+    timeouts: u64,
+    /// The part of its span in which it ran.
+    pub(super) heard: (Time, Time),
+}
+
+impl Figures {
+    /// The figures of a flow's data, with the flows of its sender and receiver, in `span`.
+    pub(super) fn of<E: Engine>(
+        built: &Built<E>,
+        [flow, sender, receiver]: [FlowId; 3],
+        forward: bool,
+        span: (Time, Time),
+    ) -> Figures {
+        let client = built.network.connection(sender, End::Client);
+        let server = built.network.connection(receiver, End::Server);
+        let (from, to) = if forward { (client, server) } else { (server, client) };
+        let outside = built.network.outside(flow, forward);
+        Figures {
+            seen: seen(&built.network, [sender, receiver], forward),
+            counters: outside.as_ref().map_or_else(|| Counters::of(from, to), Counters::outside),
+            sent_bytes: outside.map_or(from.stats().bytes_sent, |outside| outside.sent),
+            timeouts: from.stats().timeouts,
+            heard: built.network.heard(receiver, forward, span),
+        }
+    }
+
+    /// The columns of the summary that need no more.
+    pub(super) fn summary(&self) -> FlowSummary<'static> {
+        FlowSummary {
+            sent_bytes: self.sent_bytes,
+            delivered_bytes: self.counters.delivered,
+            retransmissions: self.counters.retransmissions,
+            timeouts: self.timeouts,
+            seen: self.seen,
+            ..FlowSummary::default()
+        }
+    }
+}
+
 impl FlowMeter {
     pub(super) fn plan<'a>(&self, plan: &'a Plan) -> &'a Flow {
         &plan.flows[self.plan_flow as usize]
     }
 
     pub(super) fn name<'a>(&'a self, plan: &'a Plan) -> &'a str {
-        self.reverse.as_deref().unwrap_or(&self.plan(plan).name)
+        self.reverse.as_deref().map_or(&self.plan(plan).name, String::as_str)
     }
 
     /// Returns true if its data go from client to server.
@@ -98,6 +141,20 @@ impl FlowMeter {
         }
     }
 
+    /// The figures of the whole run, which ends now.
+    pub(super) fn figures<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> Figures {
+        let seen = self.seen(plan, built);
+        // The sender's clock stops a flow.
+        let stop = if seen.sent(()).is_none() { Time::NEVER } else { self.plan(plan).stop };
+        let span = (self.start, self.done.min(stop).min(built.network.now()));
+        let flows = [self.flow, self.sender, self.receiver];
+        Figures {
+            seen,
+            counters: self.counters(plan, built),
+            ..Figures::of(built, flows, self.forward(), span)
+        }
+    }
+
     /// Returns true if the flow was active since `last`.
     #[inline]
     fn lived(&self, last: Time, now: Time) -> bool {
@@ -127,14 +184,15 @@ impl FlowMeter {
     }
 
     /// The row of an interval of `seconds` that ends now, without its name; and the latest round
-    /// trip.
+    /// trip. Updates the counters of the last row.
     #[inline]
     fn read<E: Engine>(
-        &mut self,
+        &self,
         plan: &Plan,
         built: &Built<E>,
+        last: &mut Counters,
         (now, seconds): (Time, f64),
-    ) -> (FlowRow<'static>, Counters, Time) {
+    ) -> (FlowRow<'static>, Time) {
         let (sender, receiver) = self.ends(built);
         let outside = built.network.outside(self.flow, self.forward());
         let counters = match &outside {
@@ -143,13 +201,13 @@ impl FlowMeter {
         };
         let counters = self.shared(plan, built, counters);
         let mut row = FlowRow {
-            rate_mbps: (counters.received - self.last.received) as f64 * 8e-6 / seconds,
-            goodput_mbps: (counters.delivered - self.last.delivered) as f64 * 8e-6 / seconds,
-            retransmissions: counters.retransmissions - self.last.retransmissions,
+            rate_mbps: (counters.received - last.received) as f64 * 8e-6 / seconds,
+            goodput_mbps: (counters.delivered - last.delivered) as f64 * 8e-6 / seconds,
+            retransmissions: counters.retransmissions - last.retransmissions,
             seen: self.seen(plan, built),
             ..FlowRow::default()
         };
-        self.last = counters;
+        *last = counters;
         let srtt = match outside {
             None => {
                 row.cwnd_packets = sender.cwnd();
@@ -169,7 +227,7 @@ impl FlowMeter {
         };
         row.rtt_ms = (srtt > Time::ZERO).then(|| srtt.as_millis_f64());
         let latest = if outside.is_none() { sender.latest_rtt() } else { srtt };
-        (row, counters, latest)
+        (row, latest)
     }
 }
 
@@ -194,8 +252,8 @@ impl Meter {
     /// Samples the round trips of all flows with arrivals since the last sample.
     pub(super) fn sample<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, now: Time) {
         let warm = now > self.warmup;
-        for meter in self.flows.iter_mut().filter(|meter| meter.start < now) {
-            meter.sample_now(plan, built, warm);
+        for lane in self.lanes.iter_mut().filter(|lane| lane.start < now) {
+            lane.sample_now(plan, built, warm);
         }
     }
 
@@ -211,19 +269,20 @@ impl Meter {
         let (seconds, time_s) = ((now - self.last).as_secs_f64(), now.nearest_secs());
         let warm = now > self.warmup;
         let mut rows: Vec<FlowRow<'_>> = Vec::with_capacity(READ_AHEAD);
-        for flows in self.flows.chunks_mut(READ_AHEAD) {
+        let counters = self.at_row.chunks_mut(READ_AHEAD);
+        for (lanes, counters) in self.lanes.chunks_mut(READ_AHEAD).zip(counters) {
             rows.clear();
-            for meter in flows {
-                if meter.lived(self.last, now) {
-                    let (row, counters, latest) = meter.read(plan, built, (now, seconds));
+            for (lane, counters) in lanes.iter_mut().zip(counters) {
+                if lane.lived(self.last, now) {
+                    let (row, latest) = lane.read(plan, built, counters, (now, seconds));
                     self.digest.word(counters.received);
                     self.digest.number(row.cwnd_packets);
                     if samples {
-                        meter.sample(counters.received, latest, warm);
+                        lane.sample(counters.received, latest, warm);
                     }
-                    rows.push(FlowRow { time_s, flow: meter.name(plan), ..row });
-                } else if samples && meter.start < now {
-                    meter.sample_now(plan, built, warm);
+                    rows.push(FlowRow { time_s, flow: lane.name(plan), ..row });
+                } else if samples && lane.start < now {
+                    lane.sample_now(plan, built, warm);
                 }
             }
             self.writer.flows(&rows)?;

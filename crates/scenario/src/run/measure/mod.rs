@@ -19,7 +19,7 @@ use super::workload::{Generator, Running};
 use super::{Options, RunError, Watch};
 use crate::plan::Plan;
 use crate::tables::{Ends, FlowSummary, TableWriter};
-use flows::{Counters, FlowMeter};
+use flows::{Counters, Figures, FlowMeter};
 use links::{LinkMeter, Sent};
 
 /// Reads counters and writes rows.
@@ -31,15 +31,19 @@ pub(super) struct Meter {
     warmup: Time,
     warmed: bool,
     last: Time,
-    flows: Vec<FlowMeter>,
-    /// Stops of flows by time, the next one last.
+    lanes: Vec<FlowMeter>,
+    /// The counters of each lane at its last row; empty if there are no rows.
+    at_row: Vec<Counters>,
+    /// The counters of each lane at the end of the warm-up; empty until then.
+    warm: Vec<Counters>,
+    /// Stops of lanes by time, the next one last.
     stops: Vec<(Time, usize)>,
     /// The links that get rows.
     links: Vec<LinkMeter>,
     /// The work of each link until the end of the warm-up; empty without a warm-up.
     at_warmup: Vec<Sent>,
     /// By the flow of the data's sender, in order.
-    meters_of: Vec<(FlowId, usize)>,
+    lanes_of: Vec<(FlowId, u32)>,
     ideal_mbps: Arc<[[Option<f64>; 2]]>,
     workload_names: Vec<(String, String)>,
     /// Time between samples of round trips; independent of the rows' interval, so that the summary
@@ -58,8 +62,8 @@ impl Meter {
         built: &mut Built<E>,
         options: &Options<'_>,
     ) -> Result<Meter, RunError> {
-        let mut flows = Vec::with_capacity(plan.flows.len());
-        let mut meters_of = Vec::with_capacity(plan.flows.len());
+        let mut lanes = Vec::with_capacity(plan.flows.len());
+        let mut lanes_of = Vec::with_capacity(plan.flows.len());
         for (i, flow) in plan.flows.iter().enumerate() {
             let both = plan.transports[flow.transport.0 as usize].both_ways;
             for forward in [true, false].into_iter().take(1 + usize::from(both)) {
@@ -70,29 +74,27 @@ impl Meter {
                 {
                     continue;
                 }
-                meters_of.push((sender, flows.len()));
-                flows.push(FlowMeter {
+                lanes_of.push((sender, lanes.len() as u32));
+                lanes.push(FlowMeter {
                     flow: built.flows[i],
                     sender,
                     receiver,
                     plan_flow: i as u32,
-                    reverse: (!forward).then(|| format!("{}.reverse", flow.name).into()),
+                    reverse: (!forward).then(|| Box::new(format!("{}.reverse", flow.name))),
                     share: ReceiverShare::of(plan, i).map(Box::new),
                     start: if flow.after.is_some() { Time::NEVER } else { flow.start },
                     done: Time::NEVER,
-                    last: Counters::default(),
-                    at_warmup: Counters::default(),
                     rtts: Samples::default(),
                     heard: 0,
                     at_stop: None,
                 });
             }
         }
-        meters_of.sort_unstable();
-        let mut stops: Vec<(Time, usize)> = flows
+        lanes_of.sort_unstable();
+        let mut stops: Vec<(Time, usize)> = lanes
             .iter()
             .enumerate()
-            .map(|(i, meter)| (meter.plan(plan).stop, i))
+            .map(|(i, lane)| (lane.plan(plan).stop, i))
             .filter(|(stop, _)| *stop < plan.duration)
             .collect();
         stops.sort_unstable_by(|a, b| b.cmp(a));
@@ -111,7 +113,7 @@ impl Meter {
             }
         }
         let law = |i: usize| plan.transports[plan.workloads[i].transport.0 as usize].law.word().to_owned();
-        let sampled_every = delays::sampled_every(flows.len(), plan.duration);
+        let sampled_every = delays::sampled_every(lanes.len(), plan.duration);
         Ok(Meter {
             sources_at_warmup: vec![0; plan.cbrs.len()],
             senders: overlay::Senders::new(plan),
@@ -124,11 +126,13 @@ impl Meter {
             warmup: plan.measure.warmup,
             warmed: plan.measure.warmup == Time::ZERO,
             last: Time::ZERO,
-            flows,
+            at_row: vec![Counters::default(); if plan.measure.interval.is_some() { lanes.len() } else { 0 }],
+            warm: Vec::new(),
+            lanes,
             stops,
             links,
             at_warmup: Vec::new(),
-            meters_of,
+            lanes_of,
             ideal_mbps: Arc::clone(&options.ideal_mbps),
             workload_names: (0..plan.workloads.len())
                 .map(|i| (plan.workloads[i].name.clone(), law(i)))
@@ -162,15 +166,13 @@ impl Meter {
         if samples {
             self.next_sample += self.sampled_every;
         }
-        while let Some((_, meter)) = self.stops.pop_if(|stop| stop.0 <= now) {
-            let meter = &mut self.flows[meter];
-            meter.at_stop = Some(Box::new(meter.counters(plan, built)));
+        while let Some((_, lane)) = self.stops.pop_if(|stop| stop.0 <= now) {
+            let lane = &mut self.lanes[lane];
+            lane.at_stop = Some(Box::new(lane.counters(plan, built)));
         }
         if !self.warmed && now >= self.warmup {
             self.warmed = true;
-            for meter in &mut self.flows {
-                meter.at_warmup = meter.counters(plan, built);
-            }
+            self.warm = self.lanes.iter().map(|lane| lane.counters(plan, built)).collect();
             for (at_warmup, &source) in self.sources_at_warmup.iter_mut().zip(&built.sources) {
                 *at_warmup = built.network.read_source(source).arrived_bytes;
             }
@@ -194,39 +196,45 @@ impl Meter {
 
     /// Sets the start of a flow of the file that waited for others.
     pub(super) fn flow_begun(&mut self, flow: FlowId, at: Time) {
-        let first = self.meters_of.partition_point(|&(of, _)| of < flow);
-        for &(_, meter) in self.meters_of[first..].iter().take_while(|&&(of, _)| of == flow) {
-            self.flows[meter].start = at;
+        let first = self.lanes_of.partition_point(|&(of, _)| of < flow);
+        for &(_, lane) in self.lanes_of[first..].iter().take_while(|&&(of, _)| of == flow) {
+            self.lanes[lane as usize].start = at;
         }
     }
 
     /// Sets the end of one direction of a flow of the file: all its data are acknowledged.
     pub(super) fn flow_done(&mut self, flow: FlowId, end: End, at: Time) {
-        let first = self.meters_of.partition_point(|&(of, _)| of < flow);
-        for &(_, meter) in self.meters_of[first..].iter().take_while(|&&(of, _)| of == flow) {
-            if self.flows[meter].forward() == (end == End::Client) {
-                self.flows[meter].done = at;
+        let first = self.lanes_of.partition_point(|&(of, _)| of < flow);
+        for &(_, lane) in self.lanes_of[first..].iter().take_while(|&&(of, _)| of == flow) {
+            let lane = &mut self.lanes[lane as usize];
+            if lane.forward() == (end == End::Client) {
+                lane.done = at;
             }
         }
     }
 
-    /// Writes the summary of a workload's flow, at its end or at the end of the run.
+    /// Writes the summary of a workload's flow that is done.
     pub(super) fn workload_flow_done<E: Engine>(
         &mut self,
         built: &Built<E>,
         flow: FlowId,
         running: &Running,
-        done: Option<Time>,
+        done: Time,
     ) -> Result<(), RunError> {
-        let [client, server] = [End::Client, End::Server].map(|end| built.network.connection(flow, end));
-        let outside = built.network.outside(flow, true);
-        let counters = match &outside {
-            None => Counters::of(client, server),
-            Some(outside) => Counters::outside(outside),
-        };
-        let until = done.unwrap_or(built.network.now());
+        let figures = Figures::of(built, [flow; 3], true, (running.start, done));
+        self.workload_flow(&figures, running, done, true)
+    }
+
+    /// Writes the summary of a workload's flow until its end, or until the end of the run.
+    fn workload_flow(
+        &mut self,
+        figures: &Figures,
+        running: &Running,
+        until: Time,
+        done: bool,
+    ) -> Result<(), RunError> {
+        let Figures { counters, heard: (first, last), .. } = *figures;
         let seconds = until.saturating_sub(running.start).nearest_secs();
-        let (first, last) = built.network.heard(flow, true, (running.start, until));
         let heard = last.saturating_sub(first).nearest_secs();
         let per_second = |bytes: u64| if heard > 0.0 { bytes as f64 * 8e-6 / heard } else { 0.0 };
         let (workload, law) = &self.workload_names[running.workload];
@@ -237,81 +245,75 @@ impl Meter {
             flow: &name,
             law,
             start_s: running.start.nearest_secs(),
-            finish_s: done.map(Time::nearest_secs),
-            fct_s: done.map(|_| seconds),
+            finish_s: done.then(|| until.nearest_secs()),
+            fct_s: done.then_some(seconds),
             size_bytes: Some(running.size),
-            sent_bytes: outside.map_or(client.stats().bytes_sent, |outside| outside.sent),
-            delivered_bytes: counters.delivered,
             goodput_mbps: per_second(counters.delivered),
             rate_mbps: per_second(counters.received),
-            ideal_mbps: None,
-            share_of_ideal: None,
-            retransmissions: counters.retransmissions,
-            timeouts: client.stats().timeouts,
-            delays: None,
-            lost_packets: None,
-            seen: seen(&built.network, [flow; 2], true),
+            ..figures.summary()
         })?;
         Ok(())
     }
 
-    /// Writes the summaries of flows, at the end of the run.
+    /// Writes the summaries of flows, at the end of the run, and frees the flows before: their
+    /// summaries need that memory.
     pub(super) fn finish_flows<E: Engine>(
         &mut self,
         plan: &Plan,
-        built: &Built<E>,
+        built: &mut Built<E>,
         workloads: &Generator,
     ) -> Result<(), RunError> {
         let end = built.network.now();
-        for meter in &self.flows {
-            let (sender, _) = meter.ends(built);
-            let seen = meter.seen(plan, built);
-            let outside = built.network.outside(meter.flow, meter.forward());
-            let counters = meter.counters(plan, built);
-            let flow = meter.plan(plan);
-            // The sender's clock stops a flow.
-            let stop = if seen.sent(()).is_none() { Time::NEVER } else { flow.stop };
-            let last = meter.done.min(stop).min(end);
-            let (first, last) = built.network.heard(meter.receiver, meter.forward(), (meter.start, last));
+        let lanes = std::mem::take(&mut self.lanes);
+        let figures: Vec<Figures> = lanes.iter().map(|lane| lane.figures(plan, built)).collect();
+        let is_here = |flow, end| built.network.has(Place::End(flow, end));
+        let running = workloads.running().iter().filter(|&(&flow, running)| {
+            running.start < end && (is_here(flow, End::Client) || is_here(flow, End::Server))
+        });
+        let running: Vec<(&Running, Figures)> = running
+            .map(|(&flow, running)| (running, Figures::of(built, [flow; 3], true, (running.start, end))))
+            .collect();
+        built.network.release_flows();
+        for (i, (mut lane, figures)) in lanes.into_iter().zip(&figures).enumerate() {
+            let Figures { seen, counters, heard: (first, last), .. } = *figures;
+            let flow = lane.plan(plan);
             let seconds = last.saturating_sub(first.max(self.warmup)).as_secs_f64();
-            let base = if self.warmed { meter.at_warmup } else { Counters::default() };
+            let base = self.warm.get(i).copied().unwrap_or_default();
             let per_second =
                 |now: u64, then: u64| if seconds > 0.0 { (now - then) as f64 * 8e-6 / seconds } else { 0.0 };
-            let until = meter.at_stop.as_deref().filter(|_| stop == flow.stop).copied().unwrap_or(counters);
+            // The sender's clock stops a flow.
+            let until =
+                lane.at_stop.as_deref().filter(|_| seen.sent(()).is_some()).copied().unwrap_or(counters);
             let rate_mbps = per_second(until.received, base.received);
             // The ideal rates of a stopped run would be those of the whole run.
             let ideal_mbps = self
                 .ideal_mbps
-                .get(meter.plan_flow as usize)
-                .and_then(|ways| ways[usize::from(!meter.forward())]);
+                .get(lane.plan_flow as usize)
+                .and_then(|ways| ways[usize::from(!lane.forward())]);
             let ideal_mbps = ideal_mbps.filter(|_| end == plan.duration);
             self.digest.word(counters.received);
             self.digest.word(counters.retransmissions);
             let size = flow.data.bytes();
+            let delays = std::mem::take(&mut lane.rtts).delays(unloaded_rtt(plan, flow, lane.forward()));
             self.writer.flow_summary(&FlowSummary {
-                flow: meter.name(plan),
+                flow: lane.name(plan),
                 law: plan.transports[flow.transport.0 as usize].law.word(),
-                start_s: if meter.start == Time::NEVER { end } else { meter.start }.nearest_secs(),
+                start_s: if lane.start == Time::NEVER { end } else { lane.start }.nearest_secs(),
                 finish_s: (last < end).then(|| last.nearest_secs()),
                 fct_s: match flow.data {
                     data if data.is_endless() => None,
                     // A flow that was stopped did not complete.
-                    _ if meter.done == Time::NEVER || seen == Ends::Sender && meter.done > flow.stop => None,
+                    _ if lane.done == Time::NEVER || seen == Ends::Sender && lane.done > flow.stop => None,
                     _ if seen != Ends::Sender && counters.delivered < size.unwrap_or(0) => None,
-                    _ => Some(meter.done.saturating_sub(meter.start).nearest_secs()),
+                    _ => Some(lane.done.saturating_sub(lane.start).nearest_secs()),
                 },
                 size_bytes: size,
-                sent_bytes: outside.map_or(sender.stats().bytes_sent, |outside| outside.sent),
-                delivered_bytes: counters.delivered,
                 goodput_mbps: per_second(until.delivered, base.delivered),
                 rate_mbps,
                 ideal_mbps,
                 share_of_ideal: ideal_mbps.filter(|&ideal| ideal > 0.0).map(|ideal| rate_mbps / ideal),
-                retransmissions: counters.retransmissions,
-                timeouts: sender.stats().timeouts,
-                delays: meter.rtts.clone().delays(unloaded_rtt(plan, flow, meter.forward())),
-                lost_packets: None,
-                seen,
+                delays,
+                ..figures.summary()
             })?;
         }
         self.finish_sources(plan, built)?;
@@ -319,12 +321,8 @@ impl Meter {
         let ideal_mbps = if end == plan.duration { self.ideal_mbps.get(plan.flows.len()..) } else { None };
         let ideal_mbps = ideal_mbps.unwrap_or_default();
         self.senders.finish(plan, built, (warmup, ideal_mbps), (&mut self.writer, &mut self.digest))?;
-        for (&flow, running) in workloads.running() {
-            let is_here = |end| built.network.has(Place::End(flow, end));
-            if running.start >= end || !(is_here(End::Client) || is_here(End::Server)) {
-                continue;
-            }
-            self.workload_flow_done(built, flow, running, None)?;
+        for (running, figures) in running {
+            self.workload_flow(&figures, running, end, false)?;
         }
         Ok(())
     }

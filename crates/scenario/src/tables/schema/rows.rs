@@ -77,14 +77,17 @@ row! {
     FlowRow of Flows = FLOWS {
         time_s: number, "end of the interval";
         flow: name, "the flow";
-        rate_mbps: number from received, "what arrived at the destination, every header byte counted; null where its receiver is another process (`--node`)";
-        goodput_mbps: number from received, "payload handed over in order; what lies behind a gap counts when that is filled; null likewise";
-        cwnd_packets: number from sent, "congestion window at the interval's end; null, as all that follows, where its sender is another process";
+        rate_mbps: number from received, "rate of arrival at the destination, headers included; null if the receiver is another process \
+            (`--node`)";
+        goodput_mbps: number from received, "rate of payload delivered in order; data behind a gap count when the gap is filled; null in the \
+            same cases";
+        cwnd_packets: number from sent, "congestion window at the interval's end; null, like all further columns, if the sender is \
+            another process";
         rtt_ms: maybe_number from sent, "smoothed round-trip time";
-        pacing_mbps: maybe_number from sent, "pacing rate, where the sender paces";
-        in_flight_packets: number from sent, "sent and neither acknowledged nor lost";
-        retransmissions: count from sent, "packets sent again in the interval";
-        spending: maybe_number from sent, "what the sender spends at the interval's end, $/s (law `fcp`)";
+        pacing_mbps: maybe_number from sent, "pacing rate, if the sender paces";
+        in_flight_packets: number from sent, "packets sent and neither acknowledged nor lost";
+        retransmissions: count from sent, "packets retransmitted in the interval";
+        spending: maybe_number from sent, "the sender's spending at the interval's end, $/s (law `fcp`)";
         price: maybe_number from sent, "price of its path, $/MB (law `fcp`)";
     } beside {
         /// The ends in this process, as in [`FlowSummary::seen`].
@@ -97,14 +100,14 @@ row! {
     LinkRow of Links = LINKS {
         time_s: number, "end of the interval";
         link: name, "the link; its other direction ends in `.reverse`";
-        utilisation: number, "part of the capacity used, framing included, 0 to 1";
+        utilisation: number, "used fraction of the capacity, framing included, 0 to 1";
         queue_mean_bytes: number, "mean over time of the bytes queued";
         queue_max_bytes: number, "most bytes queued";
         queue_mean_packets: number, "mean over time of the packets queued";
         queue_max_packets: number, "most packets queued";
         drops: count, "packets dropped in the interval";
         marks: count, "packets marked in the interval";
-        price: maybe_number, "price it states at the interval's end, $/MB (law `fcp`)";
+        price: maybe_number, "price of the link at the interval's end, $/MB (law `fcp`)";
     }
 }
 
@@ -114,11 +117,11 @@ row! {
         time_s: number, "end of the control interval";
         link: name, "the link";
         interval_ms: number, "length of the control interval";
-        feedback_mbps: number, "aggregate feedback F to be given in it";
-        mean_rtt_ms: number, "mean round-trip time that the law reckoned with";
-        persistent_queue_bytes: number, "queue that the law took for standing";
-        feedback_count: count, "packets that carried feedback away";
-        feedback_packets: number, "mean of what each of them carried, as a change of its sender's window";
+        feedback_mbps: number, "aggregate feedback F of the interval";
+        mean_rtt_ms: number, "mean round-trip time in the law's calculation";
+        persistent_queue_bytes: number, "the law's estimate of the persistent queue";
+        feedback_count: count, "packets with feedback";
+        feedback_packets: number, "mean feedback of such a packet, as a change of its sender's window";
     }
 }
 
@@ -130,7 +133,7 @@ row! {
         hop: name, "the hop, `FROM-TO`";
         queue_mean_messages: number, "mean over time of the messages queued";
         queue_max_messages: number, "most messages queued";
-        price: number, "mean over time of its price, $ a lot";
+        price: number, "mean over time of its price, $ per lot";
     }
 }
 
@@ -139,27 +142,28 @@ row! {
     FlowSummary of Summary = SUMMARY {
         flow: text, "the flow";
         law: text, "its sender law; `constant-rate` for a `[cbr.NAME]`";
-        start_s: number, "when it started";
-        finish_s: maybe_number, "when it finished or was stopped; null if it did not";
+        start_s: number, "start time";
+        finish_s: maybe_number, "time at which it finished or was stopped; null if it did not";
         fct_s: maybe_number, "flow completion time of a flow with a size";
-        size_bytes: maybe_count, "payload it had to move";
-        sent_bytes: count from sent, "wire bytes sent, retransmissions included; null where its sender is another process (`--node`)";
-        delivered_bytes: count from received, "payload handed over in order; null where its receiver is another process";
-        goodput_mbps: number from received, "mean goodput from warm-up or its start to its end; null likewise";
-        rate_mbps: number from received, "mean rate on the wire over the same time; null likewise";
-        ideal_mbps: maybe_number, "what the ideal allocation gives it";
+        size_bytes: maybe_count, "payload to send";
+        sent_bytes: count from sent, "wire bytes sent, retransmissions included; null if the sender is another process (`--node`)";
+        delivered_bytes: count from received, "payload delivered in order; null if the receiver is another process";
+        goodput_mbps: number from received, "mean goodput from the warm-up's end, or its start if later, to its end; null in the same cases";
+        rate_mbps: number from received, "mean rate on the wire over the same time; null in the same cases";
+        ideal_mbps: maybe_number, "rate in the ideal allocation";
         share_of_ideal: maybe_number from received, "rate over ideal";
-        retransmissions: count from sent, "packets sent again; null where its sender is another process";
-        timeouts: count from sent, "retransmission timeouts; null likewise";
-        rtt_mean_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.mean_ms), "mean round trip, sampled every 100 ms (less often beyond 2 million samples) after warm-up if something arrived; null, as the next seven, without samples";
+        retransmissions: count from sent, "packets retransmitted; null if the sender is another process";
+        timeouts: count from sent, "retransmission timeouts; null in the same cases";
+        rtt_mean_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.mean_ms), "mean round trip, sampled every 100 ms after warm-up if data arrived (less often beyond 2 \
+            million samples); null, like the next seven columns, without samples";
         rtt_p50_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.p50_ms), "median of the same samples";
         rtt_p95_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.p95_ms), "their 95th percentile";
         rtt_p99_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.p99_ms), "their 99th percentile";
-        queueing_mean_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.mean_ms), "mean of the samples less propagation and transmission over the path as the file has it at first: time in queues";
+        queueing_mean_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.mean_ms), "mean time in queues: the samples minus propagation and transmission over the path at the start";
         queueing_p50_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.p50_ms), "median of that";
         queueing_p95_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.p95_ms), "its 95th percentile";
         queueing_p99_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.p99_ms), "its 99th percentile";
-        lost_packets: maybe_count, "packets of a constant-rate source that were dropped (live: that had not arrived at the end); null for flows";
+        lost_packets: maybe_count, "dropped packets of a constant-rate source (live: packets not arrived at the end); null for flows";
     } beside {
         /// Round trips and queueing delays, sampled every 100 ms.
         delays: Option<Delays>,
@@ -172,13 +176,13 @@ row! {
     /// One direction of a link over the whole run: a row of [`Table::LinkSummary`].
     LinkSummary of LinkSummary = LINK_SUMMARY {
         link: text, "the link; its other direction ends in `.reverse`";
-        capacity_mbps: number, "its rate: the first, if that changes on the way; a recording's mean";
-        utilisation: number, "part of the capacity used after warm-up";
-        queue_mean_bytes: maybe_number, "mean over time of the bytes queued; null for links that `links` leaves out";
-        queue_max_bytes: maybe_number, "most bytes queued; null likewise";
-        queue_mean_packets: maybe_number, "mean over time of the packets queued; null likewise";
-        queue_max_packets: maybe_number, "most packets queued; null likewise";
-        limit_bytes: maybe_count, "what the queue can hold; null if it has no limit in bytes";
+        capacity_mbps: number, "its rate: the first, if it changes; the mean of a recording";
+        utilisation: number, "used fraction of the capacity after warm-up";
+        queue_mean_bytes: maybe_number, "mean over time of the bytes queued; null for links without rows in `links`";
+        queue_max_bytes: maybe_number, "most bytes queued; null in the same cases";
+        queue_mean_packets: maybe_number, "mean over time of the packets queued; null in the same cases";
+        queue_max_packets: maybe_number, "most packets queued; null in the same cases";
+        limit_bytes: maybe_count, "limit of the queue; null if it has none in bytes";
         drops: count, "packets dropped, warm-up included";
         marks: count, "packets marked, warm-up included";
     }

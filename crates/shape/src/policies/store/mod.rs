@@ -153,14 +153,14 @@ fn translate(prefix: &str, host: &str, keys: &Keys) -> Result<String, String> {
             path.remove(0);
         }
         let text = std::str::from_utf8(value)
-            .map_err(|_| format!("the value of `{}` is no text", key.escape_debug()))?;
+            .map_err(|_| format!("the value of `{}` is not text", key.escape_debug()))?;
         match tables.entry(path) {
             Entry::Vacant(entry) => drop(entry.insert((close, key, text))),
             Entry::Occupied(mut entry) if entry.get().0 < close => drop(entry.insert((close, key, text))),
             Entry::Occupied(entry) if entry.get().0 > close => {}
             Entry::Occupied(entry) => {
                 return Err(format!(
-                    "`{}` and `{}` are as close to this host, `{host}`: narrow one of them down",
+                    "`{}` and `{}` match this host, `{host}`, equally: narrow one of them",
                     entry.get().1.escape_debug(),
                     key.escape_debug()
                 ));
@@ -168,7 +168,7 @@ fn translate(prefix: &str, host: &str, keys: &Keys) -> Result<String, String> {
         }
     }
     if tables.is_empty() {
-        return Err(format!("there is nothing under `{prefix}` for this host, `{host}`"));
+        return Err(format!("`{prefix}` has no policies for this host, `{host}`"));
     }
     let mut file = String::new();
     for (path, (_, key, text)) in tables {

@@ -40,12 +40,9 @@ fn a_host_has_what_is_for_it_and_what_is_for_all() {
 fn what_is_ambiguous_or_no_text_is_refused() {
     let both = keys(&[("/t/@a*/link", ""), ("/t/@*a/link", "")]);
     let said = translate("/t", "a", &both).unwrap_err();
-    assert_eq!(
-        said,
-        "`/t/@*a/link` and `/t/@a*/link` are as close to this host, `a`: narrow one of them down"
-    );
+    assert_eq!(said, "`/t/@*a/link` and `/t/@a*/link` match this host, `a`, equally: narrow one of them");
     let bytes = Keys::from([("/t/link".to_owned(), vec![0xff])]);
-    assert_eq!(translate("/t", "a", &bytes).unwrap_err(), "the value of `/t/link` is no text");
+    assert_eq!(translate("/t", "a", &bytes).unwrap_err(), "the value of `/t/link` is not text");
 }
 
 #[test]
@@ -91,10 +88,7 @@ fn what_is_wrong_or_away_leaves_in_force_what_was_good() {
         opened.map(|opened| opened.expect("nobody ended it"))
     };
     let error = open(5).unwrap_err();
-    assert!(
-        error.to_string().contains("there is nothing under `/tollway` for this host, `web-1`"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("`/tollway` has no policies for this host, `web-1`"), "{error}");
 
     etcd.put("/tollway/link", "rate = \"100 Mbps\"");
     etcd.put("/tollway/aggregate/web", "from-port = 443");
@@ -103,8 +97,8 @@ fn what_is_wrong_or_away_leaves_in_force_what_was_good() {
     assert_eq!(first.regime().link.rate, Some("100 Mbps".parse().unwrap()));
 
     etcd.put("/tollway/aggregate/web", "from-port = \"many\"");
-    let News::Wrong(error) = await_news(&mut source) else { panic!("that is no port") };
-    assert!(error.to_string().contains("`many` is no port"), "{error}");
+    let News::Wrong(error) = await_news(&mut source) else { panic!("that is not a port") };
+    assert!(error.to_string().contains("`many` is not a port"), "{error}");
     etcd.put("/tollway/@web-*/aggregate/web", "from-port = 8443");
     let News::Policies(third) = await_news(&mut source) else {
         panic!("another value is meant for this host")
@@ -120,7 +114,7 @@ fn what_is_wrong_or_away_leaves_in_force_what_was_good() {
     assert!(why.contains("has no `[aggregate.NAME]` any more"), "{why}");
     etcd.delete("/tollway/link");
     let News::Wrong(error) = await_news(&mut source) else { panic!("nothing is left") };
-    assert!(error.to_string().contains("there is nothing"), "{error}");
+    assert!(error.to_string().contains("has no policies"), "{error}");
     etcd.put("/tollway/other/x", "");
     etcd.delete("/tollway/other/x");
     etcd.put("/tollway", "version = \"whole\"\nlink.rate = \"100 Mbps\"\naggregate.web.from-port = 8443");

@@ -54,6 +54,14 @@ impl Lane {
 
     /// Writes frames that begin within `room` bytes, as far as the kernel takes them.
     pub(super) fn write_frames(&mut self, bytes: &[u8], plan: &[Planned], room: u64) -> io::Result<usize> {
+        // The usual case needs no array of slices.
+        if let [one] = plan
+            && room > 0
+        {
+            let written = self.stream.write(&[IoSlice::new(one.of(bytes))])?;
+            self.writable = written == one.len as usize;
+            return Ok(written);
+        }
         let (mut at, mut written, mut begun) = (0, 0, 0);
         while at < plan.len() && begun < room {
             let mut slices = [IoSlice::new(&[]); SLICES];
@@ -476,7 +484,7 @@ impl Session {
             Broken::Error(error) => error,
             Broken::Unrequested => {
                 core.members[member].counts.unrequested += 1;
-                "it answered what was not asked".to_owned()
+                "it answered without a request".to_owned()
             }
         };
         self.lane_failed(core, member, why)
@@ -490,7 +498,7 @@ impl Session {
         if let Some(lane) = &lane {
             core.members[member].lanes -= 1;
             if !lane.open {
-                core.is_down(member, format!("it cannot be connected to: {why}"));
+                core.is_down(member, format!("cannot connect to it: {why}"));
             } else if outstanding > 0 {
                 core.members[member].last_failure = Some(why);
             }
@@ -521,8 +529,7 @@ impl Session {
                     core.members[member].counts.unanswered += 1;
                     self.forget_setup(orphan.seq);
                     if self.redis.is_some() {
-                        let what =
-                            "the server failed before it answered; the command may have been carried out";
+                        let what = "the server failed before it answered; the command may have been executed";
                         self.answer_for(orphan.seq, &redis::error(what));
                     } else {
                         told = true;
@@ -544,13 +551,13 @@ impl Session {
             // A connection that could not even be begun.
             return match self.dispatch.at(member) {
                 0 => Ok(()),
-                _ => self.lane_failed(core, member, "it cannot be connected to".into()),
+                _ => self.lane_failed(core, member, "cannot connect to it".into()),
             };
         };
         let since = now.saturating_sub(lane.progress);
         if !lane.open {
             return match since > limits.connect_time {
-                true => self.lane_failed(core, member, "it takes no connection in time".into()),
+                true => self.lane_failed(core, member, "it did not accept a connection in time".into()),
                 false => Ok(()),
             };
         }
@@ -573,7 +580,7 @@ impl Session {
         }
         let paused = self.lanes[member].as_ref().is_some_and(|lane| lane.readable);
         if self.dispatch.outstanding(member) > 0 && since > limits.answer_time && !paused {
-            let why = format!("it left frames without an answer for {}", limits.answer_time);
+            let why = format!("it did not answer frames for {}", limits.answer_time);
             core.is_down(member, why.clone());
             return self.lane_failed(core, member, why);
         }

@@ -577,7 +577,7 @@ impl Session {
                 self.parked_bytes -= parked.frame.len();
                 self.dispatch.give_up();
                 self.forget_setup(parked.seq);
-                self.answer_for(parked.seq, &redis::error("no server takes commands now"));
+                self.answer_for(parked.seq, &redis::error("no server accepts commands now"));
             }
         }
         for member in 0..self.lanes.len() {

@@ -95,9 +95,9 @@ fn what_no_link_can_be_is_refused_in_words() {
     assert_eq!(status(&post(r#"{"link": "down", "rate_mbps": 5, "delay_ms": 0, "loss": 1}"#)), 200);
     for (body, said) in [
         (r#"{"link": "sideways", "rate_mbps": 5}"#, "there are down, up"),
-        (r#"{"link": "down", "rate_mbps": 0}"#, "`rate_mbps` is 0; it can be anything from 0.001 to"),
+        (r#"{"link": "down", "rate_mbps": 0}"#, "`rate_mbps` is 0; it must be from 0.001 to"),
         (r#"{"link": "down", "delay_ms": -1}"#, "`delay_ms` is -1"),
-        (r#"{"link": "down", "loss": 1.5}"#, "`loss` is 1.5; it can be anything from 0 to 1"),
+        (r#"{"link": "down", "loss": 1.5}"#, "`loss` is 1.5; it must be from 0 to 1"),
         (r#"{"link": "down", "colour": 1}"#, "unknown field `colour`"),
         (r#"{"rate_mbps": 5}"#, "missing field `link`"),
         ("rate=5", "write it like"),
@@ -124,5 +124,5 @@ fn only_this_machine_is_served() {
         assert_eq!(is_ours(host), ours, "{host}");
     }
     let error = serve(([0, 0, 0, 0], 0)).unwrap_err();
-    assert!(error.to_string().contains("0.0.0.0:0 is no loopback address"), "{error}");
+    assert!(error.to_string().contains("0.0.0.0:0 is not a loopback address"), "{error}");
 }

@@ -7,23 +7,24 @@ use super::*;
 use crate::plan::Strategy;
 
 section! {
-    /// Plain packets at a constant rate that nothing holds back, from each member of a group.
+    /// Plain packets at a constant rate, without congestion control. Each member of a group is a
+    /// source.
     CBR = "[cbr.NAME]" {
-        /// Where they come from.
+        /// Source node or group.
         "from": Kind::Node;
-        /// Where they go.
+        /// Destination node or group.
         "to": Kind::Node;
-        /// While it sends, without framing.
+        /// Sending rate, without framing.
         "rate": Kind::Rate;
-        /// On the wire, without framing.
+        /// Packet size on the wire, without framing.
         "packet-size": PACKET, default "1500 B";
-        /// When it begins, as for a flow.
+        /// Start, in the forms of a flow's `start`.
         "start": Kind::When, default "0 s";
-        /// When it ends.
+        /// End, in the same forms.
         "stop": Kind::When, else "the end of the run";
-        /// Sends for so long, …
+        /// Length of a sending period.
         "on": SPAN, else "always";
-        /// … then is silent for so long, and so on.
+        /// Length of the silence after each sending period.
         "off": SPAN, else "never";
     }
 }
@@ -31,66 +32,66 @@ section! {
 const DIRECTION: Kind = Kind::Word(&["forward", "reverse", "both"]);
 
 section! {
-    /// What happens on the way, to links, to flows' receivers, to hosts or to switches.
+    /// A change of links, of flows' receivers, of hosts or of switches during the run.
     CHANGE = "[[change]]" {
-        /// When.
+        /// Time of the change.
         "at": TIME;
-        /// Which links: a name, with `*` and `?` if many.
+        /// Links: a name, with `*` and `?` for several.
         "link": Kind::Links, optional;
-        /// Which way.
+        /// Direction.
         "direction": DIRECTION, else "`both` for rate, delay and blackout; `forward` for the rest";
-        /// The new rate; a link's law hears of it, unless it has a `capacity` of its own.
+        /// The new rate. A link's law uses it too, unless the link has a `capacity`.
         "rate": Kind::WireRate, optional;
-        /// The new delay, for packets that leave from now on.
+        /// The new delay, for packets sent from then on.
         "delay": TIME, optional;
         /// The new probability of loss.
         "loss": PROBABILITY, optional;
-        /// So long every packet that comes to the link is lost; those that wait there already still
-        /// leave.
+        /// Length of a blackout: every packet that arrives at the link is lost. Queued packets are
+        /// still sent.
         "blackout": SPAN, optional;
-        /// What the law is told of its capacity.
+        /// The new capacity that the law assumes.
         "capacity": Kind::Rate, optional;
-        /// What the queue holds from now on.
+        /// The new limit of the queue.
         "limit": Kind::Limit, optional;
-        /// From now on the law `fcp` is wrong by this part of its price.
+        /// Error of the law `fcp` from then on, as a fraction of its price.
         "price-error": Kind::Number { least: -1.0, most: 1e6 }, optional;
-        /// Which flows, likewise.
+        /// Flows: a name, with `*` and `?` for several.
         "flow": Kind::Flows, optional;
-        /// Their receivers' new buffer.
+        /// The new buffer of their receivers.
         "receive-buffer": Kind::Limit, optional;
-        /// How their applications read from now on; what one works on it finishes first.
+        /// The new reading speed of their applications. A frame in progress is finished first.
         "reader": Kind::Table(&READER), optional;
-        /// Which host.
+        /// Host.
         "host": Kind::Text, optional;
-        /// What the host, or each flow without one, may spend from now on, $/s.
+        /// The new budget of the host, or of each flow without a host, in $/s.
         "budget": Kind::Number { least: 0.0, most: 1e12 }, optional;
-        /// How the host divides its budget from now on.
+        /// The host's new division of its budget.
         "strategy": Kind::Word(Strategy::WORDS), optional;
-        /// Which switches: a name, with `*` and `?` if many.
+        /// Switches: a name, with `*` and `?` for several.
         "switch": Kind::Text, optional;
         /// The new shares of their members, as in `[switch.NAME]`.
         "shares": SHARES, optional;
-        /// Which of their members leaves their sessions for good: its node, or a group of nodes.
+        /// The member that leaves their sessions for good: its node, or a group of nodes.
         "member": Kind::Node, optional;
     }
 }
 
 section! {
-    /// Random loss, each packet for itself.
+    /// Random loss, independent for each packet.
     LOSS = "[[loss]]" {
-        /// Which links: a name, with `*` and `?` if many.
+        /// Links: a name, with `*` and `?` for several.
         "link": Kind::Links;
-        /// Which way.
+        /// Direction.
         "direction": DIRECTION, default "forward";
-        /// How likely.
+        /// Probability of loss.
         "probability": PROBABILITY;
-        /// Before the port's law sees the packet, or on the wire.
+        /// Place of the loss: `before` the port's law, or `after` it, on the wire.
         "place": Kind::Word(&["before", "after"]), default "after";
-        /// From when on.
+        /// Start of the loss.
         "from": TIME, default "0 s";
-        /// Until when.
+        /// End of the loss.
         "until": TIME, else "the end of the run";
-        /// Which packets.
+        /// Packets subject to the loss.
         "only": Kind::Word(&["all", "data", "ack"]), default "all";
     }
 }

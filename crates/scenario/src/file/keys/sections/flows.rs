@@ -11,72 +11,72 @@ pub(super) const TRANSPORT: &[Key] = keys! {
     /// The sender's law.
     "law": Kind::Word(sender::WORDS);
     "": Kind::All(laws::transport), optional;
-    /// The receiver's buffer: packets, or bytes of payload. A BDP is here the least rate on the way
-    /// × base RTT, on the wire.
+    /// The receiver's buffer, in packets or in bytes of payload. A BDP is here the lowest rate on
+    /// the path × base RTT, in bytes on the wire.
     "receive-buffer": Kind::Limit, default "unlimited";
-    /// The sender's, likewise.
+    /// The sender's buffer, in the same units.
     "send-buffer": Kind::Limit, default "unlimited";
-    /// What the receiver states of its buffer: the room left, as a window; or, with the law `xcp`,
-    /// the rate at which it drains, as feedback (the Anypoint paper, § IV-A), and what finds no
-    /// room is dropped.
+    /// Flow control. `credit`: the receiver advertises the room left in its buffer as a window.
+    /// `soft`, with the law `xcp`: it returns the buffer's drain rate as feedback (the Anypoint
+    /// paper, § IV-A), and drops packets for which the buffer has no room.
     "flow-control": Kind::Word(&["credit", "soft"]), default "credit";
-    /// How the application at the receiver reads.
+    /// The reading speed of the receiving application.
     "reader": Kind::Table(&READER), else "it reads at once";
-    /// A full packet on the wire, headers included, framing not.
+    /// Size of a full packet on the wire, with headers but without framing.
     "packet-size": PACKET, default "1500 B";
-    /// What of it is header; the rest is goodput.
+    /// Size of a packet's headers; the rest counts as goodput.
     "header": Kind::Bytes { least: 0, most: 65535 }, default "40 B";
-    /// A packet without data.
+    /// Size of a packet without data.
     "ack-size": Kind::Bytes { least: 1, most: 65535 }, default "40 B";
-    /// Window at the start, packets.
+    /// Initial window, in packets.
     "initial-window": Kind::Count { least: 1, most: 1_000_000 },
         else "10 (RFC 6928), or 2 with the law `xcp`";
     "": Kind::All(laws::sender_keys), optional;
-    /// Selective acknowledgement (RFC 2018).
+    /// Enables selective acknowledgement (RFC 2018).
     "sack": Kind::Truth, default "true";
-    /// Ranges that an acknowledgement has room for.
+    /// Largest number of SACK ranges in an acknowledgement.
     "sack-blocks": Kind::Count { least: 1, most: 4 },
-        else "3, or what XCP's options leave room for: 2, or 1 with data both ways";
-    /// How losses are found: RFC 5681 with one repair a recovery, as ns-2's `Agent/TCP/Reno`; RFC
-    /// 6582, RFC 6675 or RFC 8985.
+        else "3; beside XCP's options 2, or 1 with data both ways";
+    /// Loss detection: RFC 5681 with one repair per recovery, like ns-2's `Agent/TCP/Reno`
+    /// (`reno`); RFC 6582 (`newreno`); RFC 6675; or RFC 8985 (`rack`).
     "loss-detection": Kind::Word(&["reno", "newreno", "rfc6675", "rack"]),
-        else "`rfc6675` with SACK, `rack` with it and the law `bbr`, `newreno` without";
-    /// With `rack`: how many times more a retransmission is sent where the receive window would not
-    /// last until its loss is repaired.
+        else "`rfc6675` with SACK, `rack` with SACK and the law `bbr`, `newreno` without SACK";
+    /// With `rack`: extra copies of a retransmission, sent if the receive window would be exhausted
+    /// before the loss is repaired.
     "repair-copies": Kind::Count { least: 0, most: 4 }, default "0";
-    /// How long an acknowledgement may wait for a second packet.
+    /// Longest delay of an acknowledgement that waits for a second packet.
     "delayed-ack": Kind::TimeOrNone, default "none";
-    /// Opens the connection before data flow.
+    /// Opens the connection with a handshake before data are sent.
     "handshake": Kind::Truth, default "true";
-    /// What the toll looks like in a packet, and so what precision it has.
+    /// Form of the toll in a packet, which also sets its precision.
     "encoding": Kind::Word(&["acp", "tcp-option", "draft-2", "draft-3"]), default "acp";
-    /// With `tcp-option`: 13 + 3 bits, or whole packets.
+    /// With `tcp-option`: feedback in 13 + 3 bits, or in whole packets.
     "feedback": Kind::Word(&["split", "integer"]), else "`split`";
-    /// Data in both directions of the connection.
+    /// Sends data in both directions of the connection.
     "both-ways": Kind::Truth, default "false";
-    /// Data packets may be marked instead of dropped (RFC 3168).
+    /// Enables ECN: links may mark data packets instead of dropping them (RFC 3168).
     "ecn": Kind::Truth, else "`true` with the law `dctcp`, `false` with others";
-    /// Data packets say by ECT(1) that their sender is scalable (RFC 9331); with the law `dctcp`.
+    /// Sends data packets with ECT(1), as a scalable sender does (RFC 9331); with the law `dctcp`.
     "l4s": Kind::Truth, default "false";
-    /// The class of traffic that it belongs to: a name that `[class.NAME]` gives.
+    /// The flow's class of traffic, the NAME of a `[class.NAME]`.
     "class": Kind::Text, else "none";
-    /// Weight in theory's ideal allocation, and among the flows of its host.
+    /// Weight in the ideal allocation of `tollway theory`, and among the flows of its host.
     "weight": Kind::Over { over: 0.0, most: 1e12 }, default "1";
     /// The retransmission timer.
     "rto": Kind::Table(&RTO), optional;
-    /// How much of the receive buffer is advertised.
+    /// The part of the receive buffer that is advertised.
     "receive-window": Kind::Table(&RECEIVE_WINDOW), optional;
     "": Kind::All(laws::sender_tables), optional;
 };
 
 /// The nodes of flows and workloads.
 const ENDS: &[Key] = keys! {
-    /// Where data come from.
+    /// Source node or group.
     "from": Kind::Node, else "`between`";
-    /// Where they go.
+    /// Destination node or group.
     "to": Kind::Node, else "`between`";
-    /// Instead of these: nodes by name, with `*` and `?`, or a list of such; flows go from any to
-    /// any other.
+    /// Instead of `from` and `to`: nodes by name, with `*` and `?`, or a list of such. Flows go
+    /// from any of them to any other.
     "between": Kind::Nodes, else "`from` and `to`";
     /// With `between`: the pairs. `all-to-all`: each node sends to each. `permutation`: each sends
     /// to one and receives from one. `incast`: `senders` send to each of `receivers`. `hot-spots`:
@@ -88,40 +88,40 @@ const ENDS: &[Key] = keys! {
     "senders": Kind::Count { least: 1, most: 1_000_000 }, else "all other nodes";
     /// With `hot-spots`: the probability that a node sends to a hot one.
     "share": PROBABILITY, default "0.5";
-    /// With `all-to-all`: so many ordered pairs, drawn by chance.
+    /// With `all-to-all`: number of ordered pairs, drawn at random.
     "pairs": Kind::Count { least: 1, most: 1_000_000 }, else "all, or 10 000 if there are more";
 };
 
 section! {
-    /// A flow, or one for each member of a group: groups of one size go member by member, a group
-    /// and a node many to one; or between any nodes. Where that makes several they are `NAME.1`,
-    /// `NAME.2`, …
+    /// A flow, or several: one for each member of a group. Two groups of one size are joined member
+    /// by member; with a group and a node, there is a flow for each member. With `between`, flows
+    /// join any nodes. Several flows are called `NAME.1`, `NAME.2`, …
     FLOW = "[flow.NAME]": [
         ENDS,
         keys! {
-            /// Nodes that data pass on their way, in order; acknowledgements pass them in reverse.
+            /// Nodes that data pass, in order; acknowledgements pass them in reverse.
             "via": Kind::Match("a node, such as \"spine.2\", or an array of such"),
                 else "the shortest route";
-            /// So many between each pair of nodes.
+            /// Number of flows between each pair of nodes.
             "count": Kind::Count { least: 1, most: 1_000_000 }, else "one flow";
-            /// One sender for a whole group `to`, whose members receive copies that are made where
-            /// their routes part; with the law `fcp`.
+            /// Multicast: one sender for the whole group `to`. Copies are made where the routes to
+            /// its members part. Needs the law `fcp`.
             "multicast": Kind::Truth, default "false";
-            /// The switches that make the flows of this section one connection: a name that
-            /// `[switch.NAME]` gives, with `*` and `?` if many. They send `frames`.
+            /// The switches that join the flows of this section into one connection: the NAME of a
+            /// `[switch.NAME]`, with `*` and `?` for several. The flows must send `frames`.
             "session": Kind::Text, else "each flow is a connection";
-            /// When the flow begins: a time; `{ first, last }`, evenly over the flows; or `{ random
-            /// = "1 s", after = "0 s" }`, uniformly in that span.
+            /// Start of the flow: a time; `{ first, last }`, evenly spaced over the flows; or `{
+            /// random = "1 s", after = "0 s" }`, uniform in that span.
             "start": Kind::When, default "0 s";
-            /// Starts when another flow has ended: its data are acknowledged. With the name of a
-            /// section of as many flows each waits for its own; with that of another section, all
-            /// wait for all of them. `start` is then the time from there on.
-            "after": Kind::Text, else "it does not wait";
-            /// When its application stops, in the same ways.
+            /// Another section; the flow starts when the other's data are acknowledged. Two
+            /// sections with the same number of flows are paired flow by flow; otherwise every flow
+            /// waits for all flows of the other section. `start` then counts from there.
+            "after": Kind::Text, else "none";
+            /// Time at which its application stops, in the forms of `start`.
             "stop": Kind::When, else "the end of the run";
-            /// Payload to send.
+            /// Payload to send, in bytes.
             "size": Kind::Bytes { least: 1, most: 1 << 60 }, else "endless";
-            /// Frames to send instead.
+            /// Frames to send instead of `size` bytes.
             "frames": Kind::Table(&FRAMES), else "a stream of bytes";
         },
         TRANSPORT,
@@ -129,99 +129,101 @@ section! {
 }
 
 section! {
-    /// What a framed flow sends.
+    /// The frames of a flow.
     FRAMES = "[flow.NAME.frames]" {
-        /// How many frames.
+        /// Number of frames.
         "count": Kind::Count { least: 1, most: 1 << 40 }, else "endless";
-        /// Payload of each.
+        /// Payload of each frame.
         "size": Kind::Bytes { least: 1, most: 1 << 40 };
     }
 }
 
 section! {
-    /// An application that works on what it reads: a frame at a time, or a packet where there are
-    /// no frames. Until then data wait in the receive buffer. `[workload.NAME.reader]` and
-    /// `[change.reader]` likewise.
+    /// An application that takes time for what it reads: for each frame, or for each packet if
+    /// there are no frames. Meanwhile data wait in the receive buffer. `[workload.NAME.reader]` and
+    /// `[change.reader]` have the same keys.
     READER = "[flow.NAME.reader]" {
-        /// How long it works on each; `"0 s"` reads at once.
+        /// Time for each frame or packet; `"0 s"` reads at once.
         "every": TIME;
-        /// The same in the second half of each period: a square wave.
-        "then": TIME, else "as `every`";
-        /// The period of that wave, from the run's begin on.
+        /// Time for each in the second half of each period: a square wave.
+        "then": TIME, else "`every`";
+        /// Period of that wave, from the start of the run.
         "period": PERIOD, else "no wave";
     }
 }
 
 section! {
-    /// The retransmission timer (RFC 6298); `[workload.NAME.rto]` likewise.
+    /// The retransmission timer (RFC 6298). `[workload.NAME.rto]` has the same keys.
     RTO = "[flow.NAME.rto]" {
-        /// Before the first sample of the round trip.
+        /// Timeout before the first sample of the round trip.
         "initial": PERIOD, default "1 s";
-        /// Never shorter.
+        /// Lower bound of the timeout.
         "min": PERIOD, default "200 ms";
-        /// Never longer.
+        /// Upper bound of the timeout.
         "max": SPAN, default "60 s";
-        /// Least margin over the smoothed round trip: the clock's G of RFC 6298; 200 ms as in
-        /// Linux.
+        /// Smallest margin above the smoothed round trip: the clock granularity G of RFC 6298.
+        /// Linux uses 200 ms.
         "granularity": SPAN, default "200 ms";
-        /// Doubles with each expiry; the study proposes that it should not.
+        /// Doubles the timeout at each expiry; the study proposes `false`.
         "backoff": Kind::Truth, default "true";
-        /// The fast retransmit of the first hole restarts it (RFC 6675, § 6, allows it; Linux and
-        /// ns-2 do so). With `loss-detection = "rack"` it does in any case.
+        /// Restarts the timer at the fast retransmit of the first hole (RFC 6675, § 6, allows it;
+        /// Linux and ns-2 do so). With `loss-detection = "rack"` it always restarts.
         "at-repair": Kind::Truth, default "false";
         /// With `loss-detection = "newreno"`: only the first partial acknowledgement of a recovery
-        /// restarts it (RFC 6582, § 4, Impatient; ns-2's default), not each (Slow-but-Steady).
+        /// restarts the timer (RFC 6582, § 4, Impatient; ns-2's default), not every one
+        /// (Slow-but-Steady).
         "impatient": Kind::Truth, default "false";
-        /// Always this long, without doubling.
-        "fixed": PERIOD, else "worked out from the round trip";
+        /// A constant timeout, without doubling.
+        "fixed": PERIOD, else "computed from the round trip";
     }
 }
 
 section! {
-    /// How much of the receive buffer is advertised; it never shrinks.
-    /// `[workload.NAME.receive-window]` likewise.
+    /// The part of the receive buffer that is advertised; it never shrinks.
+    /// `[workload.NAME.receive-window]` has the same keys.
     RECEIVE_WINDOW = "[flow.NAME.receive-window]" {
-        /// All of the buffer from the start; growing with each data packet, as Linux does; or by
-        /// the feedback received (the study).
+        /// `whole`: the whole buffer from the start. `per-packet`: grows with each data packet, as
+        /// in Linux. `feedback`: grows by the feedback received (the study).
         "growth": Kind::Word(&["whole", "per-packet", "feedback"]), default "whole";
-        /// Packets advertised at the start, unless it is `whole`.
+        /// Packets advertised at the start, unless `growth` is `whole`.
         "initial": Kind::Count { least: 1, most: 1 << 30 }, default "10";
-        /// Packets more for each data packet, if `per-packet`.
+        /// With `per-packet`: increase for each data packet, in packets.
         "step": Kind::Count { least: 1, most: 1 << 20 }, default "2";
     }
 }
 
 section! {
-    /// An owner of a budget that it divides over its flows of the law `fcp`. Flows without a host
-    /// have a budget each.
+    /// A host with a budget, which it divides over its flows of the law `fcp`. A flow without a
+    /// host has its own budget.
     HOST = "[host.NAME]" {
-        /// What all of its flows may spend, $/s.
+        /// Budget of all its flows together, in $/s.
         "budget": Kind::Number { least: 0.0, most: 1e12 }, default "1";
-        /// Which flows and workloads: a name, with `*` and `?` if many.
+        /// Its flows and workloads: a name, with `*` and `?` for several.
         "flows": Kind::Flows;
-        /// How it divides its budget.
+        /// Division of the budget over the flows.
         "strategy": Kind::Word(Strategy::WORDS), default "equal-budget";
     }
 }
 
 section! {
-    /// Flows that come by chance, each on one of the pairs of nodes that `from` and `to`, or
-    /// `between`, make.
+    /// Flows with random arrivals and sizes. Each joins one of the pairs of nodes that `from` and
+    /// `to`, or `between`, define.
     WORKLOAD = "[workload.NAME]": [
         ENDS,
         keys! {
-            /// `{ poisson = 100 }`, a second over all pairs, or `{ interval = "10 ms" }`.
+            /// Arrivals: `{ poisson = 100 }`, flows per second over all pairs, or `{ interval = "10
+            /// ms" }`.
             "arrivals": Kind::Arrivals;
             /// Payload of a flow: `"10 kB"`; `{ exponential = "30 kB" }`, the mean; `{ pareto = {
             /// mean = "30 kB", shape = 1.2 } }`; `{ empirical = [["1 kB", 0.5], ["1 MB", 1.0]] }`;
             /// `{ file = "web.txt" }`, a file of such lines (see [Importing](importing.md)).
             "sizes": Kind::Sizes;
-            /// First instant of an arrival.
+            /// Earliest time of an arrival.
             "start": TIME, default "0 s";
-            /// Last one.
+            /// Latest time of an arrival.
             "stop": TIME, else "the end of the run";
-            /// Flows at most.
-            "max-flows": Kind::Count { least: 1, most: i64::MAX as u64 }, else "as many as come";
+            /// Largest number of flows.
+            "max-flows": Kind::Count { least: 1, most: i64::MAX as u64 }, else "no limit";
         },
         TRANSPORT,
     ]

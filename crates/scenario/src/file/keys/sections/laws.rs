@@ -38,7 +38,9 @@ pub(crate) fn sender_laws() -> &'static [LawTable] {
     static TABLES: LazyLock<Vec<LawTable>> = LazyLock::new(|| {
         let also = |table: &Table| {
             let (first, rest) = table.says.split_once(". ").unwrap_or((table.says.trim_end_matches('.'), ""));
-            format!("{first}; `[workload.NAME.{}]` likewise. {rest}", table.word).trim_end().to_owned()
+            format!("{first}. `[workload.NAME.{}]` has the same keys. {rest}", table.word)
+                .trim_end()
+                .to_owned()
         };
         let options = |table: &Table| format!("Options of the law `{}`.", table.word);
         law_tables("flow.NAME", sender::LAWS.iter().flat_map(|law| law.tables), also, options)
@@ -104,8 +106,8 @@ pub(super) fn sender_tables() -> &'static [Key] {
 pub(super) fn transport() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         let says = format!(
-            "Whose it is. `kernel`, with the law {}: the kernel's own TCP in a live run, in network namespaces; simulated, its \
-             sizes (`header`, `ack-size` 52 B, for timestamps) and `loss-detection` RACK, unless they are given.",
+            "The transport. `kernel`, with the law {}: the kernel's TCP in a live run with network namespaces. A simulation then \
+             has its sizes (`header` and `ack-size` 52 B, with timestamps) and `loss-detection` RACK by default.",
             laws_that(|law| law.kernel.is_some()),
         );
         vec![key("transport", Kind::Word(&["tollway", "kernel"]), Is("tollway"), says.leak())]

@@ -3,22 +3,23 @@
 use super::super::Kind;
 
 section! {
-    /// A machine at a node, or at each member of a group. A *middle* (`counter`) sees every packet
-    /// that comes over a link to its node. An *app* (`caller`, `echo`) owns the ends of flows at
-    /// its node: it writes what they send and reads what they receive, message by message. Both
-    /// ends of such a flow are apps', and it has data `both-ways`.
+    /// A state machine at a node, or at each member of a group. A *middle* (`counter`) sees every
+    /// packet that arrives at its node over a link. An *app* (`caller`, `echo`) is the application
+    /// of flows with an end at its node: it sends and receives messages. Both ends of such a flow
+    /// must be apps, and its data must go `both-ways`.
     MACHINE = "[machine.NAME]" {
-        /// Where it is.
+        /// Its node or group.
         "node": Kind::Node;
-        /// `counter` counts packets and whole frames; `echo` returns each message; `caller` sends
-        /// messages to an `echo` and checks that they come back as they were. The table `machines`
-        /// of the results has what each counted.
+        /// `counter` counts packets and whole frames. `echo` returns each message. `caller` sends
+        /// messages to an `echo` and checks that they return unchanged. The results' table
+        /// `machines` has the counts.
         "kind": Kind::Word(&["counter", "caller", "echo"]);
-        /// Of an app: flows with an end at its node, a name, with `*` and `?` if many.
+        /// For an app: its flows, which have an end at its node; a name, with `*` and `?` for
+        /// several.
         "flows": Kind::Flows, else "none";
-        /// With `caller`: messages on each flow.
+        /// With `caller`: number of messages on each flow.
         "messages": Kind::Count { least: 1, most: 1 << 40 }, default "100";
-        /// With `caller`: of each.
+        /// With `caller`: size of a message.
         "size": Kind::Bytes { least: 0, most: 1 << 30 }, default "1 kB";
     }
 }

@@ -80,23 +80,23 @@ section! {
     /// A scenario is one TOML file. Quantities are strings with their unit: `"10 Mbps"`, `"250
     /// ms"`, `"64 KiB"`; a size may also be a whole number of bytes.
     TOP = "" {
-        /// What the scenario is called in results and file names.
+        /// Name of the scenario in results and file names.
         "name": Kind::Line;
-        /// A line to print over results.
+        /// Title, printed above the results.
         "title": Kind::Line, else "the name";
-        /// Where the experiment comes from: paper, section, figure.
+        /// Source of the experiment: paper, section, figure.
         "source": Kind::Line, optional;
-        /// What it shows.
+        /// Description of the experiment.
         "description": Kind::Text, optional;
-        /// How long to run.
+        /// Duration of the run.
         "duration": SPAN;
-        /// What every random choice is drawn from.
+        /// Seed of all random choices.
         "seed": Kind::Count { least: 0, most: i64::MAX as u64 }, default "1";
-        /// What is measured.
+        /// Settings of the measurements.
         "measure": Kind::Table(&MEASURE), optional;
         /// A network from a file or a generator.
         "topology": Kind::Table(&TOPOLOGY), optional;
-        /// How traffic is divided among equal-cost routes.
+        /// Division of traffic among equal-cost routes.
         "routing": Kind::Table(&ROUTING), optional;
         /// Hosts and routers.
         "node": Kind::Named(&NODE), optional;
@@ -106,52 +106,52 @@ section! {
         "link": Kind::Named(&LINK), optional;
         /// Classes of traffic.
         "class": Kind::Named(&CLASS), optional;
-        /// Flows known beforehand.
+        /// Flows, each with its own section.
         "flow": Kind::Named(&FLOW), optional;
-        /// Flows that come by chance.
+        /// Flows with random arrivals and sizes.
         "workload": Kind::Named(&WORKLOAD), optional;
-        /// Owners of budgets, for the law `fcp`.
+        /// Hosts with a budget, for the law `fcp`.
         "host": Kind::Named(&HOST), optional;
         /// Policies: flows that share a token bucket at their host.
         "aggregate": Kind::Named(&AGGREGATE), optional;
-        /// Machines at nodes.
+        /// State machines at nodes.
         "machine": Kind::Named(&MACHINE), optional;
         /// Anypoint switches.
         "switch": Kind::Named(&SWITCH), optional;
-        /// Daemons that multicast messages at a price.
+        /// A cost-benefit overlay: daemons that multicast messages at a price.
         "overlay": Kind::Table(&OVERLAY), optional;
         /// Constant-rate cross-traffic.
         "cbr": Kind::Named(&CBR), optional;
-        /// What happens on the way.
+        /// Changes during the run.
         "change": Kind::List(&CHANGE), optional;
-        /// Random loss by direction and place.
+        /// Random loss, by direction and place.
         "loss": Kind::List(&LOSS), optional;
-        /// The same scenario with some keys set otherwise.
+        /// Variants: the scenario with other values of some keys.
         "variant": Kind::Variants, else "one unnamed run";
-        /// Lists of settings; every combination is a variant more.
+        /// Lists of settings; each combination is one more variant.
         "grid": Kind::Grid, optional;
-        /// What `tollway reproduce` checks (see the chapter on experiments).
+        /// Claims that `tollway reproduce` checks (see the chapter on experiments).
         "claim": Kind::Raw, optional;
-        /// What it draws.
+        /// Plots that `tollway reproduce` draws.
         "plot": Kind::Raw, optional;
-        /// Series of others to lay beside ours.
+        /// Published series, drawn beside the measured ones.
         "reference": Kind::Raw, optional;
-        /// Random networks that `tollway reproduce` holds against theory beside it.
+        /// Random networks that `tollway reproduce` also compares with theory.
         "random": Kind::Raw, optional;
-        /// What is moved to see whether claims hold beside the base (see the chapter on trust).
+        /// Changes of the base under which claims are checked again (see the chapter on trust).
         "neighbourhood": Kind::RawTable, optional;
-        /// What `tollway reproduce --engine live` runs on real packets too.
+        /// Parts that `tollway reproduce --engine live` also runs on real packets.
         "live": Kind::Raw, optional;
     }
 }
 
 section! {
-    /// What is measured.
+    /// Settings of the measurements.
     MEASURE = "[measure]" {
-        /// Length of a row in the interval tables, of which a run has a thousand million at most
-        /// (twenty million without `--out`); `"none"` writes summaries only.
+        /// Length of an interval: one row of the interval tables. A run has at most a thousand
+        /// million rows (twenty million without `--out`). `"none"` writes summaries only.
         "interval": Kind::TimeOrNone, default "100 ms";
-        /// What happens before this is left out of summaries.
+        /// Time at the start that summaries exclude.
         "warmup": TIME, default "0 s";
     }
 }

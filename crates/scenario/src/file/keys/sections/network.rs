@@ -8,24 +8,25 @@ use super::*;
 
 section! {
     /// A network from a GraphML file (see [Importing](importing.md)) or a generator. Each node of
-    /// the file becomes a `[node.NAME]`, each edge a `[link.FROM-TO]` of both directions. What the
-    /// scenario says of these names itself goes on top.
+    /// the file becomes a `[node.NAME]`, each edge a `[link.FROM-TO]` with both directions.
+    /// Sections of the scenario with these names override them.
     TOPOLOGY = "[topology]": [
         keys! {
             /// The GraphML file, relative to the scenario's folder.
             "file": Kind::Text, else "a generator";
-            /// Another such file, read if there is no `file`.
+            /// Another such file, read if `file` does not exist.
             "fallback": Kind::Text, else "none";
-            /// Rate of the edges that say none.
-            "rate": Kind::WireRate, else "every edge says its own";
-            /// Propagation along the great circle between two ends that have a latitude and a
-            /// longitude; light in glass takes 5 µs.
+            /// Rate of the edges without a rate in the file.
+            "rate": Kind::WireRate, else "each edge must have its own";
+            /// Propagation delay per kilometre of the great circle between two nodes with a
+            /// latitude and a longitude; light in glass takes 5 µs.
             "delay-per-km": TIME, default "5 us";
-            /// The same for ends that have no position, by their distance in the file's drawing.
-            "delay-per-unit": TIME, else "drawings are not measured";
-            /// Propagation of the other links.
+            /// The same for nodes without a position, per unit of their distance in the file's
+            /// drawing.
+            "delay-per-unit": TIME, else "drawings are ignored";
+            /// Propagation delay of the other links.
             "delay": TIME, default "1 ms";
-            /// Keys of all links of the network, over those of the file or the generator.
+            /// Keys of all links of the network; they override those of the file or the generator.
             "link": Kind::Table(&TOPOLOGY_LINK), optional;
         },
         topologies::GENERATED,
@@ -40,52 +41,51 @@ section! {
 section! {
     /// A host or a router, or a group of them.
     NODE = "[node.NAME]" {
-        /// Makes a group of so many, `NAME.1`, `NAME.2`, … Where a node is named, the group's name
-        /// means all of them.
+        /// Size of a group of nodes `NAME.1`, `NAME.2`, … The name of a group means all its
+        /// members.
         "count": Kind::Count { least: 1, most: 1_000_000 }, else "one node, `NAME`";
     }
 }
 
 section! {
-    /// The choice among routes of fewest links and least delay (see [Networks of a
-    /// datacentre](datacentre.md)). Multicast flows and sessions take the first.
+    /// The choice among routes with the fewest links and the least delay (see [Networks of a
+    /// datacentre](datacentre.md)). Multicast flows and sessions always take the first.
     ROUTING = "[routing]" {
-        /// `first`: all traffic takes the route by the links that the file names first. `ecmp`:
-        /// each flow takes one by a hash of its name and the seed, acknowledgements by another.
-        /// `spray`: each packet takes one, drawn by the seed. `flowlet`: as `spray`, but packets
-        /// stay together until there is a pause.
+        /// `first`: all traffic takes the route over the links that come first in the file. `ecmp`:
+        /// each flow takes one by a hash of its name and the seed; its acknowledgements take one by
+        /// another hash. `spray`: each packet takes one at random. `flowlet`: as `spray`, but
+        /// packets without a pause between them take the same route.
         "equal-cost": Kind::Word(&["first", "ecmp", "spray", "flowlet"]), default "first";
-        /// The pause after which a `flowlet` ends.
+        /// Length of the pause that ends a `flowlet`.
         "flowlet-gap": SPAN, default "500 us";
     }
 }
 
 section! {
-    /// A half-duplex medium: the links that name it, both directions of each, take turns on one
-    /// transmitter.
+    /// A half-duplex medium: both directions of all links on it share one transmitter.
     MEDIUM = "[medium.NAME]" {
-        /// Rate of the links on it that give none.
-        "rate": Kind::WireRate, else "each link's own";
+        /// Rate of its links without a rate.
+        "rate": Kind::WireRate, else "each link must have its own";
     }
 }
 
 section! {
-    /// A class of traffic, for flows to belong to (`class`), and what links make of it.
+    /// A class of traffic (a flow's `class`), and its treatment by links.
     CLASS = "[class.NAME]" {
-        /// What links of the law `fcp` ask it for (see [FCP](fcp.md)): their own price; one that
-        /// moves by no more than twice in two mean round trips; the least price within `share` of
-        /// the capacity; `times` their own; or a price in the class's own currency, by its
-        /// `weight`.
+        /// Its price on links of the law `fcp` (see [FCP](fcp.md)). `standard`: the link's price.
+        /// `stable`: a price that changes by at most a factor of two in two mean round trips.
+        /// `deadline`: the lowest price that keeps the class within `share` of the capacity.
+        /// `priority`: `times` the link's price. `group`: a price in the class's own currency, by
+        /// its `weight`.
         "pricing": Kind::Word(&["standard", "stable", "deadline", "priority", "group"]), default "standard";
-        /// On links of the law `by-class`: the law that its queue is under, with the link's
-        /// constants.
+        /// On links of the law `by-class`: the law of its queue, with the link's constants.
         "law": Kind::Word(link::WORDS), default "drop-tail";
-        /// With `deadline`: the part of the capacity for it.
+        /// With `deadline`: its part of the capacity.
         "share": Kind::Over { over: 0.0, most: 1.0 }, default "0.8";
-        /// With `priority`: how many times the price.
+        /// With `priority`: the factor on the price.
         "times": Kind::Number { least: 1.0, most: 1e9 }, default "10";
         /// With `group`: its weight among the groups with traffic. On links of the law `by-class`:
-        /// that of its queue. What is of no class has weight 1.
+        /// the weight of its queue. Traffic without a class has weight 1.
         "weight": Kind::Over { over: 0.0, most: 1e9 }, default "1";
     }
 }
@@ -107,13 +107,13 @@ pub const LINK_LAWS: &[&str] = &{
 
 section! {
     /// A link: an output port with its queue and law, and the wire behind it. Between a node and a
-    /// group it is a link for each member, `NAME.1`, `NAME.2`, …; between two groups of one size, a
-    /// link for each pair. The way back is `NAME.reverse`.
+    /// group there is a link for each member, `NAME.1`, `NAME.2`, …; between two groups of one
+    /// size, a link for each pair. The reverse direction is `NAME.reverse`.
     LINK = "[link.NAME]": [
         keys! {
-            /// Node or group where it begins.
+            /// Node or group at its start.
             "from": Kind::Node;
-            /// Node or group where it ends.
+            /// Node or group at its end.
             "to": Kind::Node;
         },
         LINK_KEYS,
@@ -123,93 +123,95 @@ section! {
 
 /// Keys of a link in every section with links.
 const LINK_KEYS: &[Key] = keys! {
-    /// How fast packets are put on the wire.
+    /// Rate at which packets are sent on the wire.
     "rate": Kind::WireRate, else "the medium's, or the trace's mean";
-    /// Instead of a rate: a file of opportunities to send, each a line with its millisecond (see
+    /// Instead of a rate: a file of transmission opportunities, one per line, in milliseconds (see
     /// [Importing](importing.md)).
     "trace": Kind::Text, else "a constant rate";
-    /// Propagation, one way; `{ first = "5 ms", last = "50 ms" }` spreads it evenly over the links
-    /// of a group.
+    /// One-way propagation delay; `{ first = "5 ms", last = "50 ms" }` spreads it evenly over the
+    /// links of a group.
     "delay": Kind::Spread, default "0 s";
-    /// Framing that each packet takes on this wire beyond its own size.
+    /// Framing of each packet on this wire, in bytes beyond the packet's size.
     "overhead": OVERHEAD, default "0 B";
     /// The port's law.
     "law": Kind::Word(LINK_LAWS), default "drop-tail";
-    /// What the queue holds, without the packet on the wire. A BDP is rate × mean base RTT of the
+    /// Limit of the queue, without the packet being sent. A BDP is rate × mean base RTT of the
     /// flows whose data cross the link.
     "limit": Kind::Limit, default "1000 packets";
-    /// The capacity that the law believes in.
+    /// Capacity that the law assumes.
     "capacity": Kind::Rate, else "the rate";
-    /// The half-duplex medium that it shares.
+    /// Its half-duplex medium.
     "medium": Kind::Medium, else "a transmitter for each direction";
     /// Probability that a packet is lost on the wire.
     "loss": PROBABILITY, default "0";
-    /// Whether there is a way back.
+    /// Adds the reverse direction.
     "duplex": Kind::Truth, default "true";
-    /// The way back has the link's law, limit, capacity, loss and what else its wire does where
-    /// `reverse` says nothing else.
+    /// The reverse direction has the link's law, limit, capacity, loss and impairments, unless
+    /// `reverse` sets others.
     "symmetric": Kind::Truth, else "`false`; `true` for imported links";
-    /// What differs on the way back.
+    /// Settings of the reverse direction.
     "reverse": Kind::Table(&REVERSE), optional;
-    /// A meter at its far end, for the flows that enter there, or leave.
+    /// A meter at its far end, for the flows that enter or leave there.
     "meter": Kind::Table(&METER), else "none";
-    /// A border between domains at its far end, for prices and budgets.
+    /// A border between two domains at its far end, which converts prices and budgets.
     "exchange": Kind::Table(&EXCHANGE), else "none";
     "": Kind::All(laws::tables), optional;
 };
 
 /// Impairments of a wire other than independent loss.
 const IMPAIRMENTS: &[Key] = keys! {
-    /// The bound of an extra delay, uniform from zero, of each packet.
+    /// Upper bound of each packet's random extra delay, uniform from zero.
     "jitter": TIME, default "0 s";
-    /// A packet whose extra delay is short waits for those ahead of it (`kept`), or overtakes them.
+    /// `kept`: a packet with a short extra delay waits for those ahead of it. `free`: it overtakes
+    /// them.
     "jitter-order": Kind::Word(&["kept", "free"]), default "kept";
-    /// Probability that a packet is held back, so that later ones overtake it.
+    /// Probability that a packet is delayed further, so that later ones overtake it.
     "reorder": PROBABILITY, default "0";
-    /// The extra delay of a packet that is held back.
+    /// The further delay of such a packet.
     "reorder-delay": TIME, default "10 ms";
     /// Probability that a packet arrives twice.
     "duplicate": PROBABILITY, default "0";
-    /// Probability that a packet is damaged; the far end finds that by its checksum, and drops it.
+    /// Probability that a packet is corrupted; the far end detects that by its checksum and drops
+    /// it.
     "corrupt": PROBABILITY, default "0";
-    /// Loss in bursts, beside `loss`.
+    /// Loss in bursts, in addition to `loss`.
     "bursts": Kind::Table(&BURSTS), else "none";
 };
 
 section! {
-    /// Loss in bursts: the Gilbert–Elliott model, in which a wire is good or bad. Each packet may
-    /// turn it first, and is then lost as likely as the wire's state says.
+    /// Loss in bursts: the Gilbert–Elliott model. The wire is in a good or a bad state. Each packet
+    /// first changes the state with a probability, then is lost with the probability of the state.
     BURSTS = "[link.NAME.bursts]" {
-        /// Probability that a packet finds a good wire turned bad.
+        /// Probability of a change from good to bad, per packet.
         "to-bad": PROBABILITY;
-        /// Probability that a packet finds a bad wire turned good: bursts last for one packet in
-        /// this, on average.
+        /// Probability of a change from bad to good, per packet. The mean length of a burst is its
+        /// reciprocal, in packets.
         "to-good": PROBABILITY;
-        /// Probability of loss on a bad wire.
+        /// Probability of loss in the bad state.
         "in-bad": PROBABILITY, default "1";
-        /// Probability of loss on a good wire.
+        /// Probability of loss in the good state.
         "in-good": PROBABILITY, default "0";
     }
 }
 
 section! {
-    /// The way back. Without this table it has the link's rate, delay and framing, and a drop-tail
-    /// queue that holds everything.
+    /// The reverse direction. Without this table it has the link's rate, delay and framing, and an
+    /// unlimited drop-tail queue.
     REVERSE = "[link.NAME.reverse]": [
         keys! {
-            /// How fast packets are put on the wire.
+            /// Rate at which packets are sent on the wire.
             "rate": Kind::WireRate, else "the link's";
-            /// Instead of a rate, as for the link.
+            /// A trace instead of a rate, as for the link.
             "trace": Kind::Text, else "the link's";
-            /// Propagation, one way.
+            /// One-way propagation delay.
             "delay": Kind::Spread, else "the link's";
-            /// Framing that each packet takes on this wire beyond its own size.
+            /// Framing of each packet on this wire, in bytes beyond the packet's size.
             "overhead": OVERHEAD, else "the link's";
             /// The port's law.
             "law": Kind::Word(LINK_LAWS), default "drop-tail";
-            /// What the queue holds.
+            /// Limit of the queue.
             "limit": Kind::Limit, default "unlimited";
-            /// The capacity that the law believes in.
+            /// Capacity that the law assumes.
             "capacity": Kind::Rate, else "the rate";
             /// Probability that a packet is lost on the wire.
             "loss": PROBABILITY, default "0";
@@ -220,37 +222,38 @@ section! {
 }
 
 section! {
-    /// A meter where a host's own link ends. Without `budget` and `balance` it checks what XCP
-    /// senders state and do against what it measures, reports those it accuses, and holds them to
-    /// their allotment. A flow is metered where its data first pass one.
+    /// A meter at the end of a host's access link. Without `budget` and `balance` it compares the
+    /// statements of XCP senders with their measured traffic, reports flows in excess, and holds
+    /// them to their allotment. The first meter that a flow's data pass meters it.
     METER = "[link.NAME.meter]" {
-        /// How far what is stated may be from what is measured, as a part of it.
+        /// Tolerated difference between a statement and the measurement, as a fraction of the
+        /// measurement.
         "tolerance": Kind::Over { over: 0.0, most: 10.0 }, default "0.2";
-        /// Round trips of excess before a flow is accused; a window sent at once is one.
+        /// Excess that is tolerated, in round trips of traffic. A whole window sent at once is one.
         "burst": Kind::Over { over: 1.0, most: 1000.0 }, default "2";
-        /// Round trips for which a wrong round trip must be stated without a break.
+        /// Number of round trips in a row with a wrongly stated round trip before a flow is
+        /// accused.
         "patience": Kind::Number { least: 0.0, most: 1000.0 }, default "4";
-        /// Whether accused flows are held to their allotment, or only reported.
+        /// Holds accused flows to their allotment; `false` only reports them.
         "enforce": Kind::Truth, default "true";
-        /// Instead: what the host behind the link may spend in FCP, $/s, all its flows together.
-        /// What it spends is held against that, and what it announces against what it spends then;
-        /// who is accused is held to the budget and announces nothing more.
+        /// Meters FCP instead: the budget of the host behind the link, for all its flows together,
+        /// in $/s. The meter compares its spending with the budget, and its announcements with its
+        /// later spending. It holds an accused host to the budget and removes its announcements.
         "budget": Kind::Number { least: 0.0, most: 1e12 }, else "XCP's windows are metered";
-        /// Instead: what FCP's flows that leave over this link state to pay is held against what
-        /// they are asked. Meters with a `budget` learn whom it accuses with the next
+        /// Meters FCP's balances instead: compares each leaving flow's stated payment with the
+        /// links' prices. Meters with a `budget` learn of accused flows from the next
         /// acknowledgement.
         "balance": Kind::Truth, default "false";
     }
 }
 
 section! {
-    /// A border where a customer's packets enter its provider's network (the FCP report, § 4.3):
-    /// budgets and prices are turned from one unit into the other. It has a `rate` or a `weight`.
+    /// A border where a customer's packets enter its provider's network (the FCP report, § 4.3). It
+    /// converts budgets and prices between their currencies, by a `rate` or a `weight`.
     EXCHANGE = "[link.NAME.exchange]" {
-        /// What a $ of the customer's is worth to the provider.
+        /// Exchange rate: provider's dollars per customer's dollar.
         "rate": Kind::Over { over: 0.0, most: 1e12 }, else "by `weight`";
-        /// What all that the customer spends beyond the border is worth together, the provider's
-        /// $/s.
+        /// Worth of the customer's total spending beyond the border, in the provider's $/s.
         "weight": Kind::Over { over: 0.0, most: 1e12 }, else "by `rate`";
     }
 }

@@ -31,14 +31,14 @@ constants! {
 /// `[overlay]`.
 pub(crate) static OVERLAY: Section = Section {
     header: "[overlay]",
-    says: "A cost-benefit overlay (see [its chapter](cost-benefit.md)): a daemon at each node where a hop ends, and the constants that \
-           all daemons share. Spans that the paper leaves open have the values of the parameter study.",
+    says: "A cost-benefit overlay (see [its chapter](cost-benefit.md)): a daemon at each node where a hop ends, and the constants of \
+           all daemons. Times that the paper does not give have the values of the parameter study.",
     parts: &[&[
         key(
             "message",
             Kind::Bytes { least: 256, most: 1 << 20 },
             Is("1000 B"),
-            "A message on a link, with the headers of daemon and transport.",
+            "Size of a message on a link, with the headers of daemon and transport.",
         ),
         key("", Kind::All(cost), Else(""), ""),
         key("", Kind::All(purse), Else(""), ""),
@@ -46,11 +46,11 @@ pub(crate) static OVERLAY: Section = Section {
             "benefit",
             BENEFITS,
             Is("messages"),
-            "What a message is worth to its sender: one; its receivers; or less the faster it sends.",
+            "Worth of a message to its sender: one (`messages`); the number of its receivers (`receivers`); or a value that falls with the sender's rate.",
         ),
-        key("update", Kind::Table(&OVERLAY_UPDATE), Else(""), "When prices are announced."),
+        key("update", Kind::Table(&OVERLAY_UPDATE), Else(""), "Times at which prices are announced."),
         key("period", Kind::Table(&OVERLAY_PERIOD), Else(""), "The time between two salaries."),
-        key("patience", SPAN, Is("10 s"), "How long messages are kept for a daemon out of reach."),
+        key("patience", SPAN, Is("10 s"), "Time for which messages to an unreachable daemon are kept."),
         key("hop", Kind::Named(&OVERLAY_HOP), Else(""), "Connections between daemons."),
         key("group", Kind::Named(&OVERLAY_GROUP), Else(""), "Groups of receivers."),
         key("sender", Kind::Named(&OVERLAY_SENDER), Else(""), "Senders."),
@@ -74,15 +74,15 @@ pub(crate) static OVERLAY_PERIOD: Section = Section {
 /// `[overlay.hop.NAME]`.
 pub(crate) static OVERLAY_HOP: Section = Section {
     header: "[overlay.hop.NAME]",
-    says: "Hops: each is one connection between two daemons with data both ways, over links one by one (`link`) or over the shortest path \
-           between two nodes (`from`, `to`). In the tables of flows it is `hop.FROM-TO`, and `hop.FROM-TO.reverse`.",
+    says: "Hops: each is one connection between two daemons, with data both ways. It runs over one link (`link`) or over the shortest path \
+           between two nodes (`from`, `to`). Its names in the tables of flows are `hop.FROM-TO` and `hop.FROM-TO.reverse`.",
     parts: &[
         &[
             key(
                 "link",
                 Kind::Links,
                 Else("`from` and `to`"),
-                "A hop over each of these links: a name, with `*` and `?` if many. Of parallel links the first.",
+                "A hop over each of these links: a name, with `*` and `?` for several. Of parallel links only the first has one.",
             ),
             key("from", Kind::Node, Else("`link`"), "One end."),
             key("to", Kind::Node, Else("`link`"), "The other end."),
@@ -90,7 +90,7 @@ pub(crate) static OVERLAY_HOP: Section = Section {
                 "length",
                 Kind::Count { least: 1, most: 65535 },
                 Is("1"),
-                "Its length: messages take the shortest paths.",
+                "Length of a hop in the choice of paths: messages take the shortest paths.",
             ),
         ],
         TRANSPORT,
@@ -100,20 +100,20 @@ pub(crate) static OVERLAY_HOP: Section = Section {
 /// `[overlay.group.NAME]`.
 pub(crate) static OVERLAY_GROUP: Section = Section {
     header: "[overlay.group.NAME]",
-    says: "A group: each of its nodes has a receiver, which takes all that is sent to the group.",
+    says: "A group: each of its nodes has a receiver for all messages to the group.",
     parts: &[&[
         key("at", Kind::Nodes, Must, "Its nodes: by name, with `*` and `?`, or a list of such."),
         key(
             "width",
             Kind::Count { least: 1, most: 1_000_000 },
             Else("one group of all nodes"),
-            "Makes a group for each node instead, of so many nodes from this one on; the first follow the last.",
+            "Makes a group for each node instead: this many nodes, from that node on; the list is circular.",
         ),
         key(
             "ordered",
             Kind::Truth,
             Is("false"),
-            "All members take all messages in one order, which one of them states. A node that sends to the group is a member.",
+            "Delivers all messages to all members in one order, which one member sets. A sender to the group must be a member.",
         ),
     ]],
 };
@@ -121,44 +121,44 @@ pub(crate) static OVERLAY_GROUP: Section = Section {
 /// `[overlay.sender.NAME]`.
 pub(crate) static OVERLAY_SENDER: Section = Section {
     header: "[overlay.sender.NAME]",
-    says: "Senders at a node or at each member of a group of nodes. In the tables of flows each is `NAME`, or `NAME.1`, `NAME.2`, …: its \
-           rate is what its daemon accepts.",
+    says: "Senders at a node or at each member of a group of nodes. Their names in the tables of flows are `NAME`, or `NAME.1`, `NAME.2`, …; a \
+           sender's rate there is the rate that its daemon accepts.",
     parts: &[&[
         key("at", Kind::Node, Must, "The node, or a group of nodes."),
+        key("group", Kind::Text, Must, "Destination group; with a `width`, sender k sends to group k."),
         key(
-            "group",
-            Kind::Text,
-            Must,
-            "The group it sends to; of groups with a `width`, sender k sends to group k.",
+            "count",
+            Kind::Count { least: 1, most: 1_000_000 },
+            Else("one sender"),
+            "Number of senders at each node.",
         ),
-        key("count", Kind::Count { least: 1, most: 1_000_000 }, Else("one sender"), "So many at each node."),
         key(
             "start",
             Kind::When,
             Is("0 s"),
-            "When it begins: a time, `{ first, last }` or `{ random, after }`, as of flows.",
+            "Start: a time, `{ first, last }` or `{ random, after }`, as for flows.",
         ),
-        key("stop", Kind::When, Else("the end of the run"), "When it ends."),
+        key("stop", Kind::When, Else("the end of the run"), "End, in the same forms."),
         key(
             "arrivals",
             Kind::Arrivals,
-            Else("always another message"),
-            "When it has a message: `{ poisson = 100 }` a second in the mean, or `{ interval = \"10 ms\" }`.",
+            Else("a message is always ready"),
+            "Arrivals of messages: `{ poisson = 100 }`, per second on average, or `{ interval = \"10 ms\" }`.",
         ),
-        key("on", SPAN, Else("always"), "It has messages for so long,"),
-        key("off", SPAN, Else("never"), "and then none for so long."),
+        key("on", SPAN, Else("always"), "Length of a period with messages."),
+        key("off", SPAN, Else("never"), "Length of the period without messages after it."),
         key(
             "tenant",
             Kind::Text,
-            Else("a purse of its own"),
-            "Senders of one tenant at one node share a purse.",
+            Else("a separate purse"),
+            "Its tenant. Senders of one tenant at one node share a purse.",
         ),
         key(
             "salary",
             Kind::Over { over: 0.0, most: 1e6 },
             Is("1"),
-            "Its purse's salary, as a multiple of `[overlay]`'s.",
+            "Salary of its purse, as a multiple of the salary in `[overlay]`.",
         ),
-        key("benefit", BENEFITS, Else("`[overlay]`'s"), "What its messages are worth."),
+        key("benefit", BENEFITS, Else("`[overlay]`'s"), "Worth of its messages."),
     ]],
 };

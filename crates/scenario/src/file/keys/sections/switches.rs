@@ -9,41 +9,41 @@ pub(super) const SHARES: Kind = Kind::Match("a whole number, or an array of such
 /// `[switch.NAME]`.
 pub(crate) static SWITCH: Section = Section {
     header: "[switch.NAME]",
-    says: "An Anypoint switch at a node, or at each member of a group of nodes (see [its chapter](anypoint.md)). Flows with `session` pass it as \
-           one connection: it spreads the frames of one sender over the flows' receivers, or merges those of several senders.",
+    says: "An Anypoint switch at a node, or at each member of a group of nodes (see [its chapter](anypoint.md)). It joins flows with `session` \
+           into one connection: it spreads the frames of one sender over the flows' receivers, or merges the frames of several senders.",
     parts: &[&[
-        key("node", Kind::Node, Must, "Where it is."),
+        key("node", Kind::Node, Must, "Its node or group."),
         key(
             "policy",
             Kind::Word(&["round-robin", "by-key", "least-loaded", "sticky"]),
             Is("round-robin"),
-            "The member that a frame goes to: each in turn; by a hash of the frame's number; the one with the fewest bytes outstanding; always the same.",
+            "Choice of the member for a frame: in turn; by a hash of the frame's number; the member with the fewest bytes outstanding; always the same.",
         ),
         key(
             "shares",
             SHARES,
             Else("the `policy`"),
-            "Members in turn, each as often as its share says: a whole number for each, in the order of the flows.",
+            "Weights of the members, which then receive frames in turn: whole numbers, in the order of the flows.",
         ),
         key(
             "flow-control",
             Kind::Word(&["soft", "strict"]),
             Is("soft"),
-            "Windows: as much as the members' rooms allow at the present receive ratio, and all of the peer's room for every member; or the least of the \
-             members' windows, and an even part of the peer's.",
+            "Windows. `soft`: the peer receives what the members' buffers allow at the current receive ratio; every member receives the peer's whole \
+             window. `strict`: the peer receives the smallest of the members' windows; every member receives an equal part of the peer's.",
         ),
         key(
             "transforms",
             Kind::Word(&["totals", "literal"]),
             Is("totals"),
-            "The paper's formulas for tolls apply to sums over packets, or to each packet.",
+            "Application of the paper's formulas for tolls: to sums over packets (`totals`), or to each packet (`literal`).",
         ),
         key(
             "ratio-window",
             Kind::Count { least: 1, most: 65536 },
             Is("64"),
-            "Packets that the receive ratio of members looks back on.",
+            "Window of the members' receive ratio, in packets.",
         ),
-        key("patience", SPAN, Is("3 s"), "The longest silence of a member while answers are due."),
+        key("patience", SPAN, Is("3 s"), "Longest silence of a member from which answers are due."),
     ]],
 };

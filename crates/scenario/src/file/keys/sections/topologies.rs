@@ -15,17 +15,17 @@ pub(crate) static GENERATORS: [(&str, &Section); 6] = [
 
 /// Keys of `[topology]`, one a generator.
 pub(super) const GENERATED: &[Key] = keys! {
-    /// A fat-tree instead of a file.
+    /// Generates a fat-tree.
     "fat-tree": Kind::Table(&FAT_TREE), optional;
-    /// Or leaves and spines.
+    /// Generates leaves and spines.
     "leaf-spine": Kind::Table(&LEAF_SPINE), optional;
-    /// Or routers in a ring.
+    /// Generates a ring of routers.
     "ring": Kind::Table(&RING), optional;
-    /// Or routers in a grid.
+    /// Generates a grid of routers.
     "grid": Kind::Table(&GRID), optional;
-    /// Or one bottleneck between sources and sinks.
+    /// Generates one bottleneck between sources and sinks.
     "dumbbell": Kind::Table(&DUMBBELL), optional;
-    /// Or bottlenecks in a row.
+    /// Generates bottlenecks in a row.
     "parking-lot": Kind::Table(&PARKING_LOT), optional;
 };
 
@@ -33,22 +33,23 @@ const SIDE: Kind = Kind::Count { least: 1, most: 1000 };
 
 section! {
     /// A fat-tree of switches with `k` ports each: `[node.host]` with k³/4 members, `[node.edge]`
-    /// and `[node.agg]` with k²/2, `[node.core]` with k²/4, pod by pod. Links are called by their
-    /// ends from the hosts upwards, such as `[link.host-1-edge-1]`, `[link.edge-1-agg-2]` and
+    /// and `[node.agg]` with k²/2, `[node.core]` with k²/4, pod by pod. A link's name has its two
+    /// ends, the one nearer to the hosts first: `[link.host-1-edge-1]`, `[link.edge-1-agg-2]`,
     /// `[link.agg-2-core-3]`.
     FAT_TREE = "[topology.fat-tree]" {
         /// Ports of a switch, an even number.
         "k": Kind::Count { least: 2, most: 64 };
         /// Rate of every link.
         "rate": Kind::WireRate;
-        /// Propagation of every link.
+        /// Propagation delay of every link.
         "delay": TIME, default "1 us";
     }
 }
 
 section! {
-    /// Racks of hosts, each under a leaf, and every leaf linked to every spine: `[node.host]`, rack
-    /// by rack, `[node.leaf]`, `[node.spine]`; `[link.host-1-leaf-1]`, `[link.leaf-1-spine-2]`.
+    /// Racks of hosts, each under a leaf; every leaf has a link to every spine. Nodes are
+    /// `[node.host]`, rack by rack, `[node.leaf]` and `[node.spine]`; links are
+    /// `[link.host-1-leaf-1]`, `[link.leaf-1-spine-2]`, …
     LEAF_SPINE = "[topology.leaf-spine]" {
         /// Number of leaves.
         "leaves": SIDE;
@@ -60,26 +61,26 @@ section! {
         "rate": Kind::WireRate;
         /// Rate of the links between leaves and spines.
         "uplink-rate": Kind::WireRate, else "`rate`";
-        /// Propagation of every link.
+        /// Propagation delay of every link.
         "delay": TIME, default "1 us";
     }
 }
 
 section! {
-    /// Routers in a ring: `[node.router]`; `[link.router-1-router-2]` and so on, the last to the
-    /// first.
+    /// Routers in a ring: `[node.router]`, with `[link.router-1-router-2]` and so on, and a link
+    /// from the last to the first.
     RING = "[topology.ring]" {
         /// Number of routers.
         "routers": Kind::Count { least: 3, most: 100_000 };
         /// Rate of every link.
         "rate": Kind::WireRate;
-        /// Propagation of every link.
+        /// Propagation delay of every link.
         "delay": TIME, default "1 ms";
     }
 }
 
 section! {
-    /// Routers in a grid, row by row: `[node.router]`; links to the right and down, such as
+    /// Routers in a grid, row by row: `[node.router]`, with links to the right and down, such as
     /// `[link.router-1-router-2]`.
     GRID = "[topology.grid]" {
         /// Number of rows.
@@ -88,24 +89,25 @@ section! {
         "columns": SIDE;
         /// Rate of every link.
         "rate": Kind::WireRate;
-        /// Propagation of every link.
+        /// Propagation delay of every link.
         "delay": TIME, default "1 ms";
     }
 }
 
 section! {
-    /// `[node.source]` and `[node.sink]`, groups of one size, on both sides of a bottleneck from
-    /// `left` to `right`: `[link.source-left]`, `[link.left-right]`, `[link.right-sink]`.
+    /// A dumbbell: `[node.source]` and `[node.sink]`, groups of one size, on the two sides of a
+    /// bottleneck from `left` to `right`. Links are `[link.source-left]`, `[link.left-right]` and
+    /// `[link.right-sink]`.
     DUMBBELL = "[topology.dumbbell]" {
-        /// Sources, and as many sinks.
+        /// Number of sources, and of sinks.
         "pairs": Kind::Count { least: 1, most: 100_000 };
         /// Rate of the bottleneck.
         "rate": Kind::WireRate;
-        /// Its propagation.
+        /// Propagation delay of a bottleneck.
         "delay": TIME, default "1 ms";
         /// Rate of the other links.
         "access-rate": Kind::WireRate, else "ten times `rate`";
-        /// Their propagation.
+        /// Propagation delay of the other links.
         "access-delay": TIME, default "0 s";
     }
 }
@@ -120,11 +122,11 @@ section! {
         "hops": Kind::Count { least: 1, most: 10_000 };
         /// Rate of each bottleneck.
         "rate": Kind::WireRate;
-        /// Its propagation.
+        /// Propagation delay of a bottleneck.
         "delay": TIME, default "1 ms";
         /// Rate of the other links.
         "access-rate": Kind::WireRate, else "ten times `rate`";
-        /// Their propagation.
+        /// Propagation delay of the other links.
         "access-delay": TIME, default "0 s";
     }
 }
