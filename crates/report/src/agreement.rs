@@ -18,19 +18,19 @@
 //! one holds if the kernel's counters of the sockets account for every datagram.
 //!
 //! With a table `[live.kernel]` the other side is the kernel's own TCP, with the claims of
-//! [`kernel`](crate::kernel).
+//! [`kernel_agreement`](crate::kernel_agreement).
 
 use std::path::Path;
 
 use tollway_scenario::file::Scenario;
 use tollway_scenario::run::{EngineKind, Hosting};
 
-use crate::claim::{Report, Status, Verdict};
+use crate::claim::{ClaimVerdict, Report, Status};
 use crate::data::{self, FlowInfo};
 use crate::experiment::Experiment;
 use crate::live::LiveClaim;
 use crate::reproduce::ReproduceError;
-use crate::session::{Progress, Ran, Session};
+use crate::runner::{Progress, Ran, Runner};
 
 /// The scenario of a comparison, parsed from an experiment's text.
 ///
@@ -62,7 +62,7 @@ pub fn agree(
     progress: Option<Progress<'_>>,
 ) -> Result<Report, ReproduceError> {
     let run = |engine, progress| {
-        Session { engine, hosting: hosting.clone(), ..Session::default() }.run(scenario, progress)
+        Runner { engine, hosting: hosting.clone(), ..Runner::default() }.run(scenario, progress)
     };
     // One after the other: live runs need the whole machine.
     let simulated = run(EngineKind::Sim, None)?;
@@ -75,7 +75,7 @@ pub fn agree(
             _ => comparison.id.clone(),
         };
         let source = &experiment.source;
-        let verdict = |what: &str, expected: String, outcome: Agreement| Verdict {
+        let verdict = |what: &str, expected: String, outcome: Agreement| ClaimVerdict {
             id: format!("{id}.{what}"),
             says: comparison.says.clone(),
             status: outcome.status,
@@ -83,7 +83,7 @@ pub fn agree(
             measured: outcome.measured,
             source: source.clone(),
             neighbourhood: Some(0),
-            ..Verdict::default()
+            ..ClaimVerdict::default()
         };
         let of = if comparison.flows.is_empty() { "flow" } else { "group" };
         let rates = format!("each {of}'s mean rate within {} % of the simulator's", comparison.rate_percent);
@@ -243,7 +243,7 @@ mod tests {
             link.l = { from = \"a\", to = \"b\", rate = \"8 Mbps\" }\n\
             flow.f = { from = \"a\", to = \"b\", law = \"newreno\" }\n";
         let scenario = Scenario::parse::<&str>("t", text, &[]).unwrap();
-        let mut ran = Session::default().run(&scenario, None).unwrap().remove(0);
+        let mut ran = Runner::default().run(&scenario, None).unwrap().remove(0);
         let mut w = TableWriter::new(&Outputs::memory()).unwrap();
         w.flow_summary(&FlowSummary { flow: "f", rate_mbps: mbps, ..FlowSummary::default() }).unwrap();
         let link =

@@ -23,7 +23,7 @@ impl Cells {
     }
 
     /// The variants within `part`, in the grid's order.
-    pub fn within<'a>(&'a self, part: &'a Part) -> impl Iterator<Item = &'a str> {
+    pub fn within<'a>(&'a self, part: &'a GridPart) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(|(_, cell)| part.holds(cell)).map(|(name, _)| name.as_str())
     }
 
@@ -48,7 +48,7 @@ impl Cells {
 /// A part of a grid, `{ sender = "sack", loss = { at-least = 0.001 } }`: the selected points on
 /// some axes, and all points on the others.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-pub struct Part(BTreeMap<String, Want>);
+pub struct GridPart(BTreeMap<String, Want>);
 
 /// The selected points on one axis.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -73,7 +73,7 @@ struct Range {
     at_most: Option<f64>,
 }
 
-impl Part {
+impl GridPart {
     /// The axes with a selection.
     pub(crate) fn axes(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
@@ -100,7 +100,7 @@ impl Want {
 }
 
 /// The selected points as text: `sack`, `0.001 to 0.025`.
-impl fmt::Display for Part {
+impl fmt::Display for GridPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, want) in self.0.values().enumerate() {
             write!(f, "{}{want}", if i == 0 { "" } else { ", " })?;
@@ -145,7 +145,7 @@ mod tests {
         Cells(cells)
     }
 
-    fn part(text: &str) -> Part {
+    fn part(text: &str) -> GridPart {
         toml::from_str(text).unwrap()
     }
 
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(within("loss = { at-least = 0.01, at-most = 0.01 }"), ["xcp-0.01", "tcp-0.01"]);
         assert_eq!(within("loss = { at-most = 0.001 }\nsender = 'tcp'"), ["tcp-0.001"]);
         assert!(within("size = 3").is_empty() && within("sender = 1").is_empty());
-        assert!(toml::from_str::<Part>("loss = { at-leats = 1 }").is_err());
+        assert!(toml::from_str::<GridPart>("loss = { at-leats = 1 }").is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use redis_protocol::resp2::types::RangeFrame;
 
 /// The treatment of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Command<'f> {
+pub(crate) enum RedisCommand<'f> {
     /// Send it to the member with this key.
     Keyed(&'f [u8]),
     /// Send it to any member.

@@ -177,7 +177,7 @@ pub struct Steady {
     /// Its end.
     pub until: Time,
     /// The active flows, one entry per direction with data.
-    pub lanes: Vec<FlowDirection>,
+    pub directions: Vec<FlowDirection>,
     /// The plan's links in order, and these flows over them, in bits per second.
     pub network: Network,
     /// The owners of budgets for these flows, in $/s. Flows of other laws than FCP's have none.
@@ -250,19 +250,19 @@ pub fn steady(plan: &Plan) -> Result<Steady, Undefined> {
     let half = Time((longest[0].0 + longest[1].0) / 2);
     let capacities = state.capacities(plan, half, longest[1]);
     let mut network = Network { capacities, flows: Vec::new() };
-    let mut lanes = Vec::new();
+    let mut directions = Vec::new();
     for way in state.active(plan, longest[0], longest[1]).map(|w| &state.ways[w]) {
         let name = &plan.flows[way.of].name;
         let name = if way.back { format!("{name}.reverse") } else { name.to_string() };
         directions.push(FlowDirection { name, flow: way.of, base_rtt: state.rtt(plan, way.of) });
         network.flows.push(way.flow.clone());
     }
-    let owners = state.owners(plan, &lanes);
-    let flows: Vec<usize> = lanes.iter().map(|lane| lane.flow).collect();
+    let owners = state.owners(plan, &directions);
+    let flows: Vec<usize> = directions.iter().map(|direction| direction.flow).collect();
     let whole = network.capacities.clone();
     let Network { capacities, flows: over } = &mut network;
     let acks = make_room_for_acks(plan, &flows, over, capacities, &mut MaxMin::default());
-    Ok(Steady { from: longest[0], until: longest[1], lanes, network, owners, whole, acks })
+    Ok(Steady { from: longest[0], until: longest[1], directions, network, owners, whole, acks })
 }
 
 /// Reduces the capacities of links with data by the acknowledgements of the opposite data, at
@@ -492,28 +492,28 @@ impl<'a> State<'a> {
         ways.filter(move |(_, way)| begin(plan, way.of) <= from && until <= end(plan, way.of)).map(|(w, _)| w)
     }
 
-    /// The owners of budgets for `lanes`. A host's budget covers only data that it sends; the
+    /// The owners of budgets for `directions`. A host's budget covers only data that it sends; the
     /// opposite direction has a separate budget.
-    fn owners(&self, plan: &Plan, lanes: &[FlowDirection]) -> Vec<Owner> {
+    fn owners(&self, plan: &Plan, directions: &[FlowDirection]) -> Vec<Owner> {
         let mut host_of = vec![None; plan.flows.len()];
         for (h, host) in plan.hosts.iter().enumerate() {
             host.flows.iter().for_each(|flow| host_of[flow.0 as usize] = Some(h));
         }
         let mut members: Vec<Vec<usize>> = vec![Vec::new(); plan.hosts.len()];
         let mut owners = Vec::new();
-        for (l, lane) in lanes.iter().enumerate() {
-            let Some(own) = spends(plan, lane.flow) else { continue };
-            let forward = lane.name == plan.flows[lane.flow].name;
-            match host_of[lane.flow].filter(|_| forward) {
+        for (l, direction) in directions.iter().enumerate() {
+            let Some(own) = spends(plan, direction.flow) else { continue };
+            let forward = direction.name == plan.flows[direction.flow].name;
+            match host_of[direction.flow].filter(|_| forward) {
                 Some(host) => members[host].push(l),
                 None => {
-                    let budget = if forward { self.budgets[lane.flow] } else { own.budget.get() };
+                    let budget = if forward { self.budgets[direction.flow] } else { own.budget.get() };
                     owners.push(Owner { budget, division: Division::ByWeight, flows: vec![l] });
                 }
             }
         }
         let wants = |&l: &usize| {
-            let wants = spends(plan, lanes[l].flow).and_then(|one| one.wants);
+            let wants = spends(plan, directions[l].flow).and_then(|one| one.wants);
             wants.map_or(0.0, |rate| rate.bps())
         };
         for ((budget, strategy), flows) in self.hosts.iter().zip(members) {

@@ -139,7 +139,7 @@ struct Watcher {
 }
 
 /// The reason for the end of a round.
-enum Over {
+enum RoundEnd {
     /// Start again at once.
     Again,
     /// The store did not answer, or not correctly; with the reason.

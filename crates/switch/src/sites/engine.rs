@@ -26,7 +26,7 @@ use super::middle::Middle;
 use super::tcp::Ready;
 use super::{HEADER, transport};
 use crate::config::SCRATCH;
-use crate::mailbox::{Command, Mailbox};
+use crate::mailbox::{EngineCommand, Mailbox};
 
 /// A part's loop.
 struct Engine<W> {

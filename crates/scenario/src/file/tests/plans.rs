@@ -2,7 +2,7 @@
 
 use tollway_law::link::{CodelConfig, PieConfig, RedConfig, StepConfig, ThresholdUnit, XcpConfig};
 use tollway_law::{Bytes, Rate, Time};
-use tollway_proto::faults::{Only, Place};
+use tollway_proto::faults::{LossPlace, Only};
 use tollway_proto::port::{FlowQueuesConfig, Limit};
 use tollway_proto::{Change, FlowChange};
 
@@ -440,7 +440,7 @@ fn media_changes_and_losses_find_their_links() {
     );
     assert_eq!(p.losses.len(), 9);
     let first = p.losses[0];
-    assert_eq!((first.link, first.loss.only, first.loss.place), (LinkId(9), Only::Ack, Place::After));
+    assert_eq!((first.link, first.loss.only, first.loss.place), (LinkId(9), Only::Ack, LossPlace::After));
 }
 
 #[test]

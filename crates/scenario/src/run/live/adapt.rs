@@ -124,10 +124,10 @@ fn kernels(plan: &Plan) -> Result<(), Unsupported> {
     const OURS: &str = "leave it out, or use Tollway's transport";
     let flows = plan.flows.iter().map(|flow| (format!("flow.{}", flow.section), flow.transport, flow.shaped));
     let workloads = plan.workloads.iter().map(|workload| {
-        let gate = workload.gates.iter().copied().flatten().next();
-        (format!("workload.{}", workload.name), workload.transport, gate)
+        let shaped = workload.shaped.iter().copied().flatten().next();
+        (format!("workload.{}", workload.name), workload.transport, shaped)
     });
-    for (section, transport, gate) in flows.chain(workloads) {
+    for (section, transport, shaped) in flows.chain(workloads) {
         let transport = &plan.transports[transport.0 as usize];
         if !transport.kernel {
             continue;
@@ -140,8 +140,8 @@ fn kernels(plan: &Plan) -> Result<(), Unsupported> {
             let why = "supports the kernel's TCP with packets of 140 to 1500 B";
             return refuse(key("packet-size"), why, "choose another size");
         }
-        if let Some(gate) = gate {
-            let policies = &plan.shapers[gate.shaper].classes[gate.class as usize];
+        if let Some(shaped) = shaped {
+            let policies = &plan.shapers[shaped.shaper].classes[shaped.class as usize];
             let name = policies.first().map_or("", |&policy| plan.aggregates[policy].name.as_str());
             let why = format!(
                 "applies policies only to Tollway's transport, and `{section}` uses the kernel's TCP"
