@@ -174,7 +174,10 @@ fn sweeps_as_arrow_and_what_is_refused() {
         (&["--out", "mine.csv"], "already exists"),
         (&["--seeds", "0"], "seeds"),
         (&["--seed", "18446744073709551615"], "not in 0..=9223372036854775807"),
-        (&["--seed", "9223372036854775807", "--seeds", "2"], "no 2 seeds from 9223372036854775807 on"),
+        (
+            &["--seed", "9223372036854775807", "--seeds", "2"],
+            "fewer than 2 seeds from 9223372036854775807 on",
+        ),
         (
             &["--vary", "link.wire.rate=10Mbps", "--vary", "link.wire.rate=20Mbps,5Mbps"],
             "`--vary link.wire.rate=20Mbps,5Mbps` is wrong: the key is given twice",
@@ -353,7 +356,7 @@ fn a_run_leaves_no_tables_of_an_earlier_one() {
         assert!(!dir.join("mine").join(gone).exists(), "{gone}");
     }
     fs::write(dir.join("mine/newreno/notes.csv"), "precious").expect("written");
-    assert!(run("other.toml", "mine").contains("left in mine/newreno\n"));
+    assert!(run("other.toml", "mine").contains("earlier run from mine/newreno\n"));
     let there = |folder: &str| fs::read_dir(dir.join("mine").join(folder)).map_or(0, Iterator::count);
     assert_eq!((there("newreno"), there("reno"), there("xcp")), (1, 12, 12));
     run("s.toml", "mine");

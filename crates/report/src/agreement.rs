@@ -260,7 +260,7 @@ mod tests {
         {
             let found = rates_agree(&ran(4.0, 0.0), &ran(mbps, 0.0), &comparison());
             assert_eq!(found.status, status, "{mbps}");
-            assert_eq!(found.measured, format!("worst f: {mbps:.3} against 4.000 Mb/s"));
+            assert_eq!(found.measured, format!("worst f: {mbps:.3} versus 4.000 Mb/s"));
         }
     }
 
@@ -268,7 +268,7 @@ mod tests {
     fn flows_of_a_pattern_are_one_and_no_flow_agrees_with_nothing() {
         let of = |pattern: &str| LiveClaim { flows: vec![pattern.into()], ..comparison() };
         let found = rates_agree(&ran(4.0, 0.0), &ran(4.1, 0.0), &of("f*"));
-        assert_eq!((found.status, &*found.measured), (Status::Met, "worst f*: 4.100 against 4.000 Mb/s"));
+        assert_eq!((found.status, &*found.measured), (Status::Met, "worst f*: 4.100 versus 4.000 Mb/s"));
         assert_eq!(rates_agree(&ran(4.0, 0.0), &ran(4.0, 0.0), &of("g")).status, Status::Unmet);
     }
 
@@ -285,7 +285,7 @@ mod tests {
         ] {
             let found = queues_agree(&ran(1.0, sim), &ran(1.0, live), &comparison());
             assert_eq!(found.status, status, "{sim} {live}");
-            let said = format!("worst l: {:.3} against {:.3} ms", live / 1000.0, sim / 1000.0);
+            let said = format!("worst l: {:.3} versus {:.3} ms", live / 1000.0, sim / 1000.0);
             assert_eq!(found.measured, said);
         }
     }
@@ -296,7 +296,7 @@ mod tests {
         let found = judge(&pairs, "Mb/s", "");
         assert_eq!(
             (found.status, found.measured.as_str()),
-            (Status::Unmet, "worst f: 2.500 against 2.000 Mb/s")
+            (Status::Unmet, "worst f: 2.500 versus 2.000 Mb/s")
         );
         // A value at the bound is within it.
         assert_eq!(judge(&pair(20.0, 21.0), "", "").status, Status::Met);

@@ -384,7 +384,7 @@ fn a_law_or_budget_that_cannot_be_names_its_remedy() {
     for (more, rate, parts) in [
         ("law = \"xcp\"", false, ["`xcp` needs the rate of the link to `b`", "a `rate`"]),
         ("law = \"fcp\"", false, ["`fcp` needs the rate of the link to `b`", "a `rate`"]),
-        ("budget = 2.0", true, ["sessions under `newreno` spend nothing", "law = \"fcp\""]),
+        ("budget = 2.0", true, ["sessions under `newreno` have no budget", "law = \"fcp\""]),
         (
             "law = \"fcp\"\nbudget = 0.0",
             true,

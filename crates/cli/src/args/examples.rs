@@ -70,8 +70,8 @@ Examples:
       Runs one experiment and its neighbours, prints a row for each claim (expected, measured, and
       met, FRAGILE or UNMET with the number of neighbours where it holds) and draws its figure.
   tollway reproduce xcp --json
-      Runs all experiments of a paper: {\"claims\": [{\"id\", \"status\", \"expected\", \"measured\", \"source\",
-      \"reading\", \"neighbourhood\", \"neighbours\": [{\"at\", \"status\", \"measured\", \"value\"}]}],
+      Runs all experiments of a paper: {\"claims\": [{\"id\", \"status\", \"expected\", \"measured\",
+      \"source\", \"reading\", \"neighbourhood\", \"neighbours\": [{\"at\", \"status\", \"measured\", \"value\"}]}],
       \"met\": n, \"fragile\": n, \"unmet\": n, \"skipped\": n}. A claim is skipped when it compares with
       a program that is not installed.
   tollway reproduce --quick fcp/mixed

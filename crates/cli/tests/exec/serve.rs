@@ -53,7 +53,7 @@ fn a_server_that_fails_while_the_program_runs_is_reported() {
     let output = tollway(&exec).output().unwrap();
     let said = text(&output.stderr);
     assert!(output.status.success(), "{said}");
-    assert!(said.contains("at `server` ended with exit status 3, before the program did"), "{said}");
+    assert!(said.contains("at `server` ended with exit status 3, before the program ended"), "{said}");
 }
 
 #[test]

@@ -153,7 +153,7 @@ fn what_is_not_of_a_framing_is_refused() {
     // Its error names the remedy.
     for (text, part) in [
         ("u8", "`u16`"),
-        ("lines,offset=1", "takes no"),
+        ("lines,offset=1", "has no option"),
         ("u16,offset=x", "0 to 255"),
         ("u16,self", "inclusive"),
     ] {

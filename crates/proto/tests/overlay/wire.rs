@@ -187,7 +187,7 @@ fn more_sets_than_numbers_take_the_oldest_numbers() {
 #[test]
 fn errors_say_what_is_wrong() {
     let text = |bytes: &[u8]| Decoder::new().decode(bytes).unwrap_err().to_string();
-    assert!(text(&[255, 0, 0, 0]).contains("at most 67108864"), "{}", text(&[255, 0, 0, 0]));
+    assert!(text(&[255, 0, 0, 0]).contains("limit of 67108864"), "{}", text(&[255, 0, 0, 0]));
     assert_eq!(Decoder::new().decode(&[0, 0, 0, 0]), Err(WireError::Short));
     assert_eq!(Decoder::new().decode(&[0, 0, 0, 1, 99]), Err(WireError::Kind(99)));
     assert_eq!(Decoder::new().decode(&[0, 0, 0, 2, 1, 0]), Err(WireError::Short));

@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(
             ledger(&[entry("a", None), entry("c", Some("2 of 6")), d]).differences(&judged),
             [
-                "`b` is fragile or unmet (judged once), and not on the list",
-                "`c` is on the list with 2 of 6, and judged: 3 of 6",
+                "`b` is fragile or unmet (judged once), but not on the list",
+                "`c` is on the list with 2 of 6, but judged 3 of 6",
                 "`a` is on the list, but neither fragile nor unmet"
             ]
         );

@@ -451,9 +451,9 @@ mod tests {
         assert!(found.contains("price of link up3 still falls"), "{found}");
         // In two minutes the link is used to 97.05 % (by equation 2 alone), and RCP's to 98.4 %.
         let found = remarks(Aim::Proportional, 1028);
-        assert!(found.contains("link up2 keeps back 2.8 %") && !found.contains("still"), "{found}");
+        assert!(found.contains("link up2 withholds 2.8 %") && !found.contains("still"), "{found}");
         let found = remarks(Aim::MaxMin, 31_337_433);
-        assert!(found.contains("link up2 keeps back 1.6 %"), "{found}");
+        assert!(found.contains("link up2 withholds 1.6 %"), "{found}");
         let found = remarks(Aim::XcpEquilibrium, 31_337_484);
         assert!(found.contains("flow f8 should have a window of 4.0 packets"), "{found}");
         assert_eq!(remarks(Aim::Proportional, 1), "");

@@ -202,7 +202,7 @@ mod tests {
     fn a_screen_shows_time_links_and_flows_under_way() {
         let screen = screen(110, 16);
         for part in
-            ["fifo", "xcp", "8.0 s of 20 s", "bottleneck", "87.5 %", "f.1", "50.2", "1 under way, 1 over"]
+            ["fifo", "xcp", "8.0 s of 20 s", "bottleneck", "87.5 %", "f.1", "50.2", "1 active, 1 finished"]
         {
             assert!(screen.contains(part), "no {part} in\n{screen}");
         }

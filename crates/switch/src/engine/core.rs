@@ -1,17 +1,20 @@
 //! The state that all sessions of an engine share.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use mio::Registry;
 use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
 use tollway_law::Time;
 use tollway_net::Clock;
 use tollway_proto::dispatch::{Cluster, MemberConfig};
 use tollway_proto::route::{Candidate, Hash};
 
+use super::token;
 use crate::config::{ClientSpec, Config, MemberSpec};
+use crate::stream::Stream;
 
 /// Members, clients and counters.
 pub(super) struct Core {
@@ -293,6 +296,18 @@ impl Core {
 
     pub(super) fn member_address(&self, at: usize) -> SocketAddr {
         self.members[at].spec.address
+    }
+
+    /// Begins a session's connection to a member.
+    pub(super) fn connect(&self, session: usize, member: usize) -> io::Result<Stream> {
+        let address = self.member_address(member);
+        let mut socket = TcpStream::connect(address)?;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.registry.register(&mut socket, Token(token(session, member + 1)), interest)?;
+        let Some((config, name)) = &self.config.upstream.tls else { return Ok(Stream::plain(socket)) };
+        let name = name.clone().unwrap_or_else(|| address.ip().into());
+        let connection = rustls::ClientConnection::new(config.clone(), name).map_err(io::Error::other)?;
+        Ok(Stream::tls(socket, connection.into()))
     }
 }
 

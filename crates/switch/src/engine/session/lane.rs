@@ -3,8 +3,6 @@
 use std::io::{self, IoSlice};
 use std::ops::Range;
 
-use mio::net::TcpStream;
-use mio::{Interest, Token};
 use ppp::v2::{Addresses, Builder, Command, Protocol, Version};
 use tollway_law::Time;
 use tollway_proto::dispatch::{Answers, Queue, Tag};
@@ -12,9 +10,9 @@ use tollway_proto::framing::Framer;
 
 use super::{End, MOVED, Session};
 use crate::config::SCRATCH;
+use crate::engine::Ready;
 use crate::engine::core::{Core, Health, Planned};
 use crate::engine::held::{Held, HeldQueue};
-use crate::engine::{Ready, token};
 use crate::redis;
 use crate::stream::{Got, Stream};
 
@@ -105,7 +103,7 @@ impl Session {
             self.lanes.resize_with(member + 1, || None);
             self.held.resize_with(member + 1, HeldQueue::default);
         }
-        let stream = match connect(core, self.id, member) {
+        let stream = match core.connect(self.id, member) {
             Ok(stream) => stream,
             Err(error) => {
                 // Its frames wait at it until the next look, and are then given to others.
@@ -586,17 +584,6 @@ impl Session {
         }
         Ok(())
     }
-}
-
-fn connect(core: &Core, id: usize, member: usize) -> io::Result<Stream> {
-    let address = core.member_address(member);
-    let mut socket = TcpStream::connect(address)?;
-    let interest = Interest::READABLE | Interest::WRITABLE;
-    core.registry.register(&mut socket, Token(token(id, member + 1)), interest)?;
-    let Some((config, name)) = &core.config.upstream.tls else { return Ok(Stream::plain(socket)) };
-    let name = name.clone().unwrap_or_else(|| address.ip().into());
-    let connection = rustls::ClientConnection::new(config.clone(), name).map_err(io::Error::other)?;
-    Ok(Stream::tls(socket, connection.into()))
 }
 
 /// Frames written at once.
