@@ -268,7 +268,8 @@ impl<B: Body> Daemon<B> {
     }
 
     /// Joins a group; false, and nothing done, if its name is longer than [`MAX_GROUP`] or this
-    /// daemon would announce more than [`MAX_MEMBERSHIPS`](super::MAX_MEMBERSHIPS). Joins are counted.
+    /// daemon would announce more than [`MAX_MEMBERSHIPS`](super::MAX_MEMBERSHIPS). Joins are
+    /// counted.
     pub fn join(&mut self, group: &[u8]) -> bool {
         if group.len() > MAX_GROUP || !self.groups.has_room(group) {
             return false;
@@ -291,8 +292,8 @@ impl<B: Body> Daemon<B> {
         self.groups.members(group)
     }
 
-    /// Sends a client's message to a set; to those of it that were out of reach for longer than patience, it
-    /// does not.
+    /// Sends a client's message to a set; to those of it that were out of reach for longer than
+    /// patience, it does not.
     pub fn send(&mut self, now: Time, by: ClientId, set: SetId, body: B) {
         self.send_noted(now, by, set, None, body);
     }

@@ -18,7 +18,8 @@ pub(super) struct Groups {
     others: BTreeMap<DaemonId, Known>,
 }
 
-/// Another daemon's memberships as last known, whole. Daemons of one process share those that came so.
+/// Another daemon's memberships as last known, whole. Daemons of one process share those that came
+/// so.
 #[derive(Clone, Debug)]
 struct Known {
     groups: Arc<GroupUpdate>,

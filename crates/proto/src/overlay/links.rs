@@ -57,8 +57,8 @@ impl<B: Body> Daemon<B> {
         self.route_soon(now);
     }
 
-    /// Puts this daemon's links and prices into the database: all links, or where these are the same
-    /// those whose prices have changed, if they are less than half.
+    /// Puts this daemon's links and prices into the database: all links, or where these are the
+    /// same those whose prices have changed, if they are less than half.
     pub(super) fn restate(&mut self, whole: bool) {
         let links = self.by_peer.iter().filter_map(|(&peer, id)| {
             let port = self.ports.get(id)?;

@@ -63,8 +63,8 @@ impl Measure {
         }
     }
 
-    /// Forgets the past; queue and price stay as they are. `control` are the bytes and frames of all
-    /// but data sent so far.
+    /// Forgets the past; queue and price stay as they are. `control` are the bytes and frames of
+    /// all but data sent so far.
     pub(super) fn restart(&mut self, now: Time, control: (u64, u64)) {
         self.advance(now);
         let (queue, price, (begin, longest, queued, priced)) = (self.queue, self.price, self.interval);

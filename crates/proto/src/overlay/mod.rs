@@ -26,8 +26,8 @@
 //!
 //! # Order
 //!
-//! Members of a group that [`Daemon::join_ordered`] joins deliver messages in one order, and know by
-//! [`Event::View`] which members deliver with them.
+//! Members of a group that [`Daemon::join_ordered`] joins deliver messages in one order, and know
+//! by [`Event::View`] which members deliver with them.
 //!
 //! # Trust
 //!

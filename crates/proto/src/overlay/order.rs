@@ -31,7 +31,8 @@ pub(super) struct Orders<B> {
     unordered: VecDeque<(Arc<[u8]>, B)>,
     /// Members may have changed.
     pub(super) changed: bool,
-    /// The greatest number of a view heard of. It outlives a group, so that no number is used twice.
+    /// The greatest number of a view heard of. It outlives a group, so that no number is used
+    /// twice.
     top: u64,
 }
 

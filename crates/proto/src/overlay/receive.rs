@@ -102,7 +102,8 @@ impl<B: Body> Inbound<B> {
             return if again { Due::Now } else { Due::Never };
         }
         if self.follows(me, &data) {
-            // Earlier ones are held only where the origin has given up those that lack, and begins anew.
+            // Earlier ones are held only where the origin has given up those that lack, and begins
+            // anew.
             while let Some(held) = self.held.first_entry().filter(|held| *held.key() < data.seq) {
                 self.bytes -= held.remove().body.size() as u64;
             }

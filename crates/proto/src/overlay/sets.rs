@@ -57,8 +57,8 @@ impl<B: Body> Daemon<B> {
         self.numbered(None, daemons.into())
     }
 
-    /// A handle of some daemons, ascending, that another one passes messages on to: a message is for
-    /// that one only, and is paid for all the way.
+    /// A handle of some daemons, ascending, that another one passes messages on to: a message is
+    /// for that one only, and is paid for all the way.
     pub(super) fn set_via(&mut self, via: DaemonId, daemons: &[DaemonId]) -> SetId {
         match via == self.me.daemon {
             true => self.set(daemons),

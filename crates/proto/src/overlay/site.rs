@@ -20,8 +20,8 @@ use crate::transport;
 
 /// A daemon, the connections to its neighbours, and the senders and receivers beside it.
 ///
-/// The app's port k is the connection of [`SiteConfig::links`] k. A connection is given a frame only
-/// while it has nothing unsent, so that messages wait in the daemon, where their backlog has a
+/// The app's port k is the connection of [`SiteConfig::links`] k. A connection is given a frame
+/// only while it has nothing unsent, so that messages wait in the daemon, where their backlog has a
 /// price.
 ///
 /// A link on which nothing was heard for 4 T_max is closed and opened again; its connection stays.

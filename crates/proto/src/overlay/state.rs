@@ -19,7 +19,8 @@ pub(super) struct Database {
     costs: u64,
 }
 
-/// The newest states of a daemon: that with all links, and the last, which changes it or is the same.
+/// The newest states of a daemon: that with all links, and the last, which changes it or is the
+/// same.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) whole: Arc<LinkState>,

@@ -160,8 +160,8 @@ pub struct Decoder {
     pool: SharedValues,
 }
 
-/// The values that decoders of one process share, so that many daemons there keep each once: of each
-/// daemon the newest link state, the newest with all links, and the newest memberships.
+/// The values that decoders of one process share, so that many daemons there keep each once: of
+/// each daemon the newest link state, the newest with all links, and the newest memberships.
 #[derive(Clone, Debug, Default)]
 pub struct SharedValues(Arc<Mutex<Pooled>>);
 

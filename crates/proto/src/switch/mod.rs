@@ -6,7 +6,7 @@
 //!
 //! | direction | sequence numbers | acknowledgements |
 //! |---|---|---|
-//! | inbound, peer → members | per member, by the router | to the peer: up to a member's first gap |
+//! | inbound, peer → members | per member, by routing | to the peer: up to a member's first gap |
 //! | outbound, members → peer | by arrival | to each member: up to its first gap at the peer |
 //!
 //! **Holes.** A missing packet keeps its place. Inbound, its member is not known before it arrives.

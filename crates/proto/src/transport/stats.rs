@@ -78,7 +78,8 @@ pub struct Stats {
     pub lost_retransmissions: u64,
 }
 
-/// The counters of a connection: those of an undisturbed flow in one cache line, the others in a box of their own.
+/// The counters of a connection: those of an undisturbed flow in one cache line, the others in a
+/// box of their own.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Counters {

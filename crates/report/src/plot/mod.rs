@@ -68,9 +68,9 @@ impl Figure {
         Figure { title, subtitle, rows }
     }
 
-    /// Draws `specs` of `runs`, with one column per variant. Without specs it draws rates (as moving
-    /// means, since TCP sends in bursts), round trips, queues and utilisations of the busiest links,
-    /// and congestion windows. Plots without data are left out.
+    /// Draws `specs` of `runs`, with one column per variant. Without specs it draws rates (as
+    /// moving means, since TCP sends in bursts), round trips, queues and utilisations of the
+    /// busiest links, and congestion windows. Plots without data are left out.
     pub fn new(title: &str, subtitle: &str, specs: &[PlotSpec], runs: &[RunResult]) -> Figure {
         Figure::of_grid(title, subtitle, specs, runs, &Cells::default(), &Aims::default())
     }
