@@ -66,7 +66,7 @@ def sweep(
         if not values:
             raise ValueError(f"{key} varies over no values")
         if any(value in values[:at] for at, value in enumerate(values)):
-            raise ValueError(f"a value of {key} comes twice")
+            raise ValueError(f"a value of {key} is given twice")
     chosen = range(scenario.seed, scenario.seed + seeds) if isinstance(seeds, int) else list(seeds)
     if not chosen:
         raise ValueError("there are no seeds")
