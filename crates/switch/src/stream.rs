@@ -76,11 +76,11 @@ impl Stream {
     /// Writes as much as possible; fewer bytes than given means that the connection is full.
     pub(crate) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         loop {
-            let done = match self {
+            let done = match (&mut *self, slices) {
                 // `send` takes a twentieth less processor time than `writev`.
-                Stream::Plain(socket) if let [one] = slices => socket.write(one),
-                Stream::Plain(socket) => socket.write_vectored(slices),
-                Stream::Tls(tls) => tls.write(slices),
+                (Stream::Plain(socket), [one]) => socket.write(one),
+                (Stream::Plain(socket), _) => socket.write_vectored(slices),
+                (Stream::Tls(tls), _) => tls.write(slices),
             };
             return match done {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
