@@ -26,7 +26,7 @@ pub(super) struct Classes {
 struct Class {
     /// One of them, over the reduced network.
     one: Flow,
-    /// The rate of its acknowledgements as a fraction of its own, and their links in the reduced
+    /// The rate of the acknowledgements as a fraction of the data's, and their links in the reduced
     /// network.
     acks: (f64, Vec<usize>),
     /// Number of its flows present now.

@@ -206,7 +206,7 @@ impl Classes {
         Ok(ids)
     }
 
-    /// Stores a verdict in each cell that has none: its identity's tenant, or none.
+    /// Stores a verdict in each cell without one: the identity's tenant, or no tenant.
     pub(crate) fn judge(&self, tenant_of: impl Fn(&Identity<'_>) -> Option<u32>) -> io::Result<()> {
         let (mut at, mut cells) = (vec![[0; 8]; CHUNK], vec![Cell::default(); CHUNK]);
         let mut open = Vec::new();
@@ -309,7 +309,7 @@ pub(crate) fn classify(asm: &mut Assembler, maps: &Maps) {
     asm.here(out);
 }
 
-/// Stores in the cell's key the index of the key that `R2` points to; 0 if it has none.
+/// Stores in the cell's key the index of the key that `R2` points to, or 0 without an index.
 fn index(asm: &mut Assembler, map: i32, at: i16) {
     let none = asm.label();
     asm.store_value(4, R10, -KEY + at, 0);

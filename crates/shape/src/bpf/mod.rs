@@ -341,7 +341,7 @@ impl Kernel for Bpf {
     fn hold(&mut self, strangers: Rate, holds: &[Hold]) -> io::Result<()> {
         let value = |rate: Rate, depth: Time, opening: Rate| {
             let cost = 65536e9 / rate.bytes_per_sec().max(1.0);
-            // Above a terabyte per second there is no limit.
+            // Rates above a terabyte per second are unlimited.
             let cost = if cost < 65.0 { 0 } else { cost as u64 };
             [cost, depth.as_nanos(), (opening.bytes_per_sec() as u64).clamp(1, MOST)]
         };

@@ -1,7 +1,7 @@
 //! The programs that run in the kernel.
 //!
 //! Both do the same for a socket in [`attend`]: write its record, and set its pacing rate. The rate
-//! is the connection's share, or the limit of its own program once the lease is over.
+//! is the connection's share, or, after the lease, the limit that its application set.
 //!
 //! The *hook* does so when a connection opens and once per round trip. The *walk* does so for every
 //! open connection of a network namespace, on request.

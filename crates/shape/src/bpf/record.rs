@@ -20,7 +20,7 @@ macro_rules! record {
         pub(crate) struct Raw {
             /// The time of writing, in the kernel's jiffies.
             pub(crate) jiffies: u64,
-            /// The pacing limit of its own program, in bytes per second; all bits set is unlimited.
+            /// The pacing limit that the application set, in bytes per second; all bits set is unlimited.
             pub(crate) own: u64,
             /// The limit that the hook or the walk has set last.
             pub(crate) applied: u64,
