@@ -46,7 +46,10 @@ impl Bench {
         self.passed = 0;
         for _ in 0..rounds * habit.window {
             self.now += Time(RTT.0 / habit.window);
-            while let Some((_, stamp, echo)) = self.returning.pop_front_if(|back| back.0 <= self.now) {
+            while let Some(&(at, stamp, echo)) = self.returning.front()
+                && at <= self.now
+            {
+                self.returning.pop_front();
                 self.meter.on_ack(self.now, &Ack { stamp: Some(stamp), echo: Some(echo) });
             }
             let stamp = (self.now.0 >> 6) as u32;
