@@ -378,6 +378,25 @@ fn a_half_open_member_is_noticed_and_its_frames_are_answered_by_another() {
 }
 
 #[test]
+fn the_only_member_is_used_as_soon_as_it_is_back() {
+    let server = Server::start();
+    let agent = switch("u16", "[limits]\nanswer-time = \"2 s\"", &[("a", server.address)]);
+    server.kill();
+    std::thread::sleep(Duration::from_millis(50));
+    let ask = || {
+        let mut client = connect(&agent);
+        client.write_all(&framed(b"hello")).unwrap();
+        read_framed(&mut client)
+    };
+    assert_eq!(ask(), None);
+    // A pause that has doubled four times is 4 s.
+    eventually("it has failed five times", || status(&agent).members[0].failures >= 5);
+    let _server = Server::at(server.address).unwrap();
+    assert_eq!(ask().unwrap(), b"hello");
+    agent.end().unwrap();
+}
+
+#[test]
 fn with_no_member_at_all_a_session_is_told() {
     let gone = Server::start();
     gone.kill();

@@ -76,7 +76,7 @@ pub(super) struct MemberState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Health {
     Up,
-    /// Down until this time, when it is tried again.
+    /// Down since this time.
     Down(Time),
     /// A connection attempt is under way since this time.
     Tried(Time),
@@ -213,10 +213,16 @@ impl Core {
         member.counts.failures += 1;
         member.last_failure = Some(why);
         if member.health == Health::Up {
-            let pause = Time::from_millis(FIRST_PAUSE << member.failures.min(6));
             member.failures += 1;
-            self.set_health(at, Health::Down(now + pause));
+            self.set_health(at, Health::Down(now));
         }
+    }
+
+    /// The time for which a failed member is not used. It is the first while no member is up.
+    pub(super) fn pause(&self, at: usize) -> Time {
+        let up = self.candidates.iter().any(|candidate| candidate.up);
+        let further = if up { self.members[at].failures.saturating_sub(1).min(6) } else { 0 };
+        Time::from_millis(FIRST_PAUSE << further)
     }
 
     /// Records bytes that a member has finished.

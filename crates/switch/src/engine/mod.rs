@@ -318,7 +318,7 @@ impl Engine {
         for at in 0..core.members.len() {
             match core.members[at].health {
                 Health::Up => {}
-                Health::Down(until) if core.now >= until && core.members[at].listed => {
+                Health::Down(since) if core.now >= since + core.pause(at) && core.members[at].listed => {
                     core.members[at].probe = TcpStream::connect(core.member_address(at)).ok();
                     core.set_health(at, Health::Tried(core.now));
                 }
