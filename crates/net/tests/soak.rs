@@ -266,7 +266,8 @@ fn mischief(seed: u64) {
         from: if sealed { 0 } else { 80 },
     };
     let files = KeyFile::mesh(&["a", "b"].map(String::from)).unwrap();
-    let ends = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    // No other socket of this machine takes these addresses meanwhile.
+    let ends = ["127.0.77.1:0", "127.0.77.2:0"].map(|at| UdpSocket::bind(at).unwrap().local_addr().unwrap());
     let way = Way::open(ends, seed, mischief);
     // A node that has left acknowledges no FIN that its peer repeats.
     let over = [const { AtomicBool::new(false) }; 2];
