@@ -8,8 +8,6 @@ use serde::{Deserialize, Serialize};
 pub struct Connect {
     /// True if the client requests `+OK` for every operation.
     pub verbose: bool,
-    /// True if the client requests checks of subjects on publication.
-    pub pedantic: bool,
     /// The tenant's name.
     pub user: Option<String>,
     /// The tenant's password.
