@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use socket2::{Domain, SockRef, Socket, Type};
+use tollway_net::outqueue::unacknowledged;
 use tollway_net::sys::namespace::Namespace;
-use tollway_net::sys::sockopt::{at_urgent, unsent};
+use tollway_net::sys::sockopt::at_urgent;
 
 /// A port of a node that leads to a port of the host's loopback interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,7 +199,7 @@ impl Way {
                 _ => break,
             }
         }
-        while unsent(to)? > 0 {
+        while unacknowledged(to)? > 0 {
             std::thread::sleep(Duration::from_millis(10));
         }
         lingers_not(to)

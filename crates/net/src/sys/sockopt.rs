@@ -56,17 +56,6 @@ pub fn set_number(socket: impl AsFd, level: c_int, name: c_int, value: c_int) ->
     set(socket, level, name, &value.to_ne_bytes())
 }
 
-/// Bytes written that the other end has not acknowledged (tcp(7), `SIOCOUTQ`).
-///
-/// # Errors
-/// The socket is not connected.
-pub fn unsent(stream: &TcpStream) -> io::Result<i32> {
-    let mut bytes: c_int = 0;
-    // SAFETY: the kernel writes a number to `bytes`, and keeps nothing.
-    let done = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(bytes) }
-}
-
 /// True if the next byte of a stream is urgent (tcp(7), `SIOCATMARK`).
 ///
 /// # Errors
