@@ -140,14 +140,18 @@ impl Options {
         let in_words = self.file.is_none();
         // In a network from words, the far end is the last node; in a file of two nodes, the other
         // one.
-        let other = if in_words { mesh.nodes.len() as u32 - 1 } else { u32::from(node == 0) };
+        let other = match mesh.nodes.len() as u32 {
+            nodes if in_words => Some(nodes - 1),
+            2 => Some(u32::from(node == 0)),
+            _ => None,
+        };
         let mut servers = Vec::new();
         for text in &self.serve {
             let named = text.split_once('=').and_then(|(name, command)| Some((find(name).ok()?, command)));
-            servers.push(match named {
-                Some((node, command)) => (node, command.to_owned()),
-                None if in_words || mesh.nodes.len() == 2 => (other, text.clone()),
-                None => {
+            servers.push(match (named, other) {
+                (Some((node, command)), _) => (node, command.to_owned()),
+                (None, Some(other)) => (other, text.clone()),
+                (None, None) => {
                     let help = "write it like `--serve NODE='iperf3 -s'`";
                     return Err(wrong(
                         Some(help),
@@ -167,13 +171,10 @@ impl Options {
         }
         let outside = match self.outside.as_deref() {
             None => None,
-            Some("") if in_words || mesh.nodes.len() == 2 => Some(other),
-            Some("") => {
-                return Err(wrong(
-                    Some("write it like `--outside=NODE`"),
-                    "`--outside` needs the node of the file that connects to the outside",
-                ));
-            }
+            Some("") => Some(other.ok_or_else(|| {
+                let help = "write it like `--outside=NODE`";
+                wrong(Some(help), "`--outside` needs the node of the file that connects to the outside")
+            })?),
             Some(name) => Some(find(name)?),
         };
         if outside == Some(node) {
@@ -192,8 +193,9 @@ impl Options {
         };
         let sysctls = self.sysctls.iter().map(sysctl).collect::<Result<_, RequestError>>()?;
         let timeout = self.timeout.as_deref().map(span).transpose()?;
+        let last = mesh.nodes.len() as u32 - 1;
         let aliases =
-            if in_words { vec![("client".to_owned(), 0), ("host".to_owned(), other)] } else { Vec::new() };
+            if in_words { vec![("client".to_owned(), 0), ("host".to_owned(), last)] } else { Vec::new() };
         mesh.outside = outside;
         Ok(Spec {
             mesh,
@@ -216,7 +218,7 @@ impl Options {
 /// Parses `[NODE:]PORT[:PORT HERE][/udp]`.
 fn publish(
     text: &str,
-    other: u32,
+    other: Option<u32>,
     find: &dyn Fn(&str) -> Result<u32, RequestError>,
 ) -> Result<Publish, RequestError> {
     let wrong_port = || {
@@ -232,7 +234,10 @@ fn publish(
     let mut parts: Vec<&str> = ports.split(':').collect();
     let node = match parts[0].parse::<u16>() {
         Err(_) if parts.len() > 1 => find(parts.remove(0))?,
-        _ => other,
+        _ => other.ok_or_else(|| {
+            let help = format!("write it like `--publish NODE:{text}`");
+            wrong(Some(&help), format!("`--publish {text}` does not begin with a node of the file"))
+        })?,
     };
     let number = |text: &str| text.parse::<u16>().ok().filter(|&port| port > 0).ok_or_else(wrong_port);
     let (port, host) = match parts[..] {

@@ -24,6 +24,23 @@ fn two_nodes_lead_to_each_other() {
 }
 
 #[test]
+fn ports_and_servers_of_more_than_two_nodes_need_a_node() {
+    let text = "name = \"row\"\nduration = \"1 s\"\n[node.a]\n[node.b]\n[node.c]\n\
+                [link.one]\nfrom = \"a\"\nto = \"b\"\nrate = \"1 Mbps\"\n\
+                [link.two]\nfrom = \"b\"\nto = \"c\"\nrate = \"1 Mbps\"\n";
+    let file = Scenario::parse::<&str>("row", text, &[]).unwrap();
+    let error =
+        |options: options::Options| options.spec(&file.variants()[0].plan, &[]).unwrap_err().to_string();
+    let options = || options::Options { file: Some("row".into()), ..Default::default() };
+    let published = options::Options { publish: vec!["80".into()], ..options() };
+    assert_eq!(error(published), "`--publish 80` does not begin with a node of the file");
+    let served = options::Options { serve: vec!["cat".into()], ..options() };
+    assert_eq!(error(served), "`--serve cat` does not begin with a node of the file");
+    let outside = options::Options { outside: Some(String::new()), ..options() };
+    assert!(error(outside).starts_with("`--outside` needs the node"));
+}
+
+#[test]
 fn a_file_s_routers_are_passed_and_what_it_asks_beyond_is_named() {
     let text = r#"
         name = "row"
