@@ -30,6 +30,8 @@ Agent/TCP set tcpTick_ 0.01
 Agent/TCP set minrto_ 0.2
 # A sample of the round trip an acknowledgement, as in Tollway.
 Agent/TCP set timestamps_ true
+# New data end the backoff of the timer, as in Tollway and Linux.
+Agent/TCP set ts_resetRTO_ true
 Queue/RED set thresh_ $option(min)
 Queue/RED set maxthresh_ $option(max)
 Queue/RED set linterm_ [expr {1.0 / $option(maxp)}]
@@ -47,7 +49,8 @@ set right [$ns node]
 set kind [expr {$option(queue) eq "red" ? "RED" : "DropTail"}]
 $ns simplex-link $left $right $option(bw) 0.005 $kind
 $ns simplex-link $right $left $option(bw) 0.005 DropTail
-$ns queue-limit $left $right $option(limit)
+# DropTail drops the packet that would be number qlim_; RED keeps it.
+$ns queue-limit $left $right [expr {$option(limit) + ($kind eq "DropTail")}]
 $ns queue-limit $right $left 100000
 set monitor [$ns monitor-queue $left $right [open /dev/null w]]
 
