@@ -7,10 +7,10 @@ use crate::faults::{Impairments, Loss};
 use crate::port::Limit;
 use crate::transport::{Connection, Reader};
 
-/// A change of one link direction.
+/// A change of one link direction or of a flow.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A new rate, also for the packet in transmission.
+    /// A new rate of a link, also for the packet in transmission.
     Rate(Rate),
     /// A new one-way delay, for packets that depart from now on.
     Delay(Time),
@@ -27,14 +27,9 @@ pub enum Change {
     /// A relative error of what the law states
     /// ([`LinkLaw::set_error`](tollway_law::link::LinkLaw::set_error)).
     LawError(f64),
-}
-
-/// A change of a flow.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum FlowChange {
-    /// Another budget of its senders, if their law spends one.
+    /// Another budget of a flow's senders, if their law spends one.
     Budget(Budget),
-    /// Another class of its packets, also of those on their way.
+    /// Another class of a flow's packets, also of those on their way.
     Class(u8),
     /// Another receive buffer of both ends, packets.
     ReceiveBuffer(u32),
@@ -42,22 +37,24 @@ pub enum FlowChange {
     Reader(Reader),
 }
 
-impl FlowChange {
-    /// Applies the change to the ends of a flow at `now`. The engine sets the class of packets.
-    pub fn apply(self, now: Time, client: &mut Connection, server: &mut Connection) {
+impl Change {
+    /// Applies a change of a flow to its client and server at `now`. The engine sets the class of
+    /// packets.
+    pub fn apply(self, now: Time, ends: [&mut Connection; 2]) {
         match self {
-            FlowChange::Budget(budget) => {
-                let spenders = [client, server].into_iter().filter_map(|end| end.law_mut().spender_mut());
+            Change::Budget(budget) => {
+                let spenders = ends.into_iter().filter_map(|end| end.law_mut().spender_mut());
                 spenders.for_each(|law| law.set_budget(budget));
             }
-            FlowChange::Class(_) => {
-                let rtt = client.srtt();
-                client.law_mut().spender_mut().into_iter().for_each(|law| law.change_class(now, rtt));
+            Change::Class(_) => {
+                let rtt = ends[0].srtt();
+                ends[0].law_mut().spender_mut().into_iter().for_each(|law| law.change_class(now, rtt));
             }
-            FlowChange::ReceiveBuffer(packets) => {
-                [client, server].into_iter().for_each(|end| end.set_receive_buffer(packets));
+            Change::ReceiveBuffer(packets) => {
+                ends.into_iter().for_each(|end| end.set_receive_buffer(packets))
             }
-            FlowChange::Reader(reader) => [client, server].into_iter().for_each(|end| end.set_reader(reader)),
+            Change::Reader(reader) => ends.into_iter().for_each(|end| end.set_reader(reader)),
+            _ => {}
         }
     }
 }

@@ -62,7 +62,7 @@ pub mod transport;
 
 pub use app::{App, MessagePort};
 pub use cbr::Cbr;
-pub use change::{Change, FlowChange};
+pub use change::Change;
 pub use encoding::Encoding;
 pub use faults::Faults;
 pub use fifo::Fifo;

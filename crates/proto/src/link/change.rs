@@ -73,6 +73,7 @@ impl Link {
                 self.impair(impairments);
             }
             Change::Blackout(on) => self.faults(faults).blackout = on,
+            Change::Budget(_) | Change::Class(_) | Change::ReceiveBuffer(_) | Change::Reader(_) => {}
         }
     }
 }

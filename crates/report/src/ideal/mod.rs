@@ -9,9 +9,9 @@ use tollway_law::Time;
 use tollway_law::budget::Background;
 use tollway_law::link::Pricing;
 use tollway_law::sender::Spending;
+use tollway_proto::Change;
 use tollway_proto::cbr::Cbr;
 use tollway_proto::transport::Reader;
-use tollway_proto::{Change, FlowChange};
 use tollway_scenario::plan::switch::Session;
 use tollway_scenario::plan::{self, Data, Event, Plan, Strategy, What};
 use tollway_theory::{Division, Flow, MaxMin, Network, Owner, session_fair};
@@ -436,8 +436,7 @@ impl<'a> State<'a> {
             self.events = rest;
             demands_changed |= matches!(
                 event.what,
-                What::Link(_, Change::Delay(_))
-                    | What::Flow(_, FlowChange::ReceiveBuffer(_) | FlowChange::Reader(_))
+                What::Link(_, Change::Delay(_)) | What::Flow(_, Change::ReceiveBuffer(_) | Change::Reader(_))
             );
             match event.what {
                 What::Link(link, Change::Rate(rate)) => self.rates_bps[link.0 as usize] = rate.bps(),
@@ -446,19 +445,15 @@ impl<'a> State<'a> {
                     let crosses = |path: &plan::Path| path.route.iter().chain(&path.back).any(|l| *l == link);
                     self.demand_anew(plan, |of| crosses(&plan.flows[of].path));
                 }
-                What::Flow(flow, change) => {
+                What::Flow(flow, Change::Budget(budget)) => self.budgets[flow.0 as usize] = budget.get(),
+                What::Flow(flow, Change::ReceiveBuffer(packets)) => {
                     let flow = flow.0 as usize;
-                    match change {
-                        FlowChange::Budget(budget) => self.budgets[flow] = budget.get(),
-                        FlowChange::ReceiveBuffer(packets) => {
-                            self.windows[flow] = packets.min(plan.flows[flow].send_buffer);
-                        }
-                        FlowChange::Reader(reader) => self.readers[flow] = reader,
-                        FlowChange::Class(_) => {}
-                    }
-                    if !matches!(change, FlowChange::Budget(_)) {
-                        self.demand_anew(plan, |of| of == flow);
-                    }
+                    self.windows[flow] = packets.min(plan.flows[flow].send_buffer);
+                    self.demand_anew(plan, |of| of == flow);
+                }
+                What::Flow(flow, Change::Reader(reader)) => {
+                    self.readers[flow.0 as usize] = reader;
+                    self.demand_anew(plan, |of| of == flow.0 as usize);
                 }
                 What::HostBudget(host, budget) => self.hosts[host].0 = budget,
                 What::HostStrategy(host, strategy) => self.hosts[host].1 = strategy,

@@ -25,7 +25,7 @@ pub enum What {
     /// Drops every packet offered to the link until the given instant.
     Blackout(LinkId, Time),
     /// Changes a flow.
-    Flow(FlowId, FlowChange),
+    Flow(FlowId, Change),
     /// Sets the budget of a host, by its index, $/s.
     HostBudget(usize, f64),
     /// Sets the budget strategy of a host, by its index.

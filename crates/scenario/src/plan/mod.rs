@@ -21,9 +21,9 @@ use compact_str::CompactString;
 use tollway_law::link::ExchangeRate;
 use tollway_law::meter::Duty;
 use tollway_law::{Bytes, Rate, Time};
+use tollway_proto::Change;
 use tollway_proto::port::Limit;
 use tollway_proto::transport::{FlowControl, Reader};
-use tollway_proto::{Change, FlowChange};
 use tollway_sim::Trace;
 
 pub use events::*;

@@ -4,7 +4,7 @@ use tollway_law::Time;
 
 use super::build::Built;
 use super::build::sessions;
-use super::engine::Engine;
+use super::engine::{Engine, Part};
 use super::hosts::Hosts;
 use crate::plan::{Event, Plan, What};
 
@@ -32,8 +32,8 @@ impl Agenda {
 
 fn apply<E: Engine>(what: What, plan: &Plan, built: &mut Built<E>, hosts: &mut Hosts) {
     match what {
-        What::Link(link, change) => built.network.change(built.links[link.0 as usize], change),
-        What::Flow(flow, change) => built.network.change_flow(built.flows[flow.0 as usize], change),
+        What::Link(link, change) => built.network.change(Part::Link(built.links[link.0 as usize]), change),
+        What::Flow(flow, change) => built.network.change(Part::Flow(built.flows[flow.0 as usize]), change),
         What::HostBudget(host, budget) => hosts.set_budget(built.network.now(), host, budget),
         What::HostStrategy(host, strategy) => hosts.set_strategy(built.network.now(), host, strategy),
         What::Shares(switch, shares) => sessions::set_shares(built, switch, &shares),

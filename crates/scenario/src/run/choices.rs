@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use tollway_law::choice::{Chooser, Patience};
 use tollway_law::sender::{AnySender, SenderLaw as _, Spender};
 use tollway_law::{Rate, Time};
-use tollway_proto::FlowChange;
+use tollway_proto::Change;
 use tollway_sim::{End, FlowId};
 
 use super::build::Built;
-use super::engine::Engine;
+use super::engine::{Engine, Part};
 use crate::plan::{Plan, TransportId};
 use crate::tables::SystemTables;
 
@@ -84,7 +84,8 @@ impl Choices {
             let before = choice.chooser.in_class();
             if choice.chooser.look(now, rate(connection.law()), delay, rtt) {
                 choice.inside.turn(now, before);
-                built.network.change_flow(flow, FlowChange::Class(if before { 0 } else { choice.class }));
+                let class = if before { 0 } else { choice.class };
+                built.network.change(Part::Flow(flow), Change::Class(class));
             }
         }
     }

@@ -9,7 +9,7 @@ use tollway_law::Time;
 use tollway_proto::link::Link;
 use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::Connection;
-use tollway_proto::{Change, Encoding, FlowChange, Gate, NodeMachine};
+use tollway_proto::{Change, Encoding, Gate, NodeMachine};
 use tollway_sim::{
     Census, End, FlowId, FlowSpec, LinkId, MachineId, Network, RouteEnd, RouteId, SinkStats, SourceId,
     SourceSpec,
@@ -41,10 +41,8 @@ pub(super) trait Engine {
         vacant: Option<FlowId>,
     ) -> FlowId;
 
-    /// Changes a link at the present instant.
-    fn change(&mut self, link: LinkId, change: Change);
-    /// Changes a flow at the present instant.
-    fn change_flow(&mut self, flow: FlowId, change: FlowChange);
+    /// Changes a link or a flow at the present instant.
+    fn change(&mut self, part: Part, change: Change);
     /// Applies `work` to a machine or a shaper at the present instant.
     fn with_machine(&mut self, machine: MachineId, work: impl FnOnce(&mut dyn Any));
 
@@ -102,6 +100,13 @@ pub(super) enum Joint<'a, R> {
     /// A flow begins `delay` after the last of `others` has ended: its client, or each of its
     /// ends if its entry has `true`. Only an engine that can delay flows runs such a plan.
     After { flow: FlowId, others: &'a [(FlowId, bool)], delay: Time },
+}
+
+/// The part of a network that changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    Link(LinkId),
+    Flow(FlowId),
 }
 
 /// A place of a network: this process or another one runs it.
@@ -248,16 +253,17 @@ impl Engine for Network<Connection> {
         flow
     }
 
-    fn change(&mut self, link: LinkId, change: Change) {
-        Network::change(self, link, change);
-    }
-
-    fn change_flow(&mut self, flow: FlowId, change: FlowChange) {
-        if let FlowChange::Class(class) = change {
-            self.set_class(flow, class);
+    fn change(&mut self, part: Part, change: Change) {
+        match part {
+            Part::Link(link) => Network::change(self, link, change),
+            Part::Flow(flow) => {
+                if let Change::Class(class) = change {
+                    self.set_class(flow, class);
+                }
+                let now = Network::now(self);
+                self.with_flow(flow, |client, server| change.apply(now, [client, server]));
+            }
         }
-        let now = Network::now(self);
-        self.with_flow(flow, |client, server| change.apply(now, client, server));
     }
 
     fn with_machine(&mut self, machine: MachineId, work: impl FnOnce(&mut dyn Any)) {

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use tollway_law::budget::{self, Share};
 use tollway_law::sender::{SenderLaw as _, Spender};
 use tollway_law::{Budget, Bytes, Rate, Time};
-use tollway_proto::FlowChange;
+use tollway_proto::Change;
 use tollway_proto::host::{BudgetHost, Seen};
 use tollway_sim::{End, FlowId};
 
 use super::build::Built;
 use super::choices::Choices;
-use super::engine::{Engine, Place};
+use super::engine::{Engine, Part, Place};
 use crate::plan::{Plan, Strategy, TransportId};
 use crate::tables::SystemTables;
 
@@ -128,7 +128,7 @@ impl Hosts {
                 |flow, budget| given.push((flow, budget)),
             );
             for (flow, budget) in given {
-                built.network.change_flow(FlowId(flow as u32), FlowChange::Budget(budget));
+                built.network.change(Part::Flow(FlowId(flow as u32)), Change::Budget(budget));
             }
         }
         self.choices.tick(built);

@@ -2,8 +2,8 @@
 
 use tollway_law::toll::Content;
 use tollway_law::{Budget, Rate, Time};
+use tollway_proto::Change;
 use tollway_proto::faults::{self, LossPlace, Only};
-use tollway_proto::{Change, FlowChange};
 
 use super::flows::buffer;
 use super::{Resolver, matches};
@@ -206,7 +206,7 @@ impl<'a> Resolver<'a> {
             }
             self.plan
                 .events
-                .push(Event { at, what: What::Flow(id, FlowChange::Budget(Budget::per_sec(budget))) });
+                .push(Event { at, what: What::Flow(id, Change::Budget(Budget::per_sec(budget))) });
         }
         if !found {
             self.unknown("flow", &pattern, change.at("flow"));
@@ -228,8 +228,8 @@ impl<'a> Resolver<'a> {
                     return;
                 }
                 let flow = FlowId(i as u32);
-                let buffer = buffers.then_some(FlowChange::ReceiveBuffer(packets));
-                let changes = [buffer, reader.map(FlowChange::Reader)].into_iter().flatten();
+                let buffer = buffers.then_some(Change::ReceiveBuffer(packets));
+                let changes = [buffer, reader.map(Change::Reader)].into_iter().flatten();
                 let event = |change| Event { at, what: What::Flow(flow, change) };
                 self.plan.events.extend(changes.map(event));
             }

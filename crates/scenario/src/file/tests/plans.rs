@@ -2,9 +2,9 @@
 
 use tollway_law::link::{CodelConfig, PieConfig, RedConfig, StepConfig, ThresholdUnit, XcpConfig};
 use tollway_law::{Bytes, Rate, Time};
+use tollway_proto::Change;
 use tollway_proto::faults::{LossPlace, Only};
 use tollway_proto::port::{FlowQueuesConfig, Limit};
-use tollway_proto::{Change, FlowChange};
 
 use super::{BASE, parse, plan, show};
 use crate::file::{Scenario, reference_markdown, schema};
@@ -432,7 +432,7 @@ fn media_changes_and_losses_find_their_links() {
     assert_eq!(
         what,
         [
-            What::Flow(FlowId(1), FlowChange::ReceiveBuffer(44)),
+            What::Flow(FlowId(1), Change::ReceiveBuffer(44)),
             What::Blackout(LinkId(8), Time::from_secs(5)),
             What::Blackout(LinkId(9), Time::from_secs(5)),
             What::Link(LinkId(8), Change::Limit(limit)),

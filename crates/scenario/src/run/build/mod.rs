@@ -14,15 +14,15 @@ use tollway_law::link::{AnyLink, LinkLaw as _};
 use tollway_law::sender::{NewRenoConfig, SenderConfig, SenderLaw as _, Sending};
 use tollway_law::toll::Content;
 use tollway_law::{Rate, Time};
+use tollway_proto::Change;
 use tollway_proto::link::Link;
 use tollway_proto::port::{AnyQueue, ClassQueuesConfig};
 use tollway_proto::route::mix;
 use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::{Config, Connection, Rto};
-use tollway_proto::{Change, FlowChange};
 use tollway_sim::{End, FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, SourceId};
 
-use super::engine::{Engine, Joint, Kernels, Place, Start};
+use super::engine::{Engine, Joint, Kernels, Part, Place, Start};
 use crate::plan::{self, Data, EqualCost, NodeId, Plan, TransportId};
 use crate::tables::SystemTables;
 use meters::Posts;
@@ -136,11 +136,11 @@ impl<E: Engine> Built<E> {
             started: 0,
         };
         for (i, losses) in plan.own_losses().enumerate().filter(|(_, losses)| !losses.is_empty()) {
-            built.network.change(built.links[i], Change::Losses(losses));
+            built.network.change(Part::Link(built.links[i]), Change::Losses(losses));
         }
         for (i, link) in plan.links.iter().enumerate() {
             if let Some(impairments) = &link.impairments {
-                built.network.change(built.links[i], Change::Wire(**impairments));
+                built.network.change(Part::Link(built.links[i]), Change::Wire(**impairments));
             }
         }
         built.meters = meters::place(plan, &mut built);
@@ -172,7 +172,7 @@ impl<E: Engine> Built<E> {
         for (i, flow) in plan.flows.iter().enumerate() {
             // A receiver other than the first of its tree or session has no active sender.
             let silent = plan.sender_of(i) != i;
-            let is_buffer = |event: &plan::Event| matches!(event.what, plan::What::Flow(of, FlowChange::ReceiveBuffer(_)) if of.0 as usize == i);
+            let is_buffer = |event: &plan::Event| matches!(event.what, plan::What::Flow(of, Change::ReceiveBuffer(_)) if of.0 as usize == i);
             let ends = FlowEnds {
                 section: &flow.section,
                 name: Ok(&flow.name),

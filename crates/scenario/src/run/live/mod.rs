@@ -12,7 +12,7 @@ use tollway_net::secure::Trouble;
 use tollway_proto as proto;
 use tollway_proto::link::Link;
 use tollway_proto::transport::Connection;
-use tollway_proto::{Change, FlowChange, NodeMachine};
+use tollway_proto::{Change, NodeMachine};
 use tollway_sim::{Census, End, FlowId, LinkId, MachineId, RouteEnd, SinkStats, SourceId};
 
 pub use adapt::Unsupported;
@@ -21,7 +21,7 @@ pub(super) use adapt::{adapt, no_capture};
 use super::build::{Ids, aggregates, link_law, queue};
 #[cfg(target_os = "linux")]
 use super::engine::Kernels;
-use super::engine::{Engine, FlowEvent, Joint, Outside, Place, Start, Totals};
+use super::engine::{Engine, FlowEvent, Joint, Outside, Part, Place, Start, Totals};
 use super::{Hosting, NodeProcess, RunError};
 use crate::plan::{Cbr, EqualCost, NodeId, Plan, TransportId};
 
@@ -326,10 +326,6 @@ impl Engine for Live {
         self.network.machine(machine.0)
     }
 
-    fn change(&mut self, link: LinkId, change: Change) {
-        self.network.change(link.0, change);
-    }
-
     fn has(&self, place: Place) -> bool {
         match place {
             Place::Node(node) => self.part.as_ref().is_none_or(|part| part.node == node.0 as usize),
@@ -486,19 +482,22 @@ impl Engine for Live {
         }
     }
 
-    fn change_flow(&mut self, flow: FlowId, change: FlowChange) {
+    fn change(&mut self, part: Part, change: Change) {
         let (now, network) = (self.network.now(), &mut self.network);
+        let flow = match part {
+            Part::Link(link) => return network.change(link.0, change),
+            Part::Flow(flow) => flow,
+        };
+        if let Change::Class(class) = change {
+            network.set_class(flow.0, class);
+        }
         let changed = match change {
-            FlowChange::ReceiveBuffer(packets) => set_kernel_buffer(network, flow, packets),
-            FlowChange::Class(class) => {
-                network.set_class(flow.0, class);
-                Ok(false)
-            }
-            FlowChange::Budget(_) | FlowChange::Reader(_) => Ok(false),
+            Change::ReceiveBuffer(packets) => set_kernel_buffer(network, flow, packets),
+            _ => Ok(false),
         };
         let done = changed.and_then(|changed| match changed {
             true => Ok(()),
-            false => network.with_flow(flow.0, |client, server| change.apply(now, client, server)),
+            false => network.with_flow(flow.0, |client, server| change.apply(now, [client, server])),
         });
         if let Err(error) = done {
             self.failed.get_or_insert(error);
