@@ -2,9 +2,10 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 use tollway_law::link::{AnyLink, LinkConfig, LinkLaw, Placement};
-use tollway_law::param::{Entry, Same};
+use tollway_law::param::{Entry, Same, Tabled};
 use tollway_law::{Rate, Time};
 
 use super::classes::Waits;
@@ -74,6 +75,15 @@ pub struct QueueEntry {
     pub law: Entry<dyn LinkConfig>,
     /// Its own word and tables.
     pub queue: Entry<dyn QueueConfig>,
+}
+
+/// The entry of a discipline with a table of constants under its word, at a port with `law`.
+pub(super) const fn entry<C: Tabled + QueueConfig>(law: Entry<dyn LinkConfig>) -> QueueEntry {
+    let (word, tables) = (C::TABLE.word, C::TABLES);
+    QueueEntry {
+        law,
+        queue: Entry { word, tables, read: |tables| Arc::new(C::read(tables.table(C::TABLE.word))) },
+    }
 }
 
 /// Lists the disciplines besides FIFO with their entries; generates the enum of all, its dispatch,

@@ -1,24 +1,10 @@
 //! A port's two queues, for L4S and for classic traffic (RFC 9332).
 
-use std::sync::Arc;
-
 use tollway_law::Time;
-use tollway_law::link::{AnyLink, DropTail, DualPi2, DualPi2Config, LinkLaw, Passing, Placement};
-use tollway_law::param::Tabled as _;
-use tollway_law::param::{Config, Entry};
+use tollway_law::link::{AnyLink, DualPi2, DualPi2Config, LinkLaw, Passing, Placement};
 
-use super::{AnyQueue, At, Discipline, Offered, Pool, QueueConfig, QueueEntry, obey, passing};
+use super::{AnyQueue, At, Discipline, Offered, Pool, QueueConfig, obey, passing};
 use crate::{Fifo, Stamp};
-
-/// The registry entry of DualPI2.
-pub(super) const ENTRY: QueueEntry = QueueEntry {
-    law: DropTail::ENTRY,
-    queue: Entry {
-        word: "dualpi2",
-        tables: &[DualPi2Config::TABLE],
-        read: |tables| Arc::new(DualPi2Config::read(tables.table("dualpi2"))),
-    },
-};
 
 impl QueueConfig for DualPi2Config {
     fn place(&self, _: &Placement<'_>) -> AnyQueue<AnyLink, u32> {

@@ -1,20 +1,19 @@
 //! Flow queues: FQ-CoDel (RFC 8290) without its CoDel.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use tollway_law::link::{AnyLink, CodelConfig, LinkLaw, Placement, Verdict, entry};
-use tollway_law::param::{Config, Entry, Kind, Table};
+use tollway_law::link::{AnyLink, LinkLaw, Placement, Verdict};
+use tollway_law::param::Kind;
 use tollway_law::{Bytes, Rate, Time, config};
 
 use super::hosts::Loads;
-use super::{AnyQueue, At, Discipline, Isolation, Offered, Pool, QueueConfig, QueueEntry, obey};
+use super::{AnyQueue, At, Discipline, Isolation, Offered, Pool, QueueConfig, obey};
 use crate::{Flags, Packet, Stamp};
 
 config! {
     /// The division of a port's queue among flows.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct FlowQueuesConfig {
+    pub struct FlowQueuesConfig in "fq-codel", "The queues of FQ-CoDel (RFC 8290); `limit` is of all together." {
         /// Queues that flows are hashed into.
         queues: u32 = 1024, Kind::Count { least: 1, most: 65_536 }, from "RFC 8290, § 5.2.3";
         /// Bytes that a queue may send per turn.
@@ -28,20 +27,6 @@ config! {
         }
     }
 }
-
-/// The registry entry of FQ-CoDel.
-pub(super) const ENTRY: QueueEntry = QueueEntry {
-    law: entry::<CodelConfig>(),
-    queue: Entry {
-        word: "fq-codel",
-        tables: &[&Table {
-            word: "fq-codel",
-            says: "The queues of FQ-CoDel (RFC 8290); `limit` is of all together.",
-            params: FlowQueuesConfig::params,
-        }],
-        read: |tables| Arc::new(FlowQueuesConfig::read(tables.table("fq-codel"))),
-    },
-};
 
 impl QueueConfig for FlowQueuesConfig {
     fn place(&self, at: &Placement<'_>) -> AnyQueue<AnyLink, u32> {

@@ -22,20 +22,20 @@ pub use hosts::{HostTable, Isolation};
 pub use sfq::{Sfq, SfqConfig};
 pub use tollway_law::link::Limit;
 
-use tollway_law::link::{LinkLaw, Passing, Verdict};
+use tollway_law::link::{self, CodelConfig, DropTail, DualPi2Config, LinkLaw, Passing, Verdict};
 use tollway_law::{Rate, Time};
 
 use crate::{Flags, Packet};
-use discipline::disciplines;
+use discipline::{disciplines, entry};
 
 // To add a discipline: its file, and a line here.
 disciplines! {
     /// One queue for each flow, or for several, each under a copy of the port's law.
-    ByFlow(FlowQueues<L, H>): flows::ENTRY,
+    ByFlow(FlowQueues<L, H>): entry::<FlowQueuesConfig>(link::entry::<CodelConfig>()),
     /// One queue for L4S and one for classic traffic, coupled.
-    Dual(DualQueue<H>): dual::ENTRY,
+    Dual(DualQueue<H>): entry::<DualPi2Config>(DropTail::ENTRY),
     /// One queue for each flow, or for several, all under the port's law.
-    Sfq(Sfq<H>): sfq::ENTRY,
+    Sfq(Sfq<H>): entry::<SfqConfig>(DropTail::ENTRY),
     /// One queue for each class of traffic, by weight, all under the port's law.
     ByClass(ClassQueues<H>): classes::ENTRY,
 }

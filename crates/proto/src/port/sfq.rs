@@ -1,20 +1,19 @@
 //! Stochastic fair queueing (McKenney, INFOCOM 1990).
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use tollway_law::link::{AnyLink, DropTail, LinkLaw, Placement};
-use tollway_law::param::{Config, Entry, Kind, TIME, Table};
+use tollway_law::link::{AnyLink, LinkLaw, Placement};
+use tollway_law::param::{Kind, TIME};
 use tollway_law::{Bytes, Time, config};
 
 use super::flows::queue_of;
-use super::{AnyQueue, At, Discipline, Offered, Pool, QueueConfig, QueueEntry, obey};
+use super::{AnyQueue, At, Discipline, Offered, Pool, QueueConfig, obey};
 use crate::{Fifo, Stamp};
 
 config! {
     /// The division of a port's queue among flows by a hash.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct SfqConfig {
+    pub struct SfqConfig in "sfq", "Stochastic fair queueing (McKenney, INFOCOM 1990); `limit` is of all queues together, and a packet that finds it reached takes the place of the last one of the fullest queue." {
         /// Queues that flows are hashed into; several times as many as there are flows (§ 3).
         queues: u32 = 1024, Kind::Count { least: 1, most: 65_536 }, from "Linux";
         /// Bytes that a queue may send per turn.
@@ -28,20 +27,6 @@ config! {
         }
     }
 }
-
-/// The registry entry of stochastic fair queueing.
-pub(super) const ENTRY: QueueEntry = QueueEntry {
-    law: DropTail::ENTRY,
-    queue: Entry {
-        word: "sfq",
-        tables: &[&Table {
-            word: "sfq",
-            says: "Stochastic fair queueing (McKenney, INFOCOM 1990); `limit` is of all queues together, and a packet that finds it reached takes the place of the last one of the fullest queue.",
-            params: SfqConfig::params,
-        }],
-        read: |tables| Arc::new(SfqConfig::read(tables.table("sfq"))),
-    },
-};
 
 impl QueueConfig for SfqConfig {
     fn place(&self, at: &Placement<'_>) -> AnyQueue<AnyLink, u32> {
