@@ -232,7 +232,7 @@ fn with_kernel(
     scenario: &Scenario,
     experiment: &Experiment,
     comparison: &LiveClaim,
-    bounds: &live::Bounds,
+    bounds: &live::Tolerances,
     progress: &(dyn Fn(usize, f64) -> bool + Sync),
 ) -> Result<Report, ReproduceError> {
     tollway_report::kernel_agreement::agree(scenario, experiment, comparison, bounds, Some(progress))
@@ -243,7 +243,7 @@ fn with_kernel(
     _: &Scenario,
     _: &Experiment,
     comparison: &LiveClaim,
-    _: &live::Bounds,
+    _: &live::Tolerances,
     _: &(dyn Fn(usize, f64) -> bool + Sync),
 ) -> Result<Report, ReproduceError> {
     Err(ReproduceError::Kernel { claim: comparison.id.clone(), message: "this needs Linux".into() })

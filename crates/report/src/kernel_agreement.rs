@@ -16,7 +16,7 @@ use crate::agreement::Agreement;
 use crate::claim::{ClaimVerdict, Report, Status};
 use crate::data;
 use crate::experiment::Experiment;
-use crate::live::{Bounds, LiveClaim};
+use crate::live::{LiveClaim, Tolerances};
 use crate::reproduce::ReproduceError;
 use crate::runner::{Progress, Ran, Runner};
 
@@ -29,7 +29,7 @@ pub fn agree(
     scenario: &Scenario,
     experiment: &Experiment,
     comparison: &LiveClaim,
-    bounds: &Bounds,
+    bounds: &Tolerances,
     progress: Option<Progress<'_>>,
 ) -> Result<Report, ReproduceError> {
     // One after the other: runs in real time need the whole machine.
@@ -111,7 +111,7 @@ pub fn agree(
 fn run(
     scenario: &Scenario,
     comparison: &LiveClaim,
-    bounds: &Bounds,
+    bounds: &Tolerances,
     progress: Option<Progress<'_>>,
 ) -> Result<Vec<Result<KernelOutcome, String>>, ReproduceError> {
     let failed = |message: String| ReproduceError::Kernel { claim: comparison.id.clone(), message };

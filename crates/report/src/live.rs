@@ -32,13 +32,13 @@ pub struct LiveClaim {
     pub queue_ms: f64,
     /// Compares with the kernel's own TCP over emulated links
     /// ([`kernel_agreement`](crate::kernel_agreement)), instead of Tollway's machines on sockets.
-    pub kernel: Option<Bounds>,
+    pub kernel: Option<Tolerances>,
 }
 
 /// The tolerances between the simulator's TCP and the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Bounds {
+pub struct Tolerances {
     /// Tolerance of the sum of all flows' goodputs, in percent.
     #[serde(default = "ten")]
     pub goodput_percent: f64,

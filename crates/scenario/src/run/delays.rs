@@ -6,7 +6,7 @@
 use tollway_law::{Rate, Time};
 
 use crate::plan::{Flow, LinkId, Plan};
-use crate::tables::{Delays, Spread};
+use crate::tables::{Delays, Percentiles};
 
 /// Round-trip samples of one direction of a flow, in units of [`UNIT`].
 #[derive(Clone, Debug, Default)]
@@ -33,12 +33,12 @@ fn time(units: u32) -> Time {
 }
 
 /// The mean and percentiles of ascending times.
-fn spread(sorted: &[Time]) -> Option<Spread> {
+fn spread(sorted: &[Time]) -> Option<Percentiles> {
     let last = sorted.len().checked_sub(1)?;
     let sum: u64 = sorted.iter().map(|time| time.0).sum();
     // Nearest rank: the least sample that is at least as large as a share `p` of all.
     let percentile = |p: usize| sorted[(sorted.len() * p).div_ceil(100).saturating_sub(1).min(last)];
-    Some(Spread {
+    Some(Percentiles {
         mean_ms: sum as f64 / sorted.len() as f64 / 1e6,
         p50_ms: percentile(50).as_millis_f64(),
         p95_ms: percentile(95).as_millis_f64(),
@@ -105,7 +105,7 @@ mod tests {
         // 50 ms, then 51 to 150 ms.
         (50..=150).rev().for_each(|ms| samples.note(Time::from_millis(ms)));
         let delays = samples.delays(Time::from_millis(60)).unwrap();
-        let expected = Spread { mean_ms: 100.0, p50_ms: 100.0, p95_ms: 145.0, p99_ms: 149.0 };
+        let expected = Percentiles { mean_ms: 100.0, p50_ms: 100.0, p95_ms: 145.0, p99_ms: 149.0 };
         assert_eq!(delays.rtt, expected);
         assert_eq!((delays.queueing.p50_ms, delays.queueing.p99_ms), (40.0, 89.0));
         // Ten samples are below it.

@@ -192,14 +192,14 @@ row! {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Delays {
     /// Round-trip times.
-    pub rtt: Spread,
+    pub rtt: Percentiles,
     /// Round-trip times in excess of those over empty queues.
-    pub queueing: Spread,
+    pub queueing: Percentiles,
 }
 
 /// The distribution of delays, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spread {
+pub struct Percentiles {
     /// Mean, ms.
     pub mean_ms: f64,
     /// Median, ms.
