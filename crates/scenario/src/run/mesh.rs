@@ -68,7 +68,7 @@ pub fn kernel_flows(plan: &Plan) -> Result<Vec<KernelFlow>, Unsupported> {
             remedy,
         };
         let Some(law) = plan.transports[flow.transport.0 as usize].law.descriptor().kernel else {
-            return Err(unsupported("law", "use a law that Linux has, such as newreno, cubic, dctcp or bbr"));
+            return Err(unsupported("law", "use a law that Linux has, as listed at the key `transport`"));
         };
         if !flow.data.is_endless() || flow.stop < Time::NEVER {
             return Err(unsupported("data", "let it send until the end of the run"));

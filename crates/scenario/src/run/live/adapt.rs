@@ -150,7 +150,7 @@ fn kernels(plan: &Plan) -> Result<(), Unsupported> {
             return refuse(format!("aggregate.{name}"), &why, remedy);
         }
         if transport.ecn && transport.law.descriptor().ecn != Ecn::Needs {
-            let why = "cannot set ECN for the kernel's TCP, where only `dctcp` uses it";
+            let why = "cannot set ECN for the kernel's TCP unless the law needs marks";
             return refuse(key("ecn"), why, OURS);
         }
     }
