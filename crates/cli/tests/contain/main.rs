@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+#[path = "../common/mod.rs"]
 mod common;
-#[path = "contain/privileges.rs"]
 mod privileges;
 
 /// Rate of each of the two tenants on the wire, in Mb/s.

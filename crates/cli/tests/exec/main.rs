@@ -16,21 +16,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-#[path = "exec/action.rs"]
 mod action;
+#[path = "../common/mod.rs"]
 mod common;
-#[path = "exec/outside.rs"]
 mod outside;
-#[path = "exec/programs.rs"]
 mod programs;
-#[path = "exec/serve.rs"]
 mod serve;
-#[path = "exec/servers.rs"]
 mod servers;
-#[path = "exec/shaped.rs"]
 mod shaped;
 #[cfg(feature = "view")]
-#[path = "exec/view.rs"]
 mod view;
 
 use common::tollway;

@@ -14,10 +14,9 @@ use serde_json::Value;
 use tollway_law::Rate;
 use tollway_shape::{Kernel, Reach, SockDiag};
 
+#[path = "../common/mod.rs"]
 mod common;
-#[path = "shape/faults.rs"]
 mod faults;
-#[path = "shape/traffic.rs"]
 mod traffic;
 
 use common::tollway;

@@ -9,13 +9,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-#[path = "processes/attacks.rs"]
 mod attacks;
-#[path = "processes/keys.rs"]
 mod keys;
-#[path = "processes/sessions.rs"]
 mod sessions;
-#[path = "processes/ways.rs"]
 mod ways;
 
 /// 10 Mb/s over a router: 5 MB take four seconds.

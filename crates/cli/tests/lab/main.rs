@@ -1,8 +1,8 @@
 //! Sweeps, comparisons, theory and verification, as seen by users and scripts.
 
+#[path = "../common/mod.rs"]
 mod common;
 #[cfg(feature = "watch")]
-#[path = "lab/terminals.rs"]
 mod terminals;
 
 use std::fs;

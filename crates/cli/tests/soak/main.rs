@@ -13,12 +13,11 @@ use std::time::{Duration, Instant};
 
 use tollway_shape::Reach;
 
+#[path = "../common/mod.rs"]
 mod common;
-#[path = "soak/etcd.rs"]
 mod etcd;
-#[path = "soak/round.rs"]
 mod round;
-#[path = "shape/traffic.rs"]
+#[path = "../shape/traffic.rs"]
 mod traffic;
 
 use common::tollway;
