@@ -51,7 +51,7 @@ class Scalable(tollway.SenderLaw):
     def __init__(self, of):
         self.window = of.initial_window
         self.ssthresh = float("inf")
-        self.resting = False  # In fast recovery.
+        self.in_recovery = False  # In fast recovery.
         self.reduced_until_ns = 0  # What tells of congestion until then tells of that which the window was reduced for.
 
     def reduce(self, flight):
@@ -59,25 +59,25 @@ class Scalable(tollway.SenderLaw):
         self.reduced_until_ns = flight.now_ns + flight.srtt_ns
 
     def on_ack(self, flight, acked):
-        if acked.marked and not self.resting and flight.now_ns >= self.reduced_until_ns:
+        if acked.marked and not self.in_recovery and flight.now_ns >= self.reduced_until_ns:
             self.reduce(flight)
-        elif not self.resting and acked.cumulative > 0 and flight.window_limited(self.window):
+        elif not self.in_recovery and acked.cumulative > 0 and flight.window_limited(self.window):
             each = 1.0 if self.window < self.ssthresh else 1.0 / min(self.window, 100.0)
             self.window += each * (1 if acked.recovering else acked.segments)
 
     def on_loss(self, flight):
         if flight.now_ns >= self.reduced_until_ns:
             self.reduce(flight)
-        self.resting = True
+        self.in_recovery = True
 
     def on_recovered(self, flight):
-        self.resting = False
+        self.in_recovery = False
 
     def on_timeout(self, flight, first):
         if first:
             self.reduce(flight)
         self.window = 1.0
-        self.resting = False
+        self.in_recovery = False
 
 
 class Avq(tollway.LinkLaw):

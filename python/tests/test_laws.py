@@ -54,7 +54,7 @@ class NewReno(tollway.SenderLaw):
     def __init__(self, of):
         self.window = max(of.initial_window, 1.0)
         self.ssthresh = math.inf
-        self.resting = False
+        self.in_recovery = False
         self.reduced_until_ns = self.eased_until_ns = 0
 
     def halve(self, flight):
@@ -62,11 +62,11 @@ class NewReno(tollway.SenderLaw):
         self.reduced_until_ns = flight.now_ns + flight.srtt_ns
 
     def on_ack(self, flight, acked):
-        if acked.marked and not self.resting and flight.now_ns >= self.reduced_until_ns:
+        if acked.marked and not self.in_recovery and flight.now_ns >= self.reduced_until_ns:
             self.halve(flight)
             self.window = self.ssthresh
             self.eased_until_ns = self.reduced_until_ns
-        elif self.resting or acked.cumulative == 0 or not flight.window_limited(self.window):
+        elif self.in_recovery or acked.cumulative == 0 or not flight.window_limited(self.window):
             pass
         elif self.window < self.ssthresh:
             self.window = min(self.window + (1 if acked.recovering else acked.segments), max(self.ssthresh, self.window))
@@ -77,16 +77,16 @@ class NewReno(tollway.SenderLaw):
         if flight.now_ns >= self.eased_until_ns:
             self.halve(flight)
             self.window = self.ssthresh
-        self.resting = True
+        self.in_recovery = True
 
     def on_recovered(self, flight):
-        self.resting = False
+        self.in_recovery = False
 
     def on_timeout(self, flight, first):
         if first:
             self.halve(flight)
         self.window = 1.0
-        self.resting = False
+        self.in_recovery = False
 
 
 class Still:

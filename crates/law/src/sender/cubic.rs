@@ -31,7 +31,7 @@ pub struct Cubic {
     reduced_until: Time,
     /// Losses up to this instant belong to the window already reduced for marks.
     eased_until: Time,
-    resting: bool,
+    in_recovery: bool,
     after_timeout: bool,
     fast_convergence: bool,
 }
@@ -85,7 +85,7 @@ impl CubicConfig {
             last: Time::ZERO,
             reduced_until: Time::ZERO,
             eased_until: Time::ZERO,
-            resting: false,
+            in_recovery: false,
             after_timeout: false,
             fast_convergence: self.fast_convergence,
         }
@@ -158,14 +158,14 @@ impl SenderLaw for Cubic {
     fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
         let idle = flight.now.saturating_sub(self.last);
         self.last = flight.now;
-        if acked.marked && !self.resting && flight.now >= self.reduced_until {
+        if acked.marked && !self.in_recovery && flight.now >= self.reduced_until {
             self.reduce(flight);
             self.window = self.ssthresh;
             self.eased_until = self.reduced_until;
             return;
         }
         // As of NewReno: what comes behind a hole grows nothing.
-        if self.resting || acked.cumulative == 0 {
+        if self.in_recovery || acked.cumulative == 0 {
             return;
         }
         if !window_limited(self.window, flight) {
@@ -188,11 +188,11 @@ impl SenderLaw for Cubic {
             self.reduce(flight);
             self.window = self.ssthresh;
         }
-        self.resting = true;
+        self.in_recovery = true;
     }
 
     fn on_recovered(&mut self, _: &Flight) {
-        self.resting = false;
+        self.in_recovery = false;
     }
 
     fn on_timeout(&mut self, flight: &Flight, first: bool) {
@@ -202,7 +202,7 @@ impl SenderLaw for Cubic {
         self.after_timeout = true;
         self.epoch = Time::NEVER;
         self.window = 1.0;
-        self.resting = false;
+        self.in_recovery = false;
     }
 }
 

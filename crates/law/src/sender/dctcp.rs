@@ -120,7 +120,7 @@ impl SenderLaw for Dctcp {
     #[inline]
     fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
         self.observe(flight, acked);
-        if acked.marked && !self.reno.resting() && self.acked >= self.reduced_end {
+        if acked.marked && !self.reno.in_recovery() && self.acked >= self.reduced_end {
             // § 3.3, step 9. Of the window and not of what is in flight: α/2 of it is often less
             // than a segment.
             let window = (self.reno.window() * (1.0 - self.alpha / 2.0)).max(MIN_SSTHRESH);

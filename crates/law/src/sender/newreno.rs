@@ -16,7 +16,7 @@ pub struct NewReno {
     window: f64,
     ssthresh: f64,
     /// True in fast recovery, during which the window is constant.
-    resting: bool,
+    in_recovery: bool,
     /// Marks up to this instant belong to the window already reduced (RFC 3168 § 6.1.2).
     reduced_until: Time,
     /// Losses up to this instant belong to the window already reduced for marks.
@@ -73,7 +73,7 @@ impl NewRenoConfig {
         NewReno {
             window: self.initial_window.max(1.0),
             ssthresh: self.initial_ssthresh,
-            resting: false,
+            in_recovery: false,
             reduced_until: Time::ZERO,
             eased_until: Time::ZERO,
             increase: 1.0,
@@ -95,8 +95,8 @@ impl NewReno {
     }
 
     /// True in fast recovery.
-    pub(super) fn resting(&self) -> bool {
-        self.resting
+    pub(super) fn in_recovery(&self) -> bool {
+        self.in_recovery
     }
 
     /// Sets the window after a mark; growth continues from there.
@@ -119,7 +119,7 @@ impl SenderLaw for NewReno {
 
     #[inline(always)]
     fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
-        if acked.marked && !self.resting && flight.now >= self.reduced_until {
+        if acked.marked && !self.in_recovery && flight.now >= self.reduced_until {
             self.halve(flight);
             self.window = self.ssthresh;
             self.eased_until = self.reduced_until;
@@ -127,7 +127,7 @@ impl SenderLaw for NewReno {
         }
         // Segments after a hole do not grow the window (RFC 5681 § 3.1). Otherwise it would grow
         // without use after a timeout whose retransmission is lost as well.
-        if self.resting || acked.cumulative == 0 || !window_limited(self.window, flight) {
+        if self.in_recovery || acked.cumulative == 0 || !window_limited(self.window, flight) {
             return;
         }
         let segments = f64::from(acked.segments.min(self.counted));
@@ -148,11 +148,11 @@ impl SenderLaw for NewReno {
             self.halve(flight);
             self.window = self.ssthresh;
         }
-        self.resting = true;
+        self.in_recovery = true;
     }
 
     fn on_recovered(&mut self, _: &Flight) {
-        self.resting = false;
+        self.in_recovery = false;
     }
 
     fn on_timeout(&mut self, flight: &Flight, first: bool) {
@@ -160,7 +160,7 @@ impl SenderLaw for NewReno {
             self.halve(flight);
         }
         self.window = 1.0;
-        self.resting = false;
+        self.in_recovery = false;
     }
 }
 

@@ -239,7 +239,7 @@ impl Connection {
     /// Forgets the expectation of the next packet.
     fn forget(&mut self) {
         self.expected = Expected::Anything;
-        self.send.resting = false;
+        self.send.idle = false;
         self.send.plain = false;
     }
 
@@ -348,7 +348,7 @@ impl Connection {
         if self.state == State::Reset {
             return self.transmit_reset(now, out, sack);
         }
-        if self.send.resting || !self.send.transmit(now, out, &self.config, &mut self.stats) {
+        if self.send.idle || !self.send.transmit(now, out, &self.config, &mut self.stats) {
             if !self.receive.ack_now {
                 if self.expected == Expected::Anything {
                     self.settle();

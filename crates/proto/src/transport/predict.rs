@@ -198,11 +198,11 @@ impl Connection {
         if self.state != State::Established || !self.send.is_quiet() || self.receive.reads {
             return;
         }
-        self.send.resting |= self.send.rests();
+        self.send.idle |= self.send.is_idle();
         if !self.receive.is_quiet() {
             return;
         }
-        if self.send.resting && self.config.delayed_ack.is_none() {
+        if self.send.idle && self.config.delayed_ack.is_none() {
             self.expected = Expected::Segment;
         } else if self.send.streams() {
             self.expected = Expected::Acknowledgement;
@@ -235,7 +235,7 @@ impl Sender {
     }
 
     /// True if nothing is in flight and nothing to send.
-    fn rests(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.board.outstanding() == 0 && !self.source.ready() && self.app_limited && !self.paced_out
     }
 

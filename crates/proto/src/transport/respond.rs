@@ -37,7 +37,7 @@ impl Connection {
         sack: &SackRanges,
         out: &mut SackRanges,
     ) -> Answer {
-        if self.send.resting && self.is_mere_segment(packet) {
+        if self.send.idle && self.is_mere_segment(packet) {
             return self.acknowledge_in_place(now, packet, out);
         }
         if self.send.plain && self.is_mere_acknowledgement(packet) {

@@ -63,7 +63,7 @@ pub(super) struct Sender {
     /// Expiries of the timer since new data were acknowledged.
     pub(super) expiries: u8,
     /// True if nothing is in flight and nothing to send.
-    pub(super) resting: bool,
+    pub(super) idle: bool,
     pub(super) source: Source,
     pub(super) rtt: Rtt,
     /// Recovery ends when the cumulative acknowledgement gets here.
@@ -124,7 +124,7 @@ impl Sender {
             careful: false,
             partial: false,
             expiries: 0,
-            resting: false,
+            idle: false,
             plain: false,
             rtt: Rtt::new(&config.rto),
             law,
