@@ -1,6 +1,8 @@
 //! The network of a plan for packets of the kernel: those of programs and of its TCP. Other flows
 //! of the plan do not run in it.
 
+use std::sync::LazyLock;
+
 use tollway_law::Time;
 
 pub use tollway_net::mesh::{
@@ -10,6 +12,7 @@ pub use tollway_net::mesh::{
 use super::Unsupported;
 use super::live::link_specs;
 use crate::file::Router;
+use crate::plan::laws_that;
 use crate::plan::{Event, NodeId, Plan, What};
 
 /// Returns the network of `plan`, for programs.
@@ -56,6 +59,9 @@ fn of_link(event: Event) -> Option<MeshChange> {
     }
 }
 
+static REMEDY: LazyLock<String> =
+    LazyLock::new(|| format!("use a law that Linux has: {}", laws_that(|law| law.kernel.is_some())));
+
 /// Returns the flows of `plan`, for the kernel's TCP over [`mesh`].
 ///
 /// # Errors
@@ -68,7 +74,7 @@ pub fn kernel_flows(plan: &Plan) -> Result<Vec<KernelFlow>, Unsupported> {
             remedy,
         };
         let Some(law) = plan.transports[flow.transport.0 as usize].law.descriptor().kernel else {
-            return Err(unsupported("law", "use a law that Linux has, as listed at the key `transport`"));
+            return Err(unsupported("law", &REMEDY));
         };
         if !flow.data.is_endless() || flow.stop < Time::NEVER {
             return Err(unsupported("data", "let it send until the end of the run"));
