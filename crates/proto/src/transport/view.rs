@@ -16,6 +16,12 @@ impl Connection {
         self.stats.all()
     }
 
+    /// Bytes of the segments received so far.
+    #[inline]
+    pub fn bytes_received(&self) -> u64 {
+        self.stats.bytes_received
+    }
+
     /// The state of the connection.
     pub fn state(&self) -> State {
         self.state

@@ -8,42 +8,56 @@ use tollway_law::{Rate, Time};
 use crate::plan::{Flow, LinkId, Plan};
 use crate::tables::{Delays, Percentiles};
 
-/// Round-trip samples of one direction of a flow, in units of [`UNIT`].
-#[derive(Clone, Debug, Default)]
-pub(super) struct Samples(Vec<u32>);
+/// Round-trip samples of all flows, in units of [`UNIT`], each flow's one after another.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    rtts: Vec<u32>,
+    /// Room of a flow.
+    most: usize,
+}
 
 impl Samples {
-    /// Adds a round trip.
-    pub(super) fn note(&mut self, rtt: Time) {
-        self.0.push(u32::try_from(rtt.0 / UNIT).unwrap_or(u32::MAX));
+    /// Room for `most` samples of each of `flows` flows.
+    pub(super) fn new(flows: usize, most: usize) -> Samples {
+        Samples { rtts: vec![0; flows * most], most }
     }
 
-    /// The mean and percentiles of the samples, and of their excess over `unloaded`; `None` if
-    /// there are no samples.
-    pub(super) fn delays(mut self, unloaded: Time) -> Option<Delays> {
-        self.0.sort_unstable();
-        let excess: Vec<Time> = self.0.iter().map(|&rtt| time(rtt).saturating_sub(unloaded)).collect();
-        let rtts: Vec<Time> = self.0.iter().copied().map(time).collect();
-        Some(Delays { rtt: spread(&rtts)?, queueing: spread(&excess)? })
+    /// Adds a round trip of `flow`, which has `count` samples.
+    #[inline]
+    pub(super) fn note(&mut self, flow: usize, count: &mut u32, rtt: Time) {
+        if let Some(place) = self.rtts.get_mut(flow * self.most + *count as usize) {
+            *place = u32::try_from(rtt.0 / UNIT).unwrap_or(u32::MAX);
+            *count += 1;
+        }
+    }
+
+    /// The mean and percentiles of the `count` samples of `flow`, and of their excess over
+    /// `unloaded`; `None` if there are no samples.
+    pub(super) fn delays(&mut self, flow: usize, count: u32, unloaded: Time) -> Option<Delays> {
+        let samples = &mut self.rtts[flow * self.most..][..count as usize];
+        let last = samples.len().checked_sub(1)?;
+        let mut sorted = 0;
+        let percentiles = [50, 95, 99].map(|p| {
+            // Nearest rank: the least sample that is at least as large as a share `p` of all.
+            let rank = (samples.len() * p).div_ceil(100).saturating_sub(1).min(last);
+            if rank >= sorted {
+                samples[sorted..].select_nth_unstable(rank - sorted);
+                sorted = rank + 1;
+            }
+            time(samples[rank])
+        });
+        let spread = |unloaded: Time| {
+            let sum: u64 = samples.iter().map(|&rtt| time(rtt).saturating_sub(unloaded).0).sum();
+            let [p50_ms, p95_ms, p99_ms] =
+                percentiles.map(|rtt| rtt.saturating_sub(unloaded).as_millis_f64());
+            Percentiles { mean_ms: sum as f64 / f64::from(count) / 1e6, p50_ms, p95_ms, p99_ms }
+        };
+        Some(Delays { rtt: spread(Time::ZERO), queueing: spread(unloaded) })
     }
 }
 
 fn time(units: u32) -> Time {
     Time(u64::from(units) * UNIT)
-}
-
-/// The mean and percentiles of ascending times.
-fn spread(sorted: &[Time]) -> Option<Percentiles> {
-    let last = sorted.len().checked_sub(1)?;
-    let sum: u64 = sorted.iter().map(|time| time.0).sum();
-    // Nearest rank: the least sample that is at least as large as a share `p` of all.
-    let percentile = |p: usize| sorted[(sorted.len() * p).div_ceil(100).saturating_sub(1).min(last)];
-    Some(Percentiles {
-        mean_ms: sum as f64 / sorted.len() as f64 / 1e6,
-        p50_ms: percentile(50).as_millis_f64(),
-        p95_ms: percentile(95).as_millis_f64(),
-        p99_ms: percentile(99).as_millis_f64(),
-    })
 }
 
 /// The round trip of a full packet and its acknowledgement over empty queues, with the links'
@@ -100,11 +114,11 @@ mod tests {
 
     #[test]
     fn percentiles_are_samples_and_queueing_is_what_exceeds_the_unloaded_round_trip() {
-        let mut samples = Samples::default();
-        assert_eq!(samples.clone().delays(Time::ZERO), None);
+        let (mut samples, mut count) = (Samples::new(2, 101), 0);
+        assert_eq!(samples.delays(1, count, Time::ZERO), None);
         // 50 ms, then 51 to 150 ms.
-        (50..=150).rev().for_each(|ms| samples.note(Time::from_millis(ms)));
-        let delays = samples.delays(Time::from_millis(60)).unwrap();
+        (50..=150).rev().for_each(|ms| samples.note(1, &mut count, Time::from_millis(ms)));
+        let delays = samples.delays(1, count, Time::from_millis(60)).unwrap();
         let expected = Percentiles { mean_ms: 100.0, p50_ms: 100.0, p95_ms: 145.0, p99_ms: 149.0 };
         assert_eq!(delays.rtt, expected);
         assert_eq!((delays.queueing.p50_ms, delays.queueing.p99_ms), (40.0, 89.0));

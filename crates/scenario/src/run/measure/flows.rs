@@ -31,7 +31,8 @@ pub(super) struct FlowMeter {
     pub(super) start: Time,
     /// [`Time::NEVER`] until the flow is done.
     pub(super) done: Time,
-    pub(super) rtts: Samples,
+    /// Number of samples of its round trip.
+    pub(super) samples: u32,
     /// Bytes received at the last sample.
     pub(super) heard: u64,
     /// Counters at the flow's stop; later arrivals were in flight, and count in no rate.
@@ -39,7 +40,7 @@ pub(super) struct FlowMeter {
 }
 
 // A run has at least as many of these as flows.
-const _: () = assert!(size_of::<FlowMeter>() == 88);
+const _: () = assert!(size_of::<FlowMeter>() == 72);
 
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counters {
@@ -163,25 +164,35 @@ impl FlowMeter {
     }
 
     /// Records the latest round trip if something has arrived since the last sample.
-    #[inline]
-    fn sample(&mut self, received: u64, latest: Time, warm: bool) {
+    #[inline(always)]
+    fn sample(&mut self, received: u64, latest: Time, into: Option<(&mut Samples, usize)>) {
         if received > self.heard {
             self.heard = received;
-            if warm && latest > Time::ZERO {
-                self.rtts.note(latest);
+            if let Some((samples, lane)) = into
+                && latest > Time::ZERO
+            {
+                samples.note(lane, &mut self.samples, latest);
             }
         }
     }
 
     /// Reads the flow's ends and calls [`sample`](FlowMeter::sample).
-    fn sample_now<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, warm: bool) {
-        let received = self.counters(plan, built).received;
-        if received <= self.heard {
-            return;
-        }
+    #[inline(always)]
+    fn sample_now<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, into: Option<(&mut Samples, usize)>) {
         let outside = built.network.outside(self.flow, self.forward());
-        let latest = outside.map_or_else(|| self.ends(built).0.latest_rtt(), |outside| outside.srtt);
-        self.sample(received, latest, warm);
+        if outside.is_some() || self.share.is_some() {
+            let received = self.received(plan, built);
+            let latest = outside.map_or_else(|| self.ends(built).0.latest_rtt(), |outside| outside.srtt);
+            return self.sample(received, latest, into);
+        }
+        let (sender, receiver) = self.ends(built);
+        self.sample(receiver.bytes_received(), sender.latest_rtt(), into);
+    }
+
+    /// The bytes received that are not those of one receiver alone.
+    #[cold]
+    fn received<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> u64 {
+        self.counters(plan, built).received
     }
 
     /// The row of an interval of `seconds` that ends now, without its name; and the latest round
@@ -253,8 +264,8 @@ impl Meter {
     /// Samples the round trips of all flows with arrivals since the last sample.
     pub(super) fn sample<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, now: Time) {
         let warm = now > self.warmup;
-        for lane in self.lanes.iter_mut().filter(|lane| lane.start < now) {
-            lane.sample_now(plan, built, warm);
+        for (i, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.start < now) {
+            lane.sample_now(plan, built, warm.then_some((&mut self.samples, i)));
         }
     }
 
@@ -271,19 +282,20 @@ impl Meter {
         let warm = now > self.warmup;
         let mut rows: Vec<FlowRow<'_>> = Vec::with_capacity(READ_AHEAD);
         let counters = self.at_row.chunks_mut(READ_AHEAD);
-        for (lanes, counters) in self.lanes.chunks_mut(READ_AHEAD).zip(counters) {
+        for (chunk, (lanes, counters)) in self.lanes.chunks_mut(READ_AHEAD).zip(counters).enumerate() {
             rows.clear();
-            for (lane, counters) in lanes.iter_mut().zip(counters) {
+            for (i, (lane, counters)) in lanes.iter_mut().zip(counters).enumerate() {
+                let into = warm.then_some((&mut self.samples, chunk * READ_AHEAD + i));
                 if lane.lived(self.last, now) {
                     let (row, latest) = lane.read(plan, built, counters, (now, seconds));
                     self.digest.word(counters.received);
                     self.digest.number(row.cwnd_packets);
                     if samples {
-                        lane.sample(counters.received, latest, warm);
+                        lane.sample(counters.received, latest, into);
                     }
                     rows.push(FlowRow { time_s, flow: lane.name(plan), ..row });
                 } else if samples && lane.start < now {
-                    lane.sample_now(plan, built, warm);
+                    lane.sample_now(plan, built, into);
                 }
             }
             self.writer.flows(&rows)?;

@@ -50,6 +50,7 @@ pub(super) struct Meter {
     /// does not depend on it.
     sampled_every: Time,
     next_sample: Time,
+    samples: Samples,
     /// Bytes of each constant-rate source that had arrived by the end of the warm-up.
     sources_at_warmup: Vec<u64>,
     /// The overlay's senders.
@@ -84,7 +85,7 @@ impl Meter {
                     share: ReceiverShare::of(plan, i).map(Box::new),
                     start: if flow.after.is_some() { Time::NEVER } else { flow.start },
                     done: Time::NEVER,
-                    rtts: Samples::default(),
+                    samples: 0,
                     heard: 0,
                     at_stop: None,
                 });
@@ -123,6 +124,10 @@ impl Meter {
             next_row: plan.measure.interval.unwrap_or(Time::NEVER),
             sampled_every,
             next_sample: sampled_every,
+            samples: Samples::new(
+                lanes.len(),
+                (plan.duration.saturating_sub(plan.measure.warmup).0 / sampled_every.0) as usize + 1,
+            ),
             warmup: plan.measure.warmup,
             warmed: plan.measure.warmup == Time::ZERO,
             last: Time::ZERO,
@@ -274,7 +279,7 @@ impl Meter {
             .map(|(&flow, running)| (running, Figures::of(built, [flow; 3], true, (running.start, end))))
             .collect();
         built.network.release_flows();
-        for (i, (mut lane, figures)) in lanes.into_iter().zip(&figures).enumerate() {
+        for (i, (lane, figures)) in lanes.into_iter().zip(&figures).enumerate() {
             let Figures { seen, counters, heard: (first, last), .. } = *figures;
             let flow = lane.plan(plan);
             let seconds = last.saturating_sub(first.max(self.warmup)).as_secs_f64();
@@ -294,7 +299,7 @@ impl Meter {
             self.digest.word(counters.received);
             self.digest.word(counters.retransmissions);
             let size = flow.data.bytes();
-            let delays = std::mem::take(&mut lane.rtts).delays(unloaded_rtt(plan, flow, lane.forward()));
+            let delays = self.samples.delays(i, lane.samples, unloaded_rtt(plan, flow, lane.forward()));
             self.writer.flow_summary(&FlowSummary {
                 flow: lane.name(plan),
                 law: plan.transports[flow.transport.0 as usize].law.word(),
