@@ -33,8 +33,8 @@ impl Link {
                     return self.wait_simply::<LAW>(now, slot, size, store);
                 }
             }
-            if LAW {
-                self.port.tell_and_ask(now, slot, store);
+            if LAW && let Some(mut port) = self.port.simply() {
+                port.tell_and_ask(now, slot, store);
             }
             self.depart(now, slot, size, store);
             return true;
@@ -50,29 +50,37 @@ impl Link {
         size: u16,
         store: &mut impl Store,
     ) -> bool {
-        self.note_queue(now);
-        if LAW {
-            self.port.tell(now, slot, store);
+        let Some(mut port) = self.port.simply() else { return false };
+        if self.measured {
+            self.rare.get_or_insert_default().integrate(now, port.backlog());
         }
-        let room = self.port.push(slot, size);
-        self.waiting |= room;
+        if LAW {
+            port.tell(now, slot, store);
+        }
+        let room = port.push(slot, size);
         if !room {
             self.rare().drops.full += 1;
-        } else if self.measured {
-            self.note_length();
+            return false;
         }
-        room
+        self.waiting = true;
+        if self.measured {
+            self.rare.get_or_insert_default().note_length(port.backlog());
+        }
+        true
     }
 
     /// [`transmit`](Link::transmit) at the instant the transmitter is free, on a
     /// [plain](Link::is_plain) link or, with `LAW`, on a [gentle](Link::is_gentle) one.
     #[inline(never)]
     pub(super) fn transmit_simply<const LAW: bool>(&mut self, store: &mut impl Store) {
-        self.note_queue(self.free_at);
-        if LAW && let Some(slot) = self.port.front() {
-            self.port.ask(self.free_at, slot, store);
+        let Some(mut port) = self.port.simply() else { return };
+        if self.measured {
+            self.rare.get_or_insert_default().integrate(self.free_at, port.backlog());
         }
-        let taken = self.port.pop(store);
+        if LAW {
+            port.ask(self.free_at, store);
+        }
+        let taken = port.pop(store);
         self.waiting = false;
         if let Some((slot, size, more)) = taken {
             self.waiting = more;

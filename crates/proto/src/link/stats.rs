@@ -94,6 +94,25 @@ pub(super) struct Rated {
     pub(super) carry: u32,
 }
 
+impl Rare {
+    /// Adds a queue of `packets` and `bytes` up to `now` to the integrals.
+    #[inline(always)]
+    pub(super) fn integrate(&mut self, now: Time, (packets, bytes): (u32, u64)) {
+        // Ten megabytes for half an hour are more than 64 bits hold.
+        let span = u128::from(now.saturating_sub(self.queue_since).0);
+        self.queue_byte_ns += u128::from(bytes) * span;
+        self.queue_packet_ns += u128::from(packets) * span;
+        self.queue_since = self.queue_since.max(now);
+    }
+
+    /// Updates the maxima, after the queue has grown.
+    #[inline(always)]
+    pub(super) fn note_length(&mut self, (packets, bytes): (u32, u64)) {
+        self.queue_max_bytes = self.queue_max_bytes.max(bytes);
+        self.queue_max_packets = self.queue_max_packets.max(packets);
+    }
+}
+
 impl Link {
     /// Nanoseconds of transmission begun so far.
     pub(super) fn busy_ns(&self) -> u64 {
@@ -135,15 +154,11 @@ impl Link {
     }
 
     /// Adds the queue up to `now` to the integrals, before it changes.
-    #[inline(always)]
+    #[inline]
     pub(super) fn note_queue(&mut self, now: Time) {
         if self.measured {
-            let rare = self.rare.get_or_insert_default();
-            // Ten megabytes for half an hour are more than 64 bits hold.
-            let span = u128::from(now.saturating_sub(rare.queue_since).0);
-            rare.queue_byte_ns += u128::from(self.port.bytes()) * span;
-            rare.queue_packet_ns += u128::from(self.port.packets()) * span;
-            rare.queue_since = rare.queue_since.max(now);
+            let backlog = (self.port.packets(), self.port.bytes());
+            self.rare.get_or_insert_default().integrate(now, backlog);
         }
     }
 
@@ -151,16 +166,9 @@ impl Link {
     #[inline(always)]
     pub fn note_waiting(&mut self) {
         if self.measured {
-            self.note_length();
+            let backlog = (self.port.packets(), self.port.bytes());
+            self.rare.get_or_insert_default().note_length(backlog);
         }
-    }
-
-    /// Updates the maxima, after the queue has grown.
-    #[inline]
-    pub(super) fn note_length(&mut self) {
-        let rare = self.rare.get_or_insert_default();
-        rare.queue_max_bytes = rare.queue_max_bytes.max(self.port.bytes());
-        rare.queue_max_packets = rare.queue_max_packets.max(self.port.packets());
     }
 
     /// [`read`](Link::read), caught up to `now` first.

@@ -20,6 +20,7 @@ pub use fifo::FifoQueue;
 pub use flows::{FlowQueues, FlowQueuesConfig};
 pub use hosts::{HostTable, Isolation};
 pub use sfq::{Sfq, SfqConfig};
+pub use simply::SimplePort;
 pub use tollway_law::link::Limit;
 
 use tollway_law::link::{self, CodelConfig, DropTail, DualPi2Config, LinkLaw, Passing, Verdict};

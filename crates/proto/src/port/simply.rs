@@ -4,19 +4,19 @@
 use tollway_law::Time;
 use tollway_law::link::{LinkLaw, Passing};
 
-use super::{AnyQueue, FifoQueue, Pool, Port};
+use super::{AnyQueue, FifoQueue, Limit, Pool, Port};
 
 impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
     /// True if any packet passes unchanged when the queue is empty and the transmitter free.
     ///
-    /// The engine may then leave the port out, and use [`push`](Port::push) and [`pop`](Port::pop)
-    /// otherwise.
+    /// The engine may then leave the port out, and use [`push`](SimplePort::push) and
+    /// [`pop`](SimplePort::pop) otherwise.
     pub fn is_silent(&self) -> bool {
         self.is_roomy() && self.law.is_silent()
     }
 
     /// True if the same holds except that the law reads and writes tolls. An engine that calls
-    /// [`tell`](Port::tell) and [`ask`](Port::ask) may push and pop.
+    /// [`tell`](SimplePort::tell) and [`ask`](SimplePort::ask) may push and pop.
     pub fn is_gentle(&self) -> bool {
         self.is_roomy() && self.law.is_gentle()
     }
@@ -27,62 +27,77 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         roomy && matches!(self.queue, AnyQueue::Fifo(_))
     }
 
-    /// Calls the law for a packet that arrives at a [gentle](Port::is_gentle) port and is not in
-    /// the queue yet.
+    /// The `i`-th packet queued; `None` with another queue than FIFO.
+    #[inline]
+    pub fn waiting(&self, i: u32) -> Option<H> {
+        let AnyQueue::Fifo(queue) = &self.queue else { return None };
+        queue.packets.get(i)
+    }
+
+    /// The fast path; `None` with another queue than FIFO.
+    #[inline]
+    pub fn simply(&mut self) -> Option<SimplePort<'_, L, H>> {
+        let AnyQueue::Fifo(queue) = &mut self.queue else { return None };
+        Some(SimplePort { law: &mut self.law, queue, limit: self.limit })
+    }
+}
+
+/// A port that is [silent](Port::is_silent) or [gentle](Port::is_gentle).
+#[derive(Debug)]
+pub struct SimplePort<'a, L, H> {
+    law: &'a mut L,
+    queue: &'a mut FifoQueue<H>,
+    limit: Limit,
+}
+
+impl<L: LinkLaw, H: Copy + Default> SimplePort<'_, L, H> {
+    /// Packets and bytes queued.
+    #[inline]
+    pub fn backlog(&self) -> (u32, u64) {
+        (self.queue.packets.len(), self.queue.bytes)
+    }
+
+    /// Calls the law of a gentle port for a packet that arrives and is not in the queue yet.
     #[inline]
     pub fn tell<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) {
-        let AnyQueue::Fifo(queue) = &self.queue else { return };
-        let seen = seen(queue, handle, pool);
+        let seen = seen(self.queue, handle, pool);
         self.law.on_arrival(now, seen, &pool.packet(handle).toll);
     }
 
-    /// Lets the law write into the toll of a packet that leaves a [gentle](Port::is_gentle) port
-    /// and is still in the queue.
+    /// Lets the law of a gentle port write into the toll of the packet that leaves next.
     #[inline]
-    pub fn ask<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) {
-        let AnyQueue::Fifo(queue) = &self.queue else { return };
-        let seen = seen(queue, handle, pool);
+    pub fn ask<P: Pool<Handle = H>>(&mut self, now: Time, pool: &mut P) {
+        let Some(handle) = self.queue.packets.front() else { return };
+        let seen = seen(self.queue, handle, pool);
         self.law.on_departure(now, seen, &mut pool.packet(handle).toll);
     }
 
-    /// Both, for a packet that passes a [gentle](Port::is_gentle) port with an empty queue at once.
+    /// Both, for a packet that passes a gentle port with an empty queue at once.
     #[inline]
     pub fn tell_and_ask<P: Pool<Handle = H>>(&mut self, now: Time, handle: H, pool: &mut P) {
-        let AnyQueue::Fifo(queue) = &self.queue else { return };
-        let seen = seen(queue, handle, pool);
+        let seen = seen(self.queue, handle, pool);
         self.law.on_passage(now, seen, &mut pool.packet(handle).toll);
     }
 
-    /// The next packet to leave a [silent](Port::is_silent) or [gentle](Port::is_gentle) port,
-    /// without removal.
-    #[inline]
-    pub fn front(&self) -> Option<H> {
-        let AnyQueue::Fifo(queue) = &self.queue else { return None };
-        queue.packets.front()
-    }
-
-    /// Enqueues a packet of `size` bytes at such a port without its law. Returns true if there was
-    /// room.
+    /// Enqueues a packet of `size` bytes without the law. Returns true if there was room.
     #[inline]
     pub fn push(&mut self, handle: H, size: u16) -> bool {
-        let AnyQueue::Fifo(queue) = &mut self.queue else { return false };
-        let bytes = queue.bytes + u64::from(size);
-        if queue.packets.len() >= self.limit.packets || bytes > self.limit.bytes {
+        let bytes = self.queue.bytes + u64::from(size);
+        if self.queue.packets.len() >= self.limit.packets || bytes > self.limit.bytes {
             return false;
         }
-        queue.bytes = bytes;
-        queue.packets.push_back(handle);
+        self.queue.bytes = bytes;
+        self.queue.packets.push_back(handle);
         true
     }
 
-    /// Dequeues from such a port without its law: the packet, its size, and whether another waits.
+    /// Dequeues without the law: the packet, its size, and whether another waits.
     #[inline]
     pub fn pop<P: Pool<Handle = H>>(&mut self, pool: &mut P) -> Option<(H, u16, bool)> {
-        let AnyQueue::Fifo(queue) = &mut self.queue else { return None };
-        let handle = queue.packets.pop_front()?;
+        let handle = self.queue.packets.pop_front()?;
         let size = pool.packet(handle).size;
-        queue.bytes -= u64::from(size);
-        Some((handle, size, !queue.packets.is_empty()))
+        self.queue.bytes -= u64::from(size);
+        Some((handle, size, !self.queue.packets.is_empty()))
     }
 }
 

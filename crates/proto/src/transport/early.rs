@@ -62,7 +62,7 @@ impl Early {
     }
 
     /// Inserts `seq`. Returns true if it is new. `next` is the first missing number.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, seq: u32, slot: EarlySlot, next: u32) -> bool {
         if self.grow_latest(seq, slot) {
             return true;

@@ -189,7 +189,7 @@ impl Scoreboard {
 
     /// Advances the cumulative acknowledgement by `count` segments. Returns the number of newly
     /// acknowledged ones. `sack` is true if ranges are reported, so that `sacked` counts flags.
-    #[inline]
+    #[inline(always)]
     pub(in crate::transport) fn ack(&mut self, count: u32, sack: bool) -> u32 {
         if count == 0 && sack {
             return 0;
