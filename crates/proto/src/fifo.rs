@@ -38,6 +38,18 @@ impl<T: Copy + Default> Fifo<T> {
         (self.len > 0).then(|| self.slots[self.index(self.len - 1)])
     }
 
+    /// The `i`-th element.
+    #[inline]
+    pub fn get(&self, i: u32) -> Option<T> {
+        (i < self.len).then(|| self.slots[self.index(i)])
+    }
+
+    /// The place of the first element, which is none in an empty queue.
+    #[inline]
+    pub fn first_place(&self) -> *const T {
+        self.slots.as_ptr().wrapping_add(self.index(0))
+    }
+
     /// Appends an element.
     #[inline]
     pub fn push_back(&mut self, value: T) {

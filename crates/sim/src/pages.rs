@@ -1,4 +1,4 @@
-//! Large pages for large arrays.
+//! Large pages for large arrays, and early loads.
 
 /// Requests large pages for the whole capacity of `array`, if it is large.
 ///
@@ -19,6 +19,26 @@ fn advise(start: *mut u8, bytes: usize) {
         // content; if the system refuses it, the call fails without effect.
         unsafe { libc::madvise(start.add(skip).cast(), bytes - skip, libc::MADV_HUGEPAGE) };
     }
+}
+
+/// Loads the cache line at `place`, which is used soon. No effect if there is none.
+#[inline(always)]
+#[allow(unsafe_code)]
+pub(crate) fn load_early<T>(place: *const T) {
+    // SAFETY: the instruction reads nothing, and ignores addresses without memory.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(place.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = place;
+}
+
+/// [`load_early`] of all of `value`.
+#[inline(always)]
+pub(crate) fn load_lines<T>(value: &T) {
+    let start = (&raw const *value).cast::<[u8; 64]>();
+    (0..size_of::<T>() / 64).for_each(|line| load_early(start.wrapping_add(line)));
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -6,7 +6,7 @@ use tollway_proto::link::Store;
 use tollway_proto::port::HostTable;
 use tollway_proto::{Encoding, Flags, Packet, Pool, SackRanges};
 
-use crate::pages::in_large_pages;
+use crate::pages::{in_large_pages, load_early};
 
 /// All packets of a run, and the SACK ranges of some.
 #[derive(Debug)]
@@ -115,7 +115,9 @@ impl Slab {
     #[inline]
     pub(crate) fn renew_with(&mut self, slot: u32, came: Option<u32>, ranges: &mut SackRanges) {
         self.created += 1;
-        self.free_sacks.extend(came);
+        if let Some(came) = came {
+            self.free_sacks.push(came);
+        }
         if self.packets[slot as usize].flags.has(Flags::SACK) {
             self.attach(slot, *ranges);
             ranges.clear();
@@ -162,6 +164,12 @@ impl Slab {
     #[inline]
     pub(crate) fn get(&self, slot: u32) -> &Packet {
         &self.packets[slot as usize]
+    }
+
+    /// Loads the packet in `slot` early.
+    #[inline]
+    pub(crate) fn load_early(&self, slot: u32) {
+        load_early(&raw const self.packets[slot as usize]);
     }
 
     #[inline]

@@ -209,6 +209,24 @@ impl Link {
         self.first_at
     }
 
+    /// The packet that arrives next, if there is one.
+    #[inline]
+    pub fn first_slot(&self) -> u32 {
+        self.first_slot
+    }
+
+    /// The `i`-th packet that arrives after that.
+    #[inline]
+    pub fn behind(&self, i: u32) -> Option<u32> {
+        self.behind.get(i).map(|arrival| arrival.slot)
+    }
+
+    /// The memory of the packet that arrives after that, to be loaded early.
+    #[inline]
+    pub fn next_place(&self) -> *const u8 {
+        self.behind.first_place().cast()
+    }
+
     /// The time at which the transmitter is free.
     #[inline]
     pub fn free_at(&self) -> Time {

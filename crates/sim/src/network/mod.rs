@@ -71,6 +71,10 @@ pub struct Network<M> {
     tap: Option<Box<Tap>>,
     /// True if there is a `trace` or a `tap`.
     watched: bool,
+    /// True if there are many pending events.
+    large: bool,
+    /// True if either holds.
+    alert: bool,
     done: Vec<(FlowId, End, Time)>,
     /// For each endpoint, the flows that start after it is done.
     followers: HashMap<u32, Vec<FlowId>>,
@@ -205,6 +209,8 @@ impl<M: Machine> Network<M> {
             trace: None,
             tap: None,
             watched: false,
+            large: false,
+            alert: false,
             done: Vec::new(),
             followers: HashMap::new(),
             waiting: HashMap::new(),
