@@ -1,17 +1,13 @@
 //! The event loop, with each step of a packet along its route.
 
-use tollway_proto::link::Store as _;
-
-use crate::pages::{load_early, load_lines};
-
 use super::*;
+use tollway_proto::link::Store as _;
 
 impl<M: Machine> Network<M> {
     /// Runs every event before `end`, and sets the present to `end`.
     pub fn run_until(&mut self, end: Time) {
         self.seal();
-        self.large = self.scheduler.is_large();
-        self.alert = self.large || self.watched;
+        self.alert = self.scheduler.is_large() || self.watched;
         let links = self.links.len() as u32;
         let media = links + self.mediums.len() as u32;
         let sources = media + self.sources.len() as u32;
@@ -36,47 +32,6 @@ impl<M: Machine> Network<M> {
             }
         }
         self.now = end;
-    }
-
-    /// Loads early what events that come soon touch, of each what the step before has loaded: its
-    /// link, the packet, the packet's route, and where that goes.
-    #[inline(always)]
-    fn foresee(&self) {
-        let [far, near, soon, next] = self.scheduler.ahead().map(|id| self.links.get(id as usize));
-        let (Some(far), Some(near), Some(soon), Some(next)) = (far, near, soon, next) else { return };
-        if std::ptr::eq(far, next) {
-            // A link with an event in every few: of those the packets that follow come soon.
-            next.behind(2).into_iter().for_each(|slot| self.slab.load_early(slot));
-            next.behind(1).into_iter().for_each(|slot| self.load_route(slot));
-            next.behind(0).into_iter().for_each(|slot| self.load_onward(slot));
-            next.port.waiting(3).into_iter().for_each(|slot| self.slab.load_early(slot));
-            return;
-        }
-        self.load_onward(next.first_slot());
-        self.load_route(soon.first_slot());
-        self.slab.load_early(near.first_slot());
-        load_early(near.next_place());
-        load_lines(far);
-    }
-
-    /// Loads early the next step of the packet in `slot`.
-    #[inline(always)]
-    fn load_route(&self, slot: u32) {
-        let packet = self.slab.get(slot);
-        load_early(self.routes.as_ptr().wrapping_add(packet.cursor as usize + 1));
-    }
-
-    /// Loads early the link or the end that the packet in `slot` goes to.
-    #[inline(always)]
-    fn load_onward(&self, slot: u32) {
-        let packet = self.slab.get(slot);
-        let Some(&entry) = self.routes.get(packet.cursor as usize + 1) else { return };
-        let end = packet.flow as usize * 2 + usize::from(entry == END_SERVER);
-        if entry < GATES {
-            load_lines(&self.links[entry as usize]);
-        } else if let Some(endpoint) = self.endpoints.get(end) {
-            load_lines(endpoint);
-        }
     }
 
     /// Numbers the entities and sets their first events. The second call has no effect.
@@ -138,9 +93,7 @@ impl<M: Machine> Network<M> {
     /// Records a packet that crosses link `id`. Returns true if the packet ends on the wire.
     #[inline(never)]
     fn ends_here(&mut self, id: u32, slot: u32) -> bool {
-        if self.large {
-            self.foresee();
-        }
+        self.foresee();
         if self.watched {
             self.witness(id, slot);
         }

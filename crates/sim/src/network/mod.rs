@@ -1,6 +1,7 @@
 //! The network and its event loop.
 
 mod events;
+mod foresee;
 mod hosts;
 mod machines;
 mod shaped;
@@ -71,9 +72,7 @@ pub struct Network<M> {
     tap: Option<Box<Tap>>,
     /// True if there is a `trace` or a `tap`.
     watched: bool,
-    /// True if there are many pending events.
-    large: bool,
-    /// True if either holds.
+    /// True if `watched`, or if there are many pending events.
     alert: bool,
     done: Vec<(FlowId, End, Time)>,
     /// For each endpoint, the flows that start after it is done.
@@ -209,7 +208,6 @@ impl<M: Machine> Network<M> {
             trace: None,
             tap: None,
             watched: false,
-            large: false,
             alert: false,
             done: Vec::new(),
             followers: HashMap::new(),
