@@ -118,7 +118,7 @@ impl Scheduler {
     }
 
     /// Of a [large](Scheduler::is_large) scheduler, four busy entities whose events come soon, the
-    /// soonest last: the first of a 32nd, a 16th, an eighth and a quarter of the events, after the
+    /// soonest last: the first of a 1024th, a 128th, a 16th and a quarter of the events, after the
     /// last one set. The number may be that of no entity.
     #[inline]
     pub fn ahead(&self) -> [u32; 4] {
