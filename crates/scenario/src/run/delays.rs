@@ -84,15 +84,19 @@ fn sent_in(rate: Rate, bytes: u64) -> Time {
 
 /// The time between two samples of each of `meters` meters.
 ///
-/// It is 100 ms, or the least multiple for which a run has at most [`MOST_SAMPLES`] samples. A
-/// sample reads both ends of a flow, and with many flows these are not in a cache.
+/// It is 100 ms, or the least multiple for which a run has at most 100 samples a flow,
+/// [`FEW_SAMPLES`] in all if that is more, and [`MOST_SAMPLES`] if it is less. A sample reads both
+/// ends of a flow, and with many flows these are not in a cache.
 pub(super) fn sampled_every(meters: usize, duration: Time) -> Time {
     let samples = (meters as u64).saturating_mul(duration.0 / SAMPLED_EVERY.0);
-    Time(SAMPLED_EVERY.0.saturating_mul(samples.div_ceil(MOST_SAMPLES).max(1)))
+    let most = (meters as u64).saturating_mul(100).clamp(FEW_SAMPLES, MOST_SAMPLES);
+    Time(SAMPLED_EVERY.0.saturating_mul(samples.div_ceil(most).max(1)))
 }
 
 /// The usual time between two samples.
 const SAMPLED_EVERY: Time = Time::from_millis(100);
+/// Number of samples in a run that are always allowed.
+const FEW_SAMPLES: u64 = 200_000;
 /// Largest number of samples in a run, 4 bytes each.
 const MOST_SAMPLES: u64 = 2_000_000;
 
@@ -107,8 +111,9 @@ mod tests {
     fn many_flows_are_sampled_less_often() {
         let every = |meters, secs| sampled_every(meters, Time::from_secs(secs));
         let usual = Time::from_millis(100);
-        assert_eq!([every(0, 60), every(3000, 60), every(100_000, 2)], [usual; 3]);
-        assert_eq!(every(3334, 60), Time::from_millis(200));
+        assert_eq!([every(0, 60), every(333, 60), every(100_000, 2)], [usual; 3]);
+        assert_eq!(every(334, 60), Time::from_millis(200));
+        assert_eq!([every(1000, 60), every(10_000, 60)], [300, 600].map(Time::from_millis));
         assert_eq!(every(100_000, 100), Time::from_secs(5));
     }
 

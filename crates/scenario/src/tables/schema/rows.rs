@@ -154,8 +154,8 @@ row! {
         share_of_ideal: maybe_number from received, "rate over ideal";
         retransmissions: count from sent, "packets retransmitted; null if the sender is another process";
         timeouts: count from sent, "retransmission timeouts; null in the same cases";
-        rtt_mean_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.mean_ms), "mean round trip, sampled every 100 ms after warm-up if data arrived (less often beyond 2 \
-            million samples); null, like the next seven columns, without samples";
+        rtt_mean_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.mean_ms), "mean round trip, sampled every 100 ms after warm-up if data arrived (less often beyond \
+            100 samples a flow and 200 000 in all); null, like the next seven columns, without samples";
         rtt_p50_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.p50_ms), "median of the same samples";
         rtt_p95_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.p95_ms), "their 95th percentile";
         rtt_p99_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.p99_ms), "their 99th percentile";
@@ -165,7 +165,7 @@ row! {
         queueing_p99_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.p99_ms), "its 99th percentile";
         lost_packets: maybe_count, "dropped packets of a constant-rate source (live: packets not arrived at the end); null for flows";
     } beside {
-        /// Round trips and queueing delays, sampled every 100 ms.
+        /// Round trips and queueing delays, sampled every 100 ms or less often.
         delays: Option<Delays>,
         /// The ends in this process. Columns of the other end are null, whatever these fields hold.
         seen: Ends,
