@@ -6,9 +6,14 @@
 //! Links and timers behave differently, so each kind has a separate tournament tree. A link's event
 //! begins and ends with a packet, and most links of a large network are idle. Their tree has leaves
 //! for pending events only, and so stays in the fastest cache. Timers are nearly always pending and
-//! seldom set.
+//! seldom set. With many thousand pending link events, a [wheel](Wheel) takes the place of their
+//! tree.
+
+mod wheel;
 
 use tollway_law::Time;
+
+use self::wheel::Wheel;
 
 use crate::pages::in_large_pages;
 
@@ -112,21 +117,47 @@ impl Scheduler {
         }
     }
 
-    /// True if there are so many pending events that what they touch is in no cache.
-    pub fn is_large(&self) -> bool {
-        self.links.tree.leaves() >= MANY_LEAVES
+    /// Puts many pending events of busy entities in order. Returns true if there are many, so that
+    /// what they touch is in no cache; then [`next_of_many`](Scheduler::next_of_many) gives the next.
+    pub fn arrange(&mut self) -> bool {
+        let links = &mut self.links;
+        if let Some(wheel) = &mut links.wheel {
+            wheel.adapt(self.bits);
+        } else if links.tree.leaves() >= MANY_LEAVES {
+            let due = (0..links.leaf_of.len()).map(|id| links.get(id)).collect();
+            *links = Lively::new(0);
+            links.wheel = Some(Box::new(Wheel::new(due, self.bits)));
+        }
+        links.wheel.is_some()
     }
 
-    /// Of a [large](Scheduler::is_large) scheduler, four busy entities whose events come soon, the
-    /// soonest last: the first of a 1024th, a 128th, a 16th and a quarter of the events, after the
-    /// last one set. The number may be that of no entity.
+    /// [`next_before`](Scheduler::next_before) for a scheduler with many pending events. An event of
+    /// a busy entity does not stay pending.
+    #[inline]
+    pub fn next_of_many(&mut self, bound: TimeBound) -> Option<(Time, u32)> {
+        let wheel = self.links.wheel.as_mut()?;
+        let link = wheel.peek();
+        let key = link.min(self.timers.least);
+        if key >= bound.0 {
+            return None;
+        }
+        if link == key {
+            wheel.take();
+        }
+        Some((Time(key >> self.bits), (key & self.ids) as u32))
+    }
+
+    /// Of many pending events, the busy entities of four that come soon, the soonest last. The
+    /// number may be that of no entity.
     #[inline]
     pub fn ahead(&self) -> [u32; 4] {
-        let nodes = &self.links.tree.nodes;
-        let mask = nodes.len() - 1;
-        let leaf = nodes.len() / 2 + nodes[0] as usize;
-        let depth = nodes.len().trailing_zeros() - 1;
-        [10, 7, 4, 2].map(|level| (nodes[(leaf >> (depth - level)) & mask] & self.ids) as u32)
+        self.links.wheel.as_ref().map_or([u32::MAX; 4], |wheel| wheel.ahead())
+    }
+
+    /// The memory of the event of a busy entity, to be loaded early.
+    #[inline]
+    pub fn place(&self, id: u32) -> *const u64 {
+        self.links.wheel.as_ref().map_or(std::ptr::null(), |wheel| wheel.place(id))
     }
 
     #[inline]
@@ -162,7 +193,7 @@ pub struct TimeBound(u64);
 #[derive(Debug)]
 struct Lively {
     tree: Tree,
-    /// The leaf of each entity; [`NO_LEAF`] without a pending event.
+    /// The leaf of each entity; [`NO_LEAF`] without a pending event. Empty with a `wheel`.
     leaf_of: Vec<u32>,
     /// Leaves without an event, the last one freed on top.
     free: Vec<u32>,
@@ -170,6 +201,8 @@ struct Lively {
     hole: u32,
     /// The event that waits beside the tree ([`BESIDE`]); [`IDLE`] without one.
     beside: u64,
+    /// Holds all events in place of the tree.
+    wheel: Option<Box<Wheel>>,
 }
 
 impl Lively {
@@ -180,32 +213,36 @@ impl Lively {
             free: (0..LEAST_LEAVES as u32).rev().collect(),
             hole: NO_LEAF,
             beside: IDLE,
+            wheel: None,
         }
     }
 
     #[inline]
     fn get(&self, id: usize) -> u64 {
-        match self.leaf_of[id] {
-            NO_LEAF => IDLE,
-            BESIDE => self.beside,
-            leaf => self.tree.leaf(leaf),
+        match self.leaf_of.get(id) {
+            None => self.wheel.as_ref().map_or(IDLE, |wheel| wheel.get(id)),
+            Some(&NO_LEAF) => IDLE,
+            Some(&BESIDE) => self.beside,
+            Some(&leaf) => self.tree.leaf(leaf),
         }
     }
 
     /// Sets or replaces the event of `id`.
     #[inline]
     fn set(&mut self, id: usize, key: u64) {
-        match self.leaf_of[id] {
-            NO_LEAF => self.begin(id, key),
-            BESIDE => self.beside = key,
-            leaf => self.tree.set(leaf, key),
+        match self.leaf_of.get(id) {
+            None => self.set_in_wheel(id, key),
+            Some(&NO_LEAF) => self.begin(id, key),
+            Some(&BESIDE) => self.beside = key,
+            Some(&leaf) => self.tree.set(leaf, key),
         }
     }
 
     /// Removes the event of `id`, if any.
     #[inline]
     fn end(&mut self, id: usize) {
-        match std::mem::replace(&mut self.leaf_of[id], NO_LEAF) {
+        let Some(leaf) = self.leaf_of.get_mut(id) else { return self.set_in_wheel(id, IDLE) };
+        match std::mem::replace(leaf, NO_LEAF) {
             NO_LEAF => {}
             BESIDE => self.beside = IDLE,
             leaf => {
@@ -220,13 +257,21 @@ impl Lively {
     /// Adds an event of `id`, which must have none.
     #[inline]
     fn begin(&mut self, id: usize, key: u64) {
+        let Some(leaf) = self.leaf_of.get_mut(id) else { return self.set_in_wheel(id, key) };
         // The event precedes at least one half of the tree, which is enough. An event put here
         // wrongly only occupies the place.
         if self.beside == IDLE && key < self.tree.rival {
             self.beside = key;
-            self.leaf_of[id] = BESIDE;
+            *leaf = BESIDE;
         } else {
             self.take_leaf(id, key);
+        }
+    }
+
+    #[inline(never)]
+    fn set_in_wheel(&mut self, id: usize, key: u64) {
+        if let Some(wheel) = &mut self.wheel {
+            wheel.set(id, key);
         }
     }
 
@@ -380,7 +425,7 @@ const NO_LEAF: u32 = u32::MAX;
 /// The leaf of an entity whose event waits beside the tree.
 const BESIDE: u32 = u32::MAX - 1;
 
-/// The least number of leaves of a tree without an update function of its own.
+/// The number of leaves from which on a wheel takes the place of the tree of links.
 const MANY_LEAVES: usize = 0x4000;
 
 /// The number of leaves of the smallest tree, a power of two.

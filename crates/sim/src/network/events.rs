@@ -7,14 +7,19 @@ impl<M: Machine> Network<M> {
     /// Runs every event before `end`, and sets the present to `end`.
     pub fn run_until(&mut self, end: Time) {
         self.seal();
-        self.alert = self.scheduler.is_large() || self.watched;
+        let many = self.scheduler.arrange();
         let links = self.links.len() as u32;
         let media = links + self.mediums.len() as u32;
         let sources = media + self.sources.len() as u32;
         let shapers = sources + self.shapers as u32;
         let machines = shapers + self.machines.len() as u32;
         let bound = self.scheduler.bound(end);
-        while let Some((at, id)) = self.scheduler.next_before(bound) {
+        while let Some((at, id)) =
+            if many { self.scheduler.next_of_many(bound) } else { self.scheduler.next_before(bound) }
+        {
+            if many {
+                self.foresee(id);
+            }
             self.now = at;
             self.events += 1;
             if id < links {
@@ -75,7 +80,7 @@ impl<M: Machine> Network<M> {
         };
         self.scheduler.advance_busy(id, link.next_arrival());
         self.hops += 1;
-        if (self.alert || !link.is_simple() && link.is_faulty()) && self.ends_here(id, slot) {
+        if (self.watched || !link.is_simple() && link.is_faulty()) && self.ends_here(id, slot) {
             return self.lose(slot);
         }
         let onward = self.onward[id as usize];
@@ -93,7 +98,6 @@ impl<M: Machine> Network<M> {
     /// Records a packet that crosses link `id`. Returns true if the packet ends on the wire.
     #[inline(never)]
     fn ends_here(&mut self, id: u32, slot: u32) -> bool {
-        self.foresee();
         if self.watched {
             self.witness(id, slot);
         }

@@ -4,30 +4,37 @@ use super::*;
 use crate::pages::{load_early, load_lines};
 
 impl<M: Machine> Network<M> {
-    /// In a large network, loads early what the next events touch.
+    /// In a large network, loads early what the events after the one of `id` touch.
     ///
     /// In steps from the farthest event to the nearest: its link, the packet, the packet's route,
     /// and where that leads.
-    #[inline(always)]
-    pub(super) fn foresee(&self) {
-        if !self.scheduler.is_large() {
-            return;
+    #[inline(never)]
+    pub(super) fn foresee(&self, id: u32) {
+        let [far, near, soon, next] = self.scheduler.ahead();
+        if let Some(link) = self.links.get(far as usize) {
+            load_lines(link);
+            load_early(self.onward.as_ptr().wrapping_add(far as usize));
+            load_early(self.scheduler.place(far));
         }
-        let [far, near, soon, next] = self.scheduler.ahead().map(|id| self.links.get(id as usize));
-        let (Some(far), Some(near), Some(soon), Some(next)) = (far, near, soon, next) else { return };
-        if std::ptr::eq(far, next) {
-            // A link with an event in every few: of those the packets that follow come soon.
-            next.behind(2).into_iter().for_each(|slot| self.slab.load_early(slot));
-            next.behind(1).into_iter().for_each(|slot| self.load_route(slot));
-            next.behind(0).into_iter().for_each(|slot| self.load_onward(slot));
-            next.port.waiting(3).into_iter().for_each(|slot| self.slab.load_early(slot));
-            return;
+        if let Some(link) = self.links.get(near as usize) {
+            self.slab.load_early(link.first_slot());
+            load_early(link.next_place());
         }
-        self.load_onward(next.first_slot());
-        self.load_route(soon.first_slot());
-        self.slab.load_early(near.first_slot());
-        load_early(near.next_place());
-        load_lines(far);
+        if let Some(link) = self.links.get(soon as usize) {
+            self.load_route(link.first_slot());
+        }
+        if let Some(link) = self.links.get(next as usize) {
+            self.load_onward(link.first_slot());
+        }
+        if let Some(link) = self.links.get(id as usize)
+            && let Some(third) = link.behind(2)
+        {
+            // A link with several packets on the wire: they come soon, too.
+            self.slab.load_early(third);
+            link.behind(1).into_iter().for_each(|slot| self.load_route(slot));
+            link.behind(0).into_iter().for_each(|slot| self.load_onward(slot));
+            link.port.waiting(3).into_iter().for_each(|slot| self.slab.load_early(slot));
+        }
     }
 
     /// Loads early the next step of the packet in `slot`.

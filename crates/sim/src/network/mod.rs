@@ -72,8 +72,6 @@ pub struct Network<M> {
     tap: Option<Box<Tap>>,
     /// True if there is a `trace` or a `tap`.
     watched: bool,
-    /// True if `watched`, or if there are many pending events.
-    alert: bool,
     done: Vec<(FlowId, End, Time)>,
     /// For each endpoint, the flows that start after it is done.
     followers: HashMap<u32, Vec<FlowId>>,
@@ -208,7 +206,6 @@ impl<M: Machine> Network<M> {
             trace: None,
             tap: None,
             watched: false,
-            alert: false,
             done: Vec::new(),
             followers: HashMap::new(),
             waiting: HashMap::new(),
