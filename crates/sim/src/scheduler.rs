@@ -426,7 +426,7 @@ const NO_LEAF: u32 = u32::MAX;
 const BESIDE: u32 = u32::MAX - 1;
 
 /// The number of leaves from which on a wheel takes the place of the tree of links.
-const MANY_LEAVES: usize = 0x4000;
+const MANY_LEAVES: usize = 0x1000;
 
 /// The number of leaves of the smallest tree, a power of two.
 const LEAST_LEAVES: usize = 16;
