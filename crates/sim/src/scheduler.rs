@@ -93,6 +93,11 @@ impl Scheduler {
         }
     }
 
+    /// Frees the memory of busy entities' events. From then on they have none.
+    pub fn release(&mut self) {
+        self.links = Lively::new(0);
+    }
+
     /// [`set`](Scheduler::set) for an entity that is not busy.
     #[inline]
     pub fn set_timer(&mut self, id: u32, time: Time) {

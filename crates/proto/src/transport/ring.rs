@@ -35,15 +35,22 @@ impl<T: Copy + Default> Ring<T> {
     #[inline]
     pub(crate) fn reserve(&mut self, first: u32, len: u32) {
         if len > self.capacity() {
-            self.grow(first, len);
+            self.resize(first, len);
+        }
+    }
+
+    /// Frees most slots, if the `len` segments from `first` on need few.
+    pub(crate) fn fit(&mut self, first: u32, len: u32) {
+        if self.capacity() / 4 >= len.max(LEAST) {
+            self.resize(first, len);
         }
     }
 
     #[cold]
-    fn grow(&mut self, first: u32, len: u32) {
+    fn resize(&mut self, first: u32, len: u32) {
         let capacity = len.next_power_of_two().max(LEAST);
         let mut slots = vec![T::default(); capacity as usize].into_boxed_slice();
-        for i in 0..self.capacity() {
+        for i in 0..self.capacity().min(capacity) {
             let seq = first.wrapping_add(i);
             slots[seq as usize & (capacity as usize - 1)] = self.get(seq);
         }

@@ -285,6 +285,7 @@ impl Engine for Network<Connection> {
 
     fn settle(&mut self) -> Result<Totals, RunError> {
         let census = self.census();
+        self.release_events();
         match census.is_conserved() && self.packets_alive() == census.queued + census.in_flight {
             true => Ok(Totals { census, events: self.events(), packet_hops: self.packet_hops() }),
             false => Err(RunError::NotConserved { census }),

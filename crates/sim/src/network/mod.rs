@@ -542,6 +542,11 @@ impl<M: Machine> Network<M> {
         }
     }
 
+    /// Frees the memory of links' pending events after a run.
+    pub fn release_events(&mut self) {
+        self.scheduler.release();
+    }
+
     /// Frees the memory of the flows' machines after a run. Links, meters and cross-traffic can
     /// still be read. Packets stay, since links put them on the wire when they are read.
     pub fn release_flows(&mut self) {

@@ -394,6 +394,8 @@ impl Scoreboard {
     /// are dropped. The repair begins at the first segment in flight, or after the last one resent
     /// if it `goes_on`.
     pub(in crate::transport) fn on_timeout(&mut self, sack: bool, goes_on: bool) {
+        // A flow with timeouts seldom needs the room of its slow start again.
+        self.slots.fit(self.una, self.outstanding());
         let renege = !sack || self.slots.get(self.una).has(Slot::SACKED);
         if renege {
             self.sacked = 0;
