@@ -93,9 +93,9 @@ impl<S: Summed + PartialEq> Promises<S> {
         let now = old[0].at << old[0].shift;
         (self.near.at, self.far.at) = (now >> self.near.shift, now >> self.far.shift);
         for wheel in old {
-            let Some(slots) = wheel.slots else { continue };
             for slot in wheel.at..=wheel.last {
-                let amount = slots[slot as usize % SLOTS];
+                let Some(chunk) = &wheel.chunks[chunk_of(slot)] else { continue };
+                let amount = chunk[slot as usize % IN_CHUNK];
                 if amount != S::default() {
                     self.change(((slot + 1) << wheel.shift) - 1, amount);
                 }
@@ -107,8 +107,8 @@ impl<S: Summed + PartialEq> Promises<S> {
 /// Changes of a sum, each in the slot of time at whose end it takes effect.
 #[derive(Clone, Debug)]
 struct Wheel<S> {
-    /// `None` before the first change: few far wheels have any.
-    slots: Option<Box<[S; SLOTS]>>,
+    /// The slots, in chunks that exist while they have changes: most amounts end soon.
+    chunks: [Option<Box<[S; IN_CHUNK]>>; SLOTS / IN_CHUNK],
     /// A slot is 2^`shift` ns long.
     shift: u32,
     /// The slot of the present, counted from time zero.
@@ -119,7 +119,7 @@ struct Wheel<S> {
 
 impl<S: Summed> Wheel<S> {
     fn new(shift: u32) -> Wheel<S> {
-        Wheel { slots: None, shift, at: 0, last: 0 }
+        Wheel { chunks: Default::default(), shift, at: 0, last: 0 }
     }
 
     /// True if `ns` lies after the present slot.
@@ -143,8 +143,8 @@ impl<S: Summed> Wheel<S> {
     #[inline]
     fn add(&mut self, ns: u64, amount: S) {
         let slot = (ns >> self.shift).clamp(self.at, self.at + SLOTS as u64 - 1);
-        let slots = self.slots.get_or_insert_with(no_changes);
-        slots[slot as usize % SLOTS].add(amount);
+        let chunk = self.chunks[chunk_of(slot)].get_or_insert_with(no_changes);
+        chunk[slot as usize % IN_CHUNK].add(amount);
         self.last = self.last.max(slot);
     }
 
@@ -153,12 +153,16 @@ impl<S: Summed> Wheel<S> {
     fn turn(&mut self, now: u64) -> S {
         let slot = now >> self.shift;
         let mut sum = S::default();
-        while let Some(slots) = &mut self.slots
-            && self.at < slot
-            && self.at <= self.last
-        {
-            sum.add(std::mem::take(&mut slots[self.at as usize % SLOTS]));
+        while self.at < slot && self.at <= self.last {
+            let chunk = &mut self.chunks[chunk_of(self.at)];
+            if let Some(slots) = chunk {
+                sum.add(std::mem::take(&mut slots[self.at as usize % IN_CHUNK]));
+            }
             self.at += 1;
+            let passed = (self.at as usize).is_multiple_of(IN_CHUNK);
+            if passed && self.last < self.at + (SLOTS - IN_CHUNK) as u64 {
+                *chunk = None;
+            }
         }
         self.at = self.at.max(slot);
         sum
@@ -166,8 +170,12 @@ impl<S: Summed> Wheel<S> {
 }
 
 #[cold]
-fn no_changes<S: Summed>() -> Box<[S; SLOTS]> {
-    Box::new([S::default(); SLOTS])
+fn no_changes<S: Summed>() -> Box<[S; IN_CHUNK]> {
+    Box::new([S::default(); IN_CHUNK])
+}
+
+fn chunk_of(slot: u64) -> usize {
+    slot as usize % SLOTS / IN_CHUNK
 }
 
 /// The length of a near slot, a power of two of nanoseconds: 1/256 to 1/128 of the window.
@@ -176,6 +184,7 @@ fn slot_shift(span: u64) -> u32 {
 }
 
 const SLOTS: usize = 2048;
+const IN_CHUNK: usize = 128;
 /// A far slot is 2^7 near ones long: half a window to a whole one.
 const FAR: u32 = 7;
 
@@ -212,6 +221,16 @@ mod tests {
         promises.add(5_000 * MS, 0, 5_100 * MS, 1.0);
         assert_eq!(promises.total(5_050 * MS), 1.0);
         assert_eq!(promises.total(1_000_000 * MS), 0.0);
+    }
+
+    #[test]
+    fn amounts_a_whole_wheel_ahead_expire_when_they_should() {
+        // A slot is 1 ns.
+        let mut promises = Promises::new(128);
+        for now in 0..10_000 {
+            promises.add(now, 0, now + 2047, 1.0);
+            assert_eq!(promises.total(now), (now + 1).min(2048) as f64, "{now} ns");
+        }
     }
 
     #[test]
