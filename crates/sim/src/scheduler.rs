@@ -129,11 +129,15 @@ impl Scheduler {
         if let Some(wheel) = &mut links.wheel {
             wheel.adapt(self.bits);
         } else if links.tree.leaves() >= MANY_LEAVES {
-            let due = (0..links.leaf_of.len()).map(|id| links.get(id)).collect();
-            *links = Lively::new(0);
-            links.wheel = Some(Box::new(Wheel::new(due, self.bits)));
+            self.fill_wheel();
         }
-        links.wheel.is_some()
+        self.links.wheel.is_some()
+    }
+
+    fn fill_wheel(&mut self) {
+        let links = &mut self.links;
+        let due = (0..links.leaf_of.len()).map(|id| links.get(id)).collect();
+        *links = Lively { wheel: Some(Box::new(Wheel::new(due, self.bits))), ..Lively::new(0) };
     }
 
     /// [`next_before`](Scheduler::next_before) for a scheduler with many pending events. An event of
@@ -473,6 +477,47 @@ mod tests {
                         now = expected.0;
                         plain[expected.1] = u64::MAX;
                         scheduler.set(expected.1 as u32, Time::NEVER);
+                    }
+                }
+            }
+        }
+    }
+
+    proptest! {
+        // The same of a wheel, with events near and far, which fills and empties.
+        #[test]
+        fn events_of_a_wheel_come_in_order(
+            pending in prop::collection::vec(0u64..100_000, 1..200),
+            steps in prop::collection::vec((0u32..400, 0u64..100_000, 0u8..8), 1..800),
+        ) {
+            let mut scheduler = Scheduler::new(300, 400);
+            let mut plain = vec![u64::MAX; 400];
+            for (id, &time) in pending.iter().enumerate() {
+                plain[id] = time;
+                scheduler.set(id as u32, Time(time));
+            }
+            scheduler.fill_wheel();
+            let mut now = 0;
+            for (id, ahead, kind) in steps {
+                let time = match kind {
+                    0 => u64::MAX,
+                    1 => now + (ahead << 16),
+                    2 => now + ahead % 64,
+                    _ => now + ahead,
+                };
+                plain[id as usize] = time;
+                scheduler.set(id, Time(time));
+                prop_assert_eq!(scheduler.pending(id), Time(time));
+                prop_assert!(scheduler.arrange());
+                if kind > 3 {
+                    let (time, first) = plain.iter().enumerate().map(|(i, &t)| (t, i)).min().unwrap();
+                    let expected = (time < u64::MAX).then_some((Time(time), first as u32));
+                    prop_assert_eq!(scheduler.next_of_many(scheduler.bound(Time::NEVER)), expected);
+                    if time < u64::MAX {
+                        now = time;
+                        plain[first] = u64::MAX;
+                        scheduler.set(first as u32, Time::NEVER);
+                        prop_assert_eq!(scheduler.pending(first as u32), Time::NEVER);
                     }
                 }
             }
