@@ -138,6 +138,10 @@ fn no_data_is_never_met() {
             "metric = \"utilisation\"\nlink = \"b\"\nfrom = \"60 s\"\nat-most = 1",
             "the run ends at 30 s, before the window",
         ),
+        (
+            "metric = \"utilisation\"\nlink = \"b\"\nphases = [\"0 s\", \"10 s\", \"40 s\"]\nat-most = 1",
+            "a phase ends at 40 s, after the run's or `until`'s 30 s",
+        ),
         ("metric = \"rtt\"\nflow = \"f.2\"\nat-most = 1", "no data for f.2"),
         (
             "metric = \"rtt\"\nflow = \"f.2\"\nover = \"max\"\nat-most = 1",

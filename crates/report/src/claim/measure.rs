@@ -80,6 +80,9 @@ impl<'a> Bench<'a> {
         let phases = match &self.m.phases {
             Phases::At(times) => {
                 let times: Vec<f64> = times.iter().map(|t| t.nearest_secs()).collect();
+                if let Some(late) = times.iter().find(|&&t| t > end + 1e-9) {
+                    return Err(format!("a phase ends at {late} s, after the run's or `until`'s {end} s"));
+                }
                 times.windows(2).map(|w| Window { from: w[0], until: w[1] }).collect()
             }
             Phases::Automatic(true) => self.automatic_phases(),
