@@ -2,6 +2,7 @@
 //! result.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use tollway_law::meter::Duty;
 use tollway_law::toll::Content;
@@ -133,7 +134,7 @@ impl Resolver<'_> {
 
     /// Links whose rates probably have a wrong unit.
     fn absurd(&self) -> Option<String> {
-        let absurd = self.plan.links.iter().filter(|link| link.rate.bps() < LEAST_BPS);
+        let absurd = self.plan.links.iter().filter(|link| !PLAUSIBLE_BPS.contains(&link.rate.bps()));
         let names = absurd.map(|link| {
             let wait = link.rate.time_for(1500);
             format!("`{}` ({}, {wait} for a packet of 1500 B)", link.name, link.rate)
@@ -142,8 +143,9 @@ impl Resolver<'_> {
     }
 }
 
-/// Least plausible rate, bit/s: a packet of 1500 B takes more than a second on a slower link.
-const LEAST_BPS: f64 = 12e3;
+/// Plausible rates, bit/s: a packet of 1500 B takes more than a second on a slower link, and about a
+/// nanosecond, the resolution of time, on a faster one.
+const PLAUSIBLE_BPS: RangeInclusive<f64> = 12e3..=1e13;
 
 /// The first name and the number of the others.
 fn few(mut all: impl Iterator<Item = String>) -> Option<String> {

@@ -117,6 +117,7 @@ fn what_is_right_and_may_not_be_meant_is_noted() {
         ("10 kbps", "`bottleneck` (10 kbps, 1.2 s for a packet of 1500 B) and 1 more"),
         ("10 Mbps", ""),
         ("10 Tbps", ""),
+        ("20 Tbps", "`bottleneck` (20 Tbps, 1 ns for a packet of 1500 B) and 1 more"),
     ] {
         let said = notes(&BASE.replace("10 Mbps", rate));
         assert!(said.is_empty() == says.is_empty() && said.ends_with(says), "{rate}: {said}");
