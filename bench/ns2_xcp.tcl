@@ -9,7 +9,7 @@
 
 array set option {
   out "" bw 10e6 rtts 0.5 starts 0 stops 1e9 dur 130 limit 834 hop 0.01
-  access 1e9 packet 1500 tick 0.0001 minrto 3 bin 0.1 seed 0 timers 0
+  access 1e9 packet 1500 tick 0.0001 minrto 3 bin 0.1 seed 0 timers 0 reset 0
 }
 foreach argument $argv {
   if {![regexp {^([a-z]+)=(.*)$} $argument -> key value] || ![info exists option($key)]} {
@@ -34,6 +34,8 @@ Agent/TCP set maxcwnd_ 0
 Agent/TCP set windowInit_ 2
 Agent/TCP set tcpTick_ $option(tick)
 Agent/TCP set minrto_ $option(minrto)
+# 1: an acknowledgement of new data ends the timer's backoff.
+Agent/TCP set ts_resetRTO_ $option(reset)
 # No handshake: the first packets carry data.
 Agent/TCP set syn_ false
 Agent/TCP set delay_growth_ false

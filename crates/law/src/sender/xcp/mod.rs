@@ -43,6 +43,8 @@ config! {
         whole_window: bool = false, Kind::Truth;
         /// Bytes of a packet in the conversion of feedback to packets; ns-2 has 1450 for 1500.
         gain_segment: Option<u16> = None, Kind::Bytes { least: 1, most: 65535 }, else "its size on the wire";
+        /// Takes feedback on duplicate acknowledgements too; ns-2 does not.
+        duplicate_feedback: bool = true, Kind::Truth;
         /// Fraction of an unused window that is kept each round trip (0.5 in the draft, § 4.1.3.1).
         aging: Option<f64> = None, PROBABILITY, else "no flow is given up";
         /// Puts a toll on every n-th packet only, which speaks for those since the last; at least
@@ -276,7 +278,9 @@ impl SenderLaw for Xcp {
         if let Some(p) = self.config.aging {
             self.age(flight, p);
         }
-        if let Some(echo) = acked.echo {
+        if let Some(echo) = acked.echo
+            && (acked.cumulative > 0 || self.config.duplicate_feedback)
+        {
             self.guard(|guard, window| guard.on_echo(acked.gap, window));
             let segment = self.config.gain_segment.map_or(flight.segment, u32::from).max(1);
             let change = f64::from(echo) * flight.srtt.as_secs_f64() / f64::from(segment);
@@ -401,6 +405,16 @@ mod tests {
         let mut toll = Toll::default();
         law.write_toll(&flight(NOW, 2), &mut toll);
         assert_eq!(toll.offer, 0.05);
+    }
+
+    #[test]
+    fn ns2_takes_no_feedback_on_duplicates() {
+        for (duplicate_feedback, left) in [(true, 12.0), (false, 2.0)] {
+            let mut law = XcpConfig { duplicate_feedback, ..Default::default() }.build();
+            let echo = Some(150_000.0);
+            law.on_ack(&flight(NOW, 2), &Acked { echo, ..acked(0) });
+            assert_eq!(law.window().round(), left);
+        }
     }
 
     #[test]
