@@ -13,7 +13,7 @@ use super::IDLE;
 pub(super) struct Wheel {
     /// The bits of a key that hold the id.
     ids: u64,
-    /// A key shifted by so many bits is the number of its bucket.
+    /// A key shifted right by this is the number of its bucket.
     shift: u32,
     /// The pending event of each entity. Other keys of an entity are out of date.
     due: Vec<u64>,
@@ -201,7 +201,7 @@ impl Wheel {
     }
 }
 
-/// So many keys are sorted while there are as many.
+/// Number of keys that are kept in order.
 const AHEAD: usize = 16;
 
 /// Keys of a bucket that is opened, about.
