@@ -113,12 +113,14 @@ impl Sender {
         match self.phase {
             Phase::Open if advance > 0 => self.board.sacked = 0,
             Phase::Open if duplicate => {
-                self.board.sacked = (self.board.sacked + 1).min(self.board.outstanding());
                 let una = self.board.una;
                 // Beyond what is in flight it is behind, be it by more than half of all numbers.
                 let ahead = self.recover.wrapping_sub(una);
                 let fresh = ahead > self.board.outstanding() || (ahead == 0 && !self.careful);
-                if self.board.sacked >= DUP_THRESH && fresh {
+                // Duplicates that begin no recovery release two segments at most (RFC 3042 § 2).
+                let most = if fresh { DUP_THRESH } else { DUP_THRESH - 1 };
+                self.board.sacked = (self.board.sacked + 1).min(self.board.outstanding()).min(most);
+                if self.board.sacked >= DUP_THRESH {
                     self.board.lose(una);
                     self.enter_recovery(now, packet.flow, config, stats);
                 }

@@ -3,6 +3,7 @@
 use tollway_law::Time;
 use tollway_law::sender::NewRenoConfig;
 
+use super::super::sender::Phase;
 use super::super::{Config, Detection, Rto};
 use super::pair::{CLIENT, Pair, SERVER};
 use crate::{Flags, Packet};
@@ -201,6 +202,36 @@ fn limited_transmit_makes_the_third_duplicate_of_a_small_window() {
         assert!(pair.drive(LONG));
         assert_eq!(pair.client().stats().timeouts, timeouts);
     }
+}
+
+#[test]
+fn duplicates_of_needless_retransmissions_release_two_segments_at_most() {
+    let config = Config { sack: false, handshake: false, ..Config::default() };
+    let law = || NewRenoConfig { initial_window: 60.0, ..NewRenoConfig::default() }.build().into();
+    let mut pair = Pair::with_laws(&config, law(), law());
+    pair.open();
+    // Every other segment is lost, and the first one again: after its timeout what had arrived is
+    // sent a second time.
+    let mut sent = std::collections::HashMap::new();
+    pair.lose = Box::new(move |side, packet| {
+        let times = sent.entry(packet.seq).or_insert(0);
+        *times += u32::from(side == CLIENT);
+        side == CLIENT && packet.seq < 60 && packet.seq % 2 == 0 && *times <= 1 + u32::from(packet.seq == 0)
+    });
+    pair.check = Box::new(|pair| {
+        let send = &pair.ends[CLIENT].send;
+        let timed_out = pair.ends[CLIENT].stats().timeouts > 0 && send.phase == Phase::Open;
+        assert!(
+            !timed_out || send.board.outstanding() <= send.window + 2,
+            "{} of {}",
+            send.board.outstanding(),
+            send.window
+        );
+    });
+    pair.client().write_frame(400 * 1460);
+    assert!(pair.drive(LONG));
+    let stats = pair.client().stats();
+    assert!(stats.timeouts == 1 && stats.retransmissions > 60, "{stats:?}");
 }
 
 #[test]
