@@ -14,6 +14,7 @@ use crate::grid::Cells;
 use crate::live::LiveClaim;
 use crate::neighbourhood::Neighbourhood;
 use crate::plot::{PlotSpec, plottable};
+use crate::refused::Refused;
 use crate::verify::{RandomNetworks, Verify};
 
 /// The additions of an experiment file to its scenario. `tollway-scenario` parses the scenario from
@@ -32,6 +33,8 @@ pub struct Experiment {
     pub plots: Vec<PlotSpec>,
     /// Random networks whose runs are compared with theory.
     pub random: Vec<RandomNetworks>,
+    /// Settings that must be refused.
+    pub refused: Vec<Refused>,
     /// The parts that also run on real packets.
     pub live: Vec<LiveClaim>,
     /// The neighbourhood over which claims are judged.
@@ -82,6 +85,7 @@ impl Experiment {
             name: file.name,
             title: file.title,
             source: file.source,
+            refused: file.refused,
             live: file.live,
             folder: path.parent().map(Path::to_path_buf).unwrap_or_default(),
             ..Experiment::default()
@@ -173,6 +177,8 @@ struct File {
     plot: Vec<Spanned<PlotSpec>>,
     #[serde(default)]
     random: Vec<Spanned<RandomNetworks>>,
+    #[serde(default)]
+    refused: Vec<Refused>,
     #[serde(default)]
     live: Vec<LiveClaim>,
     neighbourhood: Option<Spanned<Neighbourhood>>,

@@ -61,6 +61,7 @@ mod overview;
 pub mod papers;
 pub mod plot;
 mod reference;
+mod refused;
 pub mod reproduce;
 pub mod runner;
 pub mod seeds;

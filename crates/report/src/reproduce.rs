@@ -277,6 +277,10 @@ pub fn reproduce(
             add_codecs(&mut ran.result, &self_check());
         }
     }
+    for refused in &experiment.refused {
+        let Some(first) = runs.first_mut() else { break };
+        refused.report(scenario, &mut first.result.systems);
+    }
     for random in &experiment.random {
         let Some(first) = runs.first_mut() else { break };
         let kind = if random.starts { Kind::Starts } else { Kind::Steady };

@@ -138,6 +138,8 @@ section! {
         "reference": Kind::Raw, optional;
         /// Random networks that `tollway reproduce` also compares with theory.
         "random": Kind::Raw, optional;
+        /// Settings that must be refused with a message (see the chapter on experiments).
+        "refused": Kind::Raw, optional;
         /// Changes of the base under which claims are checked again (see the chapter on trust).
         "neighbourhood": Kind::RawTable, optional;
         /// Parts that `tollway reproduce --engine live` also runs on real packets.
