@@ -10,6 +10,7 @@ use toml::{Spanned, Table, Value};
 use crate::claim::{Bound, Claim, Context, Distance, Measurement, Metric, Side};
 use crate::data;
 use crate::deviation::Aims;
+use crate::fluid::Fluid;
 use crate::grid::Cells;
 use crate::live::LiveClaim;
 use crate::neighbourhood::Neighbourhood;
@@ -35,6 +36,8 @@ pub struct Experiment {
     pub random: Vec<RandomNetworks>,
     /// Settings that must be refused.
     pub refused: Vec<Refused>,
+    /// Numbers of flows whose equilibrium is computed.
+    pub fluid: Vec<Fluid>,
     /// The parts that also run on real packets.
     pub live: Vec<LiveClaim>,
     /// The neighbourhood over which claims are judged.
@@ -86,6 +89,7 @@ impl Experiment {
             title: file.title,
             source: file.source,
             refused: file.refused,
+            fluid: file.fluid,
             live: file.live,
             folder: path.parent().map(Path::to_path_buf).unwrap_or_default(),
             ..Experiment::default()
@@ -179,6 +183,8 @@ struct File {
     random: Vec<Spanned<RandomNetworks>>,
     #[serde(default)]
     refused: Vec<Refused>,
+    #[serde(default)]
+    fluid: Vec<Fluid>,
     #[serde(default)]
     live: Vec<LiveClaim>,
     neighbourhood: Option<Spanned<Neighbourhood>>,

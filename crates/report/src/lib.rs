@@ -41,6 +41,7 @@ pub mod compare;
 mod data;
 mod deviation;
 mod experiment;
+mod fluid;
 pub mod folder;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]

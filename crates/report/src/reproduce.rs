@@ -281,6 +281,13 @@ pub fn reproduce(
         let Some(first) = runs.first_mut() else { break };
         refused.report(scenario, &mut first.result.systems);
     }
+    for fluid in &experiment.fluid {
+        let variant = scenario.variants().iter().find(|variant| variant.name == fluid.variant);
+        let run = runs.iter_mut().find(|ran| ran.result.variant == fluid.variant);
+        if let (Some(variant), Some(ran)) = (variant, run) {
+            fluid.report(&variant.plan, &mut ran.result.systems);
+        }
+    }
     for random in &experiment.random {
         let Some(first) = runs.first_mut() else { break };
         let kind = if random.starts { Kind::Starts } else { Kind::Steady };

@@ -140,6 +140,8 @@ section! {
         "random": Kind::Raw, optional;
         /// Settings that must be refused with a message (see the chapter on experiments).
         "refused": Kind::Raw, optional;
+        /// Numbers of flows whose equilibrium is computed, without a run.
+        "fluid": Kind::Raw, optional;
         /// Changes of the base under which claims are checked again (see the chapter on trust).
         "neighbourhood": Kind::RawTable, optional;
         /// Parts that `tollway reproduce --engine live` also runs on real packets.
