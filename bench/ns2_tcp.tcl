@@ -23,7 +23,11 @@ add-packet-header IP TCP Flags
 set ns [new Simulator]
 global defaultRNG
 $defaultRNG seed $option(seed)
-Agent/TCP set packetSize_ 1460
+# With headers of 40 B and a timestamp of 10 B, 1500 B on the wire.
+Agent/TCP set packetSize_ 1450
+# The first packet holds data, as in Tollway with `handshake = false`.
+Agent/TCP set syn_ false
+Agent/TCP set delay_growth_ false
 Agent/TCP set window_ 20000
 Agent/TCP set windowInit_ 2
 Agent/TCP set tcpTick_ 0.01
