@@ -14,12 +14,8 @@ impl<M: Machine> Network<M> {
         let shapers = sources + self.shapers as u32;
         let machines = shapers + self.machines.len() as u32;
         let bound = self.scheduler.bound(end);
-        while let Some((at, id)) =
-            if many { self.scheduler.next_of_many(bound) } else { self.scheduler.next_before(bound) }
-        {
-            if many {
-                self.foresee(id);
-            }
+        while let Some((at, id)) = self.scheduler.next(many, bound) {
+            self.foresee(many, id);
             self.now = at;
             self.events += 1;
             if id < links {

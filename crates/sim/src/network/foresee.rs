@@ -4,12 +4,18 @@ use super::*;
 use crate::pages::{load_early, load_lines};
 
 impl<M: Machine> Network<M> {
-    /// In a large network, loads early what the events after the one of `id` touch.
-    ///
+    /// With `many` pending events, loads early what the events after the one of `id` touch.
+    #[inline(always)]
+    pub(super) fn foresee(&self, many: bool, id: u32) {
+        if many {
+            self.foresee_after(id);
+        }
+    }
+
     /// In steps from the farthest event to the nearest: its link, the packet, the packet's route,
     /// and where that leads.
     #[inline(never)]
-    pub(super) fn foresee(&self, id: u32) {
+    fn foresee_after(&self, id: u32) {
         let [far, near, soon, next] = self.scheduler.ahead();
         if let Some(link) = self.links.get(far as usize) {
             load_lines(link);

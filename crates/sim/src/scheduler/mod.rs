@@ -140,6 +140,12 @@ impl Scheduler {
         *links = Lively { wheel: Some(Box::new(Wheel::new(due, self.bits))), ..Lively::new(0) };
     }
 
+    /// The earliest event within `bound`; `many` is what [`arrange`](Scheduler::arrange) returned.
+    #[inline]
+    pub fn next(&mut self, many: bool, bound: TimeBound) -> Option<(Time, u32)> {
+        if many { self.next_of_many(bound) } else { self.next_before(bound) }
+    }
+
     /// [`next_before`](Scheduler::next_before) for a scheduler with many pending events. An event of
     /// a busy entity does not stay pending.
     #[inline]
