@@ -28,7 +28,8 @@ pub(crate) fn links(batches: &[RecordBatch]) -> Vec<Value> {
 fn of(batches: &[RecordBatch], key: &str, spreads: &[&str], totals: &[&str]) -> Vec<Value> {
     let mut groups: Vec<Map<String, Value>> = Vec::new();
     let mut known: HashMap<String, usize> = HashMap::new();
-    let mut group_of_row: Vec<u32> = Vec::new();
+    // Groups, each with a number of successive rows.
+    let mut stretches: Vec<(u32, u32)> = Vec::new();
     let mut rows: Vec<usize> = Vec::new();
     for batch in batches {
         let Some(names) = batch.column_by_name(key).and_then(|names| names.as_string_opt::<i32>()) else {
@@ -43,7 +44,10 @@ fn of(batches: &[RecordBatch], key: &str, spreads: &[&str], totals: &[&str]) -> 
                 groups.len() - 1
             });
             rows[group] += 1;
-            group_of_row.push(group as u32);
+            match stretches.last_mut() {
+                Some((last, rows)) if *last == group as u32 => *rows += 1,
+                _ => stretches.push((group as u32, 1)),
+            }
         }
     }
     for (group, &rows) in groups.iter_mut().zip(&rows) {
@@ -52,15 +56,16 @@ fn of(batches: &[RecordBatch], key: &str, spreads: &[&str], totals: &[&str]) -> 
     // One column after the other: a column of a million flows takes 8 MB.
     for column in spreads.iter().chain(totals) {
         let mut values: Vec<Vec<f64>> = rows.iter().map(|&rows| Vec::with_capacity(rows)).collect();
-        let mut of_row = group_of_row.iter();
+        let mut of_row =
+            stretches.iter().flat_map(|&(group, rows)| std::iter::repeat_n(group as usize, rows as usize));
         for batch in batches {
             let groups = of_row.by_ref().take(batch.num_rows());
             let Some(numbers) = data::numbers(batch, column) else {
                 groups.for_each(drop);
                 continue;
             };
-            for (&group, number) in groups.zip(numbers).filter(|(_, number)| !number.is_nan()) {
-                values[group as usize].push(number);
+            for (group, number) in groups.zip(numbers).filter(|(_, number)| !number.is_nan()) {
+                values[group].push(number);
             }
         }
         for (group, mut values) in groups.iter_mut().zip(values).filter(|(_, values)| !values.is_empty()) {
