@@ -67,6 +67,18 @@ impl Window {
     }
 }
 
+/// The slope of `points` (x, y) by least squares; NaN if all have one x.
+pub(crate) fn slope(points: &[(f64, f64)]) -> f64 {
+    let n = points.len() as f64;
+    let (xm, ym) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
+    let (mut cov, mut var) = (0.0, 0.0);
+    for (x, y) in points {
+        cov += (x - xm) * (y - ym);
+        var += (x - xm) * (x - xm);
+    }
+    if var > 0.0 { cov / var } else { f64::NAN }
+}
+
 /// A flow's row in the summary.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlowInfo {

@@ -15,6 +15,7 @@ use crate::grid::Cells;
 use crate::live::LiveClaim;
 use crate::neighbourhood::Neighbourhood;
 use crate::plot::{PlotSpec, plottable};
+use crate::ranges::Ranges;
 use crate::refused::Refused;
 use crate::verify::{RandomNetworks, Verify};
 
@@ -38,6 +39,8 @@ pub struct Experiment {
     pub refused: Vec<Refused>,
     /// Numbers of flows whose equilibrium is computed.
     pub fluid: Vec<Fluid>,
+    /// Ranges of another program, in which runs of the grid should lie.
+    pub ranges: Vec<Ranges>,
     /// The parts that also run on real packets.
     pub live: Vec<LiveClaim>,
     /// The neighbourhood over which claims are judged.
@@ -90,6 +93,7 @@ impl Experiment {
             source: file.source,
             refused: file.refused,
             fluid: file.fluid,
+            ranges: file.ranges,
             live: file.live,
             folder: path.parent().map(Path::to_path_buf).unwrap_or_default(),
             ..Experiment::default()
@@ -185,6 +189,8 @@ struct File {
     refused: Vec<Refused>,
     #[serde(default)]
     fluid: Vec<Fluid>,
+    #[serde(default)]
+    ranges: Vec<Ranges>,
     #[serde(default)]
     live: Vec<LiveClaim>,
     neighbourhood: Option<Spanned<Neighbourhood>>,

@@ -61,6 +61,7 @@ pub mod neighbourhood;
 mod overview;
 pub mod papers;
 pub mod plot;
+mod ranges;
 mod reference;
 mod refused;
 pub mod reproduce;

@@ -138,6 +138,14 @@ pub enum ReproduceError {
     #[error(transparent)]
     #[diagnostic(transparent)]
     Random(#[from] VerifyError),
+    /// Runs cannot be compared with another program's ranges.
+    #[error("ranges `{name}`: {message}")]
+    Ranges {
+        /// The table's name.
+        name: String,
+        /// The reason.
+        message: String,
+    },
     /// A figure could not be written.
     #[error(transparent)]
     Plot(#[from] PlotError),
@@ -286,6 +294,19 @@ pub fn reproduce(
         let run = runs.iter_mut().find(|ran| ran.result.variant == fluid.variant);
         if let (Some(variant), Some(ran)) = (variant, run) {
             fluid.report(&variant.plan, &mut ran.result.systems);
+        }
+    }
+    for ranges in &experiment.ranges {
+        let of_runs = scenario.variants().iter().filter_map(|variant| {
+            let ran = runs.iter().find(|ran| ran.result.variant == variant.name)?;
+            Some((&variant.plan, &ran.result))
+        });
+        let inside = ranges
+            .inside(&experiment.cells, of_runs, &experiment.folder)
+            .map_err(|message| ReproduceError::Ranges { name: ranges.name.clone(), message })?;
+        let Some(first) = runs.first_mut() else { break };
+        for (measure, cases) in inside {
+            first.result.systems.set("ranges", &[("of", &ranges.name)], measure, cases);
         }
     }
     for random in &experiment.random {

@@ -165,7 +165,9 @@ impl<'a> Bench<'a> {
             }
             CwndPeriod => self.periods("cwnd_packets", window),
             PacingPeriod => self.periods("pacing_mbps", window),
-            CwndSlope => self.of_flows("cwnd_packets", window, |s| slope(s, window)),
+            CwndSlope => {
+                self.of_flows("cwnd_packets", window, |s| data::slope(&s.within(window).collect::<Vec<_>>()))
+            }
             Rtt => self.of_flows("rtt_ms", window, |s| s.mean(window)),
             RttMax => self.of_flows("rtt_ms", window, |s| max(s, window)),
             Retransmissions => self.of_flows("retransmissions", window, |s| count(s, window)),
@@ -495,17 +497,4 @@ fn variation(s: &Series, window: Window) -> f64 {
     let variance = values.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n;
     // A single value has no variation.
     if mean > 0.0 && values.len() > 1 { libm::sqrt(variance) / mean } else { f64::NAN }
-}
-
-/// The slope by least squares, per second.
-fn slope(s: &Series, window: Window) -> f64 {
-    let points: Vec<(f64, f64)> = s.within(window).collect();
-    let n = points.len() as f64;
-    let (tm, vm) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
-    let (mut cov, mut var) = (0.0, 0.0);
-    for (t, v) in points {
-        cov += (t - tm) * (v - vm);
-        var += (t - tm) * (t - tm);
-    }
-    if var > 0.0 { cov / var } else { f64::NAN }
 }

@@ -142,6 +142,8 @@ section! {
         "refused": Kind::Raw, optional;
         /// Numbers of flows whose equilibrium is computed, without a run.
         "fluid": Kind::Raw, optional;
+        /// Another program's ranges, in which results of the grid should lie.
+        "ranges": Kind::Raw, optional;
         /// Changes of the base under which claims are checked again (see the chapter on trust).
         "neighbourhood": Kind::RawTable, optional;
         /// Parts that `tollway reproduce --engine live` also runs on real packets.
