@@ -4,9 +4,10 @@
     python3 bench/ns2_tcp.py                   the ten fixed cases, each with drop-tail and with RED
     python3 bench/ns2_tcp.py --seed 1234       ten others
     python3 bench/ns2_tcp.py --defaults        Tollway's own timers and RED's rules of 1993 in place of ns-2's
-    python3 bench/ns2_tcp.py --program PATH --ns PATH --json
+    python3 bench/ns2_tcp.py --record          writes the fixed cases and ns-2's ranges to papers/tcp
+    python3 bench/ns2_tcp.py --program PATH --ns PATH
 
-A measure is inside if the median of Tollway's five starts is within ns-2's range over ten starts. Debian: `apt install ns2`.
+papers/tcp/ns2.toml has the settings and the claims. Debian: `apt install ns2`.
 """
 
 from __future__ import annotations
@@ -15,21 +16,23 @@ import argparse
 import json
 import math
 import random
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 BENCH = Path(__file__).resolve().parent
 DRIVER = BENCH / "ns2_tcp.tcl"
+PAPERS = BENCH.parent / "papers"
+FIRST, LAST = "# The cases, written by bench/ns2_tcp.py.\n", "# The end of the cases.\n"
 MEASURES = ("utilisation", "loss", "queue", "exponent", "timeouts")
-NS_STARTS, OUR_STARTS = 10, 5
+FIXED, STARTS = 27, 10
 SECONDS, WARM = 60, 20
-# 4 · RTTVAR in ns-2 falls to three ticks of 10 ms: its integers round down.
-GRANULARITY = "30 ms"
 
 
 @dataclass(frozen=True)
@@ -88,81 +91,71 @@ def in_ns2(program: str, case: Case, queue: str, number: int) -> dict[str, float
     return found | {"exponent": exponent(case.rtts, found.pop("rates"))}
 
 
-def scenario(case: Case, queue: str, number: int, defaults: bool) -> str:
-    """The same as a scenario file."""
-    low, high = case.thresholds()
-    lines = [
-        f'name = "ns2-tcp"\nduration = "{SECONDS} s"\nseed = {number + 1}\nmeasure = {{ interval = "1 s", warmup = "{WARM} s" }}',
-        "[node.left]\n[node.right]",
-        f'[link.bottleneck]\nfrom = "left"\nto = "right"\nrate = "{case.mbps} Mbps"\ndelay = "5 ms"\nlimit = "{case.limit} packets"',
-    ]
-    if queue == "red":
-        ns2 = "" if defaults else f'least-queue = 2\nspacing = "{"wait" if case.wait else "uniform"}"'
-        lines.append(
-            f'law = "red"\n[link.bottleneck.red]\nmin-threshold = "{low} packets"\nmax-threshold = "{high} packets"\n{ns2}'
-        )
-    for i, (rtt, start) in enumerate(zip(case.rtts, starts(case, number))):
-        lines.append(
-            f'[node.s{i}]\n[node.d{i}]\n[link.in{i}]\nfrom = "s{i}"\nto = "left"\nrate = "1 Gbps"\ndelay = "{rtt * 500 - 5:.3f} ms"\n'
-            f'limit = "unlimited"\n[link.out{i}]\nfrom = "right"\nto = "d{i}"\nrate = "1 Gbps"\ndelay = "0 ms"\nlimit = "unlimited"\n'
-            f'[flow.f{i}]\nfrom = "s{i}"\nto = "d{i}"\nlaw = "newreno"\nstart = "{start} s"\nsack = {str(case.sack).lower()}\n'
-            "initial-window = 2\nhandshake = false"
-        )
-        if not defaults:
-            lines.append(
-                f'growth-per-ack = 1\n[flow.f{i}.rto]\ninitial = "3 s"\ngranularity = "{GRANULARITY}"\nat-repair = true\nimpatient = {str(not case.sack).lower()}'
-            )
-    return "\n".join(lines) + "\n"
+def grid(cases: list[Case]) -> str:
+    """The cases as points of the experiment's grid."""
+    lines = []
+    for number, case in enumerate(cases, 1):
+        low, high = case.thresholds()
+        lines += [
+            f"\n[grid.case.{number}]", f'"link.bottleneck.rate" = "{case.mbps} Mbps"', f'"link.bottleneck.limit" = "{case.limit} packets"',
+            f'"link.bottleneck.red" = {{ min-threshold = "{low:g} packets", max-threshold = "{high:g} packets", least-queue = 2, '
+            f'spacing = "{"wait" if case.wait else "uniform"}" }} # as ns-2',
+            f'"node.s.count" = {len(case.rtts)}', f'"node.d.count" = {len(case.rtts)}', f'"flow.f.sack" = {str(case.sack).lower()}',
+        ]
+        if not case.sack:
+            lines.append('"flow.f.rto.impatient" = true # as ns-2')
+        for i, rtt in enumerate(case.rtts, 1):
+            lines.append(f'"link.in{i}" = {{ from = "s.{i}", to = "left", rate = "1 Gbps", delay = "{rtt * 500 - 5:g} ms", limit = "unlimited" }}')
+    return "\n".join(lines) + "\n\n"
 
 
-def in_tollway(program: str, case: Case, queue: str, number: int, defaults: bool) -> dict[str, float]:
-    """One run of Tollway."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "case.toml"
-        file.write_text(scenario(case, queue, number, defaults))
-        run = subprocess.run([program, "run", str(file), "--json", "--quiet"], capture_output=True, text=True, check=False)
-        if run.returncode != 0:
-            raise SystemExit(run.stderr)
-    found = json.loads(run.stdout)
-    link = next(link for link in found["links"] if link["link"] == "bottleneck")
-    sent = sum(flow["sent_bytes"] for flow in found["flows"]) / 1500
-    by_name = {flow["flow"]: flow for flow in found["flows"]}
-    rates = [by_name[f"f{i}"]["rate_mbps"] for i in range(len(case.rtts))]
-    return {
-        "utilisation": link["utilisation"], "loss": link["drops"] / sent, "queue": link["queue_mean_packets"],
-        "timeouts": sum(flow["timeouts"] for flow in found["flows"]), "exponent": exponent(case.rtts, rates),
-    }
+def ranges(ns: str, cases: list[Case], queue: str) -> str:
+    """The least and the largest value of each measure in ns-2, as a table."""
+    text = "case,measure,least,most\n"
+    with ThreadPoolExecutor(2) as pool:
+        for number, case in enumerate(cases, 1):
+            runs = list(pool.map(partial(in_ns2, ns, case, queue), range(STARTS)))
+            for measure in MEASURES:
+                known = [run[measure] for run in runs]
+                # Bytes are counted as packets leave: one packet is what a use of the link can be off.
+                off = 12e-3 / case.mbps / (SECONDS - WARM) if measure == "utilisation" else 0.0
+                text += f"{number},{measure},{min(known) - off:.6g},{max(known) + off:.6g}\n"
+    return text
+
+
+def write(papers: Path, cases: list[Case], ns: str, defaults: bool) -> None:
+    """Writes the experiment with these cases and ns-2's ranges to a folder of papers."""
+    text = (PAPERS / "tcp" / "ns2.toml").read_text()
+    before, after = text.split(FIRST)[0], text.split(LAST)[1]
+    text = before + FIRST + grid(cases) + LAST + after
+    if defaults:
+        text = re.sub(r", least-queue[^}]*(?=})", "", text)
+        text = re.sub(r"^[^#{\n]*# as ns-2.*\n", "", text, flags=re.M)
+    folder = papers / "tcp" / "ns2"
+    folder.mkdir(parents=True, exist_ok=True)
+    (papers / "tcp" / "ns2.toml").write_text(text)
+    for name, queue in (("drop-tail", "droptail"), ("red", "red")):
+        what = f"# ns-2.35+dfsg-5 (Debian package ns2) with {name}: ranges over ten starts\n# made by: python3 bench/ns2_tcp.py --record\n"
+        (folder / f"{name}.csv").write_text(what + ranges(ns, cases, queue))
 
 
 def main() -> int:
-    """Runs all cases and prints one row for each measure."""
+    """Runs ns-2 on all cases, and judges the experiment with them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=27)
+    parser.add_argument("--seed", type=int, default=FIXED)
     parser.add_argument("--defaults", action="store_true")
-    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--record", action="store_true")
     parser.add_argument("--ns", default="ns")
     parser.add_argument("--program", default=str(BENCH.parent / "target" / "release" / "tollway"))
     options = parser.parse_args()
     cases = draw(options.seed)
-    rows, text = [], []
-    with ThreadPoolExecutor(2) as pool:
-        for queue in ("droptail", "red"):
-            inside = dict.fromkeys(MEASURES, 0)
-            for i, case in enumerate(cases):
-                theirs = list(pool.map(lambda n: in_ns2(options.ns, case, queue, n), range(NS_STARTS)))
-                ours = list(pool.map(lambda n: in_tollway(options.program, case, queue, n, options.defaults), range(OUR_STARTS)))
-                for measure in MEASURES:
-                    known = [run[measure] for run in theirs]
-                    median = statistics.median(run[measure] for run in ours)
-                    # Bytes are counted as packets leave: one packet is what a use of the link can be off.
-                    off = 12e-3 / case.mbps / (SECONDS - WARM) if measure == "utilisation" else 0.0
-                    holds = min(known) - off <= median <= max(known) + off
-                    inside[measure] += holds
-                    rows.append({"queue": queue, "case": i + 1, "sack": case.sack, "measure": measure, "ours": median,
-                                 "least": min(known), "most": max(known), "inside": holds})
-            text.append(f"{queue:9}" + "  ".join(f"{measure} {inside[measure]}/{len(cases)}" for measure in MEASURES))
-    print(json.dumps(rows) if options.json else "\n".join(text))
-    return 0
+    if options.record:
+        write(PAPERS, draw(FIXED), options.ns, defaults=False)
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder), cases, options.ns, options.defaults)
+        command = [options.program, "reproduce", "--papers", folder, "--out", f"{folder}/out", "--quick"]
+        return subprocess.run(command, check=False).returncode
 
 
 if __name__ == "__main__":
