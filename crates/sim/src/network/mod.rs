@@ -542,9 +542,11 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// Frees the memory of links' pending events after a run.
+    /// Frees the memory of pending events after a run. Media and machines may still set theirs as
+    /// they are read.
     pub fn release_events(&mut self) {
-        self.scheduler.release();
+        let only_flows = self.endpoint_entity(0) as usize == self.links.len();
+        self.scheduler.release(only_flows);
     }
 
     /// Frees the memory of the flows' machines after a run. Links, meters and cross-traffic can

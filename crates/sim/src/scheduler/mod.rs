@@ -93,9 +93,13 @@ impl Scheduler {
         }
     }
 
-    /// Frees the memory of busy entities' events. From then on they have none.
-    pub fn release(&mut self) {
+    /// Frees the memory of busy entities' events, which have none from then on, and of the others if
+    /// they set none anymore.
+    pub fn release(&mut self, others: bool) {
         self.links = Lively::new(0);
+        if others {
+            self.timers = Tree::new(0);
+        }
     }
 
     /// [`set`](Scheduler::set) for an entity that is not busy.
