@@ -5,7 +5,7 @@ use std::fmt;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int32Type};
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, RecordBatch, StringArray};
 use serde_json::{Value, json};
 use tollway_law::Time;
 use tollway_law::link::Gains;
@@ -394,30 +394,42 @@ fn undefined(error: NetworkError) -> NoDeviation {
 /// The mean over `window` of each flow's rate in the interval table. It makes no series, since
 /// there may be millions of rows.
 fn mean_rates(batches: &[RecordBatch], interval: f64, window: (f64, f64)) -> HashMap<String, f64> {
-    let mut sums: HashMap<String, (f64, f64)> = HashMap::new();
+    let mut all: HashMap<String, (f64, f64)> = HashMap::new();
+    let mut add = |names: &StringArray, sums: &[(f64, f64)]| {
+        for (name, &(sum, weight)) in names.iter().zip(sums).filter(|(_, (_, weight))| *weight > 0.0) {
+            let all = all.entry(name.unwrap_or_default().to_owned()).or_default();
+            *all = (all.0 + sum, all.1 + weight);
+        }
+    };
+    // Most batches share their names, and then their sums.
+    let mut shared: Option<(&StringArray, Vec<(f64, f64)>)> = None;
     for batch in batches {
         let number = |name: &str| batch.column_by_name(name)?.as_primitive_opt::<Float64Type>();
-        let names = batch.column_by_name("flow").and_then(|c| c.as_dictionary_opt::<Int32Type>());
-        let (Some(times), Some(rates), Some(names)) = (number("time_s"), number("rate_mbps"), names) else {
+        let keys = batch.column_by_name("flow").and_then(|c| c.as_dictionary_opt::<Int32Type>());
+        let (Some(times), Some(rates), Some(keys)) = (number("time_s"), number("rate_mbps"), keys) else {
             continue;
         };
-        let Some(values) = names.values().as_string_opt::<i32>() else { continue };
-        let mut sums_here = vec![(0.0, 0.0); values.len()];
-        for row in 0..batch.num_rows() {
-            let end = times.value(row);
-            let overlap = end.min(window.1) - (end - interval).max(window.0);
+        let Some(names) = keys.values().as_string_opt::<i32>() else { continue };
+        if !shared.as_ref().is_some_and(|(known, _)| known.to_data().ptr_eq(&names.to_data())) {
+            let fresh = (names, vec![(0.0, 0.0); names.len()]);
+            shared.replace(fresh).iter().for_each(|(names, sums)| add(names, sums));
+        }
+        let Some((_, sums)) = &mut shared else { continue };
+        // Successive rows are of one interval.
+        let (mut last, mut overlap) = (f64::NAN, 0.0);
+        for ((&end, &rate), &key) in times.values().iter().zip(rates.values()).zip(keys.keys().values()) {
+            if end != last {
+                (last, overlap) = (end, end.min(window.1) - (end - interval).max(window.0));
+            }
             if overlap > 0.0 {
-                let sum = &mut sums_here[names.keys().value(row) as usize];
-                sum.0 += overlap * rates.value(row);
+                let sum = &mut sums[key as usize];
+                sum.0 += overlap * rate;
                 sum.1 += overlap;
             }
         }
-        for (name, (sum, weight)) in values.iter().zip(sums_here).filter(|(_, (_, weight))| *weight > 0.0) {
-            let all = sums.entry(name.unwrap_or_default().to_owned()).or_default();
-            *all = (all.0 + sum, all.1 + weight);
-        }
     }
-    sums.into_iter().map(|(name, (sum, weight))| (name, sum / weight)).collect()
+    shared.iter().for_each(|(names, sums)| add(names, sums));
+    all.into_iter().map(|(name, (sum, weight))| (name, sum / weight)).collect()
 }
 
 /// Seconds with at most three decimals, without trailing zeros.
