@@ -27,6 +27,7 @@ pub struct TableWriter {
     hops: Stream,
     summary: Stream,
     link_summary: Stream,
+    rates_only: bool,
 }
 
 impl TableWriter {
@@ -45,7 +46,13 @@ impl TableWriter {
             hops: Stream::new(Table::Hops, outputs)?,
             summary: Stream::new(Table::Summary, outputs)?,
             link_summary: Stream::new(Table::LinkSummary, outputs)?,
+            rates_only: outputs.rates_only,
         })
+    }
+
+    /// True if rows of [`Table::Flows`] need only a time, a flow and a rate.
+    pub fn keeps_rates_only(&self) -> bool {
+        self.rates_only
     }
 
     /// Adds a row to [`Table::Flows`].

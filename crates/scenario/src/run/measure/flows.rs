@@ -99,6 +99,7 @@ impl FlowMeter {
         &plan.flows[self.plan_flow as usize]
     }
 
+    #[inline]
     pub(super) fn name<'a>(&'a self, plan: &'a Plan) -> &'a str {
         self.reverse.as_deref().map_or(&self.plan(plan).name, String::as_str)
     }
@@ -195,15 +196,15 @@ impl FlowMeter {
         self.counters(plan, built).received
     }
 
-    /// The row of an interval of `seconds` that ends now, without its name; and the latest round
-    /// trip. Updates the counters of the last row.
+    /// The row of an interval of `seconds` that ends now, without its name, and the latest round
+    /// trip. A row that is not `full` has a rate and a window. Updates the counters of the last row.
     #[inline]
     fn read<E: Engine>(
         &self,
         plan: &Plan,
         built: &Built<E>,
         last: &mut Counters,
-        (now, seconds): (Time, f64),
+        (now, seconds, full): (Time, f64, bool),
     ) -> (FlowRow<'static>, Time) {
         let (sender, receiver) = self.ends(built);
         let outside = built.network.outside(self.flow, self.forward());
@@ -214,30 +215,28 @@ impl FlowMeter {
         let counters = self.shared(plan, built, counters);
         let mut row = FlowRow {
             rate_mbps: (counters.received - last.received) as f64 * 8e-6 / seconds,
-            goodput_mbps: (counters.delivered - last.delivered) as f64 * 8e-6 / seconds,
-            retransmissions: counters.retransmissions - last.retransmissions,
+            cwnd_packets: outside.as_ref().map_or_else(|| sender.cwnd(), |outside| outside.cwnd),
             seen: self.seen(plan, built),
             ..FlowRow::default()
         };
-        *last = counters;
-        let srtt = match outside {
-            None => {
-                row.cwnd_packets = sender.cwnd();
-                row.in_flight_packets = f64::from(sender.in_flight());
-                row.pacing_mbps = sender.pacing_rate(now).map(|rate| rate.mbps());
-                if let Some(spender) = sender.law().spender() {
-                    row.spending = Some(Spender::spending(spender));
-                    row.price = Spender::price(spender).map(Price::per_megabyte);
+        let srtt = outside.as_ref().map_or_else(|| sender.srtt(), |outside| outside.srtt);
+        if full {
+            row.goodput_mbps = (counters.delivered - last.delivered) as f64 * 8e-6 / seconds;
+            row.retransmissions = counters.retransmissions - last.retransmissions;
+            row.rtt_ms = (srtt > Time::ZERO).then(|| srtt.as_millis_f64());
+            match &outside {
+                None => {
+                    row.in_flight_packets = f64::from(sender.in_flight());
+                    row.pacing_mbps = sender.pacing_rate(now).map(|rate| rate.mbps());
+                    if let Some(spender) = sender.law().spender() {
+                        row.spending = Some(Spender::spending(spender));
+                        row.price = Spender::price(spender).map(Price::per_megabyte);
+                    }
                 }
-                sender.srtt()
+                Some(outside) => row.in_flight_packets = f64::from(outside.in_flight),
             }
-            Some(outside) => {
-                row.cwnd_packets = outside.cwnd;
-                row.in_flight_packets = f64::from(outside.in_flight);
-                outside.srtt
-            }
-        };
-        row.rtt_ms = (srtt > Time::ZERO).then(|| srtt.as_millis_f64());
+        }
+        *last = counters;
         let latest = if outside.is_none() { sender.latest_rtt() } else { srtt };
         (row, latest)
     }
@@ -280,6 +279,7 @@ impl Meter {
         let variant = plan.variant.as_deref().unwrap_or_default();
         let (seconds, time_s) = ((now - self.last).as_secs_f64(), now.nearest_secs());
         let warm = now > self.warmup;
+        let full = watch.is_some() || !self.writer.keeps_rates_only();
         let mut rows: Vec<FlowRow<'_>> = Vec::with_capacity(READ_AHEAD);
         let counters = self.at_row.chunks_mut(READ_AHEAD);
         for (chunk, (lanes, counters)) in self.lanes.chunks_mut(READ_AHEAD).zip(counters).enumerate() {
@@ -287,7 +287,7 @@ impl Meter {
             for (i, (lane, counters)) in lanes.iter_mut().zip(counters).enumerate() {
                 let into = warm.then_some((&mut self.samples, chunk * READ_AHEAD + i));
                 if lane.lived(self.last, now) {
-                    let (row, latest) = lane.read(plan, built, counters, (now, seconds));
+                    let (row, latest) = lane.read(plan, built, counters, (now, seconds, full));
                     self.digest.word(counters.received);
                     self.digest.number(row.cwnd_packets);
                     if samples {
