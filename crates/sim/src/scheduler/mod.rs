@@ -93,8 +93,8 @@ impl Scheduler {
         }
     }
 
-    /// Frees the memory of busy entities' events, which have none from then on, and of the others if
-    /// they set none anymore.
+    /// Frees the memory of busy entities' events, which have none from then on. Frees that of the
+    /// others if they set none anymore.
     pub fn release(&mut self, others: bool) {
         self.links = Lively::new(0);
         if others {

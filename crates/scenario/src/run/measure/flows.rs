@@ -197,7 +197,8 @@ impl FlowMeter {
     }
 
     /// The row of an interval of `seconds` that ends now, without its name, and the latest round
-    /// trip. A row that is not `full` has a rate and a window. Updates the counters of the last row.
+    /// trip. A row that is not `full` has a rate and a window. Updates the counters of the last
+    /// row.
     #[inline]
     fn read<E: Engine>(
         &self,
