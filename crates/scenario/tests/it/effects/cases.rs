@@ -537,6 +537,7 @@ pub(super) const NO_EFFECT: &[&str] = &[
     "random",
     "refused",
     "fluid",
+    "ranges",
     "neighbourhood",
     "overlay",
     "switch",
