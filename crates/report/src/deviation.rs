@@ -447,9 +447,33 @@ const SLOW: f64 = 2.0;
 mod tests {
     use tollway_scenario::file::Scenario;
     use tollway_scenario::run::{Options, run};
-    use tollway_scenario::tables::Outputs;
+    use tollway_scenario::tables::{FlowRow, Outputs, TableWriter};
 
     use super::*;
+
+    #[test]
+    fn a_mean_rate_is_over_all_batches() {
+        // The second batch knows more flows than the first; the third knows the same.
+        let mut writer = TableWriter::new(&Outputs::memory()).unwrap();
+        for second in 1..=3 {
+            for i in 0..5000 {
+                let rate_mbps = f64::from(second * second * (i + 1));
+                let row = FlowRow {
+                    time_s: f64::from(second),
+                    flow: &format!("f.{i}"),
+                    rate_mbps,
+                    ..FlowRow::default()
+                };
+                writer.flow(&row).unwrap();
+            }
+        }
+        let rates = mean_rates(&writer.finish("").unwrap().flows, 1.0, (0.5, 3.0));
+        assert_eq!(rates.len(), 5000);
+        for i in [0, 4095, 4096, 4999] {
+            let expected = (0.5 + 4.0 + 9.0) / 2.5 * f64::from(i + 1);
+            assert!((rates[&format!("f.{i}")] / expected - 1.0).abs() < 1e-12, "{i}");
+        }
+    }
 
     /// A link of 20 Mb/s with a round trip of 20 ms.
     fn plan(more: &str) -> Plan {
