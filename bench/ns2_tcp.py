@@ -142,15 +142,17 @@ def write(papers: Path, cases: list[Case], ns: str, defaults: bool) -> None:
 def main() -> int:
     """Runs ns-2 on all cases, and judges the experiment with them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=FIXED)
+    parser.add_argument("--seed", type=int)
     parser.add_argument("--defaults", action="store_true")
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--ns", default="ns")
     parser.add_argument("--program", default=str(BENCH.parent / "target" / "release" / "tollway"))
     options = parser.parse_args()
-    cases = draw(options.seed)
+    if options.record and (options.defaults or options.seed is not None):
+        parser.error("--record writes the fixed cases with ns-2's rules: leave out --seed and --defaults")
+    cases = draw(FIXED if options.seed is None else options.seed)
     if options.record:
-        write(PAPERS, draw(FIXED), options.ns, defaults=False)
+        write(PAPERS, cases, options.ns, defaults=False)
         return 0
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder), cases, options.ns, options.defaults)
