@@ -87,13 +87,13 @@ fn run_if_small(plan: &Plan) {
     assert_eq!(counts(&once), counts(&again), "a second run is the same");
 }
 
-/// `None` if it takes too long.
+/// `None` if it takes too long, or more memory than there is.
 fn finish(plan: &Plan, options: Options<'_>) -> Option<Finished> {
     let begun = Instant::now();
     let progress = |_| begun.elapsed() < Duration::from_secs(1);
     match run(plan, &Options { progress: Some(&progress), ..options }) {
         Ok(finished) => (!finished.run.stopped).then_some(finished),
-        Err(RunError::TooLong { .. }) => None,
+        Err(RunError::TooLong { .. } | RunError::Memory { .. }) => None,
         Err(error) => panic!("{error}"),
     }
 }

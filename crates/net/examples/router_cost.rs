@@ -86,8 +86,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         match fcp {
             false => XcpSender { initial_window: 440.0, ..Default::default() }.build().into(),
             true => {
-                let budget = Budget::per_sec(1e6);
-                FcpSender { budget, initial_packets: 440.0, ..Default::default() }.build().into()
+                let law = FcpSender { initial_packets: 440.0, initial_always: true, ..Default::default() };
+                FcpSender { budget: Budget::per_sec(1e6), ..law }.build().into()
             }
         }
     };

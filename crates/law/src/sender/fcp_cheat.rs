@@ -155,7 +155,8 @@ mod tests {
     /// The toll of the first data packet at `now`, of a flow that has its whole budget.
     fn says(trick: FcpTrick, factor: f64, now: Time, on_off: Option<(Time, Time)>) -> Toll {
         let mut law = FcpConfig::default().build();
-        law.write_toll(&Flight { srtt: Time::ZERO, size: 40, ..flight(Time::ZERO, 0) }, &mut Toll::default());
+        let first = Flight { srtt: Time::ZERO, size: 40, unsent: 1_000_000, ..flight(Time::ZERO, 0) };
+        law.write_toll(&first, &mut Toll::default());
         let heard = Acked { rtt: Some(RTT), echo: Some(1e-5), ..acked(0) };
         let (on, off) = on_off.unzip();
         let config = FcpCheatConfig { trick: Some(trick), factor, from: Time::from_secs(1), on, off };
@@ -194,7 +195,8 @@ mod tests {
     #[test]
     fn one_that_vanishes_says_nothing_after_its_announcement() {
         let mut law = FcpConfig::default().build();
-        law.write_toll(&Flight { srtt: Time::ZERO, size: 40, ..flight(Time::ZERO, 0) }, &mut Toll::default());
+        let first = Flight { srtt: Time::ZERO, size: 40, unsent: 1_000_000, ..flight(Time::ZERO, 0) };
+        law.write_toll(&first, &mut Toll::default());
         let vanishes = FcpCheatConfig { trick: Some(FcpTrick::Vanish), ..Default::default() };
         let mut law = FcpCheat::new(law, vanishes);
         law.on_ack(&flight(RTT, 0), &Acked { rtt: Some(RTT), echo: Some(1e-7), ..acked(0) });

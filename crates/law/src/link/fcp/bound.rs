@@ -72,7 +72,7 @@ impl PriceEngine {
             }
             change.here = at_most(change.here, change.whole);
         }
-        self.announced.add(now, now, promise.until, change);
+        self.announced.add_fading(now, now, promise.fades, promise.until, change);
     }
 
     /// The larger of `price` and the price at which present and announced spending fits `room`

@@ -1,6 +1,7 @@
 //! Exchange rates between the currencies of two domains (the FCP report, CMU-CS-12-125, § 4.3,
 //! "Inter-domain budget management").
 
+use super::Span;
 use super::promises::Promises;
 use super::window::{Sums, Window};
 use crate::{Price, Time, Toll};
@@ -33,9 +34,9 @@ pub struct Exchange {
     factor: f64,
     window: Window<Sums>,
     promises: Promises,
-    /// The window's length, s and ns.
-    span: f64,
-    span_ns: u64,
+    /// The window's length, and when it was set, ns.
+    span: Span,
+    measured: u64,
 }
 
 impl Exchange {
@@ -50,10 +51,10 @@ impl Exchange {
             factor,
             window: Window::new(),
             promises: Promises::new(1 << 30),
-            span: 0.0,
-            span_ns: 0,
+            span: Span::of(2.0 * INITIAL_RTT),
+            measured: 0,
         };
-        exchange.set_rtt(INITIAL_RTT);
+        exchange.promises.set_span(exchange.span.ns);
         exchange
     }
 
@@ -88,27 +89,29 @@ impl Exchange {
         let paid = beyond * size;
         if self.window.add(
             now,
-            self.span_ns,
+            self.span.ns,
             Sums { paid, bytes: size, rtt_bytes: size * rtt, ..Sums::default() },
         ) {
-            let sums = self.window.sums(now, self.span_ns);
-            self.set_rtt(sums.rtt_bytes / sums.bytes);
+            let sums = self.window.sums(now, self.span.ns);
+            self.set_rtt(now, sums.rtt_bytes / sums.bytes);
         }
         let change = paid * f64::from(toll.offer).max(-1.0) / rtt;
         if change != 0.0 && change < MOST_CHANGE {
-            self.promises.add(now, now, now + ((rtt + self.span / 2.0) * 1e9) as u64, change);
+            let after = |seconds: f64| now + (seconds * 1e9) as u64;
+            self.promises.add_fading(now, now, after(rtt), after(rtt + self.span.seconds), change);
         }
-        let income = self.window.sums(now, self.span_ns).paid / self.span + self.promises.total(now);
+        let paid = self.window.sums(now, self.span.ns).paid * self.span.per_second;
+        let income = paid + self.promises.total(now);
         if income > 0.0 {
             self.factor = (weight / income).clamp(1.0 / MOST_FACTOR, MOST_FACTOR);
         }
     }
 
-    fn set_rtt(&mut self, rtt: f64) {
+    fn set_rtt(&mut self, now: u64, rtt: f64) {
         if rtt > 0.0 {
-            self.span = 2.0 * rtt.clamp(SHORTEST, LONGEST);
-            self.span_ns = (self.span * 1e9) as u64;
-            self.promises.set_span(self.span_ns);
+            self.span = self.span.turned(2.0 * rtt.clamp(SHORTEST, LONGEST), now - self.measured);
+            self.measured = now;
+            self.promises.set_span(self.span.ns);
         }
     }
 }

@@ -27,6 +27,7 @@ mod exchange;
 mod history;
 mod newton;
 mod promises;
+mod span;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -44,6 +45,7 @@ pub use exchange::{Exchange, ExchangeRate};
 use history::History;
 use newton::Newton;
 use promises::Promises;
+use span::Span;
 use window::{Summed, Sums, Window};
 
 config! {
@@ -55,8 +57,9 @@ config! {
         /// Length of the averaging window in mean round-trip times.
         window: f64 = 2.0, param::Kind::Over { over: 0.0, most: 100.0 }, from "§ 5, d";
         /// Time for which a preload counts. `packet`: as long as its packet is in the window
-        /// (equation 4 as printed). `flow`: from d before the change takes effect until half of it
-        /// is in the window (rtt − d to rtt + d/2, by the flow's own round trip).
+        /// (equation 4 as printed). `flow`: from d before the change takes effect; from then on for
+        /// the part of it that is not in the window yet (rtt − d to rtt + d, by the flow's own
+        /// round trip).
         preload_span: PreloadSpan = PreloadSpan::Flow, param::Kind::Word(PreloadSpan::WORDS);
         /// Room for packets that pay nothing, mainly acknowledgements. `queues`: a standing queue
         /// takes it from flows that pay (equation 2 as printed). `counts`: their rate, measured
@@ -85,16 +88,16 @@ config! {
 }
 
 words! {
-    /// The time for which a preload counts in equation 4: two readings, equal where d is twice the
-    /// flow's round-trip time.
+    /// The time for which a preload counts in equation 4: two readings.
     pub enum PreloadSpan {
         /// As long as the packet that carried it is in the window: d. Equation 4 as printed.
         Packet = "packet",
-        /// From d before the change takes effect until half of it is in the window: rtt − d to
-        /// rtt + d/2, by the flow's own round-trip time.
+        /// From d before the change takes effect, rtt − d, by the flow's own round-trip time. From
+        /// rtt on less and less, to nothing at rtt + d: as its traffic fills the window.
         ///
         /// Otherwise promises of flows with a long round trip expire before they take effect, and
-        /// flows with a short one reserve room earlier than needed.
+        /// flows with a short one reserve room earlier than needed. The sum is too high while both
+        /// the promise and its traffic count, and too low once only a part of the traffic does.
         Flow = "flow",
     }
 }
@@ -152,7 +155,8 @@ impl FcpConfig {
             config: *self,
             capacity: capacity.bytes_per_sec(),
             avg_rtt: rtt,
-            span: Span::default(),
+            span: Span::of(rtt * self.window),
+            measured: 0,
             target: 0.0,
             engine: PriceEngine::new(),
             unpaid: None,
@@ -160,7 +164,7 @@ impl FcpConfig {
             error: 1.0,
             classes: None,
         };
-        law.set_avg_rtt(rtt);
+        law.set_avg_rtt(0, rtt);
         law
     }
 }
@@ -173,8 +177,10 @@ pub struct Fcp {
     capacity: f64,
     /// Mean round-trip time of the window's bytes, s.
     avg_rtt: f64,
-    /// The window's length d.
+    /// The window's length: d, or less after d has grown.
     span: Span,
+    /// When the length was set, ns; zero before the first round-trip time.
+    measured: u64,
     engine: PriceEngine,
     /// Bytes of packets that pay nothing, once there are some.
     unpaid: Option<Box<Window<f64>>>,
@@ -186,22 +192,6 @@ pub struct Fcp {
     error: f64,
     /// Traffic at other prices; `engine` then holds the traffic at the link's own price.
     classes: Option<Box<Classes>>,
-}
-
-/// The averaging interval, in nanoseconds and seconds. The reciprocal is kept, since a division is
-/// the most expensive operation per packet.
-#[derive(Clone, Copy, Debug, Default)]
-struct Span {
-    ns: u64,
-    seconds: f64,
-    /// 1 / seconds.
-    per_second: f64,
-}
-
-impl Span {
-    fn of(seconds: f64) -> Span {
-        Span { ns: (seconds * 1e9) as u64, seconds, per_second: 1.0 / seconds }
-    }
 }
 
 /// The payments that reach a link, and the price computed from them. A link with classes has one
@@ -329,7 +319,8 @@ impl PriceEngine {
     /// Records the change of budget that a packet announces.
     #[inline]
     fn expect(&mut self, now: u64, promise: Promise) {
-        self.promises.add(now, promise.from, promise.until, promise.change);
+        let Promise { from, fades, until, change, .. } = promise;
+        self.promises.add_fading(now, from, fades, until, change);
         if promise.change > 0.0 {
             self.coming.add(now, now, promise.kept, promise.change);
         }
@@ -374,14 +365,20 @@ impl Fcp {
         self.avg_rtt
     }
 
-    fn set_avg_rtt(&mut self, rtt: f64) {
+    fn set_avg_rtt(&mut self, now: u64, rtt: f64) {
         self.avg_rtt = rtt.clamp(MIN_RTT, MAX_RTT);
-        self.span = Span::of(self.avg_rtt * self.config.window);
+        self.span = self.span.turned(self.d(), now - self.measured);
+        self.measured = now;
         self.target = self.config.target.as_secs_f64().min(MOST_TARGET * self.avg_rtt);
         self.engine.set_avg_rtt(self.span, self.avg_rtt);
         if let Some(classes) = &mut self.classes {
             classes.set_avg_rtt(self.span, self.avg_rtt);
         }
+    }
+
+    /// The averaging interval d, s.
+    fn d(&self) -> f64 {
+        self.avg_rtt * self.config.window
     }
 
     #[inline]
@@ -439,17 +436,19 @@ impl Fcp {
         }
     }
 
-    /// Adds a packet that pays `paid` in total to the window. Returns true if that opened a bucket.
+    /// Adds a packet that pays `paid` in total to the window. Returns true if d may have changed.
     #[inline(always)]
     fn count(&mut self, now: u64, arrival: &Arrival, paid: f64) -> bool {
         let fresh = self.engine.window.add(now, self.span.ns, arrival.sums(paid));
-        if fresh {
+        // The first announcements need d, too.
+        let anew = fresh || self.measured == 0;
+        if anew {
             let sums = self.engine.window.sums(now, self.span.ns);
             if sums.bytes > 0.0 {
-                self.set_avg_rtt(sums.rtt_bytes / sums.bytes);
+                self.set_avg_rtt(now, sums.rtt_bytes / sums.bytes);
             }
         }
-        fresh
+        anew
     }
 
     /// The change of budget that a packet announces; the packet pays `paid` in total.
@@ -462,9 +461,10 @@ impl Fcp {
         // A flow cannot take back more than it spends (§ 4.1), and the fields may be NaN.
         let part = f64::from(preload).max(-1.0) / rtt;
         let change = paid * part;
-        let (wait, life) = match self.config.preload_span {
-            PreloadSpan::Packet => (0.0, self.span.seconds),
-            PreloadSpan::Flow => (rtt - self.span.seconds, rtt + self.span.seconds / 2.0),
+        let d = self.d();
+        let (wait, whole, life) = match self.config.preload_span {
+            PreloadSpan::Packet => (0.0, d, d),
+            PreloadSpan::Flow => (rtt - d, rtt, rtt + d),
         };
         let after = |seconds: f64| now + (seconds * 1e9) as u64;
         (change < MOST_CHANGE).then(|| Promise {
@@ -472,18 +472,20 @@ impl Fcp {
             spending: arrival.spending(paid).times(part),
             from: after(wait),
             kept: after(rtt),
+            fades: after(whole),
             until: after(life),
         })
     }
 }
 
 /// An announced change of budget, $/s, with the times from and until which the announcement counts,
-/// and the time of the change itself, ns.
+/// that from which it counts less and less, and that of the change itself, ns.
 struct Promise {
     change: f64,
     spending: Spending,
     from: u64,
     kept: u64,
+    fades: u64,
     until: u64,
 }
 

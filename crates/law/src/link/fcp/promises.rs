@@ -27,6 +27,27 @@ impl<S: Summed + PartialEq> Promises<S> {
     /// Adds `amount`, which counts from `from` until `until` ns.
     #[inline]
     pub(super) fn add(&mut self, now: u64, from: u64, until: u64, amount: S) {
+        self.begin(now, from, amount);
+        self.change(until, amount.times(-1.0));
+    }
+
+    /// Adds `amount`, which counts from `from` on, and from `fades` to `until` ns decays to nothing
+    /// in [`STEPS`]. With the part of it that is in a window as long as the decay, it is about the
+    /// amount all the while. Steps stay between the amount and zero, however late they are.
+    #[inline]
+    pub(super) fn add_fading(&mut self, now: u64, from: u64, fades: u64, until: u64, amount: S) {
+        if fades == until {
+            return self.add(now, from, until, amount);
+        }
+        self.begin(now, from, amount);
+        let (half, part) = ((until - fades) / (2 * STEPS), amount.times(-1.0 / STEPS as f64));
+        for step in 0..STEPS {
+            self.change(fades + (2 * step + 1) * half, part);
+        }
+    }
+
+    #[inline]
+    fn begin(&mut self, now: u64, from: u64, amount: S) {
         self.turn(now);
         self.idle = false;
         if self.near.is_ahead(from) {
@@ -34,7 +55,6 @@ impl<S: Summed + PartialEq> Promises<S> {
         } else {
             self.total.add(amount);
         }
-        self.change(until, amount.times(-1.0));
     }
 
     /// Changes the total by `amount` at the end of the slot of `at` ns.
@@ -183,6 +203,8 @@ fn slot_shift(span: u64) -> u32 {
     (span / 128).max(1).ilog2()
 }
 
+/// The steps of a decay.
+const STEPS: u64 = 4;
 const SLOTS: usize = 2048;
 const IN_CHUNK: usize = 128;
 /// A far slot is 2^7 near ones long: half a window to a whole one.
@@ -242,6 +264,17 @@ mod tests {
             assert_eq!(promises.total(at * MS), total, "{at} ms");
             promises.set_span((100 + at % 7 * 50) * MS);
         }
+    }
+
+    #[test]
+    fn an_amount_decays_in_steps_around_a_straight_line() {
+        let mut promises = Promises::new(200 * MS);
+        promises.add_fading(0, 50 * MS, 100 * MS, 300 * MS, 4.0);
+        for (at, total) in [(49, 0.0), (53, 4.0), (123, 4.0), (128, 3.0), (178, 2.0), (228, 1.0), (278, 0.0)]
+        {
+            assert_eq!(promises.total(at * MS), total, "{at} ms");
+        }
+        assert!(promises.is_idle(278 * MS));
     }
 
     #[test]

@@ -15,9 +15,10 @@ config! {
     pub struct FcpConfig in "fcp", "The budget of FCP's sender (the FCP report, § 4.1)." {
         /// The flow's budget, $/s, if it has no host.
         budget: Budget = Budget::per_sec(1.0), Kind::Number { least: 0.0, most: 1e12 };
-        /// Packets that its first packet announces for the next round trip.
+        /// Packets that its first packet announces for the next round trip: all of a flow that is
+        /// shorter, and at most four (RFC 3390) of one over 1 MB.
         initial_packets: f64 = 10.0, Kind::Over { over: 0.0, most: 1e6 }, from "§ 4.1, \"Start-up behavior\"";
-        /// Announces them even if there is less to send, as the report does.
+        /// Announces them whatever there is to send, as the report does.
         initial_always: bool = false, Kind::Truth;
         /// A flow with no more than this left requests only enough to send it within a round trip;
         /// with more, it requests its budget.

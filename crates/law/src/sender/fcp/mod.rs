@@ -17,6 +17,7 @@
 //! rate, it pays budget ∕ rate for a byte.
 
 pub(crate) mod config;
+mod peak;
 
 use std::collections::VecDeque;
 
@@ -24,6 +25,7 @@ use super::{Acked, Flight, SenderLaw, Spender};
 use crate::price::{at_least, at_most};
 use crate::{Budget, Price, Rate, Time, Toll};
 pub use config::FcpConfig;
+pub(super) use peak::Peak;
 
 /// FCP's sender: rate = budget / price.
 #[derive(Clone, Debug)]
@@ -445,8 +447,10 @@ impl SenderLaw for Fcp {
             let packets = self.config.initial_packets.min(self.deadline().map_or(f64::INFINITY, |_| ASKING));
             self.first = packets * f64::from(flight.segment);
             if !self.config.initial_always {
-                // Of a flow that is shorter it is all there is.
-                self.first = self.first.min(flight.unsent as f64);
+                // A long flow gains little from more than these, which a short path would lose.
+                let long = LONG_FIRST * f64::from(flight.segment);
+                let most = if flight.unsent <= SHORTER { flight.unsent as f64 } else { long };
+                self.first = at_most(self.first, most);
             }
             toll.offer = (self.first / size) as f32;
             return;
@@ -523,44 +527,6 @@ impl SenderLaw for Fcp {
     }
 }
 
-/// Upper bound on data in flight of a rate-based sender: twice the bandwidth–delay product of its
-/// highest rate of one to two round trips. Only missing feedback stops the sender.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Peak {
-    pub(super) segments: f64,
-    now: f64,
-    before: f64,
-    turns: Time,
-    /// A segment's bytes, and 2 divided by them.
-    segment: u32,
-    twice_per_byte: f64,
-}
-
-impl Peak {
-    /// The highest rate within the last round trip or two, bytes/s.
-    #[inline]
-    fn highest(&self) -> f64 {
-        at_least(self.now, self.before)
-    }
-
-    /// Records the present rate, bytes/s.
-    #[inline]
-    pub(super) fn note(&mut self, flight: &Flight, rate: f64) {
-        if flight.now >= self.turns {
-            self.before = std::mem::take(&mut self.now);
-            self.turns = flight.now.saturating_add(flight.srtt);
-        }
-        self.now = at_least(rate, self.now);
-        let most = self.highest();
-        if flight.segment != self.segment {
-            self.segment = flight.segment;
-            self.twice_per_byte = 2.0 / f64::from(flight.segment.max(1));
-        }
-        let segments = self.twice_per_byte * most * flight.srtt.as_secs_f64();
-        self.segments = at_least(segments, LEAST_WINDOW);
-    }
-}
-
 /// Longest pause between packets of a rate-based sender, s: four round trips or `most`.
 #[inline]
 pub(crate) fn longest_pause(rtt: f64, most: Time) -> f64 {
@@ -573,6 +539,10 @@ const SAME: f64 = 1e-6;
 const ROUNDED: f64 = 1.0 + 1e-9;
 /// After a change of class, a fall of the price to this fraction is due to the other class.
 const OTHER_CLASS: f64 = 0.7;
+/// The most bytes of a flow that is not long.
+const SHORTER: u64 = 1_000_000;
+/// Packets that the first packet of a long flow announces: the upper bound of RFC 3390.
+const LONG_FIRST: f64 = 4.0;
 /// Upper bound on a flow's rate before an announcement, in multiples of its first packets.
 const LEAP: f64 = 16.0;
 /// A price below this multiple of its value a round trip ago does not count as rising.
@@ -593,8 +563,6 @@ const MOST_ALSO: u32 = 2;
 const STAMP_NS: u64 = 64;
 /// 1 Tb/s in bytes/s, above any path: the least price alone would allow more.
 pub(super) const MOST_RATE: f64 = 1.25e11;
-/// Segments that may be in flight at any rate.
-const LEAST_WINDOW: f64 = 4.0;
 
 #[cfg(test)]
 mod tests;

@@ -17,12 +17,16 @@ struct Path {
     log: Vec<(f64, f64)>,
 }
 
+/// A first packet, of 40 bytes, before `unsent` bytes.
+fn first(unsent: u64) -> Flight {
+    Flight { srtt: Time::ZERO, size: 40, unsent, ..flight(Time::ZERO, 0) }
+}
+
 impl Path {
     fn open(config: FcpConfig) -> Path {
         let mut law = config.build();
         let mut toll = Toll::default();
-        let first = Flight { srtt: Time::ZERO, size: 40, ..flight(Time::ZERO, 0) };
-        law.write_toll(&first, &mut toll);
+        law.write_toll(&first(1_000_000), &mut toll);
         assert_eq!(toll.offer, 375.0);
         let mut path = Path { law, now: RTT, wire: VecDeque::new(), next: RTT, log: Vec::new() };
         path.ack(Time::ZERO);
@@ -218,7 +222,7 @@ fn the_last_of_a_round_may_be_lost_too() {
 /// A flow whose first packet has left.
 fn opened() -> Fcp {
     let mut law = FcpConfig::default().build();
-    law.write_toll(&Flight { srtt: Time::ZERO, size: 40, ..flight(Time::ZERO, 0) }, &mut Toll::default());
+    law.write_toll(&first(1_000_000), &mut Toll::default());
     law
 }
 
@@ -226,11 +230,26 @@ fn opened() -> Fcp {
 fn a_first_packet_announces_no_more_than_there_is() {
     let mut law = FcpConfig::default().build();
     let mut toll = Toll::default();
-    let first = Flight { srtt: Time::ZERO, size: 40, unsent: 6000, ..flight(Time::ZERO, 0) };
-    law.write_toll(&first, &mut toll);
+    law.write_toll(&first(6000), &mut toll);
     assert_eq!(toll.offer, 150.0);
     law.on_ack(&flight(RTT, 0), &Acked { rtt: Some(RTT), echo: Some(PRICE as f32), ..acked(0) });
     assert!((law.spending() / (6000.0 * f64::from(PRICE as f32) / 0.1) - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_first_packet_of_a_long_flow_announces_four() {
+    for (config, unsent, packets) in [
+        (FcpConfig::default(), 1_000_000, 10.0),
+        (FcpConfig::default(), 1_000_001, 4.0),
+        (FcpConfig::default(), u64::MAX, 4.0),
+        (FcpConfig { initial_packets: 2.0, ..FcpConfig::default() }, u64::MAX, 2.0),
+        (FcpConfig { initial_always: true, ..FcpConfig::default() }, u64::MAX, 10.0),
+        (FcpConfig { initial_always: true, ..FcpConfig::default() }, 6000, 10.0),
+    ] {
+        let mut toll = Toll::default();
+        config.build().write_toll(&first(unsent), &mut toll);
+        assert_eq!(toll.offer, packets * 1500.0 / 40.0, "{unsent}");
+    }
 }
 
 #[test]
@@ -319,7 +338,7 @@ fn a_deadline_is_asked_for_at_once_and_if_refused_its_flow_goes_by_its_budget() 
     let open = || {
         let mut law = FcpConfig { deadline: Some(rate), ..FcpConfig::default() }.build();
         let mut toll = Toll::default();
-        law.write_toll(&Flight { srtt: Time::ZERO, size: 40, ..flight(Time::ZERO, 0) }, &mut toll);
+        law.write_toll(&first(1_000_000), &mut toll);
         assert_eq!(toll.offer, 9.375);
         law.on_ack(&flight(RTT, 0), &Acked { rtt: Some(RTT), echo: Some(1e-18), ..acked(0) });
         law.write_toll(&flight(RTT, 0), &mut toll);
@@ -410,21 +429,9 @@ fn a_timeout_gives_nobody_more_than_it_spent() {
 }
 
 #[test]
-fn a_rate_that_falls_leaves_the_window_for_a_round_trip() {
-    let mut peak = Peak::default();
-    peak.note(&flight(RTT, 0), 15e6);
-    // A new turn begins with the price risen: what is on its way, 1000 segments, must not stop the
-    // sender.
-    peak.note(&flight(RTT * 2, 0), 15e3);
-    assert!((peak.segments - 2000.0).abs() < 1e-6, "{}", peak.segments);
-    peak.note(&flight(RTT * 3, 0), 15e3);
-    assert_eq!(peak.segments, LEAST_WINDOW);
-}
-
-#[test]
 fn the_least_refusal_is_heard() {
     let mut law = FcpConfig { deadline: Some(Rate::from_mbps(30.0)), ..FcpConfig::default() }.build();
-    law.write_toll(&Flight { srtt: Time::ZERO, size: 40, ..flight(Time::ZERO, 0) }, &mut Toll::default());
+    law.write_toll(&first(1_000_000), &mut Toll::default());
     let told = |law: &mut Fcp, ms, echo| {
         let heard = flight(Time::from_millis(ms), 0);
         law.on_ack(&heard, &Acked { rtt: Some(RTT), echo: Some(echo), ..acked(1) });

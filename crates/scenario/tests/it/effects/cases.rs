@@ -442,7 +442,7 @@ pub(super) const CASES: &[Case] = cases! {
     "flow.scalable.decrease": ["flow.f.law=scalable"] "flow.f.scalable.decrease=0.5",
     "flow.fcp": ["link.mid.law=fcp", "flow.f.law=fcp"] "flow.f.fcp.budget=2",
     "flow.fcp.budget": ["link.mid.law=fcp", "flow.f.law=fcp", "workload.w.law=fcp"] "flow.f.fcp.budget=2",
-    "flow.fcp.initial-packets": ["link.mid.law=fcp", "flow.f.law=fcp"] "flow.f.fcp.initial-packets=4",
+    "flow.fcp.initial-packets": ["link.mid.law=fcp", "flow.f.law=fcp"] "flow.f.fcp.initial-packets=2",
     "flow.fcp.initial-always": ["link.mid.law=fcp", "flow.f.law=fcp", "flow.f.size=6kB"] "flow.f.fcp.initial-always=true",
     "flow.fcp.short": ["link.mid.law=fcp", "flow.f.law=fcp", "flow.f.size=200kB"] "flow.f.fcp.short=1GB",
     "flow.fcp.max-pause": ["link.mid.law=fcp", "flow.f.law=fcp", "flow.f.fcp.budget=1e-9"] + "[flow.f2]\nfrom = \"q\"\nto = \"d\"\nlaw = \"fcp\"\n"; "flow.f.fcp.max-pause=1 ms",

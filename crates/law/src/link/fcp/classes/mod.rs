@@ -184,6 +184,7 @@ impl Fcp {
         let waits = state.as_ref().is_some_and(|state| state.share == 0.0) || toll.offer != 0.0;
         let fresh = match state {
             Some(state) if matches!(state.class, Pricing::Stable | Pricing::Group { .. }) => {
+                let fresh = self.count(now, arrival, 0.0);
                 let paid = state.engine.paid(now, toll, arrival.rtt) * arrival.size;
                 state.engine.window.add(now, span.ns, arrival.sums(paid));
                 state.engine.stay(now, toll.offer, paid);
@@ -191,7 +192,7 @@ impl Fcp {
                     state.engine.expect(now, promise);
                 }
                 self.note_stake(now, arrival.size, toll.stake);
-                self.count(now, arrival, 0.0)
+                fresh
             }
             // Its announcement is weighed on departure, when the packet receives its price.
             Some(state) if matches!(state.class, Pricing::Deadline { .. }) => {
