@@ -34,9 +34,8 @@ pub struct Exchange {
     factor: f64,
     window: Window<Sums>,
     promises: Promises,
-    /// The window's length, and when it was set, ns.
+    /// The window's length.
     span: Span,
-    measured: u64,
 }
 
 impl Exchange {
@@ -52,7 +51,6 @@ impl Exchange {
             window: Window::new(),
             promises: Promises::new(1 << 30),
             span: Span::of(2.0 * INITIAL_RTT),
-            measured: 0,
         };
         exchange.promises.set_span(exchange.span.ns);
         exchange
@@ -98,7 +96,7 @@ impl Exchange {
         let change = paid * f64::from(toll.offer).max(-1.0) / rtt;
         if change != 0.0 && change < MOST_CHANGE {
             let after = |seconds: f64| now + (seconds * 1e9) as u64;
-            self.promises.add_fading(now, now, after(rtt), after(rtt + self.span.seconds), change);
+            self.promises.add_fading(now, now, after(rtt), after(rtt + self.span.d), change);
         }
         let paid = self.window.sums(now, self.span.ns).paid * self.span.per_second;
         let income = paid + self.promises.total(now);
@@ -109,8 +107,7 @@ impl Exchange {
 
     fn set_rtt(&mut self, now: u64, rtt: f64) {
         if rtt > 0.0 {
-            self.span = self.span.turned(2.0 * rtt.clamp(SHORTEST, LONGEST), now - self.measured);
-            self.measured = now;
+            self.span = self.span.turned(now, 2.0 * rtt.clamp(SHORTEST, LONGEST));
             self.promises.set_span(self.span.ns);
         }
     }
@@ -179,6 +176,12 @@ mod tests {
             border.on_data(Time::from_millis(i), 1500, &mut packet(6e-7, 1.0));
         }
         assert!((before / border.factor() - 2.0).abs() < 0.05, "{before} {}", border.factor());
+        // As it is spent, a round trip later, it counts neither twice nor half.
+        for i in 1100..1600 {
+            let spent = 6e-7 * (1.0 + (i - 1100).min(100) as f32 / 100.0);
+            border.on_data(Time::from_millis(i), 1500, &mut packet(spent, 0.0));
+            assert!((before / border.factor() - 2.0).abs() < 0.05, "{i}: {before} {}", border.factor());
+        }
     }
 
     proptest! {

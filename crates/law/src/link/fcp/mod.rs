@@ -156,7 +156,6 @@ impl FcpConfig {
             capacity: capacity.bytes_per_sec(),
             avg_rtt: rtt,
             span: Span::of(rtt * self.window),
-            measured: 0,
             target: 0.0,
             engine: PriceEngine::new(),
             unpaid: None,
@@ -179,8 +178,6 @@ pub struct Fcp {
     avg_rtt: f64,
     /// The window's length: d, or less after d has grown.
     span: Span,
-    /// When the length was set, ns; zero before the first round-trip time.
-    measured: u64,
     engine: PriceEngine,
     /// Bytes of packets that pay nothing, once there are some.
     unpaid: Option<Box<Window<f64>>>,
@@ -367,18 +364,12 @@ impl Fcp {
 
     fn set_avg_rtt(&mut self, now: u64, rtt: f64) {
         self.avg_rtt = rtt.clamp(MIN_RTT, MAX_RTT);
-        self.span = self.span.turned(self.d(), now - self.measured);
-        self.measured = now;
+        self.span = self.span.turned(now, self.avg_rtt * self.config.window);
         self.target = self.config.target.as_secs_f64().min(MOST_TARGET * self.avg_rtt);
         self.engine.set_avg_rtt(self.span, self.avg_rtt);
         if let Some(classes) = &mut self.classes {
             classes.set_avg_rtt(self.span, self.avg_rtt);
         }
-    }
-
-    /// The averaging interval d, s.
-    fn d(&self) -> f64 {
-        self.avg_rtt * self.config.window
     }
 
     #[inline]
@@ -441,7 +432,7 @@ impl Fcp {
     fn count(&mut self, now: u64, arrival: &Arrival, paid: f64) -> bool {
         let fresh = self.engine.window.add(now, self.span.ns, arrival.sums(paid));
         // The first announcements need d, too.
-        let anew = fresh || self.measured == 0;
+        let anew = fresh || self.span.set == 0;
         if anew {
             let sums = self.engine.window.sums(now, self.span.ns);
             if sums.bytes > 0.0 {
@@ -461,7 +452,7 @@ impl Fcp {
         // A flow cannot take back more than it spends (§ 4.1), and the fields may be NaN.
         let part = f64::from(preload).max(-1.0) / rtt;
         let change = paid * part;
-        let d = self.d();
+        let d = self.span.d;
         let (wait, whole, life) = match self.config.preload_span {
             PreloadSpan::Packet => (0.0, d, d),
             PreloadSpan::Flow => (rtt - d, rtt, rtt + d),

@@ -10,17 +10,22 @@ pub(super) struct Span {
     pub(super) seconds: f64,
     /// 1 / seconds.
     pub(super) per_second: f64,
+    /// The interval d of the report, s: this one, unless d has grown lately.
+    pub(super) d: f64,
+    /// When it was set, ns; zero at first.
+    pub(super) set: u64,
 }
 
 impl Span {
     pub(super) fn of(seconds: f64) -> Span {
-        Span { ns: (seconds * 1e9) as u64, seconds, per_second: 1.0 / seconds }
+        Span { ns: (seconds * 1e9) as u64, seconds, per_second: 1.0 / seconds, d: seconds, set: 0 }
     }
 
-    /// The interval of `seconds`, `elapsed` ns later than this one, of which it reaches no further
-    /// back: that is forgotten. Otherwise a mean over an interval that has just become longer
-    /// would be too low, and the price with it.
-    pub(super) fn turned(self, seconds: f64, elapsed: u64) -> Span {
-        Span::of(at_most(seconds, self.seconds + elapsed as f64 * 1e-9))
+    /// The interval at `now` ns, with a new `d`. It reaches no further back than this one: what was
+    /// before is forgotten. Otherwise a mean over an interval that has just become longer would be
+    /// too low, and the price with it.
+    pub(super) fn turned(self, now: u64, d: f64) -> Span {
+        let reach = self.seconds + (now - self.set) as f64 * 1e-9;
+        Span { d, set: now, ..Span::of(at_most(d, reach)) }
     }
 }

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::super::FcpConfig;
 use super::super::tests::as_printed;
 use super::*;
 use crate::link::LinkLaw;
@@ -68,6 +69,32 @@ fn groups_have_their_weights_parts_whatever_is_spent_in_them() {
     let groups = [Pricing::Standard, Pricing::Group { weight: 3.0 }];
     for budgets in [[1.0, 1.0], [9.0, 1.0], [0.1, 5.0]] {
         near(&Bench::settled(&groups, &budgets, &[ALL, ALL]), &[0.25, 0.75]);
+    }
+}
+
+/// The window is of 200 ms until a packet states a round trip. Then the first announcement would
+/// count until 176 ms.
+#[test]
+fn a_group_s_first_announcement_counts_by_the_round_trip_that_it_states() {
+    let law = FcpConfig { bound: false, ..FcpConfig::default() };
+    for classes in [&[][..], &[Pricing::Group { weight: 1.0 }]] {
+        let mut law = law.build(Rate::from_bytes_per_sec(CAPACITY));
+        if !classes.is_empty() {
+            law = law.with_classes(classes);
+        }
+        let mut pass = |ms, toll: Toll| {
+            let packet = Passing { class: 0, ..Passing::of(Kind::Tolled, 1500, 0, 0) };
+            law.on_arrival(Time::from_millis(ms), packet, &toll);
+        };
+        pass(0, Toll { offer: 10.0, ..Toll::default() });
+        pass(1, Toll { rtt: 1e-3, offer: 100.0, stake: 1e-9, ..Toll::default() });
+        let engine = match &mut law.classes {
+            Some(classes) => &mut classes.states[0].engine,
+            None => &mut law.engine,
+        };
+        let (whole, left) = (engine.promises.total(1_500_000), engine.promises.total(20_000_000));
+        // That of the packet without a round trip is left.
+        assert!(whole > 0.0 && left < 0.01 * whole, "{left} of {whole}");
     }
 }
 
