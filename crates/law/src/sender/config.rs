@@ -31,6 +31,12 @@ pub trait SenderConfig: Same + fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// Bytes that the first packet of a flow announces for the next round trip, with `unsent` bytes
+    /// to send, in packets of `segment` bytes. Default: none.
+    fn announces(&self, _unsent: u64, _segment: u32) -> f64 {
+        0.0
+    }
+
     /// Builds the law for a sender.
     fn make(&self, of: &Sending<'_>) -> AnySender;
 
@@ -178,8 +184,6 @@ pub enum Ecn {
 pub struct Spending {
     /// Its budget without a host.
     pub budget: Budget,
-    /// Packets that its first packet announces for the next round trip.
-    pub initial_packets: f64,
     /// The rate that a host's strategy for stable rates is to keep.
     pub wants: Option<Rate>,
     /// The rate it requests at the least price to meet a deadline.

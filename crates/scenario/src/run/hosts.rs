@@ -111,7 +111,7 @@ impl Hosts {
                 Some(owner) => {
                     let flow = &plan.flows[flow];
                     self.choices.join(plan, now, place, flow.transport, Some(&flow.name));
-                    self.join(plan, now, owner, place, flow.transport);
+                    self.join(plan, built, now, owner, (place, flow.transport));
                 }
                 None => self.left(built, place),
             }
@@ -153,7 +153,7 @@ impl Hosts {
             // The flow may have ended since; its end is handled next.
             let flow = &plan.flows[flow];
             self.choices.join(plan, at, place, flow.transport, Some(&flow.name));
-            self.join(plan, at, owner, place, flow.transport);
+            self.join(plan, built, at, owner, (place, flow.transport));
         }
     }
 
@@ -168,16 +168,24 @@ impl Hosts {
         let (now, transport) = (built.network.now(), plan.workloads[workload].transport);
         self.choices.join(plan, now, flow, transport, None);
         if let Some(host) = plan.hosts.iter().position(|host| host.workloads.contains(&workload)) {
-            self.join(plan, now, host, flow, transport);
+            self.join(plan, built, now, host, (flow, transport));
         }
     }
 
-    fn join(&mut self, plan: &Plan, now: Time, host: usize, flow: FlowId, transport: TransportId) {
+    fn join<E: Engine>(
+        &mut self,
+        plan: &Plan,
+        built: &Built<E>,
+        now: Time,
+        host: usize,
+        (flow, transport): (FlowId, TransportId),
+    ) {
         let transport = &plan.transports[transport.0 as usize];
         let spends = transport.law.descriptor().spends;
         let wants = spends.and_then(|spends| spends.wants).unwrap_or(Rate::ZERO);
-        let packets = spends.map_or(0.0, |spends| spends.initial_packets);
-        let first = Bytes((packets * f64::from(transport.packet_size)) as u64);
+        let connection = built.network.connection(flow, End::Client);
+        let unsent = if connection.is_closing() { connection.unsent() } else { u64::MAX };
+        let first = Bytes(transport.law.announces(unsent, transport.packet_size.into()) as u64);
         let owner = &mut self.hosts[host];
         owner.flows.push(flow);
         self.members.insert(flow, host);

@@ -6,6 +6,7 @@ use super::super::{AnySender, Descriptor, FcpCheat, FcpCheatConfig, SenderConfig
 use super::MOST_RATE;
 use crate::link::{Misfit, Pricing};
 use crate::param::{Config, Entry, Kind, SPAN, Tabled};
+use crate::price::at_most;
 use crate::toll::Content;
 use crate::{Aim, Budget, Bytes, Rate, Time, config};
 
@@ -16,7 +17,7 @@ config! {
         /// The flow's budget, $/s, if it has no host.
         budget: Budget = Budget::per_sec(1.0), Kind::Number { least: 0.0, most: 1e12 };
         /// Packets that its first packet announces for the next round trip: all of a flow that is
-        /// shorter, and at most four (RFC 3390) of one over 1 MB.
+        /// shorter, and at most four (RFC 3390) of one over 1 MB or of unknown length.
         initial_packets: f64 = 10.0, Kind::Over { over: 0.0, most: 1e6 }, from "§ 4.1, \"Start-up behavior\"";
         /// Announces them whatever there is to send, as the report does.
         initial_always: bool = false, Kind::Truth;
@@ -54,10 +55,10 @@ impl SenderConfig for FcpConfig {
     }
 
     fn descriptor(&self) -> Descriptor {
-        let FcpConfig { budget, initial_packets, wants, deadline, patience, .. } = *self;
+        let FcpConfig { budget, wants, deadline, patience, .. } = *self;
         Descriptor {
             aim: Some(Aim::Proportional),
-            spends: Some(Spending { budget, initial_packets, wants, deadline, patience }),
+            spends: Some(Spending { budget, wants, deadline, patience }),
             cheats: self.cheat.trick.map(|_| self.cheat.from),
             ..Descriptor::needing(Content::Price)
         }
@@ -80,6 +81,18 @@ impl SenderConfig for FcpConfig {
         self.cheat.check()
     }
 
+    fn announces(&self, unsent: u64, segment: u32) -> f64 {
+        let segment = f64::from(segment);
+        let packets = at_most(self.initial_packets, self.deadline.map_or(f64::INFINITY, |_| ASKING));
+        // A long flow gains little from more than four, which a short path would lose.
+        let most = match unsent {
+            _ if self.initial_always => f64::INFINITY,
+            ..=SHORTER => unsent as f64,
+            _ => LONG_FIRST * segment,
+        };
+        at_most(packets * segment, most)
+    }
+
     fn make(&self, of: &Sending<'_>) -> AnySender {
         let law = FcpConfig { line_rate: of.line_rate, ..*self }.build();
         match self.cheat.trick {
@@ -89,6 +102,13 @@ impl SenderConfig for FcpConfig {
     }
 }
 
+/// Packets per round trip that a flow with a deadline announces before it requests its rate. Its
+/// first data packet makes that request, and room promised before would be refused to other flows.
+const ASKING: f64 = 0.25;
+/// The most bytes of a flow that is not long.
+const SHORTER: u64 = 1_000_000;
+/// Packets that the first packet of a long flow announces: the upper bound of RFC 3390.
+const LONG_FIRST: f64 = 4.0;
 /// The default of [`FcpConfig::max_pause`].
 pub(crate) const LONGEST_PAUSE: Time = Time::from_millis(250);
 

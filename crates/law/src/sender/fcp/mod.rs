@@ -21,7 +21,7 @@ mod peak;
 
 use std::collections::VecDeque;
 
-use super::{Acked, Flight, SenderLaw, Spender};
+use super::{Acked, Flight, SenderConfig, SenderLaw, Spender};
 use crate::price::{at_least, at_most};
 use crate::{Budget, Price, Rate, Time, Toll};
 pub use config::FcpConfig;
@@ -444,14 +444,7 @@ impl SenderLaw for Fcp {
             // Nothing is known yet: it announces a rate, whatever the price turns out to be.
             toll.rtt = 0.0;
             toll.stake = 0.0;
-            let packets = self.config.initial_packets.min(self.deadline().map_or(f64::INFINITY, |_| ASKING));
-            self.first = packets * f64::from(flight.segment);
-            if !self.config.initial_always {
-                // A long flow gains little from more than these, which a short path would lose.
-                let long = LONG_FIRST * f64::from(flight.segment);
-                let most = if flight.unsent <= SHORTER { flight.unsent as f64 } else { long };
-                self.first = at_most(self.first, most);
-            }
+            self.first = self.config.announces(flight.unsent, flight.segment);
             toll.offer = (self.first / size) as f32;
             return;
         };
@@ -539,10 +532,6 @@ const SAME: f64 = 1e-6;
 const ROUNDED: f64 = 1.0 + 1e-9;
 /// After a change of class, a fall of the price to this fraction is due to the other class.
 const OTHER_CLASS: f64 = 0.7;
-/// The most bytes of a flow that is not long.
-const SHORTER: u64 = 1_000_000;
-/// Packets that the first packet of a long flow announces: the upper bound of RFC 3390.
-const LONG_FIRST: f64 = 4.0;
 /// Upper bound on a flow's rate before an announcement, in multiples of its first packets.
 const LEAP: f64 = 16.0;
 /// A price below this multiple of its value a round trip ago does not count as rising.
@@ -552,9 +541,6 @@ const STEADY: f64 = 1.05;
 const LEAVING: f64 = 1.4;
 /// A decrease is announced this many times faster than an increase.
 const HASTE: f64 = 4.0;
-/// Packets per round trip that a flow with a deadline announces before it requests its rate. Its
-/// first data packet makes that request, and room promised before would be refused to other flows.
-const ASKING: f64 = 0.25;
 /// Packets that may overtake a packet before it counts as lost.
 const REORDERED: usize = 8;
 /// Upper bound on segments beyond the first that an acknowledgement confirms.

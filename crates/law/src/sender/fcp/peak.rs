@@ -56,8 +56,8 @@ mod tests {
     fn a_rate_that_falls_leaves_the_window_for_a_round_trip() {
         let mut peak = Peak::default();
         peak.note(&flight(RTT, 0), 15e6);
-        // A new turn begins with the price risen: what is on its way, 1000 segments, must not stop the
-        // sender.
+        // A new turn begins with the price risen: what is on its way, 1000 segments, must not stop
+        // the sender.
         peak.note(&flight(RTT * 2, 0), 15e3);
         assert!((peak.segments - 2000.0).abs() < 1e-6, "{}", peak.segments);
         peak.note(&flight(RTT * 3, 0), 15e3);
