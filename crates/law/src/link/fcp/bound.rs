@@ -12,10 +12,10 @@
 //! p ≥ W/C − Q,   Q = (W − I)/Y
 //! ```
 //!
-//! makes that at most C, or [`SLACK`] of it. I is what they pay here, and Y their rate; both
-//! include announcements from the moment of the announcement. At Y = C the bound is equation 2. The
-//! mean Q is weighted by bytes, so with flows of different Q the price errs to the high side, as
-//! w/(P + Δ) is concave in 1/P.
+//! makes that at most C. I is what they pay here, and Y their rate; both include announcements from
+//! the moment of the announcement. At Y = C the bound is equation 2, p ≥ I/C. No more than that is
+//! required up to [`SLACK`] of C. The mean Q is weighted by bytes, so with flows of different Q the
+//! price errs to the high side, as w/(P + Δ) is concave in 1/P.
 
 use super::promises::Promises;
 use super::window::Summed;
@@ -93,14 +93,12 @@ impl PriceEngine {
         let here = at_least(self.sums.paid * span.per_second + here, 0.0);
         let rate = self.sums.bytes * span.per_second + rate;
         let most = SLACK * room;
-        match rate > most {
-            true => whole / most - at_least(whole - here, 0.0) / rate,
-            false => here / room,
-        }
+        let elsewhere = at_least(whole - here, 0.0) / at_least(rate, most);
+        at_least(here / room, whole / most - elsewhere)
     }
 }
 
-/// The load at which the bound applies, as a fraction of the room. The measured rate in a window
-/// fluctuates by as much. Where flows pay most at other links, an excess load of 0.1 % would
-/// otherwise multiply the price.
-const SLACK: f64 = 1.02;
+/// The load at which the bound applies, as a fraction of the room. The rate in a window fluctuates
+/// by as much. Where flows pay most at other links, a load of 1.05 requires a price several times
+/// as high, and each full link of their path would raise its own.
+const SLACK: f64 = 1.15;

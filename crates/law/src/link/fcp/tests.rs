@@ -267,9 +267,42 @@ fn a_newcomer_that_pays_elsewhere_finds_a_price_that_lets_no_more_in_than_fits()
         }
         law.price().get() * MBPS_100
     };
-    // 1/C less what the other link asks.
-    assert!((price(true) - 0.75).abs() < 0.02, "{}", price(true));
+    // That which admits 1.15 C, less the other link's.
+    assert!((price(true) - (1.0 / 1.15 - 0.25)).abs() < 0.02, "{}", price(true));
     assert!(price(false) < 1e-6, "{}", price(false));
+}
+
+/// Nine tenths of what flows pay is for other links.
+#[test]
+fn a_small_excess_of_flows_that_pay_elsewhere_does_not_multiply_the_price() {
+    const P: f64 = 1e-8;
+    let price = |load: f64| {
+        let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+        for i in 0..1000 {
+            law.engine.history = History::new(100_000_000, P);
+            let size = load * MBPS_100 * 1e-3;
+            pass(&mut law, f64::from(i) * 1e-3, size as u32, toll(0.1, 10.0 * P, 0.0));
+        }
+        law.price().get() / P
+    };
+    assert!((price(1.1) - 1.1).abs() < 0.01, "{}", price(1.1));
+    assert!((price(1.5) - (15.0 / 1.15 - 9.0)).abs() < 0.1, "{}", price(1.5));
+}
+
+/// Flows that pay at this link only use half of it. Others, with ten times their round trip,
+/// announce twice as much.
+#[test]
+fn what_is_announced_counts_at_once_and_in_full() {
+    const P: f64 = 1e-8;
+    let mut law = FcpConfig::default().build(Rate::from_bytes_per_sec(MBPS_100));
+    let mut pass = |i: u32, size, rtt, preload| {
+        law.engine.history = History::new(100_000_000, P);
+        pass(&mut law, f64::from(i) * 1e-3, size, toll(rtt, P, preload));
+        law.price().get() / P
+    };
+    let before = (0..1000).map(|i| pass(i, 6250, 0.1, 0.0)).last().unwrap();
+    let after = (1000..1010).map(|i| pass(i, 40, 1.0, MBPS_100 / 400.0)).last().unwrap();
+    assert!((before - 0.5).abs() < 0.01 && (after - 1.5).abs() < 0.05, "{before} {after}");
 }
 
 #[test]
