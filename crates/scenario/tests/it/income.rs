@@ -3,7 +3,7 @@
 
 use tollway_scenario::run::DigestMode;
 
-use crate::scenes::Outcome;
+use crate::scenes::{Outcome, numbers};
 use crate::{finish, parse};
 
 /// A long flow, and short flows that use more than half of the link.
@@ -172,4 +172,54 @@ fn a_host_sends_no_more_than_its_interface_carries() {
     // The host may use its later rate at once: laws receive no change of their interface's rate.
     let raised = dropped(&[r#"change=[{ at = "1 s", link = "l2.reverse", rate = "300 Mbps" }]"#]);
     assert!((1..10_000).contains(&raised), "{raised}");
+}
+
+/// A flow is joined by another of its host.
+const JOINED: &str = r#"
+name = "joined"
+duration = "1080 ms"
+
+[node.a]
+[node.d]
+
+[link.b]
+from = "a"
+to = "d"
+rate = "10 Mbps"
+delay = "20 ms"
+limit = "unlimited"
+law = "fcp"
+
+[flow.long]
+from = "a"
+to = "d"
+law = "fcp"
+
+[flow.next]
+from = "a"
+to = "d"
+law = "fcp"
+start = "1 s"
+
+[host.h]
+flows = "*"
+"#;
+
+/// What a host keeps back for a flow's first round trip is what the flow's first packet announces.
+/// Only with `initial-always` does that depend on `initial-packets` here.
+#[test]
+fn a_host_keeps_back_what_a_newcomer_announces() {
+    let sent = |more: &[&str]| {
+        ["flow.next.fcp.initial-packets=10", "flow.next.fcp.initial-packets=1000"].map(|packets| {
+            let scenario = parse(JOINED, &[more, &[packets]].concat());
+            let finished = finish(&scenario.variants()[0].plan, DigestMode::Results);
+            numbers(&finished.result.summary, "sent_bytes")[0].unwrap()
+        })
+    };
+    for more in [&[][..], &["flow.next.size=2 kB"]] {
+        let [ten, thousand] = sent(more);
+        assert_eq!(ten, thousand, "{more:?}");
+    }
+    let [ten, thousand] = sent(&["flow.next.fcp.initial-always=true"]);
+    assert!(thousand < 0.99 * ten, "{ten} {thousand}");
 }
