@@ -75,8 +75,8 @@ config! {
         /// `alpha` of 0.5 and a `window` of 1. Not with groups (`[class.NAME]`), which have
         /// separate prices.
         newton: f64 = 0.0, param::Kind::Number { least: 0.0, most: 2.0 };
-        /// Keeps the price high enough for present and announced spending to fit the link, whatever
-        /// the flows pay elsewhere. Flows that start over idle links beside priced ones then cause
+        /// Keeps the price high enough for present and announced spending to fit 1.15 of the link,
+        /// whatever the flows pay elsewhere. Starts over idle links beside priced ones then cause
         /// no flood. False is equation 2 as printed (§ 4.1). Links with a class of the pricing
         /// `stable` or `deadline` always use equation 2.
         bound: bool = true, param::Kind::Truth;
