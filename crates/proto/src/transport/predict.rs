@@ -29,7 +29,8 @@ pub(super) enum Expected {
     /// The next segment in order, to be acknowledged at once, from a peer without data of ours to
     /// acknowledge.
     Segment,
-    /// An acknowledgement of data in flight, from a peer that sends no data; a stream continues.
+    /// An acknowledgement of data in flight, from a peer that sends no data; a stream continues, or
+    /// all has been sent.
     Acknowledgement,
 }
 
@@ -122,11 +123,12 @@ impl Connection {
     fn answer_clocked<L: Inline>(&mut self, now: Time, packet: &mut Packet, advance: u32) -> Answer {
         let send = &mut self.send;
         let config = &*self.config;
+        let expiry = send.rto_at;
         let (acked, left) = send.take_clean(now, packet, advance, config);
         send.tell::<L>(now, config, || acked);
         let payload = config.payload();
         if left >= send.window || !send.has_room(config) || !send.source.streams(payload) {
-            return Answer::Taken;
+            return self.answer_held(left, expiry);
         }
         let seq = send.send_fresh::<L>(now, payload, packet, config);
         self.stats.segments_sent += 1;
@@ -144,6 +146,20 @@ impl Connection {
         Answer::Packet
     }
 
+    /// The answer to an acknowledgement that leaves `left` segments in flight, after which no full
+    /// segment of a stream leaves; `expiry` was that of the timer.
+    #[inline]
+    fn answer_held(&mut self, left: u32, expiry: Time) -> Answer {
+        let send = &mut self.send;
+        if left <= 1 {
+            self.check_finished();
+        } else if !send.source.ready() && send.rto_at >= expiry {
+            send.app_limited = left < send.window;
+            return Answer::Still;
+        }
+        Answer::Taken
+    }
+
     /// [`answer_acknowledgement`](Connection::answer_acknowledgement) for a law that paces:
     /// computes the departure of the next segment.
     #[inline(never)]
@@ -152,16 +168,16 @@ impl Connection {
         let config = &*self.config;
         let (acked, left) = send.take_clean(now, packet, advance, config);
         send.tell::<Fcp>(now, config, || acked);
-        if left >= send.window {
-            return Answer::Taken;
+        if left < send.window {
+            let turn = send.paced_out.then_some(send.pace_at);
+            send.paced_out = false;
+            let ready = send.has_room(config) && send.source.streams(config.payload());
+            if ready && send.waits_its_turn(now, config) {
+                return if turn == Some(send.pace_at) { Answer::Still } else { Answer::Nothing };
+            }
         }
-        let turn = send.paced_out.then_some(send.pace_at);
-        send.paced_out = false;
-        let ready = send.has_room(config) && send.source.streams(config.payload());
-        if !ready || !send.waits_its_turn(now, config) {
-            return Answer::Taken;
-        }
-        if turn == Some(send.pace_at) { Answer::Still } else { Answer::Nothing }
+        self.check_finished();
+        Answer::Taken
     }
 
     /// Sends the next segment of a stream, if it is due and nothing else is.
@@ -204,7 +220,7 @@ impl Connection {
         }
         if self.send.idle && self.config.delayed_ack.is_none() {
             self.expected = Expected::Segment;
-        } else if self.send.streams() {
+        } else if self.send.streams() || self.send.drains() {
             self.expected = Expected::Acknowledgement;
         }
     }
@@ -228,10 +244,10 @@ impl Receiver {
 }
 
 impl Sender {
-    /// True if nothing is lost or forced, delivery is not measured, and no end is in sight.
+    /// True if nothing is lost or forced, and delivery is not measured.
     fn is_quiet(&self) -> bool {
         let whole = self.phase == Phase::Open && self.board.clean() && self.force == Force::Nothing;
-        whole && self.board.sampler.is_none() && !self.source.finished
+        whole && self.board.sampler.is_none()
     }
 
     /// True if nothing is in flight and nothing to send.
@@ -243,6 +259,12 @@ impl Sender {
     /// which only feedback changes.
     pub(super) fn streams(&self) -> bool {
         self.source.ready() && !self.source.control() && self.rack.is_none() && self.law.keeps_pace()
+    }
+
+    /// True if all has been sent and some of it is in flight, with no timer except that of
+    /// retransmission.
+    fn drains(&self) -> bool {
+        self.board.outstanding() > 0 && !self.source.ready() && self.rack.is_none() && self.law.keeps_pace()
     }
 
     /// Handles an acknowledgement of `advance` segments without losses. Returns the law's input,

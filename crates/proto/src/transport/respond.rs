@@ -173,7 +173,7 @@ impl Sender {
     fn is_plain(&self) -> bool {
         let law = matches!(self.law, AnySender::NewReno(_) | AnySender::Cubic(_)) && !self.law.tolled();
         let measures = self.rack.is_some() || self.board.sampler.is_some();
-        law && !measures && !self.paced && !self.source.finished && self.streams()
+        law && !measures && !self.paced && self.streams()
     }
 }
 

@@ -205,6 +205,8 @@ impl Sender {
         let (seq, slot, again) = match pick {
             Pick::Nothing => return false,
             Pick::Fresh => {
+                // The stream may end with it.
+                self.plain = false;
                 let cut = self.source.cut(config.payload());
                 let slot = Slot::new(Stamp::at(now), cut.payload, cut.flags);
                 (self.board.push(slot), slot, false)

@@ -142,6 +142,7 @@ impl Source {
     pub(in crate::transport) fn clear(&mut self) {
         self.waiting = None;
         self.active = false;
+        self.left = 0;
     }
 
     pub(in crate::transport) fn queue_syn(&mut self) {
@@ -230,8 +231,8 @@ impl Source {
         Cut { payload: bytes as u16, flags }
     }
 
-    /// True if the next segment is one of `payload` bytes in the middle of a stream. Requires
-    /// [`Source::ready`], and no [`clear`](Source::clear) since the data were written.
+    /// True if the next segment is one of `payload` bytes in the middle of a stream. Requires that
+    /// data may leave.
     #[inline]
     pub(in crate::transport) fn streams(&self, payload: u16) -> bool {
         !self.framed && self.left > u64::from(payload)

@@ -14,6 +14,8 @@ enum Written {
     Nothing,
     Unlimited,
     Stream(u64),
+    /// A stream, then a FIN.
+    Finite(u64),
     Frames(u64),
 }
 
@@ -63,6 +65,10 @@ fn run(case: &Case, predicts: bool) -> Pair {
             Written::Nothing => {}
             Written::Unlimited => pair.ends[side].write_unlimited(),
             Written::Stream(bytes) => pair.ends[side].write_stream(bytes),
+            Written::Finite(bytes) => {
+                pair.ends[side].write_stream(bytes);
+                pair.ends[side].finish();
+            }
             Written::Frames(bytes) => (0..20).for_each(|_| pair.ends[side].write_frame(bytes)),
         }
     }
@@ -83,6 +89,7 @@ fn cases() -> impl Strategy<Value = Case> {
             3 => Just(Written::Nothing),
             3 => Just(Written::Unlimited),
             2 => (1u64..400_000).prop_map(Written::Stream),
+            2 => (1u64..400_000).prop_map(Written::Finite),
             1 => (0u64..9_000).prop_map(Written::Frames),
         ]
     };
@@ -133,11 +140,15 @@ fn lossy_streams() -> impl Strategy<Value = Case> {
         },
     );
     let faults = (prop_oneof![0.0..0.03, 0.03..0.35], prop_oneof![2 => Just(0.0), 1 => 0.0..0.1], 0.0..0.1);
-    (config, 0u8..2, 20_000u64..2_000_000, faults, any::<bool>(), any::<u64>()).prop_map(
-        |(config, law, bytes, (loss, duplicate, reorder), stops, seed)| Case {
+    let stream = prop_oneof![
+        (20_000u64..2_000_000).prop_map(Written::Stream),
+        (1u64..2_000_000).prop_map(Written::Finite)
+    ];
+    (config, 0u8..2, stream, faults, any::<bool>(), any::<u64>()).prop_map(
+        |(config, law, stream, (loss, duplicate, reorder), stops, seed)| Case {
             config,
             law,
-            written: [Written::Stream(bytes), Written::Nothing],
+            written: [stream, Written::Nothing],
             faults: Faults { loss, duplicate, reorder },
             stops,
             seed,
@@ -183,12 +194,35 @@ proptest! {
 }
 
 #[test]
+fn a_stream_may_end_while_losses_are_repaired() {
+    let case = Case {
+        config: Config {
+            handshake: false,
+            initial_segment: u32::MAX - 30,
+            receive_buffer: 12 * 1460,
+            sack: true,
+            sack_ranges: 2,
+            limited_transmit: false,
+            delayed_ack: Some(Time::from_millis(40)),
+            ..Config::default()
+        },
+        law: 0,
+        written: [Written::Finite(39_421), Written::Nothing],
+        faults: Faults { loss: 0.3105613423457436, ..Faults::NONE },
+        stops: false,
+        seed: 15706354611797280855,
+    };
+    compare(&case).unwrap();
+}
+
+#[test]
 fn a_steady_flow_goes_the_short_way() {
-    for which in [0, 1, 2, 5, 6] {
+    let endings = [Written::Unlimited, Written::Finite(2_000_000)];
+    for (which, written) in [0, 1, 2, 5, 6].into_iter().flat_map(|law| endings.map(|end| (law, end))) {
         let case = Case {
             config: Config { receive_buffer: 40 * 1460, ..Config::default() },
             law: which,
-            written: [Written::Unlimited, Written::Nothing],
+            written: [written, Written::Nothing],
             faults: Faults::NONE,
             stops: true,
             seed: 1,
