@@ -330,13 +330,15 @@ impl Sender {
     /// [`toll`](Sender::toll) with the law `L` inlined.
     #[inline(always)]
     pub(super) fn toll_by<L: Inline>(&mut self, now: Time, out: &mut Packet, config: &Config) -> bool {
-        let flight = self.flight_before(now, out, config);
         let Some(law) = L::of(&mut self.law) else { return self.toll(now, out, config) };
-        let tolls = law.tolled() && !law.spares_toll();
-        if tolls {
+        if !law.tolled() || law.spares_toll() {
+            return false;
+        }
+        let flight = self.flight_before(now, out, config);
+        if let Some(law) = L::of(&mut self.law) {
             law.write_toll(&flight, &mut out.toll);
         }
-        tolls
+        true
     }
 
     #[inline]
