@@ -371,7 +371,8 @@ impl Sender {
     pub(super) fn on_syn_acked(&mut self, now: Time, packet: &Packet, config: &Config) {
         let first = packet.ack;
         let sampled = self.board.sampler.is_some();
-        self.board = Scoreboard::new(first);
+        // An end that only acknowledges needs no more slots.
+        self.board.restart(first, self.source.has_data());
         self.board.sampler = sampled.then(|| Box::new(Sampler::new()));
         self.board.tracks = self.rack.is_some();
         self.phase = Phase::Open;

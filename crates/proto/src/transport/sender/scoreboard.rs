@@ -133,6 +133,15 @@ impl Scoreboard {
         }
     }
 
+    /// Forgets all segments; the next one is `first`. With `reuse`, the slots keep their memory.
+    pub(in crate::transport) fn restart(&mut self, first: u32, reuse: bool) {
+        let slots = std::mem::replace(&mut self.slots, Ring::new());
+        *self = Scoreboard::new(first);
+        if reuse {
+            self.slots = slots;
+        }
+    }
+
     /// Segments sent and not acknowledged cumulatively.
     #[inline]
     pub(in crate::transport) fn outstanding(&self) -> u32 {
