@@ -6,7 +6,7 @@ mod hosts;
 mod machines;
 mod shaped;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use tollway_law::Time;
 use tollway_proto::cbr::PLAIN;
@@ -74,9 +74,9 @@ pub struct Network<M> {
     watched: bool,
     done: Vec<(FlowId, End, Time)>,
     /// For each endpoint, the flows that start after it is done.
-    followers: HashMap<u32, Vec<FlowId>>,
+    followers: BTreeMap<u32, Vec<FlowId>>,
     /// For each waiting flow, the number of ends of others not done yet, and the delay after them.
-    waiting: HashMap<u32, (u32, Time)>,
+    waiting: BTreeMap<u32, (u32, Time)>,
     /// Flows that waited, with their starts.
     begun: Vec<(FlowId, Time)>,
 }
@@ -207,8 +207,8 @@ impl<M: Machine> Network<M> {
             tap: None,
             watched: false,
             done: Vec::new(),
-            followers: HashMap::new(),
-            waiting: HashMap::new(),
+            followers: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             begun: Vec::new(),
         }
     }
@@ -290,9 +290,9 @@ impl<M: Machine> Network<M> {
         let flow = FlowId(self.endpoints.len() as u32 / 2);
         self.slab.set_encoding(flow.0, spec.encoding, spec.segment);
         self.announce(flow, spec.segment);
-        let (client, server) = self.endpoints_of(spec);
-        self.endpoints.push(client);
-        self.endpoints.push(server);
+        let [there, back] = [spec.forward, spec.back].map(|route| self.beginning(route));
+        self.endpoints.push(Endpoint::new(spec.client, there, [spec.start, spec.stop]));
+        self.endpoints.push(Endpoint::new(spec.server, back, [Time::NEVER, spec.stop]));
         self.schedule_start(flow);
         flow
     }
@@ -304,10 +304,10 @@ impl<M: Machine> Network<M> {
         self.slab.set_encoding(flow.0, spec.encoding, spec.segment);
         self.slab.forget_lost(flow.0);
         self.announce(flow, spec.segment);
-        let (client, server) = self.endpoints_of(spec);
+        let [there, back] = [spec.forward, spec.back].map(|route| self.beginning(route));
         let at = flow.0 as usize * 2;
-        self.endpoints[at] = client;
-        self.endpoints[at + 1] = server;
+        self.endpoints[at] = Endpoint::new(spec.client, there, [spec.start, spec.stop]);
+        self.endpoints[at + 1] = Endpoint::new(spec.server, back, [Time::NEVER, spec.stop]);
         self.schedule_start(flow);
     }
 
@@ -371,29 +371,12 @@ impl<M: Machine> Network<M> {
         !pair[0].live && pair[0].balance + pair[1].balance == self.slab.lost(flow.0)
     }
 
-    fn endpoints_of(&self, spec: FlowSpec<M>) -> (Endpoint<M>, Endpoint<M>) {
-        let beginning = |route: RouteId| match route.0.checked_sub(GATES) {
+    /// A route, and an endpoint's value of `first` for it.
+    fn beginning(&self, route: RouteId) -> (u32, u32) {
+        match route.0.checked_sub(GATES) {
             None => (route.0, self.routes[route.0 as usize]),
             Some(spread) => (self.spreads[spread as usize].routes[0], route.0),
-        };
-        let end = |machine, (route, first), open_at| Endpoint {
-            live: true,
-            done: false,
-            awaited: false,
-            route,
-            first,
-            balance: 0,
-            open_at,
-            stop_at: spec.stop,
-            armed: Time::NEVER,
-            heard_rtt: 0.0,
-            shaped: UNSHAPED,
-            machine,
-        };
-        (
-            end(spec.client, beginning(spec.forward), spec.start),
-            end(spec.server, beginning(spec.back), Time::NEVER),
-        )
+        }
     }
 
     fn schedule_start(&mut self, flow: FlowId) {
@@ -562,6 +545,24 @@ impl<M: Machine> Network<M> {
 }
 
 impl<M: Machine> Endpoint<M> {
+    #[inline(always)]
+    fn new(machine: M, (route, first): (u32, u32), [open_at, stop_at]: [Time; 2]) -> Endpoint<M> {
+        Endpoint {
+            live: true,
+            done: false,
+            awaited: false,
+            route,
+            first,
+            balance: 0,
+            open_at,
+            stop_at,
+            armed: Time::NEVER,
+            heard_rtt: 0.0,
+            shaped: UNSHAPED,
+            machine,
+        }
+    }
+
     #[inline]
     fn deadline(&self) -> Time {
         if !self.live {
