@@ -1,6 +1,6 @@
 //! Flows of workloads, each from the random generator of its workload.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -16,7 +16,7 @@ use crate::tables::SystemTables;
 pub(super) struct Generator {
     queues: Vec<Queue>,
     /// Running flows of workloads, by their identifier in the engine.
-    running: BTreeMap<FlowId, Running>,
+    running: Vec<Option<Running>>,
     /// Flows that exist before their start, by start time, with their workload.
     foreseen: VecDeque<(Time, FlowId, usize)>,
     /// Identifiers of finished flows that may still have packets in flight.
@@ -77,7 +77,7 @@ impl Generator {
     pub(super) fn new(plan: &Plan) -> Generator {
         Generator {
             queues: (0..plan.workloads.len()).map(|i| Queue::new(plan, i)).collect(),
-            running: BTreeMap::new(),
+            running: Vec::new(),
             foreseen: VecDeque::new(),
             leaving: VecDeque::new(),
             arrived: 0,
@@ -102,9 +102,10 @@ impl Generator {
         self.finished
     }
 
-    /// Unfinished flows.
-    pub(super) fn running(&self) -> &BTreeMap<FlowId, Running> {
-        &self.running
+    /// Unfinished flows, in order.
+    pub(super) fn running(&self) -> impl Iterator<Item = (FlowId, &Running)> {
+        let flow = |(i, running): (usize, _)| Some((FlowId(i as u32), Option::as_ref(running)?));
+        self.running.iter().enumerate().filter_map(flow)
     }
 
     /// Starts every flow that is due.
@@ -148,7 +149,9 @@ impl Generator {
                 let both = plan.transports[workload.transport.0 as usize].both_ways;
                 let running =
                     Running { workload: i, number, start, size, shaped, both, ends_left: 1 + u8::from(both) };
-                self.running.insert(flow, running);
+                let place = flow.0 as usize;
+                self.running.resize_with(self.running.len().max(place + 1), || None);
+                self.running[place] = Some(running);
                 self.foreseen.push_back((start, flow, i));
             }
         }
@@ -164,7 +167,8 @@ impl Generator {
 
     /// Handles the end of one direction of a flow.
     pub(super) fn done(&mut self, flow: FlowId, end: End, at: Time) -> Whose {
-        let Some(running) = self.running.get_mut(&flow) else { return Whose::File };
+        let Some(slot) = self.running.get_mut(flow.0 as usize) else { return Whose::File };
+        let Some(running) = slot else { return Whose::File };
         // With data both ways, a flow is done when both ends are done.
         running.ends_left = running.ends_left.saturating_sub(u8::from(running.both || end == End::Client));
         if running.ends_left > 0 {
@@ -173,7 +177,7 @@ impl Generator {
         self.finished += 1;
         self.fct_sum += at.saturating_sub(running.start).as_secs_f64();
         self.leaving.push_back(flow);
-        Whose::Workload(self.running.remove(&flow))
+        Whose::Workload(slot.take())
     }
 
     /// Reports the totals of all workloads.

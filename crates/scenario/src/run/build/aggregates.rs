@@ -121,7 +121,7 @@ impl Policies {
         for (flow, &id) in plan.flows.iter().zip(&built.flows) {
             self.read_server(built, id, flow.shaped);
         }
-        for (&id, running) in workloads.running() {
+        for (id, running) in workloads.running() {
             self.read_server(built, id, running.shaped);
         }
         for (cbr, &id) in plan.cbrs.iter().zip(&built.sources) {

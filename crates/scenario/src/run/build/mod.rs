@@ -7,7 +7,7 @@ pub(super) mod overlay;
 pub(super) mod sessions;
 mod trees;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tollway_law::link::{AnyLink, LinkLaw as _};
@@ -47,7 +47,7 @@ pub(super) struct Built<E: Engine> {
     pub(super) shapers: Vec<MachineId>,
     /// The highest rate of each link whose rate is to change.
     raised: BTreeMap<plan::LinkId, Rate>,
-    configs: HashMap<(TransportId, u32, u32, bool), Arc<Config>>,
+    configs: BTreeMap<(TransportId, u32, u32, bool), Arc<Config>>,
     /// Flows started.
     started: u64,
     /// True if other processes run some of the nodes.
@@ -132,7 +132,7 @@ impl<E: Engine> Built<E> {
             meters: Posts::default(),
             shapers,
             raised: raised(plan),
-            configs: HashMap::new(),
+            configs: BTreeMap::new(),
             started: 0,
         };
         for (i, losses) in plan.own_losses().enumerate().filter(|(_, losses)| !losses.is_empty()) {
