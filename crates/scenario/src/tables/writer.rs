@@ -103,6 +103,14 @@ impl TableWriter {
         self.summary.push(row)
     }
 
+    /// Adds rows to [`Table::Summary`].
+    ///
+    /// # Errors
+    /// A full batch could not be built.
+    pub fn flow_summaries(&mut self, rows: &[FlowSummary<'_>]) -> Result<(), TableError> {
+        self.summary.push_all(rows)
+    }
+
     /// Adds a row to [`Table::LinkSummary`].
     ///
     /// # Errors

@@ -5,6 +5,7 @@ mod links;
 
 use std::sync::Arc;
 
+use compact_str::{CompactString, ToCompactString as _};
 use tollway_law::Time;
 use tollway_proto::link::Link;
 use tollway_sim::{End, FlowId};
@@ -46,6 +47,8 @@ pub(super) struct Meter {
     lanes_of: Vec<(FlowId, u32)>,
     ideal_mbps: Arc<[[Option<f64>; 2]]>,
     workload_names: Vec<(String, String)>,
+    /// Ended flows of workloads without a row yet: name, workload, and the rest of the row.
+    ended: Vec<(CompactString, usize, FlowSummary<'static>)>,
     /// Time between samples of round trips; independent of the rows' interval, so that the summary
     /// does not depend on it.
     sampled_every: Time,
@@ -142,6 +145,7 @@ impl Meter {
             workload_names: (0..plan.workloads.len())
                 .map(|i| (plan.workloads[i].name.clone(), law(i)))
                 .collect(),
+            ended: Vec::with_capacity(ROWS_AT_ONCE),
         })
     }
 
@@ -242,13 +246,12 @@ impl Meter {
         let seconds = until.saturating_sub(running.start).nearest_secs();
         let heard = last.saturating_sub(first).nearest_secs();
         let per_second = |bytes: u64| if heard > 0.0 { bytes as f64 * 8e-6 / heard } else { 0.0 };
-        let (workload, law) = &self.workload_names[running.workload];
-        let name = format!("{workload}.{}", running.number + 1);
+        let mut name = CompactString::new(&self.workload_names[running.workload].0);
+        name.push('.');
+        name.push_str(&(running.number + 1).to_compact_string());
         self.digest.word(counters.received);
         self.digest.word(until.0);
-        self.writer.flow_summary(&FlowSummary {
-            flow: &name,
-            law,
+        let summary = FlowSummary {
             start_s: running.start.nearest_secs(),
             finish_s: done.then(|| until.nearest_secs()),
             fct_s: done.then_some(seconds),
@@ -256,7 +259,19 @@ impl Meter {
             goodput_mbps: per_second(counters.delivered),
             rate_mbps: per_second(counters.received),
             ..figures.summary()
-        })?;
+        };
+        self.ended.push((name, running.workload, summary));
+        if self.ended.len() == ROWS_AT_ONCE { self.write_ended() } else { Ok(()) }
+    }
+
+    /// Writes the rows of ended flows of workloads.
+    fn write_ended(&mut self) -> Result<(), RunError> {
+        let rows = self.ended.iter().map(|(name, workload, summary)| {
+            let law = &self.workload_names[*workload].1;
+            FlowSummary { flow: name, law, ..*summary }
+        });
+        self.writer.flow_summaries(&rows.collect::<Vec<_>>())?;
+        self.ended.clear();
         Ok(())
     }
 
@@ -268,15 +283,16 @@ impl Meter {
         built: &mut Built<E>,
         workloads: &Generator,
     ) -> Result<(), RunError> {
+        self.write_ended()?;
         let end = built.network.now();
         let lanes = std::mem::take(&mut self.lanes);
         let figures: Vec<Figures> = lanes.iter().map(|lane| lane.figures(plan, built)).collect();
         let is_here = |flow, end| built.network.has(Place::End(flow, end));
-        let running = workloads.running().iter().filter(|&(&flow, running)| {
+        let running = workloads.running().filter(|&(flow, running)| {
             running.start < end && (is_here(flow, End::Client) || is_here(flow, End::Server))
         });
         let running: Vec<(&Running, Figures)> = running
-            .map(|(&flow, running)| (running, Figures::of(built, [flow; 3], true, (running.start, end))))
+            .map(|(flow, running)| (running, Figures::of(built, [flow; 3], true, (running.start, end))))
             .collect();
         built.network.release_flows();
         for (i, (lane, figures)) in lanes.into_iter().zip(&figures).enumerate() {
@@ -329,7 +345,7 @@ impl Meter {
         for (running, figures) in running {
             self.workload_flow(&figures, running, end, false)?;
         }
-        Ok(())
+        self.write_ended()
     }
 
     /// Writes the summaries of constant-rate sources.
@@ -374,5 +390,7 @@ fn seen<E: Engine>(network: &E, [of_client, of_server]: [FlowId; 2], forward: bo
     }
 }
 
+/// Rows that are written together: columns are looked up once for all of them.
+const ROWS_AT_ONCE: usize = 64;
 /// The law of a constant-rate source in the summary.
 const CONSTANT_RATE: &str = "constant-rate";
