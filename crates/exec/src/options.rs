@@ -265,7 +265,7 @@ fn span(text: &str) -> Result<Duration, RequestError> {
 pub fn longest_train(plan: &Plan) -> u32 {
     let whole = plan.links.iter().all(|link| {
         let untouched = link.loss == 0.0 && link.impairments.is_none() && link.trace.is_none();
-        untouched && link.law.is_none() && link.limit.packets == u32::MAX
+        untouched && link.law.is_none() && link.law.limit.packets == u32::MAX
     });
     let whole = whole && plan.losses.is_empty() && plan.events.is_empty();
     let slowest = plan.links.iter().map(|link| link.rate.bytes_per_sec()).fold(f64::INFINITY, f64::min);

@@ -406,7 +406,7 @@ mod tests {
         let scenario = Scenario::parse::<&str>("--link", &text, &[]).unwrap();
         let link = &scenario.variants()[0].plan.links[0];
         assert!(
-            (49_000..=51_000).contains(&link.limit.bytes) || (33..=34).contains(&link.limit.packets),
+            (49_000..=51_000).contains(&link.law.limit.bytes) || (33..=34).contains(&link.law.limit.packets),
             "{link:?}"
         );
     }

@@ -294,7 +294,7 @@ to = [0.0001, 0.01]
                 assert!((ratio - 0.9).abs() < 1e-6, "{ratio} in {}", a.name);
                 assert_eq!(flow.start, nearer.start);
             }
-            let limit = |plan: &tollway_scenario::plan::Plan| format!("{:?}", plan.links[0].limit);
+            let limit = |plan: &tollway_scenario::plan::Plan| format!("{:?}", plan.links[0].law.limit);
             assert_ne!(limit(&a.plan), limit(&b.plan), "a BDP is the neighbour's");
         }
     }

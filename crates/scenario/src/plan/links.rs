@@ -26,16 +26,13 @@ pub struct Link {
     pub twin: Option<LinkId>,
     /// Propagation delay, one way.
     pub delay: Time,
-    /// Upper bound of the queue.
-    pub limit: Limit,
-    /// The link's law. Links of one section share it, unless thresholds are fractions of different
-    /// limits.
+    /// The link's law and limit. Links of one section share them, unless their limits differ.
     pub law: Arc<LinkLaw>,
     /// Settings shared with the other links of its section and direction.
     pub shared: Arc<LinkSection>,
 }
 
-const _: () = assert!(size_of::<Link>() == 80);
+const _: () = assert!(size_of::<Link>() == 64);
 
 impl Deref for Link {
     type Target = LinkSection;
@@ -99,28 +96,31 @@ pub enum Direction {
     Reverse,
 }
 
-/// A link's law and its port's queueing discipline, with their constants.
+/// A link's law and its port's queueing discipline, with their constants, and the port's limit.
 #[derive(Clone, Debug)]
 pub struct LinkLaw {
     /// The law.
     pub law: Arc<dyn LinkConfig>,
     /// The discipline; `None` is first in, first out.
     pub queue: Option<Arc<dyn QueueConfig>>,
+    /// Upper bound of the queue.
+    pub limit: Limit,
 }
 
 impl PartialEq for LinkLaw {
     fn eq(&self, other: &LinkLaw) -> bool {
-        *self.law == *other.law && self.queue == other.queue
+        *self.law == *other.law && self.queue == other.queue && self.limit == other.limit
     }
 }
 
 impl LinkLaw {
-    /// Returns a law over one queue; over two if the law needs a queue for priority classes and
-    /// there are such.
+    /// Returns a law over one queue without a limit; over two if the law needs a queue for priority
+    /// classes and there are such.
     pub fn new(law: Arc<dyn LinkConfig>, classes: &[Class]) -> LinkLaw {
         let first = classes.iter().map(|class| matches!(class.pricing, Pricing::Priority { .. }));
         let queue = ClassQueuesConfig::priority(first).filter(|_| law.descriptor().priority);
-        LinkLaw { law, queue: queue.map(|queue| -> Arc<dyn QueueConfig> { Arc::new(queue) }) }
+        let queue = queue.map(|queue| -> Arc<dyn QueueConfig> { Arc::new(queue) });
+        LinkLaw { law, queue, limit: Limit::NONE }
     }
 
     /// Returns drop-tail.
@@ -130,7 +130,16 @@ impl LinkLaw {
 
     /// Returns true for plain drop-tail.
     pub fn is_none(&self) -> bool {
-        *self == LinkLaw::none()
+        let none = LinkLaw::none();
+        *self.law == *none.law && self.queue == none.queue
+    }
+
+    /// Returns this law with `limit`: `last` if it has that limit, otherwise a new one, which
+    /// becomes `last`.
+    pub(crate) fn limited(&self, limit: Limit, last: &mut Option<Arc<LinkLaw>>) -> Arc<LinkLaw> {
+        let law = last.take().filter(|last| last.limit == limit);
+        let law = law.unwrap_or_else(|| Arc::new(LinkLaw { limit, ..self.clone() }));
+        Arc::clone(last.insert(law))
     }
 
     /// The law's config, if it has this type.
@@ -187,7 +196,7 @@ impl Plan {
         Placement {
             link: &link.name,
             capacity: link.capacity,
-            limit: link.limit,
+            limit: link.law.limit,
             overhead: Bytes(u64::from(link.overhead)),
             classes,
             seed,

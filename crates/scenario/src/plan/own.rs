@@ -269,7 +269,7 @@ impl Plan {
             Direction::Forward => format!("link.{}", link.section),
             Direction::Reverse => format!("link.{}.reverse", link.section),
         };
-        let own = Arc::new(LinkLaw::new(Arc::new(law.clone()), &self.classes));
+        let own = LinkLaw::new(Arc::new(law.clone()), &self.classes);
         let chosen: Vec<bool> = self.links.iter().map(|link| names(key, &section(link))).collect();
         if !chosen.contains(&true) {
             return Err(unknown(key, self.links.iter().map(section)));
@@ -290,8 +290,9 @@ impl Plan {
             }
         }
         self.events = events;
+        let mut last = None;
         for (link, _) in self.links.iter_mut().zip(chosen).filter(|(_, chosen)| *chosen) {
-            link.law = Arc::clone(&own);
+            link.law = own.limited(link.law.limit, &mut last);
         }
         Ok(())
     }

@@ -56,8 +56,8 @@ fn terms(plan: &Plan) -> Vec<(f64, Term<'_>)> {
             0.0
         } else {
             let grown = if link.law.is_none() { plan.duration } else { load.rtt };
-            let bytes = link.limit.bytes as f64 * load.packets / load.bytes;
-            bytes.min(f64::from(link.limit.packets)).min(carried * grown.as_secs_f64())
+            let bytes = link.law.limit.bytes as f64 * load.packets / load.bytes;
+            bytes.min(f64::from(link.law.limit.packets)).min(carried * grown.as_secs_f64())
         };
         let held = (queue + carried * link.delay.as_secs_f64()).max(load.instant).min(load.window);
         *packets.entry(&link.section).or_default() += held * PACKET;

@@ -107,11 +107,14 @@ impl Resolver<'_> {
         let stuck = flows.iter().filter_map(|flow| {
             let size = largest(flow);
             let short = |link: &&crate::plan::LinkId| {
-                links[link.0 as usize].limit.bytes < size && !changed.contains(&link.0)
+                links[link.0 as usize].law.limit.bytes < size && !changed.contains(&link.0)
             };
             let link = flow.path.route.iter().find(short)?;
             let link = &links[link.0 as usize];
-            Some(format!("flow `{}` ({size} B, and `{}` holds {} B)", flow.name, link.name, link.limit.bytes))
+            Some(format!(
+                "flow `{}` ({size} B, and `{}` holds {} B)",
+                flow.name, link.name, link.law.limit.bytes
+            ))
         });
         few(stuck).map(|stuck| {
             format!(

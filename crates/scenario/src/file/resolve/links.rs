@@ -213,7 +213,6 @@ impl<'a> Resolver<'a> {
                         to,
                         twin,
                         delay: side.delay.of(u64::from(k), u64::from(pairs.count()), 0, ""),
-                        limit: Limit::NONE,
                         law: law.clone(),
                         shared: shared.clone(),
                     });
@@ -391,6 +390,7 @@ impl<'a> Resolver<'a> {
     pub(super) fn limits(&mut self) {
         let classes = self.plan.pricings();
         for ports in std::mem::take(&mut self.ports) {
+            let mut last = None;
             for k in 0..ports.count {
                 let id = LinkId(ports.first + k * ports.step);
                 let rate = self.plan.links[id.0 as usize].rate;
@@ -401,7 +401,8 @@ impl<'a> Resolver<'a> {
                     spec => spec,
                 };
                 let Some(limit) = self.limit(id, spec, rate, ports.limit_at) else { break };
-                self.plan.links[id.0 as usize].limit = limit;
+                let link = &mut self.plan.links[id.0 as usize];
+                link.law = link.law.limited(limit, &mut last);
                 let link = &self.plan.links[id.0 as usize];
                 let misfit = link.law.check(&self.plan.placement(link, &classes, 0));
                 let Err((word, misfit)) = misfit else { continue };
@@ -477,7 +478,8 @@ impl Side<'_> {
         let (word, tables) = (self.law_keys.word("law"), Given { laws: &self.laws, classes });
         match QUEUES.iter().find(|entry| entry.queue.word == word) {
             Some(QueueEntry { law, queue }) => {
-                LinkLaw { law: (law.read)(&tables), queue: Some((queue.read)(&tables)) }
+                let (law, queue) = ((law.read)(&tables), Some((queue.read)(&tables)));
+                LinkLaw { law, queue, limit: Limit::NONE }
             }
             None => LinkLaw::new(link::read(word, &tables), classes),
         }

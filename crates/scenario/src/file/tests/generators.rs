@@ -130,7 +130,7 @@ fn generated_links_can_be_set_like_others() {
     assert!(link("access").law.is_none());
     assert_eq!((p.nodes.len(), link("leaf-5-spine-2").delay), (5 * 3 + 2 + 1, Time::from_millis(1)));
     // No flow's data cross it, and it has no BDP.
-    assert_eq!(link("leaf-2-spine-1").limit.packets, 1000);
+    assert_eq!(link("leaf-2-spine-1").law.limit.packets, 1000);
     // A trace replaces the generated rate.
     let traced = plan(&text, &["link.leaf-2-spine-1.trace=tests/data/some.trace"]);
     assert!(traced.links.iter().any(|link| link.name == "leaf-2-spine-1" && link.trace.is_some()));

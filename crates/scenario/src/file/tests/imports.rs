@@ -85,7 +85,7 @@ fn imported_links_can_be_set_like_others() {
     assert_eq!(link(p, "Delta-4").rate, Rate::from_mbps(7.0));
     assert!(link(p, "Delta-4").law.get::<XcpConfig>().is_some());
     assert!(link(p, "Delta-4.reverse").law.is_none());
-    assert_eq!(link(p, "Alpha-2-Delta.reverse").limit, Limit { packets: 7, bytes: u64::MAX });
+    assert_eq!(link(p, "Alpha-2-Delta.reverse").law.limit, Limit { packets: 7, bytes: u64::MAX });
     assert_eq!(link(p, "Bueta-Town-Alpha").delay, Time::from_secs(1));
     // By its label.
     assert_eq!(p.nodes[link(p, "access").to.0 as usize].name, "Bueta-Town");
@@ -99,7 +99,7 @@ fn a_variant_may_have_another_network() {
     let s = parse(&text, &["link.*.limit=9 packets"]).unwrap();
     assert_eq!(names(&s.variant("chain").unwrap().plan), ["Alpha", "Delta"]);
     assert_eq!(s.variant("towns").unwrap().plan.nodes.len(), 5);
-    assert!(s.variants().iter().flat_map(|v| &v.plan.links).all(|l| l.limit.packets == 9));
+    assert!(s.variants().iter().flat_map(|v| &v.plan.links).all(|l| l.law.limit.packets == 9));
 }
 
 /// A limit in BDP is no mistake for a link that no flow crosses.
@@ -109,8 +109,8 @@ fn links_that_nothing_crosses_have_a_limit_all_the_same() {
         "{TOWNS}[topology.link]\nlimit = \"1 BDP\"\n[flow.f]\nfrom = \"Alpha\"\nto = \"Bueta-Town\"\nlaw = \"cubic\"\n"
     );
     let p = plan(&text, &["topology.delay-per-km=1ms"]);
-    assert_eq!(link(&p, "Delta-4").limit.packets, 1000);
-    assert!(link(&p, "Alpha-Bueta-Town").limit.bytes < u64::MAX);
+    assert_eq!(link(&p, "Delta-4").law.limit.packets, 1000);
+    assert!(link(&p, "Alpha-Bueta-Town").law.limit.bytes < u64::MAX);
 }
 
 #[test]

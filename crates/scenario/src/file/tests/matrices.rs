@@ -191,7 +191,7 @@ fn sprayed_packets_have_all_equal_routes() {
     // Within a pod there is one route for each aggregation switch.
     assert_eq!(p.workloads[0].paths[0].routes().len(), 2);
     // All possible links of a flow have a limit in BDP.
-    assert!(path.links().iter().all(|link| p.links[link.0 as usize].limit.bytes < u64::MAX));
+    assert!(path.links().iter().all(|link| p.links[link.0 as usize].law.limit.bytes < u64::MAX));
     // A flow of a workload takes one of them, chosen by a hash.
     let ecmp = plan(&text, &["routing.equal-cost=ecmp", "topology.fat-tree.delay=1ms"]);
     assert_eq!(ecmp.workloads[0].paths[0].routes().len(), 2);

@@ -197,7 +197,7 @@ fn quickstart_is_what_it_says() {
     // 10 Mbps × 100 ms.
     let bottleneck = &xcp.links[8];
     assert_eq!(bottleneck.name, "bottleneck");
-    assert_eq!(bottleneck.limit, Limit { packets: u32::MAX, bytes: 125_000 });
+    assert_eq!(bottleneck.law.limit, Limit { packets: u32::MAX, bytes: 125_000 });
     assert!(bottleneck.law.get::<XcpConfig>().is_some());
     assert_eq!(xcp.flows[2].path.route[..], [LinkId(4), LinkId(8)]);
     assert_eq!(xcp.flows[2].path.back[..], [LinkId(9), LinkId(5)]);
@@ -206,7 +206,7 @@ fn quickstart_is_what_it_says() {
     assert_eq!(fifo.transports[0].law.word(), "newreno");
     let link = &s.variant("red").unwrap().plan.links[8];
     let red: &RedConfig = link.law.get().unwrap();
-    assert_eq!(red.min_threshold.under(link.limit), (31_250.0, ThresholdUnit::Bytes));
+    assert_eq!(red.min_threshold.under(link.law.limit), (31_250.0, ThresholdUnit::Bytes));
 }
 
 #[test]
@@ -300,19 +300,19 @@ fn a_variant_may_add_a_section() {
 fn a_bdp_is_of_those_who_cross() {
     // Mean of the base RTTs 22, 24, 26 and 28 ms: 10 Mbps × 25 ms × 2.
     let p = plan(BASE, &["link.bottleneck.limit=2 BDP"]);
-    assert_eq!(p.links[8].limit.bytes, 62_500);
+    assert_eq!(p.links[8].law.limit.bytes, 62_500);
     // One flow of 22 ms only.
     let p = plan(BASE, &["link.bottleneck.limit=1 BDP", "flow.f.from=s.1"]);
-    assert_eq!(p.links[8].limit.bytes, 27_500);
+    assert_eq!(p.links[8].law.limit.bytes, 27_500);
     // Each access link has its own.
     let p = plan(BASE, &["link.access.limit=1 BDP"]);
-    assert_eq!((p.links[0].limit.bytes, p.links[6].limit.bytes), (275_000, 350_000));
+    assert_eq!((p.links[0].law.limit.bytes, p.links[6].law.limit.bytes), (275_000, 350_000));
     // A receive buffer uses the path's BDP: 10 Mbps × 22 ms.
     let p = plan(BASE, &["flow.f.receive-buffer=2 BDP", "flow.f.send-buffer=10 packets"]);
     assert_eq!((p.flows[0].receive_buffer, p.flows[0].send_buffer), (36, 10));
     // Data both ways also cross the reverse direction.
     let p = plan(BASE, &["link.bottleneck.reverse.limit=1 BDP", "flow.f.both-ways=true"]);
-    assert_eq!(p.links[9].limit.bytes, 31_250);
+    assert_eq!(p.links[9].law.limit.bytes, 31_250);
 }
 
 #[test]
@@ -341,8 +341,8 @@ fn nothing_is_left_to_be_guessed() {
     assert_eq!((t.packet_size, t.header, t.ack_size, t.initial_window), (1500, 40, 40, 10));
     assert_eq!((t.sack_blocks, t.loss_detection), (3, Detection::Rfc6675));
     assert_eq!(t.rto.min, Time::from_millis(200));
-    assert_eq!(p.links[8].limit, Limit { packets: 1000, bytes: u64::MAX });
-    assert_eq!(p.links[9].limit, Limit::NONE);
+    assert_eq!(p.links[8].law.limit, Limit { packets: 1000, bytes: u64::MAX });
+    assert_eq!(p.links[9].law.limit, Limit::NONE);
     assert_eq!(p.measure.interval, Some(Time::from_millis(100)));
     let t = &plan(BASE, &["flow.f.sack=false"]).transports[0];
     assert_eq!((t.sack_blocks, t.loss_detection), (0, Detection::NewReno));
@@ -510,7 +510,7 @@ fn the_constants_of_queue_laws_reach_the_plan() {
     assert_eq!((back.target, back.interval), (Time::from_millis(5), Time::from_millis(50)));
     let step = plan("step");
     let threshold = step.links[0].law.get::<StepConfig>().unwrap().threshold;
-    assert_eq!(threshold.under(step.links[0].limit), (25.0, ThresholdUnit::Packets));
+    assert_eq!(threshold.under(step.links[0].law.limit), (25.0, ThresholdUnit::Packets));
     let pie = *plan("pie").links[0].law.get::<PieConfig>().unwrap();
     assert_eq!((pie.target, pie.update), (Time::from_millis(30), Time::from_millis(15)));
     // DCTCP without ECN would be NewReno: it enables ECN.

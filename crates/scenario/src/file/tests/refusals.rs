@@ -239,7 +239,7 @@ fn a_symmetric_link_s_way_back_is_what_it_says_and_else_like_the_way_there() {
         let alpha = link.law.get::<XcpConfig>().map(|xcp| xcp.alpha);
         (
             alpha,
-            link.limit.packets,
+            link.law.limit.packets,
             link.capacity.mbps(),
             link.loss,
             link.rate.mbps(),

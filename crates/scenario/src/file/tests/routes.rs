@@ -5,7 +5,6 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use proptest::prelude::*;
 use tollway_law::{Rate, Time};
-use tollway_proto::port::Limit;
 
 use super::{BASE, plan};
 use crate::file::route::Router;
@@ -31,7 +30,6 @@ fn link(from: u32, to: u32, delay: u64) -> Link {
         to: NodeId(to),
         twin: None,
         delay: Time(delay),
-        limit: Limit::NONE,
         law: Arc::new(LinkLaw::none()),
         shared: Arc::new(shared),
     }

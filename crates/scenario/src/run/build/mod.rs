@@ -91,7 +91,7 @@ pub(super) fn simulated(plan: &Plan) -> (Network<Connection>, Ids) {
             delay: link.delay,
             overhead: link.overhead,
             law: link_law(plan, i),
-            limit: link.limit,
+            limit: link.law.limit,
             queue: queue(plan, i),
         })
     };

@@ -140,7 +140,7 @@ pub(crate) fn link_specs(plan: &Plan) -> Vec<net::LinkSpec> {
         delay: link.delay,
         overhead: link.overhead,
         law: link_law(plan, i),
-        limit: link.limit,
+        limit: link.law.limit,
         queue: queue(plan, i),
     };
     plan.links.iter().enumerate().map(spec).collect()

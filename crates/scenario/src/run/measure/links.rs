@@ -180,7 +180,7 @@ fn utilisation(link: &plan::Link, before: Sent, after: Sent, span: (Time, Time))
 /// The bound of a link's queue in bytes, if there is one. A bound in packets counts full packets of
 /// the largest flow.
 fn limit_bytes(plan: &Plan, link: usize) -> Option<u64> {
-    let limit = plan.links[link].limit;
+    let limit = plan.links[link].law.limit;
     let largest =
         plan.transports.iter().map(|transport| u64::from(transport.packet_size)).max().unwrap_or(1500);
     let packets = (limit.packets != u32::MAX).then(|| u64::from(limit.packets) * largest);
