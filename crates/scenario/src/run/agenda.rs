@@ -1,6 +1,7 @@
 //! The file's events, by time.
 
 use tollway_law::Time;
+use tollway_sim::LinkId;
 
 use super::build::Built;
 use super::build::sessions;
@@ -32,7 +33,7 @@ impl Agenda {
 
 fn apply<E: Engine>(what: What, plan: &Plan, built: &mut Built<E>, hosts: &mut Hosts) {
     match what {
-        What::Link(link, change) => built.network.change(Part::Link(built.links[link.0 as usize]), change),
+        What::Link(link, change) => built.network.change(Part::Link(LinkId(link.0)), change),
         What::Flow(flow, change) => built.network.change(Part::Flow(built.flows[flow.0 as usize]), change),
         What::HostBudget(host, budget) => hosts.set_budget(built.network.now(), host, budget),
         What::HostStrategy(host, strategy) => hosts.set_strategy(built.network.now(), host, strategy),

@@ -12,7 +12,7 @@ use tollway_law::Time;
 use tollway_proto::Flags;
 use tollway_proto::encoding::frame::{Address, ByteNumbers, Frame, write_plain};
 use tollway_proto::transport::Connection;
-use tollway_sim::{End, Fate, FlowId, Network, Origin, Sighting};
+use tollway_sim::{End, Fate, FlowId, LinkId, Network, Origin, Sighting};
 
 use super::build::Built;
 use crate::file::matches;
@@ -120,7 +120,7 @@ impl Writer {
         };
         writer.section(plan).map_err(failed)?;
         for (i, link) in plan.links.iter().enumerate() {
-            let id = built.links[i];
+            let id = LinkId(i as u32);
             writer.links.insert(id.0, i);
             if chosen[i] {
                 built.network.tap(id);

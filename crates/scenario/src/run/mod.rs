@@ -225,11 +225,11 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
     budget::check(plan, options.memory)?;
     match options.engine {
         EngineKind::Sim => {
-            let (mut network, ids) = build::simulated(plan);
+            let (mut network, shapers) = build::simulated(plan);
             if options.digest == DigestMode::Packets {
                 network.trace_packets();
             }
-            let mut built = Built::new(plan, network, ids);
+            let mut built = Built::new(plan, network, shapers);
             let mut capture = match &options.capture {
                 Some(wanted) => Some(capture::Writer::new(wanted, plan, &mut built)?),
                 None => None,
@@ -249,8 +249,8 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
             if options.capture.is_some() {
                 return Err(live::no_capture().into());
             }
-            let (network, ids) = live::network(plan, &options.hosting)?;
-            let mut built = Built::new(plan, network, ids);
+            let (network, shapers) = live::network(plan, &options.hosting)?;
+            let mut built = Built::new(plan, network, shapers);
             let mut finished = drive(plan, options, &mut built, begun, process_cpu, &mut |_| {})?;
             finished.run.live = Some(built.network.info(plan));
             Ok(finished)

@@ -1,7 +1,7 @@
 //! The machines of a plan at the nodes of an engine.
 
 use tollway_proto::Gate;
-use tollway_sim::{End, MachineId};
+use tollway_sim::{End, LinkId, MachineId};
 
 use super::Built;
 use crate::plan::Plan;
@@ -14,8 +14,8 @@ pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Vec
     let add = |machine: &crate::plan::Machine| {
         let id = built.network.add(machine.node, (machine.kind.build)(machine));
         if !machine.kind.is_app {
-            let links = plan.links.iter().zip(&built.links).filter(|(link, _)| link.to == machine.node);
-            for (gate, (_, &link)) in links.enumerate() {
+            let links = plan.links.iter().zip((0..).map(LinkId)).filter(|(link, _)| link.to == machine.node);
+            for (gate, (_, link)) in links.enumerate() {
                 built.network.join(Joint::PassBy(link, id, Gate(gate as u32)));
             }
         }

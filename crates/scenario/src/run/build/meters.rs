@@ -7,7 +7,7 @@ use tollway_law::Time;
 use tollway_law::link::Exchange;
 use tollway_law::meter::MeterConfig;
 use tollway_proto::{Meters, NodeMachine};
-use tollway_sim::MachineId;
+use tollway_sim::{LinkId, MachineId};
 
 use super::Built;
 use crate::plan::{self, Plan};
@@ -32,8 +32,8 @@ pub(in crate::run) fn place<E: Engine>(plan: &Plan, built: &mut Built<E>) -> Pos
         let bordered = link.exchange.as_deref().map(|rate| meters.add_border(Exchange::new(*rate)));
         for post in metered.into_iter().chain(bordered) {
             at.get_or_insert(link.to);
-            watched.push((built.links[i], Meters::entry(post)));
-            watched.push((built.links[twin.0 as usize], Meters::exit(post)));
+            watched.push((LinkId(i as u32), Meters::entry(post)));
+            watched.push((LinkId(twin.0), Meters::exit(post)));
             posts.insert(i, post);
         }
     }

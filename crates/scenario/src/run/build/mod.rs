@@ -27,11 +27,9 @@ use crate::plan::{self, Data, EqualCost, NodeId, Plan, TransportId};
 use crate::tables::SystemTables;
 use meters::Posts;
 
-/// A network and the identifiers of the plan's parts in it.
+/// A network and the identifiers of the plan's parts in it. Links have their [`plan::LinkId`].
 pub(super) struct Built<E: Engine> {
     pub(super) network: E,
-    /// By [`plan::LinkId`].
-    pub(super) links: Vec<LinkId>,
     /// By [`plan::FlowId`].
     pub(super) flows: Vec<FlowId>,
     /// Routes there and back, by workload and path.
@@ -81,48 +79,42 @@ pub(super) struct FlowEnds<'a, R> {
     pub(super) shaped: Option<plan::ShaperClass>,
 }
 
-/// The simulator's network, with the plan's links, media and shapers.
-pub(super) fn simulated(plan: &Plan) -> (Network<Connection>, Ids) {
+/// The simulator's network, with the plan's links, media and shapers, and the shapers' identifiers.
+pub(super) fn simulated(plan: &Plan) -> (Network<Connection>, Vec<MachineId>) {
     let mut network = Network::new(plan.seed);
     network.reserve(plan.links.len(), plan.flows.len());
-    let add_link = |(i, link): (usize, &plan::Link)| {
-        network.add_link(LinkSpec {
+    for (i, link) in plan.links.iter().enumerate() {
+        let id = network.add_link(LinkSpec {
             rate: link.rate,
             delay: link.delay,
             overhead: link.overhead,
             law: link_law(plan, i),
             limit: link.law.limit,
             queue: queue(plan, i),
-        })
-    };
-    let links: Vec<LinkId> = plan.links.iter().enumerate().map(add_link).collect();
-    for (link, &id) in plan.links.iter().zip(&links) {
+        });
+        debug_assert_eq!(id, LinkId(i as u32));
         if let Some(trace) = &link.trace {
             network.set_trace(id, trace.clone());
         }
     }
     for medium in &plan.media {
-        let members: Vec<LinkId> = medium.links.iter().map(|link| links[link.0 as usize]).collect();
+        let members: Vec<LinkId> = medium.links.iter().map(|link| LinkId(link.0)).collect();
         network.add_medium(&members);
     }
     let shapers = plan.shapers.iter().map(|shaper| network.add_shaper(aggregates::shaper(shaper))).collect();
-    (network, (links, shapers))
+    (network, shapers)
 }
-
-/// A network's links and shapers, by index in the plan.
-pub(super) type Ids = (Vec<LinkId>, Vec<MachineId>);
 
 /// Routes there, and routes back.
 type Routes<R> = [Box<[R]>; 2];
 
 impl<E: Engine> Built<E> {
     /// Adds the plan's flows and sources to a network that has its links and shapers.
-    pub(super) fn new(plan: &Plan, network: E, (links, shapers): Ids) -> Built<E> {
+    pub(super) fn new(plan: &Plan, network: E, shapers: Vec<MachineId>) -> Built<E> {
         let is_elsewhere = |node| !network.has(Place::Node(NodeId(node)));
         let mut built = Built {
             is_part: (0..plan.nodes.len() as u32).any(is_elsewhere),
             network,
-            links,
             flows: Vec::with_capacity(plan.flows.len()),
             workload_routes: Vec::new(),
             sources: Vec::new(),
@@ -136,11 +128,11 @@ impl<E: Engine> Built<E> {
             started: 0,
         };
         for (i, losses) in plan.own_losses().enumerate().filter(|(_, losses)| !losses.is_empty()) {
-            built.network.change(Part::Link(built.links[i]), Change::Losses(losses));
+            built.network.change(Part::Link(LinkId(i as u32)), Change::Losses(losses));
         }
         for (i, link) in plan.links.iter().enumerate() {
             if let Some(impairments) = &link.impairments {
-                built.network.change(Part::Link(built.links[i]), Change::Wire(**impairments));
+                built.network.change(Part::Link(LinkId(i as u32)), Change::Wire(**impairments));
             }
         }
         built.meters = meters::place(plan, &mut built);
@@ -259,7 +251,7 @@ impl<E: Engine> Built<E> {
         end: RouteEnd,
         cost: EqualCost,
     ) -> E::Route {
-        let of = |links: &[plan::LinkId]| links.iter().map(|link| self.links[link.0 as usize]).collect();
+        let of = |links: &[plan::LinkId]| links.iter().map(|link| LinkId(link.0)).collect();
         let ways: Vec<Vec<LinkId>> = ways.map(of).collect();
         self.network.add_route(&ways, end, cost)
     }
@@ -408,7 +400,7 @@ impl<E: Engine> Built<E> {
 
     /// Reports the figures of links, trees, meters and cross-traffic.
     pub(super) fn report_links(&mut self, plan: &Plan, tables: &mut SystemTables) {
-        for (link, &id) in plan.links.iter().zip(&self.links) {
+        for (link, id) in plan.links.iter().zip((0..).map(LinkId)) {
             let name = &link.name;
             let (stats, deviation, waits) = self.network.with_link(id, |link, now| {
                 (link.read(now), link.port.law.deviation(), link.port.waits().to_vec())
@@ -435,10 +427,10 @@ impl<E: Engine> Built<E> {
         }
         for tree in &plan.trees {
             let flow = &plan.flows[tree.first.0 as usize];
-            let Some(down) = flow.path.route.first().map(|link| link.0 as usize) else { continue };
-            let Some(up) = plan.links[down].twin.map(|link| link.0 as usize) else { continue };
+            let Some(down) = flow.path.route.first() else { continue };
+            let Some(up) = plan.links[down.0 as usize].twin else { continue };
             let [down, up] =
-                [down, up].map(|link| self.network.with_link(self.links[link], Link::read).sent_packets);
+                [*down, up].map(|link| self.network.with_link(LinkId(link.0), Link::read).sent_packets);
             let answers = up as f64 / down.max(1) as f64;
             tables.set("trees", &[("flow", &flow.section)], "answers_per_packet", answers);
         }

@@ -18,7 +18,7 @@ use tollway_sim::{Census, End, FlowId, LinkId, MachineId, RouteEnd, SinkStats, S
 pub use adapt::Unsupported;
 pub(super) use adapt::{adapt, no_capture};
 
-use super::build::{Ids, aggregates, link_law, queue};
+use super::build::{aggregates, link_law, queue};
 #[cfg(target_os = "linux")]
 use super::engine::Kernels;
 use super::engine::{Engine, FlowEvent, Joint, Outside, Part, Place, Start, Totals};
@@ -81,8 +81,8 @@ impl LiveInfo {
     }
 }
 
-/// Builds the live network, with the plan's nodes and links.
-pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Ids), RunError> {
+/// Builds the live network, with the plan's nodes, links and shapers, and the shapers' identifiers.
+pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<MachineId>), RunError> {
     let names: Vec<String> = plan.nodes.iter().map(|node| node.name.to_string()).collect();
     let specs = link_specs(plan);
     let mut network = match hosting {
@@ -127,7 +127,7 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Ids), Run
     let numbered = part.is_some() && plan.machines.is_empty() && plan.sessions.is_empty();
     let live =
         Live { network, part, numbered, fingerprints, routes: Vec::new(), kernel_drops: None, failed: None };
-    Ok((live, ((0..plan.links.len() as u32).map(LinkId).collect(), shapers)))
+    Ok((live, shapers))
 }
 
 /// The plan's links in the form of the live engine.

@@ -3,6 +3,7 @@
 use tollway_law::link::LinkLaw as _;
 use tollway_law::{Price, Time};
 use tollway_proto::link::{Link, LinkStats};
+use tollway_sim::LinkId;
 
 use super::Meter;
 use crate::plan::{self, Plan};
@@ -37,7 +38,7 @@ impl Meter {
         let (span, time_s) = (now - self.last, now.nearest_secs());
         for meter in &mut self.links {
             let i = meter.link;
-            let (stats, price, control) = built.network.with_link(built.links[i], |link, now| {
+            let (stats, price, control) = built.network.with_link(LinkId(i as u32), |link, now| {
                 (link.read(now), link.port.law.stated_price(), link.take_control())
             });
             meter.note(&stats);
@@ -100,11 +101,12 @@ impl Meter {
         let end = built.network.now();
         let measured = end.saturating_sub(if self.warmed { self.warmup } else { Time::ZERO });
         let mut meters = self.links.into_iter().peekable();
-        for i in 0..built.links.len() {
-            if !built.network.has(Place::Link(built.links[i])) {
+        for i in 0..plan.links.len() {
+            let id = LinkId(i as u32);
+            if !built.network.has(Place::Link(id)) {
                 continue;
             }
-            let stats = built.network.with_link(built.links[i], Link::read);
+            let stats = built.network.with_link(id, Link::read);
             // Links without a meter have unknown queue figures.
             let meter = meters.next_if(|meter| meter.link == i).map(|mut meter| {
                 meter.note(&stats);

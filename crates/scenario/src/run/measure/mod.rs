@@ -8,7 +8,7 @@ use std::sync::Arc;
 use compact_str::{CompactString, ToCompactString as _};
 use tollway_law::Time;
 use tollway_proto::link::Link;
-use tollway_sim::{End, FlowId};
+use tollway_sim::{End, FlowId, LinkId};
 
 use super::build::Built;
 use super::build::overlay;
@@ -105,8 +105,9 @@ impl Meter {
         let shown = plan.shown_links();
         let mut links = Vec::new();
         for (i, &shown) in shown.iter().enumerate() {
-            let rows = shown && built.network.has(Place::Link(built.links[i]));
-            built.network.with_link(built.links[i], |link, now| {
+            let id = LinkId(i as u32);
+            let rows = shown && built.network.has(Place::Link(id));
+            built.network.with_link(id, |link, now| {
                 link.measure(now, rows);
                 if rows && plan.measure.interval.is_some() {
                     link.log_control();
@@ -187,9 +188,9 @@ impl Meter {
             }
             self.senders.warm(built);
             let mut meters = self.links.iter_mut().peekable();
-            self.at_warmup.reserve_exact(built.links.len());
-            for i in 0..built.links.len() {
-                let stats = built.network.with_link(built.links[i], Link::read);
+            self.at_warmup.reserve_exact(plan.links.len());
+            for i in 0..plan.links.len() {
+                let stats = built.network.with_link(LinkId(i as u32), Link::read);
                 self.at_warmup.push(Sent::of(&stats));
                 let Some(meter) = meters.next_if(|meter| meter.link == i) else { continue };
                 // The running interval's row still includes the figures of this read.
