@@ -30,6 +30,8 @@ pub struct Red {
     packet_size: f64,
     in_profile: f64,
     spacing: Spacing,
+    /// True if the previous arrival found the average above the lower threshold.
+    above: bool,
     least_queue: u32,
     capacity: Rate,
 }
@@ -79,6 +81,10 @@ words! {
         /// Uniform on 1/p_b … 2/p_b: a signal every 3/(2·p_b) arrivals in the mean (`wait_` in
         /// ns-2's `red.cc`, true by default there).
         Wait = "wait",
+        /// Uniform on 1 … 1/p_b − 1: the count includes the arrival, as in the pseudocode of 1993
+        /// (§ IV) and in ns-2 without `wait_`. The arrival that exceeds the lower threshold is
+        /// never signalled.
+        Counted = "counted",
     }
 }
 
@@ -128,6 +134,7 @@ impl RedConfig {
             packet_size: self.packet_size.0.max(1) as f64,
             in_profile: if self.in_profile > 1.0 { self.in_profile } else { 1.0 },
             spacing: self.spacing,
+            above: false,
             least_queue: self.least_queue,
             capacity,
         }
@@ -176,6 +183,10 @@ impl Red {
             Spacing::Uniform => drawn * (1.0 - self.count as f64 * p) < p,
             // p_a = p_b / (2 − count · p_b) from count · p_b = 1 on, where ns-2's count includes
             // the arrival.
+            Spacing::Counted => {
+                let (counted, first) = ((self.count + 1) as f64 * p, !self.above);
+                !first && drawn * (1.0 - counted) < p
+            }
             Spacing::Wait => {
                 let waited = (self.count + 1) as f64 * p;
                 waited >= 1.0 && drawn * (2.0 - waited) < p
@@ -205,6 +216,7 @@ impl LinkLaw for Red {
         self.follow(now, packet);
         if self.average < self.min || packet.backlog_packets < self.least_queue {
             self.count = 0;
+            self.above = false;
             return Verdict::Pass;
         }
         let favoured = packet.in_profile && self.in_profile > 1.0;
@@ -219,7 +231,9 @@ impl LinkLaw for Red {
         if favoured {
             p /= self.in_profile;
         }
-        if self.signals(p) {
+        let signals = self.signals(p);
+        self.above = true;
+        if signals {
             self.count = 0;
             if !packet.ect {
                 self.stay_idle(idle_since, now);
@@ -314,6 +328,29 @@ mod tests {
         }
         let mean = f64::from(gaps.iter().sum::<i32>()) / gaps.len() as f64;
         assert!((mean - 1.5 / 0.05).abs() < 1.0, "{mean}");
+    }
+
+    #[test]
+    fn counted_gaps_are_one_shorter_and_the_first_arrival_above_the_threshold_passes() {
+        let config = RedConfig { spacing: Spacing::Counted, ..RedConfig::default() };
+        let mut red = config.build(Rate::from_mbps(10.0), TWENTY);
+        let mut shares = [0.0; 21];
+        let (mut gap, mut signals) = (0, 0.0);
+        for verdict in held(&mut red, 10, 2_000_000) {
+            gap += 1;
+            if verdict != Verdict::Pass {
+                shares[gap] += 1.0;
+                signals += 1.0;
+                gap = 0;
+            }
+        }
+        // p_b/(1 − count·p_b) for counts of 1 to 19: one in nineteen each.
+        let off = |share: f64| (share / signals - 1.0 / 19.0).abs();
+        assert!(shares[1..20].iter().all(|&share| off(share) < 0.005) && shares[20] < 1.0, "{shares:?}");
+        let certain = RedConfig { max_probability: 1.0, spacing: Spacing::Counted, ..config };
+        let mut red = Red { average: 14.9, idle_since: None, ..certain.build(Rate::from_mbps(10.0), TWENTY) };
+        let mut arrive = || red.on_arrival(Time::ZERO, passing(15), &Toll::default());
+        assert_eq!((arrive(), arrive()), (Verdict::Pass, Verdict::Signal));
     }
 
     /// ns-2's rule: with a long mean queue and at most one packet in the queue nothing is dropped,
