@@ -105,6 +105,11 @@ impl NewReno {
         self.ssthresh = window;
     }
 
+    /// Changes the window and the threshold, segments, for a transport with its own rules.
+    pub fn adjust(&mut self, change: impl FnOnce(&mut f64, &mut f64)) {
+        change(&mut self.window, &mut self.ssthresh);
+    }
+
     fn halve(&mut self, flight: &Flight) {
         self.ssthresh = (flight_size(self.window, flight) / 2.0).max(MIN_SSTHRESH);
         self.reduced_until = flight.now.saturating_add(flight.srtt);

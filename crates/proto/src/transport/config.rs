@@ -33,8 +33,8 @@ pub struct Config {
     /// Upper bound on ranges per report, which depends on the header: 3 beside a timestamp, 2 with
     /// one XCP option too, 1 with both. Default 3.
     pub sack_ranges: u8,
-    /// The method of loss detection. Without `sack` it is [`Detection::NewReno`] or
-    /// [`Detection::Reno`].
+    /// The method of loss detection. Without `sack` it is [`Detection::NewReno`],
+    /// [`Detection::Reno`] or [`Detection::Ns2`].
     pub detection: Detection,
     /// Extra copies of a retransmission, sent if the receiver's window would not last until its
     /// loss is detected and repaired; with [`Detection::Rack`] only. Default 0.
@@ -109,13 +109,14 @@ impl Config {
     /// True if the sender uses reported ranges.
     #[inline]
     pub(super) fn heeds_ranges(&self) -> bool {
-        !matches!(self.detects(), Detection::NewReno | Detection::Reno)
+        self.sack && !matches!(self.detection, Detection::NewReno | Detection::Reno)
     }
 
     /// The method of loss detection in effect, given that ranges may not be reported.
     #[inline]
     pub(super) fn detects(&self) -> Detection {
-        if self.sack || self.detection == Detection::Reno { self.detection } else { Detection::NewReno }
+        let without_sack = matches!(self.detection, Detection::Reno | Detection::Ns2);
+        if self.sack || without_sack { self.detection } else { Detection::NewReno }
     }
 }
 
@@ -211,6 +212,10 @@ pub enum Detection {
         /// True if the last segment of a burst is probed for after two round trips (§ 7).
         tail_probe: bool,
     },
+    /// As ns-2.35: `Agent/TCP/Sack1` with `sack`, `Agent/TCP/Newreno` without. It also sets the
+    /// window and samples round trips as these do, so it needs the law
+    /// [`NewReno`](tollway_law::sender::NewReno).
+    Ns2,
 }
 
 /// The retransmission timer (RFC 6298).

@@ -258,13 +258,13 @@ impl Sender {
     /// True if a stream continues, with no timer except that of retransmission and that of a pace
     /// which only feedback changes.
     pub(super) fn streams(&self) -> bool {
-        self.source.ready() && !self.source.control() && self.rack.is_none() && self.law.keeps_pace()
+        self.source.ready() && !self.source.control() && self.extra.is_none() && self.law.keeps_pace()
     }
 
     /// True if all has been sent and some of it is in flight, with no timer except that of
     /// retransmission.
     fn drains(&self) -> bool {
-        self.board.outstanding() > 0 && !self.source.ready() && self.rack.is_none() && self.law.keeps_pace()
+        self.board.outstanding() > 0 && !self.source.ready() && self.extra.is_none() && self.law.keeps_pace()
     }
 
     /// Handles an acknowledgement of `advance` segments without losses. Returns the law's input,

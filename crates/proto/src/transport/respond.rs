@@ -172,7 +172,7 @@ impl Sender {
     /// True if a stream continues that acknowledgements alone clock, and delivery is not measured.
     fn is_plain(&self) -> bool {
         let law = matches!(self.law, AnySender::NewReno(_) | AnySender::Cubic(_)) && !self.law.tolled();
-        let measures = self.rack.is_some() || self.board.sampler.is_some();
+        let measures = !self.extra.is_none() || self.board.sampler.is_some();
         law && !measures && !self.paced && self.streams()
     }
 }

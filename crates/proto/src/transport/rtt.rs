@@ -50,6 +50,32 @@ impl Rtt {
         self.base = Time(base.max(rto.min.0).min(rto.max.0));
     }
 
+    /// Adds a sample as ns-2 does: in integer ticks (`tcp.cc` 565).
+    pub(crate) fn sample_ticks(&mut self, rtt: Time, rto: &Rto) {
+        let ticks = ((rtt.0 + TICK / 2) / TICK).max(1);
+        let (srtt8, var4) = (self.srtt8 / TICK, self.var4 / TICK);
+        let (srtt8, var4) = if srtt8 == 0 {
+            (ticks << 3, ticks << 1)
+        } else {
+            let srtt = srtt8 >> 3;
+            let var4 = var4 + ticks.abs_diff(srtt) - (var4 >> 2);
+            ((srtt8 + ticks - srtt).max(1), var4.max(1))
+        };
+        self.srtt8 = srtt8 * TICK;
+        self.var4 = var4 * TICK;
+        self.min = self.min.min(rtt);
+        self.latest = rtt;
+        self.base = Time(((srtt8 >> 3) * TICK + var4 * TICK).max(rto.min.0).min(rto.max.0));
+    }
+
+    /// Lets the next sample count as the first one from the fourth doubling on, as ns-2 does
+    /// (`tcp.cc` 611).
+    pub(crate) fn begin_anew(&mut self) {
+        if self.backoff > 3 {
+            self.srtt8 = 0;
+        }
+    }
+
     /// The present retransmission timeout.
     #[inline]
     pub(crate) fn rto(&self, rto: &Rto) -> Time {
@@ -74,6 +100,8 @@ impl Rtt {
     }
 }
 
+/// ns-2's clock (`tcpTick_`), nanoseconds.
+const TICK: u64 = 10_000_000;
 /// Upper bound on doublings, enough to reach any maximum from a millisecond.
 const MAX_DOUBLINGS: u8 = 32;
 
@@ -94,6 +122,28 @@ mod tests {
         assert_eq!(rtt.min, Time::from_millis(100));
         rtt.sample(Time::from_secs(100), &config);
         assert_eq!(rtt.rto(&config), config.max);
+    }
+
+    #[test]
+    fn ticks_are_of_ten_milliseconds_and_four_timeouts_begin_anew() {
+        let config = Rto { granularity: Time::ZERO, min: Time::ZERO, ..Rto::default() };
+        let mut rtt = Rtt::new(&config);
+        let mut sampled = |millis| {
+            rtt.sample_ticks(Time::from_millis(millis), &config);
+            (rtt.srtt(), rtt.rto(&config))
+        };
+        assert_eq!(sampled(104), (Time::from_millis(100), Time::from_millis(300)));
+        assert_eq!(sampled(96), (Time::from_millis(100), Time::from_millis(250)));
+        for timeouts in [3, 4] {
+            let mut late = rtt.clone();
+            for _ in 0..timeouts {
+                late.back_off(&config);
+                late.begin_anew();
+            }
+            late.progress();
+            late.sample_ticks(Time::from_millis(500), &config);
+            assert_eq!(late.srtt() == Time::from_millis(500), timeouts == 4);
+        }
     }
 
     #[test]

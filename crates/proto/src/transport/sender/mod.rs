@@ -1,6 +1,8 @@
 //! The sending half: data that may leave, the effect of acknowledgements, and timeouts.
 
 mod delivery;
+mod extra;
+mod ns2;
 mod pick;
 mod rack;
 mod repair;
@@ -18,7 +20,7 @@ use super::rtt::Rtt;
 use super::serial::before;
 use super::stats::Counters;
 use delivery::Sampler;
-use rack::Rack;
+use extra::Extra;
 pub(super) use scoreboard::{Scoreboard, Slot};
 use source::Source;
 
@@ -37,7 +39,7 @@ pub(super) enum Phase {
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Sender {
-    pub(super) rack: Option<Box<Rack>>,
+    pub(super) extra: Extra,
     /// The stamp of the first retransmission after a timeout, to detect a premature timeout.
     pub(super) timeout_stamp: Option<Stamp>,
     pub(super) board: Scoreboard,
@@ -135,10 +137,7 @@ impl Sender {
             paced_size: 0,
             source: Source::new(),
             timeout_stamp: None,
-            rack: match config.detects() {
-                Detection::Rack { tail_probe } => Some(Box::new(Rack::new(tail_probe))),
-                _ => None,
-            },
+            extra: Extra::new(config),
         }
     }
 
@@ -236,7 +235,7 @@ impl Sender {
         if self.paced {
             self.note_departure(now, out.size);
         }
-        if self.rack.is_some() {
+        if self.extra.is_rack() {
             self.schedule_probe(now, config);
         }
         true
@@ -257,8 +256,8 @@ impl Sender {
     /// counts from the last attempt.
     #[inline]
     pub(super) fn restart_at_repair(&mut self, now: Time, seq: u32, config: &Config) {
-        let restarts = self.rack.is_some() || (config.rto.at_repair && !self.partial);
-        if self.phase == Phase::Recovery && seq == self.board.una && restarts {
+        let restarts = self.extra.is_rack() || (config.rto.at_repair && !self.partial);
+        if self.phase == Phase::Recovery && seq == self.board.una && restarts && !self.extra.is_ns2() {
             self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
         }
     }
@@ -271,7 +270,7 @@ impl Sender {
         if self.phase == Phase::Loss && self.timeout_stamp.is_none() && self.expiries > 0 {
             self.timeout_stamp = Some(stamp);
         }
-        if let Some(rack) = &mut self.rack {
+        if let Some(rack) = self.extra.rack_mut() {
             rack.on_resent(seq, stamp);
         }
         slot
@@ -374,7 +373,7 @@ impl Sender {
         // An end that only acknowledges needs no more slots.
         self.board.restart(first, self.source.has_data());
         self.board.sampler = sampled.then(|| Box::new(Sampler::new()));
-        self.board.tracks = self.rack.is_some();
+        self.board.tracks = self.extra.is_rack();
         self.phase = Phase::Open;
         self.recover = first;
         self.careful = false;
@@ -405,14 +404,7 @@ impl Sender {
 
     #[inline]
     pub(super) fn sample(&mut self, now: Time, packet: &Packet, config: &Config) -> Option<Time> {
-        if !packet.flags.has(Flags::STAMP_ECHO) {
-            return None;
-        }
-        let rtt = packet.sent_echo.elapsed(now);
-        // A stamp from the future looks like one from long ago.
-        if rtt > Stamp::REACH {
-            return None;
-        }
+        let rtt = round_trip(now, packet)?;
         self.rtt.sample(rtt, &config.rto);
         Some(rtt)
     }
@@ -457,13 +449,16 @@ impl Sender {
             return;
         }
         self.open_window(packet);
+        if self.extra.is_ns2() {
+            return self.on_ack_ns2(now, packet, sack, advance, config, stats);
+        }
         let rtt = self.sample(now, packet, config);
         let mut clean = 0;
         let quiet = self.phase == Phase::Open && self.board.clean() && !packet.flags.has(Flags::SACK);
         let segments = if quiet && (advance > 0 || config.heeds_ranges() || !self.is_duplicate(packet)) {
             self.board.ack_clean(advance);
             clean = advance;
-            if self.rack.is_some() {
+            if self.extra.is_rack() {
                 self.probe_answered(now, packet, config);
             }
             advance
@@ -485,7 +480,7 @@ impl Sender {
             self.leave_recovery(now, packet.flow, config, stats);
             self.window = whole(self.law.window());
         }
-        if self.rack.is_some() && advance > 0 {
+        if self.extra.is_rack() && advance > 0 {
             self.schedule_probe(now, config);
         }
     }
@@ -555,6 +550,14 @@ impl Sender {
         self.rto_at = Time::NEVER;
         self.rack_at = Time::NEVER;
     }
+}
+
+/// The round trip that a packet's echoed stamp shows.
+#[inline]
+fn round_trip(now: Time, packet: &Packet) -> Option<Time> {
+    let rtt = packet.sent_echo.elapsed(now);
+    // A stamp from the future looks like one from long ago.
+    (packet.flags.has(Flags::STAMP_ECHO) && rtt <= Stamp::REACH).then_some(rtt)
 }
 
 /// The law's window in whole segments, at least one; pacing handles rates below one segment per

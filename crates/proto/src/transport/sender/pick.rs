@@ -10,6 +10,9 @@ impl Sender {
     #[inline]
     pub(super) fn pick(&mut self, now: Time, config: &Config) -> Pick {
         self.paced_out = false;
+        if self.extra.is_ns2() {
+            return self.pick_ns2(config);
+        }
         if self.board.clean() && self.force == Force::Nothing {
             self.pick_fresh(now, config, self.board.outstanding())
         } else if self.is_full(config) {

@@ -57,7 +57,7 @@ impl Sender {
         if self.board.clean() {
             return;
         }
-        let (Some(rack), Some(newest)) = (&mut self.rack, self.board.newest) else { return };
+        let (Some(rack), Some(newest)) = (self.extra.rack_mut(), self.board.newest) else { return };
         // Steps 2 and 4: the round trip of the newest received one, and how much reordering to
         // allow for.
         let slack = if !self.board.reordered && (self.phase != Phase::Open || self.board.sacked >= DUP_THRESH)
@@ -107,20 +107,20 @@ impl Sender {
     pub(in crate::transport) fn consider_copies(&mut self, seq: u32, config: &Config) {
         let needed = self.board.outstanding().saturating_add(self.window.saturating_mul(2));
         let short = config.repair_copies > 0 && self.limit(config) < needed;
-        if let Some(rack) = self.rack.as_mut().filter(|_| short) {
+        if let Some(rack) = self.extra.rack_mut().filter(|_| short) {
             rack.copy = Some((seq, config.repair_copies));
         }
     }
 
     /// The retransmission to send again, if it is not acknowledged yet.
     pub(in crate::transport) fn next_copy(&self) -> Option<u32> {
-        let (seq, _) = self.rack.as_ref()?.copy?;
+        let (seq, _) = self.extra.rack()?.copy?;
         self.board.is_resent(seq).then_some(seq)
     }
 
     /// Records that the copy has left.
     pub(in crate::transport) fn copy_left(&mut self) {
-        let Some(rack) = &mut self.rack else { return };
+        let Some(rack) = self.extra.rack_mut() else { return };
         rack.copy =
             rack.copy.and_then(|(seq, left)| Some((seq, left.checked_sub(1).filter(|&more| more > 0)?)));
     }
@@ -128,7 +128,7 @@ impl Sender {
     /// RFC 8985 § 7.2: schedules a probe of the last segment after two quiet round trips, if no
     /// other recovery is under way.
     pub(in crate::transport) fn schedule_probe(&mut self, now: Time, config: &Config) {
-        let Some(rack) = &mut self.rack else { return };
+        let Some(rack) = self.extra.rack_mut() else { return };
         let quiet = self.phase == Phase::Open && self.board.clean() && rack.probe.is_none();
         if !rack.tail_probe || !quiet || self.board.outstanding() == 0 {
             if rack.probe_armed {
@@ -160,7 +160,7 @@ impl Sender {
         stats: &mut Counters,
     ) {
         let has_room = self.has_room(config);
-        let Some(rack) = &mut self.rack else { return };
+        let Some(rack) = self.extra.rack_mut() else { return };
         if !std::mem::take(&mut rack.probe_armed) {
             self.detect_by_time(now, stats);
             if self.phase == Phase::Open && self.board.pending > 0 {
@@ -187,7 +187,7 @@ impl Sender {
     /// RFC 8985 § 7.4: a probe that was a retransmission, and that the receiver was missing, has
     /// hidden a loss.
     pub(in crate::transport) fn probe_answered(&mut self, now: Time, packet: &Packet, config: &Config) {
-        let Some(rack) = &mut self.rack else { return };
+        let Some(rack) = self.extra.rack_mut() else { return };
         let Some((end, sent)) = rack.probe else { return };
         if before(self.board.una, end) {
             return;

@@ -36,6 +36,8 @@ impl Sender {
             Detection::NewReno | Detection::Reno => {
                 self.detect_by_duplicates(now, packet, advance, config, stats)
             }
+            // ns-2's senders handle acknowledgements elsewhere.
+            Detection::Ns2 => {}
             Detection::Rfc6675 => {
                 if packet.flags.has(Flags::SACK) {
                     news += self.board.sack(sack);
@@ -148,7 +150,7 @@ impl Sender {
 
     /// Detects whether the acknowledgement after a timeout belongs to a packet sent before it
     /// (Eifel, RFC 3522).
-    fn judge_timeout(&mut self, packet: &Packet, stats: &mut Counters) {
+    pub(super) fn judge_timeout(&mut self, packet: &Packet, stats: &mut Counters) {
         if let Some(stamp) = self.timeout_stamp.take() {
             let echoed = packet.flags.has(Flags::STAMP_ECHO);
             stats.rare().spurious_timeouts += u32::from(echoed && before(packet.sent_echo.0, stamp.0));
@@ -194,9 +196,12 @@ impl Sender {
         let flight = self.flight(now, config);
         let opening = self.board.slot(self.board.una).has(Slot::SYN);
         self.expiries = self.expiries.saturating_add(1);
+        if self.extra.is_ns2() {
+            return self.on_timeout_ns2();
+        }
         self.board.on_timeout(config.heeds_ranges(), config.rto.widens && !first);
         self.rack_at = Time::NEVER;
-        if let Some(rack) = &mut self.rack {
+        if let Some(rack) = self.extra.rack_mut() {
             rack.clear();
         }
         self.phase = Phase::Loss;

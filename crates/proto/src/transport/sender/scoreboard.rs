@@ -438,6 +438,41 @@ impl Scoreboard {
         self.newest = None;
     }
 
+    /// Forgets the ranges reported so far.
+    pub(in crate::transport) fn forget_reports(&mut self) {
+        if self.sacked > 0 {
+            self.clear_flags(Slot::SACKED);
+            self.sacked = 0;
+        }
+        self.refresh();
+    }
+
+    /// Forgets ranges, losses and retransmissions.
+    pub(in crate::transport) fn forget_all(&mut self) {
+        self.slots.fit(self.una, self.outstanding());
+        self.clear_flags(Slot::SACKED | Slot::LOST | Slot::RESENT);
+        (self.sacked, self.lost, self.pending, self.resent) = (0, 0, 0, 0);
+        self.refresh();
+    }
+
+    fn clear_flags(&mut self, flags: u8) {
+        for i in 0..self.outstanding() {
+            self.slots.at(self.una.wrapping_add(i)).flags &= !flags;
+        }
+    }
+
+    /// The first segment from `from` on that was not reported, below the highest one reported.
+    pub(in crate::transport) fn hole(&self, from: u32) -> Option<u32> {
+        let mut seq = from;
+        while before(seq, self.high) {
+            if !self.slots.get(seq).has(Slot::SACKED) {
+                return Some(seq);
+            }
+            seq = seq.wrapping_add(1);
+        }
+        None
+    }
+
     /// The first segment declared lost and not retransmitted since.
     pub(in crate::transport) fn first_pending(&mut self) -> Option<u32> {
         if self.pending == 0 {
@@ -474,11 +509,13 @@ impl Scoreboard {
     /// Records a retransmission of `seq`.
     pub(in crate::transport) fn resend(&mut self, seq: u32, sent: Stamp) -> Slot {
         let slot = self.slots.at(seq);
-        if !slot.has(Slot::RESENT) {
+        slot.flags |= Slot::REPEATED;
+        // Only ns-2's senders repeat a segment reported as received.
+        if !slot.has(Slot::RESENT | Slot::SACKED) {
             self.resent += 1;
             self.pending -= u32::from(slot.has(Slot::LOST));
+            slot.flags |= Slot::RESENT;
         }
-        slot.flags |= Slot::RESENT | Slot::REPEATED;
         slot.sent = sent;
         *slot
     }

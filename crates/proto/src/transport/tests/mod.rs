@@ -5,6 +5,7 @@ mod delivery;
 mod early;
 mod hostile;
 mod marks;
+mod ns2;
 mod pacing;
 mod predict;
 mod reading;

@@ -141,12 +141,19 @@ impl<'a> Resolver<'a> {
         }
         let loss_detection = match (k.word("loss-detection"), sack) {
             ("reno", _) => Detection::Reno,
+            ("ns-2", _) => Detection::Ns2,
             ("newreno", _) | ("", false) => Detection::NewReno,
             ("", true) if rack => RACK,
             ("rfc6675" | "", _) => Detection::Rfc6675,
             _ => RACK,
         };
-        if !sack && !matches!(loss_detection, Detection::NewReno | Detection::Reno) {
+        if loss_detection == Detection::Ns2 && (k.word("law") != "newreno" || k.truth("ecn")) {
+            self.mistakes
+                .add(k.at("loss-detection"), "`ns-2` needs the law `newreno`, without ECN", "ns-2's senders")
+                .help("add `law = \"newreno\"`, and leave out `ecn`");
+        }
+        let needs_sack = matches!(loss_detection, Detection::Rfc6675 | Detection::Rack { .. });
+        if !sack && needs_sack {
             self.mistakes
                 .add(k.at("loss-detection"), "this loss detection needs SACK", "without SACK")
                 .help("leave out `sack = false`, or choose \"newreno\"");

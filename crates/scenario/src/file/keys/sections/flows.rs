@@ -38,8 +38,10 @@ pub(super) const TRANSPORT: &[Key] = keys! {
     "sack-blocks": Kind::Count { least: 1, most: 4 },
         else "3; beside XCP's options 2, or 1 with data both ways";
     /// Loss detection: RFC 5681 with one repair per recovery, like ns-2's `Agent/TCP/Reno`
-    /// (`reno`); RFC 6582 (`newreno`); RFC 6675; or RFC 8985 (`rack`).
-    "loss-detection": Kind::Word(&["reno", "newreno", "rfc6675", "rack"]),
+    /// (`reno`); RFC 6582 (`newreno`); RFC 6675; or RFC 8985 (`rack`). `ns-2`, with the law
+    /// `newreno` and without ECN: repair, window and timer of ns-2.35's Sack1, or without SACK
+    /// Newreno.
+    "loss-detection": Kind::Word(&["reno", "newreno", "rfc6675", "rack", "ns-2"]),
         else "`rfc6675` with SACK, `rack` with SACK and the law `bbr`, `newreno` without SACK";
     /// With `rack`: extra copies of a retransmission, sent if the receive window would be exhausted
     /// before the loss is repaired.
