@@ -181,12 +181,10 @@ impl Red {
             // p_a = p_b / (1 − count · p_b), as a comparison without the division and certain where
             // that is ≤ 0.
             Spacing::Uniform => drawn * (1.0 - self.count as f64 * p) < p,
+            // The same, where the count includes the arrival.
+            Spacing::Counted => self.above && drawn * (1.0 - (self.count + 1) as f64 * p) < p,
             // p_a = p_b / (2 − count · p_b) from count · p_b = 1 on, where ns-2's count includes
             // the arrival.
-            Spacing::Counted => {
-                let (counted, first) = ((self.count + 1) as f64 * p, !self.above);
-                !first && drawn * (1.0 - counted) < p
-            }
             Spacing::Wait => {
                 let waited = (self.count + 1) as f64 * p;
                 waited >= 1.0 && drawn * (2.0 - waited) < p
