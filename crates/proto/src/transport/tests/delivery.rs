@@ -10,6 +10,8 @@ use super::pair::{CLIENT, Faults, Pair, SERVER};
 fn configs() -> impl Strategy<Value = Config> {
     let detection = prop_oneof![
         Just((false, Detection::NewReno)),
+        Just((false, Detection::Ns2)),
+        Just((true, Detection::Ns2)),
         Just((true, Detection::NewReno)),
         Just((true, Detection::Rfc6675)),
         Just((true, Detection::Rack { tail_probe: false })),

@@ -45,6 +45,7 @@ fn packets() -> impl Strategy<Value = (Packet, SackRanges)> {
 
 fn connection(choice: u8, server: bool) -> Connection {
     let detection = match choice & 3 {
+        _ if choice & 128 != 0 => Detection::Ns2,
         0 | 1 => Detection::Rfc6675,
         2 => Detection::Rack { tail_probe: true },
         _ => Detection::Rack { tail_probe: false },
