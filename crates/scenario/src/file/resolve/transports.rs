@@ -152,6 +152,14 @@ impl<'a> Resolver<'a> {
                 .add(k.at("loss-detection"), "`ns-2` needs the law `newreno`, without ECN", "ns-2's senders")
                 .help("add `law = \"newreno\"`, and leave out `ecn`");
         }
+        if loss_detection == Detection::Ns2 {
+            let rto = k.table("rto", &keys::RTO);
+            let own = ["granularity", "at-repair", "impatient"].map(|key| (rto, key));
+            for (of, key) in own.into_iter().chain([(*k, "growth-per-ack")]).filter(|(of, key)| of.has(key)) {
+                let message = format!("the senders of ns-2 have their own rule in place of `{key}`");
+                self.mistakes.add(of.key_at(key), message, "no effect").help(format!("leave out `{key}`"));
+            }
+        }
         let needs_sack = matches!(loss_detection, Detection::Rfc6675 | Detection::Rack { .. });
         if !sack && needs_sack {
             self.mistakes

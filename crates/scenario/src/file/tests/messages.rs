@@ -170,6 +170,8 @@ fn what_is_of_no_use_in_a_flow_is_said() {
         (&["flow.f.sack=false", "flow.f.loss-detection=rack"], "needs SACK"),
         (&["flow.f.law=cubic", "flow.f.loss-detection=ns-2"], "`ns-2` needs the law `newreno`"),
         (&["flow.f.ecn=true", "flow.f.loss-detection=ns-2"], "`ns-2` needs the law `newreno`, without ECN"),
+        (&["flow.f.loss-detection=ns-2", "flow.f.rto.impatient=true"], "in place of `impatient`"),
+        (&["flow.f.loss-detection=ns-2", "flow.f.growth-per-ack=1"], "in place of `growth-per-ack`"),
         (&["flow.f.repair-copies=2"], "needs the loss detection `rack`"),
         (&["flow.f.rto={min='3 s', max='1 s'}"], "`min`, 3 s, is over its `max`, 1 s"),
         (
