@@ -33,7 +33,7 @@ FIRST, LAST = "# The cases, written by bench/ns2_tcp.py.\n", "# The end of the c
 MEASURES = ("utilisation", "loss", "queue", "exponent", "timeouts")
 FIXED, STARTS = 27, 10
 SECONDS, WARM = 60, 20
-# Round trips are whole milliseconds, so packets of many flows arrive at once. ns-2's rounding errors put them in a random order.
+# Round trips are whole milliseconds, so packets of many flows arrive at once: without it, in the order of the links.
 JITTER = 'jitter = "1 us"'
 
 

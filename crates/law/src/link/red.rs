@@ -82,8 +82,8 @@ words! {
         /// ns-2's `red.cc`, true by default there).
         Wait = "wait",
         /// Uniform on 1 … 1/p_b − 1: the count includes the arrival, as in the pseudocode of 1993
-        /// (§ IV) and in ns-2 without `wait_`. The arrival that exceeds the lower threshold is
-        /// never signalled.
+        /// (§ IV). As in ns-2 without `wait_`, the first arrival above the lower threshold is never
+        /// signalled.
         Counted = "counted",
     }
 }

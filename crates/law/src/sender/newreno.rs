@@ -105,14 +105,35 @@ impl NewReno {
         self.ssthresh = window;
     }
 
-    /// Changes the window and the threshold, segments, for a transport with its own rules.
-    pub fn adjust(&mut self, change: impl FnOnce(&mut f64, &mut f64)) {
-        change(&mut self.window, &mut self.ssthresh);
-    }
-
     fn halve(&mut self, flight: &Flight) {
         self.ssthresh = (flight_size(self.window, flight) / 2.0).max(MIN_SSTHRESH);
         self.reduced_until = flight.now.saturating_add(flight.srtt);
+    }
+}
+
+/// The rules of ns-2.35's senders (`tcp.cc`), for a transport that recovers as they do: reductions
+/// are of the window, not of the flight, and the threshold is a whole number.
+impl NewReno {
+    /// Grows for an acknowledgement of new data (line 1119).
+    pub fn grow_ns2(&mut self) {
+        self.window += if self.window < self.ssthresh { 1.0 } else { 1.0 / self.window };
+    }
+
+    /// Halves the window at a loss (line 1241).
+    pub fn halve_ns2(&mut self) {
+        self.window /= 2.0;
+        self.ssthresh = self.window.floor().max(MIN_SSTHRESH);
+    }
+
+    /// Lowers the window by `segments` at a partial acknowledgement (`tcp-newreno.cc` 61).
+    pub fn deflate_ns2(&mut self, segments: u32) {
+        self.window = (self.window - f64::from(segments)).max(1.0);
+    }
+
+    /// Reduces the window to one segment at a timeout (line 1329).
+    pub fn collapse_ns2(&mut self) {
+        self.ssthresh = (self.window.max(1.0) / 2.0).floor().max(MIN_SSTHRESH);
+        self.window = 1.0;
     }
 }
 

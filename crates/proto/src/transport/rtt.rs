@@ -40,9 +40,7 @@ impl Rtt {
             self.srtt8 = r << 3;
             self.var4 = r << 1;
         } else {
-            let srtt = self.srtt8 >> 3;
-            self.var4 = self.var4 - (self.var4 >> 2) + r.abs_diff(srtt);
-            self.srtt8 = self.srtt8 - srtt + r;
+            (self.srtt8, self.var4) = smooth(self.srtt8, self.var4, r);
         }
         self.min = self.min.min(rtt);
         self.latest = rtt;
@@ -57,9 +55,8 @@ impl Rtt {
         let (srtt8, var4) = if srtt8 == 0 {
             (ticks << 3, ticks << 1)
         } else {
-            let srtt = srtt8 >> 3;
-            let var4 = var4 + ticks.abs_diff(srtt) - (var4 >> 2);
-            ((srtt8 + ticks - srtt).max(1), var4.max(1))
+            let (srtt8, var4) = smooth(srtt8, var4, ticks);
+            (srtt8.max(1), var4.max(1))
         };
         self.srtt8 = srtt8 * TICK;
         self.var4 = var4 * TICK;
@@ -98,6 +95,13 @@ impl Rtt {
     pub(crate) fn progress(&mut self) {
         self.backoff = 0;
     }
+}
+
+/// 8 × SRTT and 4 × RTTVAR after a sample, in its unit.
+#[inline]
+fn smooth(srtt8: u64, var4: u64, sample: u64) -> (u64, u64) {
+    let srtt = srtt8 >> 3;
+    (srtt8 - srtt + sample, var4 - (var4 >> 2) + sample.abs_diff(srtt))
 }
 
 /// ns-2's clock (`tcpTick_`), nanoseconds.

@@ -205,8 +205,8 @@ start = "1 s"
 flows = "*"
 "#;
 
-/// What a host keeps back for a flow's first round trip is what the flow's first packet announces.
-/// Only with `initial-always` does that depend on `initial-packets` here.
+/// A host keeps back for a flow's first round trip what the flow's first packet announces. Only
+/// with `initial-always` does that depend on `initial-packets` here.
 #[test]
 fn a_host_keeps_back_what_a_newcomer_announces() {
     let sent = |more: &[&str]| {

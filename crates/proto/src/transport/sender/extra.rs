@@ -18,7 +18,7 @@ impl Extra {
     pub(in crate::transport) fn new(config: &Config) -> Extra {
         Extra(match config.detects() {
             Detection::Rack { tail_probe } => Some(Box::new(Kind::Rack(Rack::new(tail_probe)))),
-            Detection::Ns2 => Some(Box::new(Kind::Ns2(Ns2::new(config)))),
+            Detection::Ns2 => Some(Box::new(Kind::Ns2(Ns2::new()))),
             _ => None,
         })
     }

@@ -257,7 +257,7 @@ impl Sender {
     #[inline]
     pub(super) fn restart_at_repair(&mut self, now: Time, seq: u32, config: &Config) {
         let restarts = self.extra.is_rack() || (config.rto.at_repair && !self.partial);
-        if self.phase == Phase::Recovery && seq == self.board.una && restarts && !self.extra.is_ns2() {
+        if self.phase == Phase::Recovery && seq == self.board.una && restarts {
             self.rto_at = now.saturating_add(self.rtt.rto(&config.rto));
         }
     }

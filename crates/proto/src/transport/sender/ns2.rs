@@ -17,7 +17,7 @@
 //! | samples are in ticks of 10 ms, and begin anew at the fourth timeout in a row | `tcp.cc` 565 |
 
 use tollway_law::Time;
-use tollway_law::sender::{AnySender, SenderLaw};
+use tollway_law::sender::{AnySender, NewReno, SenderLaw};
 use tracing::debug;
 
 use super::scoreboard::DUP_THRESH;
@@ -30,7 +30,6 @@ use crate::{Packet, SackRanges};
 /// The state of ns-2's sender beside that of every sender.
 #[derive(Clone, Debug, Default)]
 pub(in crate::transport) struct Ns2 {
-    sack: bool,
     /// `pipe_`: segments in the network, in a recovery with SACK.
     pipe: i64,
     /// `dupacks_`.
@@ -63,9 +62,9 @@ struct Allowed {
 }
 
 impl Ns2 {
-    pub(in crate::transport) fn new(config: &Config) -> Ns2 {
+    pub(in crate::transport) fn new() -> Ns2 {
         let allowed = Allowed { burst: u32::MAX, ..Allowed::default() };
-        Ns2 { sack: config.sack, recovered: true, allowed, ..Ns2::default() }
+        Ns2 { recovered: true, allowed, ..Ns2::default() }
     }
 }
 
@@ -91,19 +90,19 @@ impl Sender {
                 self.board.refresh();
             }
             if advance > 0 {
-                self.board.ack(advance, ns2.sack);
+                self.board.ack(advance, config.sack);
                 ns2.cursor = later(self.cursor(ns2), self.board.una);
                 self.judge_timeout(packet, stats);
                 self.expiries = 0;
             }
-            if ns2.sack && advance == 0 && self.phase != Phase::Recovery {
+            if config.sack && advance == 0 && self.phase != Phase::Recovery {
                 // Until new data are acknowledged, duplicates after a timeout count for nothing.
                 if !ns2.timed_out {
                     let news = self.board.sack(sack) > 0;
                     self.on_duplicate_ns2(now, packet.flow, news, ns2, config, stats);
                     ns2.allowed.burst = if ns2.duplicates == 0 { u32::MAX } else { 0 };
                 }
-            } else if ns2.sack {
+            } else if config.sack {
                 self.on_ack_sack1(now, packet, sack, advance, ns2, config);
             } else {
                 self.on_ack_newreno(now, packet, advance, ns2, config, stats);
@@ -140,7 +139,7 @@ impl Sender {
             self.on_new_ack(now, packet, ns2, config);
             self.board.forget_reports();
             if !recovering {
-                self.open_ns2();
+                self.adjust(NewReno::grow_ns2);
             }
         }
     }
@@ -163,8 +162,8 @@ impl Sender {
             if ns2.inflation > advance {
                 ns2.inflation -= advance - 1;
             } else {
-                let excess = f64::from(advance - ns2.inflation);
-                self.adjust(|window, _| *window = (*window - excess).max(1.0));
+                let excess = advance - ns2.inflation;
+                self.adjust(|law| law.deflate_ns2(excess));
                 ns2.inflation = 1;
             }
             if !std::mem::replace(&mut ns2.partial, true) {
@@ -175,7 +174,7 @@ impl Sender {
             ns2.inflation = 0;
             ns2.partial = false;
             self.on_new_ack(now, packet, ns2, config);
-            self.open_ns2();
+            self.adjust(NewReno::grow_ns2);
         }
         if ns2.duplicates >= DUP_THRESH {
             ns2.allowed.burst = NEWRENO_BURST;
@@ -217,17 +216,14 @@ impl Sender {
         debug!(target: "transport", %now, flow, una, outstanding, "recovery begins");
         ns2.recovered = false;
         ns2.pipe = i64::from(outstanding) - i64::from(DUP_THRESH);
-        ns2.inflation = if ns2.sack { 0 } else { DUP_THRESH };
+        ns2.inflation = if config.sack { 0 } else { DUP_THRESH };
         ns2.hole = una.wrapping_add(1);
         ns2.allowed.repair = true;
         stats.rare().fast_recoveries += 1;
         self.phase = Phase::Recovery;
         self.recover = self.board.next;
         self.restart_ns2(now, config);
-        self.adjust(|window, threshold| {
-            *window /= 2.0;
-            *threshold = window.floor().max(LEAST_THRESHOLD);
-        });
+        self.adjust(NewReno::halve_ns2);
     }
 
     /// `TcpAgent::timeout` (`tcp.cc` 1854), where the timer is backed off and restarted already.
@@ -238,21 +234,11 @@ impl Sender {
         self.timeout_stamp = None;
         self.board.forget_all();
         self.rtt.begin_anew();
-        self.adjust(|window, threshold| {
-            *threshold = (window.max(1.0) / 2.0).floor().max(LEAST_THRESHOLD);
-            *window = 1.0;
-        });
+        self.adjust(NewReno::collapse_ns2);
         let una = self.board.una;
         if let Some(ns2) = self.extra.ns2_mut() {
             let allowed = Allowed { burst: u32::MAX, ..Allowed::default() };
-            *ns2 = Ns2 {
-                sack: ns2.sack,
-                partial: ns2.partial,
-                cursor: una,
-                timed_out: true,
-                allowed,
-                ..Ns2::default()
-            };
+            *ns2 = Ns2 { partial: ns2.partial, cursor: una, timed_out: true, allowed, ..Ns2::default() };
         }
     }
 
@@ -285,7 +271,7 @@ impl Sender {
         if ns2.allowed.burst == 0 {
             return Pick::Nothing;
         }
-        if ns2.sack && self.phase == Phase::Recovery {
+        if config.sack && self.phase == Phase::Recovery {
             if ns2.pipe >= window as i64 {
                 return Pick::Nothing;
             }
@@ -332,21 +318,14 @@ impl Sender {
         self.rto_at = if idle { Time::NEVER } else { now.saturating_add(self.rtt.rto(&config.rto)) };
     }
 
-    /// `TcpAgent::opencwnd` (`tcp.cc` 1119).
-    fn open_ns2(&mut self) {
-        self.adjust(|window, threshold| *window += if *window < *threshold { 1.0 } else { 1.0 / *window });
-    }
-
-    /// Changes the law's window and its threshold, segments.
-    fn adjust(&mut self, change: impl FnOnce(&mut f64, &mut f64)) {
+    /// Changes the law's window.
+    fn adjust(&mut self, change: impl FnOnce(&mut NewReno)) {
         if let AnySender::NewReno(law) = &mut self.law {
-            law.adjust(change);
+            change(law);
             self.window = whole(law.window());
         }
     }
 }
 
-/// The least threshold after a loss, segments (`tcp.cc` 1329).
-const LEAST_THRESHOLD: f64 = 2.0;
 /// Upper bound on segments released by one duplicate in NewReno (`tcp-newreno.cc` 302).
 const NEWRENO_BURST: u32 = 2;

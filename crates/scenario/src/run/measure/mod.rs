@@ -146,7 +146,7 @@ impl Meter {
             workload_names: (0..plan.workloads.len())
                 .map(|i| (plan.workloads[i].name.clone(), law(i)))
                 .collect(),
-            ended: Vec::with_capacity(ROWS_AT_ONCE),
+            ended: Vec::new(),
         })
     }
 
