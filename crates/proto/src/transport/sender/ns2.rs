@@ -12,7 +12,6 @@
 //! | a timeout discards the reports and repeats all segments in order | `tcp.cc` 965 |
 //! | the first two duplicates release a segment, after a timeout too | `tcp.cc` 1576 |
 //! | a partial acknowledgement may reduce the window itself | `tcp-newreno.cc` 61 |
-//! | one duplicate of a NewReno recovery releases two segments at most | `tcp-newreno.cc` 302 |
 //! | partial acknowledgements give no sample of the round trip | `tcp.cc` 1352 |
 //! | samples are in ticks of 10 ms, and begin anew at the fourth timeout in a row | `tcp.cc` 565 |
 
@@ -57,13 +56,13 @@ struct Allowed {
     repair: bool,
     /// One segment, of the first duplicates (`send_one`).
     one: bool,
-    /// Upper bound on segments that the window releases (`send_much`).
-    burst: u32,
+    /// All segments that the window releases (`send_much`).
+    window: bool,
 }
 
 impl Ns2 {
     pub(in crate::transport) fn new() -> Ns2 {
-        let allowed = Allowed { burst: u32::MAX, ..Allowed::default() };
+        let allowed = Allowed { window: true, ..Allowed::default() };
         Ns2 { recovered: true, allowed, ..Ns2::default() }
     }
 }
@@ -100,7 +99,7 @@ impl Sender {
                 if !ns2.timed_out {
                     let news = self.board.sack(sack) > 0;
                     self.on_duplicate_ns2(now, packet.flow, news, ns2, config, stats);
-                    ns2.allowed.burst = if ns2.duplicates == 0 { u32::MAX } else { 0 };
+                    ns2.allowed.window = ns2.duplicates == 0;
                 }
             } else if config.sack {
                 self.on_ack_sack1(now, packet, sack, advance, ns2, config);
@@ -132,7 +131,7 @@ impl Sender {
                 self.rtt.progress();
                 self.restart_ns2(now, config);
             }
-            ns2.allowed.burst = u32::MAX;
+            ns2.allowed.window = true;
         } else {
             ns2.recovered |= recovering;
             ns2.timed_out = false;
@@ -177,7 +176,7 @@ impl Sender {
             self.adjust(NewReno::grow_ns2);
         }
         if ns2.duplicates >= DUP_THRESH {
-            ns2.allowed.burst = NEWRENO_BURST;
+            ns2.allowed.window = true;
         }
     }
 
@@ -189,7 +188,7 @@ impl Sender {
         self.rtt.progress();
         self.restart_ns2(now, config);
         ns2.duplicates = 0;
-        ns2.allowed.burst = u32::MAX;
+        ns2.allowed.window = true;
         if self.phase == Phase::Recovery || !before(self.board.una, self.recover) {
             self.phase = Phase::Open;
             self.timeout_stamp = None;
@@ -232,12 +231,12 @@ impl Sender {
         self.phase = Phase::Loss;
         self.recover = self.board.next;
         self.timeout_stamp = None;
-        self.board.forget_all();
+        self.board.forget_reports();
         self.rtt.begin_anew();
         self.adjust(NewReno::collapse_ns2);
         let una = self.board.una;
         if let Some(ns2) = self.extra.ns2_mut() {
-            let allowed = Allowed { burst: u32::MAX, ..Allowed::default() };
+            let allowed = Allowed { window: true, ..Allowed::default() };
             *ns2 = Ns2 { partial: ns2.partial, cursor: una, timed_out: true, allowed, ..Ns2::default() };
         }
     }
@@ -268,7 +267,7 @@ impl Sender {
         {
             return self.next_ns2(ns2, config);
         }
-        if ns2.allowed.burst == 0 {
+        if !ns2.allowed.window {
             return Pick::Nothing;
         }
         if config.sack && self.phase == Phase::Recovery {
@@ -289,7 +288,6 @@ impl Sender {
             self.app_limited = false;
             return Pick::Nothing;
         }
-        ns2.allowed.burst -= 1;
         self.next_ns2(ns2, config)
     }
 
@@ -326,6 +324,3 @@ impl Sender {
         }
     }
 }
-
-/// Upper bound on segments released by one duplicate in NewReno (`tcp-newreno.cc` 302).
-const NEWRENO_BURST: u32 = 2;

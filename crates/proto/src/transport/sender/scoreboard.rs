@@ -438,27 +438,15 @@ impl Scoreboard {
         self.newest = None;
     }
 
-    /// Forgets the ranges reported so far.
+    /// Forgets ranges and retransmissions.
     pub(in crate::transport) fn forget_reports(&mut self) {
-        if self.sacked > 0 {
-            self.clear_flags(Slot::SACKED);
-            self.sacked = 0;
+        if !self.clean() {
+            for i in 0..self.outstanding() {
+                self.slots.at(self.una.wrapping_add(i)).flags &= !(Slot::SACKED | Slot::RESENT);
+            }
+            (self.sacked, self.resent) = (0, 0);
         }
         self.refresh();
-    }
-
-    /// Forgets ranges, losses and retransmissions.
-    pub(in crate::transport) fn forget_all(&mut self) {
-        self.slots.fit(self.una, self.outstanding());
-        self.clear_flags(Slot::SACKED | Slot::LOST | Slot::RESENT);
-        (self.sacked, self.lost, self.pending, self.resent) = (0, 0, 0, 0);
-        self.refresh();
-    }
-
-    fn clear_flags(&mut self, flags: u8) {
-        for i in 0..self.outstanding() {
-            self.slots.at(self.una.wrapping_add(i)).flags &= !flags;
-        }
     }
 
     /// The first segment from `from` on that was not reported, below the highest one reported.
