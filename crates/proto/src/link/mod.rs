@@ -11,6 +11,8 @@ mod stats;
 
 pub use stats::{Drops, LinkStats};
 
+use std::mem::offset_of;
+
 use tollway_law::link::AnyLink;
 use tollway_law::{Rate, Time};
 
@@ -81,9 +83,6 @@ pub struct Link {
     /// which makes the long-run rate exact.
     carry: u32,
     overhead: u32,
-    /// True if only the port and the transmission act on packets: no faults, medium, trace or
-    /// record.
-    simple: bool,
     /// True if `simple`, and the port's law is silent: the fast path applies.
     plain: bool,
     /// True if the queue holds a packet.
@@ -92,11 +91,11 @@ pub struct Link {
     trailing: bool,
     /// True if the delay was reduced before, so that a packet may catch up with one ahead of it.
     shrunk: bool,
-    /// The queue with its law.
-    pub port: Port<AnyLink, u32>,
     /// Packets on the wire or in the transmitter after the first, by arrival at the far end. A
     /// packet on an idle link never enters, and needs no memory outside the link.
     behind: Fifo<Arrival>,
+    /// The queue with its law.
+    pub port: Port<AnyLink, u32>,
     faults: Option<Box<Trouble>>,
     /// Rarely used state; most links of a large network never allocate it.
     rare: Option<Box<Rare>>,
@@ -106,11 +105,14 @@ pub struct Link {
     measured: bool,
     /// True if a control log or a histogram of waiting times is kept.
     recorded: bool,
-    /// True if `plain`, except that the law reads and writes tolls.
+    /// True if only the port and the transmission act on packets: no faults, medium, trace or
+    /// record.
+    simple: bool,
+    /// True if `simple`, except that the law reads and writes tolls.
     gentle: bool,
 }
 
-const _: () = assert!(size_of::<Link>() == 192);
+const _: () = assert!(size_of::<Link>() == 192 && offset_of!(Link, behind) == 64);
 
 /// A packet on its way to the far end. Without padding: a large network has several for each flow.
 #[derive(Clone, Copy, Debug)]
@@ -159,7 +161,6 @@ impl Link {
             first_slot: 0,
             carry: 0,
             overhead: spec.overhead,
-            simple: false,
             plain: false,
             waiting: false,
             trailing: false,
@@ -171,6 +172,7 @@ impl Link {
             medium: NO_MEDIUM,
             measured: false,
             recorded: false,
+            simple: false,
             gentle: false,
         };
         link.settle();
@@ -200,7 +202,7 @@ impl Link {
     /// True if the link has neither faults nor a medium, and its packets are not recorded.
     #[inline]
     pub fn is_simple(&self) -> bool {
-        self.simple
+        self.plain || self.simple
     }
 
     /// Arrival of the next packet at the far end.
