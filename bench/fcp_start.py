@@ -25,6 +25,7 @@ import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
 ROUND_TRIPS = (2, 3, 4, 5, 10, 20)
 NEW, OLD = 0.9, 0.97
 SETTLED_S, ALONE_S = 1.0, 0.5
@@ -98,7 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--program", default="target/release/tollway")
+    parser.add_argument("--program", default=str(ROOT / "target" / "release" / "tollway"))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
