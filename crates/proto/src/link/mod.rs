@@ -63,7 +63,7 @@ pub struct LinkSpec {
 ///
 /// Its fields are in three cache lines, in the order of use, since a large network is limited by
 /// memory access. A packet on an idle, plain link (without faults or medium) touches the first line
-/// only.
+/// only; behind other packets on the wire, the first two.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Link {
@@ -202,6 +202,7 @@ impl Link {
     /// True if the link has neither faults nor a medium, and its packets are not recorded.
     #[inline]
     pub fn is_simple(&self) -> bool {
+        // `plain` implies `simple`, and is in the first cache line.
         self.plain || self.simple
     }
 
