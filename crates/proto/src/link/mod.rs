@@ -218,6 +218,12 @@ impl Link {
         self.first_slot
     }
 
+    /// True if several packets are on the wire or in the transmitter.
+    #[inline]
+    pub fn is_trailing(&self) -> bool {
+        self.trailing
+    }
+
     /// The `i`-th packet that arrives after that.
     #[inline]
     pub fn behind(&self, i: u32) -> Option<u32> {

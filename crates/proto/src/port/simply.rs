@@ -27,13 +27,6 @@ impl<L: LinkLaw + Clone, H: Copy + Default> Port<L, H> {
         roomy && matches!(self.queue, AnyQueue::Fifo(_))
     }
 
-    /// The `i`-th packet queued; `None` with another queue than FIFO.
-    #[inline]
-    pub fn waiting(&self, i: u32) -> Option<H> {
-        let AnyQueue::Fifo(queue) = &self.queue else { return None };
-        queue.packets.get(i)
-    }
-
     /// The fast path; `None` with another queue than FIFO.
     #[inline]
     pub fn simply(&mut self) -> Option<SimplePort<'_, L, H>> {

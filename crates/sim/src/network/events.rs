@@ -1,7 +1,9 @@
 //! The event loop, with each step of a packet along its route.
 
-use super::*;
 use tollway_proto::link::Store as _;
+
+use super::*;
+use crate::pages::load_early;
 
 impl<M: Machine> Network<M> {
     /// Runs every event before `end`, and sets the present to `end`.
@@ -15,7 +17,7 @@ impl<M: Machine> Network<M> {
         let machines = shapers + self.machines.len() as u32;
         let bound = self.scheduler.bound(end);
         while let Some((at, id)) = self.scheduler.next(many, bound) {
-            self.foresee(many, id);
+            self.foresee(many);
             self.now = at;
             self.events += 1;
             if id < links {
@@ -80,10 +82,15 @@ impl<M: Machine> Network<M> {
             return self.lose(slot);
         }
         let onward = self.onward[id as usize];
+        self.foresee_next();
         let packet = self.slab.get_mut(slot);
         packet.cursor += 1;
-        let size = packet.size;
-        let next = if onward == VARIES { self.routes[packet.cursor as usize] } else { onward };
+        let (cursor, size) = (packet.cursor, packet.size);
+        let mut next = onward;
+        if onward == VARIES {
+            next = self.routes[cursor as usize];
+            self.foresee_wire(id);
+        }
         if next < GATES {
             self.offer(next, slot, size);
         } else {
@@ -278,6 +285,8 @@ impl<M: Machine> Network<M> {
             return;
         }
         self.delivered += 1;
+        // The link of its answer.
+        load_early(self.links.as_ptr().wrapping_add(endpoint.first as usize));
         let packet = self.slab.get_mut(slot);
         if packet.flags.has(Flags::TOLLED) {
             endpoint.heard_rtt = packet.toll.rtt;

@@ -4,18 +4,18 @@ use super::*;
 use crate::pages::{load_early, load_lines};
 
 impl<M: Machine> Network<M> {
-    /// With `many` pending events, loads early what the events after the one of `id` touch.
+    /// With `many` pending events, loads early what the events after the present one touch.
     #[inline(always)]
-    pub(super) fn foresee(&self, many: bool, id: u32) {
+    pub(super) fn foresee(&self, many: bool) {
         if many {
-            self.foresee_after(id);
+            self.foresee_after();
         }
     }
 
     /// In steps from the farthest event to the nearest: its link, the packet, the packet's route,
     /// and where that leads.
     #[inline(never)]
-    fn foresee_after(&self, id: u32) {
+    fn foresee_after(&self) {
         let [far, near, soon, next] = self.scheduler.ahead();
         if let Some(link) = self.links.get(far as usize) {
             load_lines(link);
@@ -32,15 +32,30 @@ impl<M: Machine> Network<M> {
         if let Some(link) = self.links.get(next as usize) {
             self.load_onward(link.first_slot());
         }
-        if let Some(link) = self.links.get(id as usize)
-            && let Some(third) = link.behind(2)
-        {
-            // A link with several packets on the wire: they come soon, too.
-            self.slab.load_early(third);
-            link.behind(1).into_iter().for_each(|slot| self.load_route(slot));
-            link.behind(0).into_iter().for_each(|slot| self.load_onward(slot));
-            link.port.waiting(3).into_iter().for_each(|slot| self.slab.load_early(slot));
+    }
+
+    /// Loads early what the next packets on the wire of link `id` touch, if routes differ after it:
+    /// the packet that arrives third, the route of the second, and the link that the first takes,
+    /// with the server of its flow.
+    #[inline(always)]
+    pub(super) fn foresee_wire(&self, id: u32) {
+        let link = &self.links[id as usize];
+        if !link.is_trailing() {
+            return;
         }
+        link.behind(1).into_iter().for_each(|slot| self.slab.load_early(slot));
+        link.behind(0).into_iter().for_each(|slot| self.load_route(slot));
+        let packet = self.slab.get(link.first_slot());
+        if let Some(&entry) = self.routes.get(packet.cursor as usize + 1) {
+            load_early(self.links.as_ptr().wrapping_add(entry as usize));
+            load_early(self.endpoints.as_ptr().wrapping_add(packet.flow as usize * 2 + 1));
+        }
+    }
+
+    /// Loads early the link whose event is probably the next.
+    #[inline(always)]
+    pub(super) fn foresee_next(&self) {
+        load_early(self.links.as_ptr().wrapping_add(self.scheduler.likely() as usize));
     }
 
     /// Loads early the next step of the packet in `slot`.

@@ -173,6 +173,12 @@ impl Scheduler {
         self.links.wheel.as_ref().map_or([u32::MAX; 4], |wheel| wheel.ahead())
     }
 
+    /// The busy entity whose event is the earliest in the tree; the number may be that of no entity.
+    #[inline]
+    pub fn likely(&self) -> u32 {
+        (self.links.tree.least & self.ids) as u32
+    }
+
     /// The memory of the event of a busy entity, to be loaded early.
     #[inline]
     pub fn place(&self, id: u32) -> *const u64 {
