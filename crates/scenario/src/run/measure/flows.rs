@@ -177,17 +177,17 @@ impl FlowMeter {
         }
     }
 
-    /// Reads the flow's ends and calls [`sample`](FlowMeter::sample).
+    /// The bytes received so far and the latest round trip, as [`sample`](FlowMeter::sample) takes
+    /// them.
     #[inline(always)]
-    fn sample_now<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, into: Option<(&mut Samples, usize)>) {
+    fn heard_now<E: Engine>(&self, plan: &Plan, built: &Built<E>) -> (u64, Time) {
         let outside = built.network.outside(self.flow, self.forward());
         if outside.is_some() || self.share.is_some() {
-            let received = self.received(plan, built);
             let latest = outside.map_or_else(|| self.ends(built).0.latest_rtt(), |outside| outside.srtt);
-            return self.sample(received, latest, into);
+            return (self.received(plan, built), latest);
         }
         let (sender, receiver) = self.ends(built);
-        self.sample(receiver.bytes_received(), sender.latest_rtt(), into);
+        (receiver.bytes_received(), sender.latest_rtt())
     }
 
     /// The bytes received that are not those of one receiver alone.
@@ -264,8 +264,16 @@ impl Meter {
     /// Samples the round trips of all flows with arrivals since the last sample.
     pub(super) fn sample<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, now: Time) {
         let warm = now > self.warmup;
-        for (i, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.start < now) {
-            lane.sample_now(plan, built, warm.then_some((&mut self.samples, i)));
+        let mut heard = Vec::with_capacity(READ_AHEAD);
+        for (chunk, lanes) in self.lanes.chunks_mut(READ_AHEAD).enumerate() {
+            heard.clear();
+            heard.extend(lanes.iter().map(|lane| (lane.start < now).then(|| lane.heard_now(plan, built))));
+            for (i, (lane, heard)) in lanes.iter_mut().zip(&heard).enumerate() {
+                if let &Some((received, latest)) = heard {
+                    let into = warm.then_some((&mut self.samples, chunk * READ_AHEAD + i));
+                    lane.sample(received, latest, into);
+                }
+            }
         }
     }
 
@@ -296,7 +304,8 @@ impl Meter {
                     }
                     rows.push(FlowRow { time_s, flow: lane.name(plan), ..row });
                 } else if samples && lane.start < now {
-                    lane.sample_now(plan, built, into);
+                    let (received, latest) = lane.heard_now(plan, built);
+                    lane.sample(received, latest, into);
                 }
             }
             self.writer.flows(&rows)?;
