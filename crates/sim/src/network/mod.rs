@@ -5,6 +5,7 @@ mod foresee;
 mod hosts;
 mod machines;
 mod shaped;
+mod sights;
 
 use std::collections::BTreeMap;
 
