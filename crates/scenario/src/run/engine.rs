@@ -16,6 +16,7 @@ use tollway_sim::{
 };
 
 use super::RunError;
+use super::build::Ends;
 use crate::plan::{Cbr, EqualCost, NodeId};
 
 /// A running network: links, flows, time. The runner builds, changes and observes it.
@@ -31,15 +32,9 @@ pub(super) trait Engine {
     fn join(&mut self, joint: Joint<'_, Self::Route>);
     /// Adds a source of cross-traffic; `None` if the engine supports no sources.
     fn add_source(&mut self, cbr: &Cbr, route: Self::Route) -> Option<SourceId>;
-    /// Adds a flow between the client and the server that `ends` makes. `ends` receives the number
-    /// of the first segment if each flow has a different one. The flow may reuse the slot of
-    /// `vacant`, a flow that has ended, once none of that flow's packets is in flight.
-    fn start_flow(
-        &mut self,
-        start: Start<Self::Route>,
-        ends: impl FnOnce(Option<u32>) -> [Connection; 2],
-        vacant: Option<FlowId>,
-    ) -> FlowId;
+    /// Adds a flow. It may reuse the slot of `vacant`, a flow that has ended, once none of that
+    /// flow's packets is in flight.
+    fn start_flow(&mut self, start: Start<Self::Route>, ends: Ends<'_>, vacant: Option<FlowId>) -> FlowId;
 
     /// Changes a link or a flow at the present instant.
     fn change(&mut self, part: Part, change: Change);
@@ -72,8 +67,8 @@ pub(super) trait Engine {
     fn heard(&self, _flow: FlowId, _forward: bool, span: (Time, Time)) -> (Time, Time) {
         span
     }
-    /// The events of flows since the last call: beginnings first.
-    fn drain_events(&mut self) -> Vec<(FlowId, FlowEvent, Time)>;
+    /// Appends the events of flows since the last call: beginnings first.
+    fn drain_events(&mut self, into: &mut Vec<(FlowId, FlowEvent, Time)>);
     /// Reads a link, updated to the present, or changes its measurement.
     fn with_link<R>(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time) -> R) -> R;
     /// A machine or a shaper, if this process runs its node.
@@ -229,19 +224,17 @@ impl Engine for Network<Connection> {
         Some(source)
     }
 
-    fn start_flow(
-        &mut self,
-        start: Start<RouteId>,
-        ends: impl FnOnce(Option<u32>) -> [Connection; 2],
-        vacant: Option<FlowId>,
-    ) -> FlowId {
+    fn start_flow(&mut self, start: Start<RouteId>, ends: Ends<'_>, vacant: Option<FlowId>) -> FlowId {
         let Start { forward, back, start, stop, encoding, segment, class, hosts, retire, .. } = start;
-        let [client, server] = ends(None);
-        let spec = FlowSpec { client, server, forward, back, start, stop, encoding, segment };
         let flow = match vacant.filter(|&flow| self.has_vanished(flow)) {
-            None => self.add_flow(spec),
+            None => {
+                let [client, server] = ends.connect(None);
+                self.add_flow(FlowSpec { client, server, forward, back, start, stop, encoding, segment })
+            }
             Some(flow) => {
-                self.replace_flow(flow, spec);
+                let (client, server) = ((), ());
+                let spec = FlowSpec { client, server, forward, back, start, stop, encoding, segment };
+                self.replace_flow(flow, spec, |client, server| ends.renew(client, server));
                 flow
             }
         };
@@ -303,10 +296,13 @@ impl Engine for Network<Connection> {
         }
     }
 
-    fn drain_events(&mut self) -> Vec<(FlowId, FlowEvent, Time)> {
-        let mut events: Vec<_> = self.drain_begun().map(|(flow, at)| (flow, FlowEvent::Begun, at)).collect();
-        events.extend(self.drain_done().map(|(flow, end, at)| (flow, FlowEvent::Done(end), at)));
-        events
+    fn drain_events(&mut self, into: &mut Vec<(FlowId, FlowEvent, Time)>) {
+        for (flow, at) in self.drain_begun() {
+            into.push((flow, FlowEvent::Begun, at));
+        }
+        for (flow, end, at) in self.drain_done() {
+            into.push((flow, FlowEvent::Done(end), at));
+        }
     }
 
     fn with_link<R>(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time) -> R) -> R {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tollway_law::{Bytes, Time};
-use tollway_sim::{Census, End};
+use tollway_sim::{Census, End, FlowId};
 
 use crate::plan::Plan;
 use build::{Built, aggregates, machines, overlay, sessions};
@@ -273,6 +273,7 @@ fn drive<E: Engine>(
         workloads: workload::Generator::new(plan),
         hosts: hosts::Hosts::new(plan),
         policies: aggregates::Policies::new(plan),
+        events: Vec::new(),
     };
     let setup_s = begun.elapsed().as_secs_f64();
 
@@ -340,6 +341,8 @@ struct Parts {
     workloads: workload::Generator,
     hosts: hosts::Hosts,
     policies: aggregates::Policies,
+    /// Memory for events of flows, empty between two reads.
+    events: Vec<(FlowId, FlowEvent, Time)>,
 }
 
 impl Parts {
@@ -357,7 +360,9 @@ impl Parts {
 
     /// Handles flows that have begun or finished.
     fn collect<E: Engine>(&mut self, plan: &Plan, network: &mut Built<E>) -> Result<(), RunError> {
-        for (flow, event, at) in network.network.drain_events() {
+        let mut events = std::mem::take(&mut self.events);
+        network.network.drain_events(&mut events);
+        for (flow, event, at) in events.drain(..) {
             let FlowEvent::Done(end) = event else {
                 self.meter.flow_begun(flow, at);
                 self.hosts.begun(plan, network, flow, at);
@@ -378,6 +383,7 @@ impl Parts {
                 }
             }
         }
+        self.events = events;
         Ok(())
     }
 
@@ -390,7 +396,7 @@ impl Parts {
         stopped: bool,
         [setup_s, run_wall_s, run_cpu_s]: [f64; 3],
     ) -> Result<Finished, RunError> {
-        let Parts { mut meter, workloads, hosts, mut policies } = self;
+        let Parts { mut meter, workloads, hosts, mut policies, .. } = self;
         let Totals { census, events, packet_hops } = network.network.settle()?;
         let mut tables = SystemTables::default();
         network.report_flows(plan, &mut tables);

@@ -328,7 +328,7 @@ impl<M: Machine> Network<M> {
     /// Sets a machine's timer, even to a later instant. A timer that moves with each packet would
     /// otherwise fire too early.
     #[inline]
-    fn renew_timer(&mut self, at: usize) {
+    pub(super) fn renew_timer(&mut self, at: usize) {
         let endpoint = &self.endpoints[at];
         let deadline = endpoint.deadline();
         if deadline != endpoint.armed {
@@ -351,8 +351,10 @@ impl<M: Machine> Network<M> {
         if std::mem::take(&mut endpoint.awaited) && !self.endpoints[at ^ 1].awaited {
             self.retire_flow(flow);
         }
-        for follower in self.followers.remove(&(at as u32)).into_iter().flatten() {
-            self.note_other_done(follower);
+        if !self.followers.is_empty() {
+            for follower in self.followers.remove(&(at as u32)).into_iter().flatten() {
+                self.note_other_done(follower);
+            }
         }
     }
 

@@ -298,17 +298,21 @@ impl<M: Machine> Network<M> {
         flow
     }
 
-    /// Replaces a flow that has [`vanished`](Network::has_vanished) by a new one. So memory doesn't
-    /// grow with the number of flows a workload has ever created.
-    pub fn replace_flow(&mut self, flow: FlowId, spec: FlowSpec<M>) {
+    /// Replaces a flow that has [`vanished`](Network::has_vanished) by a new one, whose client and
+    /// server `renew` makes of the old ones. So memory doesn't grow with the number of flows a
+    /// workload has ever created.
+    pub fn replace_flow(&mut self, flow: FlowId, spec: FlowSpec<()>, renew: impl FnOnce(&mut M, &mut M)) {
         debug_assert!(self.has_vanished(flow));
         self.slab.set_encoding(flow.0, spec.encoding, spec.segment);
         self.slab.forget_lost(flow.0);
         self.announce(flow, spec.segment);
         let [there, back] = [spec.forward, spec.back].map(|route| self.beginning(route));
         let at = flow.0 as usize * 2;
-        self.endpoints[at] = Endpoint::new(spec.client, there, [spec.start, spec.stop]);
-        self.endpoints[at + 1] = Endpoint::new(spec.server, back, [Time::NEVER, spec.stop]);
+        let (left, right) = self.endpoints.split_at_mut(at + 1);
+        let (client, server) = (&mut left[at], &mut right[0]);
+        client.restart(there, [spec.start, spec.stop]);
+        server.restart(back, [Time::NEVER, spec.stop]);
+        renew(&mut client.machine, &mut server.machine);
         self.schedule_start(flow);
     }
 
@@ -348,9 +352,7 @@ impl<M: Machine> Network<M> {
     pub fn retire_flow(&mut self, flow: FlowId) {
         for at in flow.0 as usize * 2..flow.0 as usize * 2 + 2 {
             self.endpoints[at].live = false;
-            if self.sealed {
-                self.arm(at, Time::NEVER);
-            }
+            self.renew_timer(at);
             if self.endpoints[at].shaped != UNSHAPED {
                 self.dismiss(at);
             }
@@ -385,10 +387,8 @@ impl<M: Machine> Network<M> {
             let at = flow.0 as usize * 2;
             let last = self.endpoint_entity(at + 1) as usize;
             self.scheduler.grow(last + 1);
-            for at in [at, at + 1] {
-                let deadline = self.endpoints[at].deadline();
-                self.arm(at, deadline);
-            }
+            self.renew_timer(at);
+            self.renew_timer(at + 1);
         }
     }
 
@@ -562,6 +562,16 @@ impl<M: Machine> Endpoint<M> {
             shaped: UNSHAPED,
             machine,
         }
+    }
+
+    /// Sets all but the machine as in [`new`](Endpoint::new).
+    fn restart(&mut self, at: (u32, u32), times: [Time; 2]) {
+        let Endpoint { route, first, open_at, stop_at, .. } = self;
+        (*route, *first) = at;
+        [*open_at, *stop_at] = times;
+        (self.live, self.done, self.awaited) = (true, false, false);
+        (self.balance, self.heard_rtt, self.shaped) = (0, 0.0, UNSHAPED);
+        debug_assert!(self.armed == Time::NEVER, "a retired flow has no timer");
     }
 
     #[inline]

@@ -315,8 +315,10 @@ fn a_retired_flow_vanishes_and_its_place_is_used_again() {
     pair.network.run_until(Time::from_millis(100));
     assert!(pair.network.has_vanished(flow));
     assert_eq!(pair.network.census().absorbed, 3);
-    let again = pair.spec(3, Time::from_millis(200));
-    pair.network.replace_flow(flow, again);
+    let FlowSpec { client, server, forward, back, start, stop, encoding, segment } =
+        pair.spec(3, Time::from_millis(200));
+    let again = FlowSpec { client: (), server: (), forward, back, start, stop, encoding, segment };
+    pair.network.replace_flow(flow, again, |old, other| (*old, *other) = (client, server));
     pair.network.run_until(Time::from_millis(300));
     assert!(pair.network.server(flow).received > 0);
     pair.check();

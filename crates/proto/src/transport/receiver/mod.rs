@@ -113,6 +113,7 @@ impl Frames {
 }
 
 impl Receiver {
+    #[inline(always)]
     pub(super) fn new(config: &Config) -> Receiver {
         let first = config.initial_segment;
         let room = config.first_window();

@@ -107,6 +107,7 @@ enum Pick {
 }
 
 impl Sender {
+    #[inline(always)]
     pub(super) fn new(config: &Config, law: AnySender) -> Sender {
         let first = config.initial_segment;
         let window = whole(law.window());
@@ -139,6 +140,13 @@ impl Sender {
             timeout_stamp: None,
             extra: Extra::new(config),
         }
+    }
+
+    /// Makes a new sender of an old one, whose few slots serve it.
+    pub(super) fn renew(&mut self, config: &Config, law: AnySender) {
+        let slots = self.board.take_slots();
+        *self = Sender::new(config, law);
+        self.board.give_slots(slots);
     }
 
     /// Sets the end of the receiver's window, as both ends know it before any packet.

@@ -111,6 +111,7 @@ pub(in crate::transport) struct Scoreboard {
 }
 
 impl Scoreboard {
+    #[inline]
     pub(in crate::transport) fn new(first: u32) -> Scoreboard {
         Scoreboard {
             una: first,
@@ -140,6 +141,17 @@ impl Scoreboard {
         if reuse {
             self.slots = slots;
         }
+    }
+
+    /// Takes the memory of the slots, if they are few.
+    pub(in crate::transport) fn take_slots(&mut self) -> Ring<Slot> {
+        let slots = std::mem::replace(&mut self.slots, Ring::new());
+        if slots.capacity() <= FEW_SLOTS { slots } else { Ring::new() }
+    }
+
+    /// Uses the memory of other slots. A board without segments in flight needs none of its own.
+    pub(in crate::transport) fn give_slots(&mut self, slots: Ring<Slot>) {
+        self.slots = slots;
     }
 
     /// Segments sent and not acknowledged cumulatively.
@@ -544,6 +556,9 @@ pub(in crate::transport) fn sent_after(a: (Stamp, u32), b: (Stamp, u32)) -> bool
 /// Number of duplicate acknowledgements, or of later segments received, that indicates a loss (RFC
 /// 5681).
 pub(in crate::transport) const DUP_THRESH: u32 = 3;
+
+/// A new connection takes over at most so many slots of an old one.
+const FEW_SLOTS: u32 = 64;
 
 /// Up to this number of segments in flight, each is checked separately.
 const FEW: u32 = 16;

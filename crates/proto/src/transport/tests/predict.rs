@@ -56,7 +56,11 @@ fn due(which: u8) -> f64 {
 
 /// Runs a case by the short way where there is one, or by the long way alone.
 fn run(case: &Case, predicts: bool) -> Pair {
-    let mut pair = Pair::with_laws(&case.config, law(case.law), law(case.law));
+    play(Pair::with_laws(&case.config, law(case.law), law(case.law)), case, predicts)
+}
+
+/// Runs a case between the ends of a pair.
+fn play(mut pair: Pair, case: &Case, predicts: bool) -> Pair {
     pair.seed(case.seed);
     (pair.faults, pair.predicts, pair.due) = (case.faults, predicts, due(case.law));
     pair.open();
@@ -156,9 +160,13 @@ fn lossy_streams() -> impl Strategy<Value = Case> {
     )
 }
 
-/// Runs a case both ways, and compares all that left and all that is known in the end.
+/// Runs a case both ways, and compares the ends.
 fn compare(case: &Case) -> Result<(), TestCaseError> {
-    let (short, long) = (run(case, true), run(case, false));
+    equal(&run(case, true), &run(case, false))
+}
+
+/// Compares all that left and all that is known in the end.
+fn equal(short: &Pair, long: &Pair) -> Result<(), TestCaseError> {
     for (packet, expected) in short.sent.iter().zip(&long.sent) {
         prop_assert_eq!(packet, expected);
     }
@@ -190,6 +198,19 @@ proptest! {
     #[test]
     fn so_does_the_way_where_much_is_lost(case in lossy_streams()) {
         compare(&case)?;
+    }
+
+    // Of ends that have run, in whatever state they were left.
+    #[test]
+    fn renewed_ends_are_like_new_ones(before in cases(), case in cases(), same in any::<bool>()) {
+        let mut ends = run(&before, true).ends;
+        let case = if same { Case { config: before.config, ..case } } else { case };
+        let mut pair = Pair::with_laws(&case.config, law(case.law), law(case.law));
+        let config = if same { ends[CLIENT].config().clone() } else { pair.ends[CLIENT].config().clone() };
+        ends[CLIENT].renew_client(&config, law(case.law), 7);
+        ends[SERVER].renew_server(&config, law(case.law), 7);
+        pair.ends = ends;
+        equal(&play(pair, &case, true), &run(&case, true))?;
     }
 }
 

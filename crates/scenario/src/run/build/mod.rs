@@ -1,6 +1,7 @@
 //! Builds the network of a [`Plan`] on either engine.
 
 pub(super) mod aggregates;
+mod ends;
 pub(super) mod machines;
 pub(super) mod meters;
 pub(super) mod overlay;
@@ -21,6 +22,8 @@ use tollway_proto::route::mix;
 use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::{Config, Connection, Rto};
 use tollway_sim::{End, FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, SourceId};
+
+pub(super) use ends::Ends;
 
 use super::engine::{Engine, Joint, Kernels, Part, Place, Start};
 use crate::plan::{self, Data, EqualCost, NodeId, Plan, TransportId};
@@ -303,19 +306,12 @@ impl<E: Engine> Built<E> {
                 NewRenoConfig::default().make(&sending)
             }
         };
-        let configs = &mut self.configs;
-        let connect = |first_segment: Option<u32>| {
-            let config = match first_segment {
-                None => Arc::clone(configs.entry(key).or_insert_with(config)),
-                Some(initial_segment) => Arc::new(Config { initial_segment, ..(*config()).clone() }),
-            };
-            let mut client = Connection::client(&config, law(seed, false), 0);
-            let mut server = Connection::server(&config, law(!seed, true), 0);
-            server.set_routers_passed(ends.routers.0);
-            client.set_routers_passed(ends.routers.1);
-            let senders = [Some(&mut client), transport.both_ways.then_some(&mut server)];
-            senders.into_iter().flatten().for_each(|sender| write(sender, ends.data));
-            [client, server]
+        let made = Ends {
+            config: self.configs.entry(key).or_insert_with(config),
+            laws: [law(seed, false), law(!seed, true)],
+            routers: ends.routers,
+            data: ends.data,
+            both_ways: transport.both_ways,
         };
         let (forward, back) = ends.route;
         let start = Start {
@@ -332,7 +328,7 @@ impl<E: Engine> Built<E> {
             retire: ends.name.is_err().then_some(transport.both_ways),
             kernel: transport.kernel.then(|| kernels(transport, &ends)),
         };
-        let flow = self.network.start_flow(start, connect, vacant);
+        let flow = self.network.start_flow(start, made, vacant);
         if let Some((shaper, class)) = self.shaper_of(ends.shaped) {
             self.network.join(Joint::Shape(flow, shaper, class));
         }
@@ -453,23 +449,6 @@ fn kernels<R>(transport: &plan::Transport, ends: &FlowEnds<'_, R>) -> Kernels {
         both_ways: transport.both_ways,
         receive_buffer: buffer.map(|packets| packets.saturating_mul(payload)),
         changes: ends.buffer_changes,
-    }
-}
-
-/// Gives a sender its data.
-fn write(sender: &mut Connection, data: Data) {
-    match data {
-        Data::Messages => {}
-        Data::Endless => sender.write_unlimited(),
-        Data::Bytes(bytes) => {
-            sender.write_stream(bytes);
-            sender.finish();
-        }
-        Data::Frames { count: Some(count), size } => {
-            sender.write_frames(size, count);
-            sender.finish();
-        }
-        Data::Frames { count: None, size } => sender.write_frames(size, u64::MAX),
     }
 }
 

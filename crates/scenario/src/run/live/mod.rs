@@ -18,7 +18,7 @@ use tollway_sim::{Census, End, FlowId, LinkId, MachineId, RouteEnd, SinkStats, S
 pub use adapt::Unsupported;
 pub(super) use adapt::{adapt, no_capture};
 
-use super::build::{aggregates, link_law, queue};
+use super::build::{Ends, aggregates, link_law, queue};
 #[cfg(target_os = "linux")]
 use super::engine::Kernels;
 use super::engine::{Engine, FlowEvent, Joint, Outside, Part, Place, Start, Totals};
@@ -398,13 +398,8 @@ impl Engine for Live {
     }
 
     /// Never reuses a slot: a label on the wire means one flow for the whole run.
-    fn start_flow(
-        &mut self,
-        start: Start<usize>,
-        ends: impl FnOnce(Option<u32>) -> [Connection; 2],
-        _vacant: Option<FlowId>,
-    ) -> FlowId {
-        let [client, server] = ends(self.first_segment());
+    fn start_flow(&mut self, start: Start<usize>, ends: Ends<'_>, _vacant: Option<FlowId>) -> FlowId {
+        let [client, server] = ends.connect(self.first_segment());
         let next = self.network.flows() as u32;
         let packet = start.segment.min(1500) as u16;
         let [(forward, there), (back, home)] = [start.forward, start.back].map(|route| &self.routes[route]);
@@ -516,10 +511,10 @@ impl Engine for Live {
         heard.map_or((from, until), |(first, last)| (first, last.unwrap_or(until)))
     }
 
-    fn drain_events(&mut self) -> Vec<(FlowId, FlowEvent, Time)> {
+    fn drain_events(&mut self, into: &mut Vec<(FlowId, FlowEvent, Time)>) {
         let end = |client: bool| if client { End::Client } else { End::Server };
         let done = self.network.drain_done().into_iter();
-        done.map(|(flow, client, at)| (FlowId(flow), FlowEvent::Done(end(client)), at)).collect()
+        into.extend(done.map(|(flow, client, at)| (FlowId(flow), FlowEvent::Done(end(client)), at)));
     }
 
     fn with_link<R>(&mut self, link: LinkId, work: impl FnOnce(&mut Link, Time) -> R) -> R {
