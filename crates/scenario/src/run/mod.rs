@@ -454,12 +454,13 @@ impl Slices {
         goes_on: &dyn Fn(Time) -> bool,
     ) -> Result<bool, RunError> {
         loop {
-            let begun = Instant::now();
-            let next = network.now().saturating_add(self.length).min(end);
-            network.run_until(next)?;
-            if next == end {
+            let next = network.now().saturating_add(self.length);
+            if next >= end {
+                network.run_until(end)?;
                 return Ok(true);
             }
+            let begun = Instant::now();
+            network.run_until(next)?;
             self.length = match begun.elapsed() {
                 took if took < SLICE / 2 => Time(self.length.0.saturating_mul(2)),
                 took if took > SLICE => Time((self.length.0 / 2).max(1)),
