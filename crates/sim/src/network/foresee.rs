@@ -40,7 +40,7 @@ impl<M: Machine> Network<M> {
     #[inline(always)]
     pub(super) fn foresee_wire(&self, id: u32) {
         let link = &self.links[id as usize];
-        if !link.is_trailing() {
+        if self.links.len() < FEW_LINKS || !link.is_trailing() {
             return;
         }
         link.behind(1).into_iter().for_each(|slot| self.slab.load_early(slot));
@@ -55,7 +55,12 @@ impl<M: Machine> Network<M> {
     /// Loads early the link whose event is probably the next.
     #[inline(always)]
     pub(super) fn foresee_next(&self) {
-        load_early(self.links.as_ptr().wrapping_add(self.scheduler.likely() as usize));
+        if self.links.len() < FEW_LINKS {
+            return;
+        }
+        let link = self.scheduler.likely() as usize;
+        load_early(self.links.as_ptr().wrapping_add(link));
+        load_early(self.onward.as_ptr().wrapping_add(link));
     }
 
     /// Loads early the next step of the packet in `slot`.
@@ -78,3 +83,6 @@ impl<M: Machine> Network<M> {
         }
     }
 }
+
+/// Fewer links than these are in the fastest cache anyway.
+const FEW_LINKS: usize = 256;
