@@ -95,6 +95,9 @@ pub(in crate::transport) struct Scoreboard {
     pub(in crate::transport) reordered: bool,
     /// True if `newest` is maintained.
     pub(in crate::transport) tracks: bool,
+    /// True if the slots keep their memory without data to send, since the next connection in this
+    /// place needs it for its SYN.
+    keeps: bool,
     slots: Ring<Slot>,
     /// First segment not acknowledged.
     pub(in crate::transport) una: u32,
@@ -129,6 +132,7 @@ impl Scoreboard {
             seen: None,
             reordered: false,
             tracks: false,
+            keeps: false,
             newest: None,
             sampler: None,
         }
@@ -136,10 +140,10 @@ impl Scoreboard {
 
     /// Forgets all segments; the next one is `first`. With `reuse`, the slots keep their memory.
     pub(in crate::transport) fn restart(&mut self, first: u32, reuse: bool) {
-        let slots = std::mem::replace(&mut self.slots, Ring::new());
+        let (slots, keeps) = (std::mem::replace(&mut self.slots, Ring::new()), self.keeps);
         *self = Scoreboard::new(first);
-        if reuse {
-            self.slots = slots;
+        if reuse || keeps {
+            (self.slots, self.keeps) = (slots, keeps);
         }
     }
 
@@ -151,7 +155,7 @@ impl Scoreboard {
 
     /// Uses the memory of other slots. A board without segments in flight needs none of its own.
     pub(in crate::transport) fn give_slots(&mut self, slots: Ring<Slot>) {
-        self.slots = slots;
+        (self.slots, self.keeps) = (slots, true);
     }
 
     /// Segments sent and not acknowledged cumulatively.
