@@ -6,6 +6,7 @@
 use std::any::Any;
 
 use tollway_law::Time;
+use tollway_law::sender::AnySender;
 use tollway_proto::link::Link;
 use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::Connection;
@@ -34,7 +35,12 @@ pub(super) trait Engine {
     fn add_source(&mut self, cbr: &Cbr, route: Self::Route) -> Option<SourceId>;
     /// Adds a flow. It may reuse the slot of `vacant`, a flow that has ended, once none of that
     /// flow's packets is in flight.
-    fn start_flow(&mut self, start: Start<Self::Route>, ends: Ends<'_>, vacant: Option<FlowId>) -> FlowId;
+    fn start_flow(
+        &mut self,
+        start: Start<Self::Route>,
+        ends: Ends<'_, impl Fn(bool) -> AnySender>,
+        vacant: Option<FlowId>,
+    ) -> FlowId;
 
     /// Changes a link or a flow at the present instant.
     fn change(&mut self, part: Part, change: Change);
@@ -224,7 +230,12 @@ impl Engine for Network<Connection> {
         Some(source)
     }
 
-    fn start_flow(&mut self, start: Start<RouteId>, ends: Ends<'_>, vacant: Option<FlowId>) -> FlowId {
+    fn start_flow(
+        &mut self,
+        start: Start<RouteId>,
+        ends: Ends<'_, impl Fn(bool) -> AnySender>,
+        vacant: Option<FlowId>,
+    ) -> FlowId {
         let Start { forward, back, start, stop, encoding, segment, class, hosts, retire, .. } = start;
         let flow = match vacant.filter(|&flow| self.has_vanished(flow)) {
             None => {

@@ -8,34 +8,34 @@ use tollway_proto::transport::{Config, Connection};
 use crate::plan::Data;
 
 /// The ends of a flow to be started.
-pub(in crate::run) struct Ends<'a> {
+pub(in crate::run) struct Ends<'a, L> {
     pub(super) config: &'a Arc<Config>,
-    /// The laws of client and server.
-    pub(super) laws: [AnySender; 2],
+    /// Makes the law of an end: of the server, if `true`.
+    pub(super) law: L,
     /// Numbers of routers there and back.
     pub(super) routers: (u8, u8),
     pub(super) data: Data,
     pub(super) both_ways: bool,
 }
 
-impl Ends<'_> {
+impl<L: Fn(bool) -> AnySender> Ends<'_, L> {
     /// Makes client and server; `first_segment` if each flow has another first number.
     pub(in crate::run) fn connect(self, first_segment: Option<u32>) -> [Connection; 2] {
-        let Ends { config, laws: [there, back], routers, data, both_ways } = self;
+        let Ends { config, law, routers, data, both_ways } = self;
         let own =
             first_segment.map(|number| Arc::new(Config { initial_segment: number, ..(**config).clone() }));
         let config = own.as_ref().unwrap_or(config);
-        let mut client = Connection::client(config, there, 0);
-        let mut server = Connection::server(config, back, 0);
+        let mut client = Connection::client(config, law(false), 0);
+        let mut server = Connection::server(config, law(true), 0);
         prepare([&mut client, &mut server], routers, data, both_ways);
         [client, server]
     }
 
     /// Makes client and server of those of a flow that has ended.
     pub(in crate::run) fn renew(self, client: &mut Connection, server: &mut Connection) {
-        let Ends { config, laws: [there, back], routers, data, both_ways } = self;
-        client.renew_client(config, there, 0);
-        server.renew_server(config, back, 0);
+        let Ends { config, law, routers, data, both_ways } = self;
+        client.renew_client(config, law(false), 0);
+        server.renew_server(config, law(true), 0);
         prepare([client, server], routers, data, both_ways);
     }
 }

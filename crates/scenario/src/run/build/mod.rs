@@ -308,7 +308,7 @@ impl<E: Engine> Built<E> {
         };
         let made = Ends {
             config: self.configs.entry(key).or_insert_with(config),
-            laws: [law(seed, false), law(!seed, true)],
+            law: |backward| law(if backward { !seed } else { seed }, backward),
             routers: ends.routers,
             data: ends.data,
             both_ways: transport.both_ways,

@@ -7,6 +7,7 @@ use std::any::Any;
 use std::collections::BTreeSet;
 
 use tollway_law::Time;
+use tollway_law::sender::AnySender;
 use tollway_net as net;
 use tollway_net::secure::Trouble;
 use tollway_proto as proto;
@@ -398,7 +399,12 @@ impl Engine for Live {
     }
 
     /// Never reuses a slot: a label on the wire means one flow for the whole run.
-    fn start_flow(&mut self, start: Start<usize>, ends: Ends<'_>, _vacant: Option<FlowId>) -> FlowId {
+    fn start_flow(
+        &mut self,
+        start: Start<usize>,
+        ends: Ends<'_, impl Fn(bool) -> AnySender>,
+        _vacant: Option<FlowId>,
+    ) -> FlowId {
         let [client, server] = ends.connect(self.first_segment());
         let next = self.network.flows() as u32;
         let packet = start.segment.min(1500) as u16;
