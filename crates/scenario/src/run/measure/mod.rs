@@ -5,7 +5,7 @@ mod links;
 
 use std::sync::Arc;
 
-use compact_str::{CompactString, ToCompactString as _};
+use compact_str::CompactString;
 use tollway_law::Time;
 use tollway_proto::link::Link;
 use tollway_sim::{End, FlowId, LinkId};
@@ -249,7 +249,7 @@ impl Meter {
         let per_second = |bytes: u64| if heard > 0.0 { bytes as f64 * 8e-6 / heard } else { 0.0 };
         let mut name = CompactString::new(&self.workload_names[running.workload].0);
         name.push('.');
-        name.push_str(&(running.number + 1).to_compact_string());
+        name.push_str(itoa::Buffer::new().format(running.number + 1));
         self.digest.word(counters.received);
         self.digest.word(until.0);
         let summary = FlowSummary {
