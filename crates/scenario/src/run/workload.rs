@@ -26,9 +26,16 @@ pub(super) struct Generator {
     fct_sum: f64,
 }
 
+/// The flows of a workload. The next one is drawn, and the time of the one after it, so that no run
+/// waits for the logarithm of a gap.
 struct Queue {
     rng: Pcg64Mcg,
     next: Time,
+    size: u64,
+    path: usize,
+    /// The time of the flow after the next.
+    then: Time,
+    /// Flows taken.
     count: u64,
 }
 
@@ -152,7 +159,12 @@ impl Generator {
                 let place = flow.0 as usize;
                 self.running.resize_with(self.running.len().max(place + 1), || None);
                 self.running[place] = Some(running);
-                self.foreseen.push_back((start, flow, i));
+                if foresees {
+                    self.foreseen.push_back((start, flow, i));
+                } else {
+                    joined(built, flow, i);
+                    self.arrived += 1;
+                }
             }
         }
         if foresees {
@@ -195,37 +207,43 @@ impl Queue {
     fn new(plan: &Plan, i: usize) -> Queue {
         let workload = &plan.workloads[i];
         let seed = plan.seed ^ (i as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03);
-        let mut queue = Queue { rng: Pcg64Mcg::seed_from_u64(seed), next: workload.start, count: 0 };
+        let (rng, next) = (Pcg64Mcg::seed_from_u64(seed), workload.start);
+        let mut queue = Queue { rng, next, size: 0, path: 0, then: next, count: 0 };
         // A Poisson process has no arrival at its start.
         if let Arrivals::Poisson { .. } = workload.arrivals {
-            queue.advance(workload);
+            queue.next = queue.after(next, 0, workload);
         }
+        queue.prepare(workload);
         queue
     }
 
-    /// Draws the next flow.
+    /// Takes the next flow, and draws the one after it.
     fn draw(&mut self, workload: &Workload) -> Drawn {
-        let (number, at) = (self.count, self.next);
-        let size = draw_size(&workload.sizes, &mut self.rng);
-        let path = match workload.paths.len() {
+        let drawn = Drawn { number: self.count, at: self.next, size: self.size, path: self.path };
+        self.count += 1;
+        self.next = self.then;
+        self.prepare(workload);
+        drawn
+    }
+
+    /// Draws the next flow, and the time of the one after it.
+    fn prepare(&mut self, workload: &Workload) {
+        self.size = draw_size(&workload.sizes, &mut self.rng);
+        self.path = match workload.paths.len() {
             1 => 0,
             paths => self.rng.random_range(0..paths),
         };
-        self.count += 1;
-        self.advance(workload);
-        Drawn { number, at, size, path }
+        self.then = self.after(self.next, self.count + 1, workload);
     }
 
-    /// Draws the time of the next arrival.
-    fn advance(&mut self, workload: &Workload) {
+    /// The time of flow `number`, if the one before it comes at `at`.
+    fn after(&mut self, at: Time, number: u64, workload: &Workload) -> Time {
         let gap = match workload.arrivals {
             Arrivals::Every(gap) => gap,
             Arrivals::Poisson { per_sec } => Time::from_secs_f64(exponential(&mut self.rng) / per_sec),
         };
-        self.next = self.next.saturating_add(gap);
-        if self.next >= workload.stop || self.count >= workload.max_flows {
-            self.next = Time::NEVER;
-        }
+        let at = at.saturating_add(gap);
+        if at >= workload.stop || number >= workload.max_flows { Time::NEVER } else { at }
     }
 }
 
