@@ -38,11 +38,16 @@ impl<M: Machine> Network<M> {
     }
 
     /// Numbers the entities and sets their first events. The second call has no effect.
+    #[inline]
     pub(super) fn seal(&mut self) {
-        if self.sealed {
-            return;
+        if !self.sealed {
+            self.sealed = true;
+            self.number_entities();
         }
-        self.sealed = true;
+    }
+
+    #[cold]
+    fn number_entities(&mut self) {
         let fixed = self.endpoint_entity(0) as usize;
         self.scheduler = Scheduler::new(self.links.len(), fixed + self.endpoints.len());
         for (i, source) in self.sources.iter().enumerate() {
@@ -317,7 +322,7 @@ impl<M: Machine> Network<M> {
 
     /// Sets a machine's timer if it is earlier than before.
     #[inline(always)]
-    fn note_timer(&mut self, at: usize) {
+    pub(super) fn note_timer(&mut self, at: usize) {
         let endpoint = &self.endpoints[at];
         let deadline = endpoint.deadline();
         if deadline < endpoint.armed {
@@ -328,7 +333,7 @@ impl<M: Machine> Network<M> {
     /// Sets a machine's timer, even to a later instant. A timer that moves with each packet would
     /// otherwise fire too early.
     #[inline]
-    pub(super) fn renew_timer(&mut self, at: usize) {
+    fn renew_timer(&mut self, at: usize) {
         let endpoint = &self.endpoints[at];
         let deadline = endpoint.deadline();
         if deadline != endpoint.armed {

@@ -313,7 +313,8 @@ impl<M: Machine> Network<M> {
         client.restart(there, [spec.start, spec.stop]);
         server.restart(back, [Time::NEVER, spec.stop]);
         renew(&mut client.machine, &mut server.machine);
-        self.schedule_start(flow);
+        self.note_timer(at);
+        self.note_timer(at + 1);
     }
 
     /// Sets the class of a flow's packets from now on, including those on their way. Ports and
@@ -351,8 +352,8 @@ impl<M: Machine> Network<M> {
     /// absorbed.
     pub fn retire_flow(&mut self, flow: FlowId) {
         for at in flow.0 as usize * 2..flow.0 as usize * 2 + 2 {
+            // A timer that is set expires without effect.
             self.endpoints[at].live = false;
-            self.renew_timer(at);
             if self.endpoints[at].shaped != UNSHAPED {
                 self.dismiss(at);
             }
@@ -387,8 +388,8 @@ impl<M: Machine> Network<M> {
             let at = flow.0 as usize * 2;
             let last = self.endpoint_entity(at + 1) as usize;
             self.scheduler.grow(last + 1);
-            self.renew_timer(at);
-            self.renew_timer(at + 1);
+            self.note_timer(at);
+            self.note_timer(at + 1);
         }
     }
 
@@ -564,14 +565,13 @@ impl<M: Machine> Endpoint<M> {
         }
     }
 
-    /// Sets all but the machine as in [`new`](Endpoint::new).
+    /// Sets all but the machine and the timer as in [`new`](Endpoint::new).
     fn restart(&mut self, at: (u32, u32), times: [Time; 2]) {
         let Endpoint { route, first, open_at, stop_at, .. } = self;
         (*route, *first) = at;
         [*open_at, *stop_at] = times;
         (self.live, self.done, self.awaited) = (true, false, false);
         (self.balance, self.heard_rtt, self.shaped) = (0, 0.0, UNSHAPED);
-        debug_assert!(self.armed == Time::NEVER, "a retired flow has no timer");
     }
 
     #[inline]
