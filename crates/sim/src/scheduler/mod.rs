@@ -173,7 +173,8 @@ impl Scheduler {
         self.links.wheel.as_ref().map_or([u32::MAX; 4], |wheel| wheel.ahead())
     }
 
-    /// The busy entity whose event is the earliest in the tree; the number may be that of no entity.
+    /// The busy entity whose event is the earliest in the tree. The number may be that of no
+    /// entity.
     #[inline]
     pub fn likely(&self) -> u32 {
         (self.links.tree.least & self.ids) as u32

@@ -153,7 +153,7 @@ impl Scoreboard {
         if slots.capacity() <= FEW_SLOTS { slots } else { Ring::new() }
     }
 
-    /// Uses the memory of other slots. A board without segments in flight needs none of its own.
+    /// Uses the memory of other slots. There must be no segment in flight.
     pub(in crate::transport) fn give_slots(&mut self, slots: Ring<Slot>) {
         (self.slots, self.keeps) = (slots, true);
     }
@@ -561,7 +561,7 @@ pub(in crate::transport) fn sent_after(a: (Stamp, u32), b: (Stamp, u32)) -> bool
 /// 5681).
 pub(in crate::transport) const DUP_THRESH: u32 = 3;
 
-/// A new connection takes over at most so many slots of an old one.
+/// The most slots of an old connection that a new one takes over.
 const FEW_SLOTS: u32 = 64;
 
 /// Up to this number of segments in flight, each is checked separately.
