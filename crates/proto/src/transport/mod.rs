@@ -26,6 +26,7 @@ pub(crate) mod early;
 mod inline;
 mod predict;
 mod receiver;
+mod renew;
 mod respond;
 pub(crate) mod ring;
 pub(crate) mod rtt;
@@ -124,27 +125,6 @@ impl Connection {
             connection.establish_unasked(Time::ZERO);
         }
         connection
-    }
-
-    /// Makes of an old connection what [`client`](Connection::client) makes, in its memory.
-    pub fn renew_client(&mut self, config: &Arc<Config>, law: AnySender, flow: u32) {
-        let Connection { config: known, flow: number, state, events, told, expected, receive, send, stats } =
-            self;
-        if !Arc::ptr_eq(known, config) {
-            *known = Arc::clone(config);
-        }
-        (*number, *state, *events, *told, *expected) = (flow, State::Idle, 0, 0, Expected::Anything);
-        *receive = Receiver::new(config);
-        send.renew(config, law);
-        *stats = Counters::default();
-    }
-
-    /// Makes of an old connection what [`server`](Connection::server) makes, in its memory.
-    pub fn renew_server(&mut self, config: &Arc<Config>, law: AnySender, flow: u32) {
-        self.renew_client(config, law, flow);
-        if !config.handshake {
-            self.establish_unasked(Time::ZERO);
-        }
     }
 
     /// Opens the connection: a SYN waits to be sent, or without a handshake data may leave at once.

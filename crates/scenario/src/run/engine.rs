@@ -17,7 +17,7 @@ use tollway_sim::{
 };
 
 use super::RunError;
-use super::build::Ends;
+use super::ends::Ends;
 use crate::plan::{Cbr, EqualCost, NodeId};
 
 /// A running network: links, flows, time. The runner builds, changes and observes it.

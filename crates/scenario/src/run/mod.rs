@@ -7,6 +7,7 @@ mod capture;
 mod choices;
 mod delays;
 mod digest;
+mod ends;
 mod engine;
 mod hosts;
 mod live;

@@ -142,13 +142,6 @@ impl Sender {
         }
     }
 
-    /// Makes a new sender of an old one, whose few slots serve it.
-    pub(super) fn renew(&mut self, config: &Config, law: AnySender) {
-        let slots = self.board.take_slots();
-        *self = Sender::new(config, law);
-        self.board.give_slots(slots);
-    }
-
     /// Sets the end of the receiver's window, as both ends know it before any packet.
     pub(super) fn set_window(&mut self, window: u32) {
         self.edge = self.board.una.wrapping_add(window);

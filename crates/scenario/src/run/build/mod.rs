@@ -1,7 +1,6 @@
 //! Builds the network of a [`Plan`] on either engine.
 
 pub(super) mod aggregates;
-mod ends;
 pub(super) mod machines;
 pub(super) mod meters;
 pub(super) mod overlay;
@@ -23,8 +22,7 @@ use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::{Config, Connection, Rto};
 use tollway_sim::{End, FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, SourceId};
 
-pub(super) use ends::Ends;
-
+use super::ends::Ends;
 use super::engine::{Engine, Joint, Kernels, Part, Place, Start};
 use crate::plan::{self, Data, EqualCost, NodeId, Plan, TransportId};
 use crate::tables::SystemTables;

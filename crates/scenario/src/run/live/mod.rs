@@ -19,7 +19,8 @@ use tollway_sim::{Census, End, FlowId, LinkId, MachineId, RouteEnd, SinkStats, S
 pub use adapt::Unsupported;
 pub(super) use adapt::{adapt, no_capture};
 
-use super::build::{Ends, aggregates, link_law, queue};
+use super::build::{aggregates, link_law, queue};
+use super::ends::Ends;
 #[cfg(target_os = "linux")]
 use super::engine::Kernels;
 use super::engine::{Engine, FlowEvent, Joint, Outside, Part, Place, Start, Totals};

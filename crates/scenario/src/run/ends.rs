@@ -8,7 +8,7 @@ use tollway_proto::transport::{Config, Connection};
 use crate::plan::Data;
 
 /// The ends of a flow to be started.
-pub(in crate::run) struct Ends<'a, L> {
+pub(super) struct Ends<'a, L> {
     pub(super) config: &'a Arc<Config>,
     /// Makes the law of an end: of the server, if `true`.
     pub(super) law: L,
@@ -20,7 +20,7 @@ pub(in crate::run) struct Ends<'a, L> {
 
 impl<L: Fn(bool) -> AnySender> Ends<'_, L> {
     /// Makes client and server; `first_segment` if each flow has another first number.
-    pub(in crate::run) fn connect(self, first_segment: Option<u32>) -> [Connection; 2] {
+    pub(super) fn connect(self, first_segment: Option<u32>) -> [Connection; 2] {
         let Ends { config, law, routers, data, both_ways } = self;
         let own =
             first_segment.map(|number| Arc::new(Config { initial_segment: number, ..(**config).clone() }));
@@ -32,7 +32,7 @@ impl<L: Fn(bool) -> AnySender> Ends<'_, L> {
     }
 
     /// Makes client and server of those of a flow that has ended.
-    pub(in crate::run) fn renew(self, client: &mut Connection, server: &mut Connection) {
+    pub(super) fn renew(self, client: &mut Connection, server: &mut Connection) {
         let Ends { config, law, routers, data, both_ways } = self;
         client.renew_client(config, law(false), 0);
         server.renew_server(config, law(true), 0);
