@@ -20,32 +20,30 @@ pub(super) struct Ends<'a, L> {
 
 impl<L: Fn(bool) -> AnySender> Ends<'_, L> {
     /// Makes client and server; `first_segment` if each flow has another first number.
-    pub(super) fn connect(self, first_segment: Option<u32>) -> [Connection; 2] {
-        let Ends { config, law, routers, data, both_ways } = self;
-        let own =
-            first_segment.map(|number| Arc::new(Config { initial_segment: number, ..(**config).clone() }));
-        let config = own.as_ref().unwrap_or(config);
-        let mut client = Connection::client(config, law(false), 0);
-        let mut server = Connection::server(config, law(true), 0);
-        prepare([&mut client, &mut server], routers, data, both_ways);
+    pub(super) fn connect(&self, first_segment: Option<u32>) -> [Connection; 2] {
+        let own = first_segment
+            .map(|initial_segment| Arc::new(Config { initial_segment, ..(**self.config).clone() }));
+        let config = own.as_ref().unwrap_or(self.config);
+        let mut client = Connection::client(config, (self.law)(false), 0);
+        let mut server = Connection::server(config, (self.law)(true), 0);
+        self.prepare(&mut client, &mut server);
         [client, server]
     }
 
     /// Makes client and server of those of a flow that has ended.
-    pub(super) fn renew(self, client: &mut Connection, server: &mut Connection) {
-        let Ends { config, law, routers, data, both_ways } = self;
-        client.renew_client(config, law(false), 0);
-        server.renew_server(config, law(true), 0);
-        prepare([client, server], routers, data, both_ways);
+    pub(super) fn renew(&self, client: &mut Connection, server: &mut Connection) {
+        client.renew_client(self.config, (self.law)(false), 0);
+        server.renew_server(self.config, (self.law)(true), 0);
+        self.prepare(client, server);
     }
-}
 
-fn prepare([client, server]: [&mut Connection; 2], (there, back): (u8, u8), data: Data, both_ways: bool) {
-    server.set_routers_passed(there);
-    client.set_routers_passed(back);
-    write(client, data);
-    if both_ways {
-        write(server, data);
+    fn prepare(&self, client: &mut Connection, server: &mut Connection) {
+        server.set_routers_passed(self.routers.0);
+        client.set_routers_passed(self.routers.1);
+        write(client, self.data);
+        if self.both_ways {
+            write(server, self.data);
+        }
     }
 }
 

@@ -147,10 +147,10 @@ impl Scoreboard {
         }
     }
 
-    /// Takes the memory of the slots, if they are few.
+    /// Takes the memory of the slots, of which few stay.
     pub(in crate::transport) fn take_slots(&mut self) -> Ring<Slot> {
-        let slots = std::mem::replace(&mut self.slots, Ring::new());
-        if slots.capacity() <= FEW_SLOTS { slots } else { Ring::new() }
+        self.slots.fit(self.una, 0);
+        std::mem::replace(&mut self.slots, Ring::new())
     }
 
     /// Uses the memory of other slots. There must be no segment in flight.
@@ -560,9 +560,6 @@ pub(in crate::transport) fn sent_after(a: (Stamp, u32), b: (Stamp, u32)) -> bool
 /// Number of duplicate acknowledgements, or of later segments received, that indicates a loss (RFC
 /// 5681).
 pub(in crate::transport) const DUP_THRESH: u32 = 3;
-
-/// The most slots of an old connection that a new one takes over.
-const FEW_SLOTS: u32 = 64;
 
 /// Up to this number of segments in flight, each is checked separately.
 const FEW: u32 = 16;
