@@ -259,7 +259,11 @@ impl Lively {
         match self.leaf_of.get(id) {
             None => self.set_in_wheel(id, key),
             Some(&NO_LEAF) => self.begin(id, key),
-            Some(&BESIDE) => self.beside = key,
+            // It stays only if it is early again: else it would keep out every other.
+            Some(&BESIDE) => {
+                self.beside = IDLE;
+                self.begin(id, key);
+            }
             Some(&leaf) => self.tree.set(leaf, key),
         }
     }
@@ -539,6 +543,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_late_event_leaves_the_place_beside_the_tree() {
+        let mut scheduler = Scheduler::new(16, 16);
+        (2..16).for_each(|id| scheduler.set(id, Time(100 + u64::from(id))));
+        // The first of all found the tree empty.
+        assert_eq!(scheduler.links.leaf_of[2], BESIDE);
+        scheduler.set(2, Time::NEVER);
+        scheduler.set(0, Time(10));
+        assert_eq!(scheduler.links.leaf_of[0], BESIDE);
+        scheduler.set(0, Time(1000));
+        assert_ne!(scheduler.links.leaf_of[0], BESIDE);
+        scheduler.set(1, Time(20));
+        assert_eq!(scheduler.links.leaf_of[1], BESIDE);
     }
 
     #[test]
