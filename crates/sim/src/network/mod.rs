@@ -4,6 +4,7 @@ mod events;
 mod foresee;
 mod hosts;
 mod machines;
+mod sends;
 mod shaped;
 mod sights;
 
