@@ -472,17 +472,19 @@ impl Link {
     /// Puts a packet of `size` bytes on the wire at `start`.
     #[inline(always)]
     pub fn depart(&mut self, start: Time, slot: u32, size: u16, store: &mut impl Store) {
-        self.serialise(start, slot, size, store);
-        self.launch(self.free_at + self.delay, slot);
+        let at = self.serialise(start, slot, size, store);
+        self.launch(at, slot);
     }
 
-    /// Occupies the transmitter with a packet of `size` bytes from `start` on.
+    /// Occupies the transmitter with a packet of `size` bytes from `start` on. Returns the instant
+    /// of its arrival at the far end.
     #[inline(always)]
-    fn serialise(&mut self, start: Time, slot: u32, size: u16, store: &mut impl Store) {
+    pub fn serialise(&mut self, start: Time, slot: u32, size: u16, store: &mut impl Store) -> Time {
         let bytes = self.begin(slot, size, store);
         let scaled = bytes * self.ns_per_byte + u64::from(self.carry);
         self.carry = (scaled & FRACTION) as u32;
         self.free_at = start + Time(scaled >> FRACTION_BITS);
+        self.free_at + self.delay
     }
 
     /// Counts a packet whose transmission begins. Returns its bytes on the wire.
@@ -496,8 +498,9 @@ impl Link {
         bytes
     }
 
+    /// Puts a packet on the wire that arrives at the far end at `at`.
     #[inline]
-    fn launch(&mut self, at: Time, slot: u32) {
+    pub fn launch(&mut self, at: Time, slot: u32) {
         if self.is_idle() {
             (self.first_at, self.first_slot) = (at, slot);
             return;

@@ -16,6 +16,7 @@ impl<M: Machine> Network<M> {
         let shapers = sources + self.shapers as u32;
         let machines = shapers + self.machines.len() as u32;
         let bound = self.scheduler.bound(end);
+        self.bound = if many || self.watched { TimeBound::default() } else { bound };
         while let Some((at, id)) = self.scheduler.next(many, bound) {
             self.foresee(many);
             self.now = at;
@@ -88,18 +89,44 @@ impl<M: Machine> Network<M> {
         }
         let onward = self.onward[id as usize];
         self.foresee_next();
-        let packet = self.slab.get_mut(slot);
-        packet.cursor += 1;
-        let (cursor, size) = (packet.cursor, packet.size);
-        let mut next = onward;
+        let (next, size) = self.step(onward, slot);
         if onward == VARIES {
-            next = self.routes[cursor as usize];
             self.foresee_wire(id);
         }
+        if let Some(crossed) = self.hand(next, slot, size) {
+            self.go_on(crossed, slot);
+        }
+    }
+
+    /// Handles the arrival of a packet that has [crossed](Network::carry) link `id`.
+    #[inline(never)]
+    fn go_on(&mut self, id: u32, slot: u32) {
+        let mut crossed = Some(id);
+        while let Some(id) = crossed {
+            self.hops += 1;
+            let (next, size) = self.step(self.onward[id as usize], slot);
+            crossed = self.hand(next, slot, size);
+        }
+    }
+
+    /// Moves a packet one step along its route, after a link that `onward` follows. Returns the next
+    /// entry and the packet's size in bytes.
+    #[inline(always)]
+    fn step(&mut self, onward: u32, slot: u32) -> (u32, u16) {
+        let packet = self.slab.get_mut(slot);
+        packet.cursor += 1;
+        let next = if onward == VARIES { self.routes[packet.cursor as usize] } else { onward };
+        (next, packet.size)
+    }
+
+    /// Hands a packet of `size` bytes to entry `next` of its route. Returns a link if the packet, or
+    /// the answer in its slot, has meanwhile [crossed](Network::carry) that.
+    #[inline(always)]
+    fn hand(&mut self, next: u32, slot: u32, size: u16) -> Option<u32> {
         if next < GATES {
-            self.offer(next, slot, size);
+            self.carry(next, slot, size, self.bound).then_some(next)
         } else {
-            self.deliver(next, slot);
+            self.deliver(next, slot)
         }
     }
 
@@ -123,20 +150,31 @@ impl<M: Machine> Network<M> {
     /// Offers a packet of `size` bytes to link `id`.
     #[inline(always)]
     pub(super) fn offer(&mut self, id: u32, slot: u32, size: u16) {
-        let now = self.now;
+        self.carry(id, slot, size, TimeBound::default());
+    }
+
+    /// [`offer`](Network::offer), but if the packet's arrival at the far end is the next event of
+    /// all, within `bound`, it becomes the present at once, and the result is true.
+    #[inline(always)]
+    pub(super) fn carry(&mut self, id: u32, slot: u32, size: u16, bound: TimeBound) -> bool {
         let link = &mut self.links[id as usize];
-        if !link.is_free(now) {
-            return if link.is_gentle() {
-                self.offer_gently(id, slot, size)
+        if !link.is_free(self.now) {
+            if link.is_gentle() {
+                self.offer_gently(id, slot, size);
             } else {
-                self.offer_busy(id, slot, size)
-            };
+                self.offer_busy(id, slot, size);
+            }
+            return false;
         }
         let was_idle = link.is_idle();
-        link.depart(now, slot, size, &mut self.slab);
-        if was_idle {
-            self.scheduler.begin_busy(id, link.next_arrival());
+        let at = link.serialise(self.now, slot, size, &mut self.slab);
+        if was_idle && self.scheduler.begin_unless_next(id, at, bound) {
+            self.now = at;
+            self.events += 1;
+            return true;
         }
+        link.launch(at, slot);
+        false
     }
 
     /// [`offer`](Network::offer) for a link where packets may wait.
@@ -211,12 +249,13 @@ impl<M: Machine> Network<M> {
         self.slab.free(slot);
     }
 
-    /// Handles a packet at the end of its route.
+    /// Handles a packet at the end of its route. Returns the link that its answer has
+    /// [crossed](Network::carry).
     #[inline(never)]
-    pub(super) fn deliver(&mut self, end: u32, slot: u32) {
+    pub(super) fn deliver(&mut self, end: u32, slot: u32) -> Option<u32> {
         if end < END {
             self.cross(end, slot);
-            return;
+            return None;
         }
         let flow = self.slab.get(slot).flow as usize;
         if end == END_SINK {
@@ -227,7 +266,7 @@ impl<M: Machine> Network<M> {
             stats.in_profile_bytes += u64::from(packet.in_profile()) * u64::from(packet.size);
             self.delivered += 1;
             self.slab.free(slot);
-            return;
+            return None;
         }
         let at = flow * 2 + usize::from(end == END_SERVER);
         let endpoint = &mut self.endpoints[at];
@@ -235,7 +274,7 @@ impl<M: Machine> Network<M> {
             endpoint.balance -= 1;
             self.absorbed += 1;
             self.slab.free(slot);
-            return;
+            return None;
         }
         self.delivered += 1;
         // The link of its answer.
@@ -252,32 +291,36 @@ impl<M: Machine> Network<M> {
         match answer {
             Answer::Only => {
                 self.slab.renew();
-                return self.send_off(at, slot);
+                return self.send_and_carry(at, slot);
             }
-            Answer::Packet | Answer::More => {
+            Answer::Packet => {
+                self.slab.renew();
+                self.note_timer(at);
+                return self.send_and_carry(at, slot);
+            }
+            Answer::More => {
                 self.slab.renew();
                 self.send_off(at, slot);
-                if answer == Answer::Packet {
-                    return self.note_timer(at);
-                }
             }
             Answer::Unanswered => return self.deliver_unexpected(at, slot),
             Answer::Taken | Answer::Nothing | Answer::Still => {
                 endpoint.balance -= 1;
                 self.slab.free(slot);
-                if answer == Answer::Still {
-                    return;
-                } else if answer == Answer::Nothing {
-                    return self.renew_timer(at);
+                if answer == Answer::Nothing {
+                    self.renew_timer(at);
+                }
+                if answer != Answer::Taken {
+                    return None;
                 }
             }
         }
         self.pump(at);
+        None
     }
 
     /// [`deliver`](Network::deliver) of a packet off a machine's fast path.
     #[inline(always)]
-    fn deliver_unexpected(&mut self, at: usize, slot: u32) {
+    fn deliver_unexpected(&mut self, at: usize, slot: u32) -> Option<u32> {
         let endpoint = &mut self.endpoints[at];
         let (packet, sack) = self.slab.with_sack(slot);
         let answer = if endpoint.shaped == UNSHAPED {
@@ -285,22 +328,31 @@ impl<M: Machine> Network<M> {
             let answer = endpoint.machine.respond(self.now, packet, sack, &mut self.sack_scratch);
             if matches!(answer, Answer::Packet | Answer::More | Answer::Only) {
                 self.slab.renew_with(slot, came, &mut self.sack_scratch);
-                self.send_off(at, slot);
             }
             answer
         } else {
             endpoint.machine.handle_packet(self.now, packet, sack);
             Answer::Taken
         };
-        if matches!(answer, Answer::Taken | Answer::Nothing | Answer::Still) {
-            self.endpoints[at].balance -= 1;
-            self.slab.free(slot);
+        match answer {
+            Answer::Packet | Answer::Only => {
+                if answer == Answer::Packet {
+                    self.note_timer(at);
+                }
+                return self.send_and_carry(at, slot);
+            }
+            Answer::More => self.send_off(at, slot),
+            _ => {
+                self.endpoints[at].balance -= 1;
+                self.slab.free(slot);
+            }
         }
         match answer {
-            Answer::Only | Answer::Still => {}
-            Answer::Packet | Answer::Nothing => self.note_timer(at),
+            Answer::Still => {}
+            Answer::Nothing => self.note_timer(at),
             _ => self.pump(at),
         }
+        None
     }
 
     /// Sends a machine's pending packets, and sets its timer if it is earlier than before.

@@ -202,6 +202,8 @@ impl<M: Machine> Network<M> {
     /// Passes a packet at a gate to its middle, which decides its further route.
     #[cold]
     pub(super) fn cross(&mut self, entry: u32, slot: u32) {
+        // Nothing is carried on: packets that the middle sends afterwards belong to this instant.
+        let bound = std::mem::take(&mut self.bound);
         let Opening { machine: id, gate, ends } = self.openings[(entry - GATES) as usize];
         let mut sack = *self.slab.sack(self.slab.get(slot));
         let packet = self.slab.get_mut(slot);
@@ -238,6 +240,7 @@ impl<M: Machine> Network<M> {
             }
         }
         self.send_middle(id);
+        self.bound = bound;
     }
 
     /// Moves a packet one step along its route.

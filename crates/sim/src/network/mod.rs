@@ -22,7 +22,7 @@ use machines::{Hosted, Opening, Resident};
 
 use crate::names::{End, FlowId, LinkId, MachineId, RouteId, SourceId};
 use crate::pages::in_large_pages;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Scheduler, TimeBound};
 use crate::slab::Slab;
 use crate::source::{SinkStats, Source, SourceSpec};
 use crate::tap::{Fate, Origin, Sighting, Tap};
@@ -34,6 +34,8 @@ use crate::tap::{Fate, Origin, Sighting, Tap};
 #[derive(Debug)]
 pub struct Network<M> {
     now: Time,
+    /// The events that may become the present without being pending.
+    bound: TimeBound,
     scheduler: Scheduler,
     slab: Slab,
     links: Vec<Link>,
@@ -181,6 +183,7 @@ impl<M: Machine> Network<M> {
     pub fn new(seed: u64) -> Network<M> {
         Network {
             now: Time::ZERO,
+            bound: TimeBound::default(),
             scheduler: Scheduler::new(0, 2),
             slab: Slab::default(),
             links: Vec::new(),

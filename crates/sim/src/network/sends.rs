@@ -1,4 +1,4 @@
-//! What machines send, up to its first link.
+//! Packets of machines, up to their first links.
 
 use super::*;
 
@@ -42,6 +42,22 @@ impl<M: Machine> Network<M> {
     /// Puts the packet in `slot`, which a machine has built, on its route.
     #[inline]
     pub(super) fn send_off(&mut self, at: usize, slot: u32) {
+        let (first, size) = self.address(at, slot);
+        self.offer(first, slot, size);
+    }
+
+    /// [`send_off`](Network::send_off) of an answer that nothing else follows. Returns the link that
+    /// it has [crossed](Network::carry).
+    #[inline(never)]
+    pub(super) fn send_and_carry(&mut self, at: usize, slot: u32) -> Option<u32> {
+        let (first, size) = self.address(at, slot);
+        self.carry(first, slot, size, self.bound).then_some(first)
+    }
+
+    /// Writes an endpoint's flow and route into the packet in `slot`. Returns the first link and the
+    /// packet's size in bytes.
+    #[inline(always)]
+    fn address(&mut self, at: usize, slot: u32) -> (u32, u16) {
         let endpoint = &self.endpoints[at];
         let (mut route, mut first, heard_rtt) = (endpoint.route, endpoint.first, endpoint.heard_rtt);
         if first >= GATES {
@@ -54,7 +70,7 @@ impl<M: Machine> Network<M> {
         if let Some((encoding, segment)) = self.slab.encoding((at / 2) as u32) {
             quantise(encoding, segment, self.slab.get_mut(slot), heard_rtt);
         }
-        self.offer(first, slot, size);
+        (first, size)
     }
 
     /// The route of the next packet of an endpoint with several routes, and its first link.

@@ -116,6 +116,23 @@ impl Scheduler {
         self.links.begin(id as usize, key);
     }
 
+    /// [`begin_busy`](Scheduler::begin_busy), unless the event is the earliest of all and within
+    /// `bound`: then it does not become pending, and the result is true.
+    #[inline(always)]
+    pub fn begin_unless_next(&mut self, id: u32, time: Time, bound: TimeBound) -> bool {
+        let key = self.key(id, time);
+        let links = &mut self.links;
+        // Of the many events in a wheel, a new one is hardly ever the earliest.
+        let next = key < bound.0
+            && key < links.tree.rival
+            && links.wheel.is_none()
+            && key < links.peek().min(self.timers.least);
+        if !next {
+            links.begin(id as usize, key);
+        }
+        next
+    }
+
     /// [`set`](Scheduler::set) for the busy entity that [`next_before`](Scheduler::next_before)
     /// returned last.
     #[inline]
@@ -206,8 +223,8 @@ impl Scheduler {
     }
 }
 
-/// An upper bound on the time of events.
-#[derive(Clone, Copy, Debug)]
+/// An upper bound on the time of events; the default admits none.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct TimeBound(u64);
 
 /// A tournament tree with a leaf for each pending event.

@@ -1,5 +1,6 @@
 //! The short paths through a link's code against the long one. A link with a possible fault that
-//! never strikes takes the long path, and all results must be equal.
+//! never strikes takes the long path, and all results must be equal. So must those of a network
+//! whose packets are traced, where each arrival is a pending event first.
 
 use std::sync::Arc;
 
@@ -8,11 +9,12 @@ use tollway_law::link::{AnyLink, DropTail, FcpConfig, Unpaid, xcp};
 use tollway_law::receiver::Echo;
 use tollway_law::sender::{AnySender, FcpConfig as FcpSender, NewRenoConfig, XcpConfig as XcpSender};
 use tollway_law::{Budget, Rate, Time};
-use tollway_proto::Change;
 use tollway_proto::faults::{Loss, LossPlace, Only};
+use tollway_proto::middle::Counter;
 use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
-use tollway_sim::{FlowSpec, LinkId, LinkSpec, Network, RouteEnd};
+use tollway_proto::{Change, Gate, NodeMachine};
+use tollway_sim::{FlowId, FlowSpec, LinkId, LinkSpec, Network, RouteEnd};
 
 /// The laws of a network.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +73,13 @@ fn change() -> impl Strategy<Value = (u64, Change)> {
     (1u64..500, change)
 }
 
-fn build(law: Law, limit: u32, delays: &[u64], sizes: &[u64]) -> (Network<Connection>, LinkId) {
+fn build(
+    law: Law,
+    limit: u32,
+    middle: bool,
+    delays: &[u64],
+    sizes: &[u64],
+) -> (Network<Connection>, LinkId, Vec<FlowId>) {
     let rate = Rate::from_mbps(10.0);
     let limit = Limit { packets: limit, bytes: u64::MAX };
     let delay = Time::from_millis(3);
@@ -79,10 +87,14 @@ fn build(law: Law, limit: u32, delays: &[u64], sizes: &[u64]) -> (Network<Connec
     let mut network = Network::new(1);
     let shared = network.add_link(link.clone());
     network.with_link(shared, |link, now| link.measure(now, true));
+    if middle {
+        let counter = network.add(NodeMachine::middle(Counter::default()));
+        network.pass_by(shared, counter, Gate(0));
+    }
     let back = network.add_link(LinkSpec { law: AnyLink::DropTail(DropTail), limit: Limit::NONE, ..link });
     let reverse = network.add_route(&[back], RouteEnd::Client);
     let config = Arc::new(Config { echo: law.echo(), ..Config::default() });
-    for (i, (&ms, &bytes)) in delays.iter().zip(sizes).enumerate() {
+    let flows = delays.iter().zip(sizes).enumerate().map(|(i, (&ms, &bytes))| {
         let access = network.add_link(LinkSpec {
             rate: Rate::from_mbps(100.0),
             delay: Time::from_millis(ms),
@@ -103,9 +115,10 @@ fn build(law: Law, limit: u32, delays: &[u64], sizes: &[u64]) -> (Network<Connec
             stop: Time::NEVER,
             encoding: Default::default(),
             segment: 1500,
-        });
-    }
-    (network, shared)
+        })
+    });
+    let flows = flows.collect();
+    (network, shared, flows)
 }
 
 proptest! {
@@ -120,7 +133,7 @@ proptest! {
         changes in prop::collection::vec(change(), 0..8),
     ) {
         let run = |short: bool| {
-            let (mut network, shared) = build(law, limit, &delays, &sizes);
+            let (mut network, shared, _) = build(law, limit, false, &delays, &sizes);
             network.trace_packets();
             if !short {
                 let never = Loss { place: LossPlace::Before, only: Only::All, probability: 0.0 };
@@ -139,5 +152,32 @@ proptest! {
         let (short, long) = (run(true), run(false));
         prop_assert!(short.1 > 0);
         prop_assert_eq!(short, long);
+    }
+    #[test]
+    fn an_arrival_that_is_the_next_event_need_not_be_pending(
+        law in law(),
+        limit in 0u32..60,
+        middle: bool,
+        delays in prop::collection::vec(0u64..10, 1..6),
+        sizes in prop::collection::vec(1u64..300_000, 6),
+        pauses in prop::collection::vec(1u64..300_000, 1..50),
+    ) {
+        let run = |traced: bool| {
+            let (mut network, shared, flows) = build(law, limit, middle, &delays, &sizes);
+            if traced {
+                network.trace_packets();
+            }
+            let mut states = Vec::new();
+            let mut now = Time::ZERO;
+            for micros in pauses.iter().copied().chain([1_000_000]) {
+                now += Time::from_micros(micros);
+                network.run_until(now);
+                let counts = (network.now(), network.events(), network.packet_hops(), network.census());
+                states.push((counts, network.read_link(shared)));
+            }
+            let ends = flows.iter().flat_map(|&flow| [network.client(flow), network.server(flow)]);
+            (states, ends.map(|end| format!("{end:?}")).collect::<Vec<_>>())
+        };
+        prop_assert_eq!(run(false), run(true));
     }
 }
