@@ -16,7 +16,7 @@ impl<M: Machine> Network<M> {
         let shapers = sources + self.shapers as u32;
         let machines = shapers + self.machines.len() as u32;
         let bound = self.scheduler.bound(end);
-        self.bound = if many || self.watched { TimeBound::default() } else { bound };
+        self.bound = if self.watched { TimeBound::default() } else { bound };
         while let Some((at, id)) = self.scheduler.next(many, bound) {
             self.foresee(many);
             self.now = at;
@@ -109,20 +109,20 @@ impl<M: Machine> Network<M> {
         }
     }
 
-    /// Moves a packet one step along its route, after a link that `onward` follows. Returns the next
-    /// entry and the packet's size in bytes.
+    /// Moves a packet one step along its route, after a link that `onward` follows. Returns the
+    /// next entry and the packet's size in bytes.
     #[inline(always)]
-    fn step(&mut self, onward: u32, slot: u32) -> (u32, u16) {
+    pub(super) fn step(&mut self, onward: u32, slot: u32) -> (u32, u16) {
         let packet = self.slab.get_mut(slot);
         packet.cursor += 1;
         let next = if onward == VARIES { self.routes[packet.cursor as usize] } else { onward };
         (next, packet.size)
     }
 
-    /// Hands a packet of `size` bytes to entry `next` of its route. Returns a link if the packet, or
-    /// the answer in its slot, has meanwhile [crossed](Network::carry) that.
+    /// Hands a packet of `size` bytes to entry `next` of its route. Returns a link if the packet,
+    /// or the answer in its slot, has meanwhile [crossed](Network::carry) that.
     #[inline(always)]
-    fn hand(&mut self, next: u32, slot: u32, size: u16) -> Option<u32> {
+    pub(super) fn hand(&mut self, next: u32, slot: u32, size: u16) -> Option<u32> {
         if next < GATES {
             self.carry(next, slot, size, self.bound).then_some(next)
         } else {

@@ -226,7 +226,10 @@ impl<M: Machine> Network<M> {
             encoding.quantise_sender(&mut self.slab.get_mut(slot).toll, u32::from(size));
         }
         match (passed, outlet) {
-            (Passed::Onward, _) if !ends => self.proceed(slot, size),
+            (Passed::Onward, _) if !ends => {
+                let (next, size) = self.step(VARIES, slot);
+                self.hand(next, slot, size);
+            }
             (_, Some(outlet)) => {
                 self.endpoints[flow as usize * 2].balance -= 1;
                 self.endpoints[outlet.flow as usize * 2].balance += 1;
@@ -241,18 +244,6 @@ impl<M: Machine> Network<M> {
         }
         self.send_middle(id);
         self.bound = bound;
-    }
-
-    /// Moves a packet one step along its route.
-    fn proceed(&mut self, slot: u32, size: u16) {
-        let packet = self.slab.get_mut(slot);
-        packet.cursor += 1;
-        let next = self.routes[packet.cursor as usize];
-        if next < GATES {
-            self.offer(next, slot, size);
-        } else {
-            self.deliver(next, slot);
-        }
     }
 
     /// Sends a middle's pending packets, and sets its timer.

@@ -46,16 +46,16 @@ impl<M: Machine> Network<M> {
         self.offer(first, slot, size);
     }
 
-    /// [`send_off`](Network::send_off) of an answer that nothing else follows. Returns the link that
-    /// it has [crossed](Network::carry).
+    /// [`send_off`](Network::send_off) of an answer that nothing else follows. Returns the link
+    /// that it has [crossed](Network::carry).
     #[inline(never)]
     pub(super) fn send_and_carry(&mut self, at: usize, slot: u32) -> Option<u32> {
         let (first, size) = self.address(at, slot);
         self.carry(first, slot, size, self.bound).then_some(first)
     }
 
-    /// Writes an endpoint's flow and route into the packet in `slot`. Returns the first link and the
-    /// packet's size in bytes.
+    /// Writes an endpoint's flow and route into the packet in `slot`. Returns the first link and
+    /// the packet's size in bytes.
     #[inline(always)]
     fn address(&mut self, at: usize, slot: u32) -> (u32, u16) {
         let endpoint = &self.endpoints[at];

@@ -543,8 +543,12 @@ mod tests {
                     2 => now + ahead % 64,
                     _ => now + ahead,
                 };
-                plain[id as usize] = time;
-                scheduler.set(id, Time(time));
+                let idle = std::mem::replace(&mut plain[id as usize], time) == u64::MAX;
+                if kind == 2 && idle && id < 300 {
+                    prop_assert!(!scheduler.begin_unless_next(id, Time(time), TimeBound(IDLE)));
+                } else {
+                    scheduler.set(id, Time(time));
+                }
                 prop_assert_eq!(scheduler.pending(id), Time(time));
                 prop_assert!(scheduler.arrange());
                 if kind > 3 {

@@ -153,6 +153,7 @@ proptest! {
         prop_assert!(short.1 > 0);
         prop_assert_eq!(short, long);
     }
+
     #[test]
     fn an_arrival_that_is_the_next_event_need_not_be_pending(
         law in law(),
