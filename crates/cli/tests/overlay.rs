@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -15,15 +15,10 @@ mod common;
 #[path = "../../overlay/tests/common/tools.rs"]
 mod tools;
 
-use common::tollway;
+use common::{free_port, tollway};
 
 fn folder(name: &str) -> PathBuf {
     common::folder("overlay", name)
-}
-
-/// A free port.
-fn port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A running site in a folder. Dropping it ends the process and waits for its end.
@@ -35,14 +30,19 @@ struct Site {
 
 impl Site {
     fn start(folder: &Path, name: &str) -> Site {
+        let log = folder.join(format!("{name}.log"));
         let process = tollway(&[])
             .current_dir(folder)
             .args(["overlay", "--config", &format!("{name}.toml"), "--socket", &format!("run/{name}.sock")])
-            .stderr(Stdio::null())
+            .stderr(fs::File::create(&log).unwrap())
             .spawn()
             .unwrap();
-        let site = Site { process, folder: folder.to_owned(), name: name.to_owned() };
-        until(name, || site.status().is_some());
+        let mut site = Site { process, folder: folder.to_owned(), name: name.to_owned() };
+        until(name, || {
+            let ended = site.process.try_wait().unwrap();
+            assert!(ended.is_none(), "{name}: {ended:?}: {}", fs::read_to_string(&log).unwrap());
+            site.status().is_some()
+        });
         site
     }
 
@@ -104,7 +104,7 @@ impl Book {
         let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/overlay.md");
         let mut text = fs::read_to_string(book).unwrap();
         let ports = ["4222", "4223", "4224", "7222", "7223", "7224"].map(|known| {
-            let port = port();
+            let port = free_port();
             text = text.replace(&format!("127.0.0.1:{known}"), &format!("127.0.0.1:{port}"));
             text = text.replace(&format!("localhost:{known}"), &format!("localhost:{port}"));
             port
@@ -280,7 +280,7 @@ fn the_books_clients_do_as_it_says() {
 fn a_file_is_watched_and_the_last_good_one_stays() {
     let folder = folder("watched");
     let path = folder.join("a.toml");
-    let base = format!("site = \"a\"\nlisten = \"127.0.0.1:{}\"\n", port());
+    let base = format!("site = \"a\"\nlisten = \"127.0.0.1:{}\"\n", free_port());
     let write = |text: &str| fs::write(&path, format!("{base}{text}")).unwrap();
     write("[tenant.x]\n");
     let site = Site::start(&folder, "a");

@@ -2,7 +2,6 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -141,7 +140,7 @@ fn start(case: &Case, port: u16) -> (std::path::PathBuf, Child) {
 
 #[test]
 fn every_command_that_may_run_for_long_ends_soon_after_sigterm() {
-    let free = [(), ()].map(|()| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port());
+    let free = [(), ()].map(|()| common::free_port());
     let mut wrong = Vec::new();
     for case in cases(free) {
         let (folder, mut child) = start(&case, free[1]);

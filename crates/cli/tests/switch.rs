@@ -13,7 +13,7 @@ use serde_json::Value;
 
 mod common;
 
-use common::{run_in, text, tollway};
+use common::{free_port, run_in, text, tollway};
 
 fn folder(name: &str) -> std::path::PathBuf {
     common::folder("switch", name)
@@ -25,11 +25,6 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < until, "not within a minute: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-fn free_ports<const N: usize>() -> [u16; N] {
-    let all: Vec<_> = (0..N).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    std::array::from_fn(|at| all[at].local_addr().unwrap().port())
 }
 
 /// The chapter's block of commands that follows `heading`.
@@ -105,7 +100,7 @@ fn the_chapters_ten_minutes_with_redis_are_as_it_says() {
         return;
     }
     let folder = folder("redis");
-    let ports = free_ports::<4>();
+    let ports = [(); 4].map(|()| free_port());
     let socket = folder.join("switch.sock");
     let mut script = String::from("set -e\n");
     for line in commands("three Redis servers as one").lines() {
@@ -172,7 +167,7 @@ fn the_chapters_configuration_is_right_and_a_wrong_one_is_said_in_place() {
 #[test]
 fn a_watched_file_is_followed_and_members_are_drained_by_name() {
     let folder = folder("watched");
-    let (one, two, [port]) = (echo(), echo(), free_ports::<1>());
+    let (one, two, port) = (echo(), echo(), free_port());
     let file = folder.join("switch.toml");
     let config = |version: &str, frames: &str| {
         format!(

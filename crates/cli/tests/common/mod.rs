@@ -1,9 +1,12 @@
 //! Functions shared by tests of the command.
 #![allow(dead_code, reason = "each file of tests uses what it needs")]
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Mutex;
 
 /// An empty folder for one test; `of` is the test file.
 pub(crate) fn folder(of: &str, name: &str) -> PathBuf {
@@ -34,6 +37,18 @@ pub(crate) fn succeeds(dir: &Path, arguments: &[&str]) -> String {
 
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("output is UTF-8")
+}
+
+/// A free port of 127.0.0.1. The system may return a released port again, this function does not.
+pub(crate) fn free_port() -> u16 {
+    static RETURNED: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it has an address").port();
+        if RETURNED.lock().expect("no thread panics here").insert(port) {
+            return port;
+        }
+    }
 }
 
 /// The process started by `parent` with this argument that is still running.
