@@ -38,12 +38,12 @@ impl Columns {
         self.rows
     }
 
-    pub(super) fn push<R: Row>(&mut self, rows: &[R]) {
+    pub(super) fn push<R: Row>(&mut self, rows: impl ExactSizeIterator<Item = R> + Clone) {
         debug_assert_eq!(R::TABLE, self.table);
+        self.rows += rows.len();
         let mut cells = Cells { left: self.builders.iter_mut() };
         R::write(rows, &mut cells);
         debug_assert!(cells.left.next().is_none(), "a row leaves no column out");
-        self.rows += rows.len();
     }
 
     /// Returns the rows so far as a batch, and empties the columns, with room for `next` rows.
@@ -70,7 +70,7 @@ impl Columns {
 pub(super) trait Row: Sized {
     const TABLE: Table;
 
-    fn write(rows: &[Self], cells: &mut Cells<'_>);
+    fn write(rows: impl Iterator<Item = Self> + Clone, cells: &mut Cells<'_>);
 }
 
 /// The columns for the rows' cells, from first to last.

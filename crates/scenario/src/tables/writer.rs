@@ -68,7 +68,7 @@ impl TableWriter {
     /// # Errors
     /// A full batch could not be built.
     pub fn flows(&mut self, rows: &[FlowRow<'_>]) -> Result<(), TableError> {
-        self.flows.push_all(rows)
+        self.flows.push_all(rows, |row| *row)
     }
 
     /// Adds a row to [`Table::Links`].
@@ -103,12 +103,16 @@ impl TableWriter {
         self.summary.push(row)
     }
 
-    /// Adds rows to [`Table::Summary`].
+    /// Adds rows to [`Table::Summary`]: `row` of each of `items`.
     ///
     /// # Errors
     /// A full batch could not be built.
-    pub fn flow_summaries(&mut self, rows: &[FlowSummary<'_>]) -> Result<(), TableError> {
-        self.summary.push_all(rows)
+    pub fn flow_summaries<'a, T>(
+        &mut self,
+        items: &'a [T],
+        row: impl Fn(&'a T) -> FlowSummary<'a>,
+    ) -> Result<(), TableError> {
+        self.summary.push_all(items, row)
     }
 
     /// Adds a row to [`Table::LinkSummary`].
@@ -246,15 +250,20 @@ impl Stream {
         Ok(Stream { columns, files, memory, unwritten: Vec::new() })
     }
 
-    fn push<R: Row>(&mut self, row: &R) -> Result<(), TableError> {
-        self.push_all(std::slice::from_ref(row))
+    fn push<R: Row + Copy>(&mut self, row: &R) -> Result<(), TableError> {
+        self.push_all(std::slice::from_ref(row), |row| *row)
     }
 
-    fn push_all<R: Row>(&mut self, mut rows: &[R]) -> Result<(), TableError> {
-        while let (Some(columns), false) = (&mut self.columns, rows.is_empty()) {
-            let (now, later) = rows.split_at(rows.len().min(BATCH_ROWS - columns.rows()));
-            columns.push(now);
-            rows = later;
+    /// Adds `row` of each of `items`.
+    fn push_all<'a, T, R: Row>(
+        &mut self,
+        mut items: &'a [T],
+        row: impl Fn(&'a T) -> R,
+    ) -> Result<(), TableError> {
+        while let (Some(columns), false) = (&mut self.columns, items.is_empty()) {
+            let (now, later) = items.split_at(items.len().min(BATCH_ROWS - columns.rows()));
+            columns.push(now.iter().map(&row));
+            items = later;
             if columns.rows() == BATCH_ROWS {
                 self.flush(BATCH_ROWS)?;
             }

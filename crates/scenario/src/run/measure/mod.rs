@@ -46,6 +46,7 @@ pub(super) struct Meter {
     /// By the flow of the data's sender, in order.
     lanes_of: Vec<(FlowId, u32)>,
     ideal_mbps: Arc<[[Option<f64>; 2]]>,
+    /// The start of its flows' names, and the name of its law, by workload.
     workload_names: Vec<(String, String)>,
     /// Ended flows of workloads without a row yet: name, workload, and the rest of the row.
     ended: Vec<(CompactString, usize, FlowSummary<'static>)>,
@@ -144,7 +145,7 @@ impl Meter {
             lanes_of,
             ideal_mbps: Arc::clone(&options.ideal_mbps),
             workload_names: (0..plan.workloads.len())
-                .map(|i| (plan.workloads[i].name.clone(), law(i)))
+                .map(|i| (format!("{}.", plan.workloads[i].name), law(i)))
                 .collect(),
             ended: Vec::new(),
         })
@@ -248,7 +249,6 @@ impl Meter {
         let heard = last.saturating_sub(first).nearest_secs();
         let per_second = |bytes: u64| if heard > 0.0 { bytes as f64 * 8e-6 / heard } else { 0.0 };
         let mut name = CompactString::new(&self.workload_names[running.workload].0);
-        name.push('.');
         name.push_str(itoa::Buffer::new().format(running.number + 1));
         self.digest.word(counters.received);
         self.digest.word(until.0);
@@ -267,11 +267,12 @@ impl Meter {
 
     /// Writes the rows of ended flows of workloads.
     fn write_ended(&mut self) -> Result<(), RunError> {
-        let rows = self.ended.iter().map(|(name, workload, summary)| {
-            let law = &self.workload_names[*workload].1;
+        let names = &self.workload_names;
+        self.writer.flow_summaries(&self.ended, |(name, workload, summary)| {
+            // An index that may be out of bounds would be checked again for each column.
+            let law = names.get(*workload).map_or("", |names| &names.1);
             FlowSummary { flow: name, law, ..*summary }
-        });
-        self.writer.flow_summaries(&rows.collect::<Vec<_>>())?;
+        })?;
         self.ended.clear();
         Ok(())
     }

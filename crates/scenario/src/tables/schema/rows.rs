@@ -24,24 +24,21 @@ macro_rules! row {
     (@nullable maybe_number) => { true };
     (@nullable maybe_count) => { true };
     (@nullable $kind:ident) => { false };
-    (@write $row:ident $cells:ident $name:ident: count) => { $cells.counts($row.iter().map(|row| row.$name)) };
-    (@write $row:ident $cells:ident $name:ident: maybe_count) => { $cells.counts($row.iter().map(|row| row.$name)) };
-    (@write $row:ident $cells:ident $name:ident: number) => { $cells.numbers($row.iter().map(|row| row.$name)) };
-    (@write $row:ident $cells:ident $name:ident: maybe_number) => { $cells.numbers($row.iter().map(|row| row.$name)) };
-    (@write $row:ident $cells:ident $name:ident: count $end:ident) => {
-        $cells.counts($row.iter().map(|row| row.seen.$end(row.$name)))
+    (@write $rows:ident $cells:ident $name:ident: count) => { $cells.counts($rows.map(|row| row.$name)) };
+    (@write $rows:ident $cells:ident $name:ident: maybe_count) => { $cells.counts($rows.map(|row| row.$name)) };
+    (@write $rows:ident $cells:ident $name:ident: number) => { $cells.numbers($rows.map(|row| row.$name)) };
+    (@write $rows:ident $cells:ident $name:ident: maybe_number) => { $cells.numbers($rows.map(|row| row.$name)) };
+    (@write $rows:ident $cells:ident $name:ident: count $end:ident) => {
+        $cells.counts($rows.map(|row| row.seen.$end(row.$name)))
     };
-    (@write $row:ident $cells:ident $name:ident: number $end:ident) => {
-        $cells.numbers($row.iter().map(|row| row.seen.$end(row.$name)))
+    (@write $rows:ident $cells:ident $name:ident: number $end:ident) => {
+        $cells.numbers($rows.map(|row| row.seen.$end(row.$name)))
     };
-    (@write $row:ident $cells:ident $name:ident: maybe_number $end:ident) => {
-        $cells.numbers($row.iter().map(|row| row.seen.$end(row.$name).flatten()))
+    (@write $rows:ident $cells:ident $name:ident: maybe_number $end:ident) => {
+        $cells.numbers($rows.map(|row| row.seen.$end(row.$name).flatten()))
     };
-    (@write $row:ident $cells:ident $name:ident: $text:ident) => { $cells.texts($row.iter().map(|row| row.$name)) };
-    (@write $row:ident $cells:ident $name:ident = $value:expr) => {{
-        let value: fn(&Self) -> Option<f64> = $value;
-        $cells.numbers($row.iter().map(value))
-    }};
+    (@write $rows:ident $cells:ident $name:ident: $text:ident) => { $cells.texts($rows.map(|row| row.$name)) };
+    (@write $rows:ident $cells:ident $name:ident = $value:expr) => { $cells.numbers($rows.map($value)) };
     (
         $(#[$doc:meta])*
         $row:ident of $table:ident = $columns:ident {
@@ -65,8 +62,11 @@ macro_rules! row {
         impl Row for $row<'_> {
             const TABLE: Table = Table::$table;
 
-            fn write(rows: &[Self], cells: &mut Cells<'_>) {
-                $(row!(@write rows cells $name $(: $kind $($end)?)? $(= $value)?);)*
+            fn write(rows: impl Iterator<Item = Self> + Clone, cells: &mut Cells<'_>) {
+                $({
+                    let rows = rows.clone();
+                    row!(@write rows cells $name $(: $kind $($end)?)? $(= $value)?);
+                })*
             }
         }
     };
