@@ -25,7 +25,9 @@ impl Agenda {
     /// Applies all events that are due.
     pub(super) fn apply<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>, hosts: &mut Hosts) {
         let now = built.network.now();
-        while let Some(event) = self.0.next_if(|event| event.at <= now) {
+        while self.next() <= now
+            && let Some(event) = self.0.next()
+        {
             apply(event.what, plan, built, hosts);
         }
     }

@@ -17,6 +17,8 @@ use crate::tables::SystemTables;
 
 /// All hosts of a plan. A flow of the law `fcp` without a host has an owner that divides nothing.
 pub(super) struct Hosts {
+    /// True if flows of some transport spend. Otherwise nothing here is ever due.
+    spends: bool,
     /// Hosts of the file, then owners of single flows.
     hosts: Vec<Owner>,
     /// Number of hosts of the file.
@@ -77,6 +79,7 @@ impl Hosts {
         events.sort_by_key(|event| event.0);
         let next_audit = if hosts.is_empty() { Time::NEVER } else { SECOND };
         Hosts {
+            spends: plan.transports.iter().any(|transport| transport.law.descriptor().spends.is_some()),
             hosts,
             named: plan.hosts.len(),
             events,
@@ -88,7 +91,12 @@ impl Hosts {
     }
 
     /// The time of the next action.
+    #[inline]
     pub(super) fn next(&self) -> Time {
+        if self.spends { self.next_action() } else { Time::NEVER }
+    }
+
+    fn next_action(&self) -> Time {
         let event = self.events.get(self.at).map_or(Time::NEVER, |event| event.0);
         let machines = self.hosts[..self.named].iter().filter_map(|owner| owner.machine.as_deref());
         machines
@@ -102,6 +110,9 @@ impl Hosts {
 
     /// Performs all actions that are due.
     pub(super) fn tick<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>) {
+        if !self.spends {
+            return;
+        }
         let now = built.network.now();
         while let Some(&(at, flow, owner)) = self.events.get(self.at).filter(|event| event.0 <= now) {
             self.at += 1;
@@ -165,6 +176,9 @@ impl Hosts {
         workload: usize,
         flow: FlowId,
     ) {
+        if !self.spends {
+            return;
+        }
         let (now, transport) = (built.network.now(), plan.workloads[workload].transport);
         self.choices.join(plan, now, flow, transport, None);
         if let Some(host) = plan.hosts.iter().position(|host| host.workloads.contains(&workload)) {
@@ -200,6 +214,9 @@ impl Hosts {
 
     /// Removes a flow that has sent all its data or was stopped.
     pub(super) fn left<E: Engine>(&mut self, built: &Built<E>, flow: FlowId) {
+        if !self.spends {
+            return;
+        }
         self.choices.left(built.network.now(), flow);
         let Some(host) = self.members.remove(&flow) else { return };
         let owner = &mut self.hosts[host];

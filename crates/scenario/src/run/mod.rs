@@ -380,7 +380,9 @@ impl Parts {
                 Whose::Workload(Some(running)) => {
                     self.meter.workload_flow_done(network, flow, &running, at)?;
                     self.hosts.left(network, flow);
-                    self.policies.left(network, flow, running.shaped);
+                    if let Some(shaped) = running.shaped {
+                        self.policies.left(network, flow, shaped);
+                    }
                 }
             }
         }

@@ -106,13 +106,8 @@ impl Policies {
     }
 
     /// Reads a finished flow of a workload, since another flow may reuse its identifier.
-    pub(in crate::run) fn left<E: Engine>(
-        &mut self,
-        built: &Built<E>,
-        flow: FlowId,
-        shaped: Option<ShaperClass>,
-    ) {
-        self.read_server(built, flow, shaped);
+    pub(in crate::run) fn left<E: Engine>(&mut self, built: &Built<E>, flow: FlowId, shaped: ShaperClass) {
+        self.read_server(built, flow, Some(shaped));
         self.read.remove(&Receiver::Server(flow));
     }
 
