@@ -408,8 +408,10 @@ impl<M: Machine> Network<M> {
         if std::mem::take(&mut endpoint.awaited) && !self.endpoints[at ^ 1].awaited {
             self.retire_flow(flow);
         }
-        for follower in self.followers.remove(&(at as u32)).into_iter().flatten() {
-            self.note_other_done(follower);
+        if !self.followers.is_empty() {
+            for follower in self.followers.remove(&(at as u32)).into_iter().flatten() {
+                self.note_other_done(follower);
+            }
         }
     }
 
