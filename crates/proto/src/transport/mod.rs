@@ -367,6 +367,10 @@ impl Connection {
         out.sent = Stamp::at(now);
         out.sent_echo = Stamp(0);
         self.receive.write(out, sack, &self.config);
+        if out.flags.has(Flags::DATA) {
+            // The rest of a burst leaves on the fast path.
+            self.note_plain();
+        }
         true
     }
 
