@@ -91,12 +91,10 @@ impl Hosts {
     }
 
     /// The time of the next action.
-    #[inline]
     pub(super) fn next(&self) -> Time {
-        if self.spends { self.next_action() } else { Time::NEVER }
-    }
-
-    fn next_action(&self) -> Time {
+        if !self.spends {
+            return Time::NEVER;
+        }
         let event = self.events.get(self.at).map_or(Time::NEVER, |event| event.0);
         let machines = self.hosts[..self.named].iter().filter_map(|owner| owner.machine.as_deref());
         machines
