@@ -40,9 +40,10 @@ static: build
 # The claims run in the release build: they simulate minutes of traffic. Bases and one neighbour each must come out as in
 # papers/judged.tsv, and that must agree with papers/unmet.toml.
 # Property tests draw their cases from one seed, so that the same tree has the same verdict; `make search` draws others.
+# Without `--nocapture` a test that passes would not show what it skipped.
 test: build
-	PROPTEST_RNG_SEED=1 $(WITH_SIGNALS) $(CARGO) test --workspace --locked --quiet
-	$(CARGO) test $(BARE) --bins --test cli --locked --quiet
+	PROPTEST_RNG_SEED=1 $(WITH_SIGNALS) $(CARGO) test --workspace --locked --quiet -- --nocapture
+	$(CARGO) test $(BARE) --bins --test cli --locked --quiet -- --nocapture
 	$(TOLLWAY) reproduce --papers papers --neighbours 1 --check papers/judged.tsv --quiet
 	$(WITH_SIGNALS) ./python/test.sh
 

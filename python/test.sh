@@ -17,4 +17,4 @@ pip install 'maturin>=1.9,<2' 'pyarrow>=15' 'distributed>=2024.1' 'pandas>=2' 'p
     skip "the packages that they need can't be had"
 env -u PYO3_NO_PYTHON PATH="$PWD/$place/bin:$PATH" \
     "$place/bin/pip" install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall ./python
-"$place/bin/python" -m pytest python
+"$place/bin/python" -m pytest -rs python

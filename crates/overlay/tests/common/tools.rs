@@ -3,7 +3,6 @@
 //! `None`, with a message, where that is impossible.
 #![allow(dead_code)]
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -17,8 +16,7 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
 
 fn or_skip(tool: Option<PathBuf>, why: &str) -> Option<PathBuf> {
     if tool.is_none() {
-        // Not `eprintln!`: a passing test does not show its output.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+        eprintln!("SKIPPED: {why}");
     }
     tool
 }
