@@ -114,7 +114,7 @@ mod tests {
         let latest = Arc::new(Mutex::new(crate::status::tests::status()));
         let metrics = serve(latest, ([127, 0, 0, 1], 0).into()).unwrap();
         let mut stream = std::net::TcpStream::connect(metrics.address()).unwrap();
-        write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         for line in [

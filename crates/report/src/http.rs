@@ -3,6 +3,10 @@
 //! It serves one request per connection. A client costs at most one thread for `PATIENCE` and a few
 //! kilobytes. Above `MOST` connections the oldest is closed, so that silent clients block no
 //! others.
+//!
+//! A connection to a loopback address must name such an address in its `Host` header. A foreign
+//! page could otherwise make a browser of this machine read the answers under the page's own name
+//! (DNS rebinding).
 
 #[cfg(any(test, fuzzing))]
 #[path = "tests/http.rs"]
@@ -192,6 +196,9 @@ fn serve_one(
     let mut told = false;
     let (answer, head_only) = loop {
         match parse(&bytes) {
+            Parsed::Whole(request) if is_foreign(&request, stream.local_addr()?.ip()) => {
+                break (Response::words(403, FOREIGN), false);
+            }
             Parsed::Whole(request) => break (answer(&request), request.method == "HEAD"),
             Parsed::Wrong(status, why) => break (Response::words(status, why), false),
             // A client that expects permission to send its body receives it once.
@@ -308,6 +315,25 @@ fn parse(bytes: &[u8]) -> Parsed {
     })
 }
 
+/// True if a request for the address `to` is for another name than a loopback address has. Every
+/// browser sends a `Host` header.
+fn is_foreign(request: &Request, to: IpAddr) -> bool {
+    to.to_canonical().is_loopback() && request.host.as_deref().is_some_and(|host| !is_loopback(host))
+}
+
+/// True if a `Host` header names the loopback interface, at any port: an SSH tunnel may have
+/// another.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    name.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+const FOREIGN: &str = "this server accepts only the names 127.0.0.1 and localhost\n";
+
 /// A number of digits only. Signs and other notations are errors.
 fn number(digits: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(digits).ok()?;
@@ -345,6 +371,37 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_host_header_names_the_loopback_interface() {
+        for (host, is) in [
+            ("127.0.0.1:8000", true),
+            ("127.0.0.1", true),
+            ("LocalHost:1", true),
+            ("[::1]:8000", true),
+            ("10.0.0.1:80", false),
+            ("localhost.example", false),
+            ("", false),
+            (":80", false),
+        ] {
+            assert_eq!(is_loopback(host), is, "{host}");
+        }
+    }
+
+    #[test]
+    fn a_foreign_name_is_refused_at_a_loopback_address_only() {
+        let server = echo();
+        for (host, status) in [("localhost:9", 200), ("evil.example", 403), ("192.0.2.1", 403)] {
+            let answer = ask(&server, &format!("GET /a HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{host}: {answer}");
+        }
+        let Parsed::Whole(request) = parse(b"GET / HTTP/1.1\r\nHost: scraped.example\r\n\r\n") else {
+            panic!("it is whole");
+        };
+        assert!(is_foreign(&request, "127.0.0.2".parse().unwrap()));
+        assert!(is_foreign(&request, "::ffff:127.0.0.1".parse().unwrap()));
+        assert!(!is_foreign(&request, "192.0.2.1".parse().unwrap()));
+    }
+
     fn echo() -> Server {
         let answer = |request: &Request| {
             assert_ne!(request.path, "/bug");
@@ -365,7 +422,7 @@ mod tests {
     #[test]
     fn what_is_asked_is_answered() {
         let server = echo();
-        let answer = ask(&server, "POST /a?b=c HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nyes");
+        let answer = ask(&server, "POST /a?b=c HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nyes");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain"), "{answer}");
         assert!(answer.ends_with("Content-Length: 10\r\nConnection: close\r\n\r\n/a b=c yes"), "{answer}");
         let answer = ask(&server, "HEAD /a HTTP/1.0\r\n\r\n");

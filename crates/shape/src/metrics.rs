@@ -131,7 +131,7 @@ mod tests {
         let latest: Latest = Arc::new(Mutex::new(Some(standing)));
         let metrics = serve(latest, ([127, 0, 0, 1], 0).into()).unwrap();
         let mut stream = std::net::TcpStream::connect(metrics.address()).unwrap();
-        write!(stream, "GET /metrics?debug=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET /metrics?debug=1 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         for line in [

@@ -209,7 +209,7 @@ mod tests {
     fn get(address: SocketAddr, path: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(std::time::Duration::from_secs(100))).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
@@ -261,7 +261,7 @@ mod tests {
     fn who_takes_no_answer_holds_up_neither_others_nor_the_end() {
         let metrics = Metrics::of(Box::new(Vast), ([127, 0, 0, 1], 0).into()).unwrap();
         let mut deaf = TcpStream::connect(metrics.address()).unwrap();
-        write!(deaf, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        write!(deaf, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
         // The response has begun.
         deaf.read_exact(&mut [0]).unwrap();
         assert!(get(metrics.address(), "/").starts_with("HTTP/1.1 404"));

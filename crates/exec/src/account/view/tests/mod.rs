@@ -111,18 +111,6 @@ fn what_no_link_can_be_is_refused_in_words() {
 
 #[test]
 fn only_this_machine_is_served() {
-    for (host, ours) in [
-        ("127.0.0.1:8000", true),
-        ("127.0.0.1", true),
-        ("LocalHost:1", true),
-        ("[::1]:8000", true),
-        ("10.0.0.1:80", false),
-        ("localhost.example", false),
-        ("", false),
-        (":80", false),
-    ] {
-        assert_eq!(is_ours(host), ours, "{host}");
-    }
     let error = serve(([0, 0, 0, 0], 0)).unwrap_err();
     assert!(error.to_string().contains("0.0.0.0:0 is not a loopback address"), "{error}");
 }
