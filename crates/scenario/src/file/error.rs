@@ -83,6 +83,17 @@ impl ScenarioError {
         ScenarioError::Mistakes { of, all: shown }
     }
 
+    /// Masks the values of `keys` in the texts that mistakes quote: they are secrets.
+    pub fn masked(mut self, keys: &[&str]) -> ScenarioError {
+        if let ScenarioError::Mistakes { all, .. } = &mut self {
+            for mistake in all {
+                let text = masked(mistake.text.inner(), keys);
+                mistake.text = NamedSource::new(mistake.text.name(), text.into());
+            }
+        }
+        self
+    }
+
     /// The mistake, if there is only one; the error's message is then that mistake's.
     fn only(&self) -> Option<&Mistake> {
         match self.mistakes() {
@@ -126,6 +137,20 @@ impl Diagnostic for ScenarioError {
             [] | [_] => None,
             all => Some(Box::new(all.iter().map(|m| m as &dyn Diagnostic))),
         }
+    }
+}
+
+impl Mistake {
+    /// The file and the line: `site.toml:3`.
+    pub fn place(&self) -> String {
+        let before = self.text.inner().get(..self.span.offset()).unwrap_or_default();
+        format!("{}:{}", self.text.name(), 1 + before.matches('\n').count())
+    }
+
+    /// The place, the message and the remedy on one line.
+    pub fn to_line(&self) -> String {
+        let help = self.help.as_ref().map_or_else(String::new, |help| format!(" ({help})"));
+        format!("{}: {}{help}", self.place(), self.message).replace('\n', " ")
     }
 }
 
@@ -400,6 +425,23 @@ fn printable(text: Arc<str>) -> Arc<str> {
         _ => '\u{b7}',
     };
     text.chars().map(shown).collect::<String>().into()
+}
+
+/// `text` with the rest of each line after one of `keys` and `=` masked, at unchanged offsets.
+fn masked(text: &str, keys: &[&str]) -> String {
+    let mask = |line: &str| {
+        let value = keys.iter().filter_map(|key| {
+            let (at, _) = line.match_indices(key).find(|(at, _)| {
+                let after = line[at + key.len()..].trim_start_matches(['"', '\'']).trim_start();
+                after.starts_with('=')
+            })?;
+            Some(at + line[at..].find('=')? + 1)
+        });
+        let Some(from) = value.min() else { return line.to_owned() };
+        let hidden = |c: char| if c.is_whitespace() { c.to_string() } else { "*".repeat(c.len_utf8()) };
+        line[..from].chars().map(String::from).chain(line[from..].chars().map(hidden)).collect()
+    };
+    text.split_inclusive('\n').map(mask).collect()
 }
 
 /// The names that correspond to `wrong`, a word of other tools.

@@ -99,7 +99,10 @@ fn check_named(names: &Table, at: &Entry, of: &str, inner: &'static Section, mis
     for named in &names.0 {
         match &named.node.value {
             Value::Table(t) => {
-                name(&named.key, named.at, mistakes);
+                match inner.header.contains('"') {
+                    true => any_name(&named.key, named.at, mistakes),
+                    false => name(&named.key, named.at, mistakes),
+                }
                 check(t, named.at, inner, &format!("`[{of}.{}]`", named.key), mistakes);
             }
             // `[flow]` in place of `[flow.NAME]`: one message is enough.
@@ -133,6 +136,15 @@ pub(crate) fn name(text: &str, at: At, mistakes: &mut Mistakes) {
         mistakes
             .add(at, format!("`{text}` is not a valid name"), "not a name")
             .help("a name has only the letters a to z, digits, `-` and `_`");
+    }
+}
+
+/// Checks a name that may have any visible characters.
+fn any_name(text: &str, at: At, mistakes: &mut Mistakes) {
+    if text.trim().is_empty() || text.contains(char::is_control) {
+        mistakes
+            .add(at, format!("`{text}` is not a valid name"), "not a name")
+            .help("write it with visible characters only");
     }
 }
 
@@ -279,7 +291,8 @@ impl<'a> Reader<'a> {
         pub(crate) number_if: Number(f64);
         /// A string.
         pub text: Text(String);
-        pub(crate) count: Count(u64);
+        /// A whole number.
+        pub count: Count(u64);
         /// A size, bytes.
         pub bytes: Bytes(u64);
         pub(crate) when: When(When);
@@ -287,12 +300,13 @@ impl<'a> Reader<'a> {
         pub(crate) arrivals: Arrivals(crate::plan::Arrivals);
     }
 
-    pub(crate) fn truth(&self, key: &str) -> bool {
+    /// True if the key's value is `true`.
+    pub fn truth(&self, key: &str) -> bool {
         matches!(self.value(key), Some(Val::Truth(true)))
     }
 
     /// The word of a key with fixed words; empty if it has neither value nor default.
-    pub(crate) fn word(&self, key: &str) -> &'static str {
+    pub fn word(&self, key: &str) -> &'static str {
         match self.value(key) {
             Some(Val::Word(word)) => word,
             _ => "",
@@ -335,6 +349,36 @@ impl<'a> Reader<'a> {
             Some(Val::Limit(limit)) => limit,
             _ => LimitSpec::Unlimited,
         }
+    }
+
+    /// The value that `parse` makes of a key's text. Its error is a mistake with the remedy `help`.
+    pub fn parsed<T>(
+        &self,
+        key: &str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+        help: &str,
+        mistakes: &mut Mistakes,
+    ) -> Option<T> {
+        let parsed = parse(&self.text(key)?);
+        parsed.map_err(|message| mistakes.add(self.at(key), message, "here").help(help)).ok()
+    }
+
+    /// The values that `parse` makes of the patterns of a key, as [`Reader::parsed`].
+    pub fn each<T>(
+        &self,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, String>,
+        help: &str,
+        mistakes: &mut Mistakes,
+    ) -> Vec<T> {
+        let mut all = Vec::new();
+        for (text, at) in self.patterns(key) {
+            match parse(&text) {
+                Ok(value) => all.push(value),
+                Err(message) => mistakes.add(at, message, "here").help(help),
+            }
+        }
+        all
     }
 
     /// The patterns of a key, with their places.

@@ -17,7 +17,8 @@ pub(crate) use sections::{TOP, all};
 /// A table of the file, such as `[link.NAME]`.
 #[derive(Debug)]
 pub struct Section {
-    /// Its header as the manual writes it: `[link.NAME]`; empty for the top of the file.
+    /// Its header as the manual writes it: `[link.NAME]`; empty for the top of the file. Quotes, as
+    /// in `[member."NAME"]`, allow any visible characters in a name.
     pub header: &'static str,
     /// The table's purpose: a sentence or two of Markdown.
     pub says: &'static str,
