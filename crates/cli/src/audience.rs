@@ -2,32 +2,39 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+#[cfg(feature = "metrics")]
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use miette::miette;
-use serde::Serialize;
+use serde_json::Value;
+#[cfg(feature = "metrics")]
+use tollway_agent::events::Events;
+use tollway_agent::output::LossyOutput;
+use tollway_agent::status::Product;
+#[cfg(feature = "metrics")]
+use tollway_report::watch::metrics::Metrics;
 
 use crate::fail::Failure;
-use crate::lossy_output::LossyOutput;
 #[cfg(feature = "watch")]
-use crate::screen::{Draw, Screen};
+use crate::screen::Screen;
 use crate::terminal;
 
 /// Readers of an agent's state: standard output, the terminal, Prometheus.
-pub(crate) struct Audience<T> {
+pub(crate) struct Audience {
     json: Option<LossyOutput<String>>,
-    latest: Option<Arc<Mutex<Option<T>>>>,
+    latest: Option<Arc<Mutex<Option<Value>>>>,
     next: Instant,
     #[cfg(feature = "watch")]
-    screen: Option<Screen<T>>,
+    screen: Option<Screen>,
 }
 
-impl<T: Clone + Serialize + Send + 'static> Audience<T> {
+impl Audience {
     /// Opens standard output for JSON, if `json` is true.
-    pub(crate) fn open(json: bool) -> Result<Audience<T>, Failure> {
+    pub(crate) fn open(json: bool) -> Result<Audience, Failure> {
         let cannot = |error| Failure::run(miette!("cannot write to standard output: {error}"));
         Ok(Audience {
             json: json.then(open_json).transpose().map_err(cannot)?,
@@ -38,17 +45,26 @@ impl<T: Clone + Serialize + Send + 'static> Audience<T> {
         })
     }
 
-    /// Opens the terminal, and shows the state there with `draw`.
+    /// Opens the terminal, and shows the state of `product` there, above the line `foot`.
     #[cfg(feature = "watch")]
-    pub(crate) fn draw_with(&mut self, draw: Draw<T>) -> Result<(), Failure> {
-        self.screen = Some(Screen::open(draw)?);
+    pub(crate) fn watch(&mut self, product: &'static Product, foot: &'static str) -> Result<(), Failure> {
+        self.screen = Some(Screen::open(product, foot)?);
         Ok(())
     }
 
-    /// Keeps the latest state in `latest`.
+    /// Serves the latest state to Prometheus, until the result is dropped.
     #[cfg(feature = "metrics")]
-    pub(crate) fn keep_in(&mut self, latest: Arc<Mutex<Option<T>>>) {
-        self.latest = Some(latest);
+    pub(crate) fn serve(
+        &mut self,
+        product: &'static Product,
+        address: SocketAddr,
+        events: &Events,
+    ) -> Result<Metrics, Failure> {
+        let latest = Arc::clone(self.latest.get_or_insert_default());
+        let read = move || latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let served = product.serve_metrics(address, read).map_err(crate::watch::not_served)?;
+        events.info("serve", format_args!("metrics at http://{}/metrics", served.address()));
+        Ok(served)
     }
 
     /// True if the terminal shows the state.
@@ -60,7 +76,7 @@ impl<T: Clone + Serialize + Send + 'static> Audience<T> {
     }
 
     /// Shows the state if it is due. Returns false if the agent is to end.
-    pub(crate) fn show(&mut self, state: impl FnOnce() -> Option<T>) -> bool {
+    pub(crate) fn show(&mut self, state: impl FnOnce() -> Option<Value>) -> bool {
         #[cfg(feature = "watch")]
         if self.screen.as_mut().is_some_and(Screen::wants_to_end) {
             return false;
@@ -76,7 +92,7 @@ impl<T: Clone + Serialize + Send + 'static> Audience<T> {
         if let Some(screen) = &self.screen {
             screen.draw(state.clone());
         }
-        let line = || serde_json::to_string(&state).unwrap_or_default();
+        let line = || state.to_string();
         if self.json.as_ref().is_some_and(|json| !json.show(line())) {
             return false;
         }
@@ -110,12 +126,12 @@ fn open_json() -> io::Result<LossyOutput<String>> {
     })
 }
 
-/// Prints the answer of the agent called `name`: as JSON, or as the text that `text` makes of it.
+/// Prints the answer of the agent called `name`: as JSON, or as text.
 pub(crate) fn say_status(
     answer: &str,
     json: bool,
     name: &str,
-    text: impl FnOnce(&str) -> Option<String>,
+    product: &Product,
 ) -> Result<ExitCode, Failure> {
     let nonsense =
         || Failure::run(miette!("cannot read the {name}'s answer: it may be another version of tollway"));
@@ -124,7 +140,10 @@ pub(crate) fn say_status(
             Ok(_) => terminal::say(printable(answer) + "\n"),
             Err(_) => return Err(nonsense()),
         },
-        false => terminal::say(printable(&text(answer).ok_or_else(nonsense)?)),
+        false => {
+            let text = product.text_of(answer, terminal::width(), 40).ok_or_else(nonsense)?;
+            terminal::say(printable(&text));
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

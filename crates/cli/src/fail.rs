@@ -119,6 +119,9 @@ impl From<CompareError> for Failure {
     }
 }
 
+/// The remedy if an address can't be used by a view.
+pub(crate) const VIEW: &str = "give a loopback address and a free port: `--view 127.0.0.1:0`";
+
 /// The remedy if an address can't be used by a server.
 #[cfg(feature = "metrics")]
 pub(crate) const ADDRESS: &str = "give an address of this machine and a free port, 1024 or above unless you are root; port 0 takes any \

@@ -12,7 +12,6 @@ mod fail;
 mod features;
 mod keys;
 mod log;
-mod lossy_output;
 mod mathematics;
 #[cfg(target_os = "linux")]
 mod overlay;

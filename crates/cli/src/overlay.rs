@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use miette::miette;
+use tollway_agent::tls::TlsError;
 use tollway_overlay::agent::{self, AgentError, Options, Signals};
-use tollway_overlay::config::{ConfigError, Site};
+use tollway_overlay::config::Site;
 use tollway_overlay::keys;
-use tollway_overlay::status::Status;
+use tollway_overlay::status::OVERLAY;
 use tollway_overlay::tls::Ends;
 
 use crate::args::{Overlay, OverlayCommand};
 use crate::audience::say_status;
-use crate::fail::Failure;
+use crate::fail::{Failure, VIEW};
 use crate::features;
 use crate::terminal;
 
@@ -42,7 +43,8 @@ fn run(args: &Overlay) -> Result<ExitCode, Failure> {
     // Must precede the first thread.
     let signals = Signals::hold();
     let options = Options { socket: args.socket.clone(), metrics: args.metrics, view: args.view };
-    agent::run(&args.config.clone().unwrap_or_default(), &options, &signals, terminal::tell)?;
+    let events = args.log.open().map_err(|error| Failure::run(miette!("cannot log: {error}")))?;
+    agent::run(&args.config.clone().unwrap_or_default(), &options, &signals, &events)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -65,7 +67,7 @@ fn status(json: bool, config: Option<&Path>, socket: Option<&Path>) -> Result<Ex
             path.display()
         )),
     })?;
-    say_status(&text, json, "site", Status::told)
+    say_status(&text, json, "site", &OVERLAY)
 }
 
 fn check(file: &Path) -> Result<ExitCode, Failure> {
@@ -84,9 +86,9 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-impl From<ConfigError> for Failure {
-    fn from(error: ConfigError) -> Failure {
-        Failure::input(miette!(help = error.help.clone(), "{error}"))
+impl From<TlsError> for Failure {
+    fn from(error: TlsError) -> Failure {
+        Failure::input(miette!(help = error.help, "{error}"))
     }
 }
 
@@ -94,9 +96,11 @@ impl From<AgentError> for Failure {
     fn from(error: AgentError) -> Failure {
         match error {
             AgentError::Config(error) => error.into(),
+            AgentError::Keys(error) => error.into(),
             AgentError::Runs { .. } => {
                 Failure::input(miette!(help = "stop it, or give this one another `--socket`", "{error}"))
             }
+            AgentError::View(_) => Failure::input(miette!(help = VIEW, "{error}")),
             AgentError::System { .. } => Failure::run(miette!(
                 help = "give addresses of this machine and free ports; `ss -ltnp` lists the programs that use \
                     ports",

@@ -9,31 +9,35 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::Stylize;
+use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
 use ratatui::{Frame, Terminal};
+use serde_json::Value;
+use tollway_agent::output::LossyOutput;
+use tollway_agent::status::Product;
 
 use crate::fail::Failure;
 use crate::features;
-use crate::lossy_output::LossyOutput;
 use crate::terminal;
 
-/// A function that draws a state on a frame, scrolled by a number of lines.
-pub(crate) type Draw<T> = fn(&mut Frame<'_>, &T, u16);
-
 /// The terminal in raw mode, restored when dropped.
-pub(crate) struct Screen<T> {
-    output: LossyOutput<(T, u16)>,
+pub(crate) struct Screen {
+    output: LossyOutput<(Value, u16)>,
     scroll: u16,
 }
 
-impl<T: Send + 'static> Screen<T> {
-    pub(crate) fn open(draw: Draw<T>) -> Result<Screen<T>, Failure> {
+impl Screen {
+    /// Shows states of `product` above the line `foot`.
+    pub(crate) fn open(product: &'static Product, foot: &'static str) -> Result<Screen, Failure> {
         enable_raw_mode().map_err(features::no_screen)?;
         let opened = execute!(stderr(), EnterAlternateScreen)
             .and_then(|()| Terminal::new(CrosstermBackend::new(stderr())))
             .and_then(|mut terminal| {
-                LossyOutput::open(move |(shown, scroll): (T, u16)| {
+                LossyOutput::open(move |(shown, scroll): (Value, u16)| {
                     // If the terminal has gone, pacing continues.
-                    let _ = terminal.draw(|frame| draw(frame, &shown, scroll));
+                    let _ = terminal.draw(|frame| draw(frame, product, foot, &shown, scroll));
                     true
                 })
             });
@@ -43,7 +47,7 @@ impl<T: Send + 'static> Screen<T> {
         Ok(Screen { output: opened.map_err(features::no_screen)?, scroll: 0 })
     }
 
-    pub(crate) fn draw(&self, shown: T) {
+    pub(crate) fn draw(&self, shown: Value) {
         self.output.show((shown, self.scroll));
     }
 
@@ -64,12 +68,44 @@ impl<T: Send + 'static> Screen<T> {
     }
 }
 
-impl<T> Drop for Screen<T> {
+impl Drop for Screen {
     fn drop(&mut self) {
         // A terminal that hangs would not accept this either.
         if self.output.end() {
             let _ = execute!(stderr(), LeaveAlternateScreen);
         }
         let _ = disable_raw_mode();
+    }
+}
+
+/// Draws a state; `scroll` lines are above the screen's edge.
+fn draw(frame: &mut Frame<'_>, product: &Product, foot: &str, state: &Value, scroll: u16) {
+    let [above, below] = Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
+    let text = product.text(state, usize::from(frame.area().width.max(20)), MOST).unwrap_or_default();
+    frame.render_widget(Paragraph::new(text).scroll((scroll, 0)), above);
+    frame.render_widget(Line::from(foot).dim(), below);
+}
+
+/// Upper bound of rows in a long list.
+const MOST: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use ratatui::backend::TestBackend;
+    use serde_json::json;
+    use tollway_overlay::status::{OVERLAY, Status};
+
+    use super::*;
+
+    #[test]
+    fn any_size_can_be_drawn() {
+        let mut state = serde_json::to_value(Status::default()).unwrap();
+        state["site"] = json!("north");
+        for (width, height) in [(1, 1), (40, 8), (200, 40)] {
+            let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+            terminal.draw(|frame| draw(frame, &OVERLAY, "q ends", &state, 0)).unwrap();
+            let screen = terminal.backend().to_string();
+            assert!(width < 200 || (screen.contains("Site north") && screen.contains("q ends")), "{screen}");
+        }
     }
 }

@@ -6,19 +6,19 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use miette::miette;
+use tollway_agent::notify::Notifier;
 use tollway_law::Bytes;
-use tollway_switch::agent::{self, Agent, Signals};
-use tollway_switch::config::{CommandLine, Config, ConfigError, Watched};
+use tollway_scenario::file::ScenarioError;
+use tollway_switch::agent::{self, Agent, Events, Signals};
+use tollway_switch::config::{CommandLine, Config, Watched};
 use tollway_switch::sites::{self, Sites};
-use tollway_switch::status;
+use tollway_switch::status::SWITCH;
 
 use crate::args::{Switch, SwitchCommand};
 use crate::audience::{Audience, say_status};
-use crate::fail::Failure;
+use crate::fail::{Failure, VIEW};
 use crate::features;
 use crate::terminal;
-#[cfg(feature = "metrics")]
-use crate::watch::say_served;
 
 pub(crate) fn switch(args: &Switch) -> Result<ExitCode, Failure> {
     match &args.command {
@@ -34,19 +34,26 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
     features::if_not_built(args.watch, args.metrics.is_some(), args.view.is_some())?;
     // Must precede the first thread.
     let signals = Signals::hold();
+    tollway_agent::raise_file_limit();
+    // The screen has the terminal.
+    let events = match args.watch {
+        true => Events::default(),
+        false => args.log.open().map_err(|error| Failure::run(miette!("cannot log: {error}")))?,
+    };
+    let log = events.clone();
     let source =
         args.config.as_ref().map_or_else(|| "the command line".into(), |path| path.display().to_string());
     let (mut watched, version, started) = match (site(args)?, &args.config) {
-        (Some(site), _) => (None, site.version.clone(), Agent::start_site(site, source)),
+        (Some(site), _) => (None, site.version.clone(), Agent::start_site(site, source, log)),
         (None, Some(path)) => {
             let (watched, config) = Watched::open(path)?;
             let version = config.version.clone();
-            (Some(watched), version, Agent::start(config, source, secret(args.secret.as_deref())?))
+            (Some(watched), version, Agent::start(config, source, secret(args.secret.as_deref())?, log))
         }
         (None, None) => {
             let config = Config::from_words(&words(args))?;
             let version = config.version.clone();
-            (None, version, Agent::start(config, source, secret(args.secret.as_deref())?))
+            (None, version, Agent::start(config, source, secret(args.secret.as_deref())?, log))
         }
     };
     let switch = started.map_err(|error| {
@@ -57,44 +64,49 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
     let _control = teller.answer_at(&path).map_err(|error| not_opened(&path, &error))?;
     let mut audience = Audience::open(args.json)?;
     #[cfg(feature = "metrics")]
-    let _metrics = args
-        .metrics
-        .map(|address| say_served(tollway_switch::metrics::serve(teller.clone(), address)))
-        .transpose()?;
+    let _metrics = args.metrics.map(|address| audience.serve(&SWITCH, address, &events)).transpose()?;
     #[cfg(feature = "view")]
     let _view = match args.view {
         None => None,
         Some(address) => {
-            let help = "give a loopback address and a free port: `--view 127.0.0.1:0`";
-            let view = tollway_switch::view::View::serve(teller.clone(), address)
-                .map_err(|error| Failure::input(miette!(help = help, "{error}")))?;
-            terminal::tell(format_args!("view at {}", view.url()));
+            let shown = teller.clone();
+            let view = SWITCH
+                .serve_page(address, move || shown.status_json())
+                .map_err(|error| Failure::input(miette!(help = VIEW, "{error}")))?;
+            events.info("serve", format_args!("view at {}", view.url()));
             Some(view)
         }
     };
     #[cfg(feature = "watch")]
     if args.watch {
-        audience.draw_with(tollway_switch::screen::draw)?;
+        audience.watch(&SWITCH, " q stop the switch   ↑ ↓ scroll ")?;
     }
-    if !args.json && !args.watch {
-        let at: Vec<String> = switch.listen().iter().map(ToString::to_string).collect();
-        terminal::tell(format_args!(
+    let at: Vec<String> = switch.listen().iter().map(ToString::to_string).collect();
+    events.info(
+        "start",
+        format_args!(
             "configuration {version} is in force at {}; `tollway switch status` prints its state, Ctrl-C \
             ends it",
             at.join(", ")
-        ));
-    }
-    let quiet = args.json || args.watch;
-    while !switch.is_over() && audience.show(|| teller.status()) {
+        ),
+    );
+    let mut notifier = Notifier::find();
+    while !switch.is_over() && audience.show(|| teller.status_json()) {
+        // A loop that hangs is reported by silence.
+        if notifier.is_due() && teller.status().is_some() {
+            notifier.works();
+        }
         std::thread::sleep(LOOK);
         if signals.has_come().is_some() {
             break;
         }
         if let Some(news) = watched.as_mut().and_then(Watched::poll) {
-            install(&switch, news, quiet);
+            install(&switch, news, &events);
         }
     }
     drop(audience);
+    notifier.stops();
+    events.info("stop", "the switch accepts no more messages, and ends once those under way are done");
     switch.end().map_err(|error| Failure::run(miette!("the switch has failed: {error}")))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -121,7 +133,7 @@ fn site(args: &Switch) -> Result<Option<Sites>, Failure> {
 }
 
 /// Puts a new configuration in force, or reports why it can't be.
-fn install(switch: &Agent, news: Result<Config, ConfigError>, quiet: bool) {
+fn install(switch: &Agent, news: Result<Config, ScenarioError>, events: &Events) {
     let said = match news {
         Ok(config) => {
             let version = config.version.clone();
@@ -129,20 +141,17 @@ fn install(switch: &Agent, news: Result<Config, ConfigError>, quiet: bool) {
         }
         Err(error) => {
             let said = error.to_string();
-            if !quiet {
-                Failure::from(error).report();
-            }
+            events.warn("reload", Failure::from(error).text());
             Err(said)
         }
     };
-    let line = match &said {
-        Ok(version) => format!("configuration {version} is in force"),
-        Err(why) => format!("the last good configuration stays in force: {why}"),
-    };
     // First, so that the status agrees with the line printed.
-    switch.set_trouble(said.err());
-    if !quiet {
-        terminal::tell(line);
+    switch.set_trouble(said.as_ref().err().cloned());
+    match said {
+        Ok(version) => events.info("reload", format_args!("configuration {version} is in force")),
+        Err(why) => {
+            events.warn("reload", format_args!("the last good configuration stays in force: {why}"));
+        }
     }
 }
 
@@ -195,7 +204,7 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
 
 fn ask(socket: Option<&Path>, what: &str) -> Result<String, Failure> {
     let path = socket.map_or_else(agent::default_path, PathBuf::from);
-    agent::ask(&path, what).map_err(|error| {
+    agent::command(&path, what).map_err(|error| {
         Failure::run(miette!(
             help = "start one with `tollway switch --config FILE`, or give another control socket with \
                 `--socket`",
@@ -207,7 +216,7 @@ fn ask(socket: Option<&Path>, what: &str) -> Result<String, Failure> {
 
 fn tell(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
     let text = ask(socket, "status")?;
-    say_status(&text, json, "switch", |text| status::told(text, terminal::width(), 40))
+    say_status(&text, json, "switch", &SWITCH)
 }
 
 fn drain(member: &str, undo: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
@@ -235,12 +244,6 @@ fn not_opened(path: &Path, error: &io::Error) -> Failure {
             "cannot open `{}`: {error}",
             path.display()
         )),
-    }
-}
-
-impl From<ConfigError> for Failure {
-    fn from(error: ConfigError) -> Failure {
-        Failure::input(error)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use tollway_report::watch::Scene;
 #[cfg(feature = "metrics")]
-use tollway_report::watch::metrics::Metrics;
+use tollway_report::watch::metrics::{Metrics, ServeError};
 use tollway_scenario::file::Scenario;
 
 use crate::args::Run;
@@ -60,7 +60,11 @@ impl Watching {
             #[cfg(feature = "metrics")]
             _metrics: args
                 .metrics
-                .map(|address| say_served(Metrics::serve(Arc::clone(&scene), address)))
+                .map(|address| {
+                    let served = Metrics::serve(Arc::clone(&scene), address).map_err(not_served)?;
+                    terminal::tell(format_args!("metrics at http://{}/metrics", served.address()));
+                    Ok::<_, Failure>(served)
+                })
                 .transpose()?,
             #[cfg(feature = "watch")]
             screen: match args.watch {
@@ -80,13 +84,10 @@ impl Watching {
     }
 }
 
-/// Prints the address of the metrics, or returns the error.
+/// The error if metrics cannot be served.
 #[cfg(feature = "metrics")]
-pub(crate) fn say_served<E: std::fmt::Display>(served: Result<Metrics, E>) -> Result<Metrics, Failure> {
-    let served =
-        served.map_err(|error| Failure::input(miette::miette!(help = crate::fail::ADDRESS, "{error}")))?;
-    terminal::tell(format_args!("metrics at http://{}/metrics", served.address()));
-    Ok(served)
+pub(crate) fn not_served(error: ServeError) -> Failure {
+    Failure::input(miette::miette!(help = crate::fail::ADDRESS, "{error}"))
 }
 
 #[cfg(feature = "watch")]

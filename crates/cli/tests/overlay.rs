@@ -300,3 +300,30 @@ fn a_file_is_watched_and_the_last_good_one_stays() {
     let wrong = tollway(&[]).args(["overlay", "check"]).arg(folder.join("none.toml")).output().unwrap();
     assert_eq!(wrong.status.code(), Some(2));
 }
+
+#[test]
+fn a_site_reports_to_its_service_manager_and_logs_json() {
+    let folder = folder("service");
+    let file = folder.join("a.toml");
+    fs::write(&file, "site = \"a\"\nlisten = \"127.0.0.1:0\"\n").unwrap();
+    let mut command = tollway(&["overlay", "--config"]);
+    command.arg(&file).arg("--socket").arg(folder.join("run/a.sock"));
+    common::serves_as_a_service(&folder, &command);
+}
+
+#[test]
+fn every_mistake_of_a_sites_file_is_shown_in_place() {
+    let folder = folder("mistakes");
+    fs::write(
+        folder.join("a.toml"),
+        "site = \"a\"\nlistn = \"x\"\npatiense = \"2 s\"\n[tenant.x]\nsalry = 3\n",
+    )
+    .unwrap();
+    let output = tollway(&["overlay", "--config", "a.toml"]).current_dir(&folder).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = common::text(&output.stderr);
+    for (line, key) in [(2, "listen"), (3, "patience"), (5, "salary")] {
+        assert!(said.contains(&format!("a.toml:{line}:")), "no line {line} in {said}");
+        assert!(said.contains(&format!("did you mean `{key}`?")), "no `{key}` in {said}");
+    }
+}

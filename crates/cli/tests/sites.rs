@@ -251,7 +251,7 @@ fn processes_that_are_killed_have_the_ends_that_the_chapter_says() {
     BufReader::new(&client).read_line(&mut answer).unwrap();
     assert_eq!(answer, "again\n");
     let said = succeeds(&folder, &["switch", "status", "--socket", at_switch.socket.to_str().unwrap()]);
-    for part in ["ACP at 127.0.0.1", "a at 127.0.0.1", ": up", "m1", "round-robin"] {
+    for part in ["ACP at 127.0.0.1", "neighbour", "up", "m1", "round-robin"] {
         assert!(said.contains(part), "no `{part}` in {said}");
     }
 }

@@ -256,3 +256,29 @@ fn a_watched_file_is_followed_and_members_are_drained_by_name() {
     assert_eq!(status.unwrap().code(), Some(0));
     assert!(!socket.exists());
 }
+
+#[test]
+fn a_switch_reports_to_its_service_manager_and_logs_json() {
+    let folder = folder("service");
+    let to = format!("127.0.0.1:{}", echo());
+    let socket = folder.join("switch.sock");
+    let words = ["switch", "--frames", "lines", "--listen", "127.0.0.1:0", "--to", &to, "--socket"];
+    let mut command = tollway(&words);
+    command.arg(&socket);
+    common::serves_as_a_service(&folder, &command);
+}
+
+#[test]
+fn every_mistake_of_a_configuration_is_shown_in_place() {
+    let folder = folder("mistakes");
+    let text =
+        "listn = \":0\"\nframes = \"lines\"\npolcy = \"sticky\"\n[member.a]\nadress = \"127.0.0.1:1\"\n";
+    fs::write(folder.join("switch.toml"), text).unwrap();
+    let output = run_in(&folder, &["switch", "--config", "switch.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = common::text(&output.stderr);
+    for (line, key) in [(1, "listen"), (3, "policy"), (5, "address")] {
+        assert!(said.contains(&format!("switch.toml:{line}:")), "no line {line} in {said}");
+        assert!(said.contains(&format!("did you mean `{key}`?")), "no `{key}` in {said}");
+    }
+}

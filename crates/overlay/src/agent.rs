@@ -6,14 +6,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use tollway_agent::control::ask;
+use tollway_agent::control::{self, ControlSocket};
+pub use tollway_agent::events::{Events, Form};
+use tollway_agent::notify::Notifier;
+use tollway_agent::tls::TlsError;
 use tollway_law::Time;
-pub use tollway_net::sys::control::ask;
-use tollway_net::sys::control::{self, ControlSocket};
 pub use tollway_net::sys::signals::Signals;
+use tollway_scenario::file::ScenarioError;
 
-use crate::config::{ConfigError, Site, Watch};
+use crate::config::{Site, Watch};
 use crate::server::Server;
-use crate::status::Status;
+use crate::status::{OVERLAY, Status};
 use crate::tls::Ends;
 
 /// Options of [`run`].
@@ -30,9 +34,12 @@ pub struct Options {
 /// An error of [`run`].
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The site's file, or one of its keys, is wrong.
+    /// The site's file is wrong.
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(#[from] ScenarioError),
+    /// One of its keys is wrong.
+    #[error(transparent)]
+    Keys(#[from] TlsError),
     /// Another process answers at the site's control socket.
     #[error("site `{site}` is already running: it answers at `{}`", path.display())]
     Runs {
@@ -49,6 +56,9 @@ pub enum AgentError {
         /// The system's error.
         source: io::Error,
     },
+    /// The view can't be served.
+    #[error("{0}")]
+    View(String),
 }
 
 /// The default control socket of a site.
@@ -56,16 +66,12 @@ pub fn default_socket(site: &str) -> PathBuf {
     control::folder().join(format!("overlay-{site}.sock"))
 }
 
-/// Runs the site of the file at `path` until a signal ends it. `tell` receives log lines.
+/// Runs the site of the file at `path` until a signal ends it, and logs in `events`.
 ///
 /// # Errors
 /// The file or a key is wrong, an address is taken, or the site runs already.
-pub fn run(
-    path: &Path,
-    options: &Options,
-    signals: &Signals,
-    mut tell: impl FnMut(String),
-) -> Result<(), AgentError> {
+pub fn run(path: &Path, options: &Options, signals: &Signals, events: &Events) -> Result<(), AgentError> {
+    tollway_agent::raise_file_limit();
     let mut site = Site::load(path)?;
     let system = |what: String| move |source| AgentError::System { what, source };
     let socket = options.socket.clone().unwrap_or_else(|| default_socket(&site.rules.site));
@@ -75,7 +81,8 @@ pub fn run(
     })?;
     let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let latest = Arc::new(Mutex::new(Status::default()));
-    let _pages = pages(options, &latest, &mut tell)?;
+    let _pages = pages(options, &latest, events)?;
+    let mut notifier = Notifier::find();
     let mut watch = Watch::new(path);
     let mut trouble = None;
     let (mut epoch, mut again, mut over) = (start.as_millis() as u64, false, false);
@@ -83,13 +90,14 @@ pub fn run(
         let ends = site.keys.as_ref().map(|keys| Ends::load(keys, &site.rules)).transpose()?;
         let mut server =
             Server::open(&site, ends, epoch, start.as_nanos() as u64).map_err(system("listen".into()))?;
-        tell(format!("site {} listens at {}", site.rules.site, server.address()));
+        server.log_to(events.clone());
+        events.info("start", format_args!("site {} listens at {}", site.rules.site, server.address()));
         let mut next = Time::ZERO;
         server
             .run(|server, now| {
-                server.take_notes().into_iter().for_each(&mut tell);
+                notifier.works();
                 if let Some(new) = watch.poll() {
-                    trouble = follow(server, &mut site, new, path, &mut tell);
+                    trouble = follow(server, &mut site, new, path, events);
                 }
                 let status = |server: &Server| {
                     let status = server.status();
@@ -108,43 +116,49 @@ pub fn run(
         match server.broker().later_start() {
             // Only once. If there is a later start again, another site of this name runs.
             Some(later) if !over && !again => {
-                tell(
+                events.warn(
+                    "restart",
                     "other sites have a later start time of this site; the clock was probably set back. The \
-                    site starts again"
-                        .into(),
+                    site starts again",
                 );
                 (epoch, again) = (later.0 + 1, true);
             }
-            _ => return Ok(()),
+            _ => break,
         }
     }
+    notifier.stops();
+    events.info("stop", format_args!("site {} ends", site.rules.site));
+    Ok(())
 }
 
 /// Applies a newer version of the file. Returns the reason if it cannot be applied.
 fn follow(
     server: &mut Server,
     site: &mut Site,
-    new: Result<Site, ConfigError>,
+    new: Result<Site, ScenarioError>,
     path: &Path,
-    tell: &mut impl FnMut(String),
+    events: &Events,
 ) -> Option<String> {
-    let (why, help) = match new {
-        Err(error) => (error.message.clone(), format!("{error}; {}", error.help)),
-        Ok(new) => match site.fixed(&new) {
-            Some(key) => {
-                let why = format!("`{key}` takes effect at a start: restart the site");
-                (why.clone(), why)
+    let why = match new {
+        Err(error) => {
+            for mistake in error.mistakes() {
+                events.warn("reload", mistake.to_line());
             }
+            error.mistakes().first().map_or_else(|| error.to_string(), |one| one.message.clone())
+        }
+        Ok(new) => match site.fixed(&new) {
+            Some(key) => format!("`{key}` takes effect at a start: restart the site"),
             None => {
                 server.set_site(&new);
                 *site = new;
-                tell(format!("`{}` is in force", path.display()));
+                events.info("reload", format_args!("`{}` is in force", path.display()));
                 return None;
             }
         },
     };
-    tell(format!("the new configuration is not in force: {help}"));
-    Some(format!("the new configuration is not in force: {why}"))
+    let why = format!("the new configuration is not in force: {why}");
+    events.warn("reload", &why);
+    Some(why)
 }
 
 /// The trouble of two sites of one name.
@@ -154,27 +168,30 @@ const TWICE: &str = "another site with this name is running, and the other sites
 #[derive(Debug, Default)]
 struct Pages {
     #[cfg(feature = "metrics")]
-    _metrics: Option<tollway_report::watch::metrics::Metrics>,
+    _metrics: Option<tollway_agent::status::metrics::Metrics>,
     #[cfg(feature = "view")]
-    _view: Option<crate::view::View>,
+    _view: Option<tollway_agent::page::Page>,
 }
 
-fn pages(
-    options: &Options,
-    latest: &Arc<Mutex<Status>>,
-    tell: &mut impl FnMut(String),
-) -> Result<Pages, AgentError> {
+/// Reads the latest status.
+#[cfg(any(feature = "metrics", feature = "view"))]
+fn read(latest: &Arc<Mutex<Status>>) -> impl Fn() -> Option<serde_json::Value> + Send + Sync + 'static {
+    let latest = Arc::clone(latest);
+    move || serde_json::to_value(&*latest.lock().unwrap_or_else(PoisonError::into_inner)).ok()
+}
+
+fn pages(options: &Options, latest: &Arc<Mutex<Status>>, events: &Events) -> Result<Pages, AgentError> {
     let mut pages = Pages::default();
-    let _ = (&mut pages, latest, &tell);
+    let _ = (&mut pages, latest, events);
     if let Some(address) = options.metrics {
         #[cfg(feature = "metrics")]
         {
             let served =
-                crate::metrics::serve(Arc::clone(latest), address).map_err(|error| AgentError::System {
+                OVERLAY.serve_metrics(address, read(latest)).map_err(|error| AgentError::System {
                     what: "serve metrics".into(),
                     source: io::Error::other(error.to_string()),
                 })?;
-            tell(format!("metrics at http://{}/metrics", served.address()));
+            events.info("serve", format_args!("metrics at http://{}/metrics", served.address()));
             pages._metrics = Some(served);
         }
         #[cfg(not(feature = "metrics"))]
@@ -183,9 +200,9 @@ fn pages(
     if let Some(address) = options.view {
         #[cfg(feature = "view")]
         {
-            let view = crate::view::View::serve(Arc::clone(latest), address);
-            let view = view.map_err(|source| AgentError::System { what: "serve the view".into(), source })?;
-            tell(format!("view at {}", view.url()));
+            let view = OVERLAY.serve_page(address, read(latest));
+            let view = view.map_err(|error| AgentError::View(error.to_string()))?;
+            events.info("serve", format_args!("view at {}", view.url()));
             pages._view = Some(view);
         }
         #[cfg(not(feature = "view"))]

@@ -12,29 +12,107 @@
 //!     "#,
 //! )?;
 //! assert_eq!(site.rules.tenants[0].name, "plant");
-//! # Ok::<(), tollway_overlay::config::ConfigError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::collections::{BTreeMap, HashSet};
-use std::net::SocketAddr;
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
 
-use serde::Deserialize;
-use tollway_law::{Bytes, Rate, Time};
+use tollway_agent::file;
+use tollway_law::{Rate, Time};
+use tollway_scenario::file::reading::{At, Kind, Mistakes, Reader, read};
+use tollway_scenario::file::{Scenario, ScenarioError};
+use tollway_scenario::section;
 
 use crate::rules::{Proof, SiteRules, Slow, TenantRules};
 
-/// An error in a site's file or keys.
-#[derive(Debug, thiserror::Error)]
-#[error("`{path}`: {message}")]
-pub struct ConfigError {
-    /// The file.
-    pub path: String,
-    /// The error and its place.
-    pub message: String,
-    /// The remedy.
-    pub help: String,
+section! {
+    /// A site's file.
+    SITE = "" {
+        /// The site's name; unique in the overlay.
+        "site": Kind::Text;
+        /// The address for clients.
+        "listen": Kind::Text;
+        /// Largest message, headers and payload together.
+        "payload": Kind::Bytes { least: 1000, most: 64 << 20 }, default "1 MiB";
+        /// Bytes that wait for a receiver before it counts as slow.
+        "buffer": Kind::Bytes { least: 16 << 10, most: 1 << 30 }, default "1 MiB";
+        /// Time limit for a receiver without progress, and for messages to an unreachable site.
+        "patience": Kind::Time { least: 100_000_000 }, default "10 s";
+        /// TLS for clients.
+        "tls": Kind::Word(&["off", "on"]), default "off";
+        /// The site's identity.
+        "keys": Kind::Table(&KEYS), optional;
+        /// The socket for other sites.
+        "links": Kind::Table(&LINKS), optional;
+        /// Links to other sites.
+        "link": Kind::Named(&LINK), optional;
+        /// Accounts of clients.
+        "tenant": Kind::Named(&TENANT), optional;
+        /// The disk for messages to slow receivers.
+        "spool": Kind::Table(&SPOOL), optional;
+    }
+}
+
+section! {
+    /// PEM files.
+    KEYS = "[keys]" {
+        /// The trusted authority's certificate.
+        "authority": Kind::Text;
+        /// The site's certificate.
+        "certificate": Kind::Text;
+        /// The site's private key.
+        "key": Kind::Text;
+    }
+}
+
+section! {
+    /// The socket for other sites.
+    LINKS = "[links]" {
+        /// Its address.
+        "listen": Kind::Text;
+    }
+}
+
+section! {
+    /// A link to another site.
+    LINK = "[link.SITE]" {
+        /// That site's address; without it, that site must connect.
+        "address": Kind::Text, optional;
+        /// The link's rate, until it is measured.
+        "rate": Kind::WireRate;
+    }
+}
+
+section! {
+    /// A tenant.
+    TENANT = "[tenant.NAME]" {
+        /// Its weight against other tenants on links.
+        "salary": Kind::Number { least: 0.001, most: 1000.0 }, default "1";
+        /// A client's password; its user name is the tenant's name.
+        "password": Kind::Text, optional;
+        /// A client's token.
+        "token": Kind::Text, optional;
+        /// Clients need a certificate for `NAME.tenant.tollway`.
+        "certificate": Kind::Truth, default "false";
+        /// The treatment of slow receivers.
+        "slow": Kind::Word(&["price", "spool", "drop"]), default "price";
+        /// Limit of connections.
+        "connections": Kind::Count { least: 0, most: i64::MAX as u64 }, default "65536";
+        /// Limit of subscriptions.
+        "subscriptions": Kind::Count { least: 0, most: i64::MAX as u64 }, default "65536";
+    }
+}
+
+section! {
+    /// The disk for messages to slow receivers.
+    SPOOL = "[spool]" {
+        /// The folder.
+        "folder": Kind::Text;
+        /// Its limit.
+        "size": Kind::Bytes { least: 0, most: u64::MAX }, default "1 GiB";
+    }
 }
 
 /// A site's configuration.
@@ -55,8 +133,7 @@ pub struct Site {
 }
 
 /// The files of a site's identity.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     /// The authority's certificate. Only certificates that it has signed are accepted.
     pub authority: PathBuf,
@@ -78,134 +155,33 @@ pub struct Link {
 }
 
 /// The disk spool's folder and size.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spool {
     /// The folder.
     pub folder: PathBuf,
     /// Limit of spooled messages of all subscriptions together.
-    #[serde(default = "spool_size")]
-    pub size: Bytes,
-}
-
-fn spool_size() -> Bytes {
-    Bytes(1 << 30)
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct File {
-    site: String,
-    listen: SocketAddr,
-    payload: Option<Bytes>,
-    buffer: Option<Bytes>,
-    patience: Option<Time>,
-    #[serde(default)]
-    tls: Tls,
-    keys: Option<Keys>,
-    links: Option<Links>,
-    #[serde(default)]
-    link: BTreeMap<String, LinkFile>,
-    #[serde(default)]
-    tenant: BTreeMap<String, TenantFile>,
-    spool: Option<Spool>,
-}
-
-/// TLS for clients, on or off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Tls {
-    #[default]
-    Off,
-    On,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Links {
-    listen: SocketAddr,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LinkFile {
-    address: Option<SocketAddr>,
-    rate: Rate,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TenantFile {
-    salary: Option<f64>,
-    password: Option<String>,
-    token: Option<String>,
-    #[serde(default)]
-    certificate: bool,
-    #[serde(default)]
-    slow: Slow,
-    connections: Option<usize>,
-    subscriptions: Option<usize>,
+    pub size: u64,
 }
 
 impl Site {
     /// Reads a site's file.
     ///
     /// # Errors
-    /// The file can't be read, or is wrong.
-    pub fn load(path: &Path) -> Result<Site, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
-            path: path.display().to_string(),
-            message: format!("cannot be read: {error}"),
-            help: "give the file of a site; docs/src/overlay.md writes one step by step".into(),
-        })?;
-        Site::parse(path, &text)
+    /// The file can't be read, or has mistakes.
+    pub fn load(path: &Path) -> Result<Site, ScenarioError> {
+        Site::parse(path, &Scenario::read(path)?)
     }
 
     /// Parses `text` as the file at `path`. Paths in it are relative to that file.
     ///
     /// # Errors
-    /// The text is wrong.
-    pub fn parse(path: &Path, text: &str) -> Result<Site, ConfigError> {
-        let wrong = |message: String, help: &str| ConfigError {
-            path: path.display().to_string(),
-            message,
-            help: help.into(),
-        };
-        let file: File = toml::from_str(text).map_err(|error| {
-            wrong(
-                format!("{error}").trim_end().to_owned(),
-                "docs/src/overlay-operations.md lists the keys of a site's file",
-            )
-        })?;
-        file.check().map_err(|(message, help)| wrong(message, help))?;
+    /// All independent mistakes, with their places.
+    pub fn parse(path: &Path, text: &str) -> Result<Site, ScenarioError> {
         let folder = path.parent().unwrap_or(Path::new(""));
-        let open = SiteRules::open(&file.site);
-        let tenants = file.tenant.iter().map(|(name, tenant)| tenant.rules(name, &open.tenants[0]));
-        let tenants: Vec<TenantRules> = tenants.collect();
-        let rules = SiteRules {
-            site: file.site.clone(),
-            certificates: tenants.iter().any(|tenant| tenant.proof == Proof::Certificate),
-            tenants: if tenants.is_empty() { open.tenants.clone() } else { tenants },
-            payload: file.payload.map_or(open.payload, |bytes| bytes.get() as usize),
-            buffer: file.buffer.map_or(open.buffer, |bytes| bytes.get() as usize),
-            patience: file.patience.unwrap_or(open.patience),
-            spool: file.spool.as_ref().map_or(0, |spool| spool.size.get()),
-            tls: file.tls == Tls::On,
-        };
-        let keys = file.keys.map(|keys| Keys {
-            authority: folder.join(keys.authority),
-            certificate: folder.join(keys.certificate),
-            key: folder.join(keys.key),
-        });
-        let link = |(site, link): (String, LinkFile)| Link { site, address: link.address, rate: link.rate };
-        Ok(Site {
-            rules,
-            listen: file.listen,
-            keys,
-            link_listen: file.links.map(|links| links.listen),
-            links: file.link.into_iter().map(link).collect(),
-            spool: file.spool.map(|spool| Spool { folder: folder.join(&spool.folder), ..spool }),
-        })
+        let resolve = |top: &Reader<'_>, mistakes: &mut Mistakes| resolve(top, folder, mistakes);
+        let site = read(&path.display().to_string(), text, &SITE, ("a site's file", "site's file"), resolve);
+        // Lines around a mistake may have a secret.
+        site.map_err(|error| error.masked(&["password", "token"]))
     }
 
     /// The first key that differs from `new` and cannot change without a restart.
@@ -228,123 +204,157 @@ impl Site {
     }
 }
 
-impl File {
-    fn check(&self) -> Result<(), (String, &'static str)> {
-        const LABEL: &str =
-            "use 1 to 32 lower-case letters, digits and `-`: the name is part of its certificate";
-        let mut numbers = HashSet::from([Site::number(&self.site)]);
-        for name in [&self.site].into_iter().chain(self.link.keys()).chain(self.tenant.keys()) {
-            if !is_label(name) {
-                return Err((format!("`{name}` is not a valid name of a site or tenant"), LABEL));
-            }
-        }
-        for (name, link) in &self.link {
-            if *name == self.site {
-                return Err((
-                    format!("`[link.{name}]` names this site"),
-                    "name the site at the other end of the link",
-                ));
-            }
-            if !numbers.insert(Site::number(name)) {
-                return Err((
-                    format!("`{name}` has the same number as another site"),
-                    "give one of them another name",
-                ));
-            }
-            if link.rate < Rate::from_bps(1000.0) {
-                return Err((
-                    format!("`link.{name}.rate` is {}", link.rate),
-                    "write the link's rate, at least 1 kbps",
-                ));
-            }
-        }
-        let linked = !self.link.is_empty() || self.links.is_some();
-        if (linked || self.tls == Tls::On) && self.keys.is_none() {
-            let help = "add `[keys]` with `authority`, `certificate` and `key`; `tollway overlay keys` makes some for a trial";
-            return Err(("links and `tls` need keys".into(), help));
-        }
-        if self.links.is_none() && self.link.values().any(|link| link.address.is_none()) {
-            return Err((
-                "a link without `address` needs a listening socket, and the file has none".into(),
-                "add `[links]` with `listen`, or the link's `address`",
-            ));
-        }
-        self.check_tenants()?;
-        let size = |name: &str, value: Option<Bytes>, least: u64, most: u64| match value {
-            Some(value) if !(least..=most).contains(&value.get()) => Err((
-                format!("`{name}` is {value}"),
-                "`payload` must be from 1 kB to 64 MiB, `buffer` from 16 KiB to 1 GiB",
-            )),
-            _ => Ok(()),
-        };
-        size("payload", self.payload, 1000, 64 << 20)?;
-        size("buffer", self.buffer, 16 << 10, 1 << 30)?;
-        if self.patience.is_some_and(|time| !(Time::from_millis(100)..=Time::from_secs(3600)).contains(&time))
-        {
-            return Err(("`patience` is out of range".into(), "write a time from 100 ms to 3600 s"));
-        }
-        Ok(())
+/// The site of a file. After a mistake its values have no meaning.
+fn resolve(top: &Reader<'_>, folder: &Path, mistakes: &mut Mistakes) -> Site {
+    let site = top.text("site").unwrap_or_default();
+    if top.has("site") {
+        label(&site, top.at("site"), mistakes);
     }
-
-    fn check_tenants(&self) -> Result<(), (String, &'static str)> {
-        let mut open = None;
-        for (name, tenant) in &self.tenant {
-            let secret = tenant.password.is_some() || tenant.token.is_some();
-            if tenant.certificate && secret {
-                return Err((
-                    format!("`[tenant.{name}]` has both `certificate` and a secret"),
-                    "choose one of them",
-                ));
-            }
-            if tenant.certificate && self.tls == Tls::Off {
-                return Err((
-                    format!("`[tenant.{name}]` requires a certificate, and clients' connections have no TLS"),
-                    "write `tls = \"on\"`",
-                ));
-            }
-            if [&tenant.password, &tenant.token].into_iter().flatten().any(String::is_empty) {
-                return Err((
-                    format!("a secret of `[tenant.{name}]` is empty"),
-                    "write one, or leave it out",
-                ));
-            }
-            if !tenant.certificate
-                && !secret
-                && let Some(other) = open.replace(name)
-            {
-                return Err((
-                    format!("`[tenant.{other}]` and `[tenant.{name}]` both accept every client"),
-                    "give one of them a `password`, a `token`, or `certificate = true`",
-                ));
-            }
-            if tenant.salary.is_some_and(|salary| !(0.001..=1000.0).contains(&salary)) {
-                return Err((
-                    format!("`tenant.{name}.salary` is out of range"),
-                    "write a weight from 0.001 to 1000; the default is 1",
-                ));
-            }
-        }
-        Ok(())
+    let patience = top.span("patience");
+    if patience > Time::from_secs(3600) {
+        mistakes.add(top.at("patience"), "`patience` must be from 100 ms to 3600 s", "out of range");
+    }
+    let tls = top.word("tls") == "on";
+    let links = links(&site, top, mistakes);
+    if (top.has("link") || top.has("links") || tls) && top.lacks("keys") {
+        let key = ["link", "links", "tls"].into_iter().find(|key| top.has(key)).unwrap_or("tls");
+        mistakes.add(top.at(key), "links and `tls` need keys", "no `[keys]`").help(
+            "add `[keys]` with `authority`, `certificate` and `key`; `tollway overlay keys` makes some for a trial",
+        );
+    }
+    let open = SiteRules::open(&site);
+    let tenants = tenants(tls, top, mistakes);
+    let spool = top.has("spool").then(|| {
+        let keys = top.table("spool", &SPOOL);
+        let folder = folder.join(keys.text("folder").unwrap_or_default());
+        Spool { folder, size: keys.bytes("size").unwrap_or_default() }
+    });
+    let keys = top.has("keys").then(|| {
+        let keys = top.table("keys", &KEYS);
+        let file = |key| folder.join(keys.text(key).unwrap_or_default());
+        Keys { authority: file("authority"), certificate: file("certificate"), key: file("key") }
+    });
+    Site {
+        rules: SiteRules {
+            certificates: tenants.iter().any(|tenant| tenant.proof == Proof::Certificate),
+            tenants: if tenants.is_empty() { open.tenants } else { tenants },
+            payload: top.bytes("payload").map_or(open.payload, |bytes| bytes as usize),
+            buffer: top.bytes("buffer").map_or(open.buffer, |bytes| bytes as usize),
+            patience,
+            spool: spool.as_ref().map_or(0, |spool| spool.size),
+            tls,
+            site,
+        },
+        listen: address(top, "listen", mistakes).unwrap_or(NOWHERE),
+        keys,
+        link_listen: top
+            .has("links")
+            .then(|| address(&top.table("links", &LINKS), "listen", mistakes).unwrap_or(NOWHERE)),
+        links,
+        spool,
     }
 }
 
-impl TenantFile {
-    fn rules(&self, name: &str, open: &TenantRules) -> TenantRules {
-        let proof = match (self.certificate, &self.password, &self.token) {
-            (true, ..) => Proof::Certificate,
+fn links(site: &str, top: &Reader<'_>, mistakes: &mut Mistakes) -> Vec<Link> {
+    let mut numbers = HashSet::from([Site::number(site)]);
+    let mut links = Vec::new();
+    for (name, keys) in top.named("link", &LINK) {
+        label(name, keys.place(), mistakes);
+        if name == site {
+            mistakes
+                .add(keys.place(), format!("`[link.{name}]` names this site"), "this site")
+                .help("name the site at the other end of the link");
+        } else if !numbers.insert(Site::number(name)) {
+            mistakes
+                .add(keys.place(), format!("`{name}` has the same number as another site"), "this name")
+                .help("give one of them another name");
+        }
+        if top.lacks("links") && keys.lacks("address") {
+            let message = "a link without `address` needs a listening socket, and the file has none";
+            mistakes
+                .add(keys.place(), message, "no `address`")
+                .help("add `[links]` with `listen`, or the link's `address`");
+        }
+        links.push(Link {
+            site: name.to_owned(),
+            address: address(&keys, "address", mistakes),
+            rate: keys.rate("rate").unwrap_or(Rate::ZERO),
+        });
+    }
+    links.sort_by(|a, b| a.site.cmp(&b.site));
+    links
+}
+
+fn tenants(tls: bool, top: &Reader<'_>, mistakes: &mut Mistakes) -> Vec<TenantRules> {
+    let mut tenants: Vec<TenantRules> = Vec::new();
+    for (name, keys) in top.named("tenant", &TENANT) {
+        label(name, keys.place(), mistakes);
+        let [password, token] = ["password", "token"].map(|key| {
+            let secret = keys.text(key);
+            if secret.as_ref().is_some_and(String::is_empty) {
+                let message = format!("a secret of `[tenant.{name}]` is empty");
+                mistakes.add(keys.at(key), message, "empty").help("write one, or leave it out");
+            }
+            secret
+        });
+        let proof = match (keys.truth("certificate"), password, token) {
+            (true, None, None) => Proof::Certificate,
+            (true, ..) => {
+                let message = format!("`[tenant.{name}]` has both `certificate` and a secret");
+                mistakes.add(keys.at("certificate"), message, "both").help("choose one of them");
+                Proof::Certificate
+            }
             (false, None, None) => Proof::None,
-            (false, password, token) => Proof::Secret { password: password.clone(), token: token.clone() },
+            (false, password, token) => Proof::Secret { password, token },
         };
-        TenantRules {
-            name: name.to_owned(),
-            salary: self.salary.unwrap_or(open.salary),
-            proof,
-            slow: self.slow,
-            connections: self.connections.unwrap_or(open.connections),
-            subscriptions: self.subscriptions.unwrap_or(open.subscriptions),
+        if proof == Proof::Certificate && !tls {
+            let message =
+                format!("`[tenant.{name}]` requires a certificate, and clients' connections have no TLS");
+            mistakes.add(keys.at("certificate"), message, "no TLS").help("write `tls = \"on\"`");
         }
+        let open = |tenant: &&TenantRules| tenant.proof == Proof::None;
+        if let (Proof::None, Some(other)) = (&proof, tenants.iter().find(open)) {
+            let message = format!("`[tenant.{}]` and `[tenant.{name}]` both accept every client", other.name);
+            mistakes
+                .add(keys.place(), message, "the second")
+                .help("give one of them a `password`, a `token`, or `certificate = true`");
+        }
+        tenants.push(TenantRules {
+            name: name.to_owned(),
+            salary: keys.number("salary"),
+            proof,
+            slow: Slow::of_word(keys.word("slow")),
+            connections: keys.count("connections").unwrap_or_default() as usize,
+            subscriptions: keys.count("subscriptions").unwrap_or_default() as usize,
+        });
+    }
+    tenants.sort_by(|a, b| a.name.cmp(&b.name));
+    tenants
+}
+
+/// The address at a key, if it is given.
+fn address(keys: &Reader<'_>, key: &str, mistakes: &mut Mistakes) -> Option<SocketAddr> {
+    let text = keys.text(key)?;
+    let address = text.parse().ok();
+    if address.is_none() {
+        mistakes
+            .add(keys.at(key), format!("`{key}`: `{text}` is not an address and a port"), "here")
+            .help("write it like \"127.0.0.1:4222\" or \"[::1]:4222\"");
+    }
+    address
+}
+
+/// Adds a mistake if a name cannot be that of a site or a tenant.
+fn label(name: &str, at: At, mistakes: &mut Mistakes) {
+    if !is_label(name) {
+        mistakes
+            .add(at, format!("`{name}` is not a valid name of a site or tenant"), "this name")
+            .help("use 1 to 32 lower-case letters, digits and `-`: the name is part of its certificate");
     }
 }
+
+/// The address after a mistake.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// Checks that a name is a DNS label of at most 32 bytes.
 pub(crate) fn is_label(name: &str) -> bool {
@@ -358,52 +368,30 @@ pub(crate) fn is_label(name: &str) -> bool {
 #[derive(Debug)]
 pub struct Watch {
     path: PathBuf,
-    /// The version that was read last.
-    read: Option<Mark>,
-    /// The current version, and the time since which it has not changed.
-    now: (Option<Mark>, Instant),
+    watch: file::Watch,
 }
-
-/// A file's version: modification time, length and inode.
-type Mark = (SystemTime, u64, u64);
 
 impl Watch {
     /// Watches `path`, which has been read.
     pub fn new(path: &Path) -> Watch {
-        let mark = mark(path);
-        Watch { path: path.to_owned(), read: mark, now: (mark, Instant::now()) }
+        Watch { path: path.to_owned(), watch: file::Watch::of(path) }
     }
 
     /// Reads the file again if it has changed since the last reading.
-    pub fn poll(&mut self) -> Option<Result<Site, ConfigError>> {
-        let (found, now) = (mark(&self.path), Instant::now());
-        if found != self.now.0 {
-            self.now = (found, now);
-        }
-        if found == self.read || now < self.now.1 + SETTLED {
-            return None;
-        }
-        self.read = found;
-        Some(Site::load(&self.path))
+    pub fn poll(&mut self) -> Option<Result<Site, ScenarioError>> {
+        self.watch.has_changed(&self.path).then(|| Site::load(&self.path))
     }
 }
 
-fn mark(path: &Path) -> Option<Mark> {
-    use std::os::unix::fs::MetadataExt;
-    let meta = std::fs::metadata(path).ok()?;
-    Some((meta.modified().ok()?, meta.len(), meta.ino()))
-}
-
-/// Time for which a file must be unchanged, since it may be written in several steps.
-const SETTLED: Duration = Duration::from_millis(25);
-
 #[cfg(test)]
 mod tests {
+    use tollway_scenario::file::Mistake;
+
     use super::*;
 
     const BASE: &str = "site = \"a\"\nlisten = \"127.0.0.1:4222\"\n";
 
-    fn parse(text: &str) -> Result<Site, ConfigError> {
+    fn parse(text: &str) -> Result<Site, ScenarioError> {
         Site::parse("dir/site.toml".as_ref(), &format!("{BASE}{text}"))
     }
 
@@ -436,10 +424,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_a_remedy() {
         for (text, part) in [
-            ("lisen = 1", "lisen"),
-            ("patience = \"2\"", "no unit"),
+            ("lisen = 1", "there is no key `lisen`"),
+            ("patience = \"2\"", "unit"),
             ("patience = \"1 ms\"", "`patience`"),
-            ("buffer = \"1 B\"", "`buffer` is 1 B"),
+            ("buffer = \"1 B\"", "`buffer` must be from 16384"),
             ("[link.B]\nrate = \"1 Mbps\"", "`B` is not a valid name"),
             ("[link.a]\nrate = \"1 Mbps\"", "names this site"),
             ("[link.b]\nrate = \"1 Mbps\"", "need keys"),
@@ -449,11 +437,37 @@ mod tests {
             ("[tenant.x]\npassword = \"\"\n", "is empty"),
             ("[tenant.x]\nsalary = 0\n", "salary"),
             ("[tenant.x]\nslow = \"lose\"\n", "lose"),
+            (
+                "[links]\nlisten = \"here\"\n[keys]\nauthority = \"a\"\ncertificate = \"b\"\nkey = \"c\"",
+                "`here` is not an address",
+            ),
         ] {
             let error = parse(text).expect_err(text);
-            assert!(error.to_string().contains(part), "{text}: {error}");
-            assert!(error.to_string().contains("site.toml") && !error.help.is_empty());
+            let found = |mistake: &Mistake| {
+                assert!(mistake.place().starts_with("dir/site.toml:"), "{}", mistake.place());
+                mistake.message.contains(part)
+            };
+            assert!(error.mistakes().iter().any(found), "{text}: {error:?}");
         }
+    }
+
+    #[test]
+    fn all_mistakes_are_reported_in_place_with_the_probable_key() {
+        let error = parse("patiense = \"2 s\"\n[tenant.x]\nsalry = 3\n[spool]\nfoldr = \"p\"\n").unwrap_err();
+        let found = error.mistakes().iter().map(|one| (one.place(), one.help.clone().unwrap_or_default()));
+        let wanted = [("3", "patience"), ("5", "salary"), ("7", "folder")];
+        for ((place, help), (line, key)) in found.zip(wanted) {
+            assert_eq!(place, format!("dir/site.toml:{line}"));
+            assert!(help.contains(&format!("did you mean `{key}`")), "{help}");
+        }
+        assert_eq!(error.mistakes().len(), 3);
+    }
+
+    #[test]
+    fn a_message_shows_no_secret_beside_a_mistake() {
+        let error = parse("[tenant.x]\npassword = \"s3cret\"\nsalry = 3\ntoken = 's3cret'\n").unwrap_err();
+        let text = format!("{error:?}");
+        assert!(!text.contains("s3cret") && text.contains("******"), "{text}");
     }
 
     #[test]
@@ -470,7 +484,7 @@ mod tests {
                 if let Some(news) = watch.poll() {
                     return news;
                 }
-                std::thread::sleep(Duration::from_millis(5));
+                std::thread::sleep(std::time::Duration::from_millis(5));
             }
         };
         assert!(next("site = 1").is_err());

@@ -34,13 +34,9 @@ pub mod agent;
 pub mod broker;
 pub mod config;
 pub mod keys;
-#[cfg(feature = "metrics")]
-pub mod metrics;
 pub mod nats;
 pub mod rules;
 pub mod server;
 pub mod spool;
 pub mod status;
 pub mod tls;
-#[cfg(feature = "view")]
-pub mod view;

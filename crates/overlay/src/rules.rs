@@ -1,11 +1,9 @@
 //! Limits and tenants of a site.
 
-use serde::Deserialize;
 use tollway_law::Time;
 
 /// The treatment of a subscription whose receiver is slower than its senders.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Slow {
     /// Its senders wait; a receiver without progress is disconnected.
     #[default]
@@ -26,17 +24,25 @@ impl Slow {
         }
     }
 
+    /// The treatment of this name; the default one without such a name.
+    pub(crate) fn of_word(word: &str) -> Slow {
+        SLOW.into_iter().find(|slow| slow.word() == word).unwrap_or_default()
+    }
+
     /// The treatment that a pattern's prefix requests, and the rest of the pattern.
     ///
     /// `$TOLL.drop.a.>` requests drops for `a.>`. `None` without such a prefix.
     pub(crate) fn of_pattern(pattern: &[u8]) -> Option<(Slow, &[u8])> {
         let rest = pattern.strip_prefix(b"$TOLL.")?;
-        [Slow::Price, Slow::Spool, Slow::Drop].into_iter().find_map(|slow| {
+        SLOW.into_iter().find_map(|slow| {
             let rest = rest.strip_prefix(slow.word().as_bytes())?.strip_prefix(b".")?;
             Some((slow, rest))
         })
     }
 }
+
+/// Every treatment.
+const SLOW: [Slow; 3] = [Slow::Price, Slow::Spool, Slow::Drop];
 
 /// A tenant: an account whose clients receive only each other's messages.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,213 +1,117 @@
-//! A site's state as text and JSON.
+//! A site's status.
 
-use std::fmt::Write;
+use tollway_agent::status::{Product, Table, Unit, alert, count, flag, gauge, info, label, rows, word};
 
-use serde::{Deserialize, Serialize};
-
-/// The status of a site.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Status {
-    /// The site's name.
-    pub site: String,
-    /// The address for clients.
-    pub listen: String,
-    /// Time since the start, in seconds.
-    pub up_s: f64,
-    /// Processor time used, in seconds.
-    pub cpu_s: f64,
-    /// Number of connected clients.
-    pub clients: usize,
-    /// Messages that clients have published.
-    pub published: u64,
-    /// Messages handed to clients' connections.
-    pub delivered: u64,
-    /// Messages dropped at the request of slow subscriptions.
-    pub dropped: u64,
-    /// Messages received from other sites.
-    pub received: u64,
-    /// Clients disconnected because they made no progress.
-    pub cut: u64,
-    /// Messages to ordered subjects that came back without a place.
-    pub unordered: u64,
-    /// Bytes on disk for slow subscriptions.
-    pub spooled: u64,
-    /// Number of reachable other sites.
-    pub reachable: usize,
-    /// Bytes retained until all sites have received them.
-    pub retained: u64,
-    /// The first fault: a newer configuration that is not in force, two sites of one name, or a
-    /// disk that refuses writes.
-    pub trouble: Option<String>,
-    /// Links to other sites.
-    pub links: Vec<LinkStatus>,
-    /// Tenants of the site.
-    pub tenants: Vec<TenantStatus>,
-    /// Clients with a large backlog, in descending order.
-    pub slow: Vec<SlowStatus>,
-}
-
-/// The status of a link to another site.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LinkStatus {
-    /// The other site's name.
-    pub site: String,
-    /// True if it is connected.
-    pub up: bool,
-    /// The reason why it is not connected; `None` if it is.
-    pub trouble: Option<String>,
-    /// Bytes that wait for the link.
-    pub queued: u64,
-    /// Price of a lot, in dollars.
-    pub price: f64,
-    /// The measured rate, in Mb/s.
-    pub rate_mbps: f64,
-    /// Bytes of messages sent.
-    pub data: u64,
-    /// Bytes sent other than messages.
-    pub control: u64,
-}
-
-/// The status of a tenant.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TenantStatus {
-    /// The tenant's name.
-    pub tenant: String,
-    /// Number of connected clients.
-    pub connections: usize,
-    /// Number of their subscriptions.
-    pub subscriptions: usize,
-    /// Messages published by its clients.
-    pub published: u64,
-    /// Messages delivered to its clients.
-    pub delivered: u64,
-    /// Messages dropped for its clients.
-    pub dropped: u64,
-    /// Clients that wait for the price of links to other sites.
-    pub waiting: usize,
-    /// Savings, in dollars.
-    pub balance: f64,
-    /// Time between two salaries, in ms.
-    pub period_ms: f64,
-    /// Bytes bought on links.
-    pub bought: u64,
-}
-
-/// A client with a large backlog.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SlowStatus {
-    /// The client's number, tenant, address and name.
-    pub client: String,
-    /// Bytes that wait for it.
-    pub waiting: u64,
-    /// Number of senders that wait for it.
-    pub holds: usize,
-}
-
-impl Status {
-    /// Formats the status as tables.
-    pub fn to_text(&self) -> String {
-        let mut text = format!(
-            "Site {} at {}: {} clients, {} other sites; up {:.0} s.\n",
-            self.site, self.listen, self.clients, self.reachable, self.up_s
-        );
-        if let Some(trouble) = &self.trouble {
-            let _ = writeln!(text, "Trouble: {trouble}");
-        }
-        let _ = writeln!(
-            text,
-            "{} published here, {} from other sites, {} delivered, {} dropped, {} bytes on disk, {} clients \
-            disconnected.",
-            self.published, self.received, self.delivered, self.dropped, self.spooled, self.cut
-        );
-        if !self.links.is_empty() {
-            text += "\nlink to            state   waits kB    price  rate Mb/s     sent MB\n";
-        }
-        for link in &self.links {
-            let state = if link.up { "up" } else { "down" };
-            let _ = writeln!(
-                text,
-                "{:<18} {state:<5} {:>10.1} {:>8.2} {:>10.2} {:>11.1}{}",
-                link.site,
-                link.queued as f64 * 1e-3,
-                link.price,
-                link.rate_mbps,
-                link.data as f64 * 1e-6,
-                link.trouble.as_ref().map_or(String::new(), |why| format!("  ({why})"))
-            );
-        }
-        text += "\ntenant             clients  subscr.   published   delivered  dropped  waiting  balance\n";
-        for tenant in &self.tenants {
-            let _ = writeln!(
-                text,
-                "{:<18} {:>7} {:>8} {:>11} {:>11} {:>8} {:>8} {:>8.1}",
-                tenant.tenant,
-                tenant.connections,
-                tenant.subscriptions,
-                tenant.published,
-                tenant.delivered,
-                tenant.dropped,
-                tenant.waiting,
-                tenant.balance
-            );
-        }
-        for slow in &self.slow {
-            let _ = writeln!(
-                text,
-                "slow: client {}: {:.1} kB and {} senders wait",
-                slow.client,
-                slow.waiting as f64 * 1e-3,
-                slow.holds
-            );
-        }
-        text
-    }
-
-    /// Formats another process's status from JSON; `None` if `json` is no status.
-    pub fn told(json: &str) -> Option<String> {
-        Some(serde_json::from_str::<Status>(json).ok()?.to_text())
+tollway_agent::status! {
+    /// The status of a site.
+    pub struct Status {
+        /// The site's name.
+        site: String = info();
+        /// The address for clients.
+        listen: String = info();
+        /// Time since the start, in seconds.
+        up_s: f64 = gauge("s up").metric("uptime").unit(Unit::Seconds, 1.0);
+        /// Processor time used, in seconds.
+        cpu_s: f64 = count("s of processor time").scaled(1.0, 2).metric("cpu").unit(Unit::Seconds, 1.0);
+        /// Number of connected clients.
+        clients: usize = gauge("clients");
+        /// Messages that clients have published.
+        published: u64 = count("published here");
+        /// Messages handed to clients' connections.
+        delivered: u64 = count("delivered");
+        /// Messages dropped at the request of slow subscriptions.
+        dropped: u64 = count("dropped");
+        /// Messages received from other sites.
+        received: u64 = count("from other sites");
+        /// Clients disconnected because they made no progress.
+        cut: u64 = count("clients disconnected");
+        /// Messages to ordered subjects that came back without a place.
+        unordered: u64 = count("returned without a place in an order").rare();
+        /// Bytes on disk for slow subscriptions.
+        spooled: u64 = gauge("bytes on disk").unit(Unit::Bytes, 1.0);
+        /// Number of reachable other sites.
+        reachable: usize = gauge("other sites");
+        /// Bytes retained until all sites have received them.
+        retained: u64 = gauge("bytes kept for other sites").unit(Unit::Bytes, 1.0).rare();
+        /// The first fault: a newer configuration that is not in force, two sites of one name, or a
+        /// disk that refuses writes.
+        trouble: Option<String> = alert("Trouble");
+        /// Links to other sites.
+        links: Vec<LinkStatus> = rows(&LINKS);
+        /// Tenants of the site.
+        tenants: Vec<TenantStatus> = rows(&TENANTS);
+        /// Clients with a large backlog, in descending order.
+        slow: Vec<SlowStatus> = rows(&SLOW);
     }
 }
 
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    pub(crate) fn status() -> Status {
-        let link = LinkStatus {
-            site: "b".into(),
-            up: true,
-            queued: 1500,
-            price: 2.5,
-            rate_mbps: 20.0,
-            ..LinkStatus::default()
-        };
-        let down = LinkStatus { site: "c".into(), trouble: Some("refused".into()), ..LinkStatus::default() };
-        Status {
-            site: "a".into(),
-            listen: "127.0.0.1:4222".into(),
-            published: 7,
-            trouble: Some("`listen`".into()),
-            links: vec![link, down],
-            tenants: vec![TenantStatus {
-                tenant: "plant".into(),
-                connections: 3,
-                published: 7,
-                ..TenantStatus::default()
-            }],
-            slow: vec![SlowStatus { client: "9 of plant".into(), waiting: 99_000, holds: 2 }],
-            ..Status::default()
-        }
-    }
-
-    #[test]
-    fn what_a_site_tells_reads_the_same_here_and_there() {
-        let text = status().to_text();
-        for part in ["Site a", "Trouble", "b ", "2.50", "(refused)", "plant", "9 of plant: 99.0 kB"] {
-            assert!(text.contains(part), "no {part} in\n{text}");
-        }
-        assert_eq!(Status::told(&serde_json::to_string(&status()).unwrap()), Some(text));
-        for other in ["", "{}", "[]"] {
-            assert_eq!(Status::told(other), None);
-        }
+tollway_agent::status! {
+    /// The status of a link to another site.
+    pub struct LinkStatus {
+        /// The other site's name.
+        site: String = label("link to");
+        /// True if it is connected.
+        up: bool = flag("state", "up", "down");
+        /// The reason why it is not connected; `None` if it is.
+        trouble: Option<String> = word("trouble").rare();
+        /// Bytes that wait for the link.
+        queued: u64 = gauge("waits kB").scaled(1e-3, 1).metric("queue").unit(Unit::Bytes, 1.0);
+        /// Price of a lot, in dollars.
+        price: f64 = gauge("price").scaled(1.0, 2);
+        /// The measured rate, in Mb/s.
+        rate_mbps: f64 = gauge("rate Mb/s").scaled(1.0, 2);
+        /// Bytes of messages sent.
+        data: u64 = gauge("sent MB").scaled(1e-6, 1).unit(Unit::Bytes, 1.0).per_second();
+        /// Bytes sent other than messages.
+        control: u64 = gauge("control MB").scaled(1e-6, 1).unit(Unit::Bytes, 1.0).per_second();
     }
 }
+
+tollway_agent::status! {
+    /// The status of a tenant.
+    pub struct TenantStatus {
+        /// The tenant's name.
+        tenant: String = label("tenant");
+        /// Number of connected clients.
+        connections: usize = gauge("clients");
+        /// Number of their subscriptions.
+        subscriptions: usize = gauge("subscr.");
+        /// Messages published by its clients.
+        published: u64 = gauge("published").per_second();
+        /// Messages delivered to its clients.
+        delivered: u64 = gauge("delivered").per_second();
+        /// Messages dropped for its clients.
+        dropped: u64 = gauge("dropped").per_second();
+        /// Clients that wait for the price of links to other sites.
+        waiting: usize = gauge("waiting");
+        /// Savings, in dollars.
+        balance: f64 = gauge("balance").scaled(1.0, 1);
+        /// Time between two salaries, in ms.
+        period_ms: f64 = gauge("period ms").scaled(1.0, 0).metric("period").unit(Unit::Seconds, 1e-3);
+        /// Bytes bought on links.
+        bought: u64 = gauge("bought MB").scaled(1e-6, 1).unit(Unit::Bytes, 1.0);
+    }
+}
+
+tollway_agent::status! {
+    /// A client with a large backlog.
+    pub struct SlowStatus {
+        /// The client's number, tenant, address and name.
+        client: String = label("slow client");
+        /// Bytes that wait for it.
+        waiting: u64 = gauge("waits kB").scaled(1e-3, 1);
+        /// Number of senders that wait for it.
+        holds: usize = gauge("senders wait");
+    }
+}
+
+const LINKS: Table = Table::new("link", LinkStatus::FIELDS);
+const TENANTS: Table = Table::new("tenant", TenantStatus::FIELDS);
+const SLOW: Table = Table::long(SlowStatus::FIELDS);
+
+/// The text, metrics and page of the status.
+pub const OVERLAY: Product = Product::new(
+    "overlay",
+    "Site {site} at {listen}: {clients} clients, {reachable} other sites; up {up_s} s.",
+    Status::FIELDS,
+);

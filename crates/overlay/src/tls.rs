@@ -1,16 +1,14 @@
 //! Certificates of sites and tenants.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::verify_server_name;
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::ParsedCertificate;
+use rustls::{ClientConfig, ServerConfig};
+use tollway_agent::tls::{self, Clients, Identity, TlsError};
 
-use crate::config::{ConfigError, Keys};
+use crate::config::Keys;
 use crate::rules::SiteRules;
 
 /// The TLS configurations of a site.
@@ -30,64 +28,29 @@ impl Ends {
     ///
     /// # Errors
     /// A file can't be read, or has the wrong content.
-    pub fn load(keys: &Keys, rules: &SiteRules) -> Result<Ends, ConfigError> {
-        let wrong = |path: &Path, message: String, help: &str| ConfigError {
-            path: path.display().to_string(),
-            message,
-            help: help.into(),
-        };
-        let certificates = |path: &Path| {
-            let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-            read.map_err(|error| wrong(path, error.to_string(), "it must contain certificates in PEM"))
-        };
-        let mut roots = RootCertStore::empty();
-        for root in certificates(&keys.authority)? {
-            roots.add(root).map_err(|error| {
-                wrong(&keys.authority, error.to_string(), "give an authority's certificate")
-            })?;
-        }
-        let roots = Arc::new(roots);
-        let chain = certificates(&keys.certificate)?;
-        let key = || {
-            PrivateKeyDer::from_pem_file(&keys.key)
-                .map_err(|error| wrong(&keys.key, error.to_string(), "it must contain a private key in PEM"))
-        };
-        let provider = Arc::new(ring::default_provider());
-        let odd = |error: rustls::Error| {
-            wrong(&keys.certificate, error.to_string(), "the certificate and the key must match")
-        };
-        let verifier = |required: bool| {
-            let builder =
-                WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider));
-            let builder = if required { builder } else { builder.allow_unauthenticated() };
-            builder
-                .build()
-                .map_err(|error| wrong(&keys.authority, error.to_string(), "give an authority's certificate"))
-        };
-        let server = |required: bool| -> Result<Arc<ServerConfig>, ConfigError> {
-            let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
-            let builder = builder.with_safe_default_protocol_versions().map_err(odd)?;
-            let builder = builder.with_client_cert_verifier(verifier(required)?);
-            Ok(Arc::new(builder.with_single_cert(chain.clone(), key()?).map_err(odd)?))
-        };
-        let dial = ClientConfig::builder_with_provider(Arc::clone(&provider));
-        let dial = dial.with_safe_default_protocol_versions().map_err(odd)?;
-        let dial = dial.with_root_certificates(Arc::clone(&roots));
-        let dial = dial.with_client_auth_cert(chain.clone(), key()?).map_err(odd)?;
+    pub fn load(keys: &Keys, rules: &SiteRules) -> Result<Ends, TlsError> {
+        let roots = Arc::new(tls::authorities(&keys.authority)?);
+        let own = Identity { certificate: &keys.certificate, key: &keys.key };
         let all = rules.tenants.iter().all(|tenant| tenant.proof == crate::rules::Proof::Certificate);
+        let clients = if all { Clients::Must } else { Clients::May };
         let ends = Ends {
-            clients: rules.tls.then(|| server(all)).transpose()?,
-            accept: server(true)?,
-            dial: Arc::new(dial),
+            clients: rules.tls.then(|| own.server(&clients(Arc::clone(&roots)))).transpose()?,
+            accept: own.server(&Clients::Must(Arc::clone(&roots)))?,
+            dial: tls::client(roots, Some(own))?,
         };
-        if !chain.first().is_some_and(|own| Identity::is_site(own, &rules.site)) {
-            let message =
-                format!("is not for `{}`, the certificate name of `{}`", site_name(&rules.site), rules.site);
-            return Err(wrong(
-                &keys.certificate,
+        let chain = tls::certificates(&keys.certificate)?;
+        if !chain.first().is_some_and(|own| Names::is_site(own, &rules.site)) {
+            let message = format!(
+                "`{}` is not for `{}`, the certificate name of `{}`",
+                keys.certificate.display(),
+                site_name(&rules.site),
+                rules.site
+            );
+            return Err(TlsError {
+                path: keys.certificate.clone(),
                 message,
-                "give the site's certificate; `tollway overlay keys` makes one",
-            ));
+                help: "give the site's certificate; `tollway overlay keys` makes one",
+            });
         }
         Ok(ends)
     }
@@ -95,9 +58,9 @@ impl Ends {
 
 /// The names in certificates.
 #[derive(Debug)]
-pub(crate) struct Identity;
+pub(crate) struct Names;
 
-impl Identity {
+impl Names {
     /// The tenant that a verified certificate names.
     pub(crate) fn tenant_of(certificate: &CertificateDer<'_>, rules: &SiteRules) -> Option<String> {
         let parsed = ParsedCertificate::try_from(certificate).ok()?;

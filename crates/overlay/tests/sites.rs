@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollway_overlay::agent::{self, Options, Signals};
+use tollway_overlay::agent::{self, Events, Form, Options, Signals};
 use tollway_overlay::config::Site;
 use tollway_overlay::keys;
 use tollway_overlay::server::Server;
@@ -112,7 +112,8 @@ fn a_site_whose_clock_was_set_back_starts_again_and_is_heard() {
     let said = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&said);
     std::thread::spawn(move || {
-        agent::run(&file, &options, &Signals::hold(), |line| told.lock().unwrap().push(line)).unwrap();
+        let events = Events::to(Form::Text, move |line| told.lock().unwrap().push(line)).unwrap();
+        agent::run(&file, &options, &Signals::hold(), &events).unwrap();
     });
     until("it has started again", || {
         said.lock().unwrap().iter().filter(|line| line.contains("site b listens")).count() == 2

@@ -58,18 +58,13 @@ pub mod etcd;
 pub mod fuzzing;
 mod guardian;
 mod handover;
-#[cfg(feature = "metrics")]
-pub mod metrics;
 pub mod policies;
 mod rights;
 mod run;
-#[cfg(feature = "watch")]
-pub mod screen;
 pub mod service;
 #[cfg(test)]
 mod simulation;
 pub mod status;
-mod supervisor;
 #[cfg(test)]
 mod tests;
 mod ward;
@@ -88,12 +83,13 @@ pub use guardian::{Guardian, clear, replay};
 pub use handover::{Handover, Item, Number};
 pub use rights::{Needs, Reach, give_up_all, settle_in, unprivileged};
 pub use run::{Then, Turn, run};
-pub use tollway_net::sys::control::{ControlSocket, ask};
+pub use tollway_agent::control::{ControlSocket, ask};
+pub use tollway_agent::events::{Events, Form};
 pub use tollway_net::sys::signals::Signals;
 
 /// The default path of the socket of this user's agent.
 pub fn default_path() -> std::path::PathBuf {
-    tollway_net::sys::control::folder().join("shape.sock")
+    tollway_agent::control::folder().join("shape.sock")
 }
 
 /// A map by cookie or inode. The kernel assigns these numbers, so that no user can make them

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use tollway_agent::notify::Notifier;
 use tollway_law::Time;
 
 use crate::channel::{AgentEnd, Reply, WorkerMessage};
@@ -15,7 +16,6 @@ use crate::handover::{Item, Pending, hand_over, pending};
 use crate::policies::Policies;
 use crate::rights::reading_files;
 use crate::status::Standing;
-use crate::supervisor::Supervisor;
 use crate::{
     Agent, ControlSocket, Guardian, Kernel, LookOnly, Needs, Reach, Signals, SockDiag, Then, Turn, bpf,
     replay, run, settle_in,
@@ -62,11 +62,12 @@ impl Service {
     /// something that is no request. Connections are freed all the same, as far as possible.
     pub fn run(self, signals: &Signals) -> io::Result<usize> {
         let Service { mut agent, mut link, _guardian } = self;
-        let mut supervisor = Supervisor::find();
+        let mut notifier = Notifier::find();
         let freed = run(&mut agent, signals, |agent, turn| {
-            supervisor.tell();
+            notifier.works();
             link.turn(agent, turn)
         })?;
+        notifier.stops();
         link.broken.map_or(Ok(freed), Err)
     }
 }
@@ -233,7 +234,7 @@ pub fn kernel(
     guardian: impl Fn(&[&str]) -> io::Result<Vec<OsString>>,
     note: impl Fn(&str),
 ) -> Result<(Box<dyn Kernel>, Option<Guardian>), BackendError> {
-    let record = control.record();
+    let record = control.beside(".paced");
     let guard = |more: &[&str]| {
         let mut program = guardian(more)?;
         program.extend(["--record".into(), record.clone().into_os_string()]);

@@ -2,8 +2,10 @@
 
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
+use tollway_agent::status::{
+    Product, Table, Unit, alert, count, flag, gauge, info, json_only, label, rows, word,
+};
 use tollway_law::Rate;
-use tollway_report::text::{Align, TextTable};
 
 use crate::{ConnectionStatus, Status, TenantStatus, Turn};
 
@@ -20,142 +22,151 @@ pub struct Standing {
     pub trouble: Option<String>,
 }
 
+tollway_agent::status! {
+    /// The state of an agent, in the units of its JSON.
+    pub struct State {
+        /// Time since the start, seconds.
+        time_s: f64 = gauge("s up").metric("uptime").unit(Unit::Seconds, 1.0);
+        /// Version of the policies in force.
+        version: String = info();
+        /// Their source.
+        source: String = info();
+        /// The reason why newer policies are not in force.
+        trouble: Option<String> = alert("The new version is not in force");
+        /// The back-end.
+        kernel: String = info();
+        /// The failure at the last tick, if any.
+        warning: Option<String> = alert("WARNING");
+        /// Time between ticks.
+        tick_ms: f64 = gauge("ms between ticks").metric("tick").unit(Unit::Seconds, 1e-3);
+        /// Processor time used.
+        cpu_s: f64 = count("s of processor time").scaled(1.0, 2).metric("cpu").unit(Unit::Seconds, 1.0);
+        /// Rate of the link, if it has one.
+        link_mbps: Option<f64> = gauge("").metric("link").unit(Unit::BytesPerSecond, MBPS);
+        /// Tokens, as a fraction of the depth of the link's bucket, if it has a rate.
+        link_bucket: Option<f64> = gauge("").unit(Unit::Ratio, 1.0);
+        /// The tenants.
+        tenants: Vec<Tenant> = rows(&TENANTS);
+        /// The connections.
+        connections: Vec<Connection> = rows(&CONNECTIONS);
+        /// Connections of no tenant.
+        others: usize = gauge("connections of no tenant (not paced)");
+        /// Connections of processes that the agent may not access.
+        denied: usize = gauge("connections beyond the agent's rights (not paced)").rare();
+    }
+}
+
+tollway_agent::status! {
+    /// A tenant.
+    pub struct Tenant {
+        /// Its name.
+        tenant: String = label("tenant");
+        /// Open connections.
+        connections: usize = gauge("connections");
+        /// Sending rate on the wire.
+        sends_mbps: f64 = gauge("sends Mb/s").scaled(1.0, 2).metric("sends").unit(Unit::BytesPerSecond, MBPS);
+        /// The tenant's share of the link.
+        share_mbps: f64 = gauge("has Mb/s").scaled(1.0, 2).metric("share").unit(Unit::BytesPerSecond, MBPS);
+        /// Its own rate, if it has one.
+        rate_mbps: Option<f64> = gauge("rate Mb/s").scaled(1.0, 2).rare().metric("rate").unit(Unit::BytesPerSecond, MBPS);
+        /// Tokens, as a fraction of the bucket's depth, if it has a rate.
+        bucket: Option<f64> = gauge("bucket %").scaled(100.0, 0).unit(Unit::Ratio, 1.0);
+    }
+}
+
+tollway_agent::status! {
+    /// A connection.
+    pub struct Connection {
+        /// The kernel's number for it.
+        cookie: u64 = json_only();
+        /// Its tenant.
+        tenant: String = word("tenant");
+        /// Its class.
+        class: String = word("class");
+        /// Local address.
+        local: String = word("from");
+        /// Remote address.
+        remote: String = word("to");
+        /// The user that owns it.
+        uid: u32 = json_only();
+        /// Its control group.
+        cgroup: Option<String> = json_only();
+        /// Round-trip time.
+        rtt_ms: f64 = gauge("RTT ms").scaled(1.0, 1);
+        /// Sending rate on the wire.
+        sends_mbps: f64 = gauge("sends Mb/s").scaled(1.0, 2);
+        /// Its share.
+        share_mbps: f64 = json_only();
+        /// Upper bound of its rate.
+        limit_mbps: f64 = gauge("may Mb/s").scaled(1.0, 2);
+        /// Connections by what limits them.
+        limited_by: &'static str =
+            word("held by").metric("held").tallied("by", &["idle", "application", "receiver", "window", "share"]);
+        /// Payload sent.
+        sent_bytes: u64 = json_only();
+        /// Segments sent again.
+        resent_segments: u32 = gauge("resent");
+        /// It has a pace.
+        paced: bool = json_only();
+        /// The agent may not access its process.
+        denied: bool = flag("denied", "denied", "").rare();
+    }
+}
+
+const TENANTS: Table = Table::new("", Tenant::FIELDS).with_total(link);
+const CONNECTIONS: Table = Table::long(Connection::FIELDS);
+/// Bytes per second of one Mb/s.
+const MBPS: f64 = 125_000.0;
+
+/// The text and metrics of the state.
+pub const SHAPE: Product = Product::new(
+    "shape",
+    "Policies {version} from {source}; a tick every {tick_ms} ms with {kernel}.",
+    State::FIELDS,
+);
+
+/// The row of the link, if it has a rate.
+fn link(state: &Value) -> Option<Value> {
+    let rate = state["link_mbps"].as_f64()?;
+    let tenants = state["tenants"].as_array()?;
+    let sum = |key: &str| tenants.iter().filter_map(|tenant| tenant[key].as_f64()).sum::<f64>();
+    Some(json!({
+        "tenant": "the link",
+        "connections": sum("connections"),
+        "sends_mbps": sum("sends_mbps"),
+        "share_mbps": rate,
+        "bucket": state["link_bucket"],
+    }))
+}
+
 impl Standing {
     /// The tables as text, in at most `width` columns where names allow, with at most `most`
     /// connections.
     pub fn to_text(&self, width: usize, most: usize) -> String {
-        text(&self.to_json(), width, most).unwrap_or_default()
+        SHAPE.text(&self.to_json(), width, most).unwrap_or_default()
     }
 
     /// The object that `--json` prints.
     pub fn to_json(&self) -> Value {
-        let status = &self.status;
-        json!({
-            "time_s": self.turn.now.nearest_secs(),
-            "version": status.version,
-            "source": self.source,
-            "trouble": self.trouble,
-            "kernel": status.kernel,
-            "warning": status.warning,
-            "tick_ms": self.turn.tick.as_millis_f64(),
-            "cpu_s": self.turn.cpu.as_secs_f64(),
-            "link_mbps": status.rate.map(Rate::mbps),
-            "link_bucket": status.level,
-            "tenants": status.tenants.iter().map(tenant_json).collect::<Vec<_>>(),
-            "connections": status.connections.iter().map(connection_json).collect::<Vec<_>>(),
-            "others": status.others,
-        })
+        let (status, turn) = (&self.status, &self.turn);
+        let state = State {
+            time_s: turn.now.nearest_secs(),
+            version: status.version.clone(),
+            source: self.source.clone(),
+            trouble: self.trouble.clone(),
+            kernel: status.kernel.clone(),
+            warning: status.warning.clone(),
+            tick_ms: turn.tick.as_millis_f64(),
+            cpu_s: turn.cpu.as_secs_f64(),
+            link_mbps: status.rate.map(Rate::mbps),
+            link_bucket: status.rate.map(|_| status.level),
+            tenants: status.tenants.iter().map(Tenant::from).collect(),
+            connections: status.connections.iter().map(Connection::from).collect(),
+            others: status.others,
+            denied: status.connections.iter().filter(|connection| connection.denied).count(),
+        };
+        serde_json::to_value(state).unwrap_or_default()
     }
-}
-
-/// The tables for the JSON that another process has written; `None` if it is something else.
-pub fn told(json: &str, width: usize, most: usize) -> Option<String> {
-    text(&serde_json::from_str(json).ok()?, width, most)
-}
-
-/// The tables for such an object.
-pub(crate) fn text(standing: &Value, width: usize, most: usize) -> Option<String> {
-    let word = |key: &str| standing[key].as_str();
-    let mut text = format!(
-        "Policies {} from {}; a tick every {:.0} ms with {}.\n",
-        word("version")?,
-        word("source")?,
-        standing["tick_ms"].as_f64()?,
-        word("kernel")?,
-    );
-    if let Some(trouble) = word("trouble") {
-        text += &format!("The new version is not in force: {trouble}\n");
-    }
-    if let Some(warning) = word("warning") {
-        text += &format!("WARNING: {warning}\n");
-    }
-    text += "\n";
-    let right = Align::Right;
-    let mut table = TextTable::new(&[
-        ("tenant", Align::Left),
-        ("connections", right),
-        ("sends Mb/s", right),
-        ("has Mb/s", right),
-        ("bucket %", right),
-    ]);
-    let bucket = |rate: &Value, level: &Value| match (rate.as_f64(), level.as_f64()) {
-        (Some(_), Some(level)) => format!("{:.0}", level * 100.0),
-        _ => "–".into(),
-    };
-    let tenants = standing["tenants"].as_array()?;
-    for tenant in tenants {
-        table.row([
-            cell(&tenant["tenant"]),
-            cell(&tenant["connections"]),
-            number(&tenant["sends_mbps"], 2),
-            number(&tenant["share_mbps"], 2),
-            bucket(&tenant["rate_mbps"], &tenant["bucket"]),
-        ]);
-    }
-    let rate = &standing["link_mbps"];
-    if rate.is_number() {
-        let sum = |key: &str| tenants.iter().filter_map(|tenant| tenant[key].as_f64()).sum::<f64>();
-        table.row([
-            "the link".into(),
-            format!("{:.0}", sum("connections")),
-            format!("{:.2}", sum("sends_mbps")),
-            number(rate, 2),
-            bucket(rate, &standing["link_bucket"]),
-        ]);
-    }
-    text += &table.print(width);
-    let connections = standing["connections"].as_array()?;
-    if !connections.is_empty() {
-        text += "\n";
-        text += &connections_table(connections, most).print(width);
-    }
-    let left = connections.len().saturating_sub(most);
-    if left > 0 {
-        text += &format!("… and {left} more (`--json` has them all)\n");
-    }
-    text += &format!("\n{} connections match no tenant, and are not paced.\n", standing["others"]);
-    let denied = connections.iter().filter(|connection| connection["denied"] == true).count();
-    if denied > 0 {
-        text += &format!("{denied} belong to processes that the agent may not access, and are not paced.\n");
-    }
-    Some(text)
-}
-
-fn connections_table(connections: &[Value], most: usize) -> TextTable {
-    let right = Align::Right;
-    let mut table = TextTable::new(&[
-        ("tenant", Align::Left),
-        ("class", Align::Left),
-        ("from", Align::Left),
-        ("to", Align::Left),
-        ("RTT ms", right),
-        ("sends Mb/s", right),
-        ("may Mb/s", right),
-        ("held by", Align::Left),
-        ("resent", right),
-    ]);
-    for connection in connections.iter().take(most) {
-        table.row([
-            cell(&connection["tenant"]),
-            cell(&connection["class"]),
-            cell(&connection["local"]),
-            cell(&connection["remote"]),
-            number(&connection["rtt_ms"], 1),
-            number(&connection["sends_mbps"], 2),
-            number(&connection["limit_mbps"], 2),
-            cell(&connection["limited_by"]),
-            cell(&connection["resent_segments"]),
-        ]);
-    }
-    table
-}
-
-fn cell(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-fn number(value: &Value, digits: usize) -> String {
-    value.as_f64().map_or_else(String::new, |value| format!("{value:.digits$}"))
 }
 
 impl Serialize for Standing {
@@ -164,47 +175,51 @@ impl Serialize for Standing {
     }
 }
 
-fn tenant_json(tenant: &TenantStatus) -> Value {
-    json!({
-        "tenant": tenant.name,
-        "connections": tenant.connections,
-        "sends_mbps": tenant.uses.mbps(),
-        "share_mbps": tenant.share.mbps(),
-        "rate_mbps": tenant.rate.map(Rate::mbps),
-        "bucket": tenant.level,
-    })
+impl From<&TenantStatus> for Tenant {
+    fn from(tenant: &TenantStatus) -> Tenant {
+        Tenant {
+            tenant: tenant.name.clone(),
+            connections: tenant.connections,
+            sends_mbps: tenant.uses.mbps(),
+            share_mbps: tenant.share.mbps(),
+            rate_mbps: tenant.rate.map(Rate::mbps),
+            bucket: tenant.rate.map(|_| tenant.level),
+        }
+    }
 }
 
-fn connection_json(connection: &ConnectionStatus) -> Value {
-    json!({
-        "cookie": connection.cookie,
-        "tenant": connection.tenant,
-        "class": connection.class,
-        "local": connection.local.to_string(),
-        "remote": connection.remote.to_string(),
-        "uid": connection.uid,
-        "cgroup": connection.cgroup,
-        "rtt_ms": connection.rtt.as_millis_f64(),
-        "sends_mbps": connection.uses.mbps(),
-        "share_mbps": connection.share.mbps(),
-        "limit_mbps": connection.limit.mbps(),
-        "limited_by": connection.limited_by.word(),
-        "sent_bytes": connection.sent,
-        "resent_segments": connection.resent,
-        "paced": connection.paced,
-        "denied": connection.denied,
-    })
+impl From<&ConnectionStatus> for Connection {
+    fn from(connection: &ConnectionStatus) -> Connection {
+        Connection {
+            cookie: connection.cookie,
+            tenant: connection.tenant.clone(),
+            class: connection.class.clone(),
+            local: connection.local.to_string(),
+            remote: connection.remote.to_string(),
+            uid: connection.uid,
+            cgroup: connection.cgroup.clone(),
+            rtt_ms: connection.rtt.as_millis_f64(),
+            sends_mbps: connection.uses.mbps(),
+            share_mbps: connection.share.mbps(),
+            limit_mbps: connection.limit.mbps(),
+            limited_by: connection.limited_by.word(),
+            sent_bytes: connection.sent,
+            resent_segments: connection.resent,
+            paced: connection.paced,
+            denied: connection.denied,
+        }
+    }
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use tollway_law::Time;
     use tollway_law::shares::LimitedBy;
 
     use super::*;
 
     /// An agent with one tenant and two connections, one of which can't be paced.
-    pub(crate) fn standing() -> Standing {
+    fn standing() -> Standing {
         let connection = |port: u16, denied: bool| ConnectionStatus {
             cookie: u64::from(port),
             tenant: "web".into(),
@@ -260,7 +275,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_an_agent_tells_reads_the_same_here_and_there() {
+    fn the_text_is_the_same_from_the_json_of_another_process() {
         let standing = standing();
         let text = standing.to_text(140, 1);
         for part in [
@@ -278,16 +293,16 @@ pub(crate) mod tests {
             "192.0.2.1:4711",
             "share",
             "1 more",
-            "3 connections",
-            "1 belong",
+            "3 connections of no tenant",
+            "1 connections beyond",
         ] {
             assert!(text.contains(part), "no {part} in\n{text}");
         }
         assert!(!text.contains("4712"));
         let json = serde_json::to_string(&standing).unwrap();
-        assert_eq!(told(&json, 140, 1), Some(text));
+        assert_eq!(SHAPE.text_of(&json, 140, 1), Some(text));
         for other in ["", "{}", "[]", "{\"version\": 7}"] {
-            assert_eq!(told(other, 140, 1), None);
+            assert_eq!(SHAPE.text_of(other, 140, 1), None);
         }
     }
 }

@@ -6,8 +6,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
 use serde_json::Value;
+use tollway_agent::control::Answers;
+use tollway_agent::events::Level;
 use tollway_law::Time;
-use tollway_net::sys::control::Answers;
 use tollway_scenario::file::ScenarioError;
 
 use crate::Signals;
@@ -20,8 +21,8 @@ pub trait Audience {
     /// Shows the result of `state`, if that is due. Returns false if the agent is to end.
     fn show(&mut self, state: impl FnOnce() -> Option<Value>) -> bool;
 
-    /// Shows a line; never blocks.
-    fn tell(&mut self, line: String);
+    /// Logs an event; never blocks.
+    fn log(&mut self, level: Level, kind: &'static str, message: String);
 }
 
 /// A source and its first policies.
@@ -89,7 +90,7 @@ impl Worker {
     /// Runs until the agent ends, a reader ends it, or a signal comes.
     pub fn run(mut self, signals: &Signals, mut audience: impl Audience) {
         if let Some(warning) = self.warning.take() {
-            audience.tell(format!("warning: {warning}"));
+            audience.log(Level::Warn, "pacing", format!("warning: {warning}"));
         }
         while self.turn(&mut audience) && !signals.sleep(PAUSE) {}
     }
@@ -101,7 +102,9 @@ impl Worker {
             match self.channel.poll() {
                 Ok(None) => break,
                 Ok(Some(Reply::Warning(None))) => {}
-                Ok(Some(Reply::Warning(Some(warning)))) => audience.tell(format!("warning: {warning}")),
+                Ok(Some(Reply::Warning(Some(warning)))) => {
+                    audience.log(Level::Warn, "pacing", format!("warning: {warning}"));
+                }
                 Ok(Some(Reply::State(mut state))) => {
                     state["source"] = self.source.describe().into();
                     state["trouble"] = self.trouble.clone().into();
@@ -139,7 +142,8 @@ impl Worker {
                         let new = policies.regime().version.clone();
                         let old = std::mem::replace(&mut self.version, new);
                         self.trouble = None;
-                        audience.tell(format!("policies {} are in force instead of {old}", self.version));
+                        let message = format!("policies {} are in force instead of {old}", self.version);
+                        audience.log(Level::Info, "reload", message);
                         return true;
                     }
                     Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
@@ -155,7 +159,7 @@ impl Worker {
                 ((self.text)(*error), first)
             }
         };
-        audience.tell(format!("{text}\npolicies {} stay in force", self.version));
+        audience.log(Level::Warn, "reload", format!("{text}\npolicies {} stay in force", self.version));
         self.trouble = Some(first);
         true
     }

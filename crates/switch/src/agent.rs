@@ -1,14 +1,15 @@
 //! A switch as a process: the thread of the event loop, and the control socket.
 
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub use tollway_agent::control::command;
+use tollway_agent::control::{self, ControlSocket};
+pub use tollway_agent::events::Events;
 pub use tollway_net::random;
 pub use tollway_net::sys::signals::Signals;
 
@@ -29,13 +30,13 @@ pub struct Agent {
 
 impl Agent {
     /// Opens the listeners, and starts the event loop; `source` names the origin of the
-    /// configuration.
+    /// configuration. `events` receives what happens to members and clients.
     ///
     /// # Errors
     /// An address is in use or not local, or the thread cannot be created.
-    pub fn start(config: Config, source: String, key: [u8; 16]) -> io::Result<Agent> {
+    pub fn start(config: Config, source: String, key: [u8; 16], events: Events) -> io::Result<Agent> {
         let mailbox = Arc::new(Mailbox::default());
-        let mut engine = Engine::open(Arc::new(config), Arc::clone(&mailbox), key)?;
+        let mut engine = Engine::open(Arc::new(config), Arc::clone(&mailbox), key, events)?;
         let listen = engine.addresses();
         let thread = std::thread::Builder::new().name("switch".into()).spawn(move || engine.run())?;
         let told = Arc::new(Mutex::new((source, None)));
@@ -46,9 +47,9 @@ impl Agent {
     ///
     /// # Errors
     /// An address is in use or not local, or the thread cannot be created.
-    pub fn start_site(config: Sites, source: String) -> io::Result<Agent> {
+    pub fn start_site(config: Sites, source: String, events: Events) -> io::Result<Agent> {
         let mailbox = Arc::new(Mailbox::default());
-        let (listen, run) = sites::start(config, Arc::clone(&mailbox))?;
+        let (listen, run) = sites::start(config, Arc::clone(&mailbox), events)?;
         let thread = std::thread::Builder::new().name("site".into()).spawn(run)?;
         let told = Arc::new(Mutex::new((source, None)));
         Ok(Agent { mailbox, thread: Some(thread), listen, told })
@@ -113,6 +114,11 @@ impl Teller {
         Some(status)
     }
 
+    /// The present status as JSON.
+    pub fn status_json(&self) -> Option<serde_json::Value> {
+        serde_json::to_value(self.status()?).ok()
+    }
+
     /// Drains a member, so that it gets no new frames, or ends the drain.
     ///
     /// # Errors
@@ -123,83 +129,35 @@ impl Teller {
         answer.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(Vec::new()))
     }
 
-    /// Serves the control socket `path`, with access for this user only, until the result is
-    /// dropped.
+    /// Answers commands at the control socket `path`, with access for this user only, until the
+    /// result is dropped: `drain NAME`, `undrain NAME`, and anything else for the status.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] if another switch answers there. Otherwise the folder cannot be
-    /// created, or the path is not a socket.
+    /// As for [`ControlSocket::open`].
     pub fn answer_at(&self, path: &Path) -> io::Result<ControlSocket> {
-        tollway_net::sys::control::own_folder(path)?;
-        if let Ok(meta) = std::fs::symlink_metadata(path) {
-            if !meta.file_type().is_socket() {
-                let text = format!("`{}` already exists, and is not a socket", path.display());
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
-            }
-            if UnixStream::connect(path).is_ok() {
-                return Err(io::ErrorKind::AddrInUse.into());
-            }
-            // The socket file of a switch that was killed.
-            let _ = std::fs::remove_file(path);
-        }
-        let listener = UnixListener::bind(path)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        let control = ControlSocket::open(path)?;
         let teller = self.clone();
-        std::thread::Builder::new().name("control".into()).spawn(move || {
-            for stream in listener.incoming().flatten() {
-                // Time limits on both directions, so that a silent client does not hold the socket.
-                let _ = teller.answer(stream);
-            }
-        })?;
-        Ok(ControlSocket(path.to_owned()))
+        control.serve(move |command| teller.answer(command))?;
+        Ok(control)
     }
 
-    fn answer(&self, mut stream: UnixStream) -> io::Result<()> {
-        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-        stream.set_write_timeout(Some(Duration::from_secs(5)))?;
-        let mut asked = String::new();
-        (&mut stream).take(LONGEST).read_to_string(&mut asked)?;
+    fn answer(&self, command: &str) -> String {
         let drained = |name: &str, drain: bool| match self.drain(name, drain) {
             Ok(()) => "ok".to_owned(),
             Err(names) => format!("unknown {}", names.join(", ")),
         };
-        let answer = match asked.split_once(' ') {
+        match command.split_once(' ') {
             Some(("drain", name)) => drained(name, true),
             Some(("undrain", name)) => drained(name, false),
-            _ => self.status().and_then(|status| serde_json::to_string(&status).ok()).unwrap_or_default(),
-        };
-        stream.write_all(answer.as_bytes())
+            _ => self.status_json().map_or_else(String::new, |status| status.to_string()),
+        }
     }
-}
-
-/// The control socket; the file is removed on drop.
-#[derive(Debug)]
-pub struct ControlSocket(PathBuf);
-
-impl Drop for ControlSocket {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// Sends a command to the switch at `path`: `status`, `drain NAME` or `undrain NAME`.
-///
-/// # Errors
-/// No switch answers there, or [another user's](io::ErrorKind::PermissionDenied) does.
-pub fn ask(path: &Path, what: &str) -> io::Result<String> {
-    let mut stream = tollway_net::sys::control::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(what.as_bytes())?;
-    stream.shutdown(std::net::Shutdown::Write)?;
-    tollway_net::sys::control::read_answer(stream)
 }
 
 /// The default control socket of this user.
 pub fn default_path() -> PathBuf {
-    tollway_net::sys::control::folder().join("switch.sock")
+    control::folder().join("switch.sock")
 }
 
 /// Timeout of a command to the event loop.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest command, bytes.
-const LONGEST: u64 = 4096;

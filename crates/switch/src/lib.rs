@@ -20,7 +20,7 @@
 //! use std::io::{Read, Write};
 //! use std::net::{TcpListener, TcpStream};
 //!
-//! use tollway_switch::agent::Agent;
+//! use tollway_switch::agent::{Agent, Events};
 //! use tollway_switch::config::Config;
 //!
 //! let servers = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
@@ -28,7 +28,8 @@
 //! for (at, server) in servers.iter().enumerate() {
 //!     text += &format!("[member.m{at}]\naddress = \"{}\"\n", server.local_addr()?);
 //! }
-//! let switch = Agent::start(Config::parse("example", &text, None)?, "example".into(), [7; 16])?;
+//! let config = Config::parse("example", &text, None)?;
+//! let switch = Agent::start(config, "example".into(), [7; 16], Events::default())?;
 //! TcpStream::connect(switch.listen()[0])?.write_all(b"one\ntwo\n")?;
 //! let mut lines = Vec::new();
 //! for server in &servers {
@@ -47,13 +48,7 @@ pub mod agent;
 pub mod config;
 pub mod engine;
 mod mailbox;
-#[cfg(feature = "metrics")]
-pub mod metrics;
 mod redis;
-#[cfg(feature = "watch")]
-pub mod screen;
 pub mod sites;
 pub mod status;
 mod stream;
-#[cfg(feature = "view")]
-pub mod view;

@@ -11,7 +11,7 @@ use common::*;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use tollway_switch::agent::Agent;
+use tollway_switch::agent::{Agent, Events};
 use tollway_switch::config::Config;
 
 fn openssl(folder: &Path, words: &str) {
@@ -39,7 +39,7 @@ fn certificates(folder: &Path) {
 fn start(folder: &Path, text: &str) -> Agent {
     let config =
         Config::parse("test", text, Some(PathBuf::from(folder))).unwrap_or_else(|error| panic!("{error}"));
-    Agent::start(config, "test".into(), [7; 16]).unwrap()
+    Agent::start(config, "test".into(), [7; 16], Events::default()).unwrap()
 }
 
 #[test]

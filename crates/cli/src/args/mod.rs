@@ -15,6 +15,8 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+#[cfg(target_os = "linux")]
+use tollway_agent::events::{Events, Form};
 use tollway_law::Bytes;
 use tollway_report::plot;
 use tollway_scenario::run::{EngineKind, Hosting};
@@ -475,6 +477,27 @@ pub(crate) struct Verify {
     /// Number of networks that run in parallel; 0 means one for each processor.
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,
+}
+
+/// The form of an agent's event log.
+#[cfg(target_os = "linux")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Log {
+    /// A line of time, level and message.
+    Text,
+    /// An object of `time`, `level`, `event` and `message`.
+    Json,
+}
+
+#[cfg(target_os = "linux")]
+impl Log {
+    /// Opens the log on standard error.
+    pub(crate) fn open(self) -> std::io::Result<Events> {
+        Events::open(match self {
+            Log::Text => Form::Text,
+            Log::Json => Form::Json,
+        })
+    }
 }
 
 #[cfg(test)]

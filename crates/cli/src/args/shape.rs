@@ -76,6 +76,9 @@ pub(crate) struct Shape {
     /// Serve the same data to Prometheus, at http://ADDR/metrics.
     #[arg(long, value_name = "ADDR", value_parser = super::address)]
     pub(crate) metrics: Option<SocketAddr>,
+    /// Form of the event log on standard error: lines of text, or JSON objects.
+    #[arg(long, value_enum, default_value_t = super::Log::Text, value_name = "FORM")]
+    pub(crate) log: super::Log,
     /// Path of the control socket. Default: in the user's runtime folder.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,

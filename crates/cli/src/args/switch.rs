@@ -115,6 +115,9 @@ pub(crate) struct Switch {
     /// Show the same data in the browser, on this machine only.
     #[arg(long, value_name = "ADDR", value_parser = super::address)]
     pub(crate) view: Option<SocketAddr>,
+    /// Form of the event log on standard error: lines of text, or JSON objects.
+    #[arg(long, value_enum, default_value_t = super::Log::Text, value_name = "FORM")]
+    pub(crate) log: super::Log,
     /// Path of the control socket. Default: in the user's runtime folder.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,

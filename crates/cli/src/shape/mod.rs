@@ -12,13 +12,13 @@ use miette::miette;
 use tollway_law::Time;
 use tollway_shape::policies::Policies;
 use tollway_shape::service::{self, BackendError, Service, WorkerProcess};
-use tollway_shape::{self as shape, ControlSocket, Guardian, Kernel, Signals, bpf};
+use tollway_shape::status::SHAPE;
+use tollway_shape::{self as shape, ControlSocket, Events, Guardian, Kernel, Signals, bpf};
 
 use crate::args::{Backend, Shape, ShapeCommand};
 use crate::audience::say_status;
 use crate::fail::Failure;
 use crate::features;
-use crate::lossy_output::LossyOutput;
 use crate::terminal;
 
 pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
@@ -67,6 +67,7 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     }
     // Must precede the first thread, as must the steps below.
     let signals = Signals::hold();
+    tollway_agent::raise_file_limit();
     if args.dry_run {
         service::say_reach(note);
         return start_worker(args, None)?.end(&signals).map(ExitCode::from).map_err(unable);
@@ -77,8 +78,8 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     if !worker.await_policies(&signals) {
         return worker.end(&signals).map(ExitCode::from).map_err(unable);
     }
-    let log = shape::unprivileged(Log::open).map_err(unable)?;
-    let kernel = kernel(args, &control, &log)?;
+    let events = shape::unprivileged(|| args.log.open()).map_err(unable)?;
+    let kernel = kernel(args, &control, &events)?;
     let Some(service) = Service::start(kernel, &mut worker).map_err(unable)? else {
         return worker.end(&signals).map(ExitCode::from).map_err(unable);
     };
@@ -88,9 +89,7 @@ fn run(args: &Shape) -> Result<ExitCode, Failure> {
     })?;
     // The worker restores the terminal first.
     let status = worker.end(&signals).map_err(unable)?;
-    if !args.json {
-        log.tell(format!("removed the pace of {freed} connections"));
-    }
+    events.info("stop", format_args!("removed the pace of {freed} connections"));
     Ok(ExitCode::from(status))
 }
 
@@ -125,31 +124,11 @@ fn not_opened(socket: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// Lines for standard error, written by a background thread, so that a slow reader delays no tick.
-struct Log(LossyOutput<String>);
-
-impl Log {
-    fn open() -> io::Result<Log> {
-        let write = |line: String| {
-            terminal::tell(line);
-            true
-        };
-        LossyOutput::with_room(LINES, write).map(Log)
-    }
-
-    fn tell(&self, line: String) {
-        self.0.show(line);
-    }
-}
-
-/// Lines in the queue; more are lost.
-const LINES: usize = 32;
-
 /// Starts the back-end, and the guardian that frees connections when this process can't.
 fn kernel(
     args: &Shape,
     control: &ControlSocket,
-    log: &Log,
+    events: &Events,
 ) -> Result<(Box<dyn Kernel>, Option<Guardian>), Failure> {
     let guardian = |more: &[&str]| {
         let itself = std::env::current_exe()?;
@@ -161,7 +140,7 @@ fn kernel(
         Backend::Bpf => service::Backend::Bpf,
         Backend::Auto => service::Backend::Auto,
     };
-    let note = |text: &str| log.tell(format!("note: {text}"));
+    let note = |text: &str| events.info("start", format_args!("note: {text}"));
     service::kernel(backend, args.everywhere, control, guardian, note).map_err(|error| match error {
         BackendError::System(error) => refused(error),
         BackendError::Bpf(error) => no_bpf(error),
@@ -194,7 +173,7 @@ fn status(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
             path.display()
         )),
     })?;
-    say_status(&text, json, "agent", |text| shape::status::told(text, terminal::width(), 40))
+    say_status(&text, json, "agent", &SHAPE)
 }
 
 fn check(file: &Path) -> Result<ExitCode, Failure> {

@@ -6,21 +6,19 @@ use std::process::ExitCode;
 
 use miette::miette;
 use serde_json::Value;
+use tollway_agent::events::Level;
 use tollway_law::Time;
 use tollway_scenario::file::ScenarioError;
-#[cfg(feature = "metrics")]
-use tollway_shape::metrics;
 use tollway_shape::policies::FileSource;
+use tollway_shape::status::SHAPE;
 use tollway_shape::worker::{self, Opened};
-use tollway_shape::{self as shape, Handover, Number, Signals, service};
+use tollway_shape::{self as shape, Events, Handover, Number, Signals, service};
 
-use super::{Log, paces_nothing, refused, unable};
+use super::{paces_nothing, refused, unable};
 use crate::args::{Shape, StoreAccess};
 use crate::audience::Audience;
 use crate::fail::Failure;
 use crate::terminal;
-#[cfg(feature = "metrics")]
-use crate::watch::say_served;
 
 /// Runs until the agent ends, or a reader ends it.
 pub(super) fn run(args: &Shape, tick: Option<Time>) -> Result<ExitCode, Failure> {
@@ -54,15 +52,10 @@ pub(super) fn run(args: &Shape, tick: Option<Time>) -> Result<ExitCode, Failure>
         expect(unused_mut, reason = "both keep the latest state")
     )]
     let mut audience = Audience::open(args.json)?;
+    // The screen has the terminal.
+    let events = if args.watch { Events::default() } else { args.log.open().map_err(unable)? };
     #[cfg(feature = "metrics")]
-    let _metrics = match args.metrics {
-        None => None,
-        Some(address) => {
-            let latest = metrics::Latest::default();
-            audience.keep_in(latest.clone());
-            Some(say_served(metrics::serve(latest, address))?)
-        }
-    };
+    let _metrics = args.metrics.map(|address| audience.serve(&SHAPE, address, &events)).transpose()?;
     let regime = policies.regime();
     let (version, is_empty) = (regime.version.clone(), regime.tenants.is_empty());
     let text = |error: ScenarioError| Failure::from(error).text();
@@ -73,27 +66,27 @@ pub(super) fn run(args: &Shape, tick: Option<Time>) -> Result<ExitCode, Failure>
     }
     #[cfg(feature = "watch")]
     if args.watch {
-        audience.draw_with(shape::screen::draw)?;
+        audience.watch(&SHAPE, " q remove all paces and quit   ↑ ↓ scroll ")?;
     }
-    let log = Log::open().map_err(unable)?;
     if is_empty {
-        log.tell(paces_nothing(&version));
+        events.warn("start", paces_nothing(&version));
     }
-    if !args.json && !args.watch {
-        log.tell(format!(
+    events.info(
+        "start",
+        format_args!(
             "policies {version} of `{}` are in force; `tollway shape status` prints their state, Ctrl-C ends \
             them",
             path.display()
-        ));
-    }
-    worker.run(&signals, Readers { audience, log });
+        ),
+    );
+    worker.run(&signals, Readers { audience, events });
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows the agent's state to its readers, and prints lines while the terminal is free.
+/// Shows the agent's state to its readers, and logs events.
 struct Readers {
-    audience: Audience<Value>,
-    log: Log,
+    audience: Audience,
+    events: Events,
 }
 
 impl worker::Audience for Readers {
@@ -101,10 +94,8 @@ impl worker::Audience for Readers {
         self.audience.show(state)
     }
 
-    fn tell(&mut self, line: String) {
-        if !self.audience.has_terminal() {
-            self.log.tell(line);
-        }
+    fn log(&mut self, level: Level, kind: &'static str, message: String) {
+        self.events.log(level, kind, message);
     }
 }
 

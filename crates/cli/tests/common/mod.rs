@@ -63,3 +63,38 @@ pub(crate) fn child_of(parent: u32, argument: &str) -> Option<u32> {
         has.then(|| entry.file_name().to_str()?.parse().ok())?
     })
 }
+
+/// Starts an agent by `command` as a service manager does, and ends it by a signal. Asserts that it
+/// reports readiness, signs of life and its end, logs JSON, and raises its limit of open files.
+#[cfg(target_os = "linux")]
+pub(crate) fn serves_as_a_service(folder: &Path, agent: &Command) {
+    let socket = std::os::unix::net::UnixDatagram::bind(folder.join("notify")).unwrap();
+    socket.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+    let heard = || {
+        let mut text = [0; 64];
+        let len = socket.recv(&mut text).expect("the agent reports in time");
+        String::from_utf8_lossy(&text[..len]).into_owned()
+    };
+    let log = folder.join("service.log");
+    // A login shell's limit of open files is low.
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -Sn 256; exec \"$0\" \"$@\""]).arg(agent.get_program());
+    command.args(agent.get_args()).args(["--log", "json"]).stdout(std::process::Stdio::null());
+    command.env("NOTIFY_SOCKET", folder.join("notify")).env("WATCHDOG_USEC", "300000");
+    let mut agent = command.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    assert_eq!(heard(), "READY=1\nWATCHDOG=1", "{}", fs::read_to_string(&log).unwrap());
+    assert_eq!(heard(), "WATCHDOG=1");
+    let limits = fs::read_to_string(format!("/proc/{}/limits", agent.id())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let mut files = files.split_whitespace().skip(3);
+    assert_eq!(files.next(), files.next(), "{limits}");
+    assert!(Command::new("kill").args(["-TERM", &agent.id().to_string()]).status().unwrap().success());
+    while heard() != "STOPPING=1" {}
+    assert!(agent.wait().unwrap().success());
+    let log = fs::read_to_string(&log).unwrap();
+    let events: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{log}"))).collect();
+    for kind in ["start", "stop"] {
+        assert!(events.iter().any(|event| event["event"] == kind && event["level"] == "info"), "{log}");
+    }
+}

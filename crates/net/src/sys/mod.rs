@@ -2,7 +2,6 @@
 
 pub mod child;
 pub mod clean;
-pub mod control;
 pub mod interface;
 pub mod ip;
 pub mod namespace;

@@ -12,7 +12,7 @@ use tollway_law::Time;
 use super::channel::Channel;
 use super::{FIRST_CLIENT, Server};
 use crate::broker::Then;
-use crate::tls::Identity;
+use crate::tls::Names;
 
 /// A client's socket.
 #[derive(Debug)]
@@ -156,7 +156,7 @@ impl Server {
             }
         }
         if let Some(certificate) = client.channel.certificate()
-            && let Some(name) = Identity::tenant_of(certificate, self.broker.rules())
+            && let Some(name) = Names::tenant_of(certificate, self.broker.rules())
         {
             self.broker.certify(key, name);
         }
@@ -206,7 +206,10 @@ impl Server {
                 client.until = Some(now + self.broker.rules().patience.min(LINGER));
                 client.pending = Vec::new();
                 let why = self.broker.why(key).unwrap_or_default().to_owned();
-                self.note(format!("client {} is closed: {why}", self.broker.describe(key)));
+                self.events.warn(
+                    "client-closed",
+                    format_args!("client {} is closed: {why}", self.broker.describe(key)),
+                );
                 self.write_client(now, key);
             }
         }
@@ -281,7 +284,7 @@ impl Server {
             error.filter(|error| !matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe))
         {
             let who = self.broker.describe(key);
-            self.note(format!("lost client {who}: {error}"));
+            self.events.info("client-lost", format_args!("lost client {who}: {error}"));
         }
     }
 }

@@ -18,7 +18,7 @@ use super::channel::Channel;
 use super::{FIRST_LINK, Server};
 use crate::broker::MessageBytes;
 use crate::config::{Link, Site};
-use crate::tls::{Identity, site_name};
+use crate::tls::{Names, site_name};
 
 /// A site at the other end of a link, connected or not.
 #[derive(Debug)]
@@ -207,7 +207,7 @@ impl Server {
         }
         let denied = |why: &str| io::Error::new(ErrorKind::PermissionDenied, why.to_owned());
         let certificate = wire.channel.certificate().ok_or_else(|| denied("it has no certificate"))?;
-        let known = |peer: &Peer| Identity::is_site(certificate, &peer.link.site);
+        let known = |peer: &Peer| Names::is_site(certificate, &peer.link.site);
         let at = match &wire.site {
             Some(site) => self.peers.iter().position(|peer| peer.link.site == *site),
             None => self.peers.iter().position(known),
@@ -233,7 +233,7 @@ impl Server {
         peer.dialing = peer.dialing.filter(|&dialing| dialing != key);
         peer.pause = PAUSE;
         peer.trouble = None;
-        self.note(format!("site {} is connected", link.site));
+        self.events.info("site-up", format_args!("site {} is connected", link.site));
         Ok(())
     }
 
@@ -317,10 +317,10 @@ impl Server {
             peer.dialing = peer.dialing.filter(|&other| other != key);
             if peer.wire.is_none() && (was || peer.trouble.as_deref() != Some(why)) {
                 peer.trouble = Some(why.to_owned());
-                self.note(format!("site {site} is not connected: {why}"));
+                self.events.warn("site-down", format_args!("site {site} is not connected: {why}"));
             }
         } else {
-            self.note(format!("a site {site} was refused: {why}"));
+            self.events.warn("refused", format_args!("a site {site} was refused: {why}"));
         }
     }
 

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::net::TcpListener;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Interest, Poll, Token, Waker};
 use rustix::time::{ClockId, clock_gettime};
 use rustls::ServerConfig;
 use slab::Slab;
+use tollway_agent::events::Events;
 use tollway_law::Time;
 use tollway_net::Clock;
 
@@ -49,7 +50,7 @@ pub struct Server {
     /// The input buffer shared by all sockets.
     buffer: Box<[u8]>,
     accept_again: bool,
-    notes: Vec<String>,
+    events: Events,
 }
 
 impl Server {
@@ -105,7 +106,7 @@ impl Server {
             ready: VecDeque::new(),
             buffer: vec![0; BUFFER].into(),
             accept_again: false,
-            notes: Vec::new(),
+            events: Events::default(),
         })
     }
 
@@ -154,9 +155,9 @@ impl Server {
         }
     }
 
-    /// Takes the log lines since the last call.
-    pub fn take_notes(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notes)
+    /// Logs what happens to clients and sites in `events`.
+    pub fn log_to(&mut self, events: Events) {
+        self.events = events;
     }
 
     /// Runs until `each` returns true. It is called every [`TICK`](broker::TICK).
@@ -164,7 +165,7 @@ impl Server {
     /// # Errors
     /// Polling of the sockets fails.
     pub fn run(&mut self, mut each: impl FnMut(&mut Server, Time) -> bool) -> io::Result<()> {
-        let mut events = Events::with_capacity(1024);
+        let mut events = mio::Events::with_capacity(1024);
         let mut next = self.clock.now();
         loop {
             let now = self.clock.now();
@@ -230,13 +231,6 @@ impl Server {
             }
         }
     }
-
-    /// Appends a log line; beyond [`NOTES`] lines, drops it.
-    fn note(&mut self, note: String) {
-        if self.notes.len() < NOTES {
-            self.notes.push(note);
-        }
-    }
 }
 
 const LISTENER: Token = Token(0);
@@ -246,5 +240,3 @@ const FIRST_LINK: usize = 16;
 const FIRST_CLIENT: usize = 1 << 20;
 /// Size of the shared input buffer, in bytes.
 const BUFFER: usize = 1 << 18;
-/// Limit of log lines between two calls of [`take_notes`](Server::take_notes).
-const NOTES: usize = 100;

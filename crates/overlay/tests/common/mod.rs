@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tollway_overlay::agent::{Events, Form};
 use tollway_overlay::config::Site;
 use tollway_overlay::server::Server;
 use tollway_overlay::status::Status;
@@ -44,10 +45,11 @@ impl Running {
         let (opened, address) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let mut server = Server::open(&site, certified, epoch, 1).unwrap();
+            let log = Events::to(Form::Text, move |line| said.lock().unwrap().push(line));
+            server.log_to(log.unwrap());
             opened.send(server.address()).unwrap();
             let each = |server: &mut Server, _| {
                 *shown.lock().unwrap() = server.status();
-                said.lock().unwrap().extend(server.take_notes());
                 ends.load(Ordering::Relaxed)
             };
             server.run(each).unwrap();

@@ -2,10 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
+use tollway_agent::file::{self, Mark, Watch};
 use tollway_scenario::file::ScenarioError;
 
 use super::Policies;
@@ -60,19 +60,12 @@ impl Pacing {
 pub struct FileSource {
     path: PathBuf,
     open: Opener,
-    /// The file's mark at the last read.
-    mark: Option<Mark>,
-    /// The file's current mark, and the time since which it holds.
-    now: (Option<Mark>, Instant),
+    watch: Watch,
     pacing: Pacing,
     /// The reason why the file could not be read, and the time of the next try. Its permissions may
     /// change while the mark does not.
     unread: Option<(String, Instant)>,
 }
-
-/// Properties that change with the file: time of modification, length and inode. The clock may be
-/// coarse, and editors write a new file.
-type Mark = (SystemTime, u64, u64);
 
 /// Opens the file that has the name now, without waiting for the writer of a FIFO.
 pub type Opener = Box<dyn FnMut() -> io::Result<File> + Send>;
@@ -89,8 +82,8 @@ impl FileSource {
         let mark = mark(&file).ok();
         let policies = Policies::read(path, &file)?;
         let pacing = Pacing::begin(&policies);
-        let now = (mark, Instant::now());
-        Ok((FileSource { path: path.to_owned(), open, mark, now, pacing, unread: None }, policies))
+        let watch = Watch::new(mark);
+        Ok((FileSource { path: path.to_owned(), open, watch, pacing, unread: None }, policies))
     }
 }
 
@@ -104,14 +97,10 @@ impl Source for FileSource {
     fn poll(&mut self) -> News {
         let found = (self.open)().and_then(|file| Ok((mark(&file)?, file)));
         let (new, now) = (found.as_ref().ok().map(|&(mark, _)| mark), Instant::now());
-        if new != self.now.0 {
-            self.now = (new, now);
-        }
         let again = self.unread.as_ref().is_some_and(|&(_, at)| at <= now);
-        if (new == self.mark && !again) || now < self.now.1 + SETTLED {
+        if !self.watch.is_due(new, again) {
             return News::None;
         }
-        self.mark = new;
         let before = self.unread.take();
         let path = self.describe();
         let file = match found {
@@ -145,12 +134,9 @@ fn mark(file: &File) -> io::Result<Mark> {
         // To read a pipe would block until there is a writer.
         return Err(io::Error::other("it is not a file"));
     }
-    Ok((meta.modified()?, meta.len(), meta.ino()))
+    file::mark(&meta)
 }
 
-/// Time without change before a file is read: it may be written in several steps, and an editor may
-/// remove it for a moment.
-const SETTLED: Duration = Duration::from_millis(25);
 /// Interval between tries to read a file that can't be read.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -227,7 +213,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         std::fs::write(&path, right("b")).unwrap();
-        source.mark = mark(&opener(&path)().unwrap()).ok();
+        source.watch = Watch::new(mark(&opener(&path)().unwrap()).ok());
         let News::Policies(policies) = await_news(&mut source) else { panic!("now it can be read") };
         assert_eq!(policies.regime().version, "b");
         // A pipe without a writer does not block.

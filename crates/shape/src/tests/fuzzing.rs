@@ -50,7 +50,7 @@ pub fn etcd(data: &[u8]) {
 /// Fuzzes the parser of an agent's answer to `tollway shape status`.
 pub fn standing(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Some(shown) = crate::status::told(text, 80, 20) {
+    if let Some(shown) = crate::status::SHAPE.text_of(text, 80, 20) {
         assert!(shown.ends_with('\n'));
     }
 }

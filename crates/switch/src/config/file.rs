@@ -1,303 +1,198 @@
-//! The keys of the configuration file.
+//! The configuration file, read and checked.
 
-use std::collections::BTreeMap;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
 
-use serde::Deserialize;
-use tollway_law::{Bytes, Time};
+use tollway_agent::file::Watch;
+use tollway_law::Bytes;
 use tollway_net::sys::prefix::Prefix;
-use tollway_proto::dispatch::{Answers, FrameRules};
+use tollway_proto::dispatch::{Answers, FrameRules, Retry};
 use tollway_proto::framing::{Framing, Key};
 use tollway_proto::route::{Hash, Policy};
-use toml::Spanned;
+use tollway_scenario::file::ScenarioError;
+use tollway_scenario::file::reading::{Mistakes, Reader, read};
 
-use super::error::SourceText;
-use super::{ClientSpec, Config, ConfigError, Limits, MemberSpec, tls};
+use super::keys::{CLIENT, LIMITS, MEMBER, SWITCH};
+use super::{ClientSpec, Config, Limits, MemberSpec, tls};
 
-/// The file as it is written.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Raw {
-    version: Option<String>,
-    listen: Spanned<OneOrMany>,
-    frames: Spanned<String>,
-    policy: Option<Spanned<String>>,
-    key: Option<Spanned<String>>,
-    answers: Option<Spanned<String>>,
-    retry: Option<Spanned<String>>,
-    #[serde(default)]
-    member: BTreeMap<String, RawMember>,
-    #[serde(default)]
-    client: BTreeMap<String, RawClient>,
-    #[serde(default)]
-    limits: RawLimits,
-    tls: Option<tls::RawServer>,
-    #[serde(default)]
-    upstream: tls::RawUpstream,
+pub(super) fn parse(name: &str, text: &str, folder: &Path) -> Result<Config, ScenarioError> {
+    let resolve = |top: &Reader<'_>, mistakes: &mut Mistakes| resolve(top, text, folder, mistakes);
+    read(name, text, &SWITCH, ("a switch's configuration", "configuration"), resolve)
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum OneOrMany {
-    One(String),
-    Many(Vec<String>),
-}
-
-impl OneOrMany {
-    pub(crate) fn all(&self) -> &[String] {
-        match self {
-            OneOrMany::One(one) => std::slice::from_ref(one),
-            OneOrMany::Many(many) => many,
-        }
+/// The configuration of a file. After a mistake its values have no meaning.
+fn resolve(top: &Reader<'_>, text: &str, folder: &Path, mistakes: &mut Mistakes) -> Config {
+    let framing = framing(top, mistakes);
+    let resp = framing == Some(Framing::Resp);
+    let policy = policy(top).unwrap_or(if resp { Policy::ByKey } else { Policy::LeastLoaded });
+    if resp && top.has("key") {
+        mistakes
+            .add(top.at("key"), "a Redis command has its own key", "here")
+            .help("leave out `key` with `frames = \"resp\"`");
+    }
+    let key = top.parsed("key", |word| word.parse(), "write `key = \"4..20\"`", mistakes);
+    if policy == Policy::ByKey && framing.is_some() && !resp && top.lacks("key") {
+        mistakes
+            .add(top.at("policy"), "`by-key` needs the position of a frame's key", "no `key`")
+            .help("add `key = \"4..20\"` or `key = \"field=3\"`");
+    }
+    let answers = answers(framing, top.word("answers"));
+    if resp && answers != Answers::InOrder {
+        mistakes
+            .add(top.at("answers"), "Redis answers in the order of the commands", "here")
+            .help("leave out `answers` with `frames = \"resp\"`");
+    }
+    Config {
+        version: version(top, text),
+        listen: listen(top, mistakes),
+        framing: framing.unwrap_or(Framing::Resp),
+        key: key.unwrap_or(Key::Frame),
+        policy,
+        rules: FrameRules {
+            answers,
+            retry: if top.word("retry") == "idempotent" { Retry::Idempotent } else { Retry::Never },
+        },
+        members: members(top, mistakes),
+        clients: clients(top, mistakes),
+        limits: limits(&top.table("limits", &LIMITS), mistakes),
+        tls: tls::server(top, folder, mistakes),
+        upstream: tls::upstream(top, folder, mistakes),
     }
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct RawMember {
-    address: Spanned<String>,
-    #[serde(default)]
-    drain: bool,
+/// The version's name: the file's, or a digest of its text.
+pub(crate) fn version(top: &Reader<'_>, text: &str) -> String {
+    let digest = || format!("{:08x}", Hash::new([0; 16]).of(text.as_bytes()) >> 32);
+    top.text("version").unwrap_or_else(digest)
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct RawClient {
-    from: Option<Spanned<OneOrMany>>,
-    user: Option<String>,
-    tls_name: Option<String>,
-    weight: Option<Spanned<f64>>,
+/// The framing; `None` if it is not given or wrong.
+pub(crate) fn framing(top: &Reader<'_>, mistakes: &mut Mistakes) -> Option<Framing> {
+    let help = "see the chapter on framing: `frames = \"lines\"`";
+    top.parsed("frames", |word| word.parse(), help, mistakes)
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct RawLimits {
-    frame: Option<Spanned<Bytes>>,
-    sessions: Option<usize>,
-    sessions_per_client: Option<usize>,
-    pub(crate) session_buffer: Option<Spanned<Bytes>>,
-    member_buffer: Option<Spanned<Bytes>>,
-    frame_time: Option<Time>,
-    answer_time: Option<Time>,
-    connect_time: Option<Time>,
-    idle_time: Option<Time>,
-    grace: Option<Time>,
+/// The policy, if it is given.
+pub(crate) fn policy(top: &Reader<'_>) -> Option<Policy> {
+    top.word("policy").parse().ok()
 }
 
-pub(super) fn parse(name: &str, text: &str, folder: Option<PathBuf>) -> Result<Config, ConfigError> {
-    let place = SourceText { name, text };
-    let raw: Raw = toml::from_str(text)
-        .map_err(|error| place.mistake(error.span().unwrap_or(0..0), error.message().to_owned(), None))?;
-    let wrong = |span, message: String, help| place.mistake(span, message, Some(help));
-
-    let mut listen = Vec::new();
-    for address in raw.listen.get_ref().all() {
-        listen.push(listen_address(address).ok_or_else(|| {
-            let help =
-                "write `listen = \"127.0.0.1:5000\"`, or `\":5000\"` for every address of this machine";
-            wrong(raw.listen.span(), format!("`{address}` is not an address to listen at"), help)
-        })?);
+/// The answering scheme of this word, or that of the framing.
+pub(crate) fn answers(framing: Option<Framing>, word: &str) -> Answers {
+    match (word, framing) {
+        ("any", _) => Answers::Any,
+        ("in-order", _) => Answers::InOrder,
+        ("none", _) => Answers::None,
+        (_, Some(Framing::Resp)) => Answers::InOrder,
+        (_, Some(Framing::Length(_)) | None) => Answers::Any,
+        (_, Some(Framing::Delimited(_) | Framing::OctetCounting)) => Answers::None,
     }
-    let framing: Framing = raw.frames.get_ref().parse().map_err(|error| {
-        wrong(raw.frames.span(), error, "see the chapter on framing: `frames = \"lines\"`")
-    })?;
-    let policy = match &raw.policy {
-        None if framing == Framing::Resp => Policy::ByKey,
-        None => Policy::LeastLoaded,
-        Some(word) => word
-            .get_ref()
-            .parse()
-            .map_err(|error| wrong(word.span(), error, "write `policy = \"round-robin\"`"))?,
+}
+
+/// The addresses for clients.
+pub(crate) fn listen(top: &Reader<'_>, mistakes: &mut Mistakes) -> Vec<SocketAddr> {
+    let address = |text: &str| {
+        let address = match text.strip_prefix(':') {
+            Some(port) => port.parse().ok().map(|port| SocketAddr::from(([0, 0, 0, 0], port))),
+            None => resolved(text),
+        };
+        address.ok_or_else(|| format!("`{text}` is not an address to listen at"))
     };
-    let key = match &raw.key {
-        None => Key::Frame,
-        Some(word) if framing == Framing::Resp => {
-            return Err(wrong(
-                word.span(),
-                "a Redis command has its own key".into(),
-                "leave out `key` with `frames = \"resp\"`",
-            ));
-        }
-        Some(word) => {
-            word.get_ref().parse().map_err(|error| wrong(word.span(), error, "write `key = \"4..20\"`"))?
-        }
-    };
-    if policy == Policy::ByKey && framing != Framing::Resp && raw.key.is_none() {
-        let span = raw.policy.as_ref().map_or(0..0, Spanned::span);
-        return Err(wrong(
-            span,
-            "`by-key` needs the position of a frame's key".into(),
-            "add `key = \"4..20\"` or `key = \"field=3\"`",
-        ));
-    }
-    let word = |given: &Option<Spanned<String>>| given.as_ref().map(|word| word.get_ref().clone());
-    let span = |given: &Option<Spanned<String>>| given.as_ref().map_or(0..0, Spanned::span);
-    let answers = super::answers(framing, word(&raw.answers).as_deref())
-        .map_err(|error| wrong(span(&raw.answers), error, "write `answers = \"any\"`"))?;
-    if framing == Framing::Resp && answers != Answers::InOrder {
-        let help = "leave out `answers` with `frames = \"resp\"`";
-        return Err(wrong(span(&raw.answers), "Redis answers in the order of the commands".into(), help));
-    }
-    let retry = super::retry(word(&raw.retry).as_deref())
-        .map_err(|error| wrong(span(&raw.retry), error, "write `retry = \"never\"`"))?;
+    let help = "write `listen = \"127.0.0.1:5000\"`, or `\":5000\"` for every address of this machine";
+    top.each("listen", address, help, mistakes)
+}
 
-    let mut members = Vec::new();
-    for (name, member) in &raw.member {
-        let text = member.address.get_ref();
-        let address = text.to_socket_addrs().ok().and_then(|mut all| all.next()).ok_or_else(|| {
+fn members(top: &Reader<'_>, mistakes: &mut Mistakes) -> Vec<MemberSpec> {
+    let members: Vec<MemberSpec> = top
+        .named("member", &MEMBER)
+        .map(|(name, keys)| {
+            let address =
+                |text: &str| resolved(text).ok_or_else(|| format!("`{text}` is not an address of a member"));
             let help = "write `address = \"10.0.0.1:5000\"`, or a name that resolves now";
-            wrong(member.address.span(), format!("`{text}` is not an address of a member"), help)
-        })?;
-        members.push(MemberSpec { name: name.clone(), address, drain: member.drain });
-    }
-    if members.is_empty() {
-        return Err(wrong(
-            0..0,
-            "the configuration has no members".into(),
-            "add `[member.a]` with `address = \"10.0.0.1:5000\"`",
-        ));
+            let address = keys.parsed("address", address, help, mistakes).unwrap_or(NOWHERE);
+            MemberSpec { name: name.to_owned(), address, drain: keys.truth("drain") }
+        })
+        .collect();
+    if members.is_empty() && top.lacks("member") {
+        mistakes
+            .add(top.place(), "the configuration has no members", "no `[member.NAME]`")
+            .help("add `[member.a]` with `address = \"10.0.0.1:5000\"`");
     }
     if members.len() > MEMBERS {
-        return Err(wrong(
-            0..0,
-            format!("{} members exceed the limit of {MEMBERS}", members.len()),
-            "spread them over two switches",
-        ));
+        let message = format!("{} members exceed the limit of {MEMBERS}", members.len());
+        mistakes.add(top.at("member"), message, "too many").help("spread them over two switches");
     }
-    let clients = clients(&raw, &place)?;
-    let limits = limits(&raw.limits, &place)?;
-    let folder = folder.unwrap_or_default();
-    let version =
-        raw.version.unwrap_or_else(|| format!("{:08x}", Hash::new([0; 16]).of(text.as_bytes()) >> 32));
-    Ok(Config {
-        version,
-        listen,
-        framing,
-        key,
-        policy,
-        rules: FrameRules { answers, retry },
-        members,
-        clients,
-        limits,
-        tls: raw.tls.map(|raw| raw.load(&folder, &place)).transpose()?,
-        upstream: raw.upstream.load(&folder, &place)?,
-    })
+    members
 }
 
-pub(crate) fn listen_address(text: &str) -> Option<SocketAddr> {
-    if let Some(port) = text.strip_prefix(':') {
-        return Some(SocketAddr::from(([0, 0, 0, 0], port.parse().ok()?)));
+fn clients(top: &Reader<'_>, mistakes: &mut Mistakes) -> Vec<ClientSpec> {
+    let network =
+        |text: &str| Prefix::parse(text).ok_or_else(|| format!("`{text}` is not an address or a network"));
+    top.named("client", &CLIENT)
+        .map(|(name, keys)| ClientSpec {
+            name: name.to_owned(),
+            from: keys.each("from", network, "write `from = \"10.1.0.0/16\"`", mistakes).concat(),
+            user: keys.text("user"),
+            tls_name: keys.text("tls-name"),
+            weight: keys.number("weight"),
+        })
+        .collect()
+}
+
+pub(crate) fn limits(keys: &Reader<'_>, mistakes: &mut Mistakes) -> Limits {
+    let known = Limits::default();
+    let bytes = |key| keys.bytes(key).unwrap_or_default();
+    let count = |key| keys.count(key).unwrap_or_default() as usize;
+    let frame = bytes("frame");
+    let member_buffer = keys.bytes("member-buffer").unwrap_or(known.member_buffer.max(frame));
+    if member_buffer < frame {
+        let message = format!("`member-buffer` has no room for a frame of {}", Bytes(frame));
+        mistakes.add(keys.at("member-buffer"), message, "out of range").help("give at least `frame`");
     }
+    Limits {
+        frame: frame as usize,
+        sessions: count("sessions"),
+        sessions_per_client: count("sessions-per-client"),
+        session_buffer: keys.bytes("session-buffer").map_or(known.session_buffer, |bytes| bytes as usize),
+        member_buffer,
+        frame_time: keys.span("frame-time"),
+        answer_time: keys.span("answer-time"),
+        connect_time: keys.span("connect-time"),
+        idle_time: keys.span("idle-time"),
+        grace: keys.span("grace"),
+    }
+}
+
+/// The first address that a text names now.
+pub(crate) fn resolved(text: &str) -> Option<SocketAddr> {
     text.to_socket_addrs().ok()?.next()
 }
 
-fn clients(raw: &Raw, place: &SourceText<'_>) -> Result<Vec<ClientSpec>, ConfigError> {
-    let mut clients = Vec::new();
-    for (name, client) in &raw.client {
-        let mut from = Vec::new();
-        if let Some(given) = &client.from {
-            for text in given.get_ref().all() {
-                from.extend(Prefix::parse(text).ok_or_else(|| {
-                    let help = "write `from = \"10.1.0.0/16\"`";
-                    place.mistake(
-                        given.span(),
-                        format!("`{text}` is not an address or a network"),
-                        Some(help),
-                    )
-                })?);
-            }
-        }
-        let weight = client.weight.as_ref().map_or(1.0, |weight| *weight.get_ref());
-        if !(weight.is_finite() && weight > 0.0) {
-            let span = client.weight.as_ref().map_or(0..0, Spanned::span);
-            return Err(place.mistake(
-                span,
-                "a weight must be a number above 0".into(),
-                Some("write `weight = 2.0`"),
-            ));
-        }
-        let (user, tls_name) = (client.user.clone(), client.tls_name.clone());
-        clients.push(ClientSpec { name: name.clone(), from, user, tls_name, weight });
-    }
-    Ok(clients)
-}
-
-pub(crate) fn limits(raw: &RawLimits, place: &SourceText<'_>) -> Result<Limits, ConfigError> {
-    let known = Limits::default();
-    let bytes = |given: &Option<Spanned<Bytes>>, default: u64, least: u64| match given {
-        None => Ok(default),
-        Some(given) if (least..=MOST).contains(&given.get_ref().get()) => Ok(given.get_ref().get()),
-        Some(given) => {
-            let help = format!("give {} to {}", Bytes(least), Bytes(MOST));
-            Err(place.mistake(given.span(), format!("{} is out of range", given.get_ref()), Some(&help)))
-        }
-    };
-    let frame = bytes(&raw.frame, known.frame as u64, 16)?;
-    Ok(Limits {
-        frame: frame as usize,
-        sessions: raw.sessions.unwrap_or(known.sessions),
-        sessions_per_client: raw.sessions_per_client.unwrap_or(known.sessions_per_client),
-        session_buffer: bytes(&raw.session_buffer, known.session_buffer as u64, 1)? as usize,
-        member_buffer: bytes(&raw.member_buffer, known.member_buffer.max(frame), frame)?,
-        frame_time: raw.frame_time.unwrap_or(known.frame_time),
-        answer_time: raw.answer_time.unwrap_or(known.answer_time),
-        connect_time: raw.connect_time.unwrap_or(known.connect_time),
-        idle_time: raw.idle_time.unwrap_or(known.idle_time),
-        grace: raw.grace.unwrap_or(known.grace),
-    })
-}
-
-/// A file that is watched: read again once it has changed and then stayed the same for 25 ms.
+/// A file that is watched.
 #[derive(Debug)]
 pub struct Watched {
     path: PathBuf,
-    read: Option<Mark>,
-    now: (Option<Mark>, Instant),
+    watch: Watch,
 }
-
-/// The properties of a file that show a change: time, length and inode.
-type Mark = (SystemTime, u64, u64);
 
 impl Watched {
     /// Reads `path` for the first time.
     ///
     /// # Errors
     /// The file cannot be read, or has mistakes.
-    pub fn open(path: &Path) -> Result<(Watched, Config), ConfigError> {
-        let mark = mark(path);
+    pub fn open(path: &Path) -> Result<(Watched, Config), ScenarioError> {
+        let watch = Watch::of(path);
         let config = Config::load(path)?;
-        Ok((Watched { path: path.to_owned(), read: mark, now: (mark, Instant::now()) }, config))
+        Ok((Watched { path: path.to_owned(), watch }, config))
     }
 
     /// A new configuration, or the reason the new one cannot be used. Does not block.
-    pub fn poll(&mut self) -> Option<Result<Config, ConfigError>> {
-        let (new, now) = (mark(&self.path), Instant::now());
-        if new != self.now.0 {
-            self.now = (new, now);
-        }
-        if new == self.read || now < self.now.1 + SETTLED {
-            return None;
-        }
-        self.read = new;
-        Some(Config::load(&self.path))
-    }
-
-    /// Path of the file.
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn poll(&mut self) -> Option<Result<Config, ScenarioError>> {
+        self.watch.has_changed(&self.path).then(|| Config::load(&self.path))
     }
 }
 
-fn mark(path: &Path) -> Option<Mark> {
-    use std::os::unix::fs::MetadataExt;
-    let meta = std::fs::metadata(path).ok()?;
-    Some((meta.modified().ok()?, meta.len(), meta.ino()))
-}
-
-/// Time for which a file must be unchanged, since editors write in several steps.
-const SETTLED: Duration = Duration::from_millis(25);
-/// Upper bounds on members and on sizes in bytes.
+/// The address after a mistake.
+pub(crate) const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+/// Upper bound on members.
 const MEMBERS: usize = 250;
-const MOST: u64 = 1 << 31;

@@ -1,13 +1,12 @@
 //! The configuration of a switch: the file's content after checks. Mistakes are reported with their
 //! place.
 
-pub(crate) mod error;
 pub(crate) mod file;
+pub(crate) mod keys;
 #[cfg(test)]
 mod tests;
 mod tls;
 
-pub use error::ConfigError;
 pub use file::Watched;
 
 use std::net::SocketAddr;
@@ -18,9 +17,10 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
 use tollway_law::Time;
 use tollway_net::sys::prefix::Prefix;
-use tollway_proto::dispatch::{Answers, FrameRules, Retry};
+use tollway_proto::dispatch::FrameRules;
 use tollway_proto::framing::{Framing, Key};
 use tollway_proto::route::Policy;
+use tollway_scenario::file::{Scenario, ScenarioError};
 
 /// The configuration of a switch, checked and resolved.
 #[derive(Clone, Debug)]
@@ -160,17 +160,16 @@ impl Config {
     ///
     /// # Errors
     /// All mistakes that can be found at once, each with its place.
-    pub fn parse(name: &str, text: &str, folder: Option<PathBuf>) -> Result<Config, ConfigError> {
-        file::parse(name, text, folder)
+    pub fn parse(name: &str, text: &str, folder: Option<PathBuf>) -> Result<Config, ScenarioError> {
+        file::parse(name, text, &folder.unwrap_or_default())
     }
 
     /// Reads the file at `path`.
     ///
     /// # Errors
     /// The file cannot be read, or has mistakes.
-    pub fn load(path: &std::path::Path) -> Result<Config, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error })?;
+    pub fn load(path: &std::path::Path) -> Result<Config, ScenarioError> {
+        let text = Scenario::read(path)?;
         Config::parse(&path.display().to_string(), &text, path.parent().map(PathBuf::from))
     }
 
@@ -178,7 +177,7 @@ impl Config {
     ///
     /// # Errors
     /// As for a file with the same content.
-    pub fn from_words(words: &CommandLine) -> Result<Config, ConfigError> {
+    pub fn from_words(words: &CommandLine) -> Result<Config, ScenarioError> {
         let quote = |word: &String| toml::Value::from(word.as_str()).to_string();
         let mut text = String::new();
         let list: Vec<_> = words.listen.iter().map(quote).collect();
@@ -203,25 +202,3 @@ impl Config {
 
 /// Bytes read from a connection at once.
 pub(crate) const SCRATCH: usize = 256 << 10;
-
-pub(crate) fn answers(framing: Framing, word: Option<&str>) -> Result<Answers, String> {
-    match word {
-        Some("any") => Ok(Answers::Any),
-        Some("in-order") => Ok(Answers::InOrder),
-        Some("none") => Ok(Answers::None),
-        Some(other) => Err(format!("`{other}` is not an order of answers: use `any`, `in-order` or `none`")),
-        None => Ok(match framing {
-            Framing::Resp => Answers::InOrder,
-            Framing::Length(_) => Answers::Any,
-            Framing::Delimited(_) | Framing::OctetCounting => Answers::None,
-        }),
-    }
-}
-
-fn retry(word: Option<&str>) -> Result<Retry, String> {
-    match word {
-        None | Some("never") => Ok(Retry::Never),
-        Some("idempotent") => Ok(Retry::Idempotent),
-        Some(other) => Err(format!("`{other}` is not a value of `retry`: use `never` or `idempotent`")),
-    }
-}

@@ -1,5 +1,7 @@
 use miette::Diagnostic;
 
+use tollway_proto::dispatch::Answers;
+
 use super::*;
 
 const GOOD: &str = r#"
@@ -9,7 +11,7 @@ frames = "u16"
 address = "127.0.0.1:6001"
 "#;
 
-fn parse(text: &str) -> Result<Config, ConfigError> {
+fn parse(text: &str) -> Result<Config, ScenarioError> {
     Config::parse("switch.toml", text, None)
 }
 
@@ -50,19 +52,24 @@ fn every_mistake_names_its_place_and_a_remedy() {
         ("u16", "u8", "`u8` is not a framing", Some("framing")),
         ("127.0.0.1:5000", "nowhere", "`nowhere` is not an address", Some(":5000")),
         ("127.0.0.1:6001", "127.0.0.1", "not an address of a member", Some("10.0.0.1:5000")),
-        ("[member.a]", "colour = 1\n[member.a]", "unknown field `colour`", None),
+        ("[member.a]", "colour = 1\n[member.a]", "there is no key `colour`", Some("nearest")),
         ("[member.a]", "policy = \"by-key\"\n[member.a]", "the position of a frame's key", Some("field=3")),
-        ("[member.a]", "policy = \"best\"\n[member.a]", "`best` is not a policy", Some("round-robin")),
-        ("[member.a]", "answers = \"some\"\n[member.a]", "not an order of answers", Some("any")),
+        (
+            "[member.a]",
+            "policy = \"best\"\n[member.a]",
+            "`best` is not a value of `policy`",
+            Some("round-robin"),
+        ),
+        ("[member.a]", "answers = \"some\"\n[member.a]", "`some` is not a value of `answers`", Some("any")),
         ("[member.a]", "retry = \"always\"\n[member.a]", "`always` is not a value of `retry`", Some("never")),
-        ("[member.a]", "[client.x]\nweight = 0\n[member.a]", "weight", Some("2.0")),
+        ("[member.a]", "[client.x]\nweight = 0\n[member.a]", "`weight` must be over 0", None),
         (
             "[member.a]",
             "[client.x]\nfrom = \"here\"\n[member.a]",
             "`here` is not an address or a network",
             Some("/16"),
         ),
-        ("[member.a]", "[limits]\nframe = \"1 B\"\n[member.a]", "out of range", Some("16 B")),
+        ("[member.a]", "[limits]\nframe = \"1 B\"\n[member.a]", "`frame` must be from 16 to", None),
         (
             "[member.a]",
             "[tls]\ncertificate = \"no.pem\"\nkey = \"no.pem\"\n[member.a]",
@@ -84,6 +91,20 @@ fn every_mistake_names_its_place_and_a_remedy() {
 }
 
 #[test]
+fn all_mistakes_are_reported_in_place_with_the_probable_key() {
+    let text = GOOD.replace("frames", "frmes").replace("[member.a]\naddress", "[member.a]\nadress");
+    let error =
+        parse(&format!("polcy = \"sticky\"\n{text}[limits]\nframe = \"1 MB\"\nsesions = 3\n")).unwrap_err();
+    let found = error.mistakes().iter().map(|one| (one.place(), one.help.clone().unwrap_or_default()));
+    let wanted = [("1", "policy"), ("4", "frames"), ("6", "address"), ("9", "sessions")];
+    assert_eq!(error.mistakes().len(), wanted.len(), "{error:?}");
+    for ((place, help), (line, key)) in found.zip(wanted) {
+        assert_eq!(place, format!("switch.toml:{line}"));
+        assert!(help.contains(&format!("`{key}`")), "{help}");
+    }
+}
+
+#[test]
 fn a_watched_file_is_read_again_and_a_wrong_one_is_said() {
     let path = std::env::temp_dir().join(format!("tollway-switch-{}.toml", std::process::id()));
     std::fs::write(&path, GOOD).unwrap();
@@ -100,5 +121,5 @@ fn a_watched_file_is_read_again_and_a_wrong_one_is_said() {
     std::fs::write(&path, GOOD.replace("u16", "lines")).unwrap();
     assert_ne!(next().unwrap().version, first.version);
     std::fs::remove_file(&path).unwrap();
-    assert!(matches!(next(), Err(ConfigError::Unreadable { .. })));
+    assert!(matches!(next(), Err(ScenarioError::Unreadable { .. })));
 }

@@ -3,143 +3,81 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use serde::Deserialize;
-use toml::Spanned;
+use rustls::pki_types::ServerName;
+use rustls::{RootCertStore, ServerConfig};
+use tollway_agent::tls::{self, Clients, Identity, TlsError};
+use tollway_scenario::file::reading::{Mistakes, Reader};
 
-use super::error::SourceText;
-use super::{ConfigError, Upstream};
+use super::Upstream;
+use super::keys::{TLS, UPSTREAM};
 
 /// The table `[tls]`, for connections from clients.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct RawServer {
-    certificate: Spanned<PathBuf>,
-    key: Spanned<PathBuf>,
-    /// The authority that must have signed clients' certificates.
-    client_ca: Option<Spanned<PathBuf>>,
+pub(super) fn server(top: &Reader<'_>, folder: &Path, mistakes: &mut Mistakes) -> Option<Arc<ServerConfig>> {
+    top.has("tls").then_some(())?;
+    let files = Files { keys: top.table("tls", &TLS), names: ["certificate", "key", "client-ca"], folder };
+    let (certificate, key) = (files.path("certificate")?, files.path("key")?);
+    let clients = match files.path("client-ca") {
+        None => Clients::Unknown,
+        Some(path) => Clients::Must(files.loaded(tls::authorities(&path).map(Arc::new), mistakes)?),
+    };
+    files.loaded(Identity { certificate: &certificate, key: &key }.server(&clients), mistakes)
 }
 
 /// The table `[upstream]`, for connections to members.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct RawUpstream {
-    /// The authority that must have signed members' certificates; enables TLS.
-    ca: Option<Spanned<PathBuf>>,
-    name: Option<Spanned<String>>,
-    certificate: Option<Spanned<PathBuf>>,
-    key: Option<Spanned<PathBuf>>,
-    #[serde(default)]
-    proxy_protocol: bool,
-}
-
-const PEM: &str =
-    "give a PEM file that this user may read; its path is relative to the configuration's folder";
-
-impl RawServer {
-    pub(super) fn load(
-        &self,
-        folder: &Path,
-        place: &SourceText<'_>,
-    ) -> Result<Arc<ServerConfig>, ConfigError> {
-        let certificates = certificates(&self.certificate, folder, place)?;
-        let key = key(&self.key, folder, place)?;
-        let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
-        let builder = builder.map_err(|error| place.mistake(self.key.span(), error.to_string(), None))?;
-        let builder = match &self.client_ca {
-            None => builder.with_no_client_auth(),
-            Some(file) => {
-                let roots = Arc::new(roots(file, folder, place)?);
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
-                let verifier =
-                    verifier.map_err(|error| place.mistake(file.span(), error.to_string(), Some(PEM)))?;
-                builder.with_client_cert_verifier(verifier)
-            }
-        };
-        let config = builder.with_single_cert(certificates, key);
-        let config = config.map_err(|error| place.mistake(self.key.span(), error.to_string(), Some(PEM)))?;
-        Ok(Arc::new(config))
-    }
-}
-
-impl RawUpstream {
-    pub(super) fn load(&self, folder: &Path, place: &SourceText<'_>) -> Result<Upstream, ConfigError> {
-        let mut upstream = Upstream { tls: None, proxy: self.proxy_protocol };
-        let Some(ca) = &self.ca else {
-            let without =
-                self.name.as_ref().map(Spanned::span).or(self.certificate.as_ref().map(Spanned::span));
-            return match without {
-                None => Ok(upstream),
-                Some(span) => {
-                    let help = "add `ca = \"members-ca.pem\"`";
-                    Err(place.mistake(span, "TLS to members needs a trusted authority".into(), Some(help)))
-                }
-            };
-        };
-        let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
-        let builder = builder.map_err(|error| place.mistake(ca.span(), error.to_string(), None))?;
-        let builder = builder.with_root_certificates(roots(ca, folder, place)?);
-        let config = match (&self.certificate, &self.key) {
-            (Some(certificate), Some(file)) => builder
-                .with_client_auth_cert(certificates(certificate, folder, place)?, key(file, folder, place)?)
-                .map_err(|error| place.mistake(file.span(), error.to_string(), Some(PEM)))?,
-            (None, None) => builder.with_no_client_auth(),
-            (Some(one), None) | (None, Some(one)) => {
-                let help = "give both `certificate` and `key`, or neither";
-                return Err(place.mistake(one.span(), "one of them is missing".into(), Some(help)));
-            }
-        };
-        let name = self.name.as_ref().map(|name| {
-            ServerName::try_from(name.get_ref().clone()).map_err(|error| {
-                let help = "write the name of the members' certificates: `name = \"redis.internal\"`";
-                place.mistake(name.span(), error.to_string(), Some(help))
-            })
-        });
-        upstream.tls = Some((Arc::new(config), name.transpose()?));
-        Ok(upstream)
-    }
-}
-
-fn provider() -> Arc<rustls::crypto::CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
-
-fn certificates(
-    file: &Spanned<PathBuf>,
-    folder: &Path,
-    place: &SourceText<'_>,
-) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
-    let path = folder.join(file.get_ref());
-    let wrong = |why: String| {
-        place.mistake(file.span(), format!("no certificate in `{}`: {why}", path.display()), Some(PEM))
+pub(super) fn upstream(top: &Reader<'_>, folder: &Path, mistakes: &mut Mistakes) -> Upstream {
+    let files = Files { keys: top.table("upstream", &UPSTREAM), names: ["certificate", "key", "ca"], folder };
+    let keys = &files.keys;
+    let mut upstream = Upstream { tls: None, proxy: keys.truth("proxy-protocol") };
+    let Some(ca) = files.path("ca") else {
+        if let Some(key) = ["name", "certificate", "key"].into_iter().find(|key| keys.has(key)) {
+            mistakes
+                .add(keys.at(key), "TLS to members needs a trusted authority", "no `ca`")
+                .help("add `ca = \"members-ca.pem\"`");
+        }
+        return upstream;
     };
-    let all = CertificateDer::pem_file_iter(&path).map_err(|error| wrong(error.to_string()))?;
-    let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|error| wrong(error.to_string()))?;
-    if all.is_empty() { Err(wrong("it contains none".into())) } else { Ok(all) }
-}
-
-fn key(
-    file: &Spanned<PathBuf>,
-    folder: &Path,
-    place: &SourceText<'_>,
-) -> Result<PrivateKeyDer<'static>, ConfigError> {
-    let path = folder.join(file.get_ref());
-    PrivateKeyDer::from_pem_file(&path).map_err(|error| {
-        place.mistake(file.span(), format!("no key in `{}`: {error}", path.display()), Some(PEM))
-    })
-}
-
-fn roots(
-    file: &Spanned<PathBuf>,
-    folder: &Path,
-    place: &SourceText<'_>,
-) -> Result<RootCertStore, ConfigError> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(file, folder, place)? {
-        roots.add(certificate).map_err(|error| place.mistake(file.span(), error.to_string(), Some(PEM)))?;
+    let own = (files.path("certificate"), files.path("key"));
+    if own.0.is_some() != own.1.is_some() {
+        let given = if own.0.is_some() { "certificate" } else { "key" };
+        mistakes
+            .add(keys.at(given), "one of `certificate` and `key` is missing", "only this one")
+            .help("give both, or neither");
+        return upstream;
     }
-    Ok(roots)
+    let client = |roots: RootCertStore| match &own {
+        (Some(certificate), Some(key)) => tls::client(roots, Some(Identity { certificate, key })),
+        _ => tls::client(roots, None),
+    };
+    let config = files.loaded(tls::authorities(&ca).and_then(client), mistakes);
+    let name = |text: &str| ServerName::try_from(text.to_owned()).map_err(|error| error.to_string());
+    let help = "write the name of the members' certificates: `name = \"redis.internal\"`";
+    let name = files.keys.parsed("name", name, help, mistakes);
+    upstream.tls = config.map(|config| (config, name));
+    upstream
+}
+
+/// The files that a table names.
+struct Files<'a> {
+    keys: Reader<'a>,
+    names: [&'static str; 3],
+    folder: &'a Path,
+}
+
+impl Files<'_> {
+    /// The path at a key, if it is given.
+    fn path(&self, key: &str) -> Option<PathBuf> {
+        self.keys.text(key).map(|name| self.folder.join(name))
+    }
+
+    /// Returns the loaded value, or adds a mistake at the key that names the wrong file.
+    fn loaded<T>(&self, loaded: Result<T, TlsError>, mistakes: &mut Mistakes) -> Option<T> {
+        let error = match loaded {
+            Ok(loaded) => return Some(loaded),
+            Err(error) => error,
+        };
+        let wrong = self.names.iter().find(|key| self.path(key).is_some_and(|path| path == error.path));
+        let at = wrong.map_or(self.keys.place(), |key| self.keys.at(key));
+        mistakes.add(at, error.to_string(), "this file").help(error.help);
+        None
+    }
 }

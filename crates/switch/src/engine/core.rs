@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
+use tollway_agent::events::Events;
 use tollway_law::Time;
 use tollway_net::Clock;
 use tollway_proto::dispatch::{Cluster, MemberConfig};
@@ -31,6 +32,7 @@ pub(super) struct Core {
     pub(super) clients: Vec<Option<Client>>,
     pub(super) by_name: HashMap<String, u32>,
     pub(super) counters: Counters,
+    pub(super) events: Events,
     /// Sessions with immediate work.
     pub(super) again: Vec<usize>,
     /// Sessions that wait for a kernel's acknowledgements.
@@ -123,7 +125,7 @@ pub(super) struct Counters {
 }
 
 impl Core {
-    pub(super) fn new(config: Arc<Config>, registry: Registry, key: [u8; 16]) -> Core {
+    pub(super) fn new(config: Arc<Config>, registry: Registry, key: [u8; 16], events: Events) -> Core {
         let mut core = Core {
             registry,
             clock: Clock::starting_at(Time::ZERO),
@@ -135,6 +137,7 @@ impl Core {
             clients: Vec::new(),
             by_name: HashMap::new(),
             counters: Counters::default(),
+            events,
             again: Vec::new(),
             unacknowledged: Vec::new(),
             drained: Vec::new(),
@@ -211,11 +214,15 @@ impl Core {
         let now = self.now;
         let member = &mut self.members[at];
         member.counts.failures += 1;
-        member.last_failure = Some(why);
         if member.health == Health::Up {
+            if member.failures == 0 {
+                let name = &member.spec.name;
+                self.events.warn("member-down", format_args!("member {name} is down: {why}"));
+            }
             member.failures += 1;
             self.set_health(at, Health::Down(now));
         }
+        self.members[at].last_failure = Some(why);
     }
 
     /// The time for which a failed member is not used. It is the first while no member is up.

@@ -15,8 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream};
-use mio::{Events, Interest, Poll, Token};
+use mio::{Interest, Poll, Token};
 use slab::Slab;
+use tollway_agent::events::Events;
 use tollway_law::Time;
 
 use self::core::{Core, Health};
@@ -60,10 +61,15 @@ impl Engine {
     ///
     /// # Errors
     /// An address is in use or not local.
-    pub fn open(config: Arc<Config>, mailbox: Arc<Mailbox>, key: [u8; 16]) -> io::Result<Engine> {
+    pub fn open(
+        config: Arc<Config>,
+        mailbox: Arc<Mailbox>,
+        key: [u8; 16],
+        events: Events,
+    ) -> io::Result<Engine> {
         let poll = Poll::new()?;
         mailbox.attach(mio::Waker::new(poll.registry(), Token(WAKER))?);
-        let core = Core::new(Arc::clone(&config), poll.registry().try_clone()?, key);
+        let core = Core::new(Arc::clone(&config), poll.registry().try_clone()?, key, events);
         let scratch = vec![0; SCRATCH + MOVED];
         let mut engine = Engine {
             poll,
@@ -107,7 +113,7 @@ impl Engine {
     /// # Errors
     /// The kernel's event queue fails.
     pub fn run(&mut self) -> io::Result<()> {
-        let mut events = Events::with_capacity(1024);
+        let mut events = mio::Events::with_capacity(1024);
         while !self.is_over() {
             match self.poll.poll(&mut events, Some(self.patience())) {
                 Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
@@ -187,6 +193,8 @@ impl Engine {
         core.counters.accepted += 1;
         let refused = |core: &mut Core, socket: TcpStream| {
             core.counters.refused += 1;
+            core.events
+                .warn("refused", format_args!("the connection of {peer} is refused: too many sessions"));
             let mut stream = Stream::plain(socket);
             stream.break_off();
         };
@@ -331,6 +339,8 @@ impl Engine {
                     if connected {
                         core.members[at].probe = None;
                         core.set_health(at, Health::Up);
+                        let name = &core.members[at].spec.name;
+                        core.events.info("member-up", format_args!("member {name} is up"));
                     } else if refused || core.now > since + core.config.limits.connect_time {
                         core.members[at].probe = None;
                         core.set_health(at, Health::Up);
@@ -359,6 +369,8 @@ impl Engine {
                     if let Some(at) = at {
                         self.core.members[at].drained = drain;
                         self.core.refresh(at);
+                        let what = if drain { "gets no new messages" } else { "gets messages again" };
+                        self.core.events.info("drain", format_args!("member {name} {what}"));
                     }
                     let names = || self.core.members.iter().map(|member| member.spec.name.clone()).collect();
                     let _ = reply.send(at.map(|_| ()).ok_or_else(names));

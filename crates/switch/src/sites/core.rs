@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use mio::Registry;
+use tollway_agent::events::Events;
 use tollway_law::Time;
 use tollway_net::Clock;
 use tollway_net::hop::{HopEvent, Hops};
@@ -31,6 +32,7 @@ pub(super) struct Core {
     pub(super) again: Vec<usize>,
     pub(super) scratch: Vec<u8>,
     pub(super) counters: Counters,
+    pub(super) events: Events,
     /// The end of the grace, after the command to end.
     pub(super) ending: Option<Time>,
 }

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Interest, Poll, Token};
+use tollway_agent::events::Events;
 use tollway_law::Time;
 use tollway_law::link::{AnyLink, DropTail, FcpConfig, XcpConfig};
 use tollway_law::toll::Content;
 use tollway_net::Clock;
-use tollway_net::hop::{Batch, Hops};
+use tollway_net::hop::{Batch, HopEvent, Hops};
 use tollway_proto::Flags;
 use tollway_proto::transport::Config as Transport;
 
@@ -43,7 +44,11 @@ pub(crate) type Loop = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 /// Opens a part's sockets. Returns its loop, and the addresses for its clients, or without clients
 /// for its neighbours.
-pub(crate) fn start(config: Sites, mailbox: Arc<Mailbox>) -> io::Result<(Vec<SocketAddr>, Loop)> {
+pub(crate) fn start(
+    config: Sites,
+    mailbox: Arc<Mailbox>,
+    events: Events,
+) -> io::Result<(Vec<SocketAddr>, Loop)> {
     let poll = Poll::new()?;
     mailbox.attach(mio::Waker::new(poll.registry(), Token(WAKER))?);
     let clock = Clock::starting_at(FIRST_INSTANT);
@@ -74,6 +79,7 @@ pub(crate) fn start(config: Sites, mailbox: Arc<Mailbox>) -> io::Result<(Vec<Soc
         again: Vec::new(),
         scratch: vec![0; SCRATCH],
         counters: Counters::default(),
+        events,
         ending: None,
         config,
     };
@@ -106,7 +112,7 @@ fn looped<W: Work + Send + 'static>(
 
 impl<W: Work> Engine<W> {
     fn run(&mut self) -> io::Result<()> {
-        let mut events = Events::with_capacity(1024);
+        let mut events = mio::Events::with_capacity(1024);
         while !self.is_over() {
             match self.poll.poll(&mut events, Some(self.patience())) {
                 Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
@@ -179,19 +185,35 @@ impl<W: Work> Engine<W> {
                 let payload = &datagram[opened.end - len.min(opened.end)..opened.end];
                 work.on_packet(core, opened.from, opened.packet, opened.sack, payload);
             });
-            while let Some(event) = self.core.hops.poll_event() {
-                self.work.on_neighbour(&mut self.core, event);
-            }
+            self.meet_neighbours();
             self.core.hops.flush();
             if round + 1 == ROUNDS {
                 // The kernel says nothing again of what is left.
                 self.core.again.push(usize::MAX);
             }
         }
-        while let Some(event) = self.core.hops.poll_event() {
-            self.work.on_neighbour(&mut self.core, event);
-        }
+        self.meet_neighbours();
         Ok(())
+    }
+
+    /// Handles neighbours that appeared, disappeared, or were replaced.
+    fn meet_neighbours(&mut self) {
+        while let Some(event) = self.core.hops.poll_event() {
+            let core = &mut self.core;
+            let name = |at: usize| {
+                core.config.peers.iter().chain(core.config.members()).nth(at).map_or("", |one| &one.name)
+            };
+            match event {
+                HopEvent::Up(at) => core.events.info("hop-up", format_args!("hop to {} is up", name(at))),
+                HopEvent::Down(at) => {
+                    core.events.warn("hop-down", format_args!("hop to {} is silent", name(at)));
+                }
+                HopEvent::Replaced(at) => {
+                    core.events.info("hop-replaced", format_args!("hop to {} has a new process", name(at)));
+                }
+            }
+            self.work.on_neighbour(core, event);
+        }
     }
 
     /// Executes commands from other threads.

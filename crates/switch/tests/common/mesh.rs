@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tollway_net::secure::KeyFile;
-use tollway_switch::agent::Agent;
+use tollway_switch::agent::{Agent, Events};
 use tollway_switch::sites::Sites;
 
 use super::Server;
@@ -165,7 +165,7 @@ pub(crate) fn await_hops<'a>(parts: impl IntoIterator<Item = &'a Agent>) {
 /// Starts a part whose keys are in `folder`.
 pub(crate) fn site(folder: &std::path::Path, text: &str) -> Agent {
     let config = Sites::parse("test", text, folder).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    Agent::start_site(config, "test".into()).unwrap()
+    Agent::start_site(config, "test".into(), Events::default()).unwrap()
 }
 
 /// The key files of a front `a`, a switch `b` and backs `m0`…, in a folder.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tollway_switch::agent::Agent;
+use tollway_switch::agent::{Agent, Events};
 use tollway_switch::config::Config;
 use tollway_switch::status::{MemberStatus, Status};
 
@@ -22,7 +22,7 @@ pub(crate) fn switch(frames: &str, more: &str, members: &[(&str, SocketAddr)]) -
         text += &format!("[member.{name}]\naddress = \"{address}\"\n");
     }
     let config = Config::parse("test", &text, None).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    Agent::start(config, "test".into(), [7; 16]).unwrap()
+    Agent::start(config, "test".into(), [7; 16], Events::default()).unwrap()
 }
 
 /// Connects to a switch; nothing is waited for longer than a minute.

@@ -2,7 +2,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::net::Shutdown;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,20 +41,43 @@ impl ControlSocket {
         // The socket of an agent that was killed.
         let _ = fs::remove_file(path);
         let listener = UnixListener::bind(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
         Ok(ControlSocket { listener, path: path.to_owned(), claim })
     }
 
-    /// The path of the guardian's record of settings to restore.
-    pub fn record(&self) -> PathBuf {
+    /// The path of a further file of the agent: the socket's with this ending.
+    pub fn beside(&self, ending: &str) -> PathBuf {
         let mut name = self.path.as_os_str().to_owned();
-        name.push(".paced");
+        name.push(ending);
         name.into()
     }
 
-    /// The lock on this path, held until the agent and its guardian have both ended.
+    /// The lock on this path. A process that inherits it reserves the agent's place until it ends.
     pub fn claim(&self) -> &File {
         &self.claim
+    }
+
+    /// Starts a thread that answers commands. The empty command requests the status.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn serve(&self, answer: impl Fn(&str) -> String + Send + 'static) -> io::Result<()> {
+        let listener = self.listener()?;
+        listener.set_nonblocking(false)?;
+        let serve = move || {
+            for mut client in listener.incoming().flatten() {
+                // A client that does not send its command is left.
+                let mut command = String::new();
+                let heard = client
+                    .set_read_timeout(Some(Duration::from_secs(1)))
+                    .and_then(|()| (&mut client).take(LONGEST_COMMAND).read_to_string(&mut command));
+                if heard.is_ok() {
+                    reply(client, answer(&command).into());
+                }
+            }
+        };
+        std::thread::Builder::new().name("control".into()).spawn(serve).map(drop)
     }
 
     /// Answers all waiting clients, without blocking.
@@ -135,7 +159,7 @@ impl Drop for ControlSocket {
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`]: it belongs to another user, or others may write to it.
 /// Other errors: it cannot be made.
-pub fn own_folder(path: &Path) -> io::Result<()> {
+fn own_folder(path: &Path) -> io::Result<()> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let meta = fs::metadata(folder)?;
@@ -179,12 +203,22 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// # Errors
 /// No agent answers there. [`io::ErrorKind::TimedOut`]: an agent is there, but does not answer.
 pub fn ask(path: &Path) -> io::Result<String> {
-    ask_within(path, Duration::from_secs(15))
+    command(path, "")
 }
 
-fn ask_within(path: &Path, patience: Duration) -> io::Result<String> {
-    let stream = connect(path)?;
+/// Sends `command` to the agent at `path`, and returns its answer.
+///
+/// # Errors
+/// As for [`ask`].
+pub fn command(path: &Path, command: &str) -> io::Result<String> {
+    ask_within(path, command, Duration::from_secs(15))
+}
+
+fn ask_within(path: &Path, command: &str, patience: Duration) -> io::Result<String> {
+    let mut stream = connect(path)?;
     stream.set_read_timeout(Some(patience))?;
+    stream.write_all(command.as_bytes())?;
+    stream.shutdown(Shutdown::Write)?;
     read_answer(stream).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => {
             io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", patience.as_secs_f64()))
@@ -197,9 +231,9 @@ fn ask_within(path: &Path, patience: Duration) -> io::Result<String> {
 ///
 /// # Errors
 /// No agent answers there, or [another user's](io::ErrorKind::PermissionDenied).
-pub fn connect(path: &Path) -> io::Result<UnixStream> {
+fn connect(path: &Path) -> io::Result<UnixStream> {
     let stream = UnixStream::connect(path)?;
-    crate::sys::sockopt::require_own_peer(&stream)?;
+    tollway_net::sys::sockopt::require_own_peer(&stream)?;
     Ok(stream)
 }
 
@@ -207,14 +241,15 @@ pub fn connect(path: &Path) -> io::Result<UnixStream> {
 ///
 /// # Errors
 /// The stream fails, or the answer is not UTF-8.
-pub fn read_answer(stream: UnixStream) -> io::Result<String> {
+fn read_answer(stream: UnixStream) -> io::Result<String> {
     let mut text = String::new();
     stream.take(LONGEST_ANSWER).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// Limit of an answer, in bytes.
+/// Limits of an answer and of a command, in bytes.
 const LONGEST_ANSWER: u64 = 1 << 28;
+const LONGEST_COMMAND: u64 = 4096;
 
 /// Default folder for the sockets of this user's agents.
 pub fn folder() -> PathBuf {
@@ -229,6 +264,21 @@ pub fn folder() -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_answered_and_a_silent_client_is_left() {
+        let folder = std::env::temp_dir().join(format!("tollway-commands-{}", std::process::id()));
+        let path = folder.join("agent.sock");
+        let control = ControlSocket::open(&path).unwrap();
+        control.serve(|command| format!("heard `{command}`")).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o077, 0);
+        let _silent = UnixStream::connect(&path).unwrap();
+        assert_eq!(command(&path, "drain a").unwrap(), "heard `drain a`");
+        assert_eq!(ask(&path).unwrap(), "heard ``");
+        drop(control);
+        assert!(ask(&path).is_err());
+        fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn one_agent_answers_and_its_place_is_free_again() {
@@ -270,7 +320,7 @@ mod tests {
         drop(next.join().unwrap());
         // A stopped agent is there, but does not answer.
         let stopped = ControlSocket::open(&path).unwrap();
-        let error = ask_within(&path, Duration::from_millis(20)).unwrap_err();
+        let error = ask_within(&path, "", Duration::from_millis(20)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(error.to_string(), "no answer within 0.02 s");
         drop(stopped);

@@ -6,19 +6,25 @@ use std::time::Duration;
 
 /// Shows values in turn from a background thread. Values that come while it is busy are dropped, so
 /// that the caller never waits.
-pub(crate) struct LossyOutput<T> {
+pub struct LossyOutput<T> {
     next: Option<SyncSender<T>>,
     ended: Receiver<()>,
 }
 
 impl<T: Send + 'static> LossyOutput<T> {
     /// Starts a thread that calls `show` with each value, until it returns false.
-    pub(crate) fn open(show: impl FnMut(T) -> bool + Send + 'static) -> io::Result<LossyOutput<T>> {
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn open(show: impl FnMut(T) -> bool + Send + 'static) -> io::Result<LossyOutput<T>> {
         LossyOutput::with_room(1, show)
     }
 
     /// As [`LossyOutput::open`], with a queue of `room` values.
-    pub(crate) fn with_room(
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn with_room(
         room: usize,
         mut show: impl FnMut(T) -> bool + Send + 'static,
     ) -> io::Result<LossyOutput<T>> {
@@ -32,19 +38,32 @@ impl<T: Send + 'static> LossyOutput<T> {
     }
 
     /// Queues a value, or drops it if the queue is full. Returns false if the thread has ended.
-    pub(crate) fn show(&self, thing: T) -> bool {
-        let next = self.next.as_ref();
-        next.is_some_and(|next| !matches!(next.try_send(thing), Err(TrySendError::Disconnected(_))))
+    pub fn show(&self, thing: T) -> bool {
+        !matches!(self.offer(thing), Err(TrySendError::Disconnected(_)))
+    }
+
+    /// Queues a value.
+    pub(crate) fn offer(&self, thing: T) -> Result<(), TrySendError<T>> {
+        match &self.next {
+            Some(next) => next.try_send(thing),
+            None => Err(TrySendError::Disconnected(thing)),
+        }
     }
 }
 
 impl<T> LossyOutput<T> {
     /// Waits up to [`PATIENCE`] for the last value to be shown. Returns true if the thread has
     /// ended.
-    pub(crate) fn end(&mut self) -> bool {
+    pub fn end(&mut self) -> bool {
         // A second call does not wait again.
         let patience = self.next.take().map_or(Duration::ZERO, |_| PATIENCE);
         self.ended.recv_timeout(patience) == Err(RecvTimeoutError::Disconnected)
+    }
+}
+
+impl<T> std::fmt::Debug for LossyOutput<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LossyOutput").finish_non_exhaustive()
     }
 }
 
@@ -64,16 +83,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_slow_holds_nobody_up_and_who_is_not_has_all() {
+    fn a_slow_reader_delays_no_caller_and_a_fast_one_gets_each_value() {
         let (shown, seen) = channel();
         let (go_on, wait) = channel::<()>();
         let mut output =
             LossyOutput::open(move |number: u32| wait.recv().is_ok() && shown.send(number).is_ok()).unwrap();
-        assert!((0..1000).all(|number| output.show(number)), "nobody waits");
-        assert!(!output.end(), "it is held up");
+        assert!((0..1000).all(|number| output.show(number)), "no call waits");
+        assert!(!output.end(), "the reader is slow");
         drop(output);
         drop(go_on);
-        assert!(seen.recv().is_err(), "nothing was taken");
+        assert!(seen.recv().is_err(), "no value was shown");
 
         let (shown, seen) = channel();
         let mut output = LossyOutput::open(move |number: u32| shown.send(number).is_ok()).unwrap();
