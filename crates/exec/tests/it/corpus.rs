@@ -1,7 +1,6 @@
 //! The fuzz targets' corpora, replayed without a fuzzer.
-#![cfg(target_os = "linux")]
 
-#[path = "../../../fuzz/src/words.rs"]
+#[path = "../../../../fuzz/src/words.rs"]
 #[allow(unreachable_pub)]
 mod words;
 
