@@ -1,7 +1,9 @@
 //! Helpers of several tests: mutated datagrams, and this process's memory.
-#![allow(dead_code)]
+
+pub(crate) mod way;
 
 use std::net::UdpSocket;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tollway_net::cookie;
 use tollway_proto::encoding::acp;
@@ -24,6 +26,12 @@ pub(crate) const MANY: u64 = 1_000_000;
 /// The number in an environment variable.
 pub(crate) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
+}
+
+/// A lock for tests that measure this process's memory.
+pub(crate) fn measures_memory() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Bytes of memory that this process uses; zero if the system does not state it.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::common::Mixer;
+use super::Mixer;
 
 /// A path that a thread runs until it is dropped.
 pub(crate) struct Way {

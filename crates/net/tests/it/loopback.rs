@@ -1,11 +1,9 @@
 //! Real datagrams between nodes on loopback. No test checks speed, since machines are shared.
 
-mod common;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-use common::{MANY, Mixer, mutated, resident, sockets};
+use crate::common::{MANY, Mixer, measures_memory, mutated, resident, sockets};
 use tollway_law::link::{AnyLink, DropTail, XcpConfig};
 use tollway_law::sender::{NewRenoConfig, XcpConfig as XcpSender};
 use tollway_law::{Rate, Time};
@@ -226,6 +224,7 @@ fn mutated_datagrams_of_neighbours_and_strangers_leave_no_trace() {
     if !sockets() {
         return;
     }
+    let _memory = measures_memory();
     for (here, xcp) in [(1, true), (1, false), (2, true)] {
         let [a, b, stranger] = [(); 3].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         let addr = |socket: &UdpSocket| socket.local_addr().unwrap();

@@ -1,10 +1,10 @@
 //! The fuzz targets' corpora, replayed without a fuzzer.
 
-#[path = "../../../fuzz/src/hosts.rs"]
+#[path = "../../../../fuzz/src/hosts.rs"]
 #[allow(unreachable_pub)]
 mod hosts;
 #[cfg(target_os = "linux")]
-#[path = "../../../fuzz/src/packets.rs"]
+#[path = "../../../../fuzz/src/packets.rs"]
 #[allow(unreachable_pub)]
 mod packets;
 

@@ -1,13 +1,11 @@
 //! ACP between hosts, and attacks on a host, which must have no effect.
 
-mod common;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{MANY, Mixer, mutated, resident, sockets};
+use crate::common::{MANY, Mixer, measures_memory, mutated, resident, sockets};
 use tollway_law::Time;
 use tollway_law::sender::NewRenoConfig;
 use tollway_net::cookie;
@@ -106,7 +104,7 @@ fn a_way_too_narrow_for_segments_ends_no_host() {
         server.join().unwrap();
         return;
     }
-    let script = "ip link set lo up mtu 1300 || exit 77; exec \"$0\" --exact a_way_too_narrow_for_segments_ends_no_host";
+    let script = "ip link set lo up mtu 1300 || exit 77; exec \"$0\" --exact host::a_way_too_narrow_for_segments_ends_no_host";
     let mut command = std::process::Command::new("unshare");
     command.args(["-rn", "sh", "-c", script]).arg(std::env::current_exe().unwrap()).env(INSIDE, "1");
     match command.output() {
@@ -125,6 +123,7 @@ fn mutated_datagrams_leave_no_trace() {
     if !sockets() {
         return;
     }
+    let _memory = measures_memory();
     let listener = host(Some([9; 16]));
     let (addr, stop) = (listener.addr(), Arc::new(AtomicBool::new(false)));
     let server = serve(listener, &stop);
@@ -153,6 +152,7 @@ fn mutated_datagrams_handed_over_directly_break_nothing() {
     if !sockets() {
         return;
     }
+    let _memory = measures_memory();
     let mut listener = host(Some([10; 16]));
     let mut mixer = Mixer(2);
     let before = resident();

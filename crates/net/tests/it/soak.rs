@@ -6,16 +6,13 @@
 //! `make soak` runs it for an hour. A failure prints its seed; `TOLLWAY_SOAK_SEED` repeats that
 //! run.
 
-mod common;
-#[path = "common/way.rs"]
-mod way;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Mixer, mutated, number, resident, sockets};
+use crate::common::way::{Mischief, Way};
+use crate::common::{Mixer, measures_memory, mutated, number, resident, sockets};
 use tollway_law::link::{AnyLink, DropTail, FcpConfig, XcpConfig};
 use tollway_law::sender::{AnySender, FcpConfig as FcpSender, NewRenoConfig, XcpConfig as XcpSender};
 use tollway_law::{Rate, Time};
@@ -26,7 +23,6 @@ use tollway_proto::Encoding;
 use tollway_proto::faults::{Loss, LossPlace, Only};
 use tollway_proto::port::Limit;
 use tollway_proto::transport::{Config, Connection};
-use way::{Mischief, Way};
 
 #[derive(Clone, Copy, Debug)]
 enum Law {
@@ -202,6 +198,7 @@ fn whatever_befalls_it_a_network_keeps_its_books_and_its_flows() {
     if let Some(seed) = number("TOLLWAY_SOAK_SEED") {
         return Round::new(seed).all();
     }
+    let _memory = measures_memory();
     let until = Instant::now() + Duration::from_secs(number("TOLLWAY_SOAK_SECONDS").unwrap_or(8));
     let (mut seed, mut first) = (1, None);
     while Instant::now() < until || seed <= 2 {

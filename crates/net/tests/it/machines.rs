@@ -1,11 +1,9 @@
 //! Middles on real datagrams: headers rewritten in place, packets held back and sent later.
 
-mod common;
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use common::sockets;
+use crate::common::sockets;
 use tollway_law::link::{AnyLink, DropTail};
 use tollway_law::sender::NewRenoConfig;
 use tollway_law::{Rate, Time};
