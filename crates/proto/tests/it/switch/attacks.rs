@@ -8,7 +8,7 @@ use tollway_proto::switch::{Config, Switch};
 use tollway_proto::transport::Event;
 use tollway_proto::{Flags, Gate, Middle, Packet, Passed, SackRanges, Stamp};
 
-use crate::net::{Net, Opener, candidates};
+use super::net::{Net, Opener, candidates};
 
 const NOW: Time = Time::from_secs(1);
 const FRAME: Flags = Flags::DATA.with(Flags::FIRST).with(Flags::LAST);

@@ -10,8 +10,8 @@ use tollway_proto::overlay::{
     PortId, ProtocolError, TenantConfig,
 };
 
-use crate::net::{Message, Net};
-use crate::row;
+use super::net::{Message, Net};
+use super::row;
 
 fn state(daemon: u32, epoch: u64, number: u64, cost: f32, lot: f32, peers: &[u32]) -> Frame<Message> {
     let link = |&peer| LinkCost { peer: DaemonId(peer), weight: 1, cost, lot };

@@ -7,7 +7,7 @@ use tollway_proto::switch::Health;
 use tollway_proto::transport::{Event, State};
 use tollway_proto::{Flags, Packet, SackRanges};
 
-use crate::net::{Faults, LIFE, Net, Opener};
+use super::net::{Faults, LIFE, Net, Opener};
 
 const MINUTE: Time = Time::from_secs(60);
 

@@ -4,8 +4,8 @@ use tollway_law::overlay::Benefit;
 use tollway_law::{Rate, Time};
 use tollway_proto::overlay::{Config, DaemonId, Event, Purchase, TenantConfig};
 
-use crate::net::Net;
-use crate::row;
+use super::net::Net;
+use super::row;
 
 /// Mb/s of each sender between two instants, headers counted.
 fn rates(net: &mut Net, from: u64, to: u64) -> Vec<f64> {
@@ -72,7 +72,7 @@ fn a_tenant_has_one_salary_however_many_clients() {
     let tenant = daemon.snapshot().tenants[1].tenant;
     for _ in 0..499 {
         let client = daemon.add_client(many, tenant);
-        net.senders.push(crate::net::Sender { client, ..sender });
+        net.senders.push(super::net::Sender { client, ..sender });
     }
     for sender in 2..501 {
         net.offer(sender);

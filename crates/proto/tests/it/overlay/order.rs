@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tollway_law::{Rate, Time};
 use tollway_proto::overlay::{ClientId, Config, DaemonId, Event, TenantConfig};
 
-use crate::net::{Message, Net};
-use crate::{Random, row};
+use super::net::{Message, Net};
+use super::{Random, row};
 
 const GROUP: &[u8] = b"ledger";
 

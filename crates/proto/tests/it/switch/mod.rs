@@ -4,6 +4,6 @@
 mod attacks;
 mod delivery;
 mod failures;
-mod net;
+pub(crate) mod net;
 mod stalls;
 mod tolls;

@@ -8,14 +8,9 @@
 //! `make soak` goes on for longer. A failure prints its seed, with which `TOLLWAY_SOAK_SEED` does
 //! the same again.
 
-#[path = "switch/net.rs"]
-#[allow(dead_code, reason = "tests of single promises need more of it")]
-mod net;
-
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use net::{Faults, LIFE, Net, Opener, newreno};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tollway_law::Time;
@@ -25,6 +20,8 @@ use tollway_law::toll::Content;
 use tollway_proto::route::Policy;
 use tollway_proto::switch::{self, FlowControl};
 use tollway_proto::transport::{Config, Detection, Event, Reader, Rto, State};
+
+use crate::switch::net::{Faults, LIFE, Net, Opener, newreno};
 
 /// The failures of a round, beside its channels' faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use tollway_proto::switch::{self, FlowControl};
 use tollway_proto::transport::{Config, Connection, Event};
 use tollway_proto::{Gate, Middle, Packet, Passed, SackRanges, Switch};
 
-use crate::net::{Faults, Net, Opener, candidates, mark, newreno};
+use super::net::{Faults, Net, Opener, candidates, mark, newreno};
 
 const MINUTE: Time = Time::from_secs(60);
 

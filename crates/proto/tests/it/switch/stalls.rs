@@ -5,8 +5,8 @@ use tollway_proto::switch::{Config, Health};
 use tollway_proto::transport::State;
 use tollway_proto::{Flags, Packet, Stamp};
 
-use crate::attacks::{Bench, ack, data, opened};
-use crate::net::{Net, Opener};
+use super::attacks::{Bench, ack, data, opened};
+use super::net::{Net, Opener};
 
 const MINUTE: Time = Time::from_secs(60);
 

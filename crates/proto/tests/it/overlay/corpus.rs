@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-#[path = "../../../../fuzz/src/overlay.rs"]
+#[path = "../../../../../fuzz/src/overlay.rs"]
 #[allow(unreachable_pub, reason = "the fuzz targets' crate exports it")]
 mod fuzzed;
 

@@ -13,7 +13,7 @@ use tollway_proto::switch;
 use tollway_proto::transport::Config;
 use tollway_proto::{Flags, Packet};
 
-use crate::net::{Net, Opener};
+use super::net::{Net, Opener};
 
 fn xcp() -> AnySender {
     XcpConfig::default().build().into()

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tollway_law::{Rate, Time};
 use tollway_proto::overlay::{Config, TenantConfig};
 
-use crate::net::Net;
-use crate::{Random, row};
+use super::net::Net;
+use super::{Random, row};
 
 /// The network, and the test's record of it.
 struct Trial {

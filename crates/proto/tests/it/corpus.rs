@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-#[path = "../../../fuzz/src/codecs.rs"]
+#[path = "../../../../fuzz/src/codecs.rs"]
 #[allow(unreachable_pub)]
 mod codecs;
 
