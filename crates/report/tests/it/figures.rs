@@ -4,7 +4,7 @@ use tollway_report::html::Page;
 use tollway_report::plot::{Figure, Picture};
 
 #[allow(dead_code)]
-mod synthetic;
+use crate::synthetic;
 
 #[test]
 fn a_page_needs_nothing_beside_itself() {

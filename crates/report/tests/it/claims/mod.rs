@@ -13,7 +13,8 @@ use tollway_scenario::tables::{
 };
 
 mod measures;
-mod synthetic;
+
+use crate::synthetic;
 
 /// Checks one claim with the keys `keys`.
 fn verdicts(keys: &str, runs: &[RunResult]) -> Report {
