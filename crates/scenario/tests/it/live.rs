@@ -205,7 +205,7 @@ fn messages_come_back_past_a_counter_live() {
     if !sockets() {
         return;
     }
-    let text = include_str!("../../../scenarios/machines.toml").replace("10 s", "5 s");
+    let text = include_str!("../../../../scenarios/machines.toml").replace("10 s", "5 s");
     let text = text.replace("messages = 200", "messages = 20")
         + "[[loss]]\nlink = \"bottleneck\"\nprobability = 0.01\n";
     let live = finish(&text, EngineKind::Live).unwrap();
