@@ -1,14 +1,12 @@
 //! Clients and members that mean harm.
 
-mod common;
-
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 
 /// True if the other end has ended the connection, without an answer.
 fn is_cut_off(stream: &mut TcpStream) -> bool {

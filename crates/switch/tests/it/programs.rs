@@ -1,8 +1,6 @@
 //! Redis, rsyslog and logger from Debian, through the switch. Programs that are not installed are
 //! reported and skipped.
 
-mod common;
-
 use std::collections::{BTreeMap, HashSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 
 /// True if all of these programs are installed; reports those that are not.
 fn have(programs: &[&str]) -> bool {

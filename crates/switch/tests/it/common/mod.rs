@@ -1,5 +1,4 @@
 //! Switches and servers for tests, all on loopback.
-#![allow(dead_code)]
 
 pub(crate) mod mesh;
 

@@ -1,14 +1,12 @@
 //! Sessions between sites: a front, a switch and backs as they run, on loopback.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::mesh::{Faults, Mesh, Plan, await_hops, free, keys, linked, site};
-use common::{Server, dial, eventually, framed, member, read_framed, status};
+use crate::common::mesh::{Faults, Mesh, Plan, await_hops, free, keys, linked, site};
+use crate::common::{Server, dial, eventually, framed, member, read_framed, status};
 use tollway_switch::agent::Agent;
 use tollway_switch::sites::Sites;
 

@@ -1,8 +1,6 @@
 //! Members killed, hung, half-open, slow and returning, slow clients, half frames, for a while and
 //! from a seed: what was promised of every frame holds.
 
-mod common;
-
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -10,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::*;
+use crate::common::*;
 use tollway_switch::agent::Agent;
 use tollway_switch::status::MemberStatus;
 
@@ -293,43 +291,48 @@ fn run(retry: &str) {
     agent.end().unwrap();
 }
 
-#[test]
-fn one_way_frames_come_or_are_counted() {
-    eprintln!("faults, one way: {:?} (TOLLWAY_SOAK_SECONDS, TOLLWAY_SOAK_SEED)", soak());
-    let mut cluster = Cluster::start(true);
-    let agent = cluster.switch("policy = \"round-robin\"\nanswers = \"none\"");
-    let (sent, most) = soak_with(&mut cluster, &agent, one_way_client);
-    eventually("all sessions have ended", || status(&agent).sessions == 0);
-    let sent: u64 = sent.into_iter().sum();
-    let now = status(&agent);
-    let sum = |of: fn(&MemberStatus) -> u64| now.members.iter().map(of).sum::<u64>();
-    let (perhaps_lost, retried) = (sum(|one| one.perhaps_lost), sum(|one| one.retried));
-    // Living servers read all bytes that their kernels have acknowledged.
-    let mut before = usize::MAX;
-    eventually("the servers have read all", || {
-        std::thread::sleep(Duration::from_millis(200));
-        let read = cluster.servers.iter().flatten().map(|server| server.frames().len()).sum();
-        std::mem::replace(&mut before, read) == read
-    });
-    cluster.end();
-    let came = cluster.carried.len() as u64;
-    assert!(came + perhaps_lost >= sent, "{came} of {sent} came, {perhaps_lost} are said to be lost at most");
-    let twice = cluster.carried.values().filter(|&&times| times > 1).count() as u64;
-    assert!(twice <= retried, "{twice} came twice, {retried} were sent again");
-    assert_eq!((now.abandoned, now.frames), (0, sent));
-    assert!(most <= BOUND, "{most} bytes at most");
-    eprintln!("{sent} frames, {came} came, {perhaps_lost} perhaps lost, {twice} twice");
-    agent.end().unwrap();
-}
+/// What `make soak` repeats for longer.
+mod soak {
+    use super::*;
 
-#[test]
-fn nothing_is_carried_out_twice_and_what_is_not_answered_is_told() {
-    run("never");
-}
+    #[test]
+    fn one_way_frames_come_or_are_counted() {
+        eprintln!("faults, one way: {:?} (TOLLWAY_SOAK_SECONDS, TOLLWAY_SOAK_SEED)", soak());
+        let mut cluster = Cluster::start(true);
+        let agent = cluster.switch("policy = \"round-robin\"\nanswers = \"none\"");
+        let (sent, most) = soak_with(&mut cluster, &agent, one_way_client);
+        eventually("all sessions have ended", || status(&agent).sessions == 0);
+        let sent: u64 = sent.into_iter().sum();
+        let now = status(&agent);
+        let sum = |of: fn(&MemberStatus) -> u64| now.members.iter().map(of).sum::<u64>();
+        let (perhaps_lost, retried) = (sum(|one| one.perhaps_lost), sum(|one| one.retried));
+        // Living servers read all bytes that their kernels have acknowledged.
+        let mut before = usize::MAX;
+        eventually("the servers have read all", || {
+            std::thread::sleep(Duration::from_millis(200));
+            let read = cluster.servers.iter().flatten().map(|server| server.frames().len()).sum();
+            std::mem::replace(&mut before, read) == read
+        });
+        cluster.end();
+        let came = cluster.carried.len() as u64;
+        assert!(came + perhaps_lost >= sent, "{came} of {sent} came, {perhaps_lost} are said to be lost at most");
+        let twice = cluster.carried.values().filter(|&&times| times > 1).count() as u64;
+        assert!(twice <= retried, "{twice} came twice, {retried} were sent again");
+        assert_eq!((now.abandoned, now.frames), (0, sent));
+        assert!(most <= BOUND, "{most} bytes at most");
+        eprintln!("{sent} frames, {came} came, {perhaps_lost} perhaps lost, {twice} twice");
+        agent.end().unwrap();
+    }
 
-#[test]
-fn what_may_be_sent_again_is_always_answered() {
-    run("idempotent");
+    #[test]
+    fn nothing_is_carried_out_twice_and_what_is_not_answered_is_told() {
+        run("never");
+    }
+
+    #[test]
+    fn what_may_be_sent_again_is_always_answered() {
+        run("idempotent");
+    }
 }
 
 #[test]

@@ -1,13 +1,11 @@
 //! Attacks on parts between sites: unknown senders, repeated or forged datagrams, hostile members.
 
-mod common;
-
 use std::net::UdpSocket;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::mesh::{Faults, Mesh, Plan, await_hops, keys, linked, site};
-use common::{Server, dial, eventually, framed, member, read_framed, status};
+use crate::common::mesh::{Faults, Mesh, Plan, await_hops, keys, linked, site};
+use crate::common::{Server, dial, eventually, framed, member, read_framed, status};
 use tollway_law::{Time, Toll};
 use tollway_net::Clock;
 use tollway_net::hop::{Batch, Hops, Opened};

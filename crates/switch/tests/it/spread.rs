@@ -1,14 +1,12 @@
 //! Messages of one connection over several servers, with nothing going wrong.
 
-mod common;
-
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use tollway_switch::config::Config;
 
 #[test]
