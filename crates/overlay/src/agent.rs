@@ -11,7 +11,7 @@ pub use tollway_net::sys::control::ask;
 use tollway_net::sys::control::{self, ControlSocket};
 pub use tollway_net::sys::signals::Signals;
 
-use crate::config::{ConfigError, Site, Watch};
+use crate::config::{ConfigError, Keys, Mark, Site, Watch};
 use crate::server::Server;
 use crate::status::Status;
 use crate::tls::Ends;
@@ -77,6 +77,10 @@ pub fn run(
     let latest = Arc::new(Mutex::new(Status::default()));
     let _pages = pages(options, &latest, &mut tell)?;
     let mut watch = Watch::new(path);
+    let mut key_marks = site.keys.as_ref().map(Keys::marks);
+    if let Some(warning) = site.readable(path) {
+        tell(format!("warning: {warning}"));
+    }
     let mut trouble = None;
     let (mut epoch, mut again, mut over) = (start.as_millis() as u64, false, false);
     loop {
@@ -84,7 +88,7 @@ pub fn run(
         let mut server =
             Server::open(&site, ends, epoch, start.as_nanos() as u64).map_err(system("listen".into()))?;
         tell(format!("site {} listens at {}", site.rules.site, server.address()));
-        let mut next = Time::ZERO;
+        let (mut next, mut ends_at) = (Time::ZERO, None);
         server
             .run(|server, now| {
                 server.take_notes().into_iter().for_each(&mut tell);
@@ -99,10 +103,17 @@ pub fn run(
                 control.answer(|| serde_json::to_string(&status(server)).unwrap_or_default());
                 if now >= next {
                     next = now + Time::from_secs(1);
+                    reload_keys(server, &site, &mut key_marks, &mut tell);
                     *latest.lock().unwrap_or_else(PoisonError::into_inner) = status(server);
                 }
-                over |= signals.has_come().is_some();
-                over || (!again && server.broker().later_start().is_some())
+                if signals.has_come().is_some() && !std::mem::replace(&mut over, true) {
+                    server.retire();
+                    ends_at = Some((now + LEAST_END, now + LONGEST_END));
+                }
+                let ended = ends_at.is_some_and(|(least, most)| {
+                    now >= most || (now >= least && server.broker().is_drained())
+                });
+                ended || (!again && !over && server.broker().later_start().is_some())
             })
             .map_err(system("wait for sockets".into()))?;
         match server.broker().later_start() {
@@ -117,6 +128,28 @@ pub fn run(
             }
             _ => return Ok(()),
         }
+    }
+}
+
+/// Loads the certificates again if their files have changed.
+fn reload_keys(
+    server: &mut Server,
+    site: &Site,
+    known: &mut Option<Vec<Option<Mark>>>,
+    tell: &mut impl FnMut(String),
+) {
+    let Some(keys) = &site.keys else { return };
+    let marks = Some(keys.marks());
+    if *known == marks {
+        return;
+    }
+    *known = marks;
+    match Ends::load(keys, &site.rules) {
+        Ok(ends) => {
+            server.set_ends(ends);
+            tell("new connections use the changed certificates".into());
+        }
+        Err(error) => tell(format!("the changed certificates are not in force: {error}; {}", error.help)),
     }
 }
 
@@ -147,6 +180,10 @@ fn follow(
     Some(format!("the new configuration is not in force: {why}"))
 }
 
+/// Bounds of the time between a signal and the end: messages in flight arrive, and clients and
+/// other sites learn of the end.
+const LEAST_END: Time = Time::from_millis(300);
+const LONGEST_END: Time = Time::from_secs(2);
 /// The trouble of two sites of one name.
 const TWICE: &str = "another site with this name is running, and the other sites are connected to it";
 

@@ -44,6 +44,8 @@ pub struct Site {
     pub rules: SiteRules,
     /// The address for clients.
     pub listen: SocketAddr,
+    /// The address for clients that other sites list in their `INFO`.
+    pub advertise: Option<String>,
     /// The site's identity.
     pub keys: Option<Keys>,
     /// The address for other sites.
@@ -72,7 +74,7 @@ pub struct Link {
     /// The other site's name.
     pub site: String,
     /// The other site's address; without one, the other site must connect.
-    pub address: Option<SocketAddr>,
+    pub address: Option<String>,
     /// The link's rate until it is measured.
     pub rate: Rate,
 }
@@ -97,6 +99,7 @@ fn spool_size() -> Bytes {
 struct File {
     site: String,
     listen: SocketAddr,
+    advertise: Option<String>,
     payload: Option<Bytes>,
     buffer: Option<Bytes>,
     patience: Option<Time>,
@@ -129,7 +132,7 @@ struct Links {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LinkFile {
-    address: Option<SocketAddr>,
+    address: Option<String>,
     rate: Rate,
 }
 
@@ -148,6 +151,17 @@ struct TenantFile {
 }
 
 impl Site {
+    /// A warning if the file at `path` has secrets that other users can read.
+    pub fn readable(&self, path: &Path) -> Option<String> {
+        use std::os::unix::fs::PermissionsExt;
+        let secret = |tenant: &TenantRules| matches!(tenant.proof, Proof::Secret { .. });
+        let mode = std::fs::metadata(path).ok()?.permissions().mode();
+        (mode & 0o044 != 0 && self.rules.tenants.iter().any(secret)).then(|| {
+            let path = path.display();
+            format!("other users can read the passwords in `{path}`: run `chmod 600 {path}`")
+        })
+    }
+
     /// Reads a site's file.
     ///
     /// # Errors
@@ -201,6 +215,7 @@ impl Site {
         Ok(Site {
             rules,
             listen: file.listen,
+            advertise: file.advertise,
             keys,
             link_listen: file.links.map(|links| links.listen),
             links: file.link.into_iter().map(link).collect(),
@@ -213,6 +228,7 @@ impl Site {
         let differs = [
             ("site", self.rules.site != new.rules.site),
             ("listen", self.listen != new.listen),
+            ("advertise", self.advertise != new.advertise),
             ("tls", self.rules.tls != new.rules.tls || self.rules.certificates != new.rules.certificates),
             ("[keys]", self.keys != new.keys),
             ("[links]", self.link_listen != new.link_listen),
@@ -230,6 +246,7 @@ impl Site {
 
 impl File {
     fn check(&self) -> Result<(), (String, &'static str)> {
+        const ADDRESS: &str = "write `HOST:PORT` or `ADDRESS:PORT`";
         const LABEL: &str =
             "use 1 to 32 lower-case letters, digits and `-`: the name is part of its certificate";
         let mut numbers = HashSet::from([Site::number(&self.site)]);
@@ -251,12 +268,18 @@ impl File {
                     "give one of them another name",
                 ));
             }
+            if link.address.as_deref().is_some_and(|address| !is_address(address)) {
+                return Err((format!("`link.{name}.address` is not valid"), ADDRESS));
+            }
             if link.rate < Rate::from_bps(1000.0) {
                 return Err((
                     format!("`link.{name}.rate` is {}", link.rate),
                     "write the link's rate, at least 1 kbps",
                 ));
             }
+        }
+        if self.advertise.as_deref().is_some_and(|address| !is_address(address)) {
+            return Err(("`advertise` is not valid".into(), ADDRESS));
         }
         let linked = !self.link.is_empty() || self.links.is_some();
         if (linked || self.tls == Tls::On) && self.keys.is_none() {
@@ -346,12 +369,24 @@ impl TenantFile {
     }
 }
 
+/// Checks that a text has a host and a port.
+fn is_address(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+}
+
 /// Checks that a name is a DNS label of at most 32 bytes.
 pub(crate) fn is_label(name: &str) -> bool {
     (1..=32).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
         && !name.starts_with('-')
         && !name.ends_with('-')
+}
+
+impl Keys {
+    /// The versions of the files.
+    pub(crate) fn marks(&self) -> Vec<Option<Mark>> {
+        [&self.authority, &self.certificate, &self.key].into_iter().map(|path| mark(path)).collect()
+    }
 }
 
 /// A watch on a site's file.
@@ -365,7 +400,7 @@ pub struct Watch {
 }
 
 /// A file's version: modification time, length and inode.
-type Mark = (SystemTime, u64, u64);
+pub(crate) type Mark = (SystemTime, u64, u64);
 
 impl Watch {
     /// Watches `path`, which has been read.
@@ -440,6 +475,8 @@ mod tests {
             ("patience = \"2\"", "no unit"),
             ("patience = \"1 ms\"", "`patience`"),
             ("buffer = \"1 B\"", "`buffer` is 1 B"),
+            ("advertise = \"here\"", "`advertise` is not valid"),
+            ("[link.b]\nrate = \"1 Mbps\"\naddress = \"b\"", "`link.b.address` is not valid"),
             ("[link.B]\nrate = \"1 Mbps\"", "`B` is not a valid name"),
             ("[link.a]\nrate = \"1 Mbps\"", "names this site"),
             ("[link.b]\nrate = \"1 Mbps\"", "need keys"),

@@ -40,6 +40,20 @@ impl Collector for Gathered {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(read(&status)).encode(metric)?;
         }
+        let help = "Messages lost, by cause";
+        let mut metric =
+            encoder.encode_descriptor("tollway_overlay_lost", help, None, MetricType::Counter)?;
+        for (cause, _, count) in status.lost.causes() {
+            ConstCounter::new(count).encode(metric.encode_family(&[("cause", cause)])?)?;
+        }
+        let name = "tollway_overlay_tenant_lost";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for tenant in &status.tenants {
+            for (cause, _, count) in tenant.lost.causes() {
+                let labels = [("tenant", tenant.tenant.as_str()), ("cause", cause)];
+                ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
+            }
+        }
         for (name, help, read) in LINK {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for link in &status.links {
@@ -60,7 +74,7 @@ impl Collector for Gathered {
 /// Name, help, and the field to read.
 type Row<S, V> = (&'static str, &'static str, fn(&S) -> V);
 
-const SITE_COUNTERS: [Row<Status, f64>; 7] = [
+const SITE_COUNTERS: [Row<Status, f64>; 8] = [
     ("tollway_overlay_published", "Messages that clients have published", |status| status.published as f64),
     ("tollway_overlay_delivered", "Messages delivered to clients", |status| status.delivered as f64),
     ("tollway_overlay_received", "Messages received from other sites", |status| status.received as f64),
@@ -71,6 +85,7 @@ const SITE_COUNTERS: [Row<Status, f64>; 7] = [
     ("tollway_overlay_unordered", "Messages returned without a place in an order", |status| {
         status.unordered as f64
     }),
+    ("tollway_overlay_stray", "Messages from other sites for unknown tenants", |status| status.stray as f64),
     ("tollway_overlay_cpu_seconds", "Processor time used", |status| status.cpu_s),
 ];
 
@@ -124,6 +139,8 @@ mod tests {
             r#"tollway_overlay_link_price{site="b"} 2.5"#,
             r#"tollway_overlay_tenant_connections{tenant="plant"} 3"#,
             "tollway_overlay_trouble 1",
+            r#"tollway_overlay_lost_total{cause="no_destination"} 4"#,
+            r#"tollway_overlay_tenant_lost_total{tenant="plant",cause="spool"} 3"#,
         ] {
             assert!(answer.contains(line), "no {line} in\n{answer}");
         }

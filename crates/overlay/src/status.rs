@@ -23,6 +23,10 @@ pub struct Status {
     pub delivered: u64,
     /// Messages dropped at the request of slow subscriptions.
     pub dropped: u64,
+    /// Messages lost by all tenants.
+    pub lost: Losses,
+    /// Messages from other sites for tenants that this site does not have.
+    pub stray: u64,
     /// Messages received from other sites.
     pub received: u64,
     /// Clients disconnected because they made no progress.
@@ -82,6 +86,8 @@ pub struct TenantStatus {
     pub delivered: u64,
     /// Messages dropped for its clients.
     pub dropped: u64,
+    /// Messages lost.
+    pub lost: Losses,
     /// Clients that wait for the price of links to other sites.
     pub waiting: usize,
     /// Savings, in dollars.
@@ -90,6 +96,48 @@ pub struct TenantStatus {
     pub period_ms: f64,
     /// Bytes bought on links.
     pub bought: u64,
+}
+
+/// Messages lost since the start, by cause. A message counts once for each site or receiver that
+/// lacks it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Losses {
+    /// For sites that ended, or were unreachable for longer than `patience`.
+    pub expired: u64,
+    /// Of queue groups without a member at a reachable site.
+    pub no_destination: u64,
+    /// On the spool of a subscription that ended.
+    pub spool: u64,
+    /// For clients that were disconnected as slow; an upper bound.
+    pub cut: u64,
+}
+
+impl Losses {
+    /// Name in metrics, description, and number of each cause.
+    pub fn causes(&self) -> [(&'static str, &'static str, u64); 4] {
+        [
+            ("expired", "for unreachable sites", self.expired),
+            ("no_destination", "without destination", self.no_destination),
+            ("spool", "with a spool", self.spool),
+            ("cut", "of disconnected clients", self.cut),
+        ]
+    }
+
+    /// The number of all lost messages.
+    pub fn total(&self) -> u64 {
+        self.causes().iter().map(|(.., count)| count).sum()
+    }
+}
+
+impl std::iter::Sum for Losses {
+    fn sum<I: Iterator<Item = Losses>>(all: I) -> Losses {
+        all.fold(Losses::default(), |sum, one| Losses {
+            expired: sum.expired + one.expired,
+            no_destination: sum.no_destination + one.no_destination,
+            spool: sum.spool + one.spool,
+            cut: sum.cut + one.cut,
+        })
+    }
 }
 
 /// A client with a large backlog.
@@ -119,6 +167,10 @@ impl Status {
             disconnected.",
             self.published, self.received, self.delivered, self.dropped, self.spooled, self.cut
         );
+        if self.lost.total() > 0 || self.stray > 0 {
+            let causes = self.lost.causes().map(|(_, what, count)| format!("{count} {what}"));
+            let _ = writeln!(text, "Lost: {}, {} for unknown tenants.", causes.join(", "), self.stray);
+        }
         if !self.links.is_empty() {
             text += "\nlink to            state   waits kB    price  rate Mb/s     sent MB\n";
         }
@@ -135,17 +187,18 @@ impl Status {
                 link.trouble.as_ref().map_or(String::new(), |why| format!("  ({why})"))
             );
         }
-        text += "\ntenant             clients  subscr.   published   delivered  dropped  waiting  balance\n";
+        text += "\ntenant             clients  subscr.   published   delivered  dropped     lost  waiting  balance\n";
         for tenant in &self.tenants {
             let _ = writeln!(
                 text,
-                "{:<18} {:>7} {:>8} {:>11} {:>11} {:>8} {:>8} {:>8.1}",
+                "{:<18} {:>7} {:>8} {:>11} {:>11} {:>8} {:>8} {:>8} {:>8.1}",
                 tenant.tenant,
                 tenant.connections,
                 tenant.subscriptions,
                 tenant.published,
                 tenant.delivered,
                 tenant.dropped,
+                tenant.lost.total(),
                 tenant.waiting,
                 tenant.balance
             );
@@ -186,12 +239,14 @@ pub(crate) mod tests {
             site: "a".into(),
             listen: "127.0.0.1:4222".into(),
             published: 7,
+            lost: Losses { expired: 5, no_destination: 4, ..Losses::default() },
             trouble: Some("`listen`".into()),
             links: vec![link, down],
             tenants: vec![TenantStatus {
                 tenant: "plant".into(),
                 connections: 3,
                 published: 7,
+                lost: Losses { spool: 3, ..Losses::default() },
                 ..TenantStatus::default()
             }],
             slow: vec![SlowStatus { client: "9 of plant".into(), waiting: 99_000, holds: 2 }],
@@ -202,7 +257,16 @@ pub(crate) mod tests {
     #[test]
     fn what_a_site_tells_reads_the_same_here_and_there() {
         let text = status().to_text();
-        for part in ["Site a", "Trouble", "b ", "2.50", "(refused)", "plant", "9 of plant: 99.0 kB"] {
+        for part in [
+            "Site a",
+            "Trouble",
+            "b ",
+            "2.50",
+            "(refused)",
+            "plant",
+            "9 of plant: 99.0 kB",
+            "Lost: 5 for unreachable sites, 4 without destination",
+        ] {
             assert!(text.contains(part), "no {part} in\n{text}");
         }
         assert_eq!(Status::told(&serde_json::to_string(&status()).unwrap()), Some(text));
