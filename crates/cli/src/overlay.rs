@@ -75,6 +75,9 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
     if let Some(keys) = &site.keys {
         Ends::load(keys, &site.rules)?;
     }
+    if let Some(warning) = site.readable(file) {
+        terminal::tell(format!("warning: {warning}"));
+    }
     let names: Vec<&str> = site.rules.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
     let links: Vec<&str> = site.links.iter().map(|link| link.site.as_str()).collect();
     let links = if links.is_empty() { "no other site".to_owned() } else { links.join(", ") };

@@ -9,13 +9,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use tollway_agent::control::ask;
 use tollway_agent::control::{self, ControlSocket};
 pub use tollway_agent::events::{Events, Form};
+use tollway_agent::file;
 use tollway_agent::notify::Notifier;
 use tollway_agent::tls::TlsError;
 use tollway_law::Time;
 pub use tollway_net::sys::signals::Signals;
 use tollway_scenario::file::ScenarioError;
 
-use crate::config::{Site, Watch};
+use crate::config::{Keys, Site, Watch};
 use crate::server::Server;
 use crate::status::{OVERLAY, Status};
 use crate::tls::Ends;
@@ -84,6 +85,10 @@ pub fn run(path: &Path, options: &Options, signals: &Signals, events: &Events) -
     let _pages = pages(options, &latest, events)?;
     let mut notifier = Notifier::find();
     let mut watch = Watch::new(path);
+    let mut keys = site.keys.as_ref().map(Keys::watch);
+    if let Some(warning) = site.readable(path) {
+        events.warn("secrets", warning);
+    }
     let mut trouble = None;
     let (mut epoch, mut again, mut over) = (start.as_millis() as u64, false, false);
     loop {
@@ -92,7 +97,7 @@ pub fn run(path: &Path, options: &Options, signals: &Signals, events: &Events) -
             Server::open(&site, ends, epoch, start.as_nanos() as u64).map_err(system("listen".into()))?;
         server.log_to(events.clone());
         events.info("start", format_args!("site {} listens at {}", site.rules.site, server.address()));
-        let mut next = Time::ZERO;
+        let (mut next, mut ends_at) = (Time::ZERO, None);
         server
             .run(|server, now| {
                 notifier.works();
@@ -107,10 +112,17 @@ pub fn run(path: &Path, options: &Options, signals: &Signals, events: &Events) -
                 control.answer(|| serde_json::to_string(&status(server)).unwrap_or_default());
                 if now >= next {
                     next = now + Time::from_secs(1);
+                    reload_keys(server, &site, &mut keys, events);
                     *latest.lock().unwrap_or_else(PoisonError::into_inner) = status(server);
                 }
-                over |= signals.has_come().is_some();
-                over || (!again && server.broker().later_start().is_some())
+                if signals.has_come().is_some() && !std::mem::replace(&mut over, true) {
+                    server.retire();
+                    ends_at = Some((now + LEAST_END, now + LONGEST_END));
+                }
+                let ended = ends_at.is_some_and(|(least, most)| {
+                    now >= most || (now >= least && server.broker().is_drained())
+                });
+                ended || (!again && !over && server.broker().later_start().is_some())
             })
             .map_err(system("wait for sockets".into()))?;
         match server.broker().later_start() {
@@ -129,6 +141,31 @@ pub fn run(path: &Path, options: &Options, signals: &Signals, events: &Events) -
     notifier.stops();
     events.info("stop", format_args!("site {} ends", site.rules.site));
     Ok(())
+}
+
+/// Loads the certificates again if their files have changed.
+fn reload_keys(
+    server: &mut Server,
+    site: &Site,
+    files: &mut Option<[(PathBuf, file::Watch); 3]>,
+    events: &Events,
+) {
+    let (Some(keys), Some(files)) = (&site.keys, files) else { return };
+    let changed = files.iter_mut().map(|(path, watch)| watch.has_changed(path));
+    // All are looked at, so that one change is one reload.
+    if !changed.fold(false, |any, one| any | one) {
+        return;
+    }
+    match Ends::load(keys, &site.rules) {
+        Ok(ends) => {
+            server.set_ends(ends);
+            events.info("certificates", "new connections use the changed certificates");
+        }
+        Err(error) => events.warn(
+            "certificates",
+            format_args!("the changed certificates are not in force: {error}; {}", error.help),
+        ),
+    }
 }
 
 /// Applies a newer version of the file. Returns the reason if it cannot be applied.
@@ -161,6 +198,10 @@ fn follow(
     Some(why)
 }
 
+/// Bounds of the time between a signal and the end: messages in flight arrive, and clients and
+/// other sites learn of the end.
+const LEAST_END: Time = Time::from_millis(300);
+const LONGEST_END: Time = Time::from_secs(2);
 /// The trouble of two sites of one name.
 const TWICE: &str = "another site with this name is running, and the other sites are connected to it";
 

@@ -34,6 +34,8 @@ section! {
         "site": Kind::Text;
         /// The address for clients.
         "listen": Kind::Text;
+        /// `HOST:PORT` of clients, which other sites list to theirs.
+        "advertise": Kind::Text, optional;
         /// Largest message, headers and payload together.
         "payload": Kind::Bytes { least: 1000, most: 64 << 20 }, default "1 MiB";
         /// Bytes that wait for a receiver before it counts as slow.
@@ -78,7 +80,7 @@ section! {
 section! {
     /// A link to another site.
     LINK = "[link.SITE]" {
-        /// That site's address; without it, that site must connect.
+        /// That site's address or `HOST:PORT`; without it, that site must connect.
         "address": Kind::Text, optional;
         /// The link's rate, until it is measured.
         "rate": Kind::WireRate;
@@ -122,6 +124,8 @@ pub struct Site {
     pub rules: SiteRules,
     /// The address for clients.
     pub listen: SocketAddr,
+    /// The address for clients that other sites list in their `INFO`.
+    pub advertise: Option<String>,
     /// The site's identity.
     pub keys: Option<Keys>,
     /// The address for other sites.
@@ -149,7 +153,7 @@ pub struct Link {
     /// The other site's name.
     pub site: String,
     /// The other site's address; without one, the other site must connect.
-    pub address: Option<SocketAddr>,
+    pub address: Option<String>,
     /// The link's rate until it is measured.
     pub rate: Rate,
 }
@@ -163,7 +167,25 @@ pub struct Spool {
     pub size: u64,
 }
 
+impl Keys {
+    /// Watches on the files.
+    pub(crate) fn watch(&self) -> [(PathBuf, file::Watch); 3] {
+        [&self.authority, &self.certificate, &self.key].map(|path| (path.clone(), file::Watch::of(path)))
+    }
+}
+
 impl Site {
+    /// A warning if the file at `path` has secrets that other users can read.
+    pub fn readable(&self, path: &Path) -> Option<String> {
+        use std::os::unix::fs::PermissionsExt;
+        let secret = |tenant: &TenantRules| matches!(tenant.proof, Proof::Secret { .. });
+        let mode = std::fs::metadata(path).ok()?.permissions().mode();
+        (mode & 0o044 != 0 && self.rules.tenants.iter().any(secret)).then(|| {
+            let path = path.display();
+            format!("other users can read the passwords in `{path}`: run `chmod 600 {path}`")
+        })
+    }
+
     /// Reads a site's file.
     ///
     /// # Errors
@@ -189,6 +211,7 @@ impl Site {
         let differs = [
             ("site", self.rules.site != new.rules.site),
             ("listen", self.listen != new.listen),
+            ("advertise", self.advertise != new.advertise),
             ("tls", self.rules.tls != new.rules.tls || self.rules.certificates != new.rules.certificates),
             ("[keys]", self.keys != new.keys),
             ("[links]", self.link_listen != new.link_listen),
@@ -246,6 +269,7 @@ fn resolve(top: &Reader<'_>, folder: &Path, mistakes: &mut Mistakes) -> Site {
             site,
         },
         listen: address(top, "listen", mistakes).unwrap_or(NOWHERE),
+        advertise: host(top, "advertise", mistakes),
         keys,
         link_listen: top
             .has("links")
@@ -277,7 +301,7 @@ fn links(site: &str, top: &Reader<'_>, mistakes: &mut Mistakes) -> Vec<Link> {
         }
         links.push(Link {
             site: name.to_owned(),
-            address: address(&keys, "address", mistakes),
+            address: host(&keys, "address", mistakes),
             rate: keys.rate("rate").unwrap_or(Rate::ZERO),
         });
     }
@@ -342,6 +366,18 @@ fn address(keys: &Reader<'_>, key: &str, mistakes: &mut Mistakes) -> Option<Sock
             .help("write it like \"127.0.0.1:4222\" or \"[::1]:4222\"");
     }
     address
+}
+
+/// The host and port at a key, if it is given.
+fn host(keys: &Reader<'_>, key: &str, mistakes: &mut Mistakes) -> Option<String> {
+    let text = keys.text(key)?;
+    let parts = text.rsplit_once(':');
+    if !parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
+        mistakes
+            .add(keys.at(key), format!("`{key}`: `{text}` is not a host and a port"), "here")
+            .help("write it like \"site-b.example:7222\" or \"192.0.2.2:7222\"");
+    }
+    Some(text)
 }
 
 /// Adds a mistake if a name cannot be that of a site or a tenant.
@@ -428,6 +464,8 @@ mod tests {
             ("patience = \"2\"", "unit"),
             ("patience = \"1 ms\"", "`patience`"),
             ("buffer = \"1 B\"", "`buffer` must be from 16384"),
+            ("advertise = \"here\"", "`here` is not a host"),
+            ("[link.b]\nrate = \"1 Mbps\"\naddress = \"b\"", "`b` is not a host"),
             ("[link.B]\nrate = \"1 Mbps\"", "`B` is not a valid name"),
             ("[link.a]\nrate = \"1 Mbps\"", "names this site"),
             ("[link.b]\nrate = \"1 Mbps\"", "need keys"),

@@ -1,6 +1,7 @@
 //! A site's status.
 
-use tollway_agent::status::{Product, Table, Unit, alert, count, flag, gauge, info, label, rows, word};
+use serde::Serialize;
+use tollway_agent::status::{Product, Table, Unit, alert, by, count, flag, gauge, info, label, rows, word};
 
 tollway_agent::status! {
     /// The status of a site.
@@ -21,6 +22,10 @@ tollway_agent::status! {
         delivered: u64 = count("delivered");
         /// Messages dropped at the request of slow subscriptions.
         dropped: u64 = count("dropped");
+        /// Messages lost by all tenants, by cause.
+        lost: Losses = by("lost", "cause").rare();
+        /// Messages from other sites for tenants that this site does not have.
+        stray: u64 = count("for unknown tenants").rare();
         /// Messages received from other sites.
         received: u64 = count("from other sites");
         /// Clients disconnected because they made no progress.
@@ -82,6 +87,8 @@ tollway_agent::status! {
         delivered: u64 = gauge("delivered").per_second();
         /// Messages dropped for its clients.
         dropped: u64 = gauge("dropped").per_second();
+        /// Messages lost, by cause.
+        lost: Losses = by("lost", "cause").rare();
         /// Clients that wait for the price of links to other sites.
         waiting: usize = gauge("waiting");
         /// Savings, in dollars.
@@ -90,6 +97,40 @@ tollway_agent::status! {
         period_ms: f64 = gauge("period ms").scaled(1.0, 0).metric("period").unit(Unit::Seconds, 1e-3);
         /// Bytes bought on links.
         bought: u64 = gauge("bought MB").scaled(1e-6, 1).unit(Unit::Bytes, 1.0);
+    }
+}
+
+/// Messages lost since the start, by cause. A message counts once for each site or receiver that
+/// lacks it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Losses {
+    /// For sites that ended, or were unreachable for longer than `patience`.
+    pub expired: u64,
+    /// Of queue groups without a member at a reachable site.
+    pub no_destination: u64,
+    /// On the spool of a subscription that ended.
+    pub spool: u64,
+    /// For clients that were disconnected as slow; an upper bound.
+    pub cut: u64,
+}
+
+#[cfg(test)]
+impl Losses {
+    /// The number of all lost messages.
+    pub(crate) fn total(&self) -> u64 {
+        let Losses { expired, no_destination, spool, cut } = self;
+        expired + no_destination + spool + cut
+    }
+}
+
+impl std::iter::Sum for Losses {
+    fn sum<I: Iterator<Item = Losses>>(all: I) -> Losses {
+        all.fold(Losses::default(), |sum, one| Losses {
+            expired: sum.expired + one.expired,
+            no_destination: sum.no_destination + one.no_destination,
+            spool: sum.spool + one.spool,
+            cut: sum.cut + one.cut,
+        })
     }
 }
 

@@ -97,9 +97,12 @@ fn write(
                 let unit = field.unit();
                 let mut metric =
                     encoder.encode_descriptor(&name, field.help(), unit.as_ref(), field.kind())?;
-                for (word, count) in rows.iter().filter_map(|row| row[field.key].as_object()).flatten() {
-                    let labels = [(by, word.as_str())];
-                    field.put(count.as_f64().unwrap_or_default(), metric.encode_family(&labels)?)?;
+                for row in rows {
+                    for (cause, count) in row[field.key].as_object().into_iter().flatten() {
+                        let row = label.map(|label| (label.metric_name(), word(&row[label.key])));
+                        let labels: Vec<_> = row.into_iter().chain([(by, cause.clone())]).collect();
+                        field.put(count.as_f64().unwrap_or_default(), metric.encode_family(&labels)?)?;
+                    }
                 }
             }
             Kind::Rows(table) => {

@@ -101,7 +101,7 @@ enum Kind {
     Flag(&'static str, &'static str),
     /// A word; the metric is 1 if it is this one.
     State(&'static str),
-    /// Numbers by a word, which has this label in the metric.
+    /// Numbers by a word, which has this label in the metric; their sum in a row.
     By(&'static str),
     /// A list of objects.
     Rows(&'static Table),
@@ -251,7 +251,7 @@ pub const fn state(header: &'static str, good: &'static str) -> Form {
     form(Kind::State(good), header)
 }
 
-/// Numbers that only grow, by a word which the metric has as `label`.
+/// Numbers that only grow, by a word which the metric has as `label`. A row shows their sum.
 pub const fn by(words: &'static str, label: &'static str) -> Form {
     form(Kind::By(label), words)
 }
@@ -311,6 +311,7 @@ impl Field {
         let is_zero = match value {
             Value::Null | Value::Bool(false) => true,
             Value::Number(number) => number.as_f64() == Some(0.0),
+            Value::Object(numbers) => numbers.values().all(|number| number.as_f64() == Some(0.0)),
             _ => false,
         };
         !(self.form.rare && is_zero)

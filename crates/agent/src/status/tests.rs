@@ -15,6 +15,8 @@ crate::status! {
         response_ms: Option<f64> = gauge("response ms").scaled(1.0, 2).metric("response").unit(Unit::Seconds, 1e-3);
         /// Frames lost with it.
         lost: u64 = count("lost").rare();
+        /// Its faults by cause.
+        faults: std::collections::BTreeMap<&'static str, u64> = by("faults", "cause").rare();
         /// The reason of its last failure.
         last_failure: Option<String> = word("last failure").rare();
     }
@@ -83,7 +85,11 @@ fn status() -> Status {
         hops: Some(Hops { bind: "c:3".into(), forged: 1 }),
         members: vec![
             Member { response_ms: Some(0.25), ..member("a", "up", 4_500_000) },
-            Member { last_failure: Some("refused".into()), ..member("b", "down", 0) },
+            Member {
+                last_failure: Some("refused".into()),
+                faults: [("reset", 2), ("timeout", 1)].into(),
+                ..member("b", "down", 0)
+            },
         ],
         connections: vec![
             Connection { limited_by: "share", denied: false },
@@ -106,10 +112,10 @@ Trouble: no framing
 ACP at c:3.
 1 forged.
 
-member  state   MB  response ms  last failure
-─────────────────────────────────────────────
-a       up     4.5         0.25
-b       down   0.0            –  refused
+member  state   MB  response ms  faults  last failure
+─────────────────────────────────────────────────────
+a       up     4.5         0.25       0
+b       down   0.0            –       3  refused
 all            4.5            –
 
 held by  denied
@@ -172,6 +178,7 @@ fn each_number_state_and_fault_is_a_metric() {
         r#"tollway_test_member_sent_bytes_total{member="a"} 4500000"#,
         r#"tollway_test_member_response_seconds{member="a"} 0.00025"#,
         r#"tollway_test_held{by="share"} 2"#,
+        r#"tollway_test_member_faults_total{member="b",cause="reset"} 2"#,
     ] {
         assert!(answer.contains(line), "no {line} in\n{answer}");
     }

@@ -57,7 +57,7 @@ fn body(
                 counts.push(format!("{} {}", field.cell(value), field.form.label));
             }
             Kind::By(_) => {
-                let each = value.as_object().into_iter().flatten();
+                let each = value.as_object().into_iter().flatten().filter(|(_, count)| field.is_shown(count));
                 let each: Vec<String> = each.map(|(word, count)| format!("{count} {word}")).collect();
                 if !each.is_empty() {
                     counts.push(format!("{} ({})", field.form.label, each.join(", ")));
@@ -109,13 +109,13 @@ impl Table {
             return;
         }
         let shown = |field: &&Field| {
-            !matches!(field.form.kind, Kind::By(_) | Kind::Rows(_) | Kind::Part(_))
+            !matches!(field.form.kind, Kind::Rows(_) | Kind::Part(_))
                 && !field.form.label.is_empty()
                 && rows.iter().any(|row| field.is_shown(&row[field.key]))
         };
         let columns: Vec<&Field> = self.fields.iter().filter(shown).collect();
         let align = |field: &Field| match field.form.kind {
-            Kind::Count | Kind::Gauge => Align::Right,
+            Kind::Count | Kind::Gauge | Kind::By(_) => Align::Right,
             _ => Align::Left,
         };
         let header: Vec<_> = columns.iter().map(|field| (field.form.label, align(field))).collect();
@@ -141,6 +141,9 @@ impl Field {
             (Kind::Flag(yes, no), Value::Bool(is)) => (if *is { yes } else { no }).to_owned(),
             (Kind::Count | Kind::Gauge, Value::Null) => "–".to_owned(),
             (_, Value::Null) => String::new(),
+            (Kind::By(_), Value::Object(numbers)) => {
+                numbers.values().filter_map(Value::as_u64).sum::<u64>().to_string()
+            }
             (_, Value::Number(number)) => match number.as_f64() {
                 Some(number) => {
                     format!("{:.digits$}", number * self.form.scale, digits = self.form.digits)

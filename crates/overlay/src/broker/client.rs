@@ -2,6 +2,7 @@
 
 use tollway_law::Time;
 
+use super::keep::kept_pattern;
 use super::kind::Kind;
 use super::route::Interest;
 use super::session::{Block, Subscription};
@@ -19,6 +20,7 @@ impl Broker {
         session.heard_at = now;
         session.pings = 0;
         let mut used = 0;
+        let before = self.totals.delivered + self.totals.dropped;
         loop {
             if self.sessions[key].closing.is_some() {
                 return Received { used, then: Then::Close };
@@ -33,8 +35,19 @@ impl Broker {
                     if self.sessions[key].verbose && !matches!(op, Op::Pong | Op::Ping | Op::Ignored) {
                         self.tell(key, "+OK\r\n");
                     }
-                    if self.sessions[key].blocked.is_some() {
+                    let session = &mut self.sessions[key];
+                    // Answers have no price: a client that does not read them is not read.
+                    if std::mem::take(&mut session.replied)
+                        && session.blocked.is_none()
+                        && session.out.len() >= self.rules.buffer
+                    {
+                        session.blocked = Some(Block::Output);
+                    }
+                    if session.blocked.is_some() {
                         return Received { used, then: Then::Wait };
+                    }
+                    if self.totals.delivered + self.totals.dropped - before >= TURN {
+                        return Received { used, then: Then::Again };
                     }
                 }
                 Err(error) => {
@@ -55,11 +68,15 @@ impl Broker {
                 None => self.fail(key, "Authorization Violation"),
             },
             Op::Ping => self.tell(key, "PONG\r\n"),
-            Op::Pong | Op::Ignored => {}
+            Op::Pong => self.ponged(key),
+            Op::Ignored => {}
             Op::Sub { pattern, queue, sid } => match self.tenant(key) {
                 Some(tenant) => self.subscribe(key, tenant, pattern, queue, sid),
                 None => self.fail(key, "Authorization Violation"),
             },
+            Op::Unsub { sid, max: None } if self.sessions[key].kept.contains_key(sid) => {
+                self.end_kept(self.sessions[key].kept[sid]);
+            }
             Op::Unsub { sid, max } => {
                 if let Some(&sub) = self.sessions[key].subs.get(sid) {
                     self.subs[sub].max = max;
@@ -136,6 +153,20 @@ impl Broker {
     }
 
     fn subscribe(&mut self, key: usize, tenant: usize, asked: &[u8], queue: Option<&[u8]>, sid: &[u8]) {
+        if let Some(kept) = kept_pattern(asked)
+            && queue.is_none()
+            && is_pattern(kept.1)
+            && Kind::of(kept.1) == Kind::Plain
+        {
+            if !self.sessions[key].kept.contains_key(sid)
+                && let Err(why) = self.keep(key, tenant, kept, sid)
+            {
+                let asked = String::from_utf8_lossy(asked);
+                let line = format!("Permissions Violation for Subscription to \"{asked}\": {why}");
+                self.tell(key, &error_line(&line));
+            }
+            return;
+        }
         let default = self.tenants[tenant].rules.slow;
         let (slow, pattern) = Slow::of_pattern(asked).unwrap_or((default, asked));
         let allowed = is_pattern(pattern) && Kind::of(pattern).allows(pattern, queue);
@@ -157,6 +188,7 @@ impl Broker {
         self.tenants[tenant].subscriptions += 1;
         entry.insert(Subscription {
             session: key,
+            kept: None,
             sid: sid.into(),
             pattern: pattern.into(),
             interest,
@@ -188,5 +220,7 @@ impl Broker {
     }
 }
 
+/// Deliveries after which other clients are served: some milliseconds.
+const TURN: u64 = 8192;
 /// Limit of a client's name, in characters.
 const MOST_NAME: usize = 64;

@@ -9,7 +9,7 @@ use tollway_law::Time;
 use super::out::ChunkPool;
 use super::route::{Route, Treatment};
 use super::session::ClientSession;
-use super::sites::LAG;
+use super::sites::{LAG, MessageDestinations};
 use super::{Broker, mark};
 use crate::nats::parse::Publish;
 use crate::nats::write::{error_line, message_line};
@@ -39,28 +39,37 @@ impl Broker {
             }
             return done;
         }
-        let mut receivers = 0;
-        let mut shared = None;
-        if self.sites.is_some()
-            && let Some(bound) = self.bound(&route)
+        let bound = self.bound(&route);
+        if message.reply.is_some()
+            && self.sessions[key].no_responders
+            && !bound.as_ref().is_some_and(MessageDestinations::is_reachable)
+            && !self.is_heard(key, &route)
         {
-            if !self.send_to_sites(now, key, tenant, &route, (&bound, &message)) {
-                return false;
-            }
-            receivers += 1;
+            self.count_published(key, tenant);
+            self.say_no_responders(key, message);
+            return true;
+        }
+        let mut shared = None;
+        if let Some(bound) = bound
+            && !self.send_to_sites(now, key, tenant, &route, (&bound, &message))
+        {
+            return false;
         }
         for &sub in &route.plain {
-            receivers += usize::from(self.deliver(sub, Some(key), &message, &mut shared));
+            self.deliver(sub, Some(key), &message, &mut shared);
         }
         for queue in route.queues.iter().filter(|queue| !queue.members.is_empty()) {
             let sub = self.draw(&queue.members);
-            receivers += usize::from(self.deliver(sub, Some(key), &message, &mut shared));
+            self.deliver(sub, Some(key), &message, &mut shared);
         }
         self.count_published(key, tenant);
-        if receivers == 0 && message.reply.is_some() && self.sessions[key].no_responders {
-            self.say_no_responders(key, message);
-        }
         true
+    }
+
+    /// True if a subscription at this site receives a client's messages.
+    fn is_heard(&self, key: usize, route: &Route) -> bool {
+        let mut subs = route.plain.iter().chain(route.queues.iter().flat_map(|queue| &queue.members));
+        subs.any(|&sub| self.sessions[key].echo || self.subs[sub].session != key)
     }
 
     fn count_published(&mut self, key: usize, tenant: usize) {
@@ -89,6 +98,7 @@ impl Broker {
         let waits = |&sub: &usize| {
             let sub = &self.subs[sub];
             let holds = match sub.slow {
+                _ if sub.kept.is_some() => false,
                 Slow::Price => true,
                 Slow::Spool => self.spool_is_full(),
                 Slow::Drop => false,
@@ -115,20 +125,23 @@ impl Broker {
         ready.unwrap_or(members[first])
     }
 
-    /// Delivers a message to a subscription. Returns true if it counts as received.
+    /// Delivers a message to a subscription.
     pub(super) fn deliver(
         &mut self,
         key: usize,
         from: Option<usize>,
         message: &Publish<'_>,
         shared: &mut Option<Bytes>,
-    ) -> bool {
+    ) {
         // The previous message may have ended the subscription.
-        let Some(sub) = self.subs.get_mut(key) else { return false };
+        let Some(sub) = self.subs.get_mut(key) else { return };
+        if let Some(kept) = sub.kept {
+            return self.keep_message(kept, message);
+        }
         let to = sub.session;
         let session = &mut self.sessions[to];
         if !session.echo && from == Some(to) {
-            return false;
+            return;
         }
         sub.delivered += 1;
         if session.congested && sub.slow == Slow::Drop {
@@ -166,10 +179,8 @@ impl Broker {
             }
             if over {
                 // Other sites were not notified in time that the receiver is slow, or ignored it.
-                self.totals.cut += 1;
-                self.sessions[to].out.truncate();
-                self.fail(to, "Slow Consumer");
-                return false;
+                self.cut(to);
+                return;
             }
             if full {
                 self.set_congested(to, true);
@@ -179,11 +190,10 @@ impl Broker {
         if sub.max.is_some_and(|max| sub.delivered >= max) {
             self.drop_subscription(key);
         }
-        true
     }
 
     /// Answers a request without receivers with status 503.
-    fn say_no_responders(&mut self, key: usize, request: Publish<'_>) {
+    pub(super) fn say_no_responders(&mut self, key: usize, request: Publish<'_>) {
         let Some(reply) = request.reply else { return };
         let framed = b"NATS/1.0 503\r\n\r\n\r\n";
         self.answer(key, &Publish::of(reply, None, Some(framed.len() - 2), framed));
@@ -192,6 +202,7 @@ impl Broker {
     /// Sends a message of the broker to those of a client's subscriptions that match its subject.
     fn answer(&mut self, key: usize, message: &Publish<'_>) {
         let Some(tenant) = self.sessions[key].tenant else { return };
+        self.sessions[key].replied = true;
         let route = self.tenants[tenant].routes.of(message.subject);
         let queued = route.queues.iter().flat_map(|queue| &queue.members);
         let mine: Vec<usize> =
@@ -244,15 +255,15 @@ fn write(
         message_line(chunk, message.subject, sid, message.reply, header, framed.len() - 2);
     };
     if framed.len() < SHARED {
-        session.out.push(pool, line + framed.len(), |chunk| {
+        session.out.push_message(pool, line + framed.len(), |chunk| {
             put_line(chunk);
             chunk.extend_from_slice(framed);
         });
         return;
     }
     let body = shared.get_or_insert_with(|| Bytes::copy_from_slice(message.framed()));
-    session.out.push(pool, line, put_line);
-    session.out.push_shared(body.slice(body.len() - framed.len()..));
+    session.out.push_message(pool, line, put_line);
+    session.out.push_shared(body.slice(body.len() - framed.len()..), 0);
 }
 
 /// Limit of bytes that wait for a receiver, at any price.

@@ -3,9 +3,11 @@
 mod client;
 mod deliver;
 mod envelope;
+mod keep;
 mod kind;
 mod order;
 mod out;
+mod redraw;
 mod route;
 mod session;
 mod sites;
@@ -14,22 +16,27 @@ mod spooled;
 mod stand;
 #[cfg(test)]
 mod tests;
+mod urls;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io::IoSlice;
 
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use slab::Slab;
 use tollway_law::Time;
+use tollway_proto::overlay::DaemonId;
 
-use crate::nats::write::{Info, error_line};
-use crate::rules::{Proof, SiteRules, TenantRules};
+use crate::nats::write::error_line;
+use crate::rules::{SiteRules, TenantRules};
+use crate::status::Losses;
+use keep::Kept;
 use out::ChunkPool;
 use route::Routes;
 use session::{Block, ClientSession, Subscription};
 pub use sites::MessageBytes;
 use sites::Sites;
+use spool::Spool;
 pub use spool::{SpoolAnswer, SpoolCommand};
 
 /// The clients of a site.
@@ -50,15 +57,18 @@ pub struct Broker {
     /// Sessions with a large output backlog.
     lagging: Vec<usize>,
     sites: Option<Sites>,
+    /// The address for clients.
+    address: (String, u16),
+    /// Addresses of this site and of others.
+    urls: Vec<(Option<DaemonId>, String)>,
+    /// Those of reachable sites, as told to clients.
+    listed: Vec<String>,
+    /// True once this site ends.
+    retired: bool,
     /// Messages to ordered subjects that came back without a place.
     unordered: u64,
-    spool_commands: VecDeque<SpoolCommand>,
-    /// Owners of chunks on disk, by the chunk's number.
-    chunk_owners: HashMap<u64, usize>,
-    chunk_number: u64,
-    /// Bytes on disk, or on their way to it.
-    spooled: u64,
-    spool_trouble: Option<String>,
+    spool: Spool,
+    kept: Slab<Kept>,
     random: Pcg64Mcg,
     numbers: u64,
     totals: Totals,
@@ -89,6 +99,7 @@ struct Tenant {
     published: u64,
     delivered: u64,
     dropped: u64,
+    losses: Losses,
     /// True once the tenant is removed: its clients are refused.
     gone: bool,
 }
@@ -107,6 +118,8 @@ pub struct Received {
 pub enum Then {
     /// Read on; the next operation has at least this many bytes.
     Read(usize),
+    /// Pass the rest again after other clients' input.
+    Again,
     /// Read nothing more until the client is [runnable](Broker::take_runnable).
     Wait,
     /// Close it after its output has been sent.
@@ -128,12 +141,13 @@ impl Broker {
             doomed: Vec::new(),
             lagging: Vec::new(),
             sites: None,
+            address: (String::new(), 0),
+            urls: Vec::new(),
+            listed: Vec::new(),
+            retired: false,
             unordered: 0,
-            spool_commands: VecDeque::new(),
-            chunk_owners: HashMap::new(),
-            chunk_number: 0,
-            spooled: 0,
-            spool_trouble: None,
+            spool: Spool::default(),
+            kept: Slab::new(),
             random: Pcg64Mcg::seed_from_u64(seed),
             numbers: 0,
             totals: Totals::default(),
@@ -196,23 +210,9 @@ impl Broker {
         self.numbers += 1;
         let number = self.numbers;
         let key = self.sessions.insert(ClientSession::new(now, number, address));
-        let info = Info {
-            server_id: &self.rules.site,
-            server_name: &self.rules.site,
-            version: NATS_VERSION,
-            tollway: env!("CARGO_PKG_VERSION"),
-            proto: 1,
-            host,
-            port,
-            headers: true,
-            jetstream: false,
-            max_payload: self.rules.payload,
-            client_id: number,
-            auth_required: !self.tenants.iter().any(|one| one.rules.proof == Proof::None && !one.gone),
-            tls_required: self.rules.tls,
-            tls_verify: self.rules.certificates,
-        };
-        self.tell(key, &info.to_line());
+        self.address = (host.to_owned(), port);
+        let info = self.info(key);
+        self.tell(key, &info);
         key
     }
 
@@ -229,6 +229,7 @@ impl Broker {
         }
         self.set_congested(key, false);
         self.forget_spool(key);
+        self.detach_all(key);
         let session = self.sessions.remove(key);
         if let Some(Block::Receiver(slow)) = session.blocked
             && let Some(slow) = self.sessions.get_mut(slow)
@@ -263,11 +264,18 @@ impl Broker {
         session.taken_at = now;
         session.taken += len as u64;
         let enough = session.out.len() <= self.rules.buffer / 2;
+        if enough && session.blocked == Some(Block::Output) {
+            session.blocked = None;
+            self.runnable.push(key);
+        }
         if session.congested && enough {
             self.set_congested(key, false);
         }
         if enough && !self.sessions[key].spooled.is_empty() {
             self.unspool(key);
+        }
+        if enough && !self.sessions[key].kept.is_empty() {
+            self.pump_all(key);
         }
     }
 
@@ -303,6 +311,8 @@ impl Broker {
 
     /// Pings silent clients and closes stalled ones. The caller must call it every [`TICK`].
     pub fn tick(&mut self, now: Time) {
+        self.recall(now);
+        self.retry_spool(now);
         let keys: Vec<usize> = self.sessions.iter().map(|(key, _)| key).collect();
         for key in keys {
             let session = &mut self.sessions[key];
@@ -313,9 +323,7 @@ impl Broker {
                 session.taken_at = now;
                 self.unspool(key);
             } else if now.saturating_sub(session.taken_at) >= self.rules.patience {
-                session.out.truncate();
-                self.totals.cut += 1;
-                self.fail(key, "Slow Consumer");
+                self.cut(key);
                 continue;
             }
             let session = &mut self.sessions[key];
@@ -333,10 +341,22 @@ impl Broker {
                 if session.pings > PINGS {
                     self.fail(key, "Stale Connection");
                 } else {
+                    session.pinged.push_back(None);
                     self.tell(key, "PING\r\n");
                 }
             }
         }
+    }
+
+    /// Closes a client that is too slow.
+    fn cut(&mut self, key: usize) {
+        let session = &mut self.sessions[key];
+        let lost = session.out.truncate();
+        if let Some(tenant) = session.tenant {
+            self.tenants[tenant].losses.cut += lost;
+        }
+        self.totals.cut += 1;
+        self.fail(key, "Slow Consumer");
     }
 
     /// Sends an error to a client and closes it.
@@ -355,11 +375,13 @@ impl Broker {
         }
         self.set_congested(key, false);
         self.forget_spool(key);
+        self.detach_all(key);
     }
 
     /// Appends a line to a client's output.
     fn tell(&mut self, key: usize, line: &str) {
         let session = &mut self.sessions[key];
+        session.replied = true;
         session.out.push(&mut self.pool, line.len(), |chunk| chunk.extend_from_slice(line.as_bytes()));
         mark(&mut self.dirty, key, session);
     }
@@ -401,6 +423,7 @@ impl Tenant {
             published: 0,
             delivered: 0,
             dropped: 0,
+            losses: Losses::default(),
             gone: false,
         }
     }

@@ -11,6 +11,8 @@ use bytes::Bytes;
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     chunks: VecDeque<Chunk>,
+    /// Messages that begin in each chunk.
+    messages: VecDeque<u64>,
     /// Bytes of the first chunk that are already sent.
     sent: usize,
     len: usize,
@@ -45,6 +47,7 @@ impl Outgoing {
         };
         if room < size {
             self.chunks.push_back(Chunk::Own(pool.take(size)));
+            self.messages.push_back(0);
         }
         let Some(Chunk::Own(chunk)) = self.chunks.back_mut() else { unreachable!("one was pushed") };
         let before = chunk.len();
@@ -52,10 +55,22 @@ impl Outgoing {
         self.len += chunk.len() - before;
     }
 
-    /// Appends the rest of the last pushed operation.
-    pub(super) fn push_shared(&mut self, body: Bytes) {
+    /// Appends a message of about `size` bytes, or its begin, which `write` writes.
+    pub(super) fn push_message(
+        &mut self,
+        pool: &mut ChunkPool,
+        size: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.push(pool, size, write);
+        *self.messages.back_mut().expect("a chunk was pushed") += 1;
+    }
+
+    /// Appends the rest of the last pushed operation, or `messages` whole messages.
+    pub(super) fn push_shared(&mut self, body: Bytes, messages: u64) {
         self.len += body.len();
         self.chunks.push_back(Chunk::Shared(body));
+        self.messages.push_back(messages);
     }
 
     /// Fills `slices` with the next output. Returns the number of slices.
@@ -77,20 +92,25 @@ impl Outgoing {
             && self.sent >= first.bytes().len()
         {
             self.sent -= first.bytes().len();
+            self.messages.pop_front();
             if let Some(Chunk::Own(chunk)) = self.chunks.pop_front() {
                 pool.give(chunk);
             }
         }
     }
 
-    /// Drops the operations behind the first chunk; only whole operations remain.
-    pub(super) fn truncate(&mut self) {
+    /// Drops the operations behind the first chunk; only whole operations remain. Returns the number
+    /// of messages that are not sent whole, at most one chunk too many.
+    pub(super) fn truncate(&mut self) -> u64 {
         let whole = match self.chunks.get(1) {
             Some(Chunk::Shared(_)) => 2,
             _ => 1,
         };
         self.chunks.truncate(whole);
         self.len = self.chunks.iter().map(|chunk| chunk.bytes().len()).sum::<usize>() - self.sent;
+        let dropped = self.messages.iter().sum();
+        self.messages.truncate(whole);
+        dropped
     }
 }
 
@@ -145,10 +165,10 @@ mod tests {
             let mut ends = vec![];
             for (i, (len, shared)) in parts.iter().enumerate() {
                 let part = vec![i as u8; *len];
-                out.push(&mut pool, 8 + len, |chunk| chunk.extend_from_slice(b"12345678"));
+                out.push_message(&mut pool, 8 + len, |chunk| chunk.extend_from_slice(b"12345678"));
                 all.extend_from_slice(b"12345678");
                 if *shared {
-                    out.push_shared(part.clone().into());
+                    out.push_shared(part.clone().into(), 0);
                 } else {
                     out.push(&mut pool, 0, |chunk| chunk.extend_from_slice(&part));
                 }

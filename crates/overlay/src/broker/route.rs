@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use foldhash::fast::RandomState;
+use tollway_proto::overlay::SetId;
 
 use super::kind::ORDER;
 use crate::nats::subject::{is_literal, matches};
@@ -66,8 +67,23 @@ pub(crate) struct Route {
     pub(crate) queues: Vec<QueueRoute>,
     /// Sites with subscriptions, ascending.
     pub(crate) sites: Vec<u32>,
-    /// Keys of the prices that receivers at other sites may have.
+    /// Keys of the prices that receivers at other sites may have; empty without such receivers.
     pub(crate) hops: Vec<u64>,
+    /// The destinations of `sites` as last computed.
+    pub(crate) remote: Cell<Option<RemoteRoute>>,
+}
+
+/// The destinations of a route's messages at other sites, without those of queue groups.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RemoteRoute {
+    /// The version of reachability that this is of.
+    pub(crate) version: u64,
+    /// Sites for which messages are kept.
+    pub(crate) set: Option<SetId>,
+    /// True if one of them is reachable.
+    pub(crate) reachable: bool,
+    /// Number of sites for which messages are not kept.
+    pub(crate) expired: u64,
 }
 
 /// The members of a queue group.
@@ -143,6 +159,7 @@ impl Route {
             queues: Vec::new(),
             sites: Vec::new(),
             hops: Vec::new(),
+            remote: Cell::new(None),
         };
         // Reserved subjects are only for this site's messages.
         if matches!(verdict, Treatment::Invalid | Treatment::JetStream) {

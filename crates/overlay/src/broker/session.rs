@@ -30,14 +30,20 @@ pub(crate) struct ClientSession {
     pub(crate) address: String,
     /// Keys of subscriptions, by the client's subscription identifiers.
     pub(crate) subs: HashMap<Box<[u8]>, usize, RandomState>,
+    /// Keys of its kept subscriptions, by the client's subscription identifiers.
+    pub(crate) kept: HashMap<Box<[u8]>, usize, RandomState>,
+    /// `PING`s without answer: the kept subscription whose messages each confirms.
+    pub(crate) pinged: VecDeque<Option<usize>>,
     pub(super) out: Outgoing,
-    /// Its spooled operations.
+    /// Its spooled messages.
     pub(super) spooled: Spooled,
     /// True while the session is in the broker's `dirty` list.
     pub(crate) dirty: bool,
     /// True if its output exceeds the buffer: its senders wait, or its messages are spooled or
     /// dropped.
     pub(crate) congested: bool,
+    /// True if its last operation got an answer.
+    pub(crate) replied: bool,
     /// Sessions that wait until this one has sent its output.
     pub(crate) waiters: VecDeque<usize>,
     /// The reason why its input is not read.
@@ -78,6 +84,8 @@ pub(crate) enum Block {
     Price,
     /// An ordered subject's next view.
     View,
+    /// Its own output, which it does not read.
+    Output,
 }
 
 impl ClientSession {
@@ -93,10 +101,13 @@ impl ClientSession {
             name: String::new(),
             address,
             subs: HashMap::default(),
+            kept: HashMap::default(),
+            pinged: VecDeque::new(),
             out: Outgoing::default(),
             spooled: Spooled::default(),
             dirty: false,
             congested: false,
+            replied: false,
             waiters: VecDeque::new(),
             blocked: None,
             turn: 0,
@@ -121,8 +132,10 @@ impl ClientSession {
 /// A subscription.
 #[derive(Debug)]
 pub(crate) struct Subscription {
-    /// Its session's key.
+    /// Its session's key; none for a kept subscription.
     pub(crate) session: usize,
+    /// The key of the kept subscription that it stands for.
+    pub(crate) kept: Option<usize>,
     pub(crate) sid: Box<[u8]>,
     pub(crate) pattern: Box<[u8]>,
     pub(crate) interest: Interest,

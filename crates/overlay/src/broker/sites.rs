@@ -5,18 +5,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use rand::RngExt;
 use tollway_law::Time;
 use tollway_law::overlay::Benefit;
 use tollway_proto::overlay::{
     Body, ClientId, Config, Daemon, DaemonId, Epoch, Event, PortId, Purchase, SetId, TenantConfig, TenantId,
 };
 
-use super::Broker;
 use super::envelope::Envelope;
 use super::kind::Kind;
-use super::route::{Interest, Route};
+use super::redraw::{Drawn, draw_site};
+use super::route::{Interest, RemoteRoute, Route};
 use super::session::Block;
+use super::{Broker, Tenant};
 use crate::nats::parse::Publish;
 use crate::rules::{Slow, TenantRules};
 
@@ -41,8 +41,12 @@ pub(super) struct Sites {
     me: u32,
     /// Tenants' purses, by the tenant's index.
     purses: Vec<TenantId>,
+    /// Accounts for messages that are drawn again, by the tenant's index.
+    pub(super) own: Vec<ClientId>,
     /// Sessions that have bought from the daemon.
-    buyers: HashMap<ClientId, usize>,
+    pub(super) buyers: HashMap<ClientId, usize>,
+    /// Unreachable sites whose queue groups' messages are not drawn again yet, and since when.
+    pub(super) gone: Vec<(Time, DaemonId)>,
     /// Subscriptions of other sites.
     members: HashSet<(DaemonId, Arc<[u8]>)>,
     /// Slow receivers reported to the daemon: by group, the bytes that they had accepted.
@@ -58,10 +62,21 @@ pub(super) struct Sites {
     later: Option<Epoch>,
 }
 
-/// The destinations of a message.
+/// The destinations of a message at other sites.
 pub(super) struct MessageDestinations {
-    sites: Vec<DaemonId>,
-    queues: Vec<(u32, Rc<[u8]>)>,
+    plain: RemoteRoute,
+    drawn: Vec<(Drawn, Rc<[u8]>)>,
+    /// All of them.
+    set: Option<SetId>,
+    /// Number of queue groups without a site.
+    missing: u64,
+}
+
+impl MessageDestinations {
+    /// True if a destination is reachable.
+    pub(super) fn is_reachable(&self) -> bool {
+        self.plain.reachable || self.drawn.iter().any(|(drawn, _)| drawn.reachable)
+    }
 }
 
 impl Broker {
@@ -71,7 +86,9 @@ impl Broker {
             me: config.id.0,
             daemon: Daemon::new(now, config, seed),
             purses: Vec::new(),
+            own: Vec::new(),
             buyers: HashMap::new(),
+            gone: Vec::new(),
             members: HashSet::new(),
             hops: HashMap::new(),
             pulsed: now,
@@ -129,11 +146,13 @@ impl Broker {
             } else if let Some(delivery) = sites.daemon.poll_delivery() {
                 sites.received += 1;
                 match &delivery.place {
-                    None => self.arrived(delivery.body.0),
+                    None => self.arrived(now, delivery.body.0),
                     Some(place) => self.arrived_in_order(&delivery.body.0, place),
                 }
             } else if let Some((_, content)) = sites.daemon.poll_unordered() {
                 self.came_back(&content.0);
+            } else if let Some(lost) = sites.daemon.poll_undelivered() {
+                self.undelivered(now, &lost);
             } else {
                 break;
             }
@@ -145,7 +164,13 @@ impl Broker {
         match event {
             Event::Sendable(port) => sites.sendable.push(port),
             Event::Silent(port) => sites.silent.push(port),
-            Event::Reachable { .. } => {}
+            Event::Reachable { daemon, up } => {
+                sites.gone.retain(|(_, other)| *other != daemon);
+                if !up {
+                    sites.gone.push((sites.now, daemon));
+                }
+                self.urls_changed();
+            }
             Event::Duplicate(other) => sites.later = sites.later.max(Some(other.epoch)),
             Event::View { group, view, members } => self.viewed(&group, view, &members),
             Event::Bought(buyer) => {
@@ -158,6 +183,8 @@ impl Broker {
                 }
             }
             Event::Membership { daemon, group, joined } => {
+                self.url_changed(daemon, &group, joined);
+                let Some(sites) = &mut self.sites else { return };
                 let member = (daemon, group);
                 if joined {
                     sites.members.insert(member.clone())
@@ -203,13 +230,15 @@ impl Broker {
     }
 
     /// Delivers a message from another site.
-    fn arrived(&mut self, bytes: Bytes) {
+    fn arrived(&mut self, now: Time, bytes: Bytes) {
+        if bytes.is_empty() {
+            // A message that its origin has recalled.
+            return;
+        }
+        let envelope = Envelope::decode(&bytes);
+        let tenant = envelope.as_ref().and_then(|envelope| self.tenant_of(envelope));
         let Some(sites) = &mut self.sites else { return };
         let me = sites.me;
-        let envelope = Envelope::decode(&bytes);
-        let tenant = envelope
-            .as_ref()
-            .and_then(|envelope| self.by_name.get(std::str::from_utf8(envelope.tenant).ok()?).copied());
         let (Some(envelope), Some(tenant)) = (envelope, tenant) else {
             sites.stray += 1;
             return;
@@ -218,30 +247,46 @@ impl Broker {
         let route = self.tenants[tenant].routes.of(message.subject);
         // The body is at the end of the bytes, which all receivers can share.
         let mut shared = Some(bytes.slice(bytes.len() - message.framed().len()..));
-        for &sub in &route.plain {
-            self.deliver(sub, None, &message, &mut shared);
+        if envelope.queues.is_empty() {
+            for &sub in &route.plain {
+                self.deliver(sub, None, &message, &mut shared);
+            }
         }
         for (_, name) in envelope.queues.iter().filter(|(site, _)| *site == me) {
             let queue = route.queues.iter().find(|queue| *queue.name == **name);
             if let Some(queue) = queue.filter(|queue| !queue.members.is_empty()) {
                 let sub = self.draw(&queue.members);
                 self.deliver(sub, None, &message, &mut shared);
+            } else {
+                // The last member has just left.
+                self.redraw(now, tenant, name, &message, None);
             }
         }
     }
 
-    /// The destination sites of a message. A queue group without a member here gets a random site.
+    /// The index of an envelope's tenant.
+    pub(super) fn tenant_of(&self, envelope: &Envelope<'_>) -> Option<usize> {
+        self.by_name.get(std::str::from_utf8(envelope.tenant).ok()?).copied()
+    }
+
+    /// The destinations of a message at other sites. A queue group without a member here gets a
+    /// random site.
     pub(super) fn bound(&mut self, route: &Route) -> Option<MessageDestinations> {
-        let mut bound = MessageDestinations {
-            sites: route.sites.iter().copied().map(DaemonId).collect(),
-            queues: Vec::new(),
-        };
+        let sites = self.sites.as_mut().filter(|_| !route.hops.is_empty())?;
+        let plain = sites.plain(route);
+        let mut bound = MessageDestinations { plain, drawn: Vec::new(), set: plain.set, missing: 0 };
         for queue in route.queues.iter().filter(|queue| queue.members.is_empty()) {
-            let site = queue.sites[self.random.random_range(0..queue.sites.len())];
-            bound.queues.push((site, Rc::clone(&queue.name)));
-            bound.sites.push(DaemonId(site));
+            match draw_site(&sites.daemon, &mut self.random, queue) {
+                Some(drawn) => bound.drawn.push((drawn, Rc::clone(&queue.name))),
+                None => bound.missing += 1,
+            }
         }
-        (!bound.sites.is_empty()).then_some(bound)
+        if !bound.drawn.is_empty() {
+            let kept = sites.kept(route);
+            let all: Vec<DaemonId> = kept.chain(bound.drawn.iter().map(|(drawn, _)| drawn.site)).collect();
+            bound.set = Some(sites.daemon.set(&all));
+        }
+        Some(bound)
     }
 
     /// Pays for a message to other sites and sends it. Returns false if the client is blocked.
@@ -253,19 +298,28 @@ impl Broker {
         route: &Route,
         (bound, message): (&MessageDestinations, &Publish<'_>),
     ) -> bool {
-        let Some(sites) = &mut self.sites else { return true };
-        let set = sites.daemon.set(&bound.sites);
-        if !self.pay_for(now, key, tenant, set, route, message) {
+        if let Some(set) = bound.set
+            && !self.pay_for(now, key, tenant, set, route, message)
+        {
             return false;
         }
-        let envelope = Envelope {
-            tenant: self.tenants[tenant].rules.name.as_bytes(),
-            queues: bound.queues.iter().map(|(site, name)| (*site, &**name)).collect(),
-            message: *message,
+        let Tenant { rules, losses, .. } = &mut self.tenants[tenant];
+        losses.expired += bound.plain.expired;
+        losses.no_destination += bound.missing;
+        let (Some(sites), Some(buyer)) = (&mut self.sites, self.sessions[key].buyer) else { return true };
+        let content = |queues: Vec<(u32, &[u8])>| {
+            let envelope = Envelope { tenant: rules.name.as_bytes(), queues, message: *message };
+            MessageBytes(envelope.encode().into())
         };
-        let content = MessageBytes(envelope.encode().into());
-        if let (Some(sites), Some(buyer)) = (&mut self.sites, self.sessions[key].buyer) {
-            sites.daemon.send(now, buyer, set, content);
+        if let Some(set) = bound.plain.set {
+            sites.daemon.send(now, buyer, set, content(Vec::new()));
+        }
+        // A message of its own, which can be recalled.
+        if !bound.drawn.is_empty() {
+            let to: Vec<DaemonId> = bound.drawn.iter().map(|(drawn, _)| drawn.site).collect();
+            let set = sites.daemon.set(&to);
+            let queues = bound.drawn.iter().map(|(drawn, name)| (drawn.site.0, &**name)).collect();
+            sites.daemon.send(now, buyer, set, content(queues));
         }
         true
     }
@@ -334,7 +388,7 @@ impl Broker {
     }
 
     pub(super) fn join_group(&mut self, tenant: usize, pattern: &[u8], queue: Option<&[u8]>) -> bool {
-        let Some(sites) = &mut self.sites else { return true };
+        let Some(sites) = self.sites.as_mut().filter(|_| !self.retired) else { return true };
         let group = group(self.tenants[tenant].rules.name.as_bytes(), pattern, queue);
         match Kind::of(pattern) {
             Kind::Plain => sites.daemon.join(&group),
@@ -344,7 +398,7 @@ impl Broker {
     }
 
     pub(super) fn leave_group(&mut self, tenant: usize, pattern: &[u8], queue: Option<&[u8]>) {
-        if let Some(sites) = &mut self.sites {
+        if let Some(sites) = self.sites.as_mut().filter(|_| !self.retired) {
             let group = group(self.tenants[tenant].rules.name.as_bytes(), pattern, queue);
             match Kind::of(pattern) {
                 Kind::Plain => sites.daemon.leave(&group),
@@ -364,7 +418,31 @@ impl Broker {
 
 impl Sites {
     fn add_tenant(&mut self, now: Time, rules: &TenantRules) {
-        self.purses.push(self.daemon.add_tenant(now, config(rules)));
+        let purse = self.daemon.add_tenant(now, config(rules));
+        self.purses.push(purse);
+        self.own.push(self.daemon.add_client(now, purse));
+    }
+
+    /// The sites with plain subscriptions of a route for which messages are kept.
+    fn kept<'a>(&'a self, route: &'a Route) -> impl Iterator<Item = DaemonId> + 'a {
+        route.sites.iter().copied().map(DaemonId).filter(|&site| self.daemon.keeps(site))
+    }
+
+    /// The destinations of a route's plain subscriptions.
+    fn plain(&mut self, route: &Route) -> RemoteRoute {
+        let version = self.daemon.reach();
+        if let Some(known) = route.remote.get().filter(|known| known.version == version) {
+            return known;
+        }
+        let kept: Vec<DaemonId> = self.kept(route).collect();
+        let plain = RemoteRoute {
+            version,
+            set: (!kept.is_empty()).then(|| self.daemon.set(&kept)),
+            reachable: kept.iter().any(|&site| self.daemon.reaches(site)),
+            expired: (route.sites.len() - kept.len()) as u64,
+        };
+        route.remote.set(Some(plain));
+        plain
     }
 
     /// A tenant's purse.

@@ -8,6 +8,7 @@ impl Broker {
     /// The status of clients, tenants and other sites. The server adds the links, by their ports.
     pub fn status(&self) -> Status {
         let snapshot = self.sites.as_ref().map(|sites| sites.daemon.snapshot()).unwrap_or_default();
+        let lost = self.tenants.iter().map(|tenant| tenant.losses).sum();
         let tenants = self.tenants.iter().enumerate().filter(|(_, tenant)| !tenant.gone);
         let tenants = tenants.map(|(index, tenant)| {
             let purse = self.sites.as_ref().map(|sites| sites.purse(index));
@@ -19,6 +20,7 @@ impl Broker {
                 published: tenant.published,
                 delivered: tenant.delivered,
                 dropped: tenant.dropped,
+                lost: tenant.losses,
                 waiting: purse.map_or(0, |purse| purse.waiting),
                 balance: purse.map_or(0.0, |purse| purse.balance),
                 period_ms: purse.map_or(0.0, |purse| purse.period.as_millis_f64()),
@@ -43,9 +45,11 @@ impl Broker {
             published: self.totals.published,
             delivered: self.totals.delivered,
             dropped: self.totals.dropped,
+            lost,
+            stray: self.sites.as_ref().map_or(0, |sites| sites.stray),
             cut: self.totals.cut,
             unordered: self.unordered,
-            spooled: self.spooled,
+            spooled: self.spool.bytes,
             received: self.sites.as_ref().map_or(0, |sites| sites.received),
             reachable: snapshot.reachable,
             retained: snapshot.retained,

@@ -57,6 +57,12 @@ pub struct Info<'a> {
     pub tls_required: bool,
     /// True if the server requests a client certificate.
     pub tls_verify: bool,
+    /// Addresses of this and other sites for clients.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    pub connect_urls: &'a [String],
+    /// True if the site ends (lame duck mode): clients must connect elsewhere.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ldm: bool,
 }
 
 impl Info<'_> {

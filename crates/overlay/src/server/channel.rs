@@ -1,5 +1,6 @@
 //! A connection's bytes, with TLS or without.
 
+use std::cell::RefCell;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 
 use mio::net::TcpStream;
@@ -11,6 +12,8 @@ use rustls::pki_types::CertificateDer;
 pub(super) struct Channel {
     stream: TcpStream,
     tls: Option<Box<Connection>>,
+    /// Received bytes that TLS has not taken yet.
+    ahead: Vec<u8>,
 }
 
 impl Channel {
@@ -20,7 +23,7 @@ impl Channel {
             tls.set_buffer_limit(Some(TLS_BUFFER));
             Box::new(tls)
         });
-        Channel { stream, tls }
+        Channel { stream, tls, ahead: Vec::new() }
     }
 
     /// The socket, for registration.
@@ -53,15 +56,47 @@ impl Channel {
     /// has ended.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else { return self.stream.read(buffer) };
+        let mut got = 0;
         loop {
-            match tls.reader().read(buffer) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                done => return done,
+            // Each call returns at most one record.
+            while got < buffer.len() {
+                match tls.reader().read(&mut buffer[got..]) {
+                    Ok(0) => return Ok(got),
+                    Ok(len) => got += len,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(_) if got > 0 => return Ok(got),
+                    Err(error) => return Err(error),
+                }
             }
-            if tls.read_tls(&mut self.stream)? == 0 {
-                return Ok(0);
+            if got == buffer.len() || (got > 0 && self.ahead.is_empty()) {
+                return Ok(got);
             }
-            let state = tls.process_new_packets();
+            if self.ahead.is_empty() {
+                SCRATCH.with_borrow_mut(|scratch| {
+                    scratch.resize(SCRATCH_LEN, 0);
+                    let len = self.stream.read(scratch)?;
+                    self.ahead.extend_from_slice(&scratch[..len]);
+                    io::Result::Ok(())
+                })?;
+                if self.ahead.is_empty() {
+                    return Ok(0);
+                }
+            }
+            let mut rest = &self.ahead[..];
+            let state = loop {
+                let taken = tls.read_tls(&mut rest)?;
+                let state = tls.process_new_packets();
+                let full = state.as_ref().is_ok_and(|state| state.plaintext_bytes_to_read() > 0);
+                if taken == 0 || rest.is_empty() || state.is_err() || full {
+                    break state.map(drop);
+                }
+            };
+            let used = self.ahead.len() - rest.len();
+            self.ahead.drain(..used);
+            // An idle connection holds no buffer.
+            if self.ahead.is_empty() {
+                self.ahead = Vec::new();
+            }
             // The next messages of the handshake, or an alert with the error.
             let sent = flush(tls, &mut self.stream);
             state.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
@@ -117,5 +152,12 @@ fn flush(tls: &mut Connection, stream: &mut TcpStream) -> io::Result<()> {
     Ok(())
 }
 
+thread_local! {
+    /// Input of a socket with TLS. TLS itself would read 4 KiB with each system call.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Bytes read from a socket with TLS at a time.
+const SCRATCH_LEN: usize = 1 << 16;
 /// Limit of bytes that TLS buffers.
 const TLS_BUFFER: usize = 1 << 16;

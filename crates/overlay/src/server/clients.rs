@@ -177,7 +177,8 @@ impl Server {
             client.need = need;
         }
         client.waiting = received.then == Then::Wait;
-        let more = !client.drained && !client.waiting;
+        let again = received.then == Then::Again;
+        let more = again || (!client.drained && !client.waiting);
         if let Some(error) = over {
             self.note_end(key, error);
             return self.close_client(key);

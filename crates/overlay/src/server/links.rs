@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 
 use bytes::{Bytes, BytesMut};
 use mio::net::TcpStream;
@@ -28,6 +30,8 @@ pub(super) struct Peer {
     pub(super) wire: Option<usize>,
     /// A connection attempt in progress.
     dialing: Option<usize>,
+    /// The addresses of its host name, once they are resolved.
+    resolving: Option<Receiver<io::Result<SocketAddr>>>,
     retry_at: Time,
     pause: Time,
     /// The reason why it is not connected; `None` if it is.
@@ -54,7 +58,8 @@ pub(super) struct SiteConnection {
 impl Peer {
     pub(super) fn new(link: Link) -> Peer {
         let trouble = Some("not connected yet".to_owned());
-        Peer { link, wire: None, dialing: None, retry_at: Time::ZERO, pause: PAUSE, trouble }
+        let retry_at = Time::ZERO;
+        Peer { link, wire: None, dialing: None, resolving: None, retry_at, pause: PAUSE, trouble }
     }
 }
 
@@ -63,13 +68,32 @@ impl Server {
     pub(super) fn dial_links(&mut self, now: Time) {
         for at in 0..self.peers.len() {
             let peer = &mut self.peers[at];
-            let idle = peer.wire.is_none() && peer.dialing.is_none() && peer.retry_at <= now;
-            let (Some(address), Some(ends), true) = (peer.link.address, &self.ends, idle) else { continue };
+            let idle = peer.wire.is_none() && peer.dialing.is_none();
+            let resolved = peer.resolving.as_ref().and_then(|answer| answer.try_recv().ok());
+            let (Some(ends), true) = (&self.ends, idle) else { continue };
+            let address = match resolved {
+                Some(address) => {
+                    peer.resolving = None;
+                    address
+                }
+                None if peer.resolving.is_none() && peer.retry_at <= now => {
+                    let Some(address) = &peer.link.address else { continue };
+                    match address.parse() {
+                        Ok(address) => Ok(address),
+                        // Names are resolved in another thread, again before each attempt.
+                        Err(_) => {
+                            peer.resolving = Some(resolve(address.clone()));
+                            continue;
+                        }
+                    }
+                }
+                None => continue,
+            };
             // The random part keeps sites that lost the same peer from reconnecting together.
             peer.retry_at = now + peer.pause + Time(now.0 % peer.pause.0.max(1) / 2);
             peer.pause = (peer.pause * 2).min(LONGEST_PAUSE);
             let site = peer.link.site.clone();
-            let made = TcpStream::connect(address).and_then(|stream| {
+            let made = address.and_then(TcpStream::connect).and_then(|stream| {
                 let name = ServerName::try_from(site_name(&site)).map_err(io::Error::other)?;
                 let tls = ClientConnection::new(Arc::clone(&ends.dial), name).map_err(io::Error::other)?;
                 Ok((stream, tls.into()))
@@ -264,18 +288,25 @@ impl Server {
         };
         loop {
             if wire.out.is_empty() {
-                let mut taken = 0;
+                // One record and one system call carry many small messages.
+                let (mut taken, mut batch) = (0, Vec::with_capacity(2 * BATCH));
                 while taken < BATCH
                     && let Some(frame) = daemon.poll_message(now, port)
                 {
-                    let mut head = Vec::with_capacity(64);
-                    wire.encoder.encode(&frame, &mut head);
-                    taken += head.len();
-                    wire.out.push_back(head.into());
+                    let before = batch.len();
+                    wire.encoder.encode(&frame, &mut batch);
+                    taken += batch.len() - before;
                     if let Some(MessageBytes(body)) = frame.body() {
                         taken += body.len();
-                        wire.out.push_back(body.clone());
+                        if body.len() < LARGE {
+                            batch.extend_from_slice(body);
+                        } else {
+                            wire.out.extend([std::mem::take(&mut batch).into(), body.clone()]);
+                        }
                     }
+                }
+                if !batch.is_empty() {
+                    wire.out.push_back(batch.into());
                 }
                 if taken == 0 {
                     return Ok(());
@@ -347,11 +378,27 @@ impl Server {
     }
 }
 
+/// Resolves `HOST:PORT` in another thread.
+fn resolve(address: String) -> Receiver<io::Result<SocketAddr>> {
+    let (answer, receiver) = channel();
+    let work = move || {
+        let found = address.to_socket_addrs().and_then(|mut all| {
+            all.next().ok_or_else(|| io::Error::other(format!("`{address}` has no address")))
+        });
+        let _ =
+            answer.send(found.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}"))));
+    };
+    let _ = std::thread::Builder::new().name("resolve".into()).spawn(work);
+    receiver
+}
+
 /// Bounds of unsent bytes in a link's kernel buffer.
 const LEAST_UNSENT: u32 = 16 << 10;
 const MOST_UNSENT: u32 = 1 << 20;
 /// Bytes taken from the daemon at a time.
 const BATCH: usize = 16 << 10;
+/// Smallest body that is not copied into the batch, in bytes.
+const LARGE: usize = 4096;
 /// Limit of slices per write.
 const SLICES: usize = 32;
 /// First and longest pause between connection attempts.

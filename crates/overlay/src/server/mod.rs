@@ -86,9 +86,12 @@ impl Server {
         let mut broker = Broker::new(site.rules.clone(), seed);
         if site.link_listen.is_some() || !site.links.is_empty() {
             let id = DaemonId(Site::number(&site.rules.site));
-            let config =
-                Config { id, epoch: Epoch(epoch), patience: site.rules.patience, ..Config::default() };
+            let patience = site.rules.patience;
+            let config = Config { id, epoch: Epoch(epoch), patience, ack: Some(ACK), ..Config::default() };
             broker.join_sites(clock.now(), config, seed);
+        }
+        if let Some(url) = &site.advertise {
+            broker.advertise(url);
         }
         Ok(Server {
             address: listener.local_addr()?,
@@ -125,6 +128,20 @@ impl Server {
         let now = self.clock.now();
         self.broker.set_rules(now, site.rules.clone());
         self.set_links(now, &site.links);
+    }
+
+    /// Uses other certificates for new connections. Those that stand remain.
+    pub fn set_ends(&mut self, ends: Ends) {
+        self.client_tls = ends.clients.clone();
+        self.ends = Some(ends);
+    }
+
+    /// Begins the end of the site: it leaves all groups, tells clients to connect elsewhere, and
+    /// delivers what is in flight.
+    pub fn retire(&mut self) {
+        let now = self.clock.now();
+        self.broker.retire(now);
+        self.hand_on(now);
     }
 
     /// A snapshot of the site's state.
@@ -233,6 +250,9 @@ impl Server {
     }
 }
 
+/// Time that acknowledgements may wait. Jobs delivered within it before a site is killed are
+/// delivered again.
+const ACK: Time = Time::from_millis(100);
 const LISTENER: Token = Token(0);
 const LINK_LISTENER: Token = Token(1);
 const SPOOL: Token = Token(2);

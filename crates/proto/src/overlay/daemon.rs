@@ -419,7 +419,10 @@ impl<B: Body> Daemon<B> {
         self.deliver(now, origin, bodies);
         match due {
             Due::Never => {}
-            Due::Later => self.agenda.by(Timer::Ack(origin), now.saturating_add(self.most * ACK)),
+            Due::Later => {
+                let wait = self.config.ack.unwrap_or(self.most * ACK);
+                self.agenda.by(Timer::Ack(origin), now.saturating_add(wait));
+            }
             Due::Now => self.acknowledge(now, origin, false),
             Due::Gap => self.acknowledge(now, origin, true),
         }

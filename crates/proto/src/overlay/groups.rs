@@ -73,6 +73,14 @@ impl Groups {
         Some(self.change(group, false))
     }
 
+    /// Leaves all groups, with one update.
+    pub(super) fn leave_all(&mut self) -> GroupUpdate {
+        self.own.clear();
+        self.bytes = 0;
+        self.number += 1;
+        GroupUpdate { origin: self.me, number: self.number, whole: true, changes: Vec::new() }
+    }
+
     fn change(&mut self, group: Arc<[u8]>, joined: bool) -> GroupUpdate {
         self.number += 1;
         GroupUpdate { origin: self.me, number: self.number, whole: false, changes: vec![(group, joined)] }
@@ -132,6 +140,13 @@ impl Groups {
         let joined = after.changes.iter().filter(|(group, _)| !has(before, group));
         let left = left.map(|(group, _)| (daemon, group.clone(), false));
         left.chain(joined.map(|(group, _)| (daemon, group.clone(), true))).collect()
+    }
+
+    /// Daemons whose memberships are of an earlier start than `current` answers.
+    pub(super) fn outdated(&self, current: impl Fn(DaemonId) -> Option<Incarnation>) -> Vec<DaemonId> {
+        let origins = self.others.values().map(|known| known.groups.origin);
+        let outdated = origins.filter(|origin| current(origin.daemon).is_some_and(|known| known > *origin));
+        outdated.map(|origin| origin.daemon).collect()
     }
 
     /// Forgets a daemon; what it belonged to it has left.

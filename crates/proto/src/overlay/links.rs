@@ -127,6 +127,10 @@ impl<B: Body> Daemon<B> {
     }
 
     pub(super) fn grouped(&mut self, from: PortId, update: &Arc<GroupUpdate>) -> Result<(), ProtocolError> {
+        let outdated = |known: Incarnation| known.epoch > update.origin.epoch;
+        if self.database.incarnation(update.origin.daemon).is_some_and(outdated) {
+            return Ok(());
+        }
         if let Some(changes) = self.groups.accept(update)? {
             self.tell_groups(changes);
             self.flood_groups(Some(from), update);

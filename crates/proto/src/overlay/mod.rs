@@ -168,6 +168,8 @@ pub struct Config {
     pub patience: Time,
     /// Bytes kept until all destinations have acknowledged them; beyond, senders wait. 64 MB.
     pub retain: Bytes,
+    /// The time that an acknowledgement may wait for more messages of its origin. 3 T_max.
+    pub ack: Option<Time>,
 }
 
 impl Default for Config {
@@ -180,6 +182,7 @@ impl Default for Config {
             announce: AnnounceConfig::default(),
             patience: Time::from_secs(10),
             retain: Bytes(64_000_000),
+            ack: None,
         }
     }
 }
@@ -269,6 +272,17 @@ pub struct DeliveredMessage<B> {
     pub body: B,
     /// Its place in the order of its group, if that is an ordered one.
     pub place: Option<OrderPlace>,
+}
+
+/// A message that a destination will not receive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undelivered<B> {
+    /// The destination.
+    pub to: DaemonId,
+    /// The sender; `None` for a message of another daemon, which has ended.
+    pub by: Option<ClientId>,
+    /// The content.
+    pub body: B,
 }
 
 /// A place in the order of a group. Members deliver messages by ascending (view, number).

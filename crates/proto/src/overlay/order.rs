@@ -146,6 +146,19 @@ impl<B: Body> Daemon<B> {
         }
     }
 
+    /// Leaves all groups before this daemon ends: others send it nothing new.
+    pub fn leave_all(&mut self, now: Time) {
+        let ordered: Vec<Arc<[u8]>> = self.orders.groups.keys().cloned().collect();
+        for group in ordered {
+            if let Some(order) = self.orders.groups.get_mut(&group) {
+                order.joins = 1;
+            }
+            self.leave_ordered(now, &group);
+        }
+        let update = Arc::new(self.groups.leave_all());
+        self.flood_groups(None, &update);
+    }
+
     /// The set to buy messages to an ordered group for: the way to the sequencer, and its tree to
     /// the members. `None` while the group has no view, or is about to enter another:
     /// [`Event::View`] follows.

@@ -178,18 +178,18 @@ impl<B: Body> Inbound<B> {
     }
 
     /// Gives up what is missing: messages held are delivered, except those of clients of which an
-    /// earlier one is lost. Answers how many were dropped.
-    pub(super) fn give_up(&mut self, me: DaemonId, out: &mut Given<B>) -> u64 {
+    /// earlier one is lost. Answers the dropped ones.
+    pub(super) fn give_up(&mut self, me: DaemonId, out: &mut Given<B>) -> Vec<DataFrame<B>> {
         if self.lacks() {
             self.given_up.get_or_insert((self.last, BTreeSet::new()));
         }
-        let mut dropped = 0;
+        let mut dropped = Vec::new();
         while let Some((_, data)) = self.held.pop_first() {
             self.bytes -= data.body.size() as u64;
             if data.follows(me).is_some_and(|(_, before)| self.has(before)) {
                 self.deliver(data, out);
             } else {
-                dropped += 1;
+                dropped.push(data);
             }
         }
         dropped

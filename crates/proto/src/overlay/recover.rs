@@ -7,9 +7,36 @@ use tollway_law::Time;
 use super::frame::{Holding, Receipt, ReceiptKind};
 use super::receive::{Inbound, Stage};
 use super::timer::{PROBE, SETTLE, Timer};
-use super::{Body, Daemon, DaemonId, Incarnation, PortId};
+use super::{Body, Daemon, DaemonId, Incarnation, PortId, Undelivered};
 
 impl<B: Body> Daemon<B> {
+    /// Takes back the unacknowledged messages to a daemon that `which` selects, so that
+    /// [`poll_undelivered`](Daemon::poll_undelivered) gives them.
+    ///
+    /// If the daemon is only cut off, it may have received some of them.
+    pub fn recall(&mut self, to: DaemonId, which: impl FnMut(&B) -> bool) {
+        self.outbound.recall(to, which);
+    }
+
+    /// The next message that a destination will not receive: it was recalled, or the destination
+    /// has started again or was unreachable for longer than patience. Messages of ordered groups
+    /// are not among these.
+    pub fn poll_undelivered(&mut self) -> Option<Undelivered<B>> {
+        self.outbound.undelivered.pop_front()
+    }
+
+    /// True if messages to a daemon are kept for it: it is reachable, or was until less than
+    /// patience ago.
+    pub fn keeps(&self, daemon: DaemonId) -> bool {
+        self.up.contains(&daemon) || self.lost.get(&daemon).is_some_and(|lost| !lost.expired)
+    }
+
+    /// Grows with each change of what [`reaches`](Daemon::reaches) or [`keeps`](Daemon::keeps)
+    /// answer.
+    pub fn reach(&self) -> u64 {
+        self.reach
+    }
+
     /// A destination has told what it has.
     pub(super) fn acked(&mut self, now: Time, receipt: Receipt) {
         let (to, gap) = (receipt.receiver, receipt.kind == ReceiptKind::Gap);
@@ -45,14 +72,18 @@ impl<B: Body> Daemon<B> {
         self.agenda.set(Timer::Probe(to), now.saturating_add(wait));
     }
 
-    /// Drops chains to daemons that have started again, and begins to recover what their former
-    /// starts have sent.
+    /// Drops chains to daemons that have started again and the memberships of their former starts,
+    /// and begins to recover what these have sent.
     pub(super) fn starts_changed(&mut self, now: Time) {
         let current =
             |to: &Incarnation| self.database.incarnation(to.daemon).is_none_or(|known| known <= *to);
         let gone: Vec<Incarnation> = self.outbound.destinations().filter(|to| !current(to)).collect();
         for to in gone {
             self.drop_destination(to);
+        }
+        for daemon in self.groups.outdated(|daemon| self.database.incarnation(daemon)) {
+            let left = self.groups.forget(daemon);
+            self.tell_groups(left);
         }
         let origins: Vec<Incarnation> = self.inbounds.keys().copied().collect();
         for origin in origins {
@@ -165,8 +196,13 @@ impl<B: Body> Daemon<B> {
             Stage::Sent => self.share(now, origin),
             _ => {
                 let mut bodies = VecDeque::new();
-                self.counters.expired += inbound.give_up(self.me.daemon, &mut bodies);
+                let dropped = inbound.give_up(self.me.daemon, &mut bodies);
                 inbound.clear_copies();
+                self.counters.expired += dropped.len() as u64;
+                let to = self.me.daemon;
+                let plain = dropped.into_iter().filter(|data| data.note.is_none());
+                let lost = plain.map(|data| Undelivered { to, by: None, body: data.body });
+                self.outbound.undelivered.extend(lost);
                 self.deliver(now, origin, bodies);
             }
         }

@@ -1,13 +1,13 @@
 //! An origin's messages until all destinations have acknowledged them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use tollway_law::Time;
 
 use super::bits::Bits;
 use super::frame::{DataFrame, Destinations, Note};
-use super::{Body, ClientId, DaemonId, Incarnation};
+use super::{Body, ClientId, DaemonId, Incarnation, Undelivered};
 
 /// Messages accepted here, and what each destination has of them.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub(super) struct Outbound<B> {
     kept: VecDeque<Option<Kept<B>>>,
     bytes: u64,
     chains: BTreeMap<Incarnation, Chain>,
+    /// Messages given up or recalled, without those of ordered groups.
+    pub(super) undelivered: VecDeque<Undelivered<B>>,
 }
 
 #[derive(Clone, Debug)]
@@ -41,6 +43,8 @@ pub(super) struct Chain {
     pub(super) probes: u32,
     probing: bool,
     resent_at: Option<Time>,
+    /// Outstanding messages that the destination receives without their content.
+    recalled: BTreeSet<u64>,
 }
 
 /// Consequences of an acknowledgement.
@@ -58,7 +62,14 @@ pub(super) struct Acked {
 
 impl<B: Body> Outbound<B> {
     pub(super) fn new(me: Incarnation) -> Outbound<B> {
-        Outbound { me, base: 1, kept: VecDeque::new(), bytes: 0, chains: BTreeMap::new() }
+        Outbound {
+            me,
+            base: 1,
+            kept: VecDeque::new(),
+            bytes: 0,
+            chains: BTreeMap::new(),
+            undelivered: VecDeque::new(),
+        }
     }
 
     /// Bytes of content kept.
@@ -131,6 +142,7 @@ impl<B: Body> Outbound<B> {
         let before = self.bytes;
         while let Some(&(first, by)) = chain.outstanding.front().filter(|&&(first, _)| first <= seq) {
             chain.outstanding.pop_front();
+            chain.recalled.remove(&first);
             if chain.by_client.get(&by) == Some(&first) {
                 chain.by_client.remove(&by);
             }
@@ -156,30 +168,58 @@ impl<B: Body> Outbound<B> {
         let (first, _) = *chain.outstanding.front()?;
         chain.probing = true;
         chain.probes += 1;
-        self.copy(first, to.daemon)
+        self.copy(first, to)
     }
 
     /// All messages that a destination has not acknowledged.
     pub(super) fn unacknowledged(&self, to: Incarnation) -> Vec<DataFrame<B>> {
         let Some(chain) = self.chains.get(&to) else { return Vec::new() };
-        chain.outstanding.iter().filter_map(|&(seq, _)| self.copy(seq, to.daemon)).collect()
+        chain.outstanding.iter().filter_map(|&(seq, _)| self.copy(seq, to)).collect()
     }
 
-    fn copy(&self, seq: u64, to: DaemonId) -> Option<DataFrame<B>> {
+    fn copy(&self, seq: u64, to: Incarnation) -> Option<DataFrame<B>> {
         let kept = self.kept.get(usize::try_from(seq - self.base).ok()?)?.as_ref()?;
         let mut one = Bits::none(kept.data.set.as_slice().len());
-        one.insert(kept.data.set.index_of(to)?);
-        Some(DataFrame { to: one, resent: true, stable: self.stable(), ..kept.data.clone() })
+        one.insert(kept.data.set.index_of(to.daemon)?);
+        let recalled = self.chains.get(&to).is_some_and(|chain| chain.recalled.contains(&seq));
+        let body = if recalled { B::empty() } else { kept.data.body.clone() };
+        Some(DataFrame { to: one, resent: true, stable: self.stable(), body, ..kept.data.clone() })
+    }
+
+    /// Takes back the unacknowledged messages to a daemon that `which` selects. The daemon receives
+    /// them without their content if it comes back.
+    pub(super) fn recall(&mut self, to: DaemonId, mut which: impl FnMut(&B) -> bool) {
+        for (_, chain) in self.chains.iter_mut().filter(|(at, _)| at.daemon == to) {
+            for &(seq, by) in &chain.outstanding {
+                let slot = usize::try_from(seq - self.base).ok().and_then(|at| self.kept.get_mut(at));
+                let Some(Some(kept)) = slot else { continue };
+                if kept.data.note.is_some() || chain.recalled.contains(&seq) || !which(&kept.data.body) {
+                    continue;
+                }
+                chain.recalled.insert(seq);
+                let body = kept.data.body.clone();
+                self.undelivered.push_back(Undelivered { to, by: Some(by), body });
+            }
+        }
     }
 
     /// Gives up on a destination; the number of messages that it lacks.
     pub(super) fn drop_chain(&mut self, to: Incarnation) -> usize {
         let Some(chain) = self.chains.remove(&to) else { return 0 };
+        for &(seq, by) in chain.outstanding.iter().filter(|(seq, _)| !chain.recalled.contains(seq)) {
+            let slot = usize::try_from(seq - self.base).ok().and_then(|at| self.kept.get(at));
+            if let Some(Some(kept)) = slot
+                && kept.data.note.is_none()
+            {
+                let body = kept.data.body.clone();
+                self.undelivered.push_back(Undelivered { to: to.daemon, by: Some(by), body });
+            }
+        }
         for &(seq, _) in &chain.outstanding {
             release(&mut self.kept, self.base, &mut self.bytes, seq, to.daemon);
         }
         self.trim();
-        chain.outstanding.len()
+        chain.outstanding.len() - chain.recalled.len()
     }
 
     /// Destinations that have not acknowledged everything.

@@ -312,6 +312,8 @@ impl Site {
             while self.daemon.poll_unordered().is_some() {
                 self.unordered += 1;
             }
+            // They are counted as expired.
+            while self.daemon.poll_undelivered().is_some() {}
             let Some(event) = self.daemon.poll_event() else { return };
             match event {
                 Event::Sendable(port) => {
