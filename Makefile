@@ -15,7 +15,7 @@ TOLLWAY = target/release/tollway
 # The default build has every feature. Checks and tests cover a build without any, too.
 BARE = --workspace --no-default-features
 
-.PHONY: demo test judge check deny build static python search soak fuzz bench docs clean
+.PHONY: demo test tests bare claims judge check deny build static python search soak fuzz bench docs clean
 
 # Tests press Ctrl-C and hang up, which nohup and a shell's background have ignored for all that they start.
 WITH_SIGNALS := $(shell env --default-signal=HUP,INT true 2>/dev/null && echo env --default-signal=HUP,INT)
@@ -37,16 +37,21 @@ static: build
 	! ldd $(STATIC) 2>/dev/null | grep '=>'
 	$(STATIC) run scenarios/quickstart.toml --quiet
 
-# The claims run in the release build: they simulate minutes of traffic. Bases and one neighbour each must come out as in
-# papers/judged.tsv, and that must agree with papers/unmet.toml.
+test: build tests bare claims python
+
 # Property tests draw their cases from one seed, so that the same tree has the same verdict; `make search` draws others.
 # Without `--nocapture` a test that passes would not show what it skipped.
-test: build
+tests:
 	PROPTEST_RNG_SEED=1 $(WITH_SIGNALS) $(CARGO) test --workspace --locked --quiet -- --nocapture
-	$(CARGO) test -p tollway --no-default-features --bins --locked --quiet -- --nocapture
+
+# Messages about what a build without features lacks. That it compiles, `make check` finds.
+bare:
 	$(CARGO) test -p tollway --no-default-features --test it --locked --quiet -- --nocapture cli::
+
+# The claims run in the release build: they simulate minutes of traffic. Bases and one neighbour each must come out as in
+# papers/judged.tsv, and that must agree with papers/unmet.toml.
+claims: build
 	$(TOLLWAY) reproduce --papers papers --neighbours 1 --check papers/judged.tsv --quiet
-	$(WITH_SIGNALS) ./python/test.sh
 
 judge: build
 	$(TOLLWAY) reproduce --papers papers --record papers/judged.tsv --quiet
@@ -88,8 +93,7 @@ search: build
 SOAK ?= 3600
 
 soak: build
-	TOLLWAY_SOAK_SECONDS=$(SOAK) $(WITH_SIGNALS) $(CARGO) test --workspace --locked --test it -- --nocapture soak:: processes::
-	TOLLWAY_SOAK_SECONDS=$(SOAK) $(CARGO) test --workspace --locked --lib simulation
+	TOLLWAY_SOAK_SECONDS=$(SOAK) $(WITH_SIGNALS) $(CARGO) test --workspace --tests --locked -- --nocapture soak:: simulation::
 
 fuzz:
 	./fuzz/run.sh 60

@@ -1,6 +1,7 @@
 //! Rules for the source code. Within a crate no two modules import each other, directly or
 //! indirectly; a module and its children do not count. A module with children is `x/mod.rs`. Files,
-//! also those of tests, and functions are short. Only the command depends on products.
+//! also those of tests, and functions are short. Each crate has one integration binary. Only the
+//! command depends on products.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -69,6 +70,22 @@ fn files_have_at_most_600_lines_and_functions_100() {
         }
     }
     assert!(long.is_empty(), "{}", long.join("\n"));
+}
+
+#[test]
+fn each_crate_links_its_integration_tests_once() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut more = Vec::new();
+    for of in fs::read_dir(crates).unwrap() {
+        for entry in fs::read_dir(of.unwrap().path().join("tests")).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            let is_file = path.extension().is_some_and(|ending| ending == "rs");
+            if is_file || (path.join("main.rs").exists() && !path.ends_with("it")) {
+                more.push(path);
+            }
+        }
+    }
+    assert!(more.is_empty(), "not modules of tests/it/main.rs: {more:?}");
 }
 
 #[test]

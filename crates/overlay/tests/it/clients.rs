@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::common::tools::{async_nats, nats, python, succeeds};
-use crate::common::{Client, Running, folder};
+use crate::common::{Client, Running, folder, until};
 
 const SITE: &str = "site = \"a\"\nlisten = \"127.0.0.1:0\"\n";
 
@@ -77,16 +77,16 @@ fn the_go_client_works_as_with_nats() {
         assert!(heard.contains(part), "no {part} in {heard}");
     }
     // A queue group: each message goes to one member.
-    common::until("the listener has left", || subscriptions() == 0);
+    until("the listener has left", || subscriptions() == 0);
     let out = ["one", "two", "three"].map(|name| at_folder.join(name));
     let mut members = out.each_ref().map(|out| {
         let mut member = run(&["sub", "go.work", "--queue", "workers"]);
         member.stdout(File::create(out).unwrap()).stderr(Stdio::null()).spawn().unwrap()
     });
-    common::until("all members listen", || subscriptions() == 3);
+    until("all members listen", || subscriptions() == 3);
     assert!(succeeds(&mut run(&["pub", "go.work", "work", "--count", "300"])));
     let got = |out: &PathBuf| fs::read_to_string(out).unwrap().matches("Received on \"go.work\"").count();
-    common::until("each message has come", || out.iter().map(got).sum::<usize>() >= 300);
+    until("each message has come", || out.iter().map(got).sum::<usize>() >= 300);
     members.iter_mut().for_each(|member| {
         member.kill().unwrap();
         member.wait().unwrap();
@@ -94,10 +94,10 @@ fn the_go_client_works_as_with_nats() {
     let counts = out.each_ref().map(got);
     assert!(counts.iter().sum::<usize>() == 300 && !counts.contains(&0), "{counts:?}");
     // A service: a request by the same client gets its answer.
-    common::until("the members have left", || subscriptions() == 0);
+    until("the members have left", || subscriptions() == 0);
     let mut reply =
         run(&["reply", "go.service", "42"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    common::until("it serves", || subscriptions() > 0);
+    until("it serves", || subscriptions() > 0);
     let asked = run(&["request", "go.service", "what"]).output().unwrap();
     assert!(String::from_utf8_lossy(&asked.stdout).contains("42"), "{asked:?}");
     reply.kill().unwrap();

@@ -217,9 +217,19 @@ fn pause(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
-#[test]
-fn a_transfer_goes_on_when_a_killed_router_is_back() {
-    rounds(kill_the_router);
+/// What `make soak` repeats for longer.
+mod soak {
+    use super::*;
+
+    #[test]
+    fn a_transfer_goes_on_when_a_killed_router_is_back() {
+        rounds(kill_the_router);
+    }
+
+    #[test]
+    fn whoever_is_left_of_a_flow_ends_with_a_clear_error() {
+        rounds(kill_the_ends);
+    }
 }
 
 fn kill_the_router(after: u64) {
@@ -240,11 +250,6 @@ fn kill_the_router(after: u64) {
     let told: Value = serde_json::from_slice(&r.stdout).unwrap();
     let live = &told["runs"][0]["live"];
     assert_eq!((live["node"].as_str(), live["datagrams_senseless"].as_u64()), (Some("r"), Some(0)));
-}
-
-#[test]
-fn whoever_is_left_of_a_flow_ends_with_a_clear_error() {
-    rounds(kill_the_ends);
 }
 
 fn kill_the_ends(after: u64) {
