@@ -279,7 +279,8 @@ impl<'a> Reader<'a> {
         pub(crate) number_if: Number(f64);
         /// A string.
         pub text: Text(String);
-        pub(crate) count: Count(u64);
+        /// A whole number.
+        pub count: Count(u64);
         /// A size, bytes.
         pub bytes: Bytes(u64);
         pub(crate) when: When(When);
@@ -287,7 +288,8 @@ impl<'a> Reader<'a> {
         pub(crate) arrivals: Arrivals(crate::plan::Arrivals);
     }
 
-    pub(crate) fn truth(&self, key: &str) -> bool {
+    /// True if a key is `true`.
+    pub fn truth(&self, key: &str) -> bool {
         matches!(self.value(key), Some(Val::Truth(true)))
     }
 
@@ -300,7 +302,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The member of an enum whose word the key has.
-    pub(crate) fn one_of<F: Field>(&self, key: &str) -> Option<F> {
+    pub fn one_of<F: Field>(&self, key: &str) -> Option<F> {
         F::of(param::Value::Word(self.word(key)))
     }
 
