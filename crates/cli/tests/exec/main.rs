@@ -19,6 +19,7 @@ use serde_json::Value;
 mod action;
 #[path = "../common/mod.rs"]
 mod common;
+mod kernel;
 mod outside;
 mod programs;
 mod serve;
