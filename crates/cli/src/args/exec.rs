@@ -34,6 +34,8 @@ Examples:
       standard error; standard output has one JSON object.
   tollway exec --link '2Mbps 300ms' --outside -- curl https://example.com/
       The Internet behind a slow link; needs `passt` or `slirp4netns`.
+  tollway exec --link '20Mbps 40ms xcp' --tcp xcp --serve 'iperf3 -s' -- iperf3 -c server
+      The kernel's TCP speaks XCP with the link, in unmodified programs.
   tollway exec --mahimahi 'mm-delay 40 mm-link up.trace down.trace' -- ./my-client
       The same network as Mahimahi's shells.
   tollway exec --link '20Mbps 20ms' --view -- ./my-client
@@ -96,6 +98,10 @@ pub(crate) struct Over {
     /// Needs `passt` (with its `pasta`) or `slirp4netns`.
     #[arg(long, value_name = "NODE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub(crate) outside: Option<String>,
+    /// Run every connection of the program and the servers under this law, in the kernel's own TCP.
+    /// Needs root, and links with the same law.
+    #[arg(long, value_enum, value_name = "LAW")]
+    pub(crate) tcp: Option<super::KernelLaw>,
     /// Set a network parameter of the kernel at every node: `net.ipv4.tcp_congestion_control=bbr`.
     /// May be given several times.
     #[arg(long = "sysctl", value_name = "KEY=VALUE")]

@@ -4,6 +4,8 @@ mod examples;
 #[cfg(target_os = "linux")]
 mod exec;
 #[cfg(target_os = "linux")]
+mod host;
+#[cfg(target_os = "linux")]
 mod overlay;
 #[cfg(target_os = "linux")]
 mod shape;
@@ -27,6 +29,8 @@ use examples::{
 };
 #[cfg(target_os = "linux")]
 pub(crate) use exec::{Exec, Over, Shell};
+#[cfg(target_os = "linux")]
+pub(crate) use host::{Host, HostCommand, KernelLaw};
 #[cfg(target_os = "linux")]
 pub(crate) use overlay::{Overlay, OverlayCommand};
 #[cfg(target_os = "linux")]
@@ -75,7 +79,7 @@ fn grouped(command: clap::Command) -> clap::Command {
 const GROUPS: [(&str, &[&str]); 3] = [
     ("Simulate", &["run", "sweep", "compare", "theory", "verify", "reproduce", "schema"]),
     ("Measure programs over emulated networks", &["exec", "shell", "clean"]),
-    ("Operate", &["shape", "switch", "overlay", "keys"]),
+    ("Operate", &["host", "shape", "switch", "overlay", "keys"]),
 ];
 
 /// The error, with the command to type if it can be derived.
@@ -137,6 +141,8 @@ pub(crate) enum Command {
     Exec(Exec),
     #[cfg(target_os = "linux")]
     Shell(Shell),
+    #[cfg(target_os = "linux")]
+    Host(Host),
     #[cfg(target_os = "linux")]
     Shape(Shape),
     #[cfg(target_os = "linux")]

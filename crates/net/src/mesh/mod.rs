@@ -25,7 +25,7 @@ use std::net::Ipv4Addr;
 use tollway_law::link::LinkLaw;
 use tollway_law::{Rate, Time, Toll};
 use tollway_proto::Lateness;
-use tollway_proto::encoding::tcp_option::{self, Feedback};
+use tollway_proto::encoding::tcp_option::{Feedback, Tolled};
 use tollway_proto::faults::{Impairments, Loss};
 use tollway_proto::link::{Link, LinkStats};
 use tollway_proto::{Change, Encoding, Faults, Flags, Packet, Stamp};
@@ -293,11 +293,13 @@ impl Mesh {
         let mut flags = header.ecn.with(data);
         let mut toll = Toll::default();
         if self.explicit
-            && let Some((_, forward)) = ip::xcp_option(packet, &header)
+            && let Some((_, tolled)) = ip::toll_option(packet, &header)
         {
             flags.set(Flags::TOLLED);
-            toll = forward.toll(size, FEEDBACK);
-            self.buffers.set_encoding(flow, Encoding::TcpOption { feedback: FEEDBACK });
+            toll = tolled.toll(size);
+            if let Tolled::Xcp(_) = tolled {
+                self.buffers.set_encoding(flow, Encoding::TcpOption { feedback: FEEDBACK });
+            }
         }
         let packet = Packet {
             toll,
@@ -529,11 +531,10 @@ impl Mesh {
         let frame = self.buffers.bytes_mut(handle);
         let unfinished = self.prefix > 0 && tun::is_unfinished(frame);
         let bytes = &mut frame[self.prefix..];
-        let found = ip::parse(bytes).ok().and_then(|header| ip::xcp_option(bytes, &header));
-        if let Some((at, forward)) = found {
-            let size = u32::from(packet.size);
-            let feedback = tcp_option::encode_due(packet.toll.due, forward.rtt_ms, size, FEEDBACK);
-            ip::store_feedback(bytes, at, feedback, unfinished);
+        let found = ip::parse(bytes).ok().and_then(|header| ip::toll_option(bytes, &header));
+        if let Some((at, tolled)) = found {
+            let value = tolled.rewritten(packet.toll.due, u32::from(packet.size));
+            ip::store_field(bytes, at, value, unfinished);
         }
     }
 

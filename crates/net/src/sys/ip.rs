@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use tollway_proto::Flags;
-use tollway_proto::encoding::tcp_option::{self, Forward};
+use tollway_proto::encoding::tcp_option::{self, Forward, Tolled};
 
 /// The addresses, protocol and ports that name a flow.
 ///
@@ -167,6 +167,16 @@ pub fn xcp_option(bytes: &[u8], header: &Header) -> Option<(usize, Forward)> {
     Some((start + at, Forward::read(options, at)?))
 }
 
+/// The toll of XCP or FCP in a TCP segment that [`parse`] has accepted, and the offset of the field
+/// that links rewrite.
+///
+/// `None` if there is no such option, or if it is malformed.
+pub fn toll_option(bytes: &[u8], header: &Header) -> Option<(usize, Tolled)> {
+    let (start, options) = tcp_options(bytes, header)?;
+    let (at, tolled) = tcp_option::locate_toll(options).ok()??;
+    Some((start + at, tolled))
+}
+
 /// The options of a whole TCP header, and their offset.
 fn tcp_options<'a>(bytes: &'a [u8], header: &Header) -> Option<(usize, &'a [u8])> {
     let start = usize::from(bytes.first()? & 15) * 4 + TCP_HEADER;
@@ -177,22 +187,30 @@ fn tcp_options<'a>(bytes: &'a [u8], header: &Header) -> Option<(usize, &'a [u8])
 }
 
 /// Writes `feedback` into the option at `at`, an offset from [`xcp_option`], and updates the
-/// checksum.
+/// checksum. An `unfinished` segment is as in [`store_field`].
+pub fn store_feedback(bytes: &mut [u8], at: usize, feedback: u16, unfinished: bool) {
+    if Forward::read(bytes, at).is_some() {
+        store_field(bytes, at + 2, feedback, unfinished);
+    }
+}
+
+/// Writes a field of a TCP option, at an offset from [`toll_option`], and updates the checksum.
 ///
 /// If the segment is `unfinished`, the checksum stays: the kernel leaves it to the receiving side,
 /// which computes it over the final bytes.
-pub fn store_feedback(bytes: &mut [u8], at: usize, feedback: u16, unfinished: bool) {
+pub fn store_field(bytes: &mut [u8], at: usize, value: u16, unfinished: bool) {
     let tcp = usize::from(bytes[0] & 15) * 4;
-    // The option may begin at any offset, but a checksum is over 16-bit words.
-    let first = (at + 2 - tcp) / 2;
+    // The field may begin at any offset, but a checksum is over 16-bit words.
+    let first = (at - tcp) / 2;
     let word = |bytes: &[u8], i: usize| u16::from_be_bytes([bytes[tcp + 2 * i], bytes[tcp + 2 * i + 1]]);
-    let before = [word(bytes, first), word(bytes, first + 1)];
-    if !tcp_option::store_feedback(bytes, at, feedback) || unfinished {
+    let words = if (at - tcp).is_multiple_of(2) { 1 } else { 2 };
+    let before: [u16; 2] = std::array::from_fn(|i| if i < words { word(bytes, first + i) } else { 0 });
+    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    if unfinished {
         return;
     }
-    let sum = word(bytes, TCP_CHECKSUM / 2);
-    let after = [word(bytes, first), word(bytes, first + 1)];
-    let sum = adjusted(adjusted(sum, before[0], after[0]), before[1], after[1]);
+    let sum = (0..words)
+        .fold(word(bytes, TCP_CHECKSUM / 2), |sum, i| adjusted(sum, before[i], word(bytes, first + i)));
     bytes[tcp + TCP_CHECKSUM..tcp + TCP_CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
 }
 

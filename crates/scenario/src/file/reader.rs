@@ -314,7 +314,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The member of an enum whose word the key has.
-    pub(crate) fn one_of<F: Field>(&self, key: &str) -> Option<F> {
+    pub fn one_of<F: Field>(&self, key: &str) -> Option<F> {
         F::of(param::Value::Word(self.word(key)))
     }
 

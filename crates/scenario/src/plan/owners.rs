@@ -1,6 +1,6 @@
 //! Owners of flows: hosts with budgets, policies with token buckets.
 
-use tollway_law::words;
+use tollway_law::{budget, words};
 use tollway_proto::shaper::PolicyConfig;
 
 use super::*;
@@ -83,5 +83,19 @@ words! {
         MaxThroughput = "max-throughput",
         /// Constant rates for flows with a target rate; the rest in proportion to weights.
         Stable = "stable",
+    }
+}
+
+impl Strategy {
+    /// Builds the rule.
+    pub fn build(self) -> Box<dyn budget::Strategy + Send> {
+        match self {
+            Strategy::EqualBudget => Box::new(budget::EqualBudget),
+            Strategy::Fixed => Box::new(budget::Fixed),
+            Strategy::Background => Box::new(budget::Background::default()),
+            Strategy::EqualThroughput => Box::new(budget::EqualThroughput::default()),
+            Strategy::MaxThroughput => Box::new(budget::MaxThroughput::default()),
+            Strategy::Stable => Box::new(budget::Stable),
+        }
     }
 }

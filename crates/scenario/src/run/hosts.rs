@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tollway_law::budget::{self, Share};
+use tollway_law::budget::Share;
 use tollway_law::sender::{SenderLaw as _, Spender};
 use tollway_law::{Budget, Bytes, Rate, Time};
 use tollway_proto::Change;
@@ -51,7 +51,7 @@ impl Hosts {
             .hosts
             .iter()
             .map(|host| {
-                let machine = BudgetHost::new(Budget::per_sec(host.budget), law(host.strategy));
+                let machine = BudgetHost::new(Budget::per_sec(host.budget), host.strategy.build());
                 Owner::new(Some(Box::new(machine)), host.budget)
             })
             .collect();
@@ -235,7 +235,7 @@ impl Hosts {
 
     pub(super) fn set_strategy(&mut self, now: Time, host: usize, strategy: Strategy) {
         if let Some(machine) = &mut self.hosts[host].machine {
-            machine.set_strategy(now, law(strategy));
+            machine.set_strategy(now, strategy.build());
         }
     }
 
@@ -296,17 +296,6 @@ fn see<E: Engine>(network: &E, flow: u64) -> Seen {
         rtt: connection.srtt(),
         sent: connection.stats().bytes_sent,
         ending: law.is_some_and(Spender::is_ending),
-    }
-}
-
-fn law(strategy: Strategy) -> Box<dyn budget::Strategy + Send> {
-    match strategy {
-        Strategy::EqualBudget => Box::new(budget::EqualBudget),
-        Strategy::Fixed => Box::new(budget::Fixed),
-        Strategy::Background => Box::new(budget::Background::default()),
-        Strategy::EqualThroughput => Box::new(budget::EqualThroughput::default()),
-        Strategy::MaxThroughput => Box::new(budget::MaxThroughput::default()),
-        Strategy::Stable => Box::new(budget::Stable),
     }
 }
 

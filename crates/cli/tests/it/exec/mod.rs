@@ -16,6 +16,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 mod action;
+mod kernel;
 mod outside;
 mod programs;
 mod serve;

@@ -14,12 +14,15 @@
 //! [`Forward::read`], and rewrites its feedback in place with [`store_feedback`]. The caller
 //! updates the TCP checksum.
 
+mod tolled;
+
 use std::ops::Range;
 
 use tollway_law::Toll;
 
 use super::split::{Split, encode_integer};
 use crate::SackRanges;
+pub use tolled::{Priced, Tolled, decode_preload, decode_price, encode_price, locate_toll};
 
 /// The format of `H_feedback`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,0 +1,194 @@
+//! `tollway host`, and `--tcp` of `tollway exec`: laws for the kernel's own TCP.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::Duration;
+
+use miette::miette;
+use tollway_exec::Signals;
+use tollway_host::{
+    self as product, Budgets, Cause, Config, Connection, Counts, Group, Law, LoadError, OptionKind, Owner,
+    Programs, Settings,
+};
+use tollway_law::Budget;
+use tollway_law::budget::EqualBudget;
+
+use crate::args::{Host, HostCommand, KernelLaw};
+use crate::fail::Failure;
+use crate::terminal;
+
+pub(crate) fn host(args: &Host) -> Result<ExitCode, Failure> {
+    if let Some(HostCommand::Check { file }) = &args.command {
+        let config = configuration(file)?;
+        let names: Vec<&str> = config.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
+        let names = if names.is_empty() { "no tenant".into() } else { names.join(", ") };
+        terminal::say(format_args!("the configuration is valid: {names}\n"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let config = match (&args.config, args.law) {
+        (Some(file), _) => configuration(file)?,
+        (None, law) => whole(args, law.unwrap_or(KernelLaw::Xcp)),
+    };
+    let mut programs = Programs::load(&config.settings).map_err(|error| unavailable(&error))?;
+    if args.program.is_empty() {
+        let groups =
+            if args.config.is_some() { config.groups().map_err(failed)? } else { args.cgroup.clone() };
+        for path in &groups {
+            programs.attach(path).map_err(|error| unavailable(&error))?;
+        }
+        let signals = Signals::hold();
+        let host = product::Host::start(programs, config.budgets()).map_err(failed)?;
+        if !args.quiet {
+            let groups: Vec<String> = groups.iter().map(|path| path.display().to_string()).collect();
+            terminal::tell(format_args!(
+                "new connections of {} are under `{}`, until Ctrl-C",
+                groups.join(", "),
+                host.name()
+            ));
+        }
+        while !signals.sleep(Duration::from_secs(3600)) {}
+        finish(&host, args.quiet);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let group = enter(&mut programs, "host")?;
+    // Before signals are blocked, which a program would inherit.
+    let name = args.program[0].to_string_lossy().into_owned();
+    let child = Command::new(&args.program[0]).args(&args.program[1..]).spawn();
+    let child = child.map_err(|error| {
+        let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+        Failure::with_code(miette!("cannot start `{name}`: {error}"), code)
+    })?;
+    let signals = Signals::hold();
+    let host = product::Host::start(programs, config.budgets()).map_err(failed)?;
+    let status = wait(child, &signals).map_err(failed)?;
+    finish(&host, args.quiet);
+    drop(group);
+    let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    Ok(ExitCode::from(code as u8))
+}
+
+fn configuration(file: &Path) -> Result<Config, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::input(miette!(
+            help = "give the path of a TOML file",
+            "cannot read `{}`: {error}",
+            file.display()
+        ))
+    })?;
+    Ok(Config::parse(&file.display().to_string(), &text)?)
+}
+
+/// The configuration of a command line: one owner.
+fn whole(args: &Host, of: KernelLaw) -> Config {
+    let mut settings = Settings::new(law(of));
+    settings.initial_window = args.initial_window;
+    if args.experiment {
+        settings.option = OptionKind::Experiment;
+    }
+    if let Some(name) = &args.ordinary {
+        settings.ordinary.clone_from(name);
+    }
+    Config::whole(settings, Budget::per_sec(args.budget))
+}
+
+/// Programs in the kernel for the children of this process, until dropped.
+pub(crate) struct Under {
+    host: product::Host,
+    // Left after the programs are gone.
+    _group: Group,
+}
+
+impl Under {
+    /// Puts the connections of children from now on under a law.
+    pub(crate) fn start(tcp: KernelLaw) -> Result<Under, Failure> {
+        let mut programs = Programs::load(&Settings::new(law(tcp))).map_err(|error| unavailable(&error))?;
+        let group = enter(&mut programs, "exec")?;
+        let budgets = matches!(tcp, KernelLaw::Fcp).then(|| Budgets::new(Vec::new(), Box::new(by_node)));
+        Ok(Under { host: product::Host::start(programs, budgets).map_err(failed)?, _group: group })
+    }
+
+    /// Counts of connections and echoes.
+    pub(crate) fn counts(&self) -> Counts {
+        self.host.counts().unwrap_or_default()
+    }
+}
+
+/// Each address is an owner with a budget of 1: nodes of a network have one address each.
+fn by_node(connection: &Connection, owners: &mut Vec<Owner>) -> Option<usize> {
+    let name = connection.local.ip().to_string();
+    let known = owners.iter().position(|owner| owner.name == name);
+    Some(known.unwrap_or_else(|| {
+        owners.push(Owner::new(name, Budget::per_sec(1.0), Box::new(EqualBudget)));
+        owners.len() - 1
+    }))
+}
+
+/// Moves this process to a group of its own, and attaches the programs there.
+fn enter(programs: &mut Programs, what: &str) -> Result<Group, Failure> {
+    let group = Group::enter(&format!("tollway-{what}-{}", std::process::id())).map_err(|error| {
+        Failure::run(miette!(
+            help = "run it as root, where cgroup2 is mounted and may be written",
+            "cannot make a control group for the program: {error}"
+        ))
+    })?;
+    programs.attach(group.path()).map_err(|error| unavailable(&error))?;
+    Ok(group)
+}
+
+fn wait(mut child: Child, signals: &Signals) -> io::Result<ExitStatus> {
+    let Some(pid) = rustix::process::Pid::from_raw(child.id() as i32) else { return child.wait() };
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if let Some(signal) = signals.wait(pid, Duration::from_millis(100)) {
+            // The program may have ended meanwhile.
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+}
+
+fn finish(host: &product::Host, quiet: bool) {
+    if let Some(counts) = host.counts().ok().filter(|_| !quiet) {
+        terminal::tell(told(&counts));
+    }
+}
+
+/// Counts as a sentence.
+pub(crate) fn told(counts: &Counts) -> String {
+    let mut text = format!("{} connections opened", counts.opened);
+    for (cause, count) in Cause::ALL.iter().zip(counts.fallen).filter(|(_, count)| *count > 0) {
+        text += &format!("; {count} fell back: {cause}");
+    }
+    if counts.forged > 0 {
+        text += &format!("; {} echoes exceeded what routers grant", counts.forged);
+    }
+    text
+}
+
+/// Counts as a JSON object.
+pub(crate) fn json(counts: &Counts) -> serde_json::Value {
+    let [peer, path, queue, agent, program] = counts.fallen;
+    serde_json::json!({
+        "opened": counts.opened,
+        "fallen": {"peer": peer, "path": path, "queue": queue, "agent": agent, "program": program},
+        "forged": counts.forged,
+    })
+}
+
+fn law(law: KernelLaw) -> Law {
+    match law {
+        KernelLaw::Xcp => Law::Xcp,
+        KernelLaw::Fcp => Law::Fcp,
+    }
+}
+
+fn unavailable(error: &LoadError) -> Failure {
+    Failure::run(miette!("{error}"))
+}
+
+fn failed(error: io::Error) -> Failure {
+    Failure::run(miette!("cannot run: {error}"))
+}

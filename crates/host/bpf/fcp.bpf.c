@@ -1,0 +1,163 @@
+/* FCP for the kernel's TCP: an option of our own under kind 253 (RFC 6994).
+
+       return only  | 253 | 6 | 0x4643 | price |
+       forward      | 253 | 12 | 0x4643 | price | balance | preload | RTT in ms |
+       both         | 253 | 14 | 0x4643 | price | balance | preload | RTT in ms | price returned |
+
+   Links add to the first price, which leaves as 0. Codes are those of price.h. */
+#include "price.h"
+
+struct law {
+	struct spending spending;
+	/* The price to return, and the last that was returned. */
+	__u16 owed;
+	__u16 price;
+	/* Packets acknowledged in this round trip and in the one before. */
+	__u32 acked;
+	__u32 last_acked;
+	__u64 round_ends;
+};
+
+#include "host.h"
+
+#define EXPERIMENT 0x4643
+#define FORWARD 12
+#define BOTH 14
+#define RETURN 6
+
+/* Budgets in dollars a second, by the socket's cookie: user space divides them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, struct number);
+} budgets SEC(".maps");
+
+static __always_inline void reserve(struct bpf_sock_ops *s, struct flow *f)
+{
+	int any = s->args[0] == BPF_WRITE_HDR_TCP_CURRENT_MSS;
+	int forward = f->seen.active && (any || s->skb_len), back = any || f->arrived;
+
+	f->payload = s->skb_len;
+	if (forward || back)
+		bpf_reserve_hdr_opt(s, forward ? (back ? BOTH : FORWARD) : RETURN, 0);
+}
+
+static __always_inline void write(struct bpf_sock_ops *s, struct flow *f)
+{
+	__u8 option[BOTH] = { 253 };
+	struct spending *own = &f->law.spending;
+
+	put(option + 2, EXPERIMENT);
+	if (f->seen.active && f->payload) {
+		/* Without a price a packet announces one more for the next round trip, whatever it costs. */
+		put(option + 6, own->price);
+		put(option + 8, own->price ? own->preload : encode_preload(number(1, 0), 0));
+		put(option + 10, own->price ? stated_rtt(f) : 0);
+		put(option + 12, f->law.owed);
+		option[1] = f->arrived ? BOTH : FORWARD;
+		if (f->arrived)
+			bpf_store_hdr_opt(s, option, BOTH, 0);
+		else
+			bpf_store_hdr_opt(s, option, FORWARD, 0);
+	} else if (f->arrived) {
+		put(option + 4, f->law.owed);
+		option[1] = RETURN;
+		bpf_store_hdr_opt(s, option, RETURN, 0);
+	}
+}
+
+static __always_inline void read_return(struct flow *f, __u16 code)
+{
+	f->pending = 1;
+	f->seen.echoed = code ? 2 : 1;
+	if (code)
+		f->law.price = code;
+}
+
+static __always_inline void parse(struct bpf_sock_ops *s, struct flow *f)
+{
+	__u8 option[BOTH] = { 253, 4 };
+	long length;
+
+	put(option + 2, EXPERIMENT);
+	length = bpf_load_hdr_opt(s, option, sizeof(option), 0);
+	if (length == FORWARD || length == BOTH) {
+		f->law.owed = option[4] << 8 | option[5];
+		f->arrived = f->law.owed ? 2 : 1;
+	}
+	if (length == BOTH)
+		read_return(f, option[12] << 8 | option[13]);
+	else if (length == RETURN)
+		read_return(f, option[4] << 8 | option[5]);
+}
+
+static __always_inline void start(struct flow *f)
+{
+	f->law.last_acked = settings.initial_window;
+}
+
+static __always_inline void on_feedback(struct tcp_sock *tp, struct flow *f, __u32 acked)
+{
+	struct law *law = &f->law;
+	struct number *budget = bpf_map_lookup_elem(&budgets, &f->seen.cookie);
+	__u32 mss = tp->mss_cache, srtt = f->seen.srtt_us, least = f->seen.min_rtt_us;
+	__u64 now = bpf_ktime_get_ns(), rate, slowest, most, window;
+
+	law->acked += acked;
+	if (now >= law->round_ends) {
+		law->round_ends = now + srtt * 1000ULL;
+		law->last_acked = law->acked;
+		law->acked = 0;
+	}
+	spend(&law->spending, now, srtt, law->price, budget ? *budget : law->spending.now,
+	      settings.initial_window * mss);
+	f->seen.price = law->price;
+	/* At most a doubling in a round trip, whatever the price: links without a price yet would be flooded. */
+	most = 2ULL * max(law->acked, law->last_acked) + settings.initial_window;
+	if (!law->spending.price) {
+		apply(tp, f, (__u64)settings.initial_window << 12, ~0ULL, 0);
+		return;
+	}
+	/* A packet leaves every four round trips or quarter of a second. */
+	slowest = mss * 1000000ULL / max(4 * srtt, 250000);
+	rate = min(max(bought(&law->spending), slowest), most * mss * 1000000 / (least ?: 1));
+	/* The rate binds, and the window only if acknowledgements stop. */
+	window = min(2 * rate / 1000 * srtt / 1000 / (mss ?: 1) + 2, most);
+	apply(tp, f, window << 12, rate, 0);
+}
+
+/* Feedback has stopped: it starts again with a first price. */
+static __always_inline void on_loss_timer(struct flow *f)
+{
+	f->law.spending.price = 0;
+	f->law.price = 0;
+	f->law.last_acked = 0;
+	f->law.acked = 0;
+}
+
+#include "programs.h"
+
+/* For tests: the arithmetic on one event. */
+struct event {
+	struct spending spending;
+	__u64 now;
+	struct number budget;
+	__u64 rate;
+	__u32 rtt_us;
+	__u32 first;
+	__u16 price;
+	__u16 answer;
+};
+
+SEC("syscall") int replay(struct event *e)
+{
+	struct spending s = e->spending;
+
+	spend(&s, e->now, e->rtt_us, e->price, e->budget, e->first);
+	e->rate = bought(&s);
+	e->answer = encode_price(decode_price(e->price));
+	e->spending = s;
+	return 0;
+}

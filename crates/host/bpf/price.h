@@ -1,0 +1,153 @@
+/* FCP's sender in integers (CMU-CS-12-125, 4.1). `law::sender::fcp` has the same arithmetic in floats. */
+#pragma once
+
+#include "kernel.h"
+
+/* m * 2^e with the top bit of m set, or zero: 32 bits of precision. */
+struct number {
+	__u32 m;
+	__s32 e;
+};
+
+/* The mantissa above the exponent. A global function: the verifier checks it once, and not for each path to it. */
+__noinline __u64 normalise(__u64 m, __s32 e)
+{
+	if (!m)
+		return 0;
+	for (int step = 32; step; step >>= 1)
+		if (!(m >> (64 - step))) {
+			m <<= step;
+			e -= step;
+		}
+	return (m >> 32) << 32 | (__u32)(e + 32);
+}
+
+static __always_inline struct number number(__u64 m, __s32 e)
+{
+	__u64 packed = normalise(m, e);
+
+	return (struct number){ packed >> 32, (__s32)packed };
+}
+
+static __always_inline struct number times(struct number a, struct number b)
+{
+	return number((__u64)a.m * b.m, a.e + b.e);
+}
+
+static __always_inline struct number over(struct number a, struct number b)
+{
+	return number(((__u64)a.m << 32) / (b.m ?: 1), a.e - b.e - 32);
+}
+
+static __always_inline int above(struct number a, struct number b)
+{
+	return a.m && (!b.m || a.e > b.e || (a.e == b.e && a.m > b.m));
+}
+
+/* a + b, or a - b, for a no less than b. */
+static __always_inline struct number plus(struct number a, struct number b, int minus)
+{
+	__u32 shift = a.e - b.e;
+	__u64 small = b.m && shift < 63 ? ((__u64)b.m << 31) >> shift : 0;
+
+	return number(((__u64)a.m << 31) + (minus ? -small : small), a.e - 31);
+}
+
+static __always_inline __u64 whole(struct number a)
+{
+	return a.e >= 32 ? ~0ULL : a.e >= 0 ? (__u64)a.m << a.e : a.e > -32 ? a.m >> -a.e : 0;
+}
+
+/* A code of `bits` bits of mantissa above an exponent of 6, for m * 2^(e - bias); the nearest. Zero is zero. */
+static __always_inline __u16 encode_number(struct number a, int bits, int bias)
+{
+	__u64 m = ((__u64)a.m + (1ULL << (31 - bits))) >> (32 - bits);
+	__s32 e = a.e + 32 - bits + bias;
+
+	if (m >> bits) {
+		m >>= 1;
+		e++;
+	}
+	if (!a.m)
+		return 0;
+	return e < 0 ? 1 << (bits + 5) : e > 63 ? ((1 << bits) - 1) << 6 | 63 : m << 6 | e;
+}
+
+/* Dollars a byte: 10 bits of mantissa, 2^-60 to 2^4; 0 where no link has stated one. */
+#define PRICE_BIAS 69
+static __always_inline struct number decode_price(__u16 code)
+{
+	return number(code >> 6, (code & 63) - PRICE_BIAS);
+}
+
+static __always_inline __u16 encode_price(struct number price)
+{
+	return encode_number(price, 10, PRICE_BIAS);
+}
+
+/* A preload: a sign, 9 bits of mantissa, 2^-10 to 2^54. */
+#define PRELOAD_BIAS 18
+static __always_inline __u16 encode_preload(struct number size, int negative)
+{
+	return encode_number(size, 9, PRELOAD_BIAS) | (negative ? 0x8000 : 0);
+}
+
+/* A connection's spending, in dollars a second, and the round that changes it: announced by every packet of one round
+   trip, it takes effect in the next one. */
+struct spending {
+	struct number now, from, to;
+	__u64 began;
+	__u32 rtt_us;   /* of the round; 0 between rounds */
+	__u16 preload;  /* announced by packets now */
+	__u16 price;    /* code of the path's price; 0 until it is known */
+};
+
+/* Goes on with time: the present spending, and a new round if the budget differs by a thousandth; a budget of zero is not
+   known yet. `first` is what the first packets announce, in bytes. */
+static __always_inline void spend(struct spending *s, __u64 now, __u32 rtt_us, __u16 price, struct number budget, __u32 first)
+{
+	struct number part;
+	__u64 since, round;
+	int less;
+
+	if (!price || !rtt_us)
+		return;
+	if (!s->price) {
+		part = over(times(times(number(first, 0), decode_price(price)), number(1000000, 0)), number(rtt_us, 0));
+		s->now = budget.m && above(part, budget) ? budget : part;
+		s->rtt_us = 0;
+		s->preload = 0;
+	}
+	s->price = price;
+	since = now - s->began;
+	round = s->rtt_us * 1000ULL;
+	less = above(s->from, s->to);
+	if (s->rtt_us && since >= 2 * round) {
+		s->now = s->to;
+		s->rtt_us = 0;
+		s->preload = 0;
+	} else if (s->rtt_us && since >= round) {
+		part = less ? plus(s->from, s->to, 1) : plus(s->to, s->from, 1);
+		part = over(times(part, number(since - round, 0)), number(round, 0));
+		s->now = above(part, s->from) && less ? s->to : plus(above(part, s->from) ? part : s->from,
+								     above(part, s->from) ? s->from : part, less);
+		s->preload = 0;
+	}
+	if (s->rtt_us || !budget.m || !s->now.m)
+		return;
+	less = above(s->now, budget);
+	part = over(less ? plus(s->now, budget, 1) : plus(budget, s->now, 1), s->now);
+	if (!above(part, number(1, -10)))
+		return;
+	s->from = s->now;
+	s->to = budget;
+	s->began = now;
+	s->rtt_us = rtt_us;
+	s->preload = encode_preload(part, less);
+}
+
+/* Bytes a second that the spending buys. */
+static __always_inline __u64 bought(const struct spending *s)
+{
+	return s->price ? whole(over(s->now, decode_price(s->price))) : 0;
+}

@@ -1,0 +1,99 @@
+/* The programs. Each law defines before: `reserve`, `write`, `parse` of options; `start`, `on_feedback`, `on_loss_timer`
+   of a connection. */
+#pragma once
+
+SEC("sockops") int options(struct bpf_sock_ops *s)
+{
+	struct bpf_sock *sk = s->sk;
+	struct flow *f;
+
+	switch (s->op) {
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+		open(s, BPF_SOCK_OPS_PARSE_UNKNOWN_HDR_OPT_CB_FLAG | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+		return 1;
+	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
+	case BPF_SOCK_OPS_WRITE_HDR_OPT_CB:
+	case BPF_SOCK_OPS_PARSE_HDR_OPT_CB:
+		break;
+	default:
+		return 1;
+	}
+	f = sk ? bpf_sk_storage_get(&flows, sk, 0, 0) : 0;
+	if (!f)
+		return 1;
+	if (s->op == BPF_SOCK_OPS_HDR_OPT_LEN_CB)
+		reserve(s, f);
+	else if (s->op == BPF_SOCK_OPS_WRITE_HDR_OPT_CB)
+		write(s, f);
+	else
+		parse(s, f);
+	return 1;
+}
+
+SEC("struct_ops/init") void BPF_PROG(init, struct sock *sk)
+{
+	struct flow *f = bpf_sk_storage_get(&flows, sk, 0, 0);
+
+	if (f) {
+		begin(sk, f);
+		start(f);
+	}
+}
+
+SEC("struct_ops/release") void BPF_PROG(release, struct sock *sk)
+{
+	struct flow *f = bpf_sk_storage_get(&flows, sk, 0, 0);
+
+	if (f && f->seen.active) {
+		count(OTHER, 1);
+		f->seen.active = 0;
+		f->seen.fallen = OTHER;
+	}
+}
+
+SEC("struct_ops/control") void BPF_PROG(control, struct sock *sk)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	struct flow *f = bpf_sk_storage_get(&flows, sk, 0, 0);
+	__u32 acked;
+
+	if (f && measure(tp, f, &acked))
+		on_feedback(tp, f, acked);
+}
+
+/* A loss found by acknowledgements changes nothing (the study's `force_cwnd`), a timeout does. */
+SEC("struct_ops/state") void BPF_PROG(state, struct sock *sk, __u8 new_state)
+{
+	struct flow *f = bpf_sk_storage_get(&flows, sk, 0, 0);
+
+	if (f && new_state == TCP_CA_LOSS)
+		on_loss_timer(f);
+}
+
+SEC("struct_ops/ssthresh") __u32 BPF_PROG(ssthresh, struct sock *sk)
+{
+	return TCP_INFINITE_SSTHRESH;
+}
+
+SEC("struct_ops/undo") __u32 BPF_PROG(undo, struct sock *sk)
+{
+	return ((struct tcp_sock *)sk)->snd_cwnd;
+}
+
+/* Trains of two segments at once are a queue at a slow link. */
+SEC("struct_ops/train") __u32 BPF_PROG(train, struct sock *sk)
+{
+	return 1;
+}
+
+SEC(".struct_ops.link") struct tcp_congestion_ops law = {
+	.init = (void *)init,
+	.release = (void *)release,
+	.cong_control = (void *)control,
+	.set_state = (void *)state,
+	.ssthresh = (void *)ssthresh,
+	.undo_cwnd = (void *)undo,
+	.min_tso_segs = (void *)train,
+	.name = "tollway_000000",
+};

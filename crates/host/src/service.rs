@@ -1,0 +1,74 @@
+//! The programs with their heartbeat.
+
+use std::io;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tollway_law::{Budget, Time};
+
+use crate::budgets::Budgets;
+use crate::programs::{Programs, now};
+
+/// Programs whose heartbeat a thread sends, until it is dropped. Connections then fall back.
+#[derive(Debug)]
+pub struct Host {
+    programs: Arc<Programs>,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Host {
+    /// Starts the heartbeat, and the division of budgets under FCP.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn start(programs: Programs, mut budgets: Option<Budgets>) -> io::Result<Host> {
+        let programs = Arc::new(programs);
+        let (stop, stopped) = channel();
+        let beaten = Arc::clone(&programs);
+        let beat = move || {
+            let pause = if budgets.is_some() { TICK } else { BEAT };
+            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+                beaten.beat();
+                if let (Some(budgets), Ok(connections)) = (&mut budgets, beaten.connections()) {
+                    budgets.divide(Time::from_nanos(now()), &connections, |cookie, budget| {
+                        // A connection may have ended, and beyond the table's room it keeps its
+                        // first spending.
+                        let _ = match budget == Budget::ZERO {
+                            true => beaten.remove_budget(cookie),
+                            false => beaten.set_budget(cookie, budget),
+                        };
+                    });
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("tollway-beat".into()).spawn(beat)?;
+        Ok(Host { programs, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Deref for Host {
+    type Target = Programs;
+
+    fn deref(&self) -> &Programs {
+        &self.programs
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // It has no reason to panic, and holds nothing that others need.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Interval of divisions.
+const TICK: Duration = Duration::from_millis(5);
+/// Interval of heartbeats, an eighth of the default lease.
+const BEAT: Duration = Duration::from_millis(250);

@@ -1,0 +1,171 @@
+//! One sequence of acknowledgements through the kernel's program and through `law::sender`.
+
+use tollway_host::{Law, Programs, Settings};
+use tollway_law::sender::{Acked, FcpConfig, Flight, LossResponse, SenderLaw, XcpConfig};
+use tollway_law::{Budget, Time, Toll};
+use tollway_proto::encoding::Split;
+use tollway_proto::encoding::tcp_option::{decode_preload, decode_price, encode_price};
+
+use super::loaded;
+
+/// `struct growth` of `bpf/feedback.h`, in 1/4096 packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Growth {
+    window: i64,
+    credit: i64,
+    forged: u32,
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+fn long(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+/// An acknowledgement of `acked` packets with the feedback `code`, or a timeout. Returns the code of
+/// the decoded feedback, too.
+fn replay(programs: &mut Programs, growth: Growth, event: Option<(u16, u32)>) -> (Growth, u16) {
+    let (code, acked) = event.unwrap_or_default();
+    let mut bytes = [0; 40];
+    bytes[0..8].copy_from_slice(&growth.window.to_ne_bytes());
+    bytes[8..16].copy_from_slice(&growth.credit.to_ne_bytes());
+    bytes[16..20].copy_from_slice(&growth.forged.to_ne_bytes());
+    bytes[24..28].copy_from_slice(&acked.to_ne_bytes());
+    bytes[28..30].copy_from_slice(&code.to_ne_bytes());
+    bytes[30] = event.is_none().into();
+    programs.replay(&mut bytes).unwrap();
+    let window = long(&bytes, 0) as i64;
+    let growth = Growth { window, credit: long(&bytes, 8) as i64, forged: word(&bytes, 16) };
+    (growth, u16::from_ne_bytes([bytes[32], bytes[33]]))
+}
+
+const PACKET: f64 = 4096.0;
+
+/// Draws numbers below `of` (a linear congruential generator, Knuth's MMIX constants).
+fn draw(state: &mut u64, of: u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % of
+}
+
+#[test]
+fn the_window_is_the_law_s_within_a_4096th_of_a_packet() {
+    let Some(mut programs) = loaded(&Settings::new(Law::Xcp)) else { return };
+    let mut law =
+        XcpConfig { initial_window: 10.0, on_loss: LossResponse::Keep, ..Default::default() }.build();
+    let mut growth = Growth { window: 10 << 12, ..Growth::default() };
+    let flight = Flight::of(Time::ZERO, Time::from_millis(100), 10);
+    let mut state = 7;
+    for step in 0..5_000 {
+        let event = draw(&mut state, 200);
+        if event == 0 {
+            law.on_timeout(&flight, true);
+            growth = replay(&mut programs, growth, None).0;
+        } else if event < 5 {
+            // The kernel's program does nothing at a loss: the study keeps the window.
+            law.on_loss(&flight);
+        } else {
+            let acked = 1 + draw(&mut state, 3) as u32;
+            // Up to a packet for each acknowledged, and down by as much.
+            let units = draw(&mut state, 8096 * u64::from(acked)) as i64 - 4000 * i64::from(acked);
+            let code = Split::from_units(units);
+            let echo = (code.decode() * 1500.0 / 0.1) as f32;
+            law.on_ack(&flight, &Acked { echo: Some(echo), ..Acked::of(acked) });
+            growth = replay(&mut programs, growth, Some((code.0, acked))).0;
+        }
+        let window = growth.window as f64 / PACKET;
+        assert!(
+            (window - law.window()).abs() <= 1.0 / PACKET + law.window() * 1e-6,
+            "{step}: {window} {}",
+            law.window()
+        );
+    }
+    assert_eq!(growth.forged, 0);
+}
+
+#[test]
+fn codes_are_those_of_the_codec() {
+    let Some(mut programs) = loaded(&Settings::new(Law::Xcp)) else { return };
+    for code in 0..=u16::MAX {
+        let (_, answer) = replay(&mut programs, Growth::default(), Some((code, 0)));
+        assert_eq!(answer, Split::from_units(Split(code).units()).0, "{code:#06x}");
+    }
+}
+
+/// The most that a forged echo brings is a doubling per round trip.
+#[test]
+fn forged_feedback_at_most_doubles_a_window_in_a_round_trip() {
+    let Some(mut programs) = loaded(&Settings::new(Law::Xcp)) else { return };
+    let grown = |programs: &mut Programs, codes: [u16; 2], rounds: u32| {
+        let mut growth = Growth { window: 10 << 12, ..Growth::default() };
+        for _ in 0..rounds {
+            let mut left = growth.window >> 12;
+            let before = growth.window;
+            while left > 0 {
+                let acked = left.min(2);
+                growth = replay(programs, growth, Some((codes[(left & 1) as usize], acked as u32))).0;
+                left -= acked;
+            }
+            assert!(growth.window <= 2 * before + (16 << 12), "{} after {before}", growth.window);
+        }
+        growth
+    };
+    let (most, least) = (Split::MAX.0, Split::MIN.0);
+    let maximum = grown(&mut programs, [most, most], 6);
+    assert!(maximum.forged > 0 && maximum.window <= 640 << 12, "{maximum:?}");
+    let negative = grown(&mut programs, [least, least], 6);
+    assert_eq!((negative.window, negative.forged), (1 << 12, 0));
+    assert!(grown(&mut programs, [most, least], 6).window <= 640 << 12);
+}
+
+/// A budget through the kernel's program and through the law: the same price, rate, announcement
+/// and spending, with the error of the codes.
+#[test]
+fn fcp_buys_at_the_law_s_rate_and_announces_its_changes() {
+    let Some(mut programs) = loaded(&Settings::new(Law::Fcp)) else { return };
+    let rtt = Time::from_millis(100);
+    let mut state = 11;
+    let mut bytes = [0; 80];
+    let budgets = [1.0, 0.02, 5.0, 4.0];
+    let near = |a: f64, b: f64, error: f64| (a / b - 1.0).abs() <= error;
+    for (turn, budget) in budgets.into_iter().enumerate() {
+        let before = budgets[turn.saturating_sub(1)];
+        // 70 ms are within the first round trip, 170 ms within the one in which it takes effect.
+        for step in 0..40 {
+            let now = turn as u64 * 4_000_000_000 + step * 10_000_000 + 1_000_000_000;
+            let price = 1e-7 * (1.0 + draw(&mut state, 1000) as f64 / 1000.0);
+            let code = encode_price(price);
+            let bits = f64::to_bits(budget);
+            bytes[40..48].copy_from_slice(&now.to_ne_bytes());
+            bytes[48..52].copy_from_slice(&((bits >> 21 | 1 << 31) as u32).to_ne_bytes());
+            bytes[52..56].copy_from_slice(&((bits >> 52) as i32 - 1054).to_ne_bytes());
+            bytes[64..68].copy_from_slice(&100_000u32.to_ne_bytes());
+            // Enough to spend the whole budget from the first price on.
+            bytes[68..72].copy_from_slice(&100_000_000u32.to_ne_bytes());
+            bytes[72..74].copy_from_slice(&code.to_ne_bytes());
+            programs.replay(&mut bytes).unwrap();
+            let answer = u16::from_ne_bytes([bytes[74], bytes[75]]);
+            assert_eq!(answer, code, "the kernel reads {price} in another way");
+
+            // The law, with the spending that is due by then.
+            let part = match turn {
+                0 => 1.0,
+                _ => ((step as f64 - 10.0) / 10.0).clamp(0.0, 1.0),
+            };
+            let due = before + (budget - before) * part;
+            let (budget, initial_packets, initial_always) = (Budget::per_sec(due), 1e6, true);
+            let mut law = FcpConfig { budget, initial_packets, initial_always, ..Default::default() }.build();
+            let mut flight = Flight::of(Time::ZERO, Time::ZERO, 10);
+            law.write_toll(&flight, &mut Toll::default());
+            flight.srtt = rtt;
+            law.on_ack(&flight, &Acked { echo: Some(decode_price(code) as f32), ..Acked::of(1) });
+            let (rate, bought) = (long(&bytes, 56) as f64, law.pacing_rate(&flight).unwrap().bytes_per_sec());
+            assert!(near(decode_price(code), price, 1.0 / 1000.0));
+            assert!(near(rate, bought, 1e-5), "{turn} {step}: {rate} {bought}");
+            let preload = decode_preload(u16::from_ne_bytes([bytes[36], bytes[37]]));
+            let announced = if turn > 0 && step < 10 { (budgets[turn] - before) / before } else { 0.0 };
+            assert!((preload - announced).abs() <= announced.abs() / 500.0, "{turn} {step}: {preload}");
+        }
+    }
+}
