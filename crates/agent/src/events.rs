@@ -44,6 +44,8 @@ pub struct Events {
 
 struct Outlet {
     lines: LossyOutput<String>,
+    /// The log writes no more.
+    muted: bool,
     kinds: HashMap<&'static str, Allowance>,
 }
 
@@ -74,7 +76,7 @@ impl Events {
             write(line);
             true
         };
-        let to = Outlet { lines: LossyOutput::with_room(ROOM, show)?, kinds: HashMap::new() };
+        let to = Outlet { lines: LossyOutput::with_room(ROOM, show)?, muted: false, kinds: HashMap::new() };
         Ok(Events { form, to: Some(Arc::new(Mutex::new(to))) })
     }
 
@@ -93,11 +95,18 @@ impl Events {
         self.log(Level::Error, kind, message);
     }
 
+    /// Writes no more, since a screen has the terminal.
+    pub fn mute(&self) {
+        if let Some(to) = &self.to {
+            to.lock().unwrap_or_else(PoisonError::into_inner).muted = true;
+        }
+    }
+
     /// Logs an event. Never blocks.
     pub fn log(&self, level: Level, kind: &'static str, message: impl Display) {
         let Some(to) = &self.to else { return };
         let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
-        let Outlet { lines, kinds } = &mut *to;
+        let Outlet { lines, muted: false, kinds } = &mut *to else { return };
         let now = Instant::now();
         let allowance = kinds.entry(kind).or_insert(Allowance { lines: BURST, at: now, left_out: 0 });
         if !allowance.take(now) {
@@ -191,6 +200,8 @@ mod tests {
             allowance.lines = BURST;
         }
         log.warn("refused", "client 100");
+        log.mute();
+        log.error("failed", "on the screen");
         drop(log);
         let lines: Vec<String> = lines.iter().collect();
         assert_eq!(lines.len(), BURST as usize + 2, "{lines:?}");

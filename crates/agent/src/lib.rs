@@ -7,7 +7,7 @@
 //! | [`file`](mod@file) | the watch on a configuration file |
 //! | [`notify`] | the service manager: readiness and watchdog |
 //! | [`output`] | output to readers that may be slow |
-//! | [`page`] | a page for browsers of this machine |
+//! | [`serve`] | metrics for Prometheus, a page for browsers of this machine |
 //! | [`status`](mod@status) | one list of fields for text, JSON, metrics and page |
 //! | [`tls`] | certificates and keys from PEM files |
 #![cfg(target_os = "linux")]
@@ -18,7 +18,8 @@ pub mod file;
 pub mod notify;
 pub mod output;
 #[cfg(feature = "view")]
-pub mod page;
+mod page;
+pub mod serve;
 pub mod status;
 #[cfg(feature = "tls")]
 pub mod tls;

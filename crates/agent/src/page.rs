@@ -1,48 +1,34 @@
 //! A page for browsers of this machine, and the data that it reads every second.
 
-use std::io;
 use std::net::SocketAddr;
 
 use serde_json::Value;
 use tollway_report::http::{Request, Response, Server};
 
+use crate::serve::ServeError;
 use crate::status::Product;
 
 /// A server of a page with its own thread, until it is dropped.
 #[derive(Debug)]
-pub struct Page(Server);
-
-/// The reason why a page cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub enum PageError {
-    /// The address is not a loopback address, but names of clients are for this machine only.
-    #[error("{0} is not a loopback address, and the view is for this machine only")]
-    NotLoopback(SocketAddr),
-    /// The address is in use, or not of this machine.
-    #[error("cannot serve the view at {address}: {error}")]
-    Serve {
-        /// The address.
-        address: SocketAddr,
-        /// The system's error.
-        error: io::Error,
-    },
-}
+pub(crate) struct Page(Server);
 
 impl Product {
     /// Serves a page with the status that `read` returns at `address`, which must be a loopback
     /// address. Port 0 selects a free port. The page may load nothing else.
     ///
     /// # Errors
-    /// See [`PageError`].
-    pub fn serve_page(
+    /// The address is in use, not of this machine, or no loopback address.
+    pub(crate) fn serve_page(
         &self,
         address: SocketAddr,
         read: impl Fn() -> Option<Value> + Send + Sync + 'static,
-    ) -> Result<Page, PageError> {
-        let schema = self.schema().to_string();
+    ) -> Result<Page, ServeError> {
+        let wrong = |message| ServeError { message, help: VIEW };
         if !address.ip().is_loopback() {
-            return Err(PageError::NotLoopback(address));
+            let why = "is not a loopback address, and the view is for this machine only";
+            return Err(wrong(format!("{address} {why}")));
         }
+        let schema = self.schema().to_string();
         let answer = move |request: &Request| {
             let answer = match (request.method.as_str(), request.path.as_str()) {
                 ("GET" | "HEAD", "/") => {
@@ -60,17 +46,18 @@ impl Product {
             answer.with("Cache-Control", "no-store").with("X-Content-Type-Options", "nosniff")
         };
         let server = Server::serve(address, "view", answer);
-        server.map(Page).map_err(|error| PageError::Serve { address, error })
+        server.map(Page).map_err(|error| wrong(format!("cannot serve the view at {address}: {error}")))
     }
 }
 
 impl Page {
     /// The page's URL.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}/", self.0.address())
     }
 }
 
+const VIEW: &str = "give a loopback address and a free port: `--view 127.0.0.1:0`";
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       connect-src 'self'; frame-ancestors 'none'";
 
@@ -101,6 +88,6 @@ mod tests {
         assert!(ask("/other", "[::1]:9").starts_with("HTTP/1.1 404"));
         assert!(ask("/fields", "localhost").contains("\"title\":\"tollway test\""));
         let error = PRODUCT.serve_page(([192, 0, 2, 1], 0).into(), || None).unwrap_err();
-        assert!(matches!(error, PageError::NotLoopback(_)));
+        assert!(error.to_string().contains("192.0.2.1:0 is not a loopback address"), "{error}");
     }
 }

@@ -2,8 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-#[cfg(feature = "metrics")]
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,12 +9,10 @@ use std::time::{Duration, Instant};
 
 use miette::miette;
 use serde_json::Value;
-#[cfg(feature = "metrics")]
+#[cfg(feature = "watch")]
 use tollway_agent::events::Events;
 use tollway_agent::output::LossyOutput;
 use tollway_agent::status::Product;
-#[cfg(feature = "metrics")]
-use tollway_report::watch::metrics::Metrics;
 
 use crate::fail::Failure;
 #[cfg(feature = "watch")]
@@ -45,26 +41,24 @@ impl Audience {
         })
     }
 
-    /// Opens the terminal, and shows the state of `product` there, above the line `foot`.
+    /// Opens the terminal, and shows the state of `product` there, above the line `foot`. The log
+    /// falls silent.
     #[cfg(feature = "watch")]
-    pub(crate) fn watch(&mut self, product: &'static Product, foot: &'static str) -> Result<(), Failure> {
+    pub(crate) fn watch(
+        &mut self,
+        product: &'static Product,
+        foot: &'static str,
+        events: &Events,
+    ) -> Result<(), Failure> {
         self.screen = Some(Screen::open(product, foot)?);
+        events.mute();
         Ok(())
     }
 
-    /// Serves the latest state to Prometheus, until the result is dropped.
-    #[cfg(feature = "metrics")]
-    pub(crate) fn serve(
-        &mut self,
-        product: &'static Product,
-        address: SocketAddr,
-        events: &Events,
-    ) -> Result<Metrics, Failure> {
+    /// Keeps the latest state from now on, and returns a function that reads it.
+    pub(crate) fn latest(&mut self) -> impl Fn() -> Option<Value> + Clone + Send + Sync + use<> {
         let latest = Arc::clone(self.latest.get_or_insert_default());
-        let read = move || latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let served = product.serve_metrics(address, read).map_err(crate::watch::not_served)?;
-        events.info("serve", format_args!("metrics at http://{}/metrics", served.address()));
-        Ok(served)
+        move || latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// True if the terminal shows the state.

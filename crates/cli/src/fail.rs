@@ -4,6 +4,8 @@ use std::fmt;
 use std::process::ExitCode;
 
 use miette::{Diagnostic, Report, ReportHandler};
+#[cfg(target_os = "linux")]
+use tollway_agent::serve::ServeError;
 use tollway_report::compare::CompareError;
 use tollway_report::plot::PlotError;
 use tollway_report::reproduce::ReproduceError;
@@ -74,6 +76,13 @@ impl From<ScenarioError> for Failure {
     }
 }
 
+#[cfg(target_os = "linux")]
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Failure {
+        Failure::input(miette::miette!(help = error.help, "{error}"))
+    }
+}
+
 impl From<RunnerError> for Failure {
     fn from(error: RunnerError) -> Failure {
         let report = miette::miette!("{error}");
@@ -118,9 +127,6 @@ impl From<CompareError> for Failure {
         if error.is_input() { Failure::input(error) } else { Failure::run(error) }
     }
 }
-
-/// The remedy if an address can't be used by a view.
-pub(crate) const VIEW: &str = "give a loopback address and a free port: `--view 127.0.0.1:0`";
 
 /// The remedy if an address can't be used by a server.
 #[cfg(feature = "metrics")]

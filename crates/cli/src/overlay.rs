@@ -14,7 +14,7 @@ use tollway_overlay::tls::Ends;
 
 use crate::args::{Overlay, OverlayCommand};
 use crate::audience::say_status;
-use crate::fail::{Failure, VIEW};
+use crate::fail::Failure;
 use crate::features;
 use crate::terminal;
 
@@ -103,7 +103,7 @@ impl From<AgentError> for Failure {
             AgentError::Runs { .. } => {
                 Failure::input(miette!(help = "stop it, or give this one another `--socket`", "{error}"))
             }
-            AgentError::View(_) => Failure::input(miette!(help = VIEW, "{error}")),
+            AgentError::Serve(error) => error.into(),
             AgentError::System { .. } => Failure::run(miette!(
                 help = "give addresses of this machine and free ports; `ss -ltnp` lists the programs that use \
                     ports",

@@ -16,7 +16,7 @@ use tollway_switch::status::SWITCH;
 
 use crate::args::{Switch, SwitchCommand};
 use crate::audience::{Audience, say_status};
-use crate::fail::{Failure, VIEW};
+use crate::fail::Failure;
 use crate::features;
 use crate::terminal;
 
@@ -35,11 +35,7 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
     // Must precede the first thread.
     let signals = Signals::hold();
     tollway_agent::raise_file_limit();
-    // The screen has the terminal.
-    let events = match args.watch {
-        true => Events::default(),
-        false => args.log.open().map_err(|error| Failure::run(miette!("cannot log: {error}")))?,
-    };
+    let events = args.log.open().map_err(|error| Failure::run(miette!("cannot log: {error}")))?;
     let log = events.clone();
     let source =
         args.config.as_ref().map_or_else(|| "the command line".into(), |path| path.display().to_string());
@@ -63,23 +59,11 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
     let path = args.socket.clone().unwrap_or_else(agent::default_path);
     let _control = teller.answer_at(&path).map_err(|error| not_opened(&path, &error))?;
     let mut audience = Audience::open(args.json)?;
-    #[cfg(feature = "metrics")]
-    let _metrics = args.metrics.map(|address| audience.serve(&SWITCH, address, &events)).transpose()?;
-    #[cfg(feature = "view")]
-    let _view = match args.view {
-        None => None,
-        Some(address) => {
-            let shown = teller.clone();
-            let view = SWITCH
-                .serve_page(address, move || shown.status_json())
-                .map_err(|error| Failure::input(miette!(help = VIEW, "{error}")))?;
-            events.info("serve", format_args!("view at {}", view.url()));
-            Some(view)
-        }
-    };
+    let shown = teller.clone();
+    let _served = SWITCH.serve(args.metrics, args.view, move || shown.status_json(), &events)?;
     #[cfg(feature = "watch")]
     if args.watch {
-        audience.watch(&SWITCH, " q stop the switch   ↑ ↓ scroll ")?;
+        audience.watch(&SWITCH, " q stop the switch   ↑ ↓ scroll ", &events)?;
     }
     let at: Vec<String> = switch.listen().iter().map(ToString::to_string).collect();
     events.info(

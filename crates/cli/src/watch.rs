@@ -86,7 +86,7 @@ impl Watching {
 
 /// The error if metrics cannot be served.
 #[cfg(feature = "metrics")]
-pub(crate) fn not_served(error: ServeError) -> Failure {
+fn not_served(error: ServeError) -> Failure {
     Failure::input(miette::miette!(help = crate::fail::ADDRESS, "{error}"))
 }
 

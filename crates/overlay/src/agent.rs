@@ -11,6 +11,7 @@ use tollway_agent::control::{self, ControlSocket};
 pub use tollway_agent::events::{Events, Form};
 use tollway_agent::file;
 use tollway_agent::notify::Notifier;
+use tollway_agent::serve::ServeError;
 use tollway_agent::tls::TlsError;
 use tollway_law::Time;
 pub use tollway_net::sys::signals::Signals;
@@ -57,9 +58,9 @@ pub enum AgentError {
         /// The system's error.
         source: io::Error,
     },
-    /// The view can't be served.
-    #[error("{0}")]
-    View(String),
+    /// Metrics or the view can't be served.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
 }
 
 /// The default control socket of a site.
@@ -82,7 +83,11 @@ pub fn run(path: &Path, options: &Options, signals: &Signals, events: &Events) -
     })?;
     let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let latest = Arc::new(Mutex::new(Status::default()));
-    let _pages = pages(options, &latest, events)?;
+    let read = {
+        let latest = Arc::clone(&latest);
+        move || serde_json::to_value(&*latest.lock().unwrap_or_else(PoisonError::into_inner)).ok()
+    };
+    let _served = OVERLAY.serve(options.metrics, options.view, read, events)?;
     let mut notifier = Notifier::find();
     let mut watch = Watch::new(path);
     let mut keys = site.keys.as_ref().map(Keys::watch);
@@ -204,50 +209,3 @@ const LEAST_END: Time = Time::from_millis(300);
 const LONGEST_END: Time = Time::from_secs(2);
 /// The trouble of two sites of one name.
 const TWICE: &str = "another site with this name is running, and the other sites are connected to it";
-
-/// The HTTP servers of a site, stopped on drop.
-#[derive(Debug, Default)]
-struct Pages {
-    #[cfg(feature = "metrics")]
-    _metrics: Option<tollway_agent::status::metrics::Metrics>,
-    #[cfg(feature = "view")]
-    _view: Option<tollway_agent::page::Page>,
-}
-
-/// Reads the latest status.
-#[cfg(any(feature = "metrics", feature = "view"))]
-fn read(latest: &Arc<Mutex<Status>>) -> impl Fn() -> Option<serde_json::Value> + Send + Sync + 'static {
-    let latest = Arc::clone(latest);
-    move || serde_json::to_value(&*latest.lock().unwrap_or_else(PoisonError::into_inner)).ok()
-}
-
-fn pages(options: &Options, latest: &Arc<Mutex<Status>>, events: &Events) -> Result<Pages, AgentError> {
-    let mut pages = Pages::default();
-    let _ = (&mut pages, latest, events);
-    if let Some(address) = options.metrics {
-        #[cfg(feature = "metrics")]
-        {
-            let served =
-                OVERLAY.serve_metrics(address, read(latest)).map_err(|error| AgentError::System {
-                    what: "serve metrics".into(),
-                    source: io::Error::other(error.to_string()),
-                })?;
-            events.info("serve", format_args!("metrics at http://{}/metrics", served.address()));
-            pages._metrics = Some(served);
-        }
-        #[cfg(not(feature = "metrics"))]
-        let _ = address;
-    }
-    if let Some(address) = options.view {
-        #[cfg(feature = "view")]
-        {
-            let view = OVERLAY.serve_page(address, read(latest));
-            let view = view.map_err(|error| AgentError::View(error.to_string()))?;
-            events.info("serve", format_args!("view at {}", view.url()));
-            pages._view = Some(view);
-        }
-        #[cfg(not(feature = "view"))]
-        let _ = address;
-    }
-    Ok(pages)
-}

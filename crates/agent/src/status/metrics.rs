@@ -11,7 +11,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry;
 use serde_json::Value;
-pub use tollway_report::watch::metrics::{Metrics, ServeError};
+use tollway_report::watch::metrics::{Metrics, ServeError};
 
 use super::{Field, Kind, Product, Unit};
 
@@ -20,7 +20,7 @@ impl Product {
     ///
     /// # Errors
     /// The address is in use, or not of this machine.
-    pub fn serve_metrics(
+    pub(crate) fn serve_metrics(
         &self,
         address: SocketAddr,
         read: impl Fn() -> Option<Value> + Send + Sync + 'static,

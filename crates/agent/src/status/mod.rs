@@ -41,7 +41,7 @@
 //! ```
 
 #[cfg(feature = "metrics")]
-pub mod metrics;
+mod metrics;
 mod schema;
 mod text;
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use miette::miette;
 use serde_json::Value;
 use tollway_agent::events::Level;
+use tollway_agent::serve::Served;
 use tollway_law::Time;
 use tollway_scenario::file::ScenarioError;
 use tollway_shape::policies::FileSource;
@@ -47,15 +48,12 @@ pub(super) fn run(args: &Shape, tick: Option<Time>) -> Result<ExitCode, Failure>
     }
     let handover = Handover::of_stdin().map_err(unable)?;
     let listener = UnixListener::from(handover.request(Number::Status).map_err(unable)?);
-    #[cfg_attr(
-        not(any(feature = "metrics", feature = "watch")),
-        expect(unused_mut, reason = "both keep the latest state")
-    )]
     let mut audience = Audience::open(args.json)?;
-    // The screen has the terminal.
-    let events = if args.watch { Events::default() } else { args.log.open().map_err(unable)? };
-    #[cfg(feature = "metrics")]
-    let _metrics = args.metrics.map(|address| audience.serve(&SHAPE, address, &events)).transpose()?;
+    let events = args.log.open().map_err(unable)?;
+    let _served = match args.metrics {
+        None => Served::default(),
+        address => SHAPE.serve(address, None, audience.latest(), &events)?,
+    };
     let regime = policies.regime();
     let (version, is_empty) = (regime.version.clone(), regime.tenants.is_empty());
     let text = |error: ScenarioError| Failure::from(error).text();
@@ -66,7 +64,7 @@ pub(super) fn run(args: &Shape, tick: Option<Time>) -> Result<ExitCode, Failure>
     }
     #[cfg(feature = "watch")]
     if args.watch {
-        audience.watch(&SHAPE, " q remove all paces and quit   ↑ ↓ scroll ")?;
+        audience.watch(&SHAPE, " q remove all paces and quit   ↑ ↓ scroll ", &events)?;
     }
     if is_empty {
         events.warn("start", paces_nothing(&version));
