@@ -125,7 +125,7 @@ fn by_node(connection: &Connection, owners: &mut Vec<Owner>) -> Option<usize> {
     }))
 }
 
-/// Moves this process to a group of its own, and attaches the programs there.
+/// Moves this process to a new group, and attaches the programs there.
 fn enter(programs: &mut Programs, what: &str) -> Result<Group, Failure> {
     let group = Group::enter(&format!("tollway-{what}-{}", std::process::id())).map_err(|error| {
         Failure::run(miette!(

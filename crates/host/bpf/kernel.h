@@ -32,6 +32,7 @@ struct sock_common {
 	__be16 skc_dport;
 	__u16 skc_num;
 	unsigned short skc_family;
+	volatile unsigned char skc_state;
 	struct {
 		__u8 in6_u[16];
 	} skc_v6_daddr, skc_v6_rcv_saddr;
@@ -105,6 +106,7 @@ struct tcp_congestion_ops {
 #define SOL_TCP 6
 #define TCP_CONGESTION 13
 #define TCP_CA_LOSS 4
+#define TCP_CLOSE 7
 #define SK_PACING_NEEDED 1
 #define TCP_INFINITE_SSTHRESH 0x7fffffff
 

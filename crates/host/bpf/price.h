@@ -102,8 +102,8 @@ struct spending {
 	__u16 price;    /* code of the path's price; 0 until it is known */
 };
 
-/* Goes on with time: the present spending, and a new round if the budget differs by a thousandth; a budget of zero is not
-   known yet. `first` is what the first packets announce, in bytes. */
+/* Goes on with time: the present spending, and a new round if the budget differs by a thousandth. A budget of zero
+   is not known yet. `first` is what the first packets announce, in bytes. */
 static __always_inline void spend(struct spending *s, __u64 now, __u32 rtt_us, __u16 price, struct number budget, __u32 first)
 {
 	struct number part;

@@ -1,5 +1,5 @@
-/* The programs. Each law defines before: `reserve`, `write`, `parse` of options; `start`, `on_feedback`, `on_loss_timer`
-   of a connection. */
+/* The programs. Each law defines before: `reserve`, `write`, `parse` of options; `start`, `on_feedback`,
+   `on_loss_timer` of a connection. */
 #pragma once
 
 SEC("sockops") int options(struct bpf_sock_ops *s)
@@ -45,7 +45,8 @@ SEC("struct_ops/release") void BPF_PROG(release, struct sock *sk)
 {
 	struct flow *f = bpf_sk_storage_get(&flows, sk, 0, 0);
 
-	if (f && f->seen.active) {
+	/* A socket that closes is released too. */
+	if (f && f->seen.active && sk->__sk_common.skc_state != TCP_CLOSE) {
 		count(OTHER, 1);
 		f->seen.active = 0;
 		f->seen.fallen = OTHER;

@@ -51,8 +51,7 @@ impl Budgets {
     }
 
     /// Divides each budget over the connections under the law that are in use: those with an
-    /// acknowledgement within [`IDLE`]. `give` sets a budget, zero for a connection that has none
-    /// any more.
+    /// acknowledgement within [`IDLE`]. `give` sets a budget; zero removes it.
     pub fn divide(&mut self, now: Time, connections: &[Connection], mut give: impl FnMut(u64, Budget)) {
         let mut by_owner: HashMap<usize, HashMap<u64, &Connection>> = HashMap::new();
         for connection in connections.iter().filter(|connection| connection.active) {
@@ -99,5 +98,5 @@ impl fmt::Debug for Budgets {
 
 /// Time without acknowledgements after which a connection's part goes to the others.
 const IDLE: Time = Time::from_secs(1);
-/// What a connection announces before it knows a price, bytes: ten packets.
+/// Bytes that a connection announces before it knows a price: ten packets.
 const FIRST: u64 = 14_480;

@@ -98,8 +98,7 @@ impl Config {
         Config { settings, tenants: vec![tenant] }
     }
 
-    /// The folders of control groups to attach to: the tenants', or the whole hierarchy if a tenant
-    /// has none.
+    /// The folders of control groups to attach to. A tenant without one needs the whole hierarchy.
     ///
     /// # Errors
     /// No cgroup2 is mounted.

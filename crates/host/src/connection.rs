@@ -34,7 +34,7 @@ pub struct Connection {
     pub active: bool,
     /// The cause of its fallback.
     pub fallen: Option<Cause>,
-    /// What the last echo of the peer showed.
+    /// The state of the peer's last echo.
     pub echoes: Echoes,
     /// Echoes beyond what an honest router grants.
     pub forged: u32,
@@ -74,7 +74,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What echoes of the option show.
+/// The state of an echo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Echoes {
     /// There was none.

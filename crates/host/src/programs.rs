@@ -89,7 +89,7 @@ pub enum LoadError {
     /// Any other refusal.
     #[error("the kernel refuses to {action}: {source}{}; it needs Linux 6.4 or later with CONFIG_BPF_JIT and CONFIG_CGROUP_BPF", said(.log))]
     Refused {
-        /// What was attempted.
+        /// The action attempted.
         action: &'static str,
         /// The kernel's error.
         source: io::Error,
@@ -213,7 +213,7 @@ impl Programs {
     /// Removes the budget of a connection that has ended.
     ///
     /// # Errors
-    /// It has none.
+    /// The connection has no budget.
     pub fn remove_budget(&self, cookie: u64) -> io::Result<()> {
         self.budgets()?.delete(&cookie.to_ne_bytes()).map_err(plain)
     }

@@ -71,7 +71,7 @@ pub(crate) struct Host {
     /// Print only warnings.
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// A program to run, in a control group of its own, and its arguments.
+    /// A program to run in a new control group, and its arguments.
     #[arg(last = true, value_name = "PROGRAM", conflicts_with = "cgroup")]
     pub(crate) program: Vec<OsString>,
 }

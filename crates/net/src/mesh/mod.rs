@@ -22,7 +22,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::net::Ipv4Addr;
 
-use tollway_law::link::LinkLaw;
+use tollway_law::link::{AnyLink, LinkLaw};
 use tollway_law::{Rate, Time, Toll};
 use tollway_proto::Lateness;
 use tollway_proto::encoding::tcp_option::{Feedback, Tolled};
@@ -223,7 +223,7 @@ impl Mesh {
             arrived: VecDeque::new(),
             strays: Strays::default(),
             prefix,
-            explicit: spec.links.iter().any(|link| link.law.control().is_some()),
+            explicit: spec.links.iter().map(|link| &link.law).any(is_explicit),
         }
     }
 
@@ -546,6 +546,11 @@ impl Mesh {
             self.timers.push(Reverse((due, link)));
         }
     }
+}
+
+/// True if the law reads and writes tolls: XCP's or FCP's.
+fn is_explicit(law: &AnyLink) -> bool {
+    law.control().is_some() || law.stated_price().is_some()
 }
 
 /// Probability that at least one of the losses drops a packet to which all apply.

@@ -20,7 +20,7 @@ fn under(law: &str, network: &[&str], program: &str) -> Option<Value> {
 fn kept(name: &str, report: &Value) {
     let tcp = &report["tcp"];
     assert!(tcp["opened"].as_u64().unwrap() >= 2, "{name}: {tcp}");
-    for cause in ["peer", "path", "queue", "agent"] {
+    for cause in ["peer", "path", "queue", "agent", "program"] {
         assert_eq!(tcp["fallen"][cause], 0, "{name}: {tcp}");
     }
     assert_eq!(tcp["forged"], 0, "{name}: {tcp}");
