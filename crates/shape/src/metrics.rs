@@ -62,7 +62,26 @@ impl Collector for Gathered {
             )?;
             ConstGauge::new(number(standing, "link_bucket")).encode(metric)?;
         }
+        for (name, help, key) in [
+            ("tollway_shape_others", "Packets of no tenant, on the wire", "others_mbps"),
+            (
+                "tollway_shape_unknown",
+                "Packets of a kind that is new to the policies, on the wire",
+                "unknown_mbps",
+            ),
+        ] {
+            if standing[key].is_number() {
+                let unit = Unit::Other("bytes_per_second".into());
+                let metric = encoder.encode_descriptor(name, help, Some(&unit), MetricType::Gauge)?;
+                ConstGauge::new(rate(standing, key)).encode(metric)?;
+            }
+        }
         for (name, help, value) in [
+            (
+                "tollway_shape_contained",
+                "1 if the back-end holds hostile tenants to their rates; 0 with inet_diag",
+                i64::from(standing["contained"] == true),
+            ),
             ("tollway_shape_denied", "Connections that the agent may not access", denied),
             (
                 "tollway_shape_trouble",
@@ -106,13 +125,22 @@ fn rate(tenant: &Value, key: &str) -> f64 {
 /// Name, help, unit, and the function that reads the value.
 type Gauge = (&'static str, &'static str, Option<&'static str>, fn(&Value) -> f64);
 
-const TENANT: [Gauge; 4] = [
+const TENANT: [Gauge; 6] = [
     ("tollway_shape_connections", "Open connections", None, |tenant| number(tenant, "connections")),
     ("tollway_shape_sends", "Sending rate on the wire", Some("bytes_per_second"), |tenant| {
         rate(tenant, "sends_mbps")
     }),
     ("tollway_shape_share", "The tenant's share of the link", Some("bytes_per_second"), |tenant| {
         rate(tenant, "share_mbps")
+    }),
+    (
+        "tollway_shape_elsewhere",
+        "Rate of packets outside the listed connections, on the wire",
+        Some("bytes_per_second"),
+        |tenant| rate(tenant, "elsewhere_mbps"),
+    ),
+    ("tollway_shape_dropped", "Rate of dropped packets, on the wire", Some("bytes_per_second"), |tenant| {
+        rate(tenant, "dropped_mbps")
     }),
     ("tollway_shape_bucket", "Tokens, as a fraction of the bucket's depth", Some("ratio"), |tenant| {
         number(tenant, "bucket")
@@ -140,6 +168,11 @@ mod tests {
             r#"tollway_shape_bucket_ratio{tenant="web"} 0.25"#,
             "tollway_shape_link_bucket_ratio -0.5",
             r#"tollway_shape_held{by="share"} 2"#,
+            r#"tollway_shape_elsewhere_bytes_per_second{tenant="web"} 906250"#,
+            r#"tollway_shape_dropped_bytes_per_second{tenant="web"} 3937500"#,
+            "tollway_shape_others_bytes_per_second 24500000",
+            "tollway_shape_unknown_bytes_per_second 62500",
+            "tollway_shape_contained 1",
             "tollway_shape_denied 1",
             "tollway_shape_trouble 1",
             "tollway_shape_tick_seconds 0.015",

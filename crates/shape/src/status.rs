@@ -44,6 +44,9 @@ impl Standing {
             "tenants": status.tenants.iter().map(tenant_json).collect::<Vec<_>>(),
             "connections": status.connections.iter().map(connection_json).collect::<Vec<_>>(),
             "others": status.others,
+            "contained": status.contains,
+            "others_mbps": status.contains.then(|| status.elsewhere.mbps()),
+            "unknown_mbps": status.contains.then(|| status.unknown.mbps()),
         })
     }
 }
@@ -69,6 +72,9 @@ pub(crate) fn text(standing: &Value, width: usize, most: usize) -> Option<String
     if let Some(warning) = word("warning") {
         text += &format!("WARNING: {warning}\n");
     }
+    if standing["contained"] == false {
+        text += &format!("NOTE: {NOT_CONTAINED}\n");
+    }
     text += "\n";
     let right = Align::Right;
     let mut table = TextTable::new(&[
@@ -77,6 +83,8 @@ pub(crate) fn text(standing: &Value, width: usize, most: usize) -> Option<String
         ("sends Mb/s", right),
         ("has Mb/s", right),
         ("bucket %", right),
+        ("elsewhere Mb/s", right),
+        ("dropped Mb/s", right),
     ]);
     let bucket = |rate: &Value, level: &Value| match (rate.as_f64(), level.as_f64()) {
         (Some(_), Some(level)) => format!("{:.0}", level * 100.0),
@@ -90,6 +98,8 @@ pub(crate) fn text(standing: &Value, width: usize, most: usize) -> Option<String
             number(&tenant["sends_mbps"], 2),
             number(&tenant["share_mbps"], 2),
             bucket(&tenant["rate_mbps"], &tenant["bucket"]),
+            number(&tenant["elsewhere_mbps"], 2),
+            number(&tenant["dropped_mbps"], 2),
         ]);
     }
     let rate = &standing["link_mbps"];
@@ -101,9 +111,18 @@ pub(crate) fn text(standing: &Value, width: usize, most: usize) -> Option<String
             format!("{:.2}", sum("sends_mbps")),
             number(rate, 2),
             bucket(rate, &standing["link_bucket"]),
+            String::new(),
+            String::new(),
         ]);
     }
     text += &table.print(width);
+    for tenant in tenants.iter().filter(|tenant| tenant["held_by_drops"] == true) {
+        text += &format!(
+            "Drops hold tenant `{}` to its rate: {} Mb/s of its packets are dropped.\n",
+            cell(&tenant["tenant"]),
+            number(&tenant["dropped_mbps"], 2)
+        );
+    }
     let connections = standing["connections"].as_array()?;
     if !connections.is_empty() {
         text += "\n";
@@ -114,12 +133,23 @@ pub(crate) fn text(standing: &Value, width: usize, most: usize) -> Option<String
         text += &format!("… and {left} more (`--json` has them all)\n");
     }
     text += &format!("\n{} connections match no tenant, and are not paced.\n", standing["others"]);
+    if let (Some(others), Some(unknown)) =
+        (standing["others_mbps"].as_f64(), standing["unknown_mbps"].as_f64())
+    {
+        text += &format!(
+            "All packets of no tenant: {others:.2} Mb/s; of a kind that is new to the policies: {unknown:.2} Mb/s.\n"
+        );
+    }
     let denied = connections.iter().filter(|connection| connection["denied"] == true).count();
     if denied > 0 {
         text += &format!("{denied} belong to processes that the agent may not access, and are not paced.\n");
     }
     Some(text)
 }
+
+/// The limit of a back-end that counts no packets.
+pub const NOT_CONTAINED: &str = "hostile tenants are not held: inet_diag limits no UDP, no short connection and no MPTCP; \
+    `--backend bpf` does";
 
 fn connections_table(connections: &[Value], most: usize) -> TextTable {
     let right = Align::Right;
@@ -172,6 +202,10 @@ fn tenant_json(tenant: &TenantStatus) -> Value {
         "share_mbps": tenant.share.mbps(),
         "rate_mbps": tenant.rate.map(Rate::mbps),
         "bucket": tenant.level,
+        "elsewhere_mbps": tenant.packets.map(|packets| packets.elsewhere.mbps()),
+        "dropped_mbps": tenant.packets.map(|packets| packets.drops.mbps()),
+        "dropped_bytes": tenant.packets.map(|packets| packets.dropped),
+        "held_by_drops": tenant.packets.map(|packets| packets.held),
     })
 }
 
@@ -202,6 +236,7 @@ pub(crate) mod tests {
     use tollway_law::shares::LimitedBy;
 
     use super::*;
+    use crate::Packets;
 
     /// An agent with one tenant and two connections, one of which can't be paced.
     pub(crate) fn standing() -> Standing {
@@ -240,6 +275,12 @@ pub(crate) mod tests {
                         share: Rate::from_mbps(50.0),
                         rate: Some(Rate::from_mbps(60.0)),
                         level: 0.25,
+                        packets: Some(Packets {
+                            elsewhere: Rate::from_mbps(7.25),
+                            drops: Rate::from_mbps(31.5),
+                            dropped: 4_000_000,
+                            held: true,
+                        }),
                     },
                     TenantStatus {
                         name: "rest".into(),
@@ -248,10 +289,14 @@ pub(crate) mod tests {
                         share: Rate::ZERO,
                         rate: None,
                         level: 1.0,
+                        packets: None,
                     },
                 ],
                 connections: vec![connection(4711, false), connection(4712, true)],
                 others: 3,
+                contains: true,
+                unknown: Rate::from_mbps(0.5),
+                elsewhere: Rate::from_mbps(196.0),
             },
             turn: Turn { now: Time::from_secs(9), tick: Time::from_millis(15), cpu: Time::from_millis(90) },
             source: "policies.toml".into(),
@@ -280,10 +325,18 @@ pub(crate) mod tests {
             "1 more",
             "3 connections",
             "1 belong",
+            "Drops hold tenant `web` to its rate: 31.50 Mb/s",
+            "7.25",
+            "All packets of no tenant: 196.00 Mb/s; of a kind that is new to the policies: 0.50 Mb/s",
         ] {
             assert!(text.contains(part), "no {part} in\n{text}");
         }
         assert!(!text.contains("4712"));
+        assert!(!text.contains("hostile"));
+        let mut open = standing.clone();
+        open.status.contains = false;
+        let open = open.to_text(140, 1);
+        assert!(open.contains(NOT_CONTAINED) && !open.contains("196"), "{open}");
         let json = serde_json::to_string(&standing).unwrap();
         assert_eq!(told(&json, 140, 1), Some(text));
         for other in ["", "{}", "[]", "{\"version\": 7}"] {
