@@ -7,7 +7,7 @@
 # make deny    licences and sources of dependencies, by deny.toml
 # make python  the Python package, installed in an environment of its own (target/python), and its tests
 # make search  the property tests with other random cases than make test's, round after round (ROUNDS=20), and networks drawn afresh
-# make soak    an hour of random faults on real packets, another before `tollway switch`, another of processes killed, agents of `tollway shape` with etcd and runs of `tollway exec` under faults, and a simulation of `tollway shape` (SOAK=600: ten minutes each)
+# make soak    an hour of random faults on real packets, another before `tollway switch`, another of processes killed, agents of `tollway shape` with etcd and runs of `tollway exec` under faults, the whole table of attacks on `tollway shape`, and a simulation of `tollway shape` (SOAK=600: ten minutes each)
 # make fuzz    each parser's fuzz target for a minute (needs nightly Rust and cargo-fuzz)
 # make bench   ours beside ns-2 and ns-3, where they are installed
 
@@ -97,7 +97,7 @@ search: build
 SOAK ?= 3600
 
 soak: build
-	TOLLWAY_SOAK_SECONDS=$(SOAK) $(WITH_SIGNALS) $(CARGO) test --workspace --tests --locked -- --nocapture soak:: simulation::
+	TOLLWAY_SOAK_SECONDS=$(SOAK) $(WITH_SIGNALS) $(CARGO) test --workspace --tests --locked -- --nocapture soak:: simulation:: contain::
 
 fuzz:
 	./fuzz/run.sh 60

@@ -15,6 +15,7 @@ pub fn policies(data: &[u8]) {
                     remote: remote.parse().expect("an address"),
                     uid: 33,
                     cgroup,
+                    stays: false,
                 };
                 assert!(regime.rules.class_of(&who).is_none_or(|class| class < classes));
             }

@@ -59,12 +59,6 @@ impl Jar {
     }
 }
 
-/// The time at which a cookie was made.
-pub(crate) fn baked(cookie: &[u8; LEN]) -> Time {
-    let [a, b, c, d, e, f, g, h, ..] = *cookie;
-    Time(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
 
-use tollway_law::shares::{Demand, LimitedBy, PacedConnection, Partition, Sample, Shares, Wants};
+use tollway_law::shares::{Demand, PacedConnection, Partition, Sample, Shares, Wants};
 use tollway_law::{Rate, Time};
 use tracing::{debug, trace};
 
 use super::cgroup::Cgroups;
-use super::{ByNumber, Hold, Kernel, LEAST_BURST, Regime, Seen, Traffic};
+use super::state::{ConnectionStatus, Packets, Status, TenantStatus};
+use super::{ByNumber, Counts, Hold, Kernel, LEAST_BURST, Regime, Seen, Traffic};
 
 /// The agent that lists connections and sets their paces.
 #[derive(Debug)]
@@ -35,7 +35,28 @@ pub struct Agent {
     installed: bool,
     /// By tenant: packets outside the known connections.
     rests: Vec<Rest>,
-    traffic: Vec<Traffic>,
+    counts: Counts,
+    /// Packets of a kind that is new to the policies, and of no tenant.
+    unknown: Meter,
+    others: Meter,
+}
+
+/// The rate of a number that only grows, over the last second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Meter {
+    from: Option<(Time, u64)>,
+    rate: Rate,
+}
+
+impl Meter {
+    fn read(&mut self, now: Time, bytes: u64) {
+        let (since, before) = *self.from.get_or_insert((now, bytes));
+        let span = now.saturating_sub(since);
+        if span >= Time::from_secs(1) {
+            self.rate = Rate::from_bytes_per_sec(bytes.saturating_sub(before) as f64 / span.as_secs_f64());
+            self.from = Some((now, bytes));
+        }
+    }
 }
 
 /// A tenant's traffic outside the connections seen: short connections, and other sockets.
@@ -48,6 +69,8 @@ struct Rest {
     connections: u32,
     demand: Demand,
     limit: Rate,
+    passes: Meter,
+    drops: Meter,
 }
 
 /// The state of a connection, kept from tick to tick.
@@ -89,6 +112,7 @@ impl Agent {
     /// Creates an agent that has not listed any connection yet.
     pub fn new(now: Time, kernel: Box<dyn Kernel>, regime: Regime) -> Agent {
         let (shares, owners) = shares(now, &regime);
+        let rests = vec![Rest::default(); regime.tenants.len()];
         Agent {
             kernel,
             regime,
@@ -103,8 +127,10 @@ impl Agent {
             places: Vec::new(),
             leaving: Vec::new(),
             installed: false,
-            rests: Vec::new(),
-            traffic: Vec::new(),
+            rests,
+            counts: Counts::default(),
+            unknown: Meter::default(),
+            others: Meter::default(),
         }
     }
 
@@ -119,13 +145,16 @@ impl Agent {
     }
 
     /// Puts another version of the policies in force at the next tick, for open connections too.
-    /// Tenants of the same name keep their buckets.
+    /// Tenants of the same name keep their buckets, and what is known of their traffic.
     pub fn install(&mut self, now: Time, regime: Regime) {
         let (mut shares, owners) = shares(now, &regime);
         let before: HashMap<&str, usize> =
             self.regime.tenants.iter().zip(0..).map(|(old, at)| (old.name.as_str(), at)).collect();
         let same = |at: usize| before.get(regime.tenants[at].name.as_str()).copied();
         shares.inherit(&self.shares, same);
+        self.rests = (0..regime.tenants.len())
+            .map(|at| same(at).map_or_else(Rest::default, |old| self.rests[old]))
+            .collect();
         debug!(target: "shape", %now, tenants = regime.tenants.len(), version = %regime.version, "policies in force");
         (self.shares, self.owners, self.regime) = (shares, owners, regime);
         self.installed = false;
@@ -145,7 +174,6 @@ impl Agent {
         if !self.installed {
             self.kernel.install(&self.regime)?;
             self.installed = true;
-            self.rests = vec![Rest::default(); self.regime.tenants.len()];
         }
         self.kernel.connections(&mut self.seen)?;
         let now = clock();
@@ -184,6 +212,9 @@ impl Agent {
                 false => (0, Time::ZERO),
             };
             let by_receiver = seen.by_receiver.saturating_sub(open.seen.by_receiver);
+            if open.seen.stays != seen.stays {
+                open.class = self.regime.rules.class_of(&self.cgroups.identity(seen));
+            }
             there += usize::from(open.round != self.round);
             open.round = self.round;
             open.age += 1;
@@ -232,11 +263,15 @@ impl Agent {
 
     /// Adds the traffic of tenants outside their connections, as one more entry per tenant.
     fn add_rests(&mut self, span: Time) -> io::Result<()> {
-        self.kernel.traffic(&mut self.traffic)?;
+        self.kernel.traffic(&mut self.counts)?;
+        self.unknown.read(self.last, self.counts.unknown.passed + self.counts.unknown.dropped);
+        self.others.read(self.last, self.counts.others.passed);
         let mut scale = vec![1.0; self.rests.len()];
-        let packets = self.traffic.iter().zip(&mut self.rests);
+        let packets = self.counts.tenants.iter().zip(&mut self.rests);
         for ((&all, rest), tenant) in packets.zip(0..) {
             let seen = std::mem::take(&mut rest.seen);
+            rest.passes.read(self.last, all.passed);
+            rest.drops.read(self.last, all.dropped);
             let Some(before) = rest.before.replace(all) else { continue };
             let (sent, dropped) = (all.passed - before.passed, all.dropped - before.dropped);
             // TCP also counts segments that the limit dropped as sent.
@@ -392,7 +427,9 @@ impl Agent {
     /// A message on what failed at the last tick, with the remedy.
     pub fn warning(&self) -> Option<String> {
         let blind = self.regime.rules.by_group() && !self.cgroups.are_mounted();
-        blind.then(|| NO_GROUPS.to_owned()).or_else(|| self.kernel.warning()).or_else(|| self.unpaced())
+        let all = [blind.then(|| NO_GROUPS.to_owned()), self.kernel.warning(), self.unpaced()];
+        let all: Vec<String> = all.into_iter().flatten().collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 
     /// A message on the connections that can't be paced.
@@ -427,6 +464,15 @@ impl Agent {
                 share: self.shares.share_of(at),
                 rate: party.tenant.contract.rate,
                 level: self.shares.level_of(at),
+                packets: self.counts.tenants.get(at).map(|counts| {
+                    let rest = &self.rests[at];
+                    Packets {
+                        elsewhere: rest.demand.uses(),
+                        drops: rest.drops.rate,
+                        dropped: counts.dropped,
+                        held: rest.drops.rate.bytes_per_sec() > rest.passes.rate.bytes_per_sec() * HELD,
+                    }
+                }),
             })
             .collect();
         let mut connections = Vec::with_capacity(self.open.len());
@@ -473,87 +519,11 @@ impl Agent {
             tenants,
             connections,
             others,
+            contains: self.kernel.contains(),
+            unknown: self.unknown.rate,
+            elsewhere: self.others.rate,
         }
     }
-}
-
-/// The state of the agent.
-#[derive(Clone, Debug)]
-pub struct Status {
-    /// Version of the policies.
-    pub version: String,
-    /// Name of the back-end.
-    pub kernel: String,
-    /// A message on what failed at the last tick, with the remedy.
-    pub warning: Option<String>,
-    /// Shortest interval between ticks. Costly ticks are further apart.
-    pub tick: Time,
-    /// The link's rate, if it has one.
-    pub rate: Option<Rate>,
-    /// Tokens in the link's bucket, as a fraction of its depth; below 0 is debt.
-    pub level: f64,
-    /// The tenants that share the link.
-    pub tenants: Vec<TenantStatus>,
-    /// Their connections, ordered by tenant and remote address.
-    pub connections: Vec<ConnectionStatus>,
-    /// Number of connections that match no tenant.
-    pub others: usize,
-}
-
-/// The state of a tenant.
-#[derive(Clone, Debug)]
-pub struct TenantStatus {
-    /// The name in the policies.
-    pub name: String,
-    /// Number of open connections.
-    pub connections: usize,
-    /// Rate at which its connections send, on the wire.
-    pub uses: Rate,
-    /// Its share of the link's rate.
-    pub share: Rate,
-    /// Its own rate, if the policies state one.
-    pub rate: Option<Rate>,
-    /// Tokens in its bucket, as a fraction of its depth; below 0 is debt. 1 without a rate.
-    pub level: f64,
-}
-
-/// The state of a connection. Rates are on the wire.
-#[derive(Clone, Debug)]
-pub struct ConnectionStatus {
-    /// The kernel's number for the socket.
-    pub cookie: u64,
-    /// Name of its tenant.
-    pub tenant: String,
-    /// Name of its class in the tenant.
-    pub class: String,
-    /// Local address.
-    pub local: SocketAddr,
-    /// Remote address.
-    pub remote: SocketAddr,
-    /// User that owns the socket.
-    pub uid: u32,
-    /// Path of its control group, where known.
-    pub cgroup: Option<String>,
-    /// Rate at which it sends.
-    pub uses: Rate,
-    /// The part of the rate that is reserved for it.
-    pub share: Rate,
-    /// Upper bound of its rate.
-    pub limit: Rate,
-    /// Smoothed round-trip time.
-    pub rtt: Time,
-    /// The cause that limits its rate.
-    pub limited_by: LimitedBy,
-    /// It uses all of the rate it gets.
-    pub hungry: bool,
-    /// Payload sent so far, in bytes.
-    pub sent: u64,
-    /// Segments retransmitted so far.
-    pub resent: u32,
-    /// The agent has set its pace.
-    pub paced: bool,
-    /// The agent lacks the rights to set its pace.
-    pub denied: bool,
 }
 
 /// The tree of shares for a regime; and by class, its tenant's index and its own index there.
@@ -586,6 +556,8 @@ const ROOM: f64 = 0.02;
 const STRANGERS: f64 = 32.0;
 /// Longest time, in seconds, that a tenant's packets may be ahead of its rate, whatever its bucket.
 const DEEPEST: f64 = 60.0;
+/// Drops above this part of what passes hold a tenant to its rate.
+const HELD: f64 = 0.05;
 /// Lowest pace of a connection, in bytes per second.
 const LEAST: u64 = 1000;
 /// A pace changes only if it differs by more than 1/`NEAR`.

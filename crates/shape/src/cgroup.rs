@@ -2,15 +2,20 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
 use super::{Identity, Seen};
 
 /// The paths of the unified hierarchy by number, read again when a number is new.
 #[derive(Debug, Default)]
 pub(super) struct Cgroups {
-    /// The mount point of the hierarchy, if it is mounted.
+    /// The root of the hierarchy, if it can be read.
     root: Option<PathBuf>,
     paths: HashMap<u64, String>,
     /// Numbers without a path, with the number of searches. Old ones are forgotten.
@@ -18,16 +23,15 @@ pub(super) struct Cgroups {
 }
 
 impl Cgroups {
-    /// Finds the mount point of the hierarchy.
+    /// Finds the root of the hierarchy.
     pub(super) fn find() -> Cgroups {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        Cgroups { root: mount_point(&mounts), ..Cgroups::default() }
+        Cgroups { root: root().ok(), ..Cgroups::default() }
     }
 
     /// Returns the identity of a connection, for the rules.
     pub(super) fn identity<'a>(&'a mut self, seen: &Seen) -> Identity<'a> {
         let cgroup = seen.cgroup.and_then(|id| self.resolve(id));
-        Identity { local: seen.local, remote: seen.remote, uid: seen.uid, cgroup }
+        Identity { local: seen.local, remote: seen.remote, uid: seen.uid, cgroup, stays: seen.stays }
     }
 
     /// Returns the path of a known group.
@@ -92,8 +96,49 @@ fn read(root: &Path, paths: &mut HashMap<u64, String>) {
     }
 }
 
+/// The root of control groups, version 2: where they are mounted, else in a mount that only this
+/// process has. `ip netns exec` hides the system's mount.
+///
+/// # Errors
+/// They are not mounted, and this process may not mount them.
+pub(crate) fn root() -> io::Result<PathBuf> {
+    static OWN: Mutex<Option<OwnedFd>> = Mutex::new(None);
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    if let Some(place) = mount_point(&mounts).filter(|place| is_hierarchy(place)) {
+        return Ok(place);
+    }
+    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mounted = match own.take() {
+        Some(mounted) => mounted,
+        None => mount().map_err(|error| {
+            let what = format!(
+                "no cgroup2 is mounted, nor can it be ({error}): run `mount -t cgroup2 none /sys/fs/cgroup`"
+            );
+            io::Error::new(error.kind(), what)
+        })?,
+    };
+    let place = format!("/proc/self/fd/{}", mounted.as_raw_fd());
+    *own = Some(mounted);
+    Ok(place.into())
+}
+
+/// False for a folder over which another file system is mounted.
+fn is_hierarchy(place: &Path) -> bool {
+    rustix::fs::statfs(place).is_ok_and(|stat| stat.f_type as u64 == CGROUP2)
+}
+
+/// Mounts control groups, version 2, at no path.
+fn mount() -> io::Result<OwnedFd> {
+    let context = rustix::mount::fsopen("cgroup2", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_create(&context)?;
+    Ok(rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
+}
+
+/// Type of the file system in statfs(2).
+const CGROUP2: u64 = 0x6367_7270;
+
 /// The mount point of the first file system of type `cgroup2`, from `/proc/self/mountinfo`.
-pub(super) fn mount_point(mounts: &str) -> Option<PathBuf> {
+fn mount_point(mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (head, tail) = line.split_once(" - ")?;
         tail.starts_with("cgroup2 ").then(|| head.split(' ').nth(4)).flatten().map(PathBuf::from)

@@ -39,7 +39,7 @@
 //! "#)?;
 //! let regime = policies.into_regime();
 //! let (local, remote) = ("10.0.0.1:443".parse()?, "192.0.2.1:50000".parse()?);
-//! let class = regime.rules.class_of(&Identity { local, remote, uid: 33, cgroup: None });
+//! let class = regime.rules.class_of(&Identity { local, remote, uid: 33, cgroup: None, stays: false });
 //! assert_eq!(regime.tenants[class.unwrap() as usize].name, "web");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -64,6 +64,7 @@ mod run;
 pub mod service;
 #[cfg(test)]
 mod simulation;
+mod state;
 pub mod status;
 #[cfg(test)]
 mod tests;
@@ -77,12 +78,13 @@ use std::sync::Arc;
 use tollway_law::shares::{Contract, Tenant};
 use tollway_law::{Rate, Time};
 
-pub use agent::{Agent, ConnectionStatus, Status, TenantStatus};
+pub use agent::Agent;
 pub use diag::SockDiag;
 pub use guardian::{Guardian, clear, replay};
 pub use handover::{Handover, Item, Number};
 pub use rights::{Needs, Reach, give_up_all, settle_in, unprivileged};
 pub use run::{Then, Turn, run};
+pub use state::{ConnectionStatus, Packets, Status, TenantStatus};
 pub use tollway_agent::control::{ControlSocket, ask};
 pub use tollway_agent::events::{Events, Form};
 pub use tollway_net::sys::signals::Signals;
@@ -129,12 +131,12 @@ pub trait Kernel: std::fmt::Debug {
         Ok(())
     }
 
-    /// Returns in `traffic` the bytes that each tenant has sent so far, on any socket; nothing
-    /// where the back-end does not count packets.
+    /// Returns in `counts` the bytes that have left so far, on any socket; nothing where the
+    /// back-end does not count packets.
     ///
     /// # Errors
     /// The kernel can't return its counts.
-    fn traffic(&mut self, _traffic: &mut Vec<Traffic>) -> io::Result<()> {
+    fn traffic(&mut self, _counts: &mut Counts) -> io::Result<()> {
         Ok(())
     }
 
@@ -165,6 +167,22 @@ pub trait Kernel: std::fmt::Debug {
     fn warning(&self) -> Option<String> {
         None
     }
+
+    /// True if the back-end limits the packets of tenants that do not cooperate.
+    fn contains(&self) -> bool {
+        false
+    }
+}
+
+/// Bytes on the wire of all packets, since the back-end's start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// By tenant; empty where the back-end does not count packets.
+    pub tenants: Vec<Traffic>,
+    /// Packets of a kind that is new to the policies.
+    pub unknown: Traffic,
+    /// Packets of no tenant.
+    pub others: Traffic,
 }
 
 /// Bytes on the wire of a tenant's packets, since the back-end's start.
@@ -242,8 +260,10 @@ pub struct Seen {
     pub cwnd: u32,
     /// Payload of a full segment, in bytes.
     pub mss: u32,
-    /// True if segments carry the timestamps option, of 12 bytes.
-    pub timestamps: bool,
+    /// Bytes of TCP's options and of IP's options or extension headers in a segment.
+    pub options: u32,
+    /// True if its packets stay on this machine: they leave by the loopback device.
+    pub stays: bool,
     /// Current pacing rate, in payload bytes per second.
     pub pacing: u64,
     /// Upper bound of its pacing rate, in payload bytes per second; `None` for no limit.
@@ -258,7 +278,7 @@ impl Seen {
             SocketAddr::V6(remote) if remote.ip().to_ipv4_mapped().is_some() => 20,
             SocketAddr::V6(_) => 40,
         };
-        20 + if self.timestamps { 12 } else { 0 } + ip + overhead
+        20 + self.options + ip + overhead
     }
 
     /// The payload rate of full segments at a rate on the wire. The kernel paces by payload.
@@ -314,6 +334,8 @@ pub struct Identity<'a> {
     /// Path of its control group without the mount point, such as `/system.slice/nginx.service`;
     /// `None` if unknown.
     pub cgroup: Option<&'a str>,
+    /// True if its packets stay on this machine.
+    pub stays: bool,
 }
 
 /// The rules that assign connections to tenants.
@@ -332,6 +354,11 @@ pub trait Rules: std::fmt::Debug + Send + Sync {
     /// to the rules.
     fn profile(&self, _group: &str) -> Vec<Option<u32>> {
         Vec::new()
+    }
+
+    /// True if any rule matches packets that stay on this machine.
+    fn local_counts(&self) -> bool {
+        false
     }
 
     /// True if any rule compares control groups.

@@ -246,6 +246,8 @@ pub fn kernel(
     if freed + left > 0 {
         note(&format!("an earlier agent was killed; the paces of its {freed} connections are removed"));
     }
+    // Control groups are mounted, if need be, while this process has the right.
+    let _ = crate::cgroup::root();
     let config = bpf::Config { everywhere, ..bpf::Config::default() };
     match (backend != Backend::InetDiag).then(|| bpf::Bpf::start(&config)) {
         Some(Ok(kernel)) => {
@@ -255,7 +257,9 @@ pub fn kernel(
             return Ok((Box::new(kernel), Some(guardian)));
         }
         Some(Err(error)) if backend == Backend::Bpf => return Err(error.into()),
-        Some(Err(error)) => note(&format!("{error}; using inet_diag instead")),
+        Some(Err(error)) => {
+            note(&format!("{error}; using inet_diag instead, so {}", crate::status::NOT_CONTAINED))
+        }
         None => {}
     }
     if everywhere {

@@ -37,6 +37,10 @@ tollway_agent::status! {
         kernel: String = info();
         /// The failure at the last tick, if any.
         warning: Option<String> = alert("WARNING");
+        /// The limit of a back-end that counts no packets.
+        note: Option<String> = alert("NOTE");
+        /// True if the back-end limits the packets of tenants that do not cooperate.
+        contained: bool = flag("", "", "");
         /// Time between ticks.
         tick_ms: f64 = gauge("ms between ticks").metric("tick").unit(Unit::Seconds, 1e-3);
         /// Processor time used.
@@ -51,6 +55,11 @@ tollway_agent::status! {
         connections: Vec<Connection> = rows(&CONNECTIONS);
         /// Connections of no tenant.
         others: usize = gauge("connections of no tenant (not paced)");
+        /// Packets of no tenant, on the wire, where the back-end counts packets.
+        others_mbps: Option<f64> = gauge("Mb/s of no tenant").scaled(1.0, 2).metric("others").unit(Unit::BytesPerSecond, MBPS);
+        /// Packets of a kind that is new to the policies, likewise.
+        unknown_mbps: Option<f64> =
+            gauge("Mb/s of a kind new to the policies").scaled(1.0, 2).metric("unknown").unit(Unit::BytesPerSecond, MBPS);
         /// Connections of processes that the agent may not access.
         denied: usize = gauge("connections beyond the agent's rights (not paced)").rare();
     }
@@ -71,6 +80,16 @@ tollway_agent::status! {
         rate_mbps: Option<f64> = gauge("rate Mb/s").scaled(1.0, 2).rare().metric("rate").unit(Unit::BytesPerSecond, MBPS);
         /// Tokens, as a fraction of the bucket's depth, if it has a rate.
         bucket: Option<f64> = gauge("bucket %").scaled(100.0, 0).unit(Unit::Ratio, 1.0);
+        /// Its packets outside the listed connections, where the back-end counts packets.
+        elsewhere_mbps: Option<f64> =
+            gauge("elsewhere Mb/s").scaled(1.0, 2).rare().metric("elsewhere").unit(Unit::BytesPerSecond, MBPS);
+        /// Its packets dropped in the last second, likewise.
+        dropped_mbps: Option<f64> =
+            gauge("dropped Mb/s").scaled(1.0, 2).rare().metric("dropped").unit(Unit::BytesPerSecond, MBPS);
+        /// Bytes dropped so far.
+        dropped_bytes: Option<u64> = json_only();
+        /// Drops hold the tenant to its rate, not paces.
+        held_by_drops: Option<bool> = flag("held by", "drops", "").rare();
     }
 }
 
@@ -115,6 +134,9 @@ tollway_agent::status! {
 
 const TENANTS: Table = Table::new("", Tenant::FIELDS).with_total(link);
 const CONNECTIONS: Table = Table::long(Connection::FIELDS);
+/// The limit of a back-end that counts no packets.
+pub const NOT_CONTAINED: &str = "hostile tenants are not held: inet_diag limits no UDP, no short connection and no MPTCP; \
+    `--backend bpf` does";
 /// Bytes per second of one Mb/s.
 const MBPS: f64 = 125_000.0;
 
@@ -163,6 +185,10 @@ impl Standing {
             tenants: status.tenants.iter().map(Tenant::from).collect(),
             connections: status.connections.iter().map(Connection::from).collect(),
             others: status.others,
+            note: (!status.contains).then(|| NOT_CONTAINED.to_owned()),
+            contained: status.contains,
+            others_mbps: status.contains.then(|| status.elsewhere.mbps()),
+            unknown_mbps: status.contains.then(|| status.unknown.mbps()),
             denied: status.connections.iter().filter(|connection| connection.denied).count(),
         };
         serde_json::to_value(state).unwrap_or_default()
@@ -184,6 +210,10 @@ impl From<&TenantStatus> for Tenant {
             share_mbps: tenant.share.mbps(),
             rate_mbps: tenant.rate.map(Rate::mbps),
             bucket: tenant.rate.map(|_| tenant.level),
+            elsewhere_mbps: tenant.packets.map(|packets| packets.elsewhere.mbps()),
+            dropped_mbps: tenant.packets.map(|packets| packets.drops.mbps()),
+            dropped_bytes: tenant.packets.map(|packets| packets.dropped),
+            held_by_drops: tenant.packets.map(|packets| packets.held),
         }
     }
 }
@@ -217,6 +247,7 @@ mod tests {
     use tollway_law::shares::LimitedBy;
 
     use super::*;
+    use crate::Packets;
 
     /// An agent with one tenant and two connections, one of which can't be paced.
     fn standing() -> Standing {
@@ -255,6 +286,12 @@ mod tests {
                         share: Rate::from_mbps(50.0),
                         rate: Some(Rate::from_mbps(60.0)),
                         level: 0.25,
+                        packets: Some(Packets {
+                            elsewhere: Rate::from_mbps(7.25),
+                            drops: Rate::from_mbps(31.5),
+                            dropped: 4_000_000,
+                            held: true,
+                        }),
                     },
                     TenantStatus {
                         name: "rest".into(),
@@ -263,10 +300,14 @@ mod tests {
                         share: Rate::ZERO,
                         rate: None,
                         level: 1.0,
+                        packets: None,
                     },
                 ],
                 connections: vec![connection(4711, false), connection(4712, true)],
                 others: 3,
+                contains: true,
+                unknown: Rate::from_mbps(0.5),
+                elsewhere: Rate::from_mbps(196.0),
             },
             turn: Turn { now: Time::from_secs(9), tick: Time::from_millis(15), cpu: Time::from_millis(90) },
             source: "policies.toml".into(),
@@ -295,10 +336,19 @@ mod tests {
             "1 more",
             "3 connections of no tenant",
             "1 connections beyond",
+            "drops",
+            "7.25",
+            "31.50",
+            "196.00 Mb/s of no tenant",
+            "0.50 Mb/s of a kind new",
         ] {
             assert!(text.contains(part), "no {part} in\n{text}");
         }
-        assert!(!text.contains("4712"));
+        assert!(!text.contains("4712") && !text.contains("hostile"));
+        let mut open = standing.clone();
+        open.status.contains = false;
+        let open = open.to_text(140, 1);
+        assert!(open.contains(NOT_CONTAINED) && !open.contains("196"), "{open}");
         let json = serde_json::to_string(&standing).unwrap();
         assert_eq!(SHAPE.text_of(&json, 140, 1), Some(text));
         for other in ["", "{}", "[]", "{\"version\": 7}"] {

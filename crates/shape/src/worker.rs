@@ -159,11 +159,40 @@ impl Worker {
                 ((self.text)(*error), first)
             }
         };
-        audience.log(Level::Warn, "reload", format!("{text}\npolicies {} stay in force", self.version));
-        self.trouble = Some(first);
+        audience.log(Level::Warn, "reload", format!("{}\npolicies {} stay in force", brief(text), self.version));
+        self.trouble = Some(brief(first));
         true
     }
 }
 
+/// A message without the rest of a very long line: the writer of a store chooses the length of what a
+/// message quotes.
+fn brief(mut text: String) -> String {
+    if text.len() > LONGEST {
+        let end = (0..=LONGEST).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+        text.truncate(end);
+        text += " … (the rest is left out)";
+    }
+    text
+}
+
+/// Upper bound of a message about policies, in bytes.
+const LONGEST: usize = 8 << 10;
 /// The pause between two turns.
 const PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_quotes_no_more_than_a_screenful() {
+        assert_eq!(brief("é".into()), "é");
+        let long = brief(format!("x{}", "é".repeat(700_000)));
+        assert!(
+            long.len() < LONGEST + 64 && long.starts_with("xé") && long.ends_with("left out)"),
+            "{}",
+            long.len()
+        );
+    }
+}

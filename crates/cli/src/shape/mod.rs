@@ -185,6 +185,9 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
     if regime.tenants.is_empty() {
         terminal::tell(paces_nothing(&regime.version));
     }
+    if let Err(error) = bpf::usable(&bpf::Config::default()) {
+        note(&format!("{error}; here {}", shape::status::NOT_CONTAINED));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc::{self, SyncSender};
 use std::thread::JoinHandle;
@@ -24,7 +25,7 @@ pub struct Tap {
 impl Tap {
     /// Captures the packets that enter and leave the network at `node` into the file `path`.
     pub fn new(path: &Path, node: u32) -> io::Result<Tap> {
-        let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        let mut file = BufWriter::with_capacity(1 << 20, create(path)?);
         file.write_all(&file_header())?;
         let (to, from) = mpsc::sync_channel::<Vec<u8>>(WAITING);
         let writer = std::thread::Builder::new().name("tollway-pcap".into()).spawn(move || {
@@ -51,6 +52,19 @@ impl Tap {
         written.unwrap_or_else(|_| Err(io::Error::other("the writer broke off")))?;
         Ok(self.missed)
     }
+}
+
+/// Creates the file, in a folder where no other user can plant one or a link.
+fn create(path: &Path) -> io::Result<File> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let meta = std::fs::metadata(folder)?;
+    let stranger = meta.uid() != 0 && meta.uid() != rustix::process::geteuid().as_raw();
+    if stranger || meta.mode() & 0o002 != 0 {
+        let text =
+            format!("other users can write to `{}`: name a file in a folder of your own", folder.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    File::create(path)
 }
 
 /// The header of a pcap file with times in nanoseconds and bare IP packets.

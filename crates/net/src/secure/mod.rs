@@ -6,7 +6,7 @@
 //! hop. Only a session's number and a counter are in clear. The counter is the nonce.
 //!
 //! ```text
-//! hello    0xC0 | cookie (24) | ephemeral key (32), static key (48), session (17)
+//! hello    0xC0 | cookie (24) | ephemeral key (32), static key (48), session and time (25)
 //! retry    0xC1 | first 4 bytes of the ephemeral key | cookie (24)
 //! welcome  0xC2 | first 4 bytes of the ephemeral key | ephemeral key (32), session (17)
 //! sealed   0xC3 | session (1) | counter (6) | ciphertext | tag (16)
@@ -18,7 +18,7 @@
 //! |---|---|
 //! | hellos with forged source addresses | a [cookie]: no state, no key arithmetic, few bytes |
 //! | other addresses | no answer |
-//! | a repeated hello | the same welcome; no answer if it is older than the last one welcomed |
+//! | a repeated hello | the same welcome; none if its sealed time is not later than that of the last one welcomed |
 //! | a repeated datagram | a window of 1024 counters |
 //! | a key disclosed later | ephemeral keys, renewed after two minutes or 2^23 datagrams |
 //!
@@ -32,6 +32,7 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::SystemTime;
 
 use snow::{Builder, HandshakeState};
 use tollway_law::Time;
@@ -119,8 +120,8 @@ struct Attempt {
 
 /// The last hello that received a welcome.
 struct Welcomed {
-    /// The time at which its cookie was made.
-    baked: Time,
+    /// The sender's time in it.
+    stamp: [u8; STAMP],
     hello: Vec<u8>,
     welcome: Vec<u8>,
 }
@@ -310,17 +311,14 @@ impl Secure {
                 self.replies.push_back((peer.addr, welcomed.welcome.clone()));
                 return Heard::Handshake;
             }
-            if cookie::baked(cookie) < welcomed.baked {
-                return self.refuse();
-            }
         }
-        let Some((session, welcome)) = peer.welcome(&self.secret, message, token, now) else {
+        let Some((session, stamp, welcome)) = peer.welcome(&self.secret, message, token, now) else {
             peer.trouble = Trouble::Mistaken;
             return self.refuse();
         };
         peer.add(session);
         self.replies.push_back((peer.addr, welcome.clone()));
-        peer.welcomed = Some(Welcomed { baked: cookie::baked(cookie), hello: message.to_vec(), welcome });
+        peer.welcomed = Some(Welcomed { stamp, hello: message.to_vec(), welcome });
         Heard::Handshake
     }
 
@@ -383,18 +381,23 @@ impl Peer {
         Peer { addr, public, sessions, next: 0, attempt, welcomed, waiting, trouble }
     }
 
-    /// Reads a hello of this peer and writes the welcome; `None` if another party sent it.
+    /// Reads a hello of this peer and writes the welcome; `None` if another party sent it, or if it
+    /// was recorded before the last one welcomed.
     fn welcome(
         &mut self,
         secret: &Key,
         message: &[u8],
         token: [u8; TOKEN_LEN],
         now: Time,
-    ) -> Option<(SecureSession, Vec<u8>)> {
+    ) -> Option<(SecureSession, [u8; STAMP], Vec<u8>)> {
         let mut handshake = builder(secret)?.build_responder().ok()?;
         let mut theirs = [0; 64];
         let len = handshake.read_message(message, &mut theirs).ok()?;
-        if len != 1 || handshake.get_remote_static() != Some(&self.public) {
+        if len != 1 + STAMP || handshake.get_remote_static() != Some(&self.public) {
+            return None;
+        }
+        let stamp = *theirs[1..].first_chunk()?;
+        if self.welcomed.as_ref().is_some_and(|welcomed| stamp <= welcomed.stamp) {
             return None;
         }
         let ours = self.next;
@@ -404,7 +407,7 @@ impl Peer {
         welcome[1..=TOKEN_LEN].copy_from_slice(&token);
         let len = handshake.write_message(&[ours], &mut welcome[1 + TOKEN_LEN..]).ok()?;
         welcome.truncate(1 + TOKEN_LEN + len);
-        Some((SecureSession::new(&mut handshake, [ours, theirs[0]], now)?, welcome))
+        Some((SecureSession::new(&mut handshake, [ours, theirs[0]], now)?, stamp, welcome))
     }
 
     /// Adds a session. Removes the oldest session if there are too many.
@@ -438,7 +441,8 @@ impl Attempt {
         let mut handshake = builder.build_initiator().ok()?;
         let mut hello = vec![0; HELLO_LEN];
         hello[0] = HELLO;
-        let len = handshake.write_message(&[session], &mut hello[TOKEN_AT..]).ok()?;
+        let payload = [&[session][..], &stamp()].concat();
+        let len = handshake.write_message(&payload, &mut hello[TOKEN_AT..]).ok()?;
         debug_assert_eq!(len, HELLO_LEN - TOKEN_AT);
         let (pause, due) = (FIRST_PAUSE, now.saturating_add(FIRST_PAUSE));
         Some(Attempt { handshake, hello, session, due, pause, answered: false })
@@ -448,6 +452,13 @@ impl Attempt {
     fn token(&self) -> &[u8] {
         &self.hello[TOKEN_AT..][..TOKEN_LEN]
     }
+}
+
+/// The wall clock in ns, in network order. It must be later after a restart, as the peer remembers
+/// the last one.
+fn stamp() -> [u8; STAMP] {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (now.as_nanos() as u64).to_be_bytes()
 }
 
 fn builder(secret: &Key) -> Option<Builder<'_>> {
@@ -482,7 +493,7 @@ pub const OVERHEAD: usize = FRONT + BEHIND;
 pub const WAITING: usize = 16;
 
 const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
-const PROLOGUE: &[u8] = b"tollway 1";
+const PROLOGUE: &[u8] = b"tollway 2";
 const HELLO: u8 = 0xc0;
 const RETRY: u8 = 0xc1;
 const WELCOME: u8 = 0xc2;
@@ -490,7 +501,9 @@ const SEALED: u8 = 0xc3;
 /// Offset of the ephemeral key in a hello. Its first bytes identify the answers.
 const TOKEN_AT: usize = 1 + cookie::LEN;
 const TOKEN_LEN: usize = 4;
-const HELLO_LEN: usize = TOKEN_AT + 32 + 48 + 17;
+const HELLO_LEN: usize = TOKEN_AT + 32 + 48 + 17 + STAMP;
+/// Bytes of the time in a hello.
+const STAMP: usize = 8;
 /// Time within which a hello must return its cookie.
 const COOKIE_LIFETIME: Time = Time::from_secs(10);
 /// Limit of sessions: two for each direction that a handshake may take.

@@ -232,6 +232,15 @@ fn a_hello_that_comes_again_gets_the_same_welcome_and_an_older_one_none() {
     let mut answer = welcome(&mut pair, &new).unwrap();
     assert_eq!(welcome(&mut pair, &old), None);
     assert_eq!(pair.parties[1].stats().handshakes, 1);
+    // An attacker on the path gets the old one a new cookie.
+    pair.now += Time::from_secs(1);
+    let mut bare = old.clone();
+    bare[1..TOKEN_AT].fill(0);
+    let retry = welcome(&mut pair, &bare).unwrap();
+    assert_eq!(retry[0], RETRY);
+    bare[1..TOKEN_AT].copy_from_slice(&retry[1 + TOKEN_LEN..]);
+    assert_eq!(welcome(&mut pair, &bare), None);
+    assert_eq!(pair.parties[1].stats().handshakes, 2);
     pair.hand(1, &mut answer);
     pair.settle();
     assert!(pair.seal(1, b"x").is_some());

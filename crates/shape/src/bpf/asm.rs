@@ -41,6 +41,7 @@ pub(crate) enum Op {
     Add = 0x00,
     Subtract = 0x10,
     Multiply = 0x20,
+    Divide = 0x30,
     Or = 0x40,
     And = 0x50,
     ShiftLeft = 0x60,
@@ -177,6 +178,11 @@ impl Assembler {
     pub(crate) fn exit(&mut self, value: i32) {
         self.set(Reg::R0, value);
         self.push(0x95, Reg::R0, Reg::R0, 0, 0);
+    }
+
+    /// `R0 = function(R1, …)`, a function of the kernel by its number in BTF
+    pub(crate) fn call_kernel(&mut self, function: u32) {
+        self.push(0x85, Reg::R0, Reg::R2, 0, function as i32);
     }
 
     /// Returns the program with the distance of each jump filled in.

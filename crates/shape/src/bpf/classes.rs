@@ -6,6 +6,12 @@
 //!
 //! A new cell has no verdict. At its next tick the agent applies the rules to the identity that
 //! made the cell, and stores the verdict. Until then the packets of the cell share a small rate.
+//!
+//! # New rules
+//! Every key contains the version of the rules, so that two versions are in the maps at a time. The
+//! agent stores the indexes of new rules and their verdicts on all cells, and then changes the
+//! version in one step. A cell that only the new rules distinguish keeps the verdict of the version
+//! before, until it has its own.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,10 +19,10 @@ use std::mem::offset_of;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::asm::Reg::{R0, R1, R2, R3, R4, R10};
-use super::asm::With::{Imm, Reg as Other};
-use super::asm::{Assembler, When};
+use super::asm::With::Imm;
+use super::asm::{Assembler, Op, When};
 use super::sys::{Kind, Map, Plain};
-use crate::{Distinctions, Identity, Regime};
+use crate::{Identity, Regime};
 
 /// Descriptors of the maps of classification.
 #[derive(Clone, Copy, Debug)]
@@ -34,13 +40,16 @@ pub(crate) struct Maps {
 #[derive(Debug)]
 pub(crate) struct Classes {
     /// One value. First, bytes of a packet on the link in addition to IP's. Second, the version of
-    /// the indexes, and in the high half whether groups count.
+    /// the rules, and in the high half [`BY_GROUP`] and [`LOCAL_COUNTS`].
     scope: Map<u32, [u64; 2]>,
     networks: Map<Prefix, u32>,
-    /// By port: the index as local port in the low half, and as remote port in the high half.
+    /// By port, and 2¹⁶ for an odd version: the index as local port in the low half, and as remote
+    /// port in the high half.
     ports: Map<u32, u32>,
-    users: Map<u32, u32>,
-    groups: Map<u64, u32>,
+    /// By user and version.
+    users: Map<[u32; 2], u32>,
+    /// By group and version.
+    groups: Map<[u64; 2], u32>,
     /// Control groups seen that have no index yet.
     strange: Map<u64, u32>,
     cells: Map<[u32; 8], Cell>,
@@ -50,6 +59,18 @@ pub(crate) struct Classes {
     /// A path for each index, from 1 on.
     paths: Vec<String>,
     by_group: bool,
+    /// For even and odd versions: the ranges of ports whose indexes are stored.
+    ranges: [Ranges; 2],
+}
+
+/// Ranges of local and of remote ports.
+type Ranges = (Vec<(u16, u16)>, Vec<(u16, u16)>);
+
+/// The rules of new policies, and the paths of control groups.
+pub(crate) struct Judge<'a> {
+    pub(crate) regime: &'a Regime,
+    /// The verdict on an identity.
+    pub(crate) verdict: &'a dyn Fn(&Identity<'_>) -> u32,
 }
 
 /// An identity that made a cell, and the cell's verdict.
@@ -63,7 +84,8 @@ pub(crate) struct Cell {
     verdict: u32,
     local_port: u16,
     remote_port: u16,
-    gap: u32,
+    /// 1 if its packets leave by the loopback device.
+    stays: u32,
 }
 
 /// A key of the map of networks: the prefix length of the rest, the end (local or remote), and the
@@ -80,12 +102,15 @@ impl Plain for Cell {}
 impl Plain for Prefix {}
 
 impl Cell {
-    fn local(&self) -> SocketAddr {
-        SocketAddr::new(Ipv6Addr::from(self.local).to_canonical(), self.local_port)
-    }
-
-    fn remote(&self) -> SocketAddr {
-        SocketAddr::new(Ipv6Addr::from(self.remote).to_canonical(), self.remote_port)
+    fn identity<'a>(&self, cgroup: Option<&'a str>) -> Identity<'a> {
+        let end = |address: [u8; 16], port| SocketAddr::new(Ipv6Addr::from(address).to_canonical(), port);
+        Identity {
+            local: end(self.local, self.local_port),
+            remote: end(self.remote, self.remote_port),
+            uid: self.uid,
+            cgroup,
+            stays: self.stays != 0,
+        }
     }
 }
 
@@ -93,16 +118,17 @@ impl Classes {
     pub(crate) fn new() -> io::Result<Classes> {
         let classes = Classes {
             scope: Map::new(Kind::Array, "tollway_scope", 1)?,
-            networks: Map::new(Kind::Prefixes, "tollway_nets", MOST)?,
-            ports: Map::new(Kind::Array, "tollway_ports", 1 << 16)?,
-            users: Map::new(Kind::Hash, "tollway_users", MOST)?,
-            groups: Map::new(Kind::Recent, "tollway_groups", MOST)?,
+            networks: Map::new(Kind::Prefixes, "tollway_nets", 2 * MOST)?,
+            ports: Map::new(Kind::Array, "tollway_ports", 2 << 16)?,
+            users: Map::new(Kind::Hash, "tollway_users", 2 * MOST)?,
+            groups: Map::new(Kind::Recent, "tollway_groups", 2 * MOST)?,
             strange: Map::new(Kind::Recent, "tollway_strange", 1 << 10)?,
             cells: Map::new(Kind::Recent, "tollway_cells", MOST)?,
             version: 0,
             profiles: HashMap::new(),
             paths: Vec::new(),
             by_group: false,
+            ranges: Default::default(),
         };
         Ok(classes)
     }
@@ -119,45 +145,69 @@ impl Classes {
         }
     }
 
-    /// Replaces the indexes by those of new rules. No lookup finds a cell of the old rules any
-    /// more.
-    pub(crate) fn install(&mut self, regime: &Regime, groups: &[(u64, String)]) -> io::Result<()> {
-        let distinct = regime.rules.distinctions();
-        self.by_group = regime.rules.by_group();
-        for key in keys(&self.networks)? {
-            self.networks.remove(key)?;
-        }
-        for key in keys(&self.users)? {
-            self.users.remove(key)?;
-        }
-        for key in keys(&self.groups)? {
-            self.groups.remove(key)?;
-        }
-        let loopback = [(IpAddr::from([127, 0, 0, 0]), 8), (Ipv6Addr::LOCALHOST.into(), 128)];
+    /// Stores the indexes of new rules and their verdicts on all cells, then puts the new rules in
+    /// force. `path` returns the path of a control group, if known.
+    pub(crate) fn install(
+        &mut self,
+        judge: &Judge<'_>,
+        groups: &[(u64, String)],
+        mut path: impl FnMut(u64) -> Option<String>,
+    ) -> io::Result<()> {
+        let (old, new) = (self.version, self.version.wrapping_add(1));
+        self.forget_all_but(old)?;
+        let distinct = judge.regime.rules.distinctions();
         let both = [(IpAddr::from([0, 0, 0, 0]), 0), (Ipv6Addr::UNSPECIFIED.into(), 0)];
-        let sides = [(LOCAL, &distinct.local, &[][..]), (REMOTE, &distinct.remote, &loopback[..])];
-        for (side, networks, more) in sides {
-            for (&(address, len), index) in networks.iter().chain(more).chain(&both).zip(1..) {
-                self.networks.set(prefix(side, address, len), index)?;
+        for (side, networks) in [(LOCAL, &distinct.local), (REMOTE, &distinct.remote)] {
+            for (&(address, len), index) in networks.iter().chain(&both).zip(1..) {
+                self.networks.set(prefix(new, side, address, len), index)?;
             }
         }
         for (&user, index) in distinct.users.iter().zip(1..) {
-            self.users.set(user, index)?;
+            self.users.set([user, new], index)?;
         }
-        self.install_ports(&distinct)?;
+        self.install_ports(new, (distinct.local_ports, distinct.remote_ports))?;
+        let before = std::mem::take(&mut self.paths);
         self.profiles.clear();
-        self.paths.clear();
-        self.name_groups(regime, groups)?;
-        self.version = self.version.wrapping_add(1);
-        let flags = u64::from(self.version) | u64::from(self.by_group) << 32;
-        self.scope.set(0, [regime.overhead.into(), flags])?;
-        for key in keys(&self.cells)?.into_iter().filter(|key| key[0] != self.version) {
+        self.by_group = judge.regime.rules.by_group();
+        self.version = new;
+        self.name_groups(judge.regime, groups)?;
+        for (key, cell) in self.cells()? {
+            let path = path(cell.cgroup).or_else(|| before.get(representative(&key)).cloned());
+            if let Some(path) = &path
+                && self.groups.get([cell.cgroup, new.into()])?.is_none()
+            {
+                self.name_groups(judge.regime, &[(cell.cgroup, path.clone())])?;
+            }
+            let verdict = (judge.verdict)(&cell.identity(path.as_deref()));
+            self.cells.set(self.key(&cell)?, Cell { verdict, ..cell })?;
+        }
+        let flags = if self.by_group { BY_GROUP } else { 0 }
+            | if judge.regime.rules.local_counts() { LOCAL_COUNTS } else { 0 };
+        self.scope.set(0, [judge.regime.overhead.into(), u64::from(new) | u64::from(flags as u32) << 32])
+    }
+
+    /// Removes the entries of all versions but `version`.
+    fn forget_all_but(&self, version: u32) -> io::Result<()> {
+        for key in keys(&self.networks)?.into_iter().filter(|key| key.side >> 1 != version & SIDES) {
+            self.networks.remove(key)?;
+        }
+        for key in keys(&self.users)?.into_iter().filter(|key| key[1] != version) {
+            self.users.remove(key)?;
+        }
+        for key in keys(&self.groups)?.into_iter().filter(|key| key[1] != u64::from(version)) {
+            self.groups.remove(key)?;
+        }
+        for key in keys(&self.cells)?.into_iter().filter(|key| key[0] != version) {
             self.cells.remove(key)?;
         }
         Ok(())
     }
 
-    fn install_ports(&self, distinct: &Distinctions) -> io::Result<()> {
+    fn install_ports(&mut self, version: u32, ranges: Ranges) -> io::Result<()> {
+        let half = version & 1;
+        if self.ranges[half as usize] == ranges {
+            return Ok(());
+        }
         let starts = |ranges: &[(u16, u16)]| {
             let mut starts = vec![0u16; 1 << 16];
             for &(first, last) in ranges {
@@ -168,7 +218,7 @@ impl Classes {
             }
             starts
         };
-        let (local, remote) = (starts(&distinct.local_ports), starts(&distinct.remote_ports));
+        let (local, remote) = (starts(&ranges.0), starts(&ranges.1));
         let (mut here, mut there) = (0u32, 0u32);
         let indexes: Vec<u32> = local
             .iter()
@@ -179,8 +229,32 @@ impl Classes {
                 here | there << 16
             })
             .collect();
-        let ports: Vec<u32> = (0..1 << 16).collect();
-        self.ports.set_all(&ports, &indexes)
+        let ports: Vec<u32> = (0..1 << 16).map(|port| port | half << 16).collect();
+        self.ports.set_all(&ports, &indexes)?;
+        self.ranges[half as usize] = ranges;
+        Ok(())
+    }
+
+    /// The key of a cell under the rules of the newest version, as [`classify`] computes it.
+    fn key(&self, cell: &Cell) -> io::Result<[u32; 8]> {
+        let version = self.version;
+        let network = |side, address| {
+            self.networks.get(Prefix { len: SIDE_BITS + 128, side: side_of(version, side), address })
+        };
+        let port = |port: u16| {
+            Ok::<_, io::Error>(self.ports.get(u32::from(port) | (version & 1) << 16)?.unwrap_or(0))
+        };
+        let group = if self.by_group { self.groups.get([cell.cgroup, version.into()])? } else { None };
+        Ok([
+            version,
+            network(LOCAL, cell.local)?.unwrap_or(0),
+            network(REMOTE, cell.remote)?.unwrap_or(0),
+            port(cell.local_port)? & 0xffff,
+            port(cell.remote_port)? >> 16,
+            self.users.get([cell.uid, version])?.unwrap_or(0),
+            group.unwrap_or(0),
+            cell.stays,
+        ])
     }
 
     /// Stores the indexes of control groups, by the results of the rules for their paths.
@@ -194,7 +268,7 @@ impl Classes {
             if index == next {
                 self.paths.push(path.clone());
             }
-            self.groups.set(*id, index)?;
+            self.groups.set([*id, self.version.into()], index)?;
         }
         Ok(())
     }
@@ -206,35 +280,43 @@ impl Classes {
         Ok(ids)
     }
 
-    /// Stores a verdict in each cell without one: the identity's tenant, or no tenant.
-    pub(crate) fn judge(&self, tenant_of: impl Fn(&Identity<'_>) -> Option<u32>) -> io::Result<()> {
-        let (mut at, mut cells) = (vec![[0; 8]; CHUNK], vec![Cell::default(); CHUNK]);
-        let mut open = Vec::new();
-        self.cells.for_each(&mut at, &mut cells, |key, cell| {
-            open.extend((cell.verdict == UNKNOWN).then_some((key, *cell)));
-        })?;
+    /// Stores a verdict in each cell without one.
+    pub(crate) fn judge(&self, judge: &Judge<'_>) -> io::Result<()> {
+        let open =
+            self.cells()?.into_iter().filter(|(key, cell)| key[0] == self.version && cell.verdict == UNKNOWN);
         for (key, cell) in open {
             // The identity's group may be a descendant of the one that was looked up.
-            let cgroup = self.paths.get((key[usize::from(GROUP as u16) / 4] as usize).wrapping_sub(1));
-            let who = Identity {
-                local: cell.local(),
-                remote: cell.remote(),
-                uid: cell.uid,
-                cgroup: cgroup.map(String::as_str),
-            };
-            let verdict = tenant_of(&who).map_or(NOBODY, |tenant| tenant + FIRST);
+            let path = self.paths.get(representative(&key)).map(String::as_str);
+            let verdict = (judge.verdict)(&cell.identity(path));
             self.cells.set(key, Cell { verdict, ..cell })?;
         }
         Ok(())
     }
+
+    fn cells(&self) -> io::Result<Vec<([u32; 8], Cell)>> {
+        let (mut at, mut cells) = (vec![[0; 8]; CHUNK], vec![Cell::default(); CHUNK]);
+        let mut all = Vec::new();
+        self.cells.for_each(&mut at, &mut cells, |key, cell| all.push((key, *cell)))?;
+        Ok(all)
+    }
 }
 
-fn prefix(side: u32, address: IpAddr, len: u32) -> Prefix {
+/// The place in the list of paths of a group that is equal to the cell's.
+fn representative(key: &[u32; 8]) -> usize {
+    (key[GROUP as usize / 4] as usize).wrapping_sub(1)
+}
+
+/// The end of a prefix in a version of the rules.
+fn side_of(version: u32, side: u32) -> u32 {
+    version << 1 | side
+}
+
+fn prefix(version: u32, side: u32, address: IpAddr, len: u32) -> Prefix {
     let (address, len) = match address {
         IpAddr::V4(address) => (address.to_ipv6_mapped(), len + 96),
         IpAddr::V6(address) => (address, len),
     };
-    Prefix { len: SIDE_BITS + len, side, address: address.octets() }
+    Prefix { len: SIDE_BITS + len, side: side_of(version, side), address: address.octets() }
 }
 
 /// All keys of a map.
@@ -245,17 +327,26 @@ fn keys<K: Plain, V: Plain>(map: &Map<K, V>) -> io::Result<Vec<K>> {
     Ok(keys)
 }
 
-/// `R1 =` the verdict on the identity in the frame at [`CELL`]. The key already holds its group's
-/// index.
+/// The version of the rules that code applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// The version in force. New cells and groups are recorded.
+    Current,
+    /// The version before it.
+    Before,
+}
+
+/// `R1 =` the verdict on the identity in the frame at [`CELL`]. The key already holds the version
+/// and the group's index.
 ///
 /// Changes `R0` to `R5`.
-pub(crate) fn classify(asm: &mut Assembler, maps: &Maps) {
-    asm.value_of(R1, maps.scope);
-    asm.load(4, R1, R1, if cfg!(target_endian = "little") { 8 } else { 12 });
-    asm.store(4, R10, -KEY, R1);
+pub(crate) fn classify(asm: &mut Assembler, maps: &Maps, pass: Pass) {
     for (side, from, at) in [(LOCAL, offset_of!(Cell, local), 4), (REMOTE, offset_of!(Cell, remote), 8)] {
         asm.store_value(4, R10, -PREFIX, (SIDE_BITS + 128) as i32);
-        asm.store_value(4, R10, -PREFIX + 4, side as i32);
+        asm.load(4, R1, R10, -KEY);
+        asm.op(Op::ShiftLeft, R1, 1);
+        asm.op(Op::Or, R1, side as i32);
+        asm.store(4, R10, -PREFIX + 4, R1);
         for half in [0, 8] {
             asm.load(8, R1, R10, -CELL + from as i16 + half);
             asm.store(8, R10, -PREFIX + 8 + half, R1);
@@ -265,43 +356,41 @@ pub(crate) fn classify(asm: &mut Assembler, maps: &Maps) {
     }
     for (from, at) in [(offset_of!(Cell, local_port), 12), (offset_of!(Cell, remote_port), 16)] {
         asm.load(2, R1, R10, -CELL + from as i16);
+        asm.load(4, R2, R10, -KEY);
+        asm.op(Op::And, R2, 1);
+        asm.op(Op::ShiftLeft, R2, 16);
+        asm.op_with(Op::Or, R1, R2);
         asm.store(4, R10, -SMALL, R1);
         asm.frame(R2, SMALL);
         index(asm, maps.ports, at);
         asm.load(4, R1, R10, -KEY + at);
         match at {
-            12 => asm.op(super::asm::Op::And, R1, 0xffff),
-            _ => asm.op(super::asm::Op::ShiftRight, R1, 16),
+            12 => asm.op(Op::And, R1, 0xffff),
+            _ => asm.op(Op::ShiftRight, R1, 16),
         }
         asm.store(4, R10, -KEY + at, R1);
     }
-    asm.load(4, R1, R10, -CELL + offset_of!(Cell, uid) as i16);
-    asm.store(4, R10, -SMALL, R1);
+    for (from, to) in
+        [(-CELL + offset_of!(Cell, uid) as i16, -SMALL), (-KEY, -SMALL + 4), (AT_STAYS, -KEY + 28)]
+    {
+        asm.load(4, R1, R10, from);
+        asm.store(4, R10, to, R1);
+    }
     asm.frame(R2, SMALL);
     index(asm, maps.users, 20);
-    // The key's last word is 1 if both ends have the same address.
-    let (differs, same) = (asm.label(), asm.label());
-    for half in [0, 8] {
-        asm.load(8, R1, R10, -CELL + offset_of!(Cell, local) as i16 + half);
-        asm.load(8, R2, R10, -CELL + offset_of!(Cell, remote) as i16 + half);
-        asm.jump(When::NotEqual, R1, Other(R2), differs);
-    }
-    asm.store_value(4, R10, -KEY + 28, 1);
-    asm.go(same);
-    asm.here(differs);
-    asm.store_value(4, R10, -KEY + 28, 0);
-    asm.here(same);
 
     let (found, out) = (asm.label(), asm.label());
     asm.map(R1, maps.cells);
     asm.frame(R2, KEY);
     asm.call(MAP_LOOKUP);
     asm.jump(When::NotEqual, R0, Imm(0), found);
-    asm.map(R1, maps.cells);
-    asm.frame(R2, KEY);
-    asm.frame(R3, CELL);
-    asm.set(R4, NO_EXIST);
-    asm.call(MAP_UPDATE);
+    if pass == Pass::Current {
+        asm.map(R1, maps.cells);
+        asm.frame(R2, KEY);
+        asm.frame(R3, CELL);
+        asm.set(R4, NO_EXIST);
+        asm.call(MAP_UPDATE);
+    }
     asm.set(R1, UNKNOWN as i32);
     asm.go(out);
     asm.here(found);
@@ -321,24 +410,44 @@ fn index(asm: &mut Assembler, map: i32, at: i16) {
     asm.here(none);
 }
 
-/// Stores the index of the identity's control group in the key. Jumps to `known` if the group has
-/// one, or if groups don't count. Otherwise records the group as seen.
-pub(crate) fn group(asm: &mut Assembler, maps: &Maps, known: super::asm::Label) {
+/// Stores the version and the index of the identity's control group in the key. Jumps to `known` if
+/// the group has one, or if groups don't count. Otherwise records the group as seen.
+pub(crate) fn group(asm: &mut Assembler, maps: &Maps, pass: Pass, known: super::asm::Label) {
     asm.store_value(4, R10, -KEY + GROUP, 0);
-    asm.value_of(R1, maps.scope);
-    asm.load(4, R1, R1, if cfg!(target_endian = "little") { 12 } else { 8 });
-    asm.jump(When::Equal, R1, Imm(0), known);
-    asm.frame(R2, CELL);
-    const { assert!(offset_of!(Cell, cgroup) == 0) };
+    if pass == Pass::Current {
+        asm.value_of(R1, maps.scope);
+        asm.load(4, R2, R1, word(8, 0));
+        asm.store(4, R10, -KEY, R2);
+        asm.load(4, R1, R1, word(8, 1));
+        asm.op(Op::And, R1, BY_GROUP);
+        asm.jump(When::Equal, R1, Imm(0), known);
+    } else {
+        asm.load(4, R1, R10, -KEY);
+        asm.op(Op::Add, R1, -1);
+        asm.store(4, R10, -KEY, R1);
+    }
+    for (from, to) in [(-CELL + offset_of!(Cell, cgroup) as i16, 0), (-KEY, 8)] {
+        asm.load(if to == 0 { 8 } else { 4 }, R1, R10, from);
+        asm.store(8, R10, -PREFIX + to, R1);
+    }
+    asm.frame(R2, PREFIX);
     index(asm, maps.groups, GROUP);
     asm.load(4, R1, R10, -KEY + GROUP);
     asm.jump(When::NotEqual, R1, Imm(0), known);
-    asm.store_value(4, R10, -SMALL, 0);
-    asm.map(R1, maps.strange);
-    asm.frame(R2, CELL);
-    asm.frame(R3, SMALL);
-    asm.set(R4, 0);
-    asm.call(MAP_UPDATE);
+    if pass == Pass::Current {
+        asm.store_value(4, R10, -SMALL, 0);
+        asm.map(R1, maps.strange);
+        asm.frame(R2, CELL);
+        const { assert!(offset_of!(Cell, cgroup) == 0) };
+        asm.frame(R3, SMALL);
+        asm.set(R4, 0);
+        asm.call(MAP_UPDATE);
+    }
+}
+
+/// Offset of the low or the high half of a number of eight bytes at `at`.
+const fn word(at: i16, high: i16) -> i16 {
+    if cfg!(target_endian = "little") { at + 4 * high } else { at + 4 * (1 - high) }
 }
 
 impl Maps {
@@ -349,13 +458,21 @@ impl Maps {
     pub(crate) fn scope(&self) -> i32 {
         self.scope
     }
+
+    /// Jumps to `label` if the rules match packets that stay on this machine.
+    pub(crate) fn if_local_counts(&self, asm: &mut Assembler, label: super::asm::Label) {
+        asm.value_of(R1, self.scope);
+        asm.load(4, R1, R1, word(8, 1));
+        asm.op(Op::And, R1, LOCAL_COUNTS);
+        asm.jump(When::NotEqual, R1, Imm(0), label);
+    }
 }
 
 /// Offsets in the frame, in bytes below its top. The hook uses the part above.
 pub(crate) const CELL: i16 = 320;
 pub(crate) const KEY: i16 = 352;
 pub(crate) const GROUP: i16 = 24;
-const PREFIX: i16 = 376;
+pub(crate) const PREFIX: i16 = 376;
 pub(crate) const SMALL: i16 = 384;
 /// Offset of the part of the frame that is free for other code.
 pub(crate) const BELOW: i16 = 384;
@@ -365,13 +482,19 @@ pub(crate) const AT_LOCAL: i16 = -CELL + offset_of!(Cell, local) as i16;
 pub(crate) const AT_REMOTE: i16 = -CELL + offset_of!(Cell, remote) as i16;
 pub(crate) const AT_UID: i16 = -CELL + offset_of!(Cell, uid) as i16;
 pub(crate) const AT_PORTS: i16 = -CELL + offset_of!(Cell, local_port) as i16;
+pub(crate) const AT_STAYS: i16 = -CELL + offset_of!(Cell, stays) as i16;
 pub(crate) const CELL_BYTES: i16 = size_of::<Cell>() as i16;
 const _: () = assert!(size_of::<Cell>() == 56 && size_of::<Prefix>() == 24, "there is padding");
 
-/// Verdicts: none yet, no tenant, and from `FIRST` on the tenants.
+/// Verdicts, which are numbers of buckets: none yet, no tenant, and from `FIRST` on the tenants.
 pub(crate) const UNKNOWN: u32 = 0;
 pub(crate) const NOBODY: u32 = 1;
 pub(crate) const FIRST: u32 = 2;
+/// Flags of the rules: they compare control groups, and they match packets that stay here.
+const BY_GROUP: i32 = 1;
+const LOCAL_COUNTS: i32 = 2;
+/// Bits of a version in a prefix.
+const SIDES: u32 = u32::MAX >> 1;
 const LOCAL: u32 = 0;
 const REMOTE: u32 = 1;
 const SIDE_BITS: u32 = 32;

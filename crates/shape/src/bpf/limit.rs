@@ -1,19 +1,27 @@
 //! The program that limits the packets of each tenant to its rate, in addition to the pacing of its
 //! connections.
 //!
-//! The kernel runs it for every IP packet that a socket sends. Each tenant has a token bucket, kept
-//! as the instant at which all its packets would have left at its rate (GCRA). A packet too far
-//! ahead of that instant is dropped. TCP keeps the segment and sends it again, as when a queue of
-//! the interface is full.
+//! The kernel runs it for every IP packet that a socket sends, once the packet has its device. Each
+//! tenant has a token bucket, kept as the instant at which all its packets would have left at its
+//! rate (GCRA). A packet too far ahead of that instant is dropped. TCP keeps the segment and sends it
+//! again, as when a queue of the interface is full.
+//!
+//! A packet stays on this machine if its device is the loopback device; its addresses, which the
+//! sender chooses, do not matter. The one exception narrows that: an IPv6 packet to this machine from
+//! another address, which an unprivileged socket may bind, makes the kernel answer to that address.
 
 use std::io;
 
-use super::asm::Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
+use super::asm::Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use super::asm::With::{Imm, Reg as Other};
-use super::asm::{Assembler, Instruction, Op, When};
+use super::asm::{Assembler, Instruction, Label, Op, Reg, When};
+use super::btf::{Btf, FUNCTION, Field, STRUCT};
 use super::classes::{
-    self, AT_LOCAL, AT_PORTS, AT_REMOTE, AT_UID, BELOW, CELL, CELL_BYTES, GROUP, KEY, NOBODY, SMALL, classify,
+    self, AT_LOCAL, AT_PORTS, AT_REMOTE, AT_STAYS, AT_UID, BELOW, CELL, CELL_BYTES, GROUP, KEY, NOBODY,
+    PREFIX, Pass, SMALL, UNKNOWN, classify,
 };
+use super::programs::{Layout, field};
+use super::record::LOOPBACK;
 
 /// Descriptors of the program's maps.
 #[derive(Clone, Copy, Debug)]
@@ -28,10 +36,60 @@ pub(crate) struct Maps {
     pub(crate) classes: classes::Maps,
 }
 
-/// Builds the program for packets.
-pub(crate) fn egress(maps: Maps) -> io::Result<Vec<Instruction>> {
+/// Offsets of the kernel's fields of a packet, and numbers of its types and functions.
+#[derive(Debug)]
+pub(crate) struct Packet {
+    to_kernel: u32,
+    socket: Field,
+    state: Field,
+    listener: Field,
+    namespace: Field,
+    /// The number of the user namespace that owns the socket's network namespace.
+    users: Field,
+    /// Upper bounds of a packet's size: the device's, for IPv6, of the route, and of the socket.
+    device: Field,
+    device6: Field,
+    route: Field,
+    path: Field,
+    metrics: Field,
+    metric: Field,
+    own: Field,
+    kinds: [u32; 4],
+}
+
+impl Packet {
+    /// Reads the layout of the running kernel.
+    ///
+    /// # Errors
+    /// The kernel lacks a field, which the error names.
+    pub(crate) fn of_kernel(btf: &Btf) -> io::Result<Packet> {
+        let kind = |name| btf.find(STRUCT, name);
+        Ok(Packet {
+            to_kernel: btf.find(FUNCTION, "bpf_cast_to_kern_ctx")?,
+            socket: btf.field("sk_buff", "sk")?,
+            state: btf.field("sock", "__sk_common.skc_state")?,
+            listener: btf.field("sock", "__sk_common.skc_listener")?,
+            namespace: btf.field("sock", "__sk_common.skc_net.net->net_cookie")?,
+            users: btf.field("sock", "__sk_common.skc_net.net->user_ns->ns.inum")?,
+            device: btf.field("sk_buff", "dev->mtu")?,
+            device6: btf.field("sk_buff", "dev->ip6_ptr->cnf.mtu6")?,
+            route: btf.field("sk_buff", "_skb_refdst")?,
+            // A bit and 31 bits: the second is the path's size.
+            path: btf.field("rtable", "rt_mtu_locked")?,
+            metrics: btf.field("dst_entry", "_metrics")?,
+            metric: btf.field("dst_metrics", "metrics[1]")?,
+            own: btf.field("inet_sock", "pinet6->frag_size")?,
+            kinds: [kind("sock")?, kind("inet_sock")?, kind("rtable")?, kind("dst_metrics")?],
+        })
+    }
+}
+
+/// Builds the program for packets. `users` is the number of the user namespace whose network
+/// namespaces count.
+pub(crate) fn egress(layout: &Layout, maps: Maps, users: u32) -> io::Result<Vec<Instruction>> {
     let mut asm = Assembler::default();
-    let (pass, ours, named, bucket) = (asm.label(), asm.label(), asm.label(), asm.label());
+    let (pass, ours, everywhere, foreign) = (asm.label(), asm.label(), asm.label(), asm.label());
+    let (leaves, named, earlier, bucket) = (asm.label(), asm.label(), asm.label(), asm.label());
     asm.copy(R6, R1); // R6 = struct __sk_buff, until the end
     asm.call(KTIME);
     asm.store(8, R10, -NOW, R0);
@@ -39,40 +97,83 @@ pub(crate) fn egress(maps: Maps) -> io::Result<Vec<Instruction>> {
     asm.load(8, R1, R8, 0);
     asm.jump(When::NoMore, R1, Other(R0), pass); // the lease is over
     asm.load(8, R8, R8, 8);
-    asm.jump(When::Equal, R8, Imm(0), ours); // the lease covers every namespace
-    asm.copy(R1, R6);
-    asm.call(NAMESPACE_COOKIE);
-    asm.jump(When::NotEqual, R0, Other(R8), pass);
+    socket(&mut asm, layout, pass); // R7 = struct sk_buff, until the end; R9 = struct sock
+    for slot in [-IP, -HEADERS, -FRAGMENT] {
+        asm.store_value(8, R10, slot, 0);
+    }
+    asm.jump(When::Equal, R8, Imm(0), everywhere); // the lease covers every namespace
+    field(&mut asm, &layout.packet.namespace, R9, R1);
+    asm.jump(When::NotEqual, R1, Other(R8), pass);
+    asm.go(ours);
+    asm.here(everywhere);
+    field(&mut asm, &layout.packet.users, R9, R1);
+    asm.set(R2, users as i32);
+    asm.op(Op::ShiftLeft, R2, 32);
+    asm.op(Op::ShiftRight, R2, 32);
+    asm.jump(When::NotEqual, R1, Other(R2), foreign);
 
     asm.here(ours);
     for word in 0..CELL_BYTES / 8 {
         asm.store_value(8, R10, -CELL + 8 * word, 0);
     }
     headers(&mut asm, pass);
-    asm.copy(R1, R6);
-    asm.call(SOCKET_UID);
-    asm.store(4, R10, AT_UID, R0);
+    asm.load(4, R1, R10, AT_STAYS);
+    asm.jump(When::Equal, R1, Imm(0), leaves);
+    maps.classes.if_local_counts(&mut asm, leaves);
+    asm.go(pass);
+    asm.here(leaves);
+    layout.owner.of_any(&mut asm, R9, R8, R10, AT_UID);
     asm.copy(R1, R6);
     asm.call(GROUP_ID);
     asm.store(8, R10, -CELL, R0);
-    classes::group(&mut asm, &maps.classes, named);
-    ancestors(&mut asm, &maps.classes);
-    asm.here(named);
-    classify(&mut asm, &maps.classes);
-    asm.jump(When::Equal, R1, Imm(NOBODY as i32), pass);
-    asm.jump(When::Equal, R1, Imm(0), bucket);
-    asm.op(Op::Add, R1, -1);
+    for (pass, named) in [(Pass::Current, named), (Pass::Before, earlier)] {
+        classes::group(&mut asm, &maps.classes, pass, named);
+        ancestors(&mut asm, &maps.classes);
+        asm.here(named);
+        classify(&mut asm, &maps.classes, pass);
+        asm.jump(When::NotEqual, R1, Imm(UNKNOWN as i32), bucket);
+    }
+    asm.go(bucket);
+    asm.here(foreign);
+    asm.load(4, R1, R6, DEVICE);
+    asm.jump(When::Equal, R1, Imm(LOOPBACK as i32), pass);
+    asm.set(R1, NOBODY as i32);
     asm.here(bucket);
     asm.store(4, R10, -SMALL, R1);
+    wire(&mut asm, layout, &maps);
     spend(&mut asm, &maps, pass);
     asm.here(pass);
     asm.exit(1);
     asm.finish()
 }
 
-/// Fills in the addresses and ports of the identity in the frame from the packet's headers.
-fn headers(asm: &mut Assembler, pass: super::asm::Label) {
-    let (v6, ports, read, none) = (asm.label(), asm.label(), asm.label(), asm.label());
+/// `R7` = the packet in the kernel's form, `R9` = its socket; that of a connection request is its
+/// listener.
+fn socket(asm: &mut Assembler, layout: &Layout, pass: Label) {
+    let (packet, full) = (&layout.packet, asm.label());
+    asm.copy(R1, R6);
+    asm.call_kernel(packet.to_kernel);
+    asm.copy(R7, R0);
+    field(asm, &packet.socket, R7, R1);
+    asm.jump(When::Equal, R1, Imm(0), pass);
+    layout.owner.cast(asm, R1, packet.kinds[0]);
+    asm.copy(R9, R0);
+    field(asm, &packet.state, R9, R1);
+    asm.jump(When::NotEqual, R1, Imm(REQUEST), full);
+    field(asm, &packet.listener, R9, R1);
+    layout.owner.cast(asm, R1, packet.kinds[0]);
+    asm.copy(R9, R0);
+    asm.here(full);
+}
+
+/// Fills in the addresses and ports of the identity in the frame from the packet's headers, whether
+/// it stays here, and the lengths of its headers. Changes `R8`.
+fn headers(asm: &mut Assembler, pass: Label) {
+    let (v6, transport, none, leaves) = (asm.label(), asm.label(), asm.label(), asm.label());
+    asm.load(4, R1, R6, DEVICE);
+    asm.jump(When::NotEqual, R1, Imm(LOOPBACK as i32), leaves);
+    asm.store_value(4, R10, AT_STAYS, 1);
+    asm.here(leaves);
     asm.load(4, R1, R6, PROTOCOL);
     asm.jump(When::Equal, R1, Imm(i32::from(ETHERTYPE_V6.to_be())), v6);
     asm.jump(When::NotEqual, R1, Imm(i32::from(ETHERTYPE_V4.to_be())), pass);
@@ -83,11 +184,12 @@ fn headers(asm: &mut Assembler, pass: super::asm::Label) {
         asm.load(4, R1, R10, -HEADER + from);
         asm.store(4, R10, to + 12, R1);
     }
-    asm.load(1, R9, R10, -HEADER); // R9 = the offset of the next header
-    asm.op(Op::And, R9, 0xf);
-    asm.op(Op::ShiftLeft, R9, 2);
-    asm.load(1, R7, R10, -HEADER + 9); // R7 = its protocol
-    asm.go(ports);
+    asm.load(1, R8, R10, -HEADER); // R8 = the offset of the next header
+    asm.op(Op::And, R8, 0xf);
+    asm.op(Op::ShiftLeft, R8, 2);
+    asm.load(1, R1, R10, -HEADER + 9);
+    asm.store(8, R10, -NEXT, R1);
+    asm.go(transport);
 
     asm.here(v6);
     asm.set(R2, 0);
@@ -98,35 +200,94 @@ fn headers(asm: &mut Assembler, pass: super::asm::Label) {
             asm.store(4, R10, to + word, R1);
         }
     }
-    asm.load(1, R7, R10, -HEADER + 6);
-    asm.set(R9, 40);
-    // The only extension header that needs no privileges.
-    asm.jump(When::NotEqual, R7, Imm(ROUTING), ports);
-    asm.copy(R2, R9);
-    bytes(asm, 4, none);
-    asm.load(1, R7, R10, -HEADER);
-    asm.load(1, R9, R10, -HEADER + 1);
-    asm.op(Op::ShiftLeft, R9, 3);
-    asm.op(Op::Add, R9, 48);
+    foreign_source(asm);
+    asm.store_value(8, R10, -FRAGMENT, FRAGMENT_HEADER);
+    asm.set(R8, 40);
+    asm.load(1, R1, R10, -HEADER + 6);
+    asm.store(8, R10, -NEXT, R1);
+    for _ in 0..EXTENSIONS {
+        let more = asm.label();
+        asm.load(8, R1, R10, -NEXT);
+        for extension in [libc::IPPROTO_ROUTING, libc::IPPROTO_HOPOPTS, libc::IPPROTO_DSTOPTS] {
+            asm.jump(When::Equal, R1, Imm(extension), more);
+        }
+        asm.go(transport);
+        asm.here(more);
+        asm.copy(R2, R8);
+        bytes(asm, 4, none);
+        asm.load(1, R1, R10, -HEADER);
+        asm.store(8, R10, -NEXT, R1);
+        asm.load(1, R1, R10, -HEADER + 1);
+        asm.op(Op::ShiftLeft, R1, 3);
+        asm.op(Op::Add, R1, 8);
+        asm.op_with(Op::Add, R8, R1);
+    }
+    asm.here(transport);
+    ports(asm, none);
+    asm.here(none);
+}
 
-    asm.here(ports);
-    for protocol in [libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_SCTP] {
-        asm.jump(When::Equal, R7, Imm(protocol), read);
+/// An IPv6 packet to this machine from another of its addresses, or from none of them, counts as one
+/// that leaves: the answer may.
+fn foreign_source(asm: &mut Assembler) {
+    let (foreign, done) = (asm.label(), asm.label());
+    asm.load(4, R1, R10, AT_STAYS);
+    asm.jump(When::Equal, R1, Imm(0), done);
+    let differ = asm.label();
+    for half in [0, 8] {
+        asm.load(8, R1, R10, AT_LOCAL + half);
+        asm.load(8, R2, R10, AT_REMOTE + half);
+        asm.jump(When::NotEqual, R1, Other(R2), differ);
+    }
+    asm.go(done);
+    asm.here(differ);
+    asm.load(8, R1, R10, AT_LOCAL); // ::1
+    asm.jump(When::NotEqual, R1, Imm(0), foreign);
+    asm.load(4, R1, R10, AT_LOCAL + 8);
+    asm.jump(When::NotEqual, R1, Imm(0), foreign);
+    asm.load(4, R1, R10, AT_LOCAL + 12);
+    asm.jump(When::Equal, R1, Imm(1u32.to_be() as i32), done);
+    asm.here(foreign);
+    asm.store_value(4, R10, AT_STAYS, 0);
+    asm.here(done);
+}
+
+/// Stores the ports and the lengths of headers. `R8` is the offset of the transport's header, whose
+/// number is in the frame.
+fn ports(asm: &mut Assembler, none: Label) {
+    let (tcp, read) = (asm.label(), asm.label());
+    asm.store(8, R10, -IP, R8);
+    asm.store(8, R10, -HEADERS, R8);
+    asm.load(8, R1, R10, -NEXT);
+    asm.jump(When::Equal, R1, Imm(libc::IPPROTO_TCP), tcp);
+    for (protocol, length) in [(libc::IPPROTO_UDP, 8), (libc::IPPROTO_UDPLITE, 8), (libc::IPPROTO_SCTP, 12)] {
+        let other = asm.label();
+        asm.jump(When::NotEqual, R1, Imm(protocol), other);
+        asm.copy(R2, R8);
+        bytes(asm, 4, none);
+        asm.op(Op::Add, R8, length);
+        asm.go(read);
+        asm.here(other);
     }
     asm.go(none);
+    asm.here(tcp);
+    asm.copy(R2, R8);
+    bytes(asm, 14, none);
+    asm.load(1, R1, R10, -HEADER + 12); // the header's length, in words, is in the high half
+    asm.op(Op::ShiftRight, R1, 4);
+    asm.op(Op::ShiftLeft, R1, 2);
+    asm.op_with(Op::Add, R8, R1);
     asm.here(read);
-    asm.copy(R2, R9);
-    bytes(asm, 4, none);
+    asm.store(8, R10, -HEADERS, R8);
     for at in [0, 2] {
         asm.load(2, R1, R10, -HEADER + at);
         asm.swap_half(R1);
         asm.store(2, R10, AT_PORTS + at, R1);
     }
-    asm.here(none);
 }
 
 /// Copies `count` bytes of the packet from offset `R2` to the frame.
-fn bytes(asm: &mut Assembler, count: i32, none: super::asm::Label) {
+fn bytes(asm: &mut Assembler, count: i32, none: Label) {
     asm.copy(R1, R6);
     asm.frame(R3, HEADER);
     asm.set(R4, count);
@@ -134,31 +295,127 @@ fn bytes(asm: &mut Assembler, count: i32, none: super::asm::Label) {
     asm.jump(When::NotEqual, R0, Imm(0), none);
 }
 
-/// Stores in the key the index of the nearest ancestor group that has one.
+/// Stores in the key the index of the nearest ancestor group that has one. Changes `R8`.
 fn ancestors(asm: &mut Assembler, maps: &classes::Maps) {
     let (next, unknown, end) = (asm.label(), asm.label(), asm.label());
-    asm.set(R9, 0); // R9 = the level, from the root
+    asm.set(R8, 0); // R8 = the level, from the root
     asm.here(next);
     asm.copy(R1, R6);
-    asm.copy(R2, R9);
+    asm.copy(R2, R8);
     asm.call(ANCESTOR_ID);
     asm.jump(When::Equal, R0, Imm(0), end);
-    asm.store(8, R10, -HEADER, R0);
+    // The group's key is in the frame, with its version.
+    asm.store(8, R10, -PREFIX, R0);
     asm.map(R1, maps.groups());
-    asm.frame(R2, HEADER);
+    asm.frame(R2, PREFIX);
     asm.call(MAP_LOOKUP);
     asm.jump(When::Equal, R0, Imm(0), unknown);
     asm.load(4, R1, R0, 0);
     asm.store(4, R10, -KEY + GROUP, R1);
     asm.here(unknown);
-    asm.op(Op::Add, R9, 1);
-    asm.jump(When::NoMore, R9, Imm(DEEPEST), next);
+    asm.op(Op::Add, R8, 1);
+    asm.jump(When::NoMore, R8, Imm(DEEPEST), next);
     asm.here(end);
 }
 
-/// Takes the packet's cost from the bucket whose number is in the frame, or drops the packet.
-fn spend(asm: &mut Assembler, maps: &Maps, pass: super::asm::Label) {
-    let (one, fresh, long, drop, counted) = (asm.label(), asm.label(), asm.label(), asm.label(), asm.label());
+/// `R8` = bytes of the packet on the wire. It may leave as several segments, and a segment as several
+/// fragments, each with its headers and the link's. Changes `R9`.
+fn wire(asm: &mut Assembler, layout: &Layout, maps: &Maps) {
+    let (many, counted, whole, framed) = (asm.label(), asm.label(), asm.label(), asm.label());
+    asm.load(4, R8, R6, LEN);
+    asm.copy(R4, R8); // R4 = bytes of a segment
+    asm.load(4, R3, R6, SEGMENTS); // R3 = their number
+    asm.jump(When::Over, R3, Imm(1), many);
+    asm.set(R3, 1);
+    asm.go(counted);
+    asm.here(many);
+    asm.load(8, R2, R10, -HEADERS);
+    asm.copy(R1, R3);
+    asm.op(Op::Add, R1, -1);
+    asm.op_with(Op::Multiply, R1, R2);
+    asm.op_with(Op::Add, R8, R1);
+    asm.load(4, R4, R6, SEGMENT_SIZE);
+    asm.op_with(Op::Add, R4, R2);
+    asm.here(counted);
+    asm.store(8, R10, -SEGMENT_COUNT, R3);
+    asm.jump(When::NoMore, R4, Imm(LEAST_SIZE), whole);
+    asm.store(8, R10, -SEGMENT, R4);
+    largest(asm, layout); // R9 = the largest packet
+    asm.load(8, R4, R10, -SEGMENT);
+    asm.load(8, R3, R10, -SEGMENT_COUNT);
+    asm.jump(When::NoMore, R4, Other(R9), whole);
+    asm.load(8, R2, R10, -IP);
+    asm.load(8, R5, R10, -FRAGMENT);
+    asm.op_with(Op::Subtract, R9, R2);
+    asm.op_with(Op::Subtract, R9, R5);
+    asm.op(Op::And, R9, -8);
+    asm.jump(When::Equal, R9, Imm(0), whole);
+    asm.op_with(Op::Subtract, R4, R2);
+    asm.op_with(Op::Add, R4, R9);
+    asm.op(Op::Add, R4, -1);
+    asm.op_with(Op::Divide, R4, R9); // R4 = fragments of a segment
+    asm.op_with(Op::Multiply, R5, R4);
+    asm.copy(R1, R4);
+    asm.op(Op::Add, R1, -1);
+    asm.op_with(Op::Multiply, R1, R2);
+    asm.op_with(Op::Add, R1, R5);
+    asm.op_with(Op::Multiply, R1, R3);
+    asm.op_with(Op::Add, R8, R1);
+    asm.go(framed);
+    asm.here(whole);
+    asm.set(R4, 1);
+    asm.here(framed);
+    asm.value_of(R2, maps.classes.scope());
+    asm.load(8, R2, R2, 0);
+    asm.op_with(Op::Multiply, R2, R4);
+    asm.op_with(Op::Multiply, R2, R3);
+    asm.op_with(Op::Add, R8, R2);
+}
+
+/// `R9` = the size of the largest packet that leaves in one piece: the least of the bounds that may
+/// apply.
+fn largest(asm: &mut Assembler, layout: &Layout) {
+    let (packet, v4, rest) = (&layout.packet, asm.label(), asm.label());
+    let lower = |asm: &mut Assembler, bound: Reg| {
+        let higher = asm.label();
+        asm.jump(When::Equal, bound, Imm(0), higher);
+        asm.jump(When::NoMore, R9, Other(bound), higher);
+        asm.copy(R9, bound);
+        asm.here(higher);
+    };
+    layout.owner.cast(asm, R9, packet.kinds[1]);
+    field(asm, &packet.own, R0, R2);
+    field(asm, &packet.device, R7, R9);
+    asm.load(8, R1, R10, -FRAGMENT);
+    asm.jump(When::Equal, R1, Imm(0), v4);
+    lower(asm, R2);
+    field(asm, &packet.device6, R7, R1);
+    lower(asm, R1);
+    asm.here(v4);
+    field(asm, &packet.route, R7, R1);
+    asm.op(Op::And, R1, -2); // a bit marks a borrowed reference
+    layout.owner.cast(asm, R1, packet.kinds[2]);
+    asm.load(8, R1, R10, -FRAGMENT);
+    asm.jump(When::NotEqual, R1, Imm(0), rest);
+    asm.load(4, R1, R0, packet.path.steps[0].offset);
+    match cfg!(target_endian = "little") {
+        true => asm.op(Op::ShiftRight, R1, 1),
+        false => asm.op(Op::And, R1, i32::MAX),
+    }
+    lower(asm, R1);
+    asm.here(rest);
+    field(asm, &packet.metrics, R0, R1);
+    asm.op(Op::And, R1, -4); // two bits are flags
+    layout.owner.cast(asm, R1, packet.kinds[3]);
+    field(asm, &packet.metric, R0, R1);
+    lower(asm, R1);
+}
+
+/// Takes the packet's cost from the bucket whose number is in the frame, or drops the packet. `R8` is
+/// its bytes on the wire.
+fn spend(asm: &mut Assembler, maps: &Maps, pass: Label) {
+    let (fresh, long, drop, counted) = (asm.label(), asm.label(), asm.label(), asm.label());
+    let (usual, refused) = (asm.label(), asm.label());
     for (map, to) in [(maps.limits, R7), (maps.counts, R9)] {
         asm.map(R1, map);
         asm.frame(R2, SMALL);
@@ -166,20 +423,14 @@ fn spend(asm: &mut Assembler, maps: &Maps, pass: super::asm::Label) {
         asm.jump(When::Equal, R0, Imm(0), pass);
         asm.copy(to, R0); // R7 = the limit, R9 = the counts
     }
-    // R8 = bytes on the wire. A packet with GSO leaves as several segments, each with its headers.
-    asm.load(4, R8, R6, LEN);
-    asm.value_of(R2, maps.classes.scope());
-    asm.load(8, R2, R2, 0);
-    asm.op_with(Op::Add, R8, R2);
-    asm.op(Op::Add, R2, HEADERS);
-    asm.load(4, R3, R6, SEGMENTS);
-    asm.jump(When::NoMore, R3, Imm(1), one);
-    asm.op(Op::Add, R3, -1);
-    asm.op_with(Op::Multiply, R3, R2);
-    asm.op_with(Op::Add, R8, R3);
-    asm.here(one);
     asm.load(8, R4, R7, 0);
     asm.jump(When::Equal, R4, Imm(0), counted); // no limit
+    // One packet whose headers make it a burst that no queue expects.
+    asm.load(4, R1, R6, LEN);
+    asm.op(Op::ShiftLeft, R1, 1);
+    asm.jump(When::NoMore, R8, Other(R1), usual);
+    asm.jump(When::Over, R8, Imm(BURST), refused);
+    asm.here(usual);
     asm.op_with(Op::Multiply, R4, R8);
     asm.op(Op::ShiftRight, R4, 16); // R4 = ns that it takes
     asm.load(8, R2, R10, -NOW);
@@ -202,17 +453,31 @@ fn spend(asm: &mut Assembler, maps: &Maps, pass: super::asm::Label) {
     asm.set(R1, 0);
     asm.op_with(Op::Subtract, R1, R4);
     asm.fetch_add(R9, 0, R1);
+    asm.here(refused);
     asm.fetch_add(R9, 16, R8);
     asm.exit(0);
 }
 
-// The frame below that of classification: headers, and the time.
+// The frame below that of classification: a header, the time, the number of the next header, lengths
+// of IP's headers and of all, of a fragment's header, and the number and size of segments.
 const HEADER: i16 = BELOW + 40;
 const NOW: i16 = HEADER + 8;
-const _: () = assert!(NOW <= 512, "a frame has 512 bytes");
+const NEXT: i16 = NOW + 8;
+const IP: i16 = NEXT + 8;
+const HEADERS: i16 = IP + 8;
+const FRAGMENT: i16 = HEADERS + 8;
+const SEGMENT_COUNT: i16 = FRAGMENT + 8;
+const SEGMENT: i16 = SEGMENT_COUNT + 8;
+const _: () = assert!(SEGMENT <= 512, "a frame has 512 bytes");
 
-/// Bytes of the headers of a segment of a GSO packet: IPv4, TCP with a timestamp.
-const HEADERS: i32 = 52;
+/// Upper bound of extension headers: unprivileged sockets can add one.
+const EXTENSIONS: usize = 4;
+/// Bytes of IPv6's fragment header.
+const FRAGMENT_HEADER: i32 = 8;
+/// The smallest bound of a packet's size that a path can have (`ip_rt_min_pmtu`).
+const LEAST_SIZE: i32 = 552;
+/// Bytes on the wire of one packet that may be mostly headers.
+const BURST: i32 = 1 << 17;
 /// Upper size in bytes of a packet that may use the reserve; and the reserve in ns.
 const SHORT: i32 = 128;
 const RESERVE: i32 = 10_000_000;
@@ -220,18 +485,19 @@ const RESERVE: i32 = 10_000_000;
 const DEEPEST: i32 = 1024;
 const ETHERTYPE_V4: u16 = 0x0800;
 const ETHERTYPE_V6: u16 = 0x86dd;
-const ROUTING: i32 = 43;
+/// State of a connection request (`TCP_NEW_SYN_RECV`).
+const REQUEST: i32 = 12;
 
 // Numbers of helpers in `linux/bpf.h`.
 const MAP_LOOKUP: i32 = 1;
 const KTIME: i32 = 5;
 const LOAD_BYTES: i32 = 26;
-const SOCKET_UID: i32 = 47;
 const GROUP_ID: i32 = 79;
 const ANCESTOR_ID: i32 = 83;
-const NAMESPACE_COOKIE: i32 = 122;
 
-// Offsets in `struct __sk_buff`: len, protocol, gso_segs.
+// Offsets in `struct __sk_buff`: len, protocol, ifindex, gso_segs, gso_size.
 const LEN: i16 = 0;
 const PROTOCOL: i16 = 16;
+const DEVICE: i16 = 40;
 const SEGMENTS: i16 = 164;
+const SEGMENT_SIZE: i16 = 176;

@@ -22,13 +22,15 @@
 mod asm;
 pub(crate) mod btf;
 mod classes;
+mod leases;
 mod limit;
 mod namespaces;
+mod owner;
 mod programs;
 mod record;
 mod sys;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -38,10 +40,14 @@ use std::time::Duration;
 use rustix::time::ClockId;
 use tollway_law::{Rate, Time};
 
-use super::cgroup::Cgroups;
-use super::{Hold, Kernel, Regime, Seen, Traffic};
-use classes::Classes;
-use namespaces::{groups, groups_in, in_each};
+use super::cgroup::{self, Cgroups};
+use super::{Counts, Hold, Identity, Kernel, Regime, Seen, Traffic};
+use classes::{Classes, FIRST, Judge, NOBODY, UNKNOWN};
+use leases::clear_group;
+#[cfg(test)]
+pub(super) use leases::put_off;
+pub use leases::{Leases, clear};
+use namespaces::{groups_in, in_each};
 use programs::{Layout, Maps, Walk};
 use record::Raw;
 use sys::{Kind, Map, Purpose};
@@ -102,6 +108,12 @@ pub struct Bpf {
     classes: Classes,
     cgroups: Cgroups,
     regime: Option<Regime>,
+    /// By tenant: its bucket.
+    buckets: Vec<u32>,
+    /// By class: the bucket of its tenant.
+    verdicts: Vec<u32>,
+    /// The bucket that was given to a tenant last.
+    latest: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -168,7 +180,8 @@ impl Bpf {
             counts: tables.counts.raw(),
             classes: classes.raw(),
         };
-        let egress = load(Purpose::Egress, EGRESS, limit::egress(packets))
+        let users = namespaces::users().map_err(refused("name the user namespace"))?;
+        let egress = load(Purpose::Egress, EGRESS, limit::egress(&layout, packets, users))
             .map_err(refused("load the limit of packets"))?;
         let iterator = Purpose::Iterator(layout.iterator);
         let [adopt, apply] =
@@ -199,6 +212,9 @@ impl Bpf {
             classes,
             cgroups: Cgroups::find(),
             regime: None,
+            buckets: Vec::new(),
+            verdicts: Vec::new(),
+            latest: FIRST - 1,
         };
         bpf.renew().map_err(refused("renew the lease"))?;
         // New connections call the hook from here on; the walk finds those already open.
@@ -254,13 +270,44 @@ impl Bpf {
             .filter_map(|id| self.cgroups.resolve(id).map(|path| (id, path.to_owned())))
             .collect();
         self.classes.name_groups(regime, &known)?;
-        let tenants: Vec<u32> = regime
-            .tenants
-            .iter()
-            .zip(0..)
-            .flat_map(|(party, at)| party.classes.iter().map(move |_| at))
-            .collect();
-        self.classes.judge(|who| regime.rules.class_of(who).map(|class| tenants[class as usize]))
+        self.classes.judge(&Judge { regime, verdict: &|who| verdict(regime, &self.verdicts, who) })
+    }
+
+    /// Gives each tenant of new policies a bucket: a tenant of the same name keeps its own, others
+    /// get one that no tenant had before, with the tenant's rate as limit.
+    fn give_buckets(&mut self, regime: &Regime) -> io::Result<()> {
+        let before: HashMap<&str, u32> = match &self.regime {
+            Some(old) => old
+                .tenants
+                .iter()
+                .map(|party| party.name.as_str())
+                .zip(self.buckets.iter().copied())
+                .collect(),
+            None => HashMap::new(),
+        };
+        let mut taken: HashSet<u32> = self.buckets.iter().copied().collect();
+        let mut buckets = Vec::with_capacity(regime.tenants.len());
+        for party in &regime.tenants {
+            if let Some(&bucket) = before.get(party.name.as_str()) {
+                buckets.push(bucket);
+                continue;
+            }
+            let all =
+                (FIRST..BUCKETS).cycle().skip((self.latest + 1 - FIRST) as usize).take(BUCKETS as usize);
+            let Some(bucket) = all.into_iter().find(|bucket| taken.insert(*bucket)) else {
+                return Err(io::Error::other("too many tenants"));
+            };
+            let rate = party.tenant.contract.rate.or(regime.link.rate).unwrap_or(Rate::ZERO);
+            self.tables.counts.set(bucket, [0; 3])?;
+            self.tables.limits.set(bucket, limit(rate, STRANGERS_DEPTH, rate))?;
+            self.latest = bucket;
+            buckets.push(bucket);
+        }
+        let classes = regime.tenants.iter().zip(&buckets);
+        self.verdicts =
+            classes.flat_map(|(party, &bucket)| party.classes.iter().map(move |_| bucket)).collect();
+        self.buckets = buckets;
+        Ok(())
     }
 
     fn renew(&self) -> io::Result<()> {
@@ -318,37 +365,36 @@ impl Kernel for Bpf {
     }
 
     fn install(&mut self, regime: &Regime) -> io::Result<()> {
-        if regime.tenants.len() as u32 >= BUCKETS {
-            return Err(io::Error::other(format!("more than {} tenants", BUCKETS - 1)));
+        if regime.tenants.len() > MOST_TENANTS {
+            return Err(io::Error::other(format!("more than {MOST_TENANTS} tenants")));
         }
-        self.classes.install(regime, &self.cgroups.all())?;
+        self.give_buckets(regime)?;
+        let groups = self.cgroups.all();
+        let (cgroups, verdicts) = (&mut self.cgroups, &self.verdicts);
+        let judge = Judge { regime, verdict: &|who| verdict(regime, verdicts, who) };
+        self.classes.install(&judge, &groups, |id| cgroups.resolve(id).map(str::to_owned))?;
         self.regime = Some(regime.clone());
         Ok(())
     }
 
-    fn traffic(&mut self, traffic: &mut Vec<Traffic>) -> io::Result<()> {
-        let count = self.regime.as_ref().map_or(0, |regime| regime.tenants.len());
-        traffic.resize(count, Traffic::default());
-        let (mut keys, mut values) = ([0u32; 64], [[0u64; 3]; 64]);
-        // The first bucket is that of packets without a verdict.
+    fn traffic(&mut self, counts: &mut Counts) -> io::Result<()> {
+        let (mut keys, mut values) = (vec![0u32; CHUNK], vec![[0u64; 3]; CHUNK]);
+        let mut all = vec![Traffic::default(); BUCKETS as usize];
         self.tables.counts.for_each(&mut keys, &mut values, |bucket, &[_, passed, dropped]| {
-            if let Some(of) = (bucket as usize).checked_sub(1).and_then(|at| traffic.get_mut(at)) {
+            if let Some(of) = all.get_mut(bucket as usize) {
                 *of = Traffic { passed, dropped };
             }
-        })
+        })?;
+        counts.tenants = self.buckets.iter().map(|&bucket| all[bucket as usize]).collect();
+        (counts.unknown, counts.others) = (all[UNKNOWN as usize], all[NOBODY as usize]);
+        Ok(())
     }
 
     fn hold(&mut self, strangers: Rate, holds: &[Hold]) -> io::Result<()> {
-        let value = |rate: Rate, depth: Time, opening: Rate| {
-            let cost = 65536e9 / rate.bytes_per_sec().max(1.0);
-            // Rates above a terabyte per second are unlimited.
-            let cost = if cost < 65.0 { 0 } else { cost as u64 };
-            [cost, depth.as_nanos(), (opening.bytes_per_sec() as u64).clamp(1, MOST)]
-        };
-        let values: Vec<_> = std::iter::once(value(strangers, STRANGERS_DEPTH, strangers))
-            .chain(holds.iter().map(|hold| value(hold.rate, hold.depth, hold.opening)))
+        let values: Vec<_> = std::iter::once(limit(strangers, STRANGERS_DEPTH, strangers))
+            .chain(holds.iter().map(|hold| limit(hold.rate, hold.depth, hold.opening)))
             .collect();
-        let keys: Vec<u32> = (0..values.len() as u32).collect();
+        let keys: Vec<u32> = std::iter::once(UNKNOWN).chain(self.buckets.iter().copied()).collect();
         self.tables.limits.set_all(&keys, &values)
     }
 
@@ -374,6 +420,10 @@ impl Kernel for Bpf {
         Ok(())
     }
 
+    fn contains(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> String {
         let (place, connections, lease) = (self.place.display(), self.connections, self.lease);
         format!("eBPF on {place}: {connections} connections at most, 34.3 Gb/s each; a lease of {lease}")
@@ -397,106 +447,14 @@ impl Drop for Bpf {
     }
 }
 
-/// The leases of a running agent, held by its guardian.
-#[derive(Debug)]
-pub struct Leases(Vec<Map<u32, [u64; 2]>>);
-
-impl Leases {
-    /// Finds the leases on the control group for the same namespace.
-    ///
-    /// # Errors
-    /// A system call fails.
-    pub fn find(config: &Config) -> Result<Leases, Unavailable> {
-        let group = open_group(config)?;
-        let namespace = scope(config).map_err(refused("name the network namespace"))?;
-        let mut leases = Vec::new();
-        for hook in sys::attached(group.1.as_fd(), sys::SOCKET_OPS).map_err(refused("find the hook"))? {
-            let lease = sys::program_name(hook.as_fd())
-                .and_then(|name| if name == HOOK { map_of(&hook, LEASE).map(Some) } else { Ok(None) });
-            let Ok(Some(lease)) = lease else { continue };
-            let lease: Map<u32, [u64; 2]> = lease;
-            if lease.get(0).is_ok_and(|value| value.is_some_and(|[_, of]| of == namespace)) {
-                leases.push(lease);
-            }
-        }
-        Ok(Leases(leases))
-    }
-
-    /// Puts off the end of each lease that its agent does not renew, so that connections and
-    /// tenants keep their limits. A lease that was ended stays ended.
-    pub fn renew(&self) {
-        let lease = Config::default().lease.as_nanos();
-        for map in &self.0 {
-            if let Ok(Some([until, of])) = map.get(0)
-                && let Some(until) = put_off(until, now(), lease)
-            {
-                let _ = map.set(0, [until, of]);
-            }
-        }
-    }
-}
-
-/// The new end of a lease that its agent does not renew; `None` if the agent renews it, or has
-/// ended it. Times are in ns.
-pub(super) fn put_off(until: u64, now: u64, lease: u64) -> Option<u64> {
-    (until != 0 && until < now + lease / 2).then_some(now + lease)
-}
-
-/// Removes the hooks of a killed process from the control group, and frees its connections. A
-/// running process loses its hooks too, if both cover the same namespace or one covers all.
+/// Checks that programs can be loaded here; loads and attaches none.
 ///
 /// # Errors
-/// A system call fails.
-pub fn clear(config: &Config) -> Result<Cleared, Unavailable> {
-    let layout = Layout::of_kernel().map_err(refused("read the kernel's types"))?;
-    let group = open_group(config)?;
-    let namespace = scope(config).map_err(refused("name the network namespace"))?;
-    clear_group(&layout, &group.1, namespace, true).map_err(refused("clear"))
-}
-
-/// Removes the hooks on a group whose lease is over; with `alive`, also those in use on the same
-/// namespace.
-fn clear_group(layout: &Layout, group: &File, namespace: u64, alive: bool) -> io::Result<Cleared> {
-    let mut cleared = Cleared::default();
-    for hook in sys::attached(group.as_fd(), sys::SOCKET_OPS)? {
-        if sys::program_name(hook.as_fd())? != HOOK {
-            continue;
-        }
-        let lease: Map<u32, [u64; 2]> = map_of(&hook, LEASE)?;
-        let [until, of] = lease.get(0)?.unwrap_or_default();
-        let same = of == namespace || of == 0 || namespace == 0;
-        if until > now() && !same {
-            continue;
-        }
-        if until > now() && !alive {
-            let what =
-                "another `tollway shape` paces this control group: stop it, or run `tollway shape clear`";
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
-        }
-        let (seen, shares) = (map_of::<u64, Raw>(&hook, SEEN)?, map_of::<u64, u64>(&hook, SHARES)?);
-        lease.set(0, [0, of])?;
-        let (mut keys, mut records) = (vec![0; CHUNK], vec![Raw::default(); CHUNK]);
-        seen.for_each(&mut keys, &mut records, |_, record: &Raw| {
-            cleared.connections += usize::from(record.applied != record.own);
-        })?;
-        let maps = Maps { lease: lease.raw(), seen: seen.raw(), shares: shares.raw(), openings: None };
-        let code = programs::walk(layout, maps, Walk::Apply)?;
-        let apply = sys::load(Purpose::Iterator(layout.iterator), WALK, &code)?;
-        let link = sys::link(apply.as_fd())?;
-        in_each(|| sys::iterate(link.as_fd()))?;
-        sys::detach(hook.as_fd(), group.as_fd(), sys::SOCKET_OPS)?;
-        cleared.hooks += 1;
-    }
-    // The packet program has the same lease as the hook.
-    for egress in sys::attached(group.as_fd(), sys::EGRESS)? {
-        if sys::program_name(egress.as_fd())? == EGRESS {
-            let lease: Map<u32, [u64; 2]> = map_of(&egress, LEASE)?;
-            if lease.get(0)?.is_none_or(|[until, _]| until <= now()) {
-                sys::detach(egress.as_fd(), group.as_fd(), sys::EGRESS)?;
-            }
-        }
-    }
-    Ok(cleared)
+/// As for [`Bpf::start`].
+pub fn usable(config: &Config) -> Result<(), Unavailable> {
+    Layout::of_kernel().map_err(refused("read the kernel's types"))?;
+    open_group(config)?;
+    Tables::new(1).map(drop).map_err(refused("make maps"))
 }
 
 /// The maps shared with the programs.
@@ -541,7 +499,7 @@ fn map_of<K: sys::Plain, V: sys::Plain>(program: &OwnedFd, name: &str) -> io::Re
 }
 
 fn open_group(config: &Config) -> Result<(PathBuf, File), Unavailable> {
-    let path = config.group.clone().map_or_else(groups, Ok);
+    let path = config.group.clone().map_or_else(cgroup::root, Ok);
     let opened = path.and_then(|path| Ok((File::open(&path)?, path))).map(|(file, path)| (path, file));
     opened.map_err(refused("open the control group"))
 }
@@ -557,6 +515,20 @@ fn now() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// The bucket of an identity: its tenant's, or that of no tenant. `verdicts` has the bucket of each
+/// class.
+fn verdict(regime: &Regime, verdicts: &[u32], who: &Identity<'_>) -> u32 {
+    regime.rules.class_of(who).map_or(NOBODY, |class| verdicts[class as usize])
+}
+
+/// A bucket's limit, for the program.
+fn limit(rate: Rate, depth: Time, opening: Rate) -> [u64; 3] {
+    let cost = 65536e9 / rate.bytes_per_sec().max(1.0);
+    // Rates above a terabyte per second are unlimited.
+    let cost = if cost < 65.0 { 0 } else { cost as u64 };
+    [cost, depth.as_nanos(), (opening.bytes_per_sec() as u64).clamp(1, MOST)]
+}
+
 fn refused(action: &'static str) -> impl FnOnce(io::Error) -> Unavailable {
     move |source| Unavailable { action, source }
 }
@@ -569,8 +541,10 @@ const SEEN: &str = "tollway_seen";
 const SHARES: &str = "tollway_shares";
 /// Records read in one system call.
 const CHUNK: usize = 2048;
-/// Upper bound of tenants, with one bucket for packets of an unknown tenant.
-const BUCKETS: u32 = 1 << 12;
+/// Buckets, and the upper bound of tenants: new policies have other tenants than those before, and
+/// two buckets belong to no tenant.
+const BUCKETS: u32 = 1 << 13;
+const MOST_TENANTS: usize = (1 << 12) - 1;
 const STRANGERS_DEPTH: Time = Time::from_millis(100);
 /// The highest rate in four bytes; all bits set is unlimited.
 const MOST: u64 = u32::MAX as u64 - 1;

@@ -5,12 +5,10 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::thread::LinkNameSpaceType;
 use tollway_net::sys::sockopt;
-
-use crate::cgroup::mount_point;
 
 /// Runs `work` in each network namespace that has a process, the caller's included. Skips
 /// namespaces that it may not enter.
@@ -40,6 +38,11 @@ pub(crate) fn in_each(work: impl Fn() -> io::Result<()> + Sync) -> io::Result<()
     Ok(())
 }
 
+/// The number of this process's user namespace.
+pub(crate) fn users() -> io::Result<u32> {
+    Ok(fs::metadata("/proc/self/ns/user")?.ino() as u32)
+}
+
 /// The kernel's number for this thread's network namespace; never zero, never used again.
 pub(crate) fn cookie() -> io::Result<u64> {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
@@ -62,17 +65,6 @@ pub(crate) fn groups_in(group: &Path) -> HashSet<u64> {
         );
     }
     numbers
-}
-
-/// The mount point of control groups, version 2, from `/proc/self/mountinfo`.
-pub(crate) fn groups() -> io::Result<PathBuf> {
-    let table = fs::read_to_string("/proc/self/mountinfo")?;
-    mount_point(&table).ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::NotFound,
-            "no cgroup2 is mounted: `mount -t cgroup2 none /sys/fs/cgroup`",
-        )
-    })
 }
 
 fn inode(path: &Path) -> Option<u64> {

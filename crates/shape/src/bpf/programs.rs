@@ -14,9 +14,12 @@ use super::asm::With::{Imm, Reg as Other};
 use super::asm::{Assembler, Instruction, Label, Op, Reg, When};
 use super::btf::{Btf, Field};
 use super::classes::{
-    self, AT_LOCAL, AT_PORTS, AT_REMOTE, AT_UID, CELL, CELL_BYTES, NOBODY, SMALL, UNKNOWN, classify,
+    self, AT_LOCAL, AT_PORTS, AT_REMOTE, AT_STAYS, AT_UID, CELL, CELL_BYTES, NOBODY, Pass, SMALL, UNKNOWN,
+    classify,
 };
-use super::record::{self, OPEN, Raw, SOCKET};
+use super::limit::Packet;
+use super::owner::Owner;
+use super::record::{self, LOOPBACK, OPEN, Raw, SOCKET};
 
 /// Offsets of the kernel's fields, from which the programs are built.
 #[derive(Debug)]
@@ -28,6 +31,10 @@ pub(crate) struct Layout {
     state: Field,
     /// The cookie of its network namespace.
     namespace: Field,
+    /// The number of the device that its packets leave by.
+    device: Field,
+    pub(crate) owner: Owner,
+    pub(crate) packet: Packet,
     /// The socket option that enables callbacks; older kernels lack it.
     set_callbacks: i32,
     /// The type number of the iterator.
@@ -47,6 +54,9 @@ impl Layout {
             callbacks: btf.field(SOCKET, "bpf_sock_ops_cb_flags")?,
             state: btf.field(SOCKET, "inet_conn.icsk_inet.sk.__sk_common.skc_state")?,
             namespace: btf.field(SOCKET, "inet_conn.icsk_inet.sk.__sk_common.skc_net.net->net_cookie")?,
+            device: btf.field(SOCKET, "inet_conn.icsk_inet.sk.sk_dst_cache->dev->ifindex")?,
+            owner: Owner::of_kernel(&btf)?,
+            packet: Packet::of_kernel(&btf)?,
             set_callbacks: btf.value("TCP_BPF_SOCK_OPS_CB_FLAGS")?,
             iterator: btf.find(super::btf::FUNCTION, "bpf_iter_tcp")?,
         })
@@ -97,7 +107,7 @@ pub(crate) fn hook(layout: &Layout, maps: Maps) -> io::Result<Vec<Instruction>> 
     asm.copy(R7, R0); // R7 = struct tcp_sock, until the end
     lease(&mut asm, maps, R1, 8);
     asm.jump(When::Equal, R1, Imm(0), ours); // the lease covers every namespace
-    field(&mut asm, &layout.namespace, R2);
+    field(&mut asm, &layout.namespace, R7, R2);
     asm.jump(When::NotEqual, R2, Other(R1), out);
 
     asm.here(ours);
@@ -140,13 +150,13 @@ pub(crate) fn walk(layout: &Layout, maps: Maps, walk: Walk) -> io::Result<Vec<In
     asm.jump(When::Equal, R0, Imm(0), out);
     asm.copy(R7, R0); // R7 = struct tcp_sock, until the end
     if walk == Walk::Adopt {
-        field(&mut asm, &layout.state, R1);
+        field(&mut asm, &layout.state, R7, R1);
         for state in OPEN {
             asm.jump(When::Equal, R1, Imm(state), open);
         }
         asm.go(out); // other states send no data
         asm.here(open);
-        field(&mut asm, &layout.callbacks, R1); // keep the callbacks of other programs
+        field(&mut asm, &layout.callbacks, R7, R1); // keep the callbacks of other programs
         asm.op(Op::Or, R1, WANTED);
         option(&mut asm, R7, libc::IPPROTO_TCP, layout.set_callbacks, R1);
     }
@@ -168,7 +178,7 @@ fn attend(asm: &mut Assembler, layout: &Layout, maps: Maps, insert: bool, target
         for word in 1..=BLANK / 8 {
             asm.store_value(8, R10, -OPTION - 8 * word, 0);
         }
-        field(asm, &layout.limit, R1); // the limit so far is its program's
+        field(asm, &layout.limit, R7, R1); // the limit so far is its program's
         for at in [OWN, APPLIED] {
             asm.store(8, R10, -OPTION - BLANK + at, R1);
         }
@@ -185,12 +195,18 @@ fn attend(asm: &mut Assembler, layout: &Layout, maps: Maps, insert: bool, target
     asm.here(record);
     asm.copy(R8, R0); // R8 = its record, until the end
     for (from, at, bytes) in &layout.record {
-        field(asm, from, R1);
+        field(asm, from, R7, R1);
         asm.store(*bytes, R8, *at as i16, R1);
     }
+    layout.owner.of_tcp(asm, R7, R8, offset_of!(Raw, uid) as i16, Some(offset_of!(Raw, mptcp) as i16));
+    let routed = asm.label();
+    field(asm, &layout.device, R7, R1);
+    asm.jump(When::Equal, R1, Imm(0), routed); // it has no route now
+    asm.store(4, R8, offset_of!(Raw, device) as i16, R1);
+    asm.here(routed);
     asm.call(JIFFIES);
     asm.store(8, R8, std::mem::offset_of!(Raw, jiffies) as i16, R0);
-    field(asm, &layout.limit, R9); // R9 = its pacing limit
+    field(asm, &layout.limit, R7, R9); // R9 = its pacing limit
     asm.load(8, R1, R8, APPLIED);
     asm.jump(When::Equal, R1, Other(R9), ours);
     asm.store(8, R8, OWN, R9); // its program has set that
@@ -253,15 +269,19 @@ fn opening(asm: &mut Assembler, limits: i32, maps: &classes::Maps, valid: Label,
         }
     }
     asm.here(filled);
-    classes::group(asm, maps, named);
+    let leaves = asm.label();
+    asm.load(4, R1, R8, offset_of!(Raw, device) as i16);
+    asm.jump(When::NotEqual, R1, Imm(LOOPBACK as i32), leaves);
+    asm.store_value(4, R10, AT_STAYS, 1);
+    asm.here(leaves);
+    classes::group(asm, maps, Pass::Current, named);
     asm.go(out); // its packets are limited by the group above
     asm.here(named);
-    classify(asm, maps);
+    classify(asm, maps, Pass::Current);
     asm.jump(When::Equal, R1, Imm(UNKNOWN as i32), out);
     asm.jump(When::NotEqual, R1, Imm(NOBODY as i32), tenant);
     asm.go(valid); // R9 is its program's limit
     asm.here(tenant);
-    asm.op(Op::Add, R1, -1);
     asm.store(4, R10, -SMALL, R1);
     asm.map(R1, limits);
     asm.frame(R2, SMALL);
@@ -293,9 +313,8 @@ fn lease(asm: &mut Assembler, maps: Maps, to: Reg, at: i16) {
     asm.load(8, to, to, at);
 }
 
-/// `to` = the field of the socket in `R7`
-fn field(asm: &mut Assembler, field: &Field, to: Reg) {
-    let mut from = R7;
+/// `to` = the field of the structure at `from`
+pub(crate) fn field(asm: &mut Assembler, field: &Field, mut from: Reg, to: Reg) {
     for step in &field.steps {
         asm.load(step.bytes, to, from, step.offset);
         from = to;

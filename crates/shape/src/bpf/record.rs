@@ -24,13 +24,18 @@ macro_rules! record {
             pub(crate) own: u64,
             /// The limit that the hook or the walk has set last.
             pub(crate) applied: u64,
+            /// The user that owns it, and the device that its packets leave by; zero if unknown yet.
+            pub(crate) uid: u32,
+            pub(crate) device: u32,
             $(pub(crate) $name: $type,)*
+            /// 1 for a subflow of MPTCP.
+            pub(crate) mptcp: u16,
         }
 
         const FIELDS: &[(&str, usize, usize)] =
             &[$(($path, offset_of!(Raw, $name), size_of::<$type>()),)*];
 
-        const _: () = assert!(size_of::<Raw>() == 24 $(+ size_of::<$type>())*, "there is padding");
+        const _: () = assert!(size_of::<Raw>() == 34 $(+ size_of::<$type>())*, "there is padding");
     };
 }
 
@@ -48,7 +53,6 @@ record! {
     next: u32 = "snd_nxt",
     chrono_start: u32 = "chrono_start",
     by_receiver: u32 = "chrono_stat[1]",
-    uid: u32 = "inet_conn.icsk_inet.sk.sk_uid.val",
     local4: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_rcv_saddr",
     remote4: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_daddr",
     local6a: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[0]",
@@ -64,7 +68,8 @@ record! {
     family: u16 = "inet_conn.icsk_inet.sk.__sk_common.skc_family",
     state: u16 = "inet_conn.icsk_inet.sk.__sk_common.skc_state",
     chrono: u16 = "chrono_type",
-    timestamps: u16 = "rx_opt.tstamp_ok",
+    tcp_header: u16 = "tcp_header_len",
+    ip_options: u16 = "inet_conn.icsk_ext_hdr_len",
 }
 
 impl Raw {
@@ -112,7 +117,10 @@ impl Raw {
             in_flight: self.in_flight,
             cwnd: self.cwnd,
             mss: self.mss,
-            timestamps: self.timestamps != 0,
+            options: u32::from(self.tcp_header.saturating_sub(TCP_HEADER))
+                + u32::from(self.ip_options)
+                + if self.mptcp != 0 { MPTCP_OPTIONS } else { 0 },
+            stays: self.device == LOOPBACK,
             pacing: self.pacing,
             limit: (limit != u64::MAX).then_some(limit),
         }
@@ -138,6 +146,11 @@ impl Plain for Raw {}
 pub(crate) const SOCKET: &str = "tcp_sock";
 /// Value of `enum tcp_chrono`: the receiver's window holds the connection up.
 const BY_RECEIVER: u16 = 2;
+/// Bytes of TCP's header without options; and of MPTCP's options in a segment with data.
+const TCP_HEADER: u16 = 20;
+const MPTCP_OPTIONS: u32 = 28;
+/// Number of the loopback device in every network namespace.
+pub(crate) const LOOPBACK: u32 = 1;
 /// States in which a connection sends, of `net/tcp_states.h`: established, closed by either end or
 /// both.
 pub(crate) const OPEN: [i32; 5] = [1, 4, 8, 9, 11];

@@ -14,6 +14,7 @@ pub(crate) trait Plain: Copy + Default {}
 
 impl Plain for u32 {}
 impl Plain for u64 {}
+impl Plain for [u32; 2] {}
 impl Plain for [u64; 2] {}
 impl Plain for [u64; 3] {}
 impl Plain for [u32; 8] {}

@@ -96,7 +96,9 @@ fn socket(bytes: &[u8]) -> Option<Seen> {
         uid,
         cgroup,
         inode,
-        timestamps: info.get(5)? & 1 != 0,
+        options: if info.get(5)? & 1 != 0 { 12 } else { 0 },
+        // The answer does not state the device.
+        stays: remote.ip().is_loopback() || remote.ip() == local.ip(),
         mss: word(info, 16)?,
         in_flight: in_flight.saturating_sub(sacked).saturating_sub(lost).saturating_add(again),
         rtt: Time::from_micros(word(info, 68)?.into()),

@@ -8,6 +8,7 @@
 
 pub(crate) mod message;
 mod owners;
+mod unseen;
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -21,6 +22,7 @@ use super::guardian::Guardian;
 use super::{ByNumber, Kernel, Seen};
 use message::Answer;
 use owners::Owners;
+use unseen::Unseen;
 
 /// The back-end that lists by `inet_diag` and sets `SO_MAX_PACING_RATE`.
 #[derive(Debug)]
@@ -35,6 +37,7 @@ pub struct SockDiag {
     look_after: Time,
     /// The limit of each paced connection's program, by cookie.
     paced: ByNumber<u64, Option<u64>>,
+    unseen: Unseen,
 }
 
 impl SockDiag {
@@ -57,6 +60,7 @@ impl SockDiag {
             guardian: None,
             look_after: Time::ZERO,
             paced: ByNumber::default(),
+            unseen: Unseen::default(),
         })
     }
 
@@ -129,6 +133,7 @@ impl SockDiag {
 impl Kernel for SockDiag {
     fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
         self.keep_guarded();
+        self.unseen.look(self.clock.now());
         self.dump(seen)?;
         self.owners.learn(seen);
         // Closed connections are removed only now and then: they need no care.
@@ -181,7 +186,8 @@ impl Kernel for SockDiag {
     }
 
     fn warning(&self) -> Option<String> {
-        self.guardian.as_ref()?.trouble()
+        let trouble = self.guardian.as_ref().and_then(Guardian::trouble);
+        trouble.or_else(|| self.unseen.warning())
     }
 }
 

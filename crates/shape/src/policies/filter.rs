@@ -40,16 +40,20 @@ impl Filter {
     /// Returns how specific the match is: higher is more specific. `None` if the filter does not
     /// match.
     pub fn score(&self, who: &Identity<'_>) -> Option<u32> {
-        let (local, remote) = (who.local.ip().to_canonical(), who.remote.ip().to_canonical());
         // Traffic inside this machine uses no uplink.
-        if self.to.is_empty() && (remote.is_loopback() || remote == local) {
+        if who.stays && self.to.is_empty() {
             return None;
         }
         self.closeness(who)
     }
 
-    /// The score of a connection whose addresses may use the uplink.
+    /// The score of a connection that may use the uplink.
     fn closeness(&self, who: &Identity<'_>) -> Option<u32> {
+        Some(self.of_ends(who)? + self.of_owner(who)?)
+    }
+
+    /// The score of the addresses and ports, which a program chooses.
+    fn of_ends(&self, who: &Identity<'_>) -> Option<u32> {
         let (local, remote) = (who.local.ip().to_canonical(), who.remote.ip().to_canonical());
         let port = |ports: &[(u16, u16)], port: u16| {
             best(ports, |&(first, last)| {
@@ -60,10 +64,29 @@ impl Filter {
         score += best(&self.to, |network| network.score(remote))?;
         score += port(&self.from_ports, who.local.port())?;
         score += port(&self.to_ports, who.remote.port())?;
-        score += best(&self.users, |&user| (user == who.uid).then_some(2))?;
+        Some(score)
+    }
+
+    /// The score of the user and the control group, which a program can't choose.
+    fn of_owner(&self, who: &Identity<'_>) -> Option<u32> {
+        let mut score = best(&self.users, |&user| (user == who.uid).then_some(2))?;
         score += best(&self.cgroups, |pattern| in_group(pattern, who.cgroup?))?;
         score += best(&self.containers, |pattern| in_container(pattern, who.cgroup?))?;
         Some(score)
+    }
+
+    /// The rank of a tenant with this filter, if it may have the connection; and whether the whole
+    /// filter matches. A tenant whose user or control group matches comes before those that state
+    /// neither: else a program would leave its tenant by an address or a port. For the same reason
+    /// its traffic to other addresses and ports is its own.
+    fn rank(&self, who: &Identity<'_>) -> Option<((u32, u32), bool)> {
+        let owner = self.of_owner(who)?;
+        match self.score(who) {
+            Some(score) if owner > 0 => Some(((2, score), true)),
+            Some(score) => Some(((0, score), true)),
+            None if owner > 0 && !who.stays => Some(((1, owner), false)),
+            None => None,
+        }
     }
 }
 
@@ -88,13 +111,13 @@ mod prefixes {
 
 impl Rules for Filters {
     fn class_of(&self, who: &Identity<'_>) -> Option<u32> {
-        let mut best: Option<(u32, u32, &[Filter])> = None;
+        let mut best: Option<((u32, u32), u32, &[Filter])> = None;
         let mut first = 0;
         for (filter, classes) in &self.tenants {
-            if let Some(score) = filter.score(who)
-                && best.is_none_or(|(most, ..)| score > most)
+            if let Some((rank, whole)) = filter.rank(who)
+                && best.is_none_or(|(most, ..)| rank > most)
             {
-                best = Some((score, first, classes));
+                best = Some((rank, first, if whole { classes } else { &[] }));
             }
             first += 1 + classes.len() as u32;
         }
@@ -129,6 +152,10 @@ impl Rules for Filters {
             groups.chain(containers).collect::<Vec<_>>()
         };
         self.all().flat_map(of).collect()
+    }
+
+    fn local_counts(&self) -> bool {
+        self.tenants.iter().any(|(filter, _)| !filter.to.is_empty())
     }
 
     fn by_group(&self) -> bool {
@@ -195,7 +222,8 @@ mod tests {
     use super::*;
 
     fn who<'a>(remote: &str, uid: u32, cgroup: Option<&'a str>) -> Identity<'a> {
-        Identity { local: "10.0.0.1:443".parse().unwrap(), remote: remote.parse().unwrap(), uid, cgroup }
+        let (local, remote) = ("10.0.0.1:443".parse().unwrap(), remote.parse().unwrap());
+        Identity { local, remote, uid, cgroup, stays: false }
     }
 
     fn to(text: &str) -> Filter {
@@ -223,11 +251,37 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_here_is_meant_only_if_it_is_named() {
-        for remote in ["127.0.0.1:80", "10.0.0.1:80", "[::1]:80"] {
-            assert_eq!(Filter::default().score(&who(remote, 0, None)), None, "{remote}");
+    fn local_is_decided_by_the_device_and_never_by_addresses() {
+        for remote in ["127.0.0.2:80", "10.0.0.1:80", "[::1]:80", "192.0.2.1:9"] {
+            let leaves = who(remote, 0, None);
+            let stays = Identity { stays: true, ..leaves };
+            assert_eq!(Filter::default().score(&leaves), Some(0), "{remote}");
+            assert_eq!(Filter::default().score(&stays), None, "{remote}");
         }
-        assert_eq!(to("127.0.0.0/8").score(&who("127.0.0.1:80", 0, None)), Some(1));
+        let stays = Identity { stays: true, ..who("127.0.0.1:80", 0, None) };
+        assert_eq!(to("127.0.0.0/8").score(&stays), Some(1));
+    }
+
+    #[test]
+    fn addresses_and_ports_do_not_take_a_user_from_its_tenant() {
+        let user = Filter { users: vec![33], ..Filter::default() };
+        let narrow = Filter {
+            from: Prefix::parse("10.0.0.1").unwrap(),
+            to: Prefix::parse("192.0.2.0/24").unwrap(),
+            to_ports: vec![(80, 80)],
+            ..user.clone()
+        };
+        let bulk = Filter { to_ports: vec![(81, 81)], ..Filter::default() };
+        let ports = Filter { from_ports: vec![(443, 443)], to_ports: vec![(81, 81)], ..Filter::default() };
+        let filters = Filters { tenants: vec![(ports, vec![]), (narrow, vec![bulk])] };
+        let class = |remote: &str, uid| filters.class_of(&who(remote, uid, None));
+        assert_eq!(class("192.0.2.1:80", 33), Some(1));
+        assert_eq!(class("198.51.100.1:80", 33), Some(1), "the rest, to another address");
+        assert_eq!(class("192.0.2.1:81", 33), Some(1), "the rest has no class, nor another tenant");
+        assert_eq!(class("192.0.2.1:81", 34), Some(0));
+        assert_eq!(class("192.0.2.1:82", 34), None);
+        let stays = Identity { stays: true, ..who("198.51.100.1:80", 33, None) };
+        assert_eq!(filters.class_of(&stays), None);
     }
 
     #[test]
@@ -268,7 +322,7 @@ mod tests {
         // 2 for the user alone; 3 for the user and a range.
         assert_eq!(class("192.0.2.1:80", 33), Some(5));
         assert_eq!(class("192.0.2.1:2000", 33), Some(2));
-        assert_eq!(class("127.0.0.1:80", 33), None);
+        assert_eq!(class("127.0.0.1:80", 33), Some(5), "by a device that is not the loopback device");
         let classes = Filters { tenants: vec![filters.tenants[2].clone()] };
         assert_eq!(classes.class_of(&who("192.0.2.1:80", 33, None)), Some(1));
         assert_eq!(classes.class_of(&who("192.0.2.1:81", 33, None)), Some(2));

@@ -51,8 +51,10 @@ section! {
     /// A tenant: the connections that match its filter share one rate, divided over them by
     /// weighted max–min fairness. If several tenants match a connection, the most specific one
     /// applies: over all keys, a full value counts two, a pattern or a range one, `*` none; of two
-    /// that are equal, the first in the file. Connections to this machine itself match only if `to`
-    /// is given.
+    /// that are equal, the first in the file. A tenant whose `user`, `cgroup` or `container`
+    /// matches comes before tenants that state none of these. It also has all other traffic of
+    /// that user or control group that no tenant's filter matches, as part of its rest. Traffic
+    /// that leaves by the loopback device stays on this machine, and matches only if `to` is given.
     POLICY = "[aggregate.NAME]": [
         keys! {
             /// r: rate of all its connections together, on the wire. Required if the link has no
@@ -67,7 +69,7 @@ section! {
             "class": Kind::Named(&POLICY_CLASS), optional;
         },
         BURST,
-        &[FROM, key("to", ADDRESSES, Else("any except this machine's own"), OTHER_END)],
+        &[FROM, key("to", ADDRESSES, Else("any, except by the loopback device"), OTHER_END)],
         FILTER,
     ]
 }

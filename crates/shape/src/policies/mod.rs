@@ -328,6 +328,7 @@ mod tests {
             remote: remote.parse().unwrap(),
             uid,
             cgroup: None,
+            stays: false,
         };
         let class = |remote: &str, uid| regime.rules.class_of(&who(remote, uid));
         assert_eq!(class("192.0.2.1:8050", 33), Some(0));

@@ -360,9 +360,8 @@ impl Kernel for Handle {
         }
     }
 
-    fn traffic(&mut self, traffic: &mut Vec<Traffic>) -> io::Result<()> {
-        traffic.clear();
-        traffic.extend(self.programs(|programs| programs.counts).into_iter().flatten());
+    fn traffic(&mut self, counts: &mut Counts) -> io::Result<()> {
+        counts.tenants = self.programs(|programs| programs.counts).into_iter().flatten().collect();
         Ok(())
     }
 

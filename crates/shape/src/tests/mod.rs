@@ -136,7 +136,8 @@ pub(super) fn opened(port: u16) -> Seen {
         in_flight: 0,
         cwnd: 1000,
         mss: 1448,
-        timestamps: true,
+        options: 12,
+        stays: false,
         pacing: u64::MAX,
         limit: None,
     }

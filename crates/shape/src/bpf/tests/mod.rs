@@ -45,8 +45,8 @@ fn a_connection_is_paced_to_its_share() {
         assert_eq!(end.uid, rustix::process::getuid().as_raw());
         assert!(groups_in(config.group.as_ref().unwrap()).contains(&end.cgroup));
         let seen = find(&mut bpf, &pair);
-        assert!(seen.rtt > Time::ZERO && seen.cwnd > 0 && seen.timestamps && seen.limit == Some(2_500_000));
-        assert_eq!((seen.mss, seen.headers(0)), (1448, 52));
+        assert!(seen.rtt > Time::ZERO && seen.cwnd > 0 && seen.stays && seen.limit == Some(2_500_000));
+        assert_eq!((seen.mss, seen.headers(0), seen.options), (1448, 52, 12));
     });
 }
 
@@ -264,7 +264,7 @@ struct Group {
 
 impl Group {
     fn join(name: &str) -> io::Result<Group> {
-        let root = groups()?;
+        let root = cgroup::root()?;
         let mine = fs::read_to_string("/proc/self/cgroup")?;
         let before = mine.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or("");
         let before = root.join(before).join("cgroup.procs");
