@@ -292,6 +292,7 @@ fn site(sites: &serde_json::Value) -> Option<String> {
         ("replayed", "datagrams were repeated and dropped"),
         ("forged", "datagrams were not encrypted by their neighbour, or with expired keys"),
         ("plain", "datagrams were not encrypted"),
+        ("out_of_window", "packets were outside their receiver's window, or had no member to go to"),
         ("forged_acks", "acknowledgements were of data that was never sent"),
         ("rerouted", "packets of a failed member were sent to another"),
         ("lost", "packets were lost with a failed member"),

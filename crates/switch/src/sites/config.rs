@@ -16,6 +16,7 @@ use tollway_net::secure::KeyFile;
 use tollway_proto::dispatch::Answers;
 use tollway_proto::framing::Framing;
 use tollway_proto::route::{Hash, Policy};
+use tollway_proto::switch::FlowControl;
 use toml::Spanned;
 
 use super::SEGMENT;
@@ -58,6 +59,8 @@ pub enum Part {
     Middle {
         /// The member that a frame goes to.
         policy: Policy,
+        /// The division of a peer's window over the members.
+        flow_control: FlowControl,
         /// The cluster.
         members: Vec<Neighbour>,
     },
@@ -109,6 +112,7 @@ struct Raw {
     frames: Option<Spanned<String>>,
     answers: Option<Spanned<String>>,
     policy: Option<Spanned<String>>,
+    flow_control: Option<Spanned<String>>,
     law: Option<Spanned<String>>,
     budget: Option<Spanned<f64>>,
     to: Option<Spanned<String>>,
@@ -216,7 +220,7 @@ impl fmt::Display for Sites {
         let peers = names(&self.peers);
         match &self.part {
             Part::Front { framing, .. } => write!(f, "{framing} from TCP clients to {peers}"),
-            Part::Middle { policy, members } => {
+            Part::Middle { policy, members, .. } => {
                 write!(f, "sessions from {peers} by {policy} to {}", names(members))
             }
             Part::Back { framing, server, .. } => write!(f, "{framing} from {peers} to {server}"),
@@ -284,7 +288,7 @@ impl Checker<'_> {
                     );
                 }
                 let members = self.neighbours(member, "member")?;
-                Ok(Part::Middle { policy: chosen, members })
+                Ok(Part::Middle { policy: chosen, flow_control: self.flow_control()?, members })
             }
             _ => wrong(
                 self.raw.bind.span(),
@@ -292,6 +296,20 @@ impl Checker<'_> {
                 "in addition to `peer`, give `listen` (TCP clients), `member` (a cluster behind ACP) or `to` \
                 (a TCP server)",
             ),
+        }
+    }
+
+    /// The division of windows.
+    fn flow_control(&self) -> Result<FlowControl, ConfigError> {
+        let Some(word) = &self.raw.flow_control else { return Ok(FlowControl::Credit) };
+        match word.get_ref().as_str() {
+            "credit" => Ok(FlowControl::Credit),
+            "strict" => Ok(FlowControl::Strict),
+            other => {
+                let message = format!("`{other}` is not a flow control of a switch");
+                let help = "write `flow-control = \"credit\"` or `flow-control = \"strict\"`";
+                Err(self.place.mistake(word.span(), message, Some(help)))
+            }
         }
     }
 
