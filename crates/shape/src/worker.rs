@@ -159,7 +159,11 @@ impl Worker {
                 ((self.text)(*error), first)
             }
         };
-        audience.log(Level::Warn, "reload", format!("{}\npolicies {} stay in force", brief(text), self.version));
+        audience.log(
+            Level::Warn,
+            "reload",
+            format!("{}\npolicies {} stay in force", brief(text), self.version),
+        );
         self.trouble = Some(brief(first));
         true
     }

@@ -297,9 +297,11 @@ mod tests {
         // shares with probability (1 - 1/1024) (1 - 2/1024) ... (1 - (n-1)/1024). Bounds are four
         // standard errors over 400 seeds.
         for port in 0..4 {
-            for (flows, mean, error, none, spread) in
-                [(32, 0.955, 0.26, 0.615, 0.10), (50, 2.34, 0.42, 0.299, 0.09), (100, 9.23, 0.9, 0.0069, 0.017)]
-            {
+            for (flows, mean, error, none, spread) in [
+                (32, 0.955, 0.26, 0.615, 0.10),
+                (50, 2.34, 0.42, 0.299, 0.09),
+                (100, 9.23, 0.9, 0.0069, 0.017),
+            ] {
                 let counts = sharing(flows, port);
                 let found = f64::from(counts.iter().sum::<u32>()) / 400.0;
                 assert!((found - mean).abs() < error, "{flows} flows at port {port}: {found} share");

@@ -494,7 +494,7 @@ impl Inbound {
                 windows.min().unwrap_or(0).min(capacity)
             }
             // As many more as the member with the least room for its part allows.
-            FlowControl::Soft => {
+            FlowControl::Credit | FlowControl::Soft => {
                 let parts = up().map(|(k, member)| (f64::from(member.to.room()), self.ratio.of(k)));
                 let rooms = parts.filter(|&(_, beta)| beta > 0.0).map(|(room, beta)| room / beta);
                 let more = rooms.fold(f64::INFINITY, f64::min);

@@ -30,6 +30,7 @@
 //! counted ([`Stats::lost`]). Null segments replace its own packets that the peer lacks. A member
 //! that returns starts a new connection. When none is left, the peer is reset.
 
+mod credit;
 mod inbound;
 mod members;
 mod opening;
@@ -86,7 +87,7 @@ impl Default for Config {
             handshake: transport.handshake,
             initial_segment: transport.initial_segment,
             ring: 8192,
-            flow_control: FlowControl::Soft,
+            flow_control: FlowControl::Credit,
             content: None,
             reading: Reading::Totals,
             ratio_window: ReceiveRatio::WINDOW,
@@ -98,9 +99,12 @@ impl Default for Config {
 /// The translation of windows (§ III-B).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlowControl {
-    /// The sum that the members' windows allow at the present receive ratio; every member may use
-    /// the peer's whole window.
+    /// The peer gets the sum that the members' windows allow at the present receive ratio. Parts of
+    /// the peer's window go to the members that use them, and never exceed it together.
     #[default]
+    Credit,
+    /// As `Credit`, but every member may use the peer's whole window: only for ends with soft flow
+    /// control.
     Soft,
     /// The least of the members' windows; the peer's window, divided equally.
     Strict,

@@ -157,6 +157,7 @@ impl Session {
         let covered = if open { self.inbound.space.una } else { self.first() };
         let first = self.first();
         self.members[k].begin(first, covered, self.config.handshake);
+        self.outbound.admit(k, first);
     }
 
     /// Marks member `k` as up: the router may choose it.
@@ -165,6 +166,7 @@ impl Session {
         let member = &mut self.members[k];
         (member.health, member.syn_at, member.awaited) = (Health::Up, Time::NEVER, false);
         self.router.candidates[k].up = true;
+        self.outbound.divide(now, &mut self.members);
         if let Some(fin) = self.inbound.fin {
             self.inbound.on_fin(now, fin, &mut self.members);
         }

@@ -6,6 +6,7 @@ use tollway_law::session::Merge;
 use crate::transport::serial::{before, later};
 use crate::{Flags, Packet, SackRanges, Stamp};
 
+use super::credit::Credit;
 use super::members::Member;
 use super::ring::{Loop, NONE, Nulls, Slot, Space, State};
 use super::{Config, FlowControl, Stats};
@@ -17,6 +18,8 @@ pub(super) struct Outbound {
     merge: Merge,
     /// The first number beyond the peer's window.
     edge: u32,
+    /// The members' parts of it; `None` unless they have credit.
+    credit: Option<Credit>,
     /// Numbers of members that failed.
     pub(super) nulls: Nulls,
     pub(super) round: Loop,
@@ -49,6 +52,7 @@ impl Outbound {
             space: Space::new(first, config.ring),
             merge: Merge::new(config.content, config.reading, members),
             edge: first,
+            credit: (config.flow_control == FlowControl::Credit).then(|| Credit::new(members, first)),
             nulls: Nulls::default(),
             round: Loop::new(),
             fin: None,
@@ -69,6 +73,26 @@ impl Outbound {
         let more = before(self.edge, edge);
         self.edge = later(self.edge, edge);
         more
+    }
+
+    /// Packets beyond those that have arrived for which the peer has room.
+    fn free(&self) -> u32 {
+        if before(self.space.next, self.edge) { self.edge.wrapping_sub(self.space.next) } else { 0 }
+    }
+
+    /// Divides the peer's window over the members, if they have credit.
+    pub(super) fn divide(&mut self, now: Time, members: &mut [Member]) {
+        let free = self.free().min(self.space.room());
+        if let Some(credit) = &mut self.credit {
+            credit.divide(now, free, self.round.timeout(), members);
+        }
+    }
+
+    /// Starts the numbers of member `k` at `first`.
+    pub(super) fn admit(&mut self, k: usize, first: u32) {
+        if let Some(credit) = &mut self.credit {
+            credit.begin(k, first);
+        }
     }
 
     /// Handles data of member `k`; renumbered if they are forwarded.
@@ -102,8 +126,7 @@ impl Outbound {
             csn
         } else {
             // A probe of a window that is closed passes.
-            let window = self.edge.wrapping_sub(self.space.next);
-            let free = if before(self.space.next, self.edge) { window } else { 0 };
+            let free = self.free();
             let probes = ahead == 0 && self.space.len() == 0;
             if from.finished || ahead >= self.space.room() || (ahead >= free && !probes) {
                 stats.refused += 1;
@@ -221,7 +244,9 @@ impl Outbound {
             self.marked.fill(true);
         }
         // Room that opened, or was given back, is news for those that were told of none.
-        if more || progress {
+        if self.credit.is_some() {
+            self.divide(now, members);
+        } else if more || progress {
             members
                 .iter_mut()
                 .filter(|member| member.from.starved)
@@ -312,11 +337,10 @@ impl Outbound {
         let from = &mut members[k].from;
         packet.ack = from.acked;
         let capacity = self.space.len() + self.space.room();
-        let free =
-            if before(self.space.next, self.edge) { self.edge.wrapping_sub(self.space.next) } else { 0 };
-        packet.window = match config.flow_control {
-            FlowControl::Soft => from.len() + free.min(self.space.room()),
-            FlowControl::Strict => self.edge.wrapping_sub(self.space.una).min(capacity) / count,
+        packet.window = match (&self.credit, config.flow_control) {
+            (Some(credit), _) => later(credit.edge(k), from.next).wrapping_sub(from.acked),
+            (None, FlowControl::Strict) => self.edge.wrapping_sub(self.space.una).min(capacity) / count,
+            (None, _) => from.len() + self.free().min(self.space.room()),
         };
         from.starved = packet.window <= from.len();
         from.owes = false;

@@ -286,6 +286,7 @@ impl Session {
         }
         if packet.flags.has(Flags::FIN) {
             let fin = self.outbound.on_fin(k, packet, &mut self.members);
+            self.outbound.divide(now, &mut self.members);
             self.send_fin(now, fin);
             self.answer |= heard.news;
             return None;
@@ -329,6 +330,7 @@ impl Session {
         (member.health, member.reset, member.awaited) = (Health::Down, Some(expects), false);
         member.syn_at = now.saturating_add(self.config.patience);
         self.inbound.on_left(&self.members);
+        self.outbound.divide(now, &mut self.members);
         let fin = self.outbound.finish(&self.members);
         self.send_fin(now, fin);
         self.answer = true;

@@ -57,7 +57,8 @@ impl Round {
         };
         let patience = if calm { 3600 } else { rng.random_range(1..6) };
         let session = switch::Config {
-            flow_control: if rng.random_bool(0.3) { FlowControl::Strict } else { FlowControl::Soft },
+            flow_control: [FlowControl::Credit, FlowControl::Soft, FlowControl::Strict]
+                [rng.random_range(0..3)],
             ring: [32, 256, 8192][rng.random_range(0..3)],
             patience: Time::from_secs(patience),
             content,

@@ -24,8 +24,9 @@ pub struct Switch {
     pub shares: Vec<u32>,
     /// The caller's routing module; it replaces the policy and the shares.
     pub own: Option<OwnRoute>,
-    /// The translation of windows between members and peer.
-    pub flow_control: FlowControl,
+    /// The translation of windows between members and peer; `None`: soft for sessions with soft
+    /// ends, else credit.
+    pub flow_control: Option<FlowControl>,
     /// The variant of the paper's formulas.
     pub reading: Reading,
     /// Number of packets over which a receive ratio is computed.

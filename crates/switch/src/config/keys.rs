@@ -128,6 +128,8 @@ section! {
         "answers": ANSWERS, else "from the framing";
         /// Of a switch: choice of the member for a frame.
         "policy": POLICY, else "`least-loaded`";
+        /// Of a switch: division of a peer's window over the members, by what each uses or equally.
+        "flow-control": Kind::Word(&["credit", "strict"]), default "credit";
         /// Law of its sessions' senders.
         "law": Kind::Text, default "newreno";
         /// Budget of each session under `fcp`, $/s.

@@ -13,6 +13,7 @@ use tollway_net::secure::KeyFile;
 use tollway_proto::dispatch::Answers;
 use tollway_proto::framing::Framing;
 use tollway_proto::route::Policy;
+use tollway_proto::switch::FlowControl;
 use tollway_scenario::file::reading::{Mistakes, Reader, Section, read};
 use tollway_scenario::file::{Scenario, ScenarioError};
 
@@ -56,6 +57,8 @@ pub enum Part {
     Middle {
         /// The member that a frame goes to.
         policy: Policy,
+        /// The division of a peer's window over the members.
+        flow_control: FlowControl,
         /// The cluster.
         members: Vec<Neighbour>,
     },
@@ -169,7 +172,7 @@ impl fmt::Display for Sites {
         let peers = names(&self.peers);
         match &self.part {
             Part::Front { framing, .. } => write!(f, "{framing} from TCP clients to {peers}"),
-            Part::Middle { policy, members } => {
+            Part::Middle { policy, members, .. } => {
                 write!(f, "sessions from {peers} by {policy} to {}", names(members))
             }
             Part::Back { framing, server, .. } => write!(f, "{framing} from {peers} to {server}"),
@@ -233,7 +236,11 @@ fn part(top: &Reader<'_>, members: Vec<Neighbour>, mistakes: &mut Mistakes) -> O
                     .add(top.at("policy"), message, "here")
                     .help("choose `round-robin`, `least-loaded` or `sticky`");
             }
-            Some(Part::Middle { policy, members })
+            let flow_control = match top.word("flow-control") {
+                "strict" => FlowControl::Strict,
+                _ => FlowControl::Credit,
+            };
+            Some(Part::Middle { policy, flow_control, members })
         }
         _ => {
             mistakes.add(top.at("bind"), "the role of this part is not given", "which part").help(

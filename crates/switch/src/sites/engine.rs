@@ -89,8 +89,8 @@ pub(crate) fn start(
             let at = front.addresses();
             (at, looped(poll, core, front, mailbox))
         }
-        Part::Middle { policy, .. } => {
-            let middle = Middle::open(&core, policy)?;
+        Part::Middle { policy, flow_control, .. } => {
+            let middle = Middle::open(&core, policy, flow_control)?;
             (vec![core.hops.addr()], looped(poll, core, middle, mailbox))
         }
         Part::Back { server, framing, answers } => {

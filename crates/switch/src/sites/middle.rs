@@ -7,7 +7,7 @@ use slab::Slab;
 use tollway_law::Time;
 use tollway_net::hop::HopEvent;
 use tollway_proto::route::{Candidate, Hash, Item, Policy, Route};
-use tollway_proto::switch::{self, Health, Stats, Switch};
+use tollway_proto::switch::{self, FlowControl, Health, Stats, Switch};
 use tollway_proto::{Flags, Gate, Middle as _, Packet, Passed, SackRanges};
 
 use super::core::{Core, Work};
@@ -81,7 +81,7 @@ impl Route for Numbered {
 }
 
 impl Middle {
-    pub(super) fn open(core: &Core, policy: Policy) -> io::Result<Middle> {
+    pub(super) fn open(core: &Core, policy: Policy, flow_control: FlowControl) -> io::Result<Middle> {
         let members = core.config.members();
         let hash = Hash::new(tollway_net::random()?);
         let transport = &core.transport;
@@ -92,6 +92,7 @@ impl Middle {
                 ack_size: transport.ack_size,
                 handshake: transport.handshake,
                 initial_segment: transport.initial_segment,
+                flow_control,
                 content: core.config.law.descriptor().reads,
                 ..switch::Config::default()
             },

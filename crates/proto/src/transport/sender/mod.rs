@@ -517,11 +517,12 @@ impl Sender {
         self.window = whole(self.law.window());
     }
 
-    /// Extends the receiver's window; it never shrinks, in whatever order packets arrive.
+    /// Extends the receiver's window. It shrinks only while nothing is in flight, so that late
+    /// acknowledgements take no room back; a switch so reclaims credit of a member that is idle.
     #[inline]
     pub(super) fn open_window(&mut self, packet: &Packet) {
         let edge = packet.ack.wrapping_add(packet.window.min(MAX_WINDOW));
-        if before(self.edge, edge) {
+        if before(self.edge, edge) || self.board.outstanding() == 0 {
             self.edge = edge;
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollway_law::Time;
 use tollway_proto::route::Policy;
 use tollway_proto::switch::{self, FlowControl};
-use tollway_proto::transport::{Config, Connection, Event};
+use tollway_proto::transport::{Config, Connection, Event, Reader};
 use tollway_proto::{Gate, Middle, Packet, Passed, SackRanges, Switch};
 
 use super::net::{Faults, Net, Opener, candidates, mark, newreno};
@@ -121,12 +121,15 @@ fn a_lossy_member_stalls_no_other_source() {
 }
 
 #[test]
-fn strict_windows_are_the_least_and_the_even_part() {
-    let strict = switch::Config { flow_control: FlowControl::Strict, ..switch::Config::default() };
+fn each_flow_control_has_its_windows() {
+    let config = |flow_control| switch::Config { flow_control, ..switch::Config::default() };
     let transport = Config { receive_buffer: 40 * 1460, ..Config::default() };
     let make =
         |opener, session| Net::with(8, 4, opener, Policy::RoundRobin, transport.clone(), session, newreno);
-    for (session, inbound, outbound) in [(strict, 40, 10), (switch::Config::default(), 160, 40)] {
+    for (flow_control, inbound, outbound) in
+        [(FlowControl::Strict, 40, 10), (FlowControl::Soft, 160, 40), (FlowControl::Credit, 160, 34)]
+    {
+        let session = config(flow_control);
         let mut net = make(Opener::Peer, session.clone());
         net.open();
         net.ends[0].connection.write_unlimited();
@@ -134,7 +137,7 @@ fn strict_windows_are_the_least_and_the_even_part() {
         let most = net.ends[0].connection.outstanding();
         // Ratios are of whole frames.
         assert!((inbound - inbound / 40 + 1..=inbound).contains(&most), "{most}");
-        // One member alone.
+        // One member alone: with credit, the others keep a reserve of a quarter of an even part.
         let mut net = make(Opener::Members, session);
         net.open();
         net.ends[1].connection.write_unlimited();
@@ -253,4 +256,42 @@ fn a_cluster_speaks_to_a_cluster() {
     for place in clients {
         assert_eq!((row.end(place).stats().retransmissions, row.end(place).outstanding()), (0, 0));
     }
+}
+
+#[test]
+fn members_never_overcommit_a_slow_peer() {
+    let transport = Config {
+        receive_buffer: 64 * 1460,
+        reader: Reader::Every(Time::from_millis(1)),
+        ..Config::default()
+    };
+    for members in [1, 2, 4, 8, 16] {
+        let session = switch::Config::default();
+        let mut net =
+            Net::with(9, members, Opener::Members, Policy::RoundRobin, transport.clone(), session, newreno);
+        net.open();
+        let frames = 4800 / members as u32;
+        (1..=members).for_each(|member| net.write(member, frames, 1000));
+        net.until(MINUTE, |net| delivered(net) == 4800);
+        (1..=members as u32).for_each(|source| drop(net.check_delivery(source, frames)));
+        let again: u64 = net.ends.iter().map(|end| end.connection.stats().retransmissions).sum();
+        assert_eq!((net.session().stats().refused, again), (0, 0), "{members} members");
+    }
+}
+
+#[test]
+fn the_window_follows_the_members_that_use_it() {
+    let transport = Config { receive_buffer: 40 * 1460, ..Config::default() };
+    let session = switch::Config::default();
+    let mut net = Net::with(10, 4, Opener::Members, Policy::RoundRobin, transport, session, newreno);
+    net.open();
+    for (member, others) in [(1, 2), (2, 1), (1, 2)] {
+        let before = delivered(&net);
+        net.write(member, 5000, 1000);
+        net.drive(Time::from_secs(2));
+        let (busy, idle) = (&net.ends[member].connection, &net.ends[others].connection);
+        assert_eq!((busy.outstanding(), idle.outstanding()), (34, 0));
+        net.until(MINUTE, |net| delivered(net) == before + 5000);
+    }
+    assert_eq!(net.session().stats().refused, 0);
 }

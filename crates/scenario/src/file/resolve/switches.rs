@@ -7,6 +7,7 @@ use tollway_law::session::Reading;
 use tollway_law::toll::Content;
 use tollway_proto::route::Policy;
 use tollway_proto::switch::FlowControl;
+use tollway_proto::transport as proto;
 
 use super::flows::round_trip;
 use super::{Resolver, matches};
@@ -50,10 +51,11 @@ impl<'a> Resolver<'a> {
                     policy,
                     shares: shares.clone(),
                     own: None,
-                    flow_control: match keys.word("flow-control") {
+                    flow_control: keys.has("flow-control").then(|| match keys.word("flow-control") {
                         "strict" => FlowControl::Strict,
-                        _ => FlowControl::Soft,
-                    },
+                        "soft" => FlowControl::Soft,
+                        _ => FlowControl::Credit,
+                    }),
                     reading: match keys.word("transforms") {
                         "literal" => Reading::Literal,
                         _ => Reading::Totals,
@@ -168,6 +170,25 @@ impl<'a> Resolver<'a> {
                 flow.path.base_rtt = round_trip(links, &flow.path.route, &flow.path.back);
             }
             self.check_shares(s, at);
+            self.check_flow_control(s, at);
+        }
+    }
+
+    /// Checks that a switch with soft flow control has ends with the same.
+    fn check_flow_control(&mut self, session: usize, at: At) {
+        let Plan { sessions, switches, flows, transports, .. } = &self.plan;
+        let session = &sessions[session];
+        let transport = &transports[flows[session.first.0 as usize].transport.0 as usize];
+        let mut stations = session.stations.iter().map(|station| &switches[station.switch]);
+        if transport.flow_control != proto::FlowControl::Soft
+            && let Some(switch) = stations.find(|switch| switch.flow_control == Some(FlowControl::Soft))
+        {
+            let message = format!(
+                "`{}` lets each member use the peer's whole window, and the ends of this session have credit",
+                switch.name
+            );
+            let help = "write `flow-control = \"soft\"` in the flow, or leave it out in the switch";
+            self.mistakes.add(at, message, "this session").help(help);
         }
     }
 

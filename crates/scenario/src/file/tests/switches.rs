@@ -133,6 +133,7 @@ fn what_is_no_session_is_refused_in_place() {
         (flow, "session = \"far\"", "", "from `peer` to `m.1` passes no switch"),
         ("to = \"m.1\"\nrate", "to = \"m.1\"\nduplex = false\nrate", "", "no route from `m.1`"),
         ("node = \"b\"", "node = \"a\"", "", "`a` already has a switch"),
+        ("policy = \"sticky\"", "flow-control = \"soft\"", "", "the ends of this session have credit"),
         (
             "policy = \"sticky\"",
             "shares = [1, 2, 3]",

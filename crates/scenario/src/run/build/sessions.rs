@@ -3,6 +3,7 @@
 
 use tollway_proto::route::{Candidate, Hash, Route, Weighted};
 use tollway_proto::switch::{self, MemberStats};
+use tollway_proto::transport;
 use tollway_proto::{Gate, NodeMachine};
 use tollway_sim::{MachineId, RouteEnd};
 
@@ -62,14 +63,17 @@ fn hash(plan: &Plan) -> Hash {
 }
 
 fn config(plan: &Plan, session: &Session, switch: &Switch) -> switch::Config {
-    let transport = &plan.transports[plan.flows[session.first.0 as usize].transport.0 as usize];
+    let ends = &plan.transports[plan.flows[session.first.0 as usize].transport.0 as usize];
     switch::Config {
-        header: transport.header,
-        ack_size: transport.ack_size,
-        handshake: transport.handshake,
+        header: ends.header,
+        ack_size: ends.ack_size,
+        handshake: ends.handshake,
         initial_segment: 0,
-        flow_control: switch.flow_control,
-        content: transport.law.descriptor().reads,
+        flow_control: switch.flow_control.unwrap_or(match ends.flow_control {
+            transport::FlowControl::Soft => switch::FlowControl::Soft,
+            transport::FlowControl::Credit => switch::FlowControl::Credit,
+        }),
+        content: ends.law.descriptor().reads,
         reading: switch.reading,
         ratio_window: switch.ratio_window,
         patience: switch.patience,
