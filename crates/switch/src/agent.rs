@@ -33,9 +33,10 @@ impl Agent {
     ///
     /// # Errors
     /// An address is in use or not local, or the thread cannot be created.
-    pub fn start(config: Config, source: String, key: [u8; 16]) -> io::Result<Agent> {
+    pub fn start(config: Config, source: String) -> io::Result<Agent> {
+        tollway_net::sys::child::many_descriptors();
         let mailbox = Arc::new(Mailbox::default());
-        let mut engine = Engine::open(Arc::new(config), Arc::clone(&mailbox), key)?;
+        let mut engine = Engine::open(Arc::new(config), Arc::clone(&mailbox))?;
         let listen = engine.addresses();
         let thread = std::thread::Builder::new().name("switch".into()).spawn(move || engine.run())?;
         let told = Arc::new(Mutex::new((source, None)));

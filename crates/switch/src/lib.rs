@@ -28,7 +28,7 @@
 //! for (at, server) in servers.iter().enumerate() {
 //!     text += &format!("[member.m{at}]\naddress = \"{}\"\n", server.local_addr()?);
 //! }
-//! let switch = Agent::start(Config::parse("example", &text, None)?, "example".into(), [7; 16])?;
+//! let switch = Agent::start(Config::parse("example", &text, None)?, "example".into())?;
 //! TcpStream::connect(switch.listen()[0])?.write_all(b"one\ntwo\n")?;
 //! let mut lines = Vec::new();
 //! for server in &servers {

@@ -39,7 +39,7 @@ fn certificates(folder: &Path) {
 fn start(folder: &Path, text: &str) -> Agent {
     let config =
         Config::parse("test", text, Some(PathBuf::from(folder))).unwrap_or_else(|error| panic!("{error}"));
-    Agent::start(config, "test".into(), [7; 16]).unwrap()
+    Agent::start(config, "test".into()).unwrap()
 }
 
 #[test]

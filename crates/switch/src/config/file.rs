@@ -9,12 +9,12 @@ use serde::Deserialize;
 use tollway_law::{Bytes, Time};
 use tollway_net::sys::prefix::Prefix;
 use tollway_proto::dispatch::{Answers, FrameRules};
-use tollway_proto::framing::{Framing, Key};
+use tollway_proto::framing::{Framer, Framing, Key};
 use tollway_proto::route::{Hash, Policy};
 use toml::Spanned;
 
 use super::error::SourceText;
-use super::{ClientSpec, Config, ConfigError, Limits, MemberSpec, tls};
+use super::{ClientSpec, Config, ConfigError, HealthCheck, Limits, MemberSpec, tls};
 
 /// The file as it is written.
 #[derive(Debug, Deserialize)]
@@ -27,12 +27,15 @@ struct Raw {
     key: Option<Spanned<String>>,
     answers: Option<Spanned<String>>,
     retry: Option<Spanned<String>>,
+    on_failure: Option<Spanned<String>>,
+    secret: Option<Spanned<String>>,
     #[serde(default)]
     member: BTreeMap<String, RawMember>,
     #[serde(default)]
     client: BTreeMap<String, RawClient>,
     #[serde(default)]
     limits: RawLimits,
+    health: Option<RawHealth>,
     tls: Option<tls::RawServer>,
     #[serde(default)]
     upstream: tls::RawUpstream,
@@ -73,11 +76,19 @@ struct RawClient {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RawHealth {
+    every: Option<Time>,
+    send: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct RawLimits {
     frame: Option<Spanned<Bytes>>,
     sessions: Option<usize>,
     sessions_per_client: Option<usize>,
     pub(crate) session_buffer: Option<Spanned<Bytes>>,
+    memory: Option<Bytes>,
     member_buffer: Option<Spanned<Bytes>>,
     frame_time: Option<Time>,
     answer_time: Option<Time>,
@@ -143,6 +154,69 @@ pub(super) fn parse(name: &str, text: &str, folder: Option<PathBuf>) -> Result<C
     let retry = super::retry(word(&raw.retry).as_deref())
         .map_err(|error| wrong(span(&raw.retry), error, "write `retry = \"never\"`"))?;
 
+    let on_failure = super::on_failure(framing, policy, word(&raw.on_failure).as_deref())
+        .map_err(|error| wrong(span(&raw.on_failure), error, "write `on-failure = \"move\"`"))?;
+
+    let members = members(&raw, &place)?;
+    let clients = clients(&raw, &place)?;
+    let limits = limits(&raw.limits, framing == Framing::Resp, &place)?;
+    let folder = folder.unwrap_or_default();
+    let secret = raw.secret.as_ref().map(|path| secret(&folder, path, &place)).transpose()?;
+    let (secret, secret_is_new) = secret.unwrap_or_default();
+    let version =
+        raw.version.unwrap_or_else(|| format!("{:08x}", Hash::new([0; 16]).of(text.as_bytes()) >> 32));
+    Ok(Config {
+        version,
+        listen,
+        framing,
+        key,
+        policy,
+        rules: FrameRules { answers, retry },
+        on_failure,
+        secret,
+        secret_is_new,
+        members,
+        clients,
+        limits,
+        health: health(&raw.health, framing, answers, &place)?,
+        tls: raw.tls.map(|raw| raw.load(&folder, &place)).transpose()?,
+        upstream: raw.upstream.load(&folder, &place)?,
+    })
+}
+
+pub(crate) fn listen_address(text: &str) -> Option<SocketAddr> {
+    if let Some(port) = text.strip_prefix(':') {
+        return Some(SocketAddr::from(([0, 0, 0, 0], port.parse().ok()?)));
+    }
+    text.to_socket_addrs().ok()?.next()
+}
+
+/// The checks of members; by default a `PING` every 2 s to those of Redis.
+fn health(
+    raw: &Option<RawHealth>,
+    framing: Framing,
+    answers: Answers,
+    place: &SourceText<'_>,
+) -> Result<Option<HealthCheck>, ConfigError> {
+    let ping = (framing == Framing::Resp).then(|| b"*1\r\n$4\r\nPING\r\n".to_vec());
+    let default = ping.clone().map(|ping| HealthCheck { every: CHECK, send: Some(ping) });
+    let Some(raw) = raw else { return Ok(default) };
+    let every = raw.every.unwrap_or(CHECK);
+    let Some(send) = &raw.send else { return Ok(Some(HealthCheck { every, send: ping })) };
+    let frame = send.get_ref().as_bytes().to_vec();
+    let whole = Framer::new(framing, frame.len()).next(&frame);
+    let help = match (answers, whole) {
+        (Answers::None, _) => "leave it out: members do not answer frames with `answers = \"none\"`",
+        (_, Ok(Some(len))) if len == frame.len() => {
+            return Ok(Some(HealthCheck { every, send: Some(frame) }));
+        }
+        _ => "write one whole frame, with its prefix or delimiter: `send = \"*1\\r\\n$4\\r\\nPING\\r\\n\"`",
+    };
+    Err(place.mistake(send.span(), "members cannot answer this check".into(), Some(help)))
+}
+
+fn members(raw: &Raw, place: &SourceText<'_>) -> Result<Vec<MemberSpec>, ConfigError> {
+    let wrong = |span, message: String, help| place.mistake(span, message, Some(help));
     let mut members = Vec::new();
     for (name, member) in &raw.member {
         let text = member.address.get_ref();
@@ -166,31 +240,25 @@ pub(super) fn parse(name: &str, text: &str, folder: Option<PathBuf>) -> Result<C
             "spread them over two switches",
         ));
     }
-    let clients = clients(&raw, &place)?;
-    let limits = limits(&raw.limits, &place)?;
-    let folder = folder.unwrap_or_default();
-    let version =
-        raw.version.unwrap_or_else(|| format!("{:08x}", Hash::new([0; 16]).of(text.as_bytes()) >> 32));
-    Ok(Config {
-        version,
-        listen,
-        framing,
-        key,
-        policy,
-        rules: FrameRules { answers, retry },
-        members,
-        clients,
-        limits,
-        tls: raw.tls.map(|raw| raw.load(&folder, &place)).transpose()?,
-        upstream: raw.upstream.load(&folder, &place)?,
-    })
+    Ok(members)
 }
 
-pub(crate) fn listen_address(text: &str) -> Option<SocketAddr> {
-    if let Some(port) = text.strip_prefix(':') {
-        return Some(SocketAddr::from(([0, 0, 0, 0], port.parse().ok()?)));
-    }
-    text.to_socket_addrs().ok()?.next()
+/// Reads the secret of the keyed hash. Returns true beside it if it is new.
+fn secret(
+    folder: &Path,
+    path: &Spanned<String>,
+    place: &SourceText<'_>,
+) -> Result<([u8; 16], bool), ConfigError> {
+    let file = folder.join(path.get_ref());
+    let wrong = |why: String| {
+        let help = "make one: `head -c 16 /dev/urandom > secret`; other users should not be able to read it";
+        place.mistake(path.span(), format!("`{}` is not a secret: {why}", file.display()), Some(help))
+    };
+    let bytes = std::fs::read(&file).map_err(|error| wrong(error.to_string()))?;
+    let secret = <[u8; 16]>::try_from(bytes.as_slice())
+        .map_err(|_| wrong(format!("it has {} bytes instead of 16", bytes.len())))?;
+    let age = std::fs::metadata(&file).and_then(|meta| meta.modified()).map(|written| written.elapsed());
+    Ok((secret, matches!(age, Ok(Ok(age)) if age < NEW)))
 }
 
 fn clients(raw: &Raw, place: &SourceText<'_>) -> Result<Vec<ClientSpec>, ConfigError> {
@@ -224,8 +292,11 @@ fn clients(raw: &Raw, place: &SourceText<'_>) -> Result<Vec<ClientSpec>, ConfigE
     Ok(clients)
 }
 
-pub(crate) fn limits(raw: &RawLimits, place: &SourceText<'_>) -> Result<Limits, ConfigError> {
+/// The limits of a configuration. `large` is true if a frame may exceed a member's buffer; it is then
+/// alone in the buffer.
+pub(crate) fn limits(raw: &RawLimits, large: bool, place: &SourceText<'_>) -> Result<Limits, ConfigError> {
     let known = Limits::default();
+    let known = Limits { frame: if large { LARGE } else { known.frame }, ..known };
     let bytes = |given: &Option<Spanned<Bytes>>, default: u64, least: u64| match given {
         None => Ok(default),
         Some(given) if (least..=MOST).contains(&given.get_ref().get()) => Ok(given.get_ref().get()),
@@ -240,7 +311,11 @@ pub(crate) fn limits(raw: &RawLimits, place: &SourceText<'_>) -> Result<Limits, 
         sessions: raw.sessions.unwrap_or(known.sessions),
         sessions_per_client: raw.sessions_per_client.unwrap_or(known.sessions_per_client),
         session_buffer: bytes(&raw.session_buffer, known.session_buffer as u64, 1)? as usize,
-        member_buffer: bytes(&raw.member_buffer, known.member_buffer.max(frame), frame)?,
+        memory: raw.memory.map_or(known.memory, Bytes::get),
+        member_buffer: match large {
+            true => bytes(&raw.member_buffer, known.member_buffer, 16)?,
+            false => bytes(&raw.member_buffer, known.member_buffer.max(frame), frame)?,
+        },
         frame_time: raw.frame_time.unwrap_or(known.frame_time),
         answer_time: raw.answer_time.unwrap_or(known.answer_time),
         connect_time: raw.connect_time.unwrap_or(known.connect_time),
@@ -296,8 +371,14 @@ fn mark(path: &Path) -> Option<Mark> {
     Some((meta.modified().ok()?, meta.len(), meta.ino()))
 }
 
+/// Age below which a secret is called new.
+const NEW: Duration = Duration::from_secs(3600);
+/// The interval between checks of a member.
+const CHECK: Time = Time::from_secs(2);
 /// Time for which a file must be unchanged, since editors write in several steps.
 const SETTLED: Duration = Duration::from_millis(25);
+/// The longest frame of Redis by default, bytes: a value of 512 MiB, and its command.
+const LARGE: usize = 513 << 20;
 /// Upper bounds on members and on sizes in bytes.
 const MEMBERS: usize = 250;
 const MOST: u64 = 1 << 31;

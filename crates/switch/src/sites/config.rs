@@ -298,7 +298,7 @@ impl Checker<'_> {
     /// The limits. A receiver holds a frame until it is whole, and its window closes by quarters of
     /// `session-buffer`: two frames have to fit.
     fn limits(&self) -> Result<Limits, ConfigError> {
-        let mut limits = limits(&self.raw.limits, &self.place)?;
+        let mut limits = limits(&self.raw.limits, false, &self.place)?;
         let least = 2 * limits.frame;
         match &self.raw.limits.session_buffer {
             None => limits.session_buffer = SESSION_BUFFER.max(least),
