@@ -249,7 +249,8 @@ impl Client {
     fn check(&mut self, what: &Sent, replies: &[Reply]) {
         let last = replies.last().unwrap();
         let error = last.error().unwrap_or_default();
-        if replies.len() == 1 && (error.contains("was not executed") || error.starts_with("LOADING")) {
+        let loading = error.starts_with("LOADING") && matches!(what, Sent::One(..));
+        if replies.len() == 1 && (error.contains("was not executed") || loading) {
             return;
         }
         // twemproxy says only that it failed.
