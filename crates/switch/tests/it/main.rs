@@ -1,0 +1,13 @@
+//! Switches on real sockets: messages, faults, attacks, sites, programs of others.
+
+mod attacks;
+mod common;
+mod faults;
+mod foreign;
+mod programs;
+mod redis;
+mod sites_attacks;
+mod sites_traffic;
+mod soak;
+mod spread;
+mod tls;
