@@ -39,18 +39,13 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
     let log = events.clone();
     let source =
         args.config.as_ref().map_or_else(|| "the command line".into(), |path| path.display().to_string());
-    let (mut watched, version, started) = match (site(args)?, &args.config) {
-        (Some(site), _) => (None, site.version.clone(), Agent::start_site(site, source, log)),
+    let (mut watched, (version, started)) = match (site(args)?, &args.config) {
+        (Some(site), _) => (None, (site.version.clone(), Agent::start_site(site, source, log))),
         (None, Some(path)) => {
             let (watched, config) = Watched::open(path)?;
-            let version = config.version.clone();
-            (Some(watched), version, Agent::start(config, source, secret(args.secret.as_deref())?, log))
+            (Some(watched), start(config, source, log))
         }
-        (None, None) => {
-            let config = Config::from_words(&words(args))?;
-            let version = config.version.clone();
-            (None, version, Agent::start(config, source, secret(args.secret.as_deref())?, log))
-        }
+        (None, None) => (None, start(Config::from_words(&words(args))?, source, log)),
     };
     let switch = started.map_err(|error| {
         Failure::run(miette!(help = "give an address of this machine and a free port", "{error}"))
@@ -93,6 +88,17 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
     events.info("stop", "the switch accepts no more messages, and ends once those under way are done");
     switch.end().map_err(|error| Failure::run(miette!("the switch has failed: {error}")))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Starts a switch. Returns the version of its configuration beside it.
+fn start(config: Config, source: String, events: Events) -> (String, io::Result<Agent>) {
+    if config.secret_is_new {
+        events.warn(
+            "secret",
+            "the secret of the hash is less than an hour old: keys that another secret placed are at other members",
+        );
+    }
+    (config.version.clone(), Agent::start(config, source, events))
 }
 
 /// The configuration of a front or back between sites, if one is given.
@@ -147,22 +153,10 @@ fn words(args: &Switch) -> CommandLine {
         key: args.key.clone(),
         answers: args.answers.clone(),
         retry: args.retry.clone(),
+        on_failure: args.on_failure.clone(),
+        secret: args.secret.clone(),
         to: args.to.clone(),
     }
-}
-
-fn secret(path: Option<&Path>) -> Result<[u8; 16], Failure> {
-    let Some(path) = path else {
-        return agent::random()
-            .map_err(|error| Failure::run(miette!("cannot get random bytes from the system: {error}")));
-    };
-    let wrong = |why: String| {
-        let help = "make one: `head -c 16 /dev/urandom > secret`; other users should not be able to read it";
-        Failure::input(miette!(help = help, "`{}` is not a secret: {why}", path.display()))
-    };
-    let bytes = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
-    <[u8; 16]>::try_from(bytes.as_slice())
-        .map_err(|_| wrong(format!("it has {} bytes instead of 16", bytes.len())))
 }
 
 fn check(file: &Path) -> Result<ExitCode, Failure> {
@@ -181,7 +175,7 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
         names.join(", "),
         Bytes(session),
         config.limits.sessions,
-        Bytes(session.saturating_mul(config.limits.sessions as u64)),
+        Bytes(config.limits.total_memory(names.len())),
     ));
     Ok(ExitCode::SUCCESS)
 }

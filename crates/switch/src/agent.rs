@@ -34,9 +34,9 @@ impl Agent {
     ///
     /// # Errors
     /// An address is in use or not local, or the thread cannot be created.
-    pub fn start(config: Config, source: String, key: [u8; 16], events: Events) -> io::Result<Agent> {
+    pub fn start(config: Config, source: String, events: Events) -> io::Result<Agent> {
         let mailbox = Arc::new(Mailbox::default());
-        let mut engine = Engine::open(Arc::new(config), Arc::clone(&mailbox), key, events)?;
+        let mut engine = Engine::open(Arc::new(config), Arc::clone(&mailbox), events)?;
         let listen = engine.addresses();
         let thread = std::thread::Builder::new().name("switch".into()).spawn(move || engine.run())?;
         let told = Arc::new(Mutex::new((source, None)));

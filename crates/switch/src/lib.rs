@@ -29,7 +29,7 @@
 //!     text += &format!("[member.m{at}]\naddress = \"{}\"\n", server.local_addr()?);
 //! }
 //! let config = Config::parse("example", &text, None)?;
-//! let switch = Agent::start(config, "example".into(), [7; 16], Events::default())?;
+//! let switch = Agent::start(config, "example".into(), Events::default())?;
 //! TcpStream::connect(switch.listen()[0])?.write_all(b"one\ntwo\n")?;
 //! let mut lines = Vec::new();
 //! for server in &servers {

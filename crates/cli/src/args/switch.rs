@@ -51,14 +51,14 @@ Exit status: 0 success; 1 a system error; 2 the configuration or an option is wr
 /// Spread the messages of one connection over many servers, and merge the answers.
 ///
 /// Servers and clients are not changed. Each message goes to one member of the cluster: by key, in
-/// turn, or to the least loaded. No message is lost silently.
+/// turn, or to the least loaded.
 #[derive(Debug, clap::Args)]
 #[command(after_help = SWITCH_EXAMPLES, after_long_help = SWITCH_MORE, args_conflicts_with_subcommands = true)]
 pub(crate) struct Switch {
     #[command(subcommand)]
     pub(crate) command: Option<SwitchCommand>,
     /// Configuration, a TOML file; changes take effect while the switch runs.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "frames", "policy", "key", "answers", "retry", "to", "bind", "peer", "member", "keys", "law"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "frames", "policy", "key", "answers", "retry", "on_failure", "secret", "to", "bind", "peer", "member", "keys", "law"])]
     pub(crate) config: Option<PathBuf>,
     /// Address for clients: `127.0.0.1:5000`, or `:5000` for every address of this machine.
     #[arg(long, value_name = "ADDR", value_delimiter = ',', required_unless_present_any = ["config", "bind"])]
@@ -80,11 +80,15 @@ pub(crate) struct Switch {
     /// idempotent.
     #[arg(long, value_name = "WHEN")]
     pub(crate) retry: Option<String>,
+    /// Messages whose member is down, with by-key: error, so that each key stays at its member, or
+    /// move. Default of resp: error.
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) on_failure: Option<String>,
     /// Addresses of the members; with --bind, of the server.
     #[arg(long, value_name = "MEMBER,…", value_delimiter = ',', required_unless_present_any = ["config", "bind"])]
     pub(crate) to: Vec<String>,
     /// Between sites: UDP address of this part, at which its neighbours reach it.
-    #[arg(long, value_name = "ADDR", requires = "peer", requires = "keys", conflicts_with_all = ["key", "retry", "secret"])]
+    #[arg(long, value_name = "ADDR", requires = "peer", requires = "keys", conflicts_with_all = ["key", "retry", "on_failure", "secret"])]
     pub(crate) bind: Option<String>,
     /// Between sites: neighbours on the clients' side, or the switch of the other site.
     #[arg(long, value_name = "NAME=ADDR,…", value_delimiter = ',', requires = "bind")]
@@ -100,9 +104,9 @@ pub(crate) struct Switch {
     #[arg(long, value_name = "LAW", requires = "bind")]
     pub(crate) law: Option<String>,
     /// File of 16 bytes, the secret of the keyed hash. Switches with the same secret send a key to
-    /// the same member. Default: random.
+    /// the same member. Default: a public hash.
     #[arg(long, value_name = "FILE")]
-    pub(crate) secret: Option<PathBuf>,
+    pub(crate) secret: Option<String>,
     /// Print one JSON object per second, each on a line.
     #[arg(long)]
     pub(crate) json: bool,

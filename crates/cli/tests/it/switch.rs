@@ -279,3 +279,63 @@ fn every_mistake_of_a_configuration_is_shown_in_place() {
         assert!(said.contains(&format!("did you mean `{key}`?")), "no `{key}` in {said}");
     }
 }
+
+#[test]
+fn clients_beyond_the_limit_of_descriptors_are_refused_at_once() {
+    let (folder, port) = (folder("descriptors"), free_port());
+    let at = folder.join("switch.sock");
+    let listen = format!("127.0.0.1:{port}");
+    let words = ["switch", "--listen", &listen, "--frames", "resp", "--to", "127.0.0.1:1", "--socket"];
+    let mut child = Command::new("prlimit")
+        .args(["--nofile=80:80", "--", env!("CARGO_BIN_EXE_tollway")])
+        .args(words)
+        .arg(&at)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(child.stderr.take().unwrap());
+    let mut switch = Running { child, said };
+    switch.await_line("is in force");
+    let clients: Vec<TcpStream> = (0..80)
+        .map(|_| {
+            let mut client = TcpStream::connect(&listen).unwrap();
+            client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            let _ = client.write_all(b"PING\r\n");
+            client
+        })
+        .collect();
+    let mut refused = 0;
+    for mut client in &clients {
+        let mut answer = vec![0; 200];
+        let len = client.read(&mut answer).unwrap_or(0);
+        let answer = text(&answer[..len]);
+        refused += usize::from(answer.contains("max number of clients") || len == 0);
+    }
+    // Some are served, with an error since there is no server.
+    assert!((40..80).contains(&refused), "{refused}");
+}
+
+#[test]
+fn a_new_secret_is_warned_of() {
+    let (folder, port) = (folder("secret"), free_port());
+    fs::write(folder.join("hash.secret"), [3; 16]).unwrap();
+    let config = format!(
+        "listen = \"127.0.0.1:{port}\"\nframes = \"resp\"\nsecret = \"hash.secret\"\n[member.a]\naddress = \"127.0.0.1:1\"\n"
+    );
+    fs::write(folder.join("switch.toml"), config).unwrap();
+    let (file, at) = (folder.join("switch.toml"), folder.join("switch.sock"));
+    let words = ["switch", "--config", file.to_str().unwrap(), "--socket", at.to_str().unwrap()];
+    Running::start(&words).await_line("keys that another secret placed are at other members");
+    fs::File::options()
+        .write(true)
+        .open(folder.join("hash.secret"))
+        .unwrap()
+        .set_modified(std::time::SystemTime::now() - Duration::from_secs(7200))
+        .unwrap();
+    let line = Running::start(&words).await_line("");
+    assert!(line.contains("is in force"), "{line}");
+    fs::write(folder.join("hash.secret"), "short").unwrap();
+    let output = run_in(&folder, &["switch", "check", "switch.toml"]);
+    assert!(text(&output.stderr).contains("5 bytes instead of 16"), "{}", text(&output.stderr));
+}

@@ -41,8 +41,22 @@ pub enum Tag {
     /// A client's frame that sets up its connection: the caller inspects the answer before it goes
     /// to the client.
     Setup,
+    /// A client's frame that depends on earlier ones at its connection: it is never sent again.
+    Bound,
+    /// A part of a client's frame that several members answer: the caller collects the answers, and
+    /// [finishes](Dispatch::give_up) the frame. It is never sent again.
+    Part,
+    /// A client's frame whose answers, any number, the caller passes on by itself.
+    Passed,
     /// A frame of the switch: its answer is dropped, and it is never sent to another member.
     Own,
+}
+
+impl Tag {
+    /// True if the answer ends a frame of the client.
+    fn ends_frame(self) -> bool {
+        matches!(self, Tag::Client | Tag::Setup | Tag::Bound)
+    }
 }
 
 /// A frame that was answered.
@@ -63,8 +77,8 @@ pub struct Orphan {
     pub seq: u64,
     /// Its origin and purpose.
     pub tag: Tag,
-    /// The frame, to [carry](Dispatch::carry) to another member. `None` if it may have been
-    /// executed and [`Retry`] forbids a second execution.
+    /// The frame, to [carry](Dispatch::carry) to another member. `None` if it may have been executed
+    /// and [`Retry`] forbids a second execution, or if its tag does.
     pub frame: Option<Vec<u8>>,
 }
 
@@ -142,7 +156,7 @@ impl<A: Copy> Dispatch<A> {
     /// Numbers a frame that no member can take yet, to [carry](Dispatch::carry) later.
     pub fn number(&mut self, tag: Tag) -> u64 {
         let seq = self.next;
-        if tag != Tag::Own {
+        if tag.ends_frame() {
             self.next += 1;
             self.open += 1;
             if self.rules.answers == Answers::InOrder {
@@ -164,8 +178,8 @@ impl<A: Copy> Dispatch<A> {
         frames_at(&mut self.members, member).queue.reserve(bytes);
     }
 
-    /// Gives up a frame with a number and without a member: the caller answers it, or reports to
-    /// the client.
+    /// Ends a frame with a number and without a member, or whose parts are answered: the caller
+    /// answers it, or reports to the client.
     pub fn give_up(&mut self) {
         self.open -= 1;
     }
@@ -295,9 +309,7 @@ impl<A: Copy> Dispatch<A> {
         }
         let entry = frames.entries.pop_front().ok_or(Unrequested)?;
         self.bytes -= frames.finish(entry.len, retains);
-        if entry.tag != Tag::Own {
-            self.open -= 1;
-        }
+        self.open -= u64::from(entry.tag.ends_frame());
         Ok(AnsweredFrame { seq: entry.seq, tag: entry.tag, len: entry.len })
     }
 
@@ -326,9 +338,9 @@ impl<A: Copy> Dispatch<A> {
     pub fn head(&self) -> Option<usize> {
         let first = self.first;
         // Frames at a member are mostly in order.
-        self.members
-            .iter()
-            .position(|frames| frames.entries.iter().any(|entry| entry.seq == first && entry.tag != Tag::Own))
+        let is_first =
+            |entry: &Entry| entry.seq == first && (entry.tag.ends_frame() || entry.tag == Tag::Part);
+        self.members.iter().position(|frames| frames.entries.iter().any(is_first))
     }
 
     /// Frees the memory of empty queues.
@@ -379,8 +391,9 @@ impl<A: Copy> Dispatch<A> {
             if entry.tag == Tag::Own {
                 continue;
             }
-            self.open -= u64::from(frame.is_none());
-            orphans.push(Orphan { seq: entry.seq, tag: entry.tag, frame: frame.map(<[u8]>::to_vec) });
+            let frame = frame.filter(|_| matches!(entry.tag, Tag::Client | Tag::Setup)).map(<[u8]>::to_vec);
+            self.open -= u64::from(frame.is_none() && entry.tag.ends_frame());
+            orphans.push(Orphan { seq: entry.seq, tag: entry.tag, frame });
         }
         orphans
     }

@@ -34,19 +34,19 @@ impl Scan {
             let children = match kind {
                 b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => 0,
                 b'$' | b'!' | b'=' => {
-                    if let Some(len) = length(line)? {
+                    if let Some(len) = length(line, "invalid bulk length")? {
                         end = end.saturating_add(len).saturating_add(2);
                     }
                     0
                 }
-                b'*' | b'~' | b'>' => length(line)?.unwrap_or(0),
-                b'%' => length(line)?.unwrap_or(0).saturating_mul(2),
+                b'*' | b'~' | b'>' => length(line, "invalid multibulk length")?.unwrap_or(0),
+                b'%' => length(line, "invalid multibulk length")?.unwrap_or(0).saturating_mul(2),
                 // An attribute precedes the value that it is about.
-                b'|' => length(line)?.unwrap_or(0).saturating_mul(2).saturating_add(1),
+                b'|' => {
+                    length(line, "invalid multibulk length")?.unwrap_or(0).saturating_mul(2).saturating_add(1)
+                }
                 _ => {
-                    return Err(FrameError::Malformed(
-                        "a RESP value begins with an unknown byte; inline commands are not supported",
-                    ));
+                    return Err(FrameError::Malformed("a RESP value begins with an unknown byte"));
                 }
             };
             // The shortest element has three bytes.
@@ -88,13 +88,12 @@ impl Scan {
 }
 
 /// The length, or `None` for a null (`-1`).
-fn length(digits: &[u8]) -> Result<Option<u64>, FrameError> {
-    const WRONG: FrameError = FrameError::Malformed("a length in RESP is not a number");
+fn length(digits: &[u8], wrong: &'static str) -> Result<Option<u64>, FrameError> {
     if digits == b"-1" {
         return Ok(None);
     }
     if digits.is_empty() || digits.len() > 18 || !digits.iter().all(u8::is_ascii_digit) {
-        return Err(WRONG);
+        return Err(FrameError::Malformed(wrong));
     }
     Ok(Some(digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0'))))
 }

@@ -2,18 +2,19 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tollway_agent::file::Watch;
 use tollway_law::Bytes;
 use tollway_net::sys::prefix::Prefix;
 use tollway_proto::dispatch::{Answers, FrameRules, Retry};
-use tollway_proto::framing::{Framing, Key};
+use tollway_proto::framing::{Framer, Framing, Key};
 use tollway_proto::route::{Hash, Policy};
 use tollway_scenario::file::ScenarioError;
 use tollway_scenario::file::reading::{Mistakes, Reader, read};
 
-use super::keys::{CLIENT, LIMITS, MEMBER, SWITCH};
-use super::{ClientSpec, Config, Limits, MemberSpec, tls};
+use super::keys::{CLIENT, HEALTH, LIMITS, MEMBER, SWITCH};
+use super::{ClientSpec, Config, HealthCheck, Limits, MemberSpec, OnFailure, tls};
 
 pub(super) fn parse(name: &str, text: &str, folder: &Path) -> Result<Config, ScenarioError> {
     let resolve = |top: &Reader<'_>, mistakes: &mut Mistakes| resolve(top, text, folder, mistakes);
@@ -42,6 +43,17 @@ fn resolve(top: &Reader<'_>, text: &str, folder: &Path, mistakes: &mut Mistakes)
             .add(top.at("answers"), "Redis answers in the order of the commands", "here")
             .help("leave out `answers` with `frames = \"resp\"`");
     }
+    let stays = top.word("on-failure");
+    if stays == "error" && policy != Policy::ByKey {
+        mistakes
+            .add(
+                top.at("on-failure"),
+                format!("with `{}`, no frame belongs to one member", policy.word()),
+                "here",
+            )
+            .help("write `on-failure = \"move\"`");
+    }
+    let (secret, secret_is_new) = secret(top, folder, mistakes).unwrap_or_default();
     Config {
         version: version(top, text),
         listen: listen(top, mistakes),
@@ -52,9 +64,17 @@ fn resolve(top: &Reader<'_>, text: &str, folder: &Path, mistakes: &mut Mistakes)
             answers,
             retry: if top.word("retry") == "idempotent" { Retry::Idempotent } else { Retry::Never },
         },
+        on_failure: match stays {
+            "error" => OnFailure::Error,
+            "" if resp && policy == Policy::ByKey => OnFailure::Error,
+            _ => OnFailure::Move,
+        },
+        secret,
+        secret_is_new,
         members: members(top, mistakes),
         clients: clients(top, mistakes),
-        limits: limits(&top.table("limits", &LIMITS), mistakes),
+        limits: limits(&top.table("limits", &LIMITS), resp, mistakes),
+        health: health(top, framing, answers, mistakes),
         tls: tls::server(top, folder, mistakes),
         upstream: tls::upstream(top, folder, mistakes),
     }
@@ -139,13 +159,68 @@ fn clients(top: &Reader<'_>, mistakes: &mut Mistakes) -> Vec<ClientSpec> {
         .collect()
 }
 
-pub(crate) fn limits(keys: &Reader<'_>, mistakes: &mut Mistakes) -> Limits {
+/// Reads the secret of the keyed hash. Returns true beside it if it is new.
+fn secret(top: &Reader<'_>, folder: &Path, mistakes: &mut Mistakes) -> Option<([u8; 16], bool)> {
+    let file = folder.join(top.text("secret")?);
+    let read = std::fs::read(&file).map_err(|error| error.to_string()).and_then(|bytes| {
+        <[u8; 16]>::try_from(bytes.as_slice())
+            .map_err(|_| format!("it has {} bytes instead of 16", bytes.len()))
+    });
+    match read {
+        Ok(secret) => {
+            let meta = std::fs::metadata(&file);
+            let age = meta.and_then(|meta| meta.modified()).map(|written| written.elapsed());
+            Some((secret, matches!(age, Ok(Ok(age)) if age < NEW)))
+        }
+        Err(why) => {
+            let message = format!("`{}` is not a secret: {why}", file.display());
+            mistakes.add(top.at("secret"), message, "this file").help(
+                "make one: `head -c 16 /dev/urandom > secret`; other users should not be able to read it",
+            );
+            None
+        }
+    }
+}
+
+/// The checks of members; by default a `PING` to those of Redis.
+fn health(
+    top: &Reader<'_>,
+    framing: Option<Framing>,
+    answers: Answers,
+    mistakes: &mut Mistakes,
+) -> Option<HealthCheck> {
+    let framing = framing?;
+    if framing != Framing::Resp && !top.has("health") {
+        return None;
+    }
+    let keys = top.table("health", &HEALTH);
+    let ping = (framing == Framing::Resp).then(|| b"*1\r\n$4\r\nPING\r\n".to_vec());
+    let send = keys.text("send").map(String::into_bytes);
+    if let Some(frame) = &send {
+        let whole =
+            matches!(Framer::new(framing, frame.len()).next(frame), Ok(Some(len)) if len == frame.len());
+        let help = match answers {
+            Answers::None => "leave it out: members do not answer frames with `answers = \"none\"`",
+            _ => {
+                "write one whole frame, with its prefix or delimiter: `send = \"*1\\r\\n$4\\r\\nPING\\r\\n\"`"
+            }
+        };
+        if answers == Answers::None || !whole {
+            mistakes.add(keys.at("send"), "members cannot answer this check", "here").help(help);
+        }
+    }
+    Some(HealthCheck { every: keys.span("every"), send: send.or(ping) })
+}
+
+/// The limits of a configuration. `large` is true if a frame may exceed a member's buffer; it is then
+/// alone in the buffer.
+pub(crate) fn limits(keys: &Reader<'_>, large: bool, mistakes: &mut Mistakes) -> Limits {
     let known = Limits::default();
-    let bytes = |key| keys.bytes(key).unwrap_or_default();
     let count = |key| keys.count(key).unwrap_or_default() as usize;
-    let frame = bytes("frame");
-    let member_buffer = keys.bytes("member-buffer").unwrap_or(known.member_buffer.max(frame));
-    if member_buffer < frame {
+    let frame = keys.bytes("frame").unwrap_or(if large { LARGE } else { known.frame as u64 });
+    let room = if large { known.member_buffer } else { known.member_buffer.max(frame) };
+    let member_buffer = keys.bytes("member-buffer").unwrap_or(room);
+    if member_buffer < frame && !large {
         let message = format!("`member-buffer` has no room for a frame of {}", Bytes(frame));
         mistakes.add(keys.at("member-buffer"), message, "out of range").help("give at least `frame`");
     }
@@ -154,6 +229,7 @@ pub(crate) fn limits(keys: &Reader<'_>, mistakes: &mut Mistakes) -> Limits {
         sessions: count("sessions"),
         sessions_per_client: count("sessions-per-client"),
         session_buffer: keys.bytes("session-buffer").map_or(known.session_buffer, |bytes| bytes as usize),
+        memory: keys.bytes("memory").unwrap_or_default(),
         member_buffer,
         frame_time: keys.span("frame-time"),
         answer_time: keys.span("answer-time"),
@@ -192,6 +268,10 @@ impl Watched {
     }
 }
 
+/// Age below which a secret is called new.
+const NEW: Duration = Duration::from_secs(3600);
+/// The longest frame of Redis by default, bytes: a value of 512 MiB, and its command.
+const LARGE: u64 = 513 << 20;
 /// The address after a mistake.
 pub(crate) const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// Upper bound on members.

@@ -20,12 +20,19 @@ section! {
         "answers": ANSWERS, else "from the framing";
         /// Frames of a failed member that are sent to another.
         "retry": Kind::Word(&["never", "idempotent"]), default "never";
+        /// Frames whose member is down, with `by-key`: an error, so that each key stays at its member,
+        /// or to another.
+        "on-failure": Kind::Word(&["error", "move"]), else "`error` with `resp`, else `move`";
+        /// File of 16 bytes, the secret of the keyed hash; without it the hash is public.
+        "secret": Kind::Text, optional;
         /// The cluster.
         "member": Kind::Named(&MEMBER), optional;
         /// Named clients; others are identified by their addresses.
         "client": Kind::Named(&CLIENT), optional;
         /// Bounds of memory, number and time.
         "limits": Kind::Table(&LIMITS), optional;
+        /// Checks of members that are up; those that are down are always checked.
+        "health": Kind::Table(&HEALTH), optional;
         /// TLS towards clients.
         "tls": Kind::Table(&TLS), optional;
         /// The connections to members.
@@ -61,13 +68,15 @@ section! {
     /// Bounds of memory, number and time.
     LIMITS = "[limits]" {
         /// The longest frame.
-        "frame": Kind::Bytes { least: 16, most: MOST }, default "1 MiB";
+        "frame": Kind::Bytes { least: 16, most: MOST }, else "1 MiB; with `resp` 513 MiB";
         /// Simultaneous sessions.
         "sessions": NUMBER, default "10000";
         /// Simultaneous sessions of one client.
         "sessions-per-client": NUMBER, default "10000";
         /// Bytes that may wait per session and direction.
         "session-buffer": Kind::Bytes { least: 1, most: MOST }, else "256 KiB; between sites 2 MiB";
+        /// Bytes of all sessions, above which incomplete frames of more than 64 KiB are given up.
+        "memory": Kind::Bytes { least: 0, most: u64::MAX }, default "2 GiB";
         /// B of the soft law: bytes that may be outstanding at a member.
         "member-buffer": Kind::Bytes { least: 16, most: MOST }, else "4 MiB, or `frame`";
         /// Time limit from a frame's first byte to its last.
@@ -80,6 +89,16 @@ section! {
         "idle-time": SPAN, default "3600 s";
         /// Time for which sessions may continue after the command to end.
         "grace": SPAN, default "5 s";
+    }
+}
+
+section! {
+    /// Checks of members.
+    HEALTH = "[health]" {
+        /// Interval between checks of a member.
+        "every": Kind::Time { least: 10_000_000 }, default "2 s";
+        /// A frame that members must answer.
+        "send": Kind::Text, else "a `PING` with `resp`; otherwise a connection suffices";
     }
 }
 

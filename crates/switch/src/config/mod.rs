@@ -37,16 +37,34 @@ pub struct Config {
     pub policy: Policy,
     /// The answering scheme and the retry rule.
     pub rules: FrameRules,
+    /// The treatment of frames whose member is down.
+    pub on_failure: OnFailure,
+    /// The secret of the keyed hash, zeros without one.
+    pub secret: [u8; 16],
+    /// True if the secret's file was written within the last hour: keys that another secret placed
+    /// are at other members.
+    pub secret_is_new: bool,
     /// The cluster, in the order of the file.
     pub members: Vec<MemberSpec>,
     /// Named clients; others are identified by their addresses.
     pub clients: Vec<ClientSpec>,
     /// Bounds of memory, number and time.
     pub limits: Limits,
+    /// Checks of members that are up; those that are down are always checked.
+    pub health: Option<HealthCheck>,
     /// TLS towards clients.
     pub tls: Option<Arc<ServerConfig>>,
     /// The connections to members.
     pub upstream: Upstream,
+}
+
+/// The treatment of frames whose member is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFailure {
+    /// They fail, so that a key stays at its member.
+    Error,
+    /// They go to another member.
+    Move,
 }
 
 /// A member of the cluster.
@@ -86,6 +104,8 @@ pub struct Limits {
     pub sessions_per_client: usize,
     /// Bytes that may wait per session and direction.
     pub session_buffer: usize,
+    /// Bytes of all sessions, above which incomplete frames of more than 64 KiB are given up.
+    pub memory: u64,
     /// B of the soft law: bytes that may be outstanding at a member.
     pub member_buffer: u64,
     /// Time limit from a frame's first byte to its last.
@@ -107,6 +127,7 @@ impl Default for Limits {
             sessions: 10_000,
             sessions_per_client: 10_000,
             session_buffer: 256 << 10,
+            memory: 2 << 30,
             member_buffer: 4 << 20,
             frame_time: Time::from_secs(10),
             answer_time: Time::from_secs(10),
@@ -124,6 +145,23 @@ impl Limits {
         let read = self.frame.max(SCRATCH);
         (3 * self.session_buffer + 3 * read + (1 + members) * self.frame) as u64
     }
+
+    /// Upper bound on the memory of all sessions' bytes.
+    pub fn total_memory(&self, members: usize) -> u64 {
+        let small = Limits { frame: self.frame.min(MOVED), ..*self };
+        let sessions = self.sessions as u64;
+        let all = sessions.saturating_mul(self.session_memory(members));
+        all.min(sessions.saturating_mul(small.session_memory(members)).saturating_add(self.memory))
+    }
+}
+
+/// Checks of members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// The interval between checks of a member.
+    pub every: Time,
+    /// A frame that the member must answer; `None` if a connection suffices.
+    pub send: Option<Vec<u8>>,
 }
 
 /// The connections to members.
@@ -151,6 +189,10 @@ pub struct CommandLine {
     pub answers: Option<String>,
     /// `--retry`.
     pub retry: Option<String>,
+    /// `--on-failure`.
+    pub on_failure: Option<String>,
+    /// `--secret`.
+    pub secret: Option<String>,
     /// `--to`.
     pub to: Vec<String>,
 }
@@ -188,6 +230,8 @@ impl Config {
             ("key", &words.key),
             ("answers", &words.answers),
             ("retry", &words.retry),
+            ("on-failure", &words.on_failure),
+            ("secret", &words.secret),
         ] {
             if let Some(word) = word {
                 text += &format!("{key} = {}\n", quote(word));
@@ -200,5 +244,7 @@ impl Config {
     }
 }
 
+/// Up to this length an incomplete frame is moved to the read buffer; a longer one stays.
+pub(crate) const MOVED: usize = 64 << 10;
 /// Bytes read from a connection at once.
 pub(crate) const SCRATCH: usize = 256 << 10;

@@ -11,10 +11,12 @@ use tollway_agent::events::Events;
 use tollway_law::Time;
 use tollway_net::Clock;
 use tollway_proto::dispatch::{Cluster, MemberConfig};
-use tollway_proto::route::{Candidate, Hash};
+use tollway_proto::route::{ByKey, Candidate, Hash, Item, Route, mix};
 
+use super::health::Probe;
 use super::token;
-use crate::config::{ClientSpec, Config, MemberSpec};
+use crate::config::{ClientSpec, Config, MemberSpec, OnFailure};
+use crate::redis::{self, Homes};
 use crate::stream::Stream;
 
 /// Members, clients and counters.
@@ -33,6 +35,10 @@ pub(super) struct Core {
     pub(super) by_name: HashMap<String, u32>,
     pub(super) counters: Counters,
     pub(super) events: Events,
+    /// The sessions that limits and descriptors allow.
+    pub(super) most_sessions: usize,
+    /// Bytes that all sessions hold.
+    pub(super) memory: usize,
     /// Sessions with immediate work.
     pub(super) again: Vec<usize>,
     /// Sessions that wait for a kernel's acknowledgements.
@@ -68,7 +74,9 @@ pub(super) struct MemberState {
     pub(super) health: Health,
     /// Failures in a row.
     pub(super) failures: u32,
-    pub(super) probe: Option<TcpStream>,
+    pub(super) probe: Option<Probe>,
+    /// Start of the last check.
+    pub(super) checked: Time,
     pub(super) lanes: usize,
     pub(super) counts: MemberCounts,
     pub(super) last_failure: Option<String>,
@@ -80,8 +88,6 @@ pub(super) enum Health {
     Up,
     /// Down since this time.
     Down(Time),
-    /// A connection attempt is under way since this time.
-    Tried(Time),
 }
 
 /// The counters of a member.
@@ -125,12 +131,12 @@ pub(super) struct Counters {
 }
 
 impl Core {
-    pub(super) fn new(config: Arc<Config>, registry: Registry, key: [u8; 16], events: Events) -> Core {
+    pub(super) fn new(config: Arc<Config>, registry: Registry, events: Events) -> Core {
         let mut core = Core {
             registry,
             clock: Clock::starting_at(Time::ZERO),
             now: Time::ZERO,
-            hash: Hash::new(key),
+            hash: Hash::new(config.secret),
             cluster: Cluster::new(),
             members: Vec::new(),
             candidates: Vec::new(),
@@ -138,6 +144,8 @@ impl Core {
             by_name: HashMap::new(),
             counters: Counters::default(),
             events,
+            most_sessions: 0,
+            memory: 0,
             again: Vec::new(),
             unacknowledged: Vec::new(),
             drained: Vec::new(),
@@ -149,6 +157,14 @@ impl Core {
         core
     }
 
+    /// Checks that another configuration can be put in force.
+    pub(super) fn accepts(&self, config: &Config) -> io::Result<()> {
+        if config.secret == self.config.secret {
+            return Ok(());
+        }
+        Err(io::Error::other("another `secret` would move keys: it takes effect at a restart"))
+    }
+
     /// Puts another configuration in force. Members keep their numbers, by name.
     pub(super) fn install(&mut self, config: Arc<Config>) {
         self.members.iter_mut().for_each(|member| member.listed = false);
@@ -156,13 +172,18 @@ impl Core {
             match self.members.iter_mut().find(|member| member.spec.name == spec.name) {
                 Some(member) => {
                     if member.spec.address != spec.address {
-                        (member.health, member.failures) = (Health::Up, 0);
+                        (member.health, member.failures, member.probe) = (Health::Up, 0, None);
                     }
                     (member.spec, member.listed) = (spec.clone(), true);
                 }
                 None => self.add(spec.clone(), &config),
             }
         }
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let descriptors = usize::try_from(descriptors.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        let members = config.members.len();
+        let enough = descriptors.saturating_sub(SPARE + config.listen.len() + members) / (1 + members);
+        self.most_sessions = config.limits.sessions.min(enough.max(1));
         self.config = config;
         for at in 0..self.clients.len() {
             let Some(client) = &self.clients[at] else { continue };
@@ -191,17 +212,57 @@ impl Core {
             health: Health::Up,
             failures: 0,
             probe: None,
+            checked: self.now,
             lanes: 0,
             counts: MemberCounts::default(),
             last_failure: None,
         });
     }
 
-    /// Updates a candidate from its member.
+    /// Updates a candidate from its member. If keys stay, a member that is down keeps its own.
     pub(super) fn refresh(&mut self, at: usize) {
         let member = &self.members[at];
         let takes = member.listed && !member.drained && !member.spec.drain;
-        self.candidates[at].up = takes && member.health == Health::Up;
+        self.candidates[at].up = takes && (self.keys_stay() || member.health == Health::Up);
+    }
+
+    /// True if frames of a member that is down fail, instead of going to another.
+    pub(super) fn keys_stay(&self) -> bool {
+        self.config.on_failure == OnFailure::Error
+    }
+
+    /// True if frames may be sent to a member.
+    #[inline]
+    pub(super) fn is_reachable(&self, at: usize) -> bool {
+        self.members[at].health == Health::Up
+    }
+
+    /// The error of a command for a member that is down.
+    pub(super) fn unreachable(&self, at: usize) -> String {
+        let member = &self.members[at];
+        let why = member.last_failure.as_deref().unwrap_or("its last connection failed");
+        format!("member {} is down: {why}; the command was not executed", member.spec.name)
+    }
+
+    /// The members of the present configuration.
+    pub(super) fn listed(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.members.len()).filter(|&at| self.members[at].listed)
+    }
+
+    /// True if the cluster has one member.
+    pub(super) fn is_single(&self) -> bool {
+        self.listed().count() == 1
+    }
+
+    /// A member that is up, the same for all commands of a session.
+    pub(super) fn any_member(&self, session: u64) -> Option<usize> {
+        let up = (0..self.members.len()).filter(|&at| self.candidates[at].up && self.is_reachable(at));
+        up.max_by_key(|&at| mix(session ^ self.candidates[at].name))
+    }
+
+    /// The members of Redis' keys; `spread` is false if members are replicas of each other.
+    pub(super) fn homes(&self, spread: bool) -> KeyHomes<'_> {
+        KeyHomes { core: self, spread }
     }
 
     pub(super) fn set_health(&mut self, at: usize, health: Health) {
@@ -225,9 +286,10 @@ impl Core {
         self.members[at].last_failure = Some(why);
     }
 
-    /// The time for which a failed member is not used. It is the first while no member is up.
+    /// The time for which a failed member is not used. It is the first while no member is up, and if
+    /// no other takes the keys.
     pub(super) fn pause(&self, at: usize) -> Time {
-        let up = self.candidates.iter().any(|candidate| candidate.up);
+        let up = !self.keys_stay() && self.candidates.iter().any(|candidate| candidate.up);
         let further = if up { self.members[at].failures.saturating_sub(1).min(6) } else { 0 };
         Time::from_millis(FIRST_PAUSE << further)
     }
@@ -313,10 +375,16 @@ impl Core {
 
     /// Begins a session's connection to a member.
     pub(super) fn connect(&self, session: usize, member: usize) -> io::Result<Stream> {
-        let address = self.member_address(member);
-        let mut socket = TcpStream::connect(address)?;
+        let mut stream = self.dial(member)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
-        self.registry.register(&mut socket, Token(token(session, member + 1)), interest)?;
+        self.registry.register(stream.socket(), Token(token(session, member + 1)), interest)?;
+        Ok(stream)
+    }
+
+    /// Begins a connection to a member.
+    pub(super) fn dial(&self, member: usize) -> io::Result<Stream> {
+        let address = self.member_address(member);
+        let socket = TcpStream::connect(address)?;
         let Some((config, name)) = &self.config.upstream.tls else { return Ok(Stream::plain(socket)) };
         let name = name.clone().unwrap_or_else(|| address.ip().into());
         let connection = rustls::ClientConnection::new(config.clone(), name).map_err(io::Error::other)?;
@@ -324,6 +392,29 @@ impl Core {
     }
 }
 
+/// The members of Redis' keys.
+pub(super) struct KeyHomes<'c> {
+    core: &'c Core,
+    spread: bool,
+}
+
+impl Homes for KeyHomes<'_> {
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.core.hash.of(redis::tag(key))
+    }
+
+    fn home(&self, hash: u64) -> Option<usize> {
+        let item = Item { key: hash, ..Item::default() };
+        if self.spread { ByKey.pick(&item, &self.core.candidates) } else { None }
+    }
+
+    fn is_one(&self) -> bool {
+        !self.spread || self.core.is_single()
+    }
+}
+
+/// Descriptors for other purposes than sessions: the event queue, the control socket, views, files.
+const SPARE: usize = 32;
 /// First pause before a failed member is tried again, milliseconds. It doubles with each further
 /// failure, up to 64 times.
 const FIRST_PAUSE: u64 = 250;

@@ -5,11 +5,12 @@
 //! copied to their session. So a session without problems holds next to no memory.
 
 mod core;
+mod health;
 mod held;
 mod session;
 pub(crate) mod snapshot;
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +20,11 @@ use mio::{Interest, Poll, Token};
 use slab::Slab;
 use tollway_agent::events::Events;
 use tollway_law::Time;
+use tollway_proto::framing::Framing;
 
-use self::core::{Core, Health};
-use self::session::{End, MOVED, Session};
-use crate::config::{Config, SCRATCH};
+use self::core::Core;
+use self::session::{End, Session};
+use crate::config::{Config, MOVED, SCRATCH};
 use crate::mailbox::{EngineCommand, Mailbox};
 use crate::stream::Stream;
 
@@ -56,20 +58,14 @@ struct Listener {
 }
 
 impl Engine {
-    /// Opens the listeners. `key` is the secret of the keyed hash; switches with the same key send
-    /// a frame's key to the same member.
+    /// Opens the listeners.
     ///
     /// # Errors
     /// An address is in use or not local.
-    pub fn open(
-        config: Arc<Config>,
-        mailbox: Arc<Mailbox>,
-        key: [u8; 16],
-        events: Events,
-    ) -> io::Result<Engine> {
+    pub fn open(config: Arc<Config>, mailbox: Arc<Mailbox>, events: Events) -> io::Result<Engine> {
         let poll = Poll::new()?;
         mailbox.attach(mio::Waker::new(poll.registry(), Token(WAKER))?);
-        let core = Core::new(Arc::clone(&config), poll.registry().try_clone()?, key, events);
+        let core = Core::new(Arc::clone(&config), poll.registry().try_clone()?, events);
         let scratch = vec![0; SCRATCH + MOVED];
         let mut engine = Engine {
             poll,
@@ -196,9 +192,15 @@ impl Engine {
             core.events
                 .warn("refused", format_args!("the connection of {peer} is refused: too many sessions"));
             let mut stream = Stream::plain(socket);
-            stream.break_off();
+            if core.config.framing == Framing::Resp && core.config.tls.is_none() {
+                // As Redis does. A client that has sent nothing yet reads it before the end.
+                let _ = stream.write(&[IoSlice::new(b"-ERR max number of clients reached\r\n")]);
+                stream.finish();
+            } else {
+                stream.break_off();
+            }
         };
-        if self.sessions.len() >= core.config.limits.sessions || self.ending.is_some() {
+        if self.sessions.len() >= core.most_sessions || self.ending.is_some() {
             return refused(core, socket);
         }
         let identity = core.identify(peer.ip().to_canonical(), None, None);
@@ -291,7 +293,7 @@ impl Engine {
         if end != End::Done {
             core.counters.abandoned += session.dispatch.open();
         }
-        session.dismiss(core, end == End::Done);
+        session.dismiss(core, end == End::Done || session.lingers);
         core.leave(session.client);
     }
 
@@ -303,7 +305,7 @@ impl Engine {
         }
         self.swept = self.core.now;
         self.listeners.iter_mut().for_each(|(_, listener)| listener.readable = true);
-        let up = self.try_members();
+        let up = self.core.check_members();
         let ids: Vec<usize> = self.sessions.iter().map(|(id, _)| id).collect();
         for id in ids {
             let Some(session) = self.sessions.get_mut(id) else { continue };
@@ -320,44 +322,12 @@ impl Engine {
         self.core.drained = drained;
     }
 
-    /// Tries members that are down. Returns true if one is up that frames may wait for.
-    fn try_members(&mut self) -> bool {
-        let core = &mut self.core;
-        for at in 0..core.members.len() {
-            match core.members[at].health {
-                Health::Up => {}
-                Health::Down(since) if core.now >= since + core.pause(at) && core.members[at].listed => {
-                    core.members[at].probe = TcpStream::connect(core.member_address(at)).ok();
-                    core.set_health(at, Health::Tried(core.now));
-                }
-                Health::Down(_) => {}
-                Health::Tried(since) => {
-                    let probe = core.members[at].probe.as_ref();
-                    let error = probe.map(TcpStream::take_error);
-                    let refused = !matches!(error, Some(Ok(None)));
-                    let connected = !refused && probe.is_some_and(|probe| probe.peer_addr().is_ok());
-                    if connected {
-                        core.members[at].probe = None;
-                        core.set_health(at, Health::Up);
-                        let name = &core.members[at].spec.name;
-                        core.events.info("member-up", format_args!("member {name} is up"));
-                    } else if refused || core.now > since + core.config.limits.connect_time {
-                        core.members[at].probe = None;
-                        core.set_health(at, Health::Up);
-                        core.is_down(at, "it does not accept connections".into());
-                    }
-                }
-            }
-        }
-        core.candidates.iter().any(|candidate| candidate.up)
-    }
-
     /// Executes commands from other threads.
     fn obey(&mut self) {
         for command in self.mailbox.take() {
             match command {
                 EngineCommand::Install(config, reply) => {
-                    let done = self.listen(&config).map(|()| {
+                    let done = self.core.accepts(&config).and_then(|()| self.listen(&config)).map(|()| {
                         self.listeners.retain(|_, listener| config.listen.iter().any(|&at| listener.is(at)));
                         self.core.install(config);
                     });

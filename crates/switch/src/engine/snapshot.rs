@@ -16,7 +16,7 @@ impl Engine {
                 _ if !member.listed => "removed",
                 _ if member.drained || member.spec.drain => "draining",
                 Health::Up => "up",
-                Health::Down(_) | Health::Tried(_) => "down",
+                Health::Down(_) => "down",
             };
             let counts = member.counts;
             MemberStatus {

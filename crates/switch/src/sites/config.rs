@@ -255,7 +255,7 @@ fn part(top: &Reader<'_>, members: Vec<Neighbour>, mistakes: &mut Mistakes) -> O
 /// The limits. A receiver holds a frame until it is whole, and its window closes by quarters of
 /// `session-buffer`: two frames have to fit.
 fn limits_between_sites(keys: &Reader<'_>, mistakes: &mut Mistakes) -> Limits {
-    let mut limits = limits(keys, mistakes);
+    let mut limits = limits(keys, false, mistakes);
     let least = 2 * limits.frame;
     if !keys.has("session-buffer") {
         limits.session_buffer = SESSION_BUFFER.max(least);

@@ -358,7 +358,7 @@ fn a_switch_that_is_gone_is_seen_by_its_clients_and_another_takes_over() {
     server.manners.hangs.store(false, Ordering::SeqCst);
     let text = format!("listen = \"{at}\"\nframes = \"u16\"\n[member.a]\naddress = \"{}\"\n", server.address);
     let config = tollway_switch::config::Config::parse("test", &text, None).unwrap();
-    let next = Agent::start(config, "test".into(), [7; 16], Events::default()).unwrap();
+    let next = Agent::start(config, "test".into(), Events::default()).unwrap();
     let mut client = connect(&next);
     client.write_all(&framed(b"four")).unwrap();
     assert_eq!(read_framed(&mut client).unwrap(), b"four");

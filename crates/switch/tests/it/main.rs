@@ -3,8 +3,11 @@
 mod attacks;
 mod common;
 mod faults;
+mod foreign;
 mod programs;
+mod redis;
 mod sites_attacks;
 mod sites_traffic;
+mod soak;
 mod spread;
 mod tls;

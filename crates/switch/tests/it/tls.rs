@@ -37,7 +37,7 @@ fn certificates(folder: &Path) {
 fn start(folder: &Path, text: &str) -> Agent {
     let config =
         Config::parse("test", text, Some(PathBuf::from(folder))).unwrap_or_else(|error| panic!("{error}"));
-    Agent::start(config, "test".into(), [7; 16], Events::default()).unwrap()
+    Agent::start(config, "test".into(), Events::default()).unwrap()
 }
 
 #[test]

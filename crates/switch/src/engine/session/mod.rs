@@ -1,7 +1,12 @@
 //! A client's connection, and its frames on their way in.
 
+mod answers;
 mod commands;
+mod failure;
 mod lane;
+mod place;
+mod read;
+mod redis_state;
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -11,16 +16,17 @@ use std::sync::Arc;
 use tollway_law::Time;
 use tollway_proto::dispatch::{Answers, Dispatch, Queue, Tag};
 use tollway_proto::framing::{Framer, Framing};
-use tollway_proto::route::{Item, Policy, Route};
+use tollway_proto::route::Route;
 
-use self::commands::Redis;
+use self::commands::NONE_UP;
 use self::lane::Lane;
+use self::redis_state::{Barrier, Redis};
 use super::Ready;
-use super::core::{Core, Planned};
+use super::core::Core;
 use super::held::{Held, HeldQueue};
-use crate::config::{Config, SCRATCH};
-use crate::redis::{self, RedisCommand};
-use crate::stream::{Got, Stream};
+use crate::config::{Config, MOVED};
+use crate::redis;
+use crate::stream::Stream;
 
 /// The reason a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +43,8 @@ pub(super) enum End {
     Unanswered,
     /// No member accepted a frame for too long.
     NoMember,
+    /// All sessions together hold too much.
+    Memory,
     /// The switch ends.
     Closing,
 }
@@ -50,6 +58,7 @@ impl End {
             End::Idle => "idle",
             End::Unanswered => "unanswered",
             End::NoMember => "no-member",
+            End::Memory => "memory",
             End::Closing => "closing",
         }
     }
@@ -90,6 +99,18 @@ pub(super) struct Session {
     pub(super) client: u32,
     pub(super) redis: Option<Redis>,
     pub(super) polls_acks: bool,
+    /// True if complete commands wait in `partial`.
+    held_back: bool,
+    /// Length of `partial` when `since` was set.
+    stretch: usize,
+    /// True if what the client sends after the last answer is dropped.
+    pub(super) lingers: bool,
+    /// The reason of a regular end.
+    ends_as: End,
+    /// The time at which no more was written to the client.
+    shuts: Option<Time>,
+    /// Bytes held, as counted in the total.
+    counted: usize,
     /// True if it is in the list of sessions with work.
     listed: bool,
     paused: bool,
@@ -143,6 +164,12 @@ impl Session {
             client,
             redis: (config.framing == Framing::Resp).then(Redis::default),
             polls_acks: false,
+            held_back: false,
+            stretch: 0,
+            lingers: false,
+            ends_as: End::Done,
+            shuts: None,
+            counted: 0,
             listed: false,
             paused: false,
             config,
@@ -169,7 +196,7 @@ impl Session {
     /// Handles a readiness event of the client's connection.
     pub(super) fn is_ready(&mut self, ready: Ready) {
         self.closed |= ready.closed;
-        self.readable |= (ready.readable || ready.closed) && !self.ended;
+        self.readable |= (ready.readable || ready.closed) && (!self.ended || self.lingers);
         self.writable |= ready.writable;
     }
 
@@ -190,69 +217,6 @@ impl Session {
         }
         self.pump_lanes(core, scratch)?;
         self.after(core)
-    }
-
-    /// Reads frames from the client while it has some and there is room.
-    pub(super) fn pump(&mut self, core: &mut Core, scratch: &mut [u8]) -> Result<(), End> {
-        for _ in 0..ROUNDS {
-            self.paused = self.is_full();
-            if !self.readable || self.ended || self.paused {
-                return Ok(());
-            }
-            let kept = self.partial.len();
-            let in_place = kept > MOVED;
-            let from = if in_place { 0 } else { kept };
-            scratch[..from].copy_from_slice(&self.partial.as_slice()[..from]);
-            let got = match self.stream.read(&mut scratch[from..from + SCRATCH]) {
-                Ok(got) => got,
-                // Frames received before are still sent.
-                Err(_) => {
-                    self.gone = true;
-                    Got::End
-                }
-            };
-            match got {
-                Got::Nothing => {
-                    self.readable = false;
-                    return Ok(());
-                }
-                Got::End => {
-                    (self.readable, self.ended) = (false, true);
-                    core.counters.torn += u64::from(!self.partial.is_empty());
-                    self.partial = Queue::default();
-                    self.since = None;
-                    return Ok(());
-                }
-                Got::Bytes { len, drained } => {
-                    self.readable = !drained || self.closed;
-                    self.last = core.now;
-                    self.identify(core);
-                    let left = if in_place {
-                        self.partial.push(&scratch[..len]);
-                        let mut whole = std::mem::take(&mut self.partial);
-                        let used = self.cut(core, whole.as_slice())?;
-                        whole.consume(used);
-                        self.partial = whole;
-                        used > 0
-                    } else {
-                        let whole = &scratch[..from + len];
-                        let used = self.cut(core, whole)?;
-                        self.partial.consume(usize::MAX);
-                        self.partial.push(&whole[used..]);
-                        used > 0
-                    };
-                    self.since = match (self.partial.is_empty(), left, self.since) {
-                        (true, _, _) => None,
-                        (false, false, Some(since)) => Some(since),
-                        _ => Some(core.now),
-                    };
-                }
-            }
-        }
-        if self.readable {
-            self.go_on(core);
-        }
-        Ok(())
     }
 
     /// Identifies a client by its certificate, once there is one.
@@ -284,60 +248,6 @@ impl Session {
         self.go_on(core);
     }
 
-    /// Splits `bytes` into frames and dispatches each. Returns the number of bytes consumed.
-    fn cut(&mut self, core: &mut Core, bytes: &[u8]) -> Result<usize, End> {
-        let (mut at, mut frames) = (0, 0);
-        let failed = loop {
-            match self.framer.next(&bytes[at..]) {
-                Ok(Some(len)) => {
-                    self.take(core, bytes, at, len)?;
-                    at += len;
-                    frames += 1;
-                }
-                Ok(None) => break false,
-                Err(_) => break true,
-            }
-        };
-        self.send_planned(core, bytes)?;
-        core.counters.frames += frames;
-        core.counters.bytes += at as u64;
-        if let Some(client) = core.client(self.client) {
-            client.frames += frames;
-            client.bytes += at as u64;
-        }
-        if failed { Err(End::Malformed) } else { Ok(at) }
-    }
-
-    /// Selects the destination of the frame at `at`.
-    #[inline]
-    fn take(&mut self, core: &mut Core, bytes: &[u8], at: usize, len: usize) -> Result<(), End> {
-        let frame = &bytes[at..at + len];
-        if self.redis.is_some() {
-            return self.take_command(core, bytes, at, len);
-        }
-        let key = match self.config.policy {
-            Policy::ByKey => core.hash.of(self.config.key.of(frame)),
-            _ => 0,
-        };
-        self.plan(core, Item { session: self.scrambled, key, size: len as u32 }, frame, at);
-        Ok(())
-    }
-
-    #[inline]
-    pub(super) fn plan(&mut self, core: &mut Core, item: Item, frame: &[u8], at: usize) {
-        let seq = self.dispatch.number(Tag::Client);
-        let Some(member) = self.route.pick(&item, &core.candidates) else {
-            self.park(core, seq, Tag::Client, frame.to_vec());
-            return;
-        };
-        core.candidates[member].outstanding += frame.len() as u64;
-        let plan = &mut core.plans[member];
-        if plan.is_empty() {
-            core.planned.push(member);
-        }
-        plan.push(Planned { seq, at: at as u32, len: frame.len() as u32 });
-    }
-
     /// Puts an answer of the switch in the place of a member's.
     pub(super) fn answer_for(&mut self, seq: u64, answer: &[u8]) {
         let held = self.local_held.push(Held::LOCAL, answer);
@@ -361,118 +271,6 @@ impl Session {
         if let Some(from) = from {
             from.take(held, &mut self.out);
             self.held_bytes -= held.len as usize;
-        }
-    }
-
-    /// Keeps a frame until a member is up.
-    pub(super) fn park(&mut self, core: &Core, seq: u64, tag: Tag, frame: Vec<u8>) {
-        if self.parked.is_empty() {
-            self.parked_since = core.now;
-        }
-        self.parked_bytes += frame.len();
-        self.parked.push_back(Parked { seq, tag, frame });
-    }
-
-    /// Sends frames that waited for a member.
-    pub(super) fn unpark(&mut self, core: &mut Core) -> Result<(), End> {
-        for parked in std::mem::take(&mut self.parked) {
-            self.parked_bytes -= parked.frame.len();
-            self.reroute(core, parked.seq, parked.tag, &parked.frame)?;
-        }
-        Ok(())
-    }
-
-    /// Sends a frame with a number and without a member.
-    pub(super) fn reroute(&mut self, core: &mut Core, seq: u64, tag: Tag, frame: &[u8]) -> Result<(), End> {
-        let key = match (&self.redis, self.config.policy) {
-            (Some(_), _) => match redis::read(frame, |_| None) {
-                RedisCommand::Keyed(key) => core.hash.of(key),
-                _ => self.scrambled,
-            },
-            (None, Policy::ByKey) => core.hash.of(self.config.key.of(frame)),
-            _ => 0,
-        };
-        let item = Item { session: self.scrambled, key, size: frame.len() as u32 };
-        match self.route.pick(&item, &core.candidates) {
-            Some(member) => self.place_at(core, member, seq, tag, frame),
-            None => {
-                self.park(core, seq, tag, frame.to_vec());
-                Ok(())
-            }
-        }
-    }
-
-    pub(super) fn place_at(
-        &mut self,
-        core: &mut Core,
-        member: usize,
-        seq: u64,
-        tag: Tag,
-        frame: &[u8],
-    ) -> Result<(), End> {
-        core.candidates[member].outstanding += frame.len() as u64;
-        self.open_lane(core, member);
-        self.dispatch.carry(member, seq, tag, frame, 0);
-        self.flush_lane(core, member)
-    }
-
-    /// Sends the planned frames of `bytes`, member by member.
-    pub(super) fn send_planned(&mut self, core: &mut Core, bytes: &[u8]) -> Result<(), End> {
-        let mut planned = std::mem::take(&mut core.planned);
-        for member in planned.drain(..) {
-            let mut plan = std::mem::take(&mut core.plans[member]);
-            let done = self.send(core, member, bytes, &plan);
-            plan.clear();
-            core.plans[member] = plan;
-            done?;
-        }
-        core.planned = planned;
-        Ok(())
-    }
-
-    /// Sends frames of `bytes` to a member: part at once, and the rest when it takes more.
-    fn send(&mut self, core: &mut Core, member: usize, bytes: &[u8], plan: &[Planned]) -> Result<(), End> {
-        self.open_lane(core, member);
-        let clear = self.dispatch.is_clear(member);
-        let (now, client) = (core.now, self.client);
-        let mut left = 0;
-        if let Some(lane) = self.lanes.get_mut(member).and_then(Option::as_mut)
-            && clear
-            && lane.is_ready()
-        {
-            let room = core.cluster.room(now, member, client);
-            match lane.write_frames(bytes, plan, room) {
-                Ok(written) => left = written,
-                Err(error) => {
-                    self.submit(member, bytes, plan, 0);
-                    return self.lane_failed(core, member, error.to_string());
-                }
-            }
-        }
-        let before = self.dispatch.outstanding(member) + left as u64;
-        let one_way = self.config.rules.answers == Answers::None;
-        if one_way && let Some(lane) = self.lanes.get(member).and_then(Option::as_ref) {
-            // Bytes that the member's kernel already has are not kept.
-            let written = self.dispatch.written(member) + left as u64;
-            self.dispatch.acknowledged(member, written.saturating_sub(lane.stream.unacknowledged()));
-        }
-        self.submit(member, bytes, plan, left);
-        self.sent(core, member, left as u64);
-        if one_way {
-            let after = self.dispatch.outstanding(member);
-            self.drained(core, member, before - after);
-            self.poll_acknowledgements(core, after);
-        }
-        if self.dispatch.waiting(member) > 0 { self.flush_lane(core, member) } else { Ok(()) }
-    }
-
-    fn submit(&mut self, member: usize, bytes: &[u8], plan: &[Planned], mut written: usize) {
-        let all: usize = plan.iter().map(|planned| planned.len as usize).sum();
-        self.dispatch.expect(member, all - written);
-        for planned in plan {
-            let part = written.min(planned.len as usize);
-            written -= part;
-            self.dispatch.carry(member, planned.seq, Tag::Client, planned.of(bytes), part);
         }
     }
 
@@ -511,9 +309,22 @@ impl Session {
         (self.ended, self.readable) = (true, false);
     }
 
+    /// Ends the session once all answers are written. Bytes that the client sends are dropped.
+    pub(super) fn close_after_answers(&mut self) {
+        (self.ended, self.lingers) = (true, true);
+        self.partial = Queue::default();
+        self.since = None;
+    }
+
+    /// True if no further command is handled until all before are answered.
+    fn is_held(&self) -> bool {
+        self.redis.as_ref().is_some_and(|redis| redis.barrier.is_some())
+    }
+
     /// Closes all connections. A client with unanswered frames gets a reset instead of a regular
     /// end.
     pub(super) fn dismiss(&mut self, core: &mut Core, regularly: bool) {
+        core.memory -= std::mem::take(&mut self.counted);
         for member in 0..self.lanes.len() {
             let (outstanding, waiting) =
                 (self.dispatch.outstanding(member), self.dispatch.waiting(member) as u64);
@@ -535,15 +346,56 @@ impl Session {
     /// Finishes an event: ends the session if it is done, and schedules it if work is left.
     pub(super) fn after(&mut self, core: &mut Core) -> Result<(), End> {
         self.flush_out(core);
-        if self.ended && self.dispatch.open() == 0 && self.parked.is_empty() && self.out.is_empty() {
-            return Err(End::Done);
+        let held = self.memory();
+        core.memory = core.memory + held - std::mem::replace(&mut self.counted, held);
+        if core.memory as u64 > self.config.limits.memory {
+            self.shed(core)?;
+        }
+        let idle = self.dispatch.open() == 0 && self.parked.is_empty();
+        if let Some(redis) = &mut self.redis
+            && let Some(barrier) = redis.barrier
+        {
+            redis.barrier = Some(barrier).filter(|_| !idle);
+            if idle {
+                self.go_on(core);
+            }
+        }
+        if self.ended && idle && self.out.is_empty() {
+            if !self.lingers || self.gone || self.closed {
+                return Err(self.ends_as);
+            }
+            if self.shuts.is_none() {
+                self.shuts = Some(core.now);
+                self.stream.finish();
+                self.go_on(core);
+            }
+            return Ok(());
         }
         let answers = self.out.len() <= self.config.limits.session_buffer;
         let more = answers && (0..self.lanes.len()).any(|at| self.may_read(at));
-        if more || (self.paused && self.readable && !self.is_full()) {
+        if more || (self.paused && self.readable && !self.is_full() && !self.is_held()) {
             self.go_on(core);
         }
         Ok(())
+    }
+
+    /// Gives up frames that are long and incomplete, since all sessions together hold too much.
+    fn shed(&mut self, core: &mut Core) -> Result<(), End> {
+        let why = format!("all sessions hold more than limits.memory, {} bytes", self.config.limits.memory);
+        for member in 0..self.lanes.len() {
+            let lane = self.lanes[member].as_ref();
+            if lane.is_some_and(|lane| lane.partial.len() > MOVED) {
+                self.lane_failed(core, member, why.clone())?;
+            }
+        }
+        match (self.partial.len() > MOVED, &self.redis) {
+            (false, _) => Ok(()),
+            (true, None) => Err(End::Memory),
+            (true, Some(_)) => {
+                self.refuse(core, &why, true);
+                Ok(())
+            }
+        }
     }
 
     /// Frees the memory of empty queues.
@@ -566,6 +418,14 @@ impl Session {
         } else if self.since.is_some_and(|since| past(since, limits.frame_time)) {
             return Err(End::Dripped);
         }
+        let barrier = self.redis.as_ref().and_then(|redis| redis.barrier);
+        if self.closed && matches!(barrier, Some(Barrier::Blocking(_))) {
+            // Redis, too, ends a blocking command whose client has closed.
+            return Err(End::Done);
+        }
+        if self.shuts.is_some_and(|since| past(since, LINGER)) {
+            return Err(self.ends_as);
+        }
         if self.dispatch.open() == 0 && past(self.last, limits.idle_time) {
             return Err(End::Idle);
         }
@@ -577,7 +437,7 @@ impl Session {
                 self.parked_bytes -= parked.frame.len();
                 self.dispatch.give_up();
                 self.forget_setup(parked.seq);
-                self.answer_for(parked.seq, &redis::error("no server accepts commands now"));
+                self.answer_for(parked.seq, &redis::error(NONE_UP));
             }
         }
         for member in 0..self.lanes.len() {
@@ -592,7 +452,7 @@ impl Session {
     }
 }
 
-/// Up to this length an incomplete frame is moved to the read buffer; a longer one stays.
-pub(super) const MOVED: usize = 64 << 10;
+/// Time for which a client may go on sending after the last answer.
+const LINGER: Time = Time::from_secs(2);
 /// Reads in a row from one connection.
 const ROUNDS: usize = 4;

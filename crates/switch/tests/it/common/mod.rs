@@ -1,6 +1,7 @@
 //! Switches and servers for tests, all on loopback.
 
 pub(crate) mod mesh;
+pub(crate) mod resp;
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -21,7 +22,7 @@ pub(crate) fn switch(frames: &str, more: &str, members: &[(&str, SocketAddr)]) -
         text += &format!("[member.{name}]\naddress = \"{address}\"\n");
     }
     let config = Config::parse("test", &text, None).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    Agent::start(config, "test".into(), [7; 16], Events::default()).unwrap()
+    Agent::start(config, "test".into(), Events::default()).unwrap()
 }
 
 /// Connects to a switch; nothing is waited for longer than a minute.
