@@ -17,8 +17,6 @@ pub mod events;
 pub mod file;
 pub mod notify;
 pub mod output;
-#[cfg(feature = "view")]
-mod page;
 pub mod serve;
 pub mod status;
 #[cfg(feature = "tls")]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde_json::Value;
 use tollway_report::http::{Request, Response, Server};
 
-use crate::serve::ServeError;
+use super::ServeError;
 use crate::status::Product;
 
 /// A server of a page with its own thread, until it is dropped.

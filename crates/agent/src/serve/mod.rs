@@ -1,12 +1,16 @@
 //! The HTTP servers of an agent: metrics for Prometheus, and a page for browsers of this machine.
 
+#[cfg(feature = "view")]
+mod page;
+
 use std::net::SocketAddr;
 
 use serde_json::Value;
 
-use crate::events::Events;
 #[cfg(feature = "view")]
-use crate::page::Page;
+use page::Page;
+
+use crate::events::Events;
 use crate::status::Product;
 
 /// The servers, each with its own thread, until this is dropped.
