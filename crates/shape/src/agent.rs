@@ -69,6 +69,8 @@ struct Rest {
     connections: u32,
     demand: Demand,
     limit: Rate,
+    /// The tenant's share at the last tick, also under the policies before.
+    share: Rate,
     passes: Meter,
     drops: Meter,
 }
@@ -289,7 +291,7 @@ impl Agent {
                 ..Sample::default()
             });
             // Acknowledgements are not counted: the limit's `ROOM` covers them.
-            let share = self.shares.share_of(tenant).bytes_per_sec();
+            let share = rest.share.bytes_per_sec();
             if dropped > 0 || rest.demand.uses().bytes_per_sec() > share * ROOM {
                 let class = self.owners.iter().position(|&(of, _)| of as usize == tenant).unwrap_or(0);
                 self.paced.push(PacedConnection {
@@ -320,6 +322,7 @@ impl Agent {
         let holds: Vec<Hold> = (0..self.rests.len())
             .map(|tenant| {
                 let rest = &mut self.rests[tenant];
+                rest.share = shares.share_of(tenant);
                 let rate = shares.most_of(tenant).bytes_per_sec();
                 let contract = &self.regime.tenants[tenant].tenant.contract;
                 let average = contract.rate.or(self.regime.link.rate).map_or(rate, Rate::bytes_per_sec);

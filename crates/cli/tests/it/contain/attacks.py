@@ -425,7 +425,7 @@ def _():
 def _():
     sock = udp(HOST6)
     segments6(60)(sock)
-    flood(sock, 60_000)
+    flood(sock, 20_000)
 
 
 @attack("routed-gso", "segmented IPv6 datagrams with a segment-routing header", "CONFIG_IPV6", finding=True)
