@@ -372,13 +372,13 @@ fn commands_give_what_one_server_gives() {
         }
     }
     assert_eq!(sorted(&found), all);
-    // What concerns all members reaches all.
+    // Commands to all members reach all.
     assert_eq!(many.call(&["ACL", "SETUSER", "bob", "on", ">x", "~*", "+@all"]), ok());
     for server in &bench.servers {
         let users = RespClient::to(server.address).call(&["ACL", "USERS"]);
         assert!(users.array().contains(&Reply::bulk("bob")), "{users:?}");
     }
-    // What cannot be exact is refused, and the session goes on.
+    // Inexact commands are refused, and the session goes on.
     for refused in
         ["EVAL x 0", "SORT l STORE dst2", "SORT l BY w_*", "JSON.MGET a b $", "MSETNX k1 1 k2 2 k3 3 k4 4"]
     {

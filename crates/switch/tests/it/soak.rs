@@ -109,7 +109,7 @@ enum Sent {
     Both([String; 2], String),
 }
 
-/// A client with keys of its own, and the values that each may have.
+/// A client, its keys, and the values that each may have.
 struct Client {
     name: u64,
     address: SocketAddr,

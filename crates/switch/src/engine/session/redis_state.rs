@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::redis::{Gather, Part, Setup};
 
-/// What a client's connection holds beyond its commands under way.
+/// The state of a client's connection beyond its commands under way.
 #[derive(Default)]
 pub(in crate::engine) struct Redis {
     /// Set-up commands in force, for members connected later.
