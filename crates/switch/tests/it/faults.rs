@@ -315,7 +315,10 @@ mod soak {
         });
         cluster.end();
         let came = cluster.carried.len() as u64;
-        assert!(came + perhaps_lost >= sent, "{came} of {sent} came, {perhaps_lost} are said to be lost at most");
+        assert!(
+            came + perhaps_lost >= sent,
+            "{came} of {sent} came, {perhaps_lost} are said to be lost at most"
+        );
         let twice = cluster.carried.values().filter(|&&times| times > 1).count() as u64;
         assert!(twice <= retried, "{twice} came twice, {retried} were sent again");
         assert_eq!((now.abandoned, now.frames), (0, sent));
