@@ -31,7 +31,9 @@ pub(super) struct Peer {
     /// A connection attempt in progress.
     dialing: Option<usize>,
     /// The addresses of its host name, once they are resolved.
-    resolving: Option<Receiver<io::Result<SocketAddr>>>,
+    resolving: Option<Receiver<io::Result<Vec<SocketAddr>>>>,
+    /// Number of attempts: each takes the next address of a name.
+    attempts: usize,
     retry_at: Time,
     pause: Time,
     /// The reason why it is not connected; `None` if it is.
@@ -59,7 +61,16 @@ impl Peer {
     pub(super) fn new(link: Link) -> Peer {
         let trouble = Some("not connected yet".to_owned());
         let retry_at = Time::ZERO;
-        Peer { link, wire: None, dialing: None, resolving: None, retry_at, pause: PAUSE, trouble }
+        Peer {
+            link,
+            wire: None,
+            dialing: None,
+            resolving: None,
+            attempts: 0,
+            retry_at,
+            pause: PAUSE,
+            trouble,
+        }
     }
 }
 
@@ -74,7 +85,8 @@ impl Server {
             let address = match resolved {
                 Some(address) => {
                     peer.resolving = None;
-                    address
+                    peer.attempts += 1;
+                    address.map(|all| all[peer.attempts % all.len()])
                 }
                 None if peer.resolving.is_none() && peer.retry_at <= now => {
                     let Some(address) = &peer.link.address else { continue };
@@ -379,14 +391,14 @@ impl Server {
 }
 
 /// Resolves `HOST:PORT` in another thread.
-fn resolve(address: String) -> Receiver<io::Result<SocketAddr>> {
+fn resolve(address: String) -> Receiver<io::Result<Vec<SocketAddr>>> {
     let (answer, receiver) = channel();
     let work = move || {
-        let found = address.to_socket_addrs().and_then(|mut all| {
-            all.next().ok_or_else(|| io::Error::other(format!("`{address}` has no address")))
+        let found = address.to_socket_addrs().map(Iterator::collect::<Vec<_>>).and_then(|all| {
+            if all.is_empty() { Err(io::Error::other("it has no address")) } else { Ok(all) }
         });
-        let _ =
-            answer.send(found.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}"))));
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{address}: {error}"));
+        let _ = answer.send(found.map_err(named));
     };
     let _ = std::thread::Builder::new().name("resolve".into()).spawn(work);
     receiver

@@ -33,7 +33,8 @@ fn start(
     for (peer, address) in links {
         text += &format!("[link.{peer}]\nrate = \"100 Mbps\"\n");
         if let Some(address) = address {
-            text += &format!("address = \"{address}\"\n");
+            // By name: one of its addresses is that of the listener.
+            text += &format!("address = \"localhost:{}\"\n", address.port());
         }
     }
     Running::start(folder, &text)
@@ -128,6 +129,42 @@ fn a_site_whose_clock_was_set_back_starts_again_and_is_heard() {
         String::from_utf8_lossy(&on_a.heard).contains("MSG news 1 5\r\nhello\r\n")
     });
     assert!(said.lock().unwrap().iter().any(|line| line.contains("the clock was probably set back")));
+}
+
+#[test]
+fn queue_groups_leave_out_a_site_that_has_ended() {
+    let folder = folder("ended");
+    keys::make(&folder, &["a".into(), "b".into(), "c".into()], &[], &[]).unwrap();
+    let at = addresses(3);
+    let a = start(&folder, "a", at[0], &[("b", Some(at[1]))], "");
+    let b = start(&folder, "b", at[1], &[("a", None), ("c", None)], "");
+    let c = start(&folder, "c", at[2], &[("b", Some(at[1]))], "");
+    a.until("a reaches both", |status| status.reachable == 2);
+    let (mut on_a, mut on_b, mut on_c) =
+        (Client::connect(a.address), Client::connect(b.address), Client::connect(c.address));
+    for member in [&mut on_b, &mut on_c] {
+        member.say("SUB work q 1\r\nSUB service q 2\r\n");
+        member.flush();
+    }
+    on_a.say("SUB inbox 9\r\n");
+    until("both members have jobs", || {
+        on_a.say(&"PUB work 3\r\nold\r\n".repeat(20));
+        on_a.flush();
+        b.status().delivered > 0 && c.status().delivered > 0
+    });
+    // As if killed: nothing is withdrawn.
+    drop(c);
+    a.until("a has noticed", |status| status.reachable == 1);
+    on_a.say(&"PUB work 3\r\nnew\r\n".repeat(1000));
+    on_a.say("PUB work 3\r\nend\r\n");
+    let heard = on_b.hear("end\r\n");
+    assert_eq!(heard.matches("\r\nnew\r\n").count(), 1000);
+    drop(b);
+    a.until("a is alone", |status| status.reachable == 0);
+    on_a.say("PUB service inbox 0\r\n\r\n");
+    on_a.hear("HMSG inbox 9 16 16\r\nNATS/1.0 503");
+    assert_eq!(a.status().lost.expired, 0);
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
