@@ -32,7 +32,7 @@ use tollway_proto::{Change, Encoding, Faults, Flags, Packet, Stamp};
 
 pub use bridge::{LinkRecord, PATIENCE, Record};
 pub use capture::Tap;
-pub use emulated::{Emulated, KernelDrops, Start};
+pub use emulated::{Emulated, NodeDrops, Start};
 pub use kernel_run::{KernelFlow, KernelOutcome, KernelSample, run_kernel};
 pub use panel::{FlowMoment, LinkMoment, Moment, Panel, Remote, panel};
 
