@@ -133,6 +133,7 @@ fn options(over: &Over) -> Options {
         variant: over.variant.clone(),
         sets: over.sets.clone(),
         seed: over.seed,
+        names: over.names.clone(),
         serve: over.serve.clone(),
         publish: over.publish.clone(),
         outside: over.outside.clone(),

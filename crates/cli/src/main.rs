@@ -77,5 +77,15 @@ fn carry_out(command: &Command) -> Result<ExitCode, fail::Failure> {
             terminal::say(format_args!("{:#}\n", tollway_scenario::file::schema()));
             Ok(ExitCode::SUCCESS)
         }
+        Command::Completions { shell } => {
+            terminal::say(String::from_utf8_lossy(&args::completions(*shell)));
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man { folder } => {
+            let refused = |error| miette::miette!("cannot write to {}: {error}", folder.display());
+            args::man_pages(folder).map_err(|error| fail::Failure::with_code(refused(error), 1))?;
+            terminal::say(format_args!("wrote {}\n", folder.join("tollway*.1").display()));
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }

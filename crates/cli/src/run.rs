@@ -302,7 +302,8 @@ fn tables(out: &Path, variants: &[Variant], formats: &[Format]) -> String {
 }
 
 fn print_tables(title: &str, runs: &[Ran]) {
-    let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
+    let results: Vec<RunResult> =
+        runs.iter().filter(|ran| ran.began()).map(|ran| ran.result.clone()).collect();
     say(format_args!("{title}\n\n"));
     say(Overview::new(&results).to_text(terminal::width()));
     say("\n");
@@ -311,6 +312,10 @@ fn print_tables(title: &str, runs: &[Ran]) {
             "" => String::new(),
             variant => format!("{variant}: "),
         };
+        if !ran.began() {
+            say(format_args!("{whose}not run: the command was stopped before\n"));
+            continue;
+        }
         match &ran.deviation {
             Ok(deviation) => say(format_args!("{whose}{deviation}\n")),
             // For flows that arrive at random, slowdowns are printed instead.

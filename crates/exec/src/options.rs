@@ -37,6 +37,8 @@ pub struct Options {
     pub sets: Vec<String>,
     /// The seed of random choices.
     pub seed: Option<u64>,
+    /// More names of nodes, `NODE=NAME`.
+    pub names: Vec<String>,
     /// Servers, `[NODE=]COMMAND`.
     pub serve: Vec<String>,
     /// Ports of this machine, `[NODE:]PORT[:PORT HERE][/udp]`, `none` or `all`.
@@ -145,6 +147,21 @@ impl Options {
             2 => Some(u32::from(node == 0)),
             _ => None,
         };
+        let mut aliases = Vec::new();
+        if in_words {
+            aliases.extend([("client".to_owned(), 0), ("host".to_owned(), mesh.nodes.len() as u32 - 1)]);
+        }
+        for text in &self.names {
+            let help = "write it like `--name server=api.example.com`";
+            let plain = |name: &str| {
+                !name.is_empty()
+                    && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+            };
+            let (node, name) = text.split_once('=').filter(|(_, name)| plain(name)).ok_or_else(|| {
+                wrong(Some(help), format!("`--name {text}` does not have the form NODE=NAME"))
+            })?;
+            aliases.push((name.to_owned(), find(node)?));
+        }
         let mut servers = Vec::new();
         for text in &self.serve {
             let named = text.split_once('=').and_then(|(name, command)| Some((find(name).ok()?, command)));
@@ -193,9 +210,6 @@ impl Options {
         };
         let sysctls = self.sysctls.iter().map(sysctl).collect::<Result<_, RequestError>>()?;
         let timeout = self.timeout.as_deref().map(span).transpose()?;
-        let last = mesh.nodes.len() as u32 - 1;
-        let aliases =
-            if in_words { vec![("client".to_owned(), 0), ("host".to_owned(), last)] } else { Vec::new() };
         mesh.outside = outside;
         Ok(Spec {
             mesh,

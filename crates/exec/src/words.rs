@@ -242,7 +242,7 @@ fn whole_quantities(text: &str) -> Vec<String> {
 
 /// Link laws by their names in scenario files, without `by-class`: classes belong to a scenario's
 /// flows.
-fn laws() -> impl Iterator<Item = &'static str> + Clone {
+pub fn laws() -> impl Iterator<Item = &'static str> + Clone {
     LINK_LAWS.iter().copied().filter(|law| *law != "by-class")
 }
 

@@ -19,11 +19,16 @@ impl Stamp {
         Stamp((now.0 >> 6) as u32)
     }
 
-    /// The span from this stamp to `now`, correct below 274.9 s. At least one unit, since a round
-    /// trip of zero would mean "unknown".
+    /// The span from this stamp to `now`, correct below 274.9 s.
+    #[inline]
+    pub fn waited(self, now: Time) -> Time {
+        Time(u64::from(Stamp::at(now).0.wrapping_sub(self.0)) << 6)
+    }
+
+    /// [`waited`](Stamp::waited) for a round trip: at least one unit, since zero would mean
+    /// "unknown".
     #[inline]
     pub fn elapsed(self, now: Time) -> Time {
-        let units = Stamp::at(now).0.wrapping_sub(self.0).max(1);
-        Time(u64::from(units) << 6)
+        self.waited(now).max(Time(1 << 6))
     }
 }

@@ -169,11 +169,11 @@ fn rates_agree(sim: &Ran, live: &Ran, comparison: &LiveClaim) -> Agreement {
 
 fn queues_agree(sim: &Ran, live: &Ran, comparison: &LiveClaim) -> Agreement {
     // In a large network, queues of unshared links are not recorded.
-    let watched = |link: &FlowInfo| !link.get("queue_mean_bytes").is_nan();
+    let watched = |link: &FlowInfo| !link.get("queue_mean_ms").is_nan();
     let links = |ran: &Ran| -> Vec<FlowInfo> {
         data::summary(&ran.result.link_summary, "link").into_iter().filter(watched).collect()
     };
-    let delay = |link: &FlowInfo| link.get("queue_mean_bytes") * 8e-3 / link.get("capacity_mbps");
+    let delay = |link: &FlowInfo| link.get("queue_mean_ms");
     let allowed = |sim: f64| (sim * comparison.queue_percent / 100.0).max(comparison.queue_ms);
     let late = live.info.live.as_ref().map_or(String::new(), |info| {
         let (late, worst) =
@@ -245,10 +245,9 @@ mod tests {
         let scenario = Scenario::parse::<&str>("t", text, &[]).unwrap();
         let mut ran = Runner::default().run(&scenario, None).unwrap().remove(0);
         let mut w = TableWriter::new(&Outputs::memory()).unwrap();
-        w.flow_summary(&FlowSummary { flow: "f", rate_mbps: mbps, ..FlowSummary::default() }).unwrap();
-        let link =
-            LinkSummary { capacity_mbps: 8.0, queue_mean_bytes: Some(queue), ..LinkSummary::default() };
-        w.link_summary(&LinkSummary { link: "l", ..link }).unwrap();
+        w.flow_summary(&FlowSummary { flow: "f", rate_mbps: Some(mbps), ..FlowSummary::default() }).unwrap();
+        let queue_mean_ms = Some(queue * 1e-3);
+        w.link_summary(&LinkSummary { link: "l", queue_mean_ms, ..LinkSummary::default() }).unwrap();
         ran.result = w.finish("").unwrap();
         ran
     }

@@ -121,6 +121,12 @@ impl FlowInfo {
         value.unwrap_or(f64::NAN)
     }
 
+    /// A count over the whole run: of the measured period, and of the time before.
+    pub(crate) fn whole(&self, column: &str) -> f64 {
+        let before = self.get(&format!("{column}_before"));
+        self.get(column) + if before.is_nan() { 0.0 } else { before }
+    }
+
     /// The columns that have a number, with it.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
         SUMMARY_NUMBERS.iter().map(|&column| (column, self.get(column))).filter(|(_, value)| !value.is_nan())
@@ -295,7 +301,7 @@ pub(crate) fn summary_numbers() -> impl Iterator<Item = &'static str> + Clone {
 }
 
 /// The number of columns in [`SUMMARY_NUMBERS`] that are of flows; the others are of links.
-const FLOW_NUMBERS: usize = 21;
+const FLOW_NUMBERS: usize = 33;
 
 /// The law of constant-rate sources in a summary.
 const CONSTANT_RATE: &str = "constant-rate";
@@ -303,6 +309,7 @@ const CONSTANT_RATE: &str = "constant-rate";
 /// The numeric columns of both summaries.
 const SUMMARY_NUMBERS: &[&str] = &[
     "start_s",
+    "from_s",
     "finish_s",
     "fct_s",
     "size_bytes",
@@ -313,7 +320,9 @@ const SUMMARY_NUMBERS: &[&str] = &[
     "ideal_mbps",
     "share_of_ideal",
     "retransmissions",
+    "retransmissions_before",
     "timeouts",
+    "timeouts_before",
     "rtt_mean_ms",
     "rtt_p50_ms",
     "rtt_p95_ms",
@@ -322,16 +331,33 @@ const SUMMARY_NUMBERS: &[&str] = &[
     "queueing_p50_ms",
     "queueing_p95_ms",
     "queueing_p99_ms",
+    "delay_mean_ms",
+    "delay_p50_ms",
+    "delay_p95_ms",
+    "delay_p99_ms",
+    "jitter_ms",
+    "loss_runs",
+    "longest_loss_run",
+    "late_packets",
     "lost_packets",
+    "lost_packets_before",
     "capacity_mbps",
     "utilisation",
     "queue_mean_bytes",
     "queue_max_bytes",
     "queue_mean_packets",
     "queue_max_packets",
+    "queue_mean_ms",
+    "wait_p50_ms",
+    "wait_p95_ms",
+    "wait_p99_ms",
     "limit_bytes",
     "drops",
     "marks",
+    "queue_max_bytes_before",
+    "queue_max_packets_before",
+    "drops_before",
+    "marks_before",
 ];
 
 /// A row as an object, with columns in their order.

@@ -13,14 +13,23 @@ use crate::sizes::quantile;
 /// The groups in a summary of flows.
 pub(crate) fn flows(batches: &[RecordBatch]) -> Vec<Value> {
     let spreads = ["fct_s", "size_bytes", "goodput_mbps", "rate_mbps", "share_of_ideal", "rtt_mean_ms"];
-    let totals = ["sent_bytes", "delivered_bytes", "retransmissions", "timeouts", "lost_packets"];
+    let totals = [
+        "sent_bytes",
+        "delivered_bytes",
+        "retransmissions",
+        "retransmissions_before",
+        "timeouts",
+        "timeouts_before",
+        "lost_packets",
+        "lost_packets_before",
+    ];
     of(batches, "flow", &spreads, &totals)
 }
 
 /// The groups in a summary of links.
 pub(crate) fn links(batches: &[RecordBatch]) -> Vec<Value> {
-    let spreads = ["utilisation", "queue_mean_packets", "queue_max_packets"];
-    of(batches, "link", &spreads, &["drops", "marks"])
+    let spreads = ["utilisation", "queue_mean_packets", "queue_max_packets", "queue_mean_ms", "wait_p99_ms"];
+    of(batches, "link", &spreads, &["drops", "drops_before", "marks", "marks_before"])
 }
 
 /// One object per group, in order of their first rows: its number of rows, quantiles of the columns

@@ -13,6 +13,7 @@ use crate::text::{Align, TextTable, escape, wrap};
 #[derive(Clone, Debug)]
 pub struct Overview {
     flows: Sheet,
+    sources: Sheet,
     completions: Sheet,
     links: Sheet,
     systems: Vec<Sheet>,
@@ -24,6 +25,7 @@ impl Overview {
     pub fn new(runs: &[RunResult]) -> Overview {
         Overview {
             flows: flow_sheet(runs),
+            sources: source_sheet(runs),
             completions: completion_sheet(runs),
             links: link_sheet(runs),
             systems: system_sheets(runs),
@@ -34,7 +36,8 @@ impl Overview {
     /// fit, otherwise one below the other.
     pub fn to_text(&self, width: usize) -> String {
         let mut parts = Vec::new();
-        let sheets = [&self.flows, &self.completions, &self.links].into_iter().chain(&self.systems);
+        let sheets =
+            [&self.flows, &self.sources, &self.completions, &self.links].into_iter().chain(&self.systems);
         for sheet in sheets.filter(|sheet| !sheet.rows.is_empty()) {
             let beside = sheet.beside();
             let table = if beside.natural_width() <= width { beside } else { sheet.beneath() };
@@ -51,8 +54,12 @@ impl Overview {
     /// The tables as HTML headings, tables and notes.
     pub(crate) fn to_html(&self) -> String {
         let mut html = String::new();
-        let sheets =
-            [("Flows", &self.flows), ("Completion times", &self.completions), ("Links", &self.links)];
+        let sheets = [
+            ("Flows", &self.flows),
+            ("Constant-rate sources", &self.sources),
+            ("Completion times", &self.completions),
+            ("Links", &self.links),
+        ];
         let systems = self.systems.iter().map(|sheet| (sheet.of, sheet));
         for (name, sheet) in sheets.into_iter().chain(systems) {
             if sheet.rows.is_empty() {
@@ -82,6 +89,17 @@ struct Sheet {
 }
 
 impl Sheet {
+    fn new(
+        of: &'static str,
+        runs: &[RunResult],
+        columns: &[Column],
+        rows: Vec<(String, Vec<Vec<String>>)>,
+        note: String,
+    ) -> Sheet {
+        let variants = runs.iter().map(|r| r.variant.clone()).collect();
+        Sheet { of, variants, columns: columns.iter().map(|c| c.0).collect(), rows, notes: vec![note] }
+    }
+
     /// A table with one row per name, and the variants side by side.
     fn beside(&self) -> TextTable {
         let mut head = vec![(self.of, Align::Left)];
@@ -116,14 +134,11 @@ impl Sheet {
 }
 
 fn flow_sheet(runs: &[RunResult]) -> Sheet {
-    let mut flows: Vec<Vec<FlowInfo>> = runs.iter().map(|r| data::summary(&r.summary, "flow")).collect();
-    let mut labels = labels(&flows);
-    let sources: Vec<Vec<FlowInfo>> = runs.iter().map(|r| data::sources(&r.summary)).collect();
-    labels.extend(self::labels(&sources));
-    flows.iter_mut().zip(sources).for_each(|(flows, sources)| flows.extend(sources));
+    let flows: Vec<Vec<FlowInfo>> = runs.iter().map(|r| data::summary(&r.summary, "flow")).collect();
+    let labels = labels(&flows);
     let any = |column: &str| flows.iter().flatten().any(|f| !f.get(column).is_nan());
     let mut columns: Vec<Column> = Vec::new();
-    let mut notes = Vec::new();
+    let mut notes: Vec<Cow<'_, str>> = Vec::new();
     // Delay comes first, since a rate alone hides the queue behind it.
     if any("rtt_mean_ms") {
         columns.push(("RTT ms", "rtt_mean_ms", millis));
@@ -131,44 +146,135 @@ fn flow_sheet(runs: &[RunResult]) -> Sheet {
         columns.push(("95 %", "queueing_p95_ms", millis));
         columns.push(("99 %", "queueing_p99_ms", millis));
         notes.push(
-            "RTT: mean of samples, usually every 100 ms; queued: RTT minus that of an empty path, mean and \
-            percentiles",
+            "RTT: mean of samples, usually every 100 ms; queued: RTT minus that of an empty path at the \
+            packet's time, mean and percentiles"
+                .into(),
         );
     }
-    columns.push(("Mb/s", "rate_mbps", rate));
-    notes.push("Mb/s: arrived, headers included");
+    let rates = rate_column(&flows);
+    columns.push(rates);
+    notes.push(format!("{}: arrived, headers included", rates.0).into());
     if any("share_of_ideal") {
         columns.push(("of ideal", "share_of_ideal", percent));
         notes.push(
-            "of ideal: fraction of the flow's max–min fair share, computed anew as flows start and stop",
+            "of ideal: fraction of the flow's max–min fair share, computed anew as flows start and stop"
+                .into(),
         );
     }
     if any("fct_s") {
-        columns.push(("done in s", "fct_s", seconds));
-        notes.push("done in: from the start until all data are acknowledged");
+        columns.push(("done in", "fct_s", span));
+        notes.push("done in: from the start until all data are acknowledged".into());
     }
     columns.push(("resent", "retransmissions", whole));
-    notes.push("resent: packets");
-    if any("lost_packets") {
-        columns.push(("lost", "lost_packets", whole));
-        notes.push("lost: dropped packets of constant-rate sources, which do not retransmit");
-    }
+    notes.push("resent: packets".into());
     if labels.iter().any(|label| matches!(label, Label::Of(..))) {
-        notes.push("least, median, greatest: computed for each column separately");
+        notes.push("least, median, greatest: computed for each column separately".into());
     }
-    let rows = labels.iter().map(|label| {
+    let mut rows = rows_of(&labels, &columns, &flows);
+    let period = Period::of(runs);
+    if let Some(name) = period.first() {
+        let cells = |all: &Vec<FlowInfo>| {
+            let before: Vec<f64> =
+                all.iter().map(|f| f.get("retransmissions_before")).filter(|n| !n.is_nan()).collect();
+            let resent = if before.is_empty() { DASH.into() } else { whole(before.iter().sum()) };
+            columns
+                .iter()
+                .map(|(head, ..)| if *head == "resent" { resent.clone() } else { DASH.into() })
+                .collect()
+        };
+        rows.push((format!("all, {name}"), flows.iter().map(cells).collect()));
+    }
+    notes.extend(period.note("flow").map(Cow::from));
+    let rows = if flows.iter().all(Vec::is_empty) { Vec::new() } else { rows };
+    Sheet::new("flow", runs, &columns, rows, notes.join("; "))
+}
+
+fn source_sheet(runs: &[RunResult]) -> Sheet {
+    let sources: Vec<Vec<FlowInfo>> = runs.iter().map(|r| data::sources(&r.summary)).collect();
+    let labels = labels(&sources);
+    let any = |column: &str| sources.iter().flatten().any(|f| !f.get(column).is_nan());
+    let mut columns: Vec<Column> = Vec::new();
+    let mut notes = Vec::new();
+    if any("delay_mean_ms") {
+        columns.push(("one-way ms", "delay_mean_ms", millis));
+        columns.push(("95 %", "delay_p95_ms", millis));
+        columns.push(("99 %", "delay_p99_ms", millis));
+        columns.push(("jitter ms", "jitter_ms", millis));
+        notes.push(
+            "one-way: delay of the packets that arrived, mean and percentiles; jitter: RFC 3550, mean".into(),
+        );
+    }
+    let rates = rate_column(&sources);
+    columns.push(rates);
+    notes.push(format!("{}: arrived, headers included", rates.0));
+    if any("late_packets") {
+        columns.push(("late", "late_packets", whole));
+        notes.push("late: packets later than the source's `late`".into());
+    }
+    columns.push(("lost", "lost_packets", whole));
+    notes.push("lost: dropped packets, which are not retransmitted".into());
+    if any("longest_loss_run") {
+        columns.push(("in a row", "longest_loss_run", whole));
+        notes.push("in a row: the most of them in succession".into());
+    }
+    let rows = rows_of(&labels, &columns, &sources);
+    notes.extend(Period::of(runs).note("source"));
+    Sheet::new("source", runs, &columns, rows, notes.join("; "))
+}
+
+/// The column of rates, in a unit that fits the greatest.
+fn rate_column(flows: &[Vec<FlowInfo>]) -> Column {
+    let rates = flows.iter().flatten().map(|flow| flow.get("rate_mbps"));
+    match rates.fold(0.0, f64::max) {
+        most if most >= 1e4 => ("Gb/s", "rate_mbps", |mbps| rate(mbps * 1e-3)),
+        most if most > 0.0 && most < 1.0 => ("kb/s", "rate_mbps", |mbps| rate(mbps * 1e3)),
+        _ => ("Mb/s", "rate_mbps", rate),
+    }
+}
+
+/// The rows of labels in all variants.
+fn rows_of(labels: &[Label], columns: &[Column], flows: &[Vec<FlowInfo>]) -> Vec<(String, Vec<Vec<String>>)> {
+    let row = |label: &Label| {
         let cells = |all: &Vec<FlowInfo>| {
             let cell = |(_, column, print): &Column| label.of(all, column).map_or(DASH.into(), print);
             columns.iter().map(cell).collect()
         };
         (label.to_string(), flows.iter().map(cells).collect())
-    });
-    Sheet {
-        of: "flow",
-        variants: runs.iter().map(|r| r.variant.clone()).collect(),
-        rows: rows.collect(),
-        columns: columns.iter().map(|c| c.0).collect(),
-        notes: vec![notes.join("; ")],
+    };
+    labels.iter().map(row).collect()
+}
+
+/// The warm-up before the measured period, in seconds; differs among variants if `None`.
+struct Period(Option<f64>);
+
+impl Period {
+    fn of(runs: &[RunResult]) -> Period {
+        let mut ends = runs.iter().map(|run| {
+            let first = data::summary(&run.link_summary, "link").first().map(|link| link.get("from_s"));
+            first.filter(|from| !from.is_nan()).unwrap_or(0.0)
+        });
+        let first = ends.next().unwrap_or(0.0);
+        Period(ends.all(|end| end == first).then_some(first))
+    }
+
+    /// The name of the time before the period, if there is any.
+    fn first(&self) -> Option<String> {
+        match self.0 {
+            Some(0.0) => None,
+            Some(end) => Some(format!("first {}", span(end))),
+            None => Some("warm-up".into()),
+        }
+    }
+
+    /// The note on what rows of `of` cover.
+    fn note(&self, of: &str) -> Option<String> {
+        let lives =
+            if of == "link" { String::new() } else { format!(", or all of a {of} that ended before") };
+        match self.0 {
+            Some(0.0) => None,
+            Some(end) => Some(format!("rows cover the time from {} on, after the warm-up{lives}", span(end))),
+            None => Some(format!("rows cover the time after each variant's warm-up{lives}")),
+        }
     }
 }
 
@@ -194,20 +300,18 @@ fn completion_sheet(runs: &[RunResult]) -> Sheet {
     let rows = times.into_iter().map(|((group, class), of_runs)| {
         let cells = |mut times: Vec<f64>| {
             times.sort_by(f64::total_cmp);
-            let of = |p| Some(quantile(&times, p)).filter(|t| !t.is_nan()).map_or(DASH.into(), seconds);
-            vec![times.len().to_string(), of(0.5), of(0.95), of(0.99)]
+            let mean = times.iter().sum::<f64>() / times.len() as f64;
+            let print = |time: f64| if time.is_nan() { DASH.into() } else { span(time) };
+            // One sample is no percentile.
+            let of = |p| print(if times.len() > 1 { quantile(&times, p) } else { f64::NAN });
+            vec![times.len().to_string(), print(mean), of(0.5), of(0.95), of(0.99)]
         };
         (format!("{group} {class}"), of_runs.into_iter().map(cells).collect())
     });
-    Sheet {
-        of: "flows of",
-        variants: runs.iter().map(|r| r.variant.clone()).collect(),
-        rows: rows.collect(),
-        columns: vec!["done", "50 %", "95 %", "99 %"],
-        notes: vec![
-            "done: flows that finished; then their 50th, 95th and 99th percentile completion times in seconds".into(),
-        ],
-    }
+    let columns = ["done", "mean", "50 %", "95 %", "99 %"].map(|head| (head, "", whole as fn(f64) -> String));
+    let note =
+        "done: flows that finished; then the mean and percentiles of their completion times".to_owned();
+    Sheet::new("flows of", runs, &columns, rows.collect(), note)
 }
 
 fn link_sheet(runs: &[RunResult]) -> Sheet {
@@ -230,44 +334,52 @@ fn link_sheet(runs: &[RunResult]) -> Sheet {
     // If no link is busy, the few busiest are shown.
     names.truncate(if busy == 0 { FEW_LINKS } else { busy.min(MOST_LINKS) });
     names.sort_by_key(|name| natural(name));
-    let columns: [Column; 5] = [
+    let columns: [Column; 7] = [
         ("used", "utilisation", percent),
-        ("queue ms", QUEUE_MS, millis),
+        ("queue ms", "queue_mean_ms", millis),
+        ("95 %", "wait_p95_ms", millis),
+        ("99 %", "wait_p99_ms", millis),
         ("queue", "queue_mean_packets", packets),
         ("peak", "queue_max_packets", packets),
         ("drops", "drops", whole),
     ];
-    let rows = names.iter().map(|name| {
+    let period = Period::of(runs);
+    let row = |name: &str, columns: &[Option<Column>]| {
         let cells = |all: &Vec<FlowInfo>| {
-            let link = all.iter().find(|link| link.name == *name);
-            let cell = |(_, column, print): &Column| {
-                let value = |link: &FlowInfo| match *column {
-                    QUEUE_MS => link.get("queue_mean_bytes") * 8e-3 / link.get("capacity_mbps"),
-                    column => link.get(column),
-                };
-                link.map(value).filter(|v| !v.is_nan()).map_or(DASH.into(), print)
+            let link = all.iter().find(|link| link.name == name);
+            let cell = |column: &Option<Column>| {
+                let (_, column, print) = column.as_ref()?;
+                link.map(|link| link.get(column)).filter(|v| !v.is_nan()).map(print)
             };
-            columns.iter().map(cell).collect()
+            columns.iter().map(|column| cell(column).unwrap_or_else(|| DASH.into())).collect()
         };
-        (name.to_string(), links.iter().map(cells).collect())
-    });
+        links.iter().map(cells).collect::<Vec<Vec<String>>>()
+    };
+    let mut rows = Vec::new();
+    for name in &names {
+        rows.push((name.to_string(), row(name, &columns.map(Some))));
+        if let Some(first) = period.first() {
+            let before = columns.map(|(head, _, print)| match head {
+                "peak" => Some((head, "queue_max_packets_before", print)),
+                "drops" => Some((head, "drops_before", print)),
+                _ => None,
+            });
+            rows.push((format!("  {first}"), row(name, &before)));
+        }
+    }
     let mut notes = vec![
-        "used: fraction of capacity; queue: time to send it, and its packets, means over time; peak: most \
+        "used: fraction of capacity; queue ms: time to send the queue at the rate of each instant, mean over \
+        time; 95 %, 99 %: percentiles of the packets' waits in ms; queue: its packets, mean over time; peak: most \
         packets; drops: packets"
             .to_string(),
     ];
+    notes.extend(period.note("link"));
     let hidden = known.len() - names.len();
     if hidden > 0 {
         let links = if hidden == 1 { "1 link".into() } else { format!("{hidden} links") };
         notes.push(format!("{links} with less traffic: only in the result tables"));
     }
-    Sheet {
-        of: "link",
-        variants: runs.iter().map(|r| r.variant.clone()).collect(),
-        rows: rows.collect(),
-        columns: columns.iter().map(|c| c.0).collect(),
-        notes,
-    }
+    Sheet { notes, ..Sheet::new("link", runs, &columns, rows, String::new()) }
 }
 
 /// The tables of systems, with the rows and columns of all runs.
@@ -404,8 +516,10 @@ fn millis(v: f64) -> String {
         0
     } else if v >= 10.0 {
         1
-    } else {
+    } else if v >= 0.1 || v == 0.0 {
         2
+    } else {
+        4
     };
     format!("{v:.decimals$}")
 }
@@ -433,13 +547,23 @@ fn number(v: f64) -> String {
     format!("{v:.decimals$}")
 }
 
-fn seconds(v: f64) -> String {
-    let decimals = if v >= 10.0 { 2 } else { 3 };
-    format!("{v:.decimals$}")
+/// A span of time with three digits, in a unit that fits.
+fn span(seconds: f64) -> String {
+    let (value, unit) = match seconds {
+        s if s >= 1.0 || s == 0.0 => (s, "s"),
+        s if s >= 1e-3 => (s * 1e3, "ms"),
+        s => (s * 1e6, "µs"),
+    };
+    let decimals = if value.fract() == 0.0 || value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.decimals$} {unit}")
 }
 
-/// The time to send a link's queue, in milliseconds: computed from two columns.
-const QUEUE_MS: &str = "queue_ms";
 /// The text for a missing value.
 const DASH: &str = "–";
 const SIDE_BY_SIDE: usize = 3;

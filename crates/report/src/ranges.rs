@@ -93,12 +93,12 @@ fn measures(link: &str, plan: &Plan, run: &RunResult) -> Result<[(&'static str, 
         let of_flow = |row: &&data::FlowInfo| row.name == flow.name;
         let row = flows.iter().find(of_flow).ok_or_else(|| format!("flow `{}` has no row", flow.name))?;
         packets += row.get("sent_bytes") / f64::from(plan.transports[flow.transport.0 as usize].packet_size);
-        timeouts += row.get("timeouts");
+        timeouts += row.whole("timeouts");
         points.push((flow.path.base_rtt.as_secs_f64(), row.get("rate_mbps").max(1e-6)));
     }
     Ok([
         ("utilisation", row.get("utilisation")),
-        ("loss", row.get("drops") / packets),
+        ("loss", row.whole("drops") / packets),
         ("queue", row.get("queue_mean_packets")),
         ("exponent", exponent(&points)),
         ("timeouts", timeouts),

@@ -464,7 +464,9 @@ impl Sheet<'_> {
             let slowdowns: Vec<_> = runs.iter().map(|ran| ran.slowdowns.as_slice()).collect();
             figure.add_distributions(&results, &slowdowns);
         }
-        Page { figure: &figure, runs: &results, claims: self.claims }.write(&html)?;
+        let begun: Vec<RunResult> =
+            runs.iter().zip(results).filter(|(ran, _)| ran.began()).map(|(_, result)| result).collect();
+        Page { figure: &figure, runs: &begun, claims: self.claims }.write(&html)?;
         let mut written = vec![html];
         written.extend(figure.write_all(&folder.join(name), pictures)?);
         Ok(written)

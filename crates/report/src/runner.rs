@@ -71,6 +71,13 @@ pub struct Ran {
     pub undrawn: bool,
 }
 
+impl Ran {
+    /// False if the command was stopped before the run began.
+    pub fn began(&self) -> bool {
+        self.info.duration > Time::ZERO
+    }
+}
+
 /// An error of a runner.
 #[derive(Debug, thiserror::Error)]
 pub enum RunnerError {
@@ -356,9 +363,8 @@ impl Rows<'_> {
     fn groups(&self) -> Vec<Value> {
         let of_run = |ran: &Ran| {
             let mut groups = (self.group)((self.table)(&ran.result));
-            let variant = &ran.result.variant;
-            for group in groups.iter_mut().filter_map(Value::as_object_mut).filter(|_| !variant.is_empty()) {
-                group.shift_insert(0, "variant".into(), variant.as_str().into());
+            for group in groups.iter_mut().filter_map(Value::as_object_mut) {
+                group.shift_insert(0, "variant".into(), ran.result.variant.as_str().into());
             }
             groups
         };
@@ -374,9 +380,7 @@ impl Serialize for Rows<'_> {
             for batch in (self.table)(&ran.result) {
                 for i in 0..batch.num_rows() {
                     let mut row = data::row_as_json(batch, i);
-                    if !ran.result.variant.is_empty() {
-                        row.shift_insert(0, "variant".into(), ran.result.variant.as_str().into());
-                    }
+                    row.shift_insert(0, "variant".into(), ran.result.variant.as_str().into());
                     rows.serialize_element(&row)?;
                 }
             }
@@ -394,9 +398,7 @@ fn worst(runs: &[Ran]) -> Option<Value> {
     });
     worst.map(|(ran, deviation)| {
         let mut value = deviation.to_json();
-        if !ran.result.variant.is_empty() {
-            value["variant"] = ran.result.variant.as_str().into();
-        }
+        value["variant"] = ran.result.variant.as_str().into();
         value
     })
 }

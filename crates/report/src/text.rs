@@ -41,7 +41,7 @@ impl TextTable {
     }
 
     /// The width without wrapping, in characters.
-    pub(crate) fn natural_width(&self) -> usize {
+    pub fn natural_width(&self) -> usize {
         self.natural_widths().iter().sum::<usize>() + GAP * self.header.len().saturating_sub(1)
     }
 
@@ -169,7 +169,7 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// `text` in lines of at most `width` characters, broken at spaces where possible.
-pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines = vec![String::new()];
     let mut used = 0;

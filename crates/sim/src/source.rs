@@ -1,8 +1,8 @@
 //! Cross-traffic of constant bit rate, without replies.
 
 use tollway_law::{Rate, Time};
-use tollway_proto::Cbr;
 use tollway_proto::shaper::UNSHAPED;
+use tollway_proto::{Cbr, OneWay};
 
 use crate::names::RouteId;
 
@@ -42,6 +42,8 @@ pub struct SinkStats {
 pub(crate) struct Source {
     pub(crate) spec: SourceSpec,
     pub(crate) stats: SinkStats,
+    /// Delays and losses at its sink.
+    pub(crate) one_way: OneWay,
     /// Its number among shaped senders; [`UNSHAPED`] without a shaper.
     pub(crate) shaped: u32,
     /// Packets that have passed the shaper.
@@ -53,7 +55,14 @@ impl Source {
     pub(crate) fn new(spec: SourceSpec) -> Source {
         let SourceSpec { rate, size, start, stop, on_off, .. } = spec;
         let cbr = Cbr::new(rate, size, start, stop, on_off);
-        Source { spec, stats: SinkStats::default(), shaped: UNSHAPED, launched: 0, cbr }
+        Source {
+            spec,
+            stats: SinkStats::default(),
+            one_way: OneWay::default(),
+            shaped: UNSHAPED,
+            launched: 0,
+            cbr,
+        }
     }
 
     /// The instant of the first packet.

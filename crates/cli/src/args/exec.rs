@@ -51,6 +51,16 @@ Exit status: the program's; 128 plus the signal's number if a signal ended it; 1
 125 if the network cannot be set up, 126 or 127 if the program cannot be started; 2 if the command
 line is wrong.";
 
+/// The end of the long help: the words of a link, and examples.
+fn more() -> String {
+    let laws = tollway_exec::laws().collect::<Vec<_>>().join(", ");
+    format!(
+        "Words of --link: a rate (`20Mbps`) or `trace=FILE`, a one-way delay (`40ms`), a law, and \
+        `key=value` with any key of `[link.NAME]` in docs/src/scenario-reference.md (`loss=1%`, `jitter=5ms`, \
+        `limit=100packets`, `codel.target=10ms`).\nLaws: {laws}.\n\n{EXEC_MORE}"
+    )
+}
+
 /// The options that describe a network in words.
 const WORDS: [&str; 3] = ["link", "mahimahi", "profile"];
 
@@ -86,6 +96,10 @@ pub(crate) struct Over {
     /// Seed of all random choices.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=super::MOST_SEED))]
     pub(crate) seed: Option<u64>,
+    /// Another name of a node, for certificates, cookies and virtual hosts:
+    /// `server=api.example.com`. May be given several times.
+    #[arg(long = "name", value_name = "NODE=NAME")]
+    pub(crate) names: Vec<String>,
     /// Run this shell command at a node during the program. Default: `server`. May be given several
     /// times.
     #[arg(long, value_name = "[NODE=]COMMAND")]
@@ -133,7 +147,7 @@ pub(crate) struct Over {
 ///
 /// The program can be any; its packets are the kernel's. Links and laws are those of a scenario.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXEC_EXAMPLES, after_long_help = EXEC_MORE, override_usage = EXEC_USAGE)]
+#[command(after_help = EXEC_EXAMPLES, after_long_help = more(), override_usage = EXEC_USAGE)]
 pub(crate) struct Exec {
     #[command(flatten)]
     pub(crate) over: Over,

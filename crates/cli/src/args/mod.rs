@@ -59,6 +59,19 @@ impl Args {
     }
 }
 
+/// The completions of the command line for `shell`.
+pub(crate) fn completions(shell: clap_complete::Shell) -> Vec<u8> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Args::command(), "tollway", &mut text);
+    text
+}
+
+/// Writes the man pages of all commands to `folder`.
+pub(crate) fn man_pages(folder: &std::path::Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    clap_mangen::generate_to(Args::command().name("tollway"), folder)
+}
+
 /// Sets a help text that lists the subcommands by purpose.
 fn grouped(command: clap::Command) -> clap::Command {
     let heading = command.get_styles().get_header().to_owned();
@@ -68,7 +81,7 @@ fn grouped(command: clap::Command) -> clap::Command {
         template += &format!("\n{heading}{title}:{heading:#}\n");
         for found in names.iter().filter_map(|name| command.find_subcommand(name)) {
             let about = found.get_about().map(ToString::to_string).unwrap_or_default();
-            template += &format!("  {name}{:<9}{name:#}  {about}\n", found.get_name());
+            template += &format!("  {name}{:<11}{name:#}  {about}\n", found.get_name());
         }
     }
     template += &format!("\n{heading}Options:{heading:#}\n{{options}}{{after-help}}");
@@ -76,10 +89,11 @@ fn grouped(command: clap::Command) -> clap::Command {
 }
 
 /// The subcommands by purpose.
-const GROUPS: [(&str, &[&str]); 3] = [
+const GROUPS: [(&str, &[&str]); 4] = [
     ("Simulate", &["run", "sweep", "compare", "theory", "verify", "reproduce", "schema"]),
     ("Measure programs over emulated networks", &["exec", "shell", "clean"]),
     ("Operate", &["host", "shape", "switch", "overlay", "keys"]),
+    ("Set up a shell", &["completions", "man"]),
 ];
 
 /// The error, with the command to type if it can be derived.
@@ -154,6 +168,17 @@ pub(crate) enum Command {
     Clean,
     /// Print the JSON Schema of scenario files, for editors that complete and check.
     Schema,
+    /// Print completions for a shell: `tollway completions bash >
+    /// ~/.local/share/bash-completion/completions/tollway`.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write a man page for each command to a folder: `tollway man ~/.local/share/man/man1`.
+    Man {
+        /// The folder.
+        folder: PathBuf,
+    },
 }
 
 /// Run a scenario file and print results for each flow and link.

@@ -75,7 +75,7 @@ impl<'a> Account<'a> {
     }
 
     fn lost_by_kernel(&self) -> u64 {
-        let interfaces: u64 = self.outcome.kernel_drops.iter().map(|(sent, received)| sent + received).sum();
+        let interfaces: u64 = self.outcome.kernel_drops.iter().map(|drops| drops.sent + drops.received).sum();
         interfaces + self.outcome.record.refused
     }
 
@@ -155,9 +155,8 @@ impl<'a> Account<'a> {
                 let at = (from + until).nearest_secs() / 2.0;
                 let span = until.saturating_sub(from).as_secs_f64();
                 rate.push((at, (now.sent_bytes - past.sent_bytes) as f64 * 8e-6 / span));
-                // The time to send the mean queue.
-                queue
-                    .push((at, now.queue_byte_ns as f64 / (span * 1e9) / link.nominal.bytes_per_sec() * 1e3));
+                // At the rate of each instant.
+                queue.push((at, now.queue_drain_ns2 as f64 * 1e-15 / span));
                 drop.push((at, (now.drops.total() - past.drops.total()) as f64));
             }
             rates.push((link.name.to_owned(), rate));
@@ -185,18 +184,19 @@ impl<'a> Account<'a> {
 
     fn links_csv(&self) -> String {
         let mut text = String::from(
-            "time_s,link,rate_mbps,queue_mean_bytes,queue_max_bytes,sent_packets,full,law,lost_before,lost_after,marks\n",
+            "time_s,link,rate_mbps,queue_mean_bytes,queue_max_bytes,queue_mean_ms,sent_packets,full,law,lost_before,lost_after,marks\n",
         );
         for link in self.links() {
             for (from, until, past, now) in link.intervals() {
                 let span = until.saturating_sub(from);
                 text += &format!(
-                    "{},{},{:.6},{:.1},{},{},{},{},{},{},{}\n",
+                    "{},{},{:.6},{:.1},{},{:.4},{},{},{},{},{},{}\n",
                     until.nearest_secs(),
                     link.name,
                     (now.sent_bytes - past.sent_bytes) as f64 * 8e-6 / span.as_secs_f64(),
                     now.queue_byte_ns as f64 / span.0 as f64,
                     now.queue_max_bytes,
+                    now.queue_drain_ns2 as f64 * 1e-6 / span.0 as f64,
                     now.sent_packets - past.sent_packets,
                     now.drops.full - past.drops.full,
                     now.drops.law - past.drops.law,
@@ -289,8 +289,11 @@ impl Serialize for Account<'_> {
         let flows: Vec<Value> =
             self.flows().iter().map(|(flow, share)| self.flow_json(flow, *share)).collect();
         let drops = |node: usize| {
-            let (sent, received) = self.outcome.kernel_drops.get(node).copied().unwrap_or_default();
-            json!({"node": self.spec.mesh.nodes[node], "from_programs": sent, "to_programs": received})
+            let drops = self.outcome.kernel_drops.get(node).copied().unwrap_or_default();
+            json!({
+                "node": self.spec.mesh.nodes[node], "from_programs": drops.sent, "to_programs": drops.received,
+                "udp_buffer_full": drops.sockets.datagrams, "listen_queue_full": drops.sockets.connections,
+            })
         };
         json!({
             "command": self.command(),

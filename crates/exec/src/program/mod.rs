@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tollway_net::Error;
-use tollway_net::mesh::{Emulated, MeshSpec, PATIENCE, Panel, Record, Start, Tap};
+use tollway_net::mesh::{Emulated, MeshSpec, NodeDrops, PATIENCE, Panel, Record, Start, Tap};
 use tollway_net::sys::child::{Running, many_descriptors};
 use tollway_net::sys::namespace::{self, Namespace};
 use tollway_net::sys::signals::Signals;
@@ -91,9 +91,8 @@ pub struct Outcome {
     pub ended: Ended,
     /// The emulator's record.
     pub record: Record,
-    /// By node, packets that the kernel dropped: sent by programs and never read by the emulator;
-    /// and handed back by it and never received.
-    pub kernel_drops: Vec<(u64, u64)>,
+    /// By node, packets that the kernel dropped.
+    pub kernel_drops: Vec<NodeDrops>,
     /// The ports published; with [`Spec::publish_all`], those found.
     pub published: Vec<Publish>,
     /// Packets missing from the capture, or the reason why it could not be written.
@@ -145,7 +144,11 @@ fn drive(
     let namespaces = emulated.namespaces();
     for namespace in namespaces {
         for (key, value) in &spec.sysctls {
-            let failed = |source| Error::Sysctl { key: key.clone(), value: value.clone(), source };
+            let failed = |error| {
+                let congestion = key == "net.ipv4.tcp_congestion_control";
+                let source = if congestion { namespace::congestion_refused(value, error) } else { error };
+                Error::Sysctl { key: key.clone(), value: value.clone(), source }
+            };
             namespace.set(key, value).map_err(failed)?;
         }
     }

@@ -110,6 +110,25 @@ fn blackouts_that_overlap_are_one() {
 }
 
 #[test]
+fn nodes_may_have_more_names() {
+    let spec = |name: &str| {
+        let options =
+            options::Options { link: Some("1Mbps".into()), names: vec![name.into()], ..Default::default() };
+        options.spec(&plan("1Mbps", None), &["true".into()])
+    };
+    let aliases = spec("server=api.example.com").unwrap().aliases;
+    assert!(aliases.contains(&("api.example.com".to_owned(), 1)), "{aliases:?}");
+    for (name, why) in [
+        ("api.example.com", "does not have the form NODE=NAME"),
+        ("server=two words", "does not have the form NODE=NAME"),
+        ("nobody=api.example.com", "there is no node `nobody`"),
+    ] {
+        let error = spec(name).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[test]
 fn trains_pass_where_nobody_looks_at_single_packets() {
     let train = |down: &str| crate::options::longest_train(&plan(down, None));
     assert_eq!(train("1Gbps 1ms"), 25_000);

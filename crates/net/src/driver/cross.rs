@@ -4,7 +4,7 @@ use tollway_law::Time;
 use tollway_proto::cbr::PLAIN;
 use tollway_proto::encoding::acp;
 use tollway_proto::shaper::UNSHAPED;
-use tollway_proto::{Cbr, Packet, SackRanges};
+use tollway_proto::{Cbr, OneWay, Packet, SackRanges, Stamp};
 
 use super::{Driver, SOURCE};
 use crate::error::Error;
@@ -26,12 +26,13 @@ pub(crate) struct Source {
 }
 
 /// A sink of cross-traffic.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Sink {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     /// Bytes of those that arrived marked as in profile.
     pub(crate) in_profile: u64,
+    pub(crate) one_way: OneWay,
 }
 
 impl Driver {
@@ -68,9 +69,10 @@ impl Driver {
     /// Sends a packet of a source.
     pub(super) fn launch_plain(&mut self, at: usize, now: Time, in_profile: bool) -> Result<(), Error> {
         let Source { size, label, first, sent, .. } = &mut self.sources[at];
+        let (size, first, seq) = (*size, *first, *sent as u32);
         *sent += 1;
-        let (size, first) = (*size, *first);
-        let mut packet = Packet { size, flags: PLAIN, flow: *label, ..Packet::default() };
+        let sent = Stamp::at(now);
+        let mut packet = Packet { size, flags: PLAIN, flow: *label, seq, sent, ..Packet::default() };
         if in_profile {
             packet.mark_in_profile();
         }
@@ -85,11 +87,12 @@ impl Driver {
         Ok(())
     }
 
-    /// Counts a datagram of cross-traffic at its sink.
-    pub(super) fn absorb(&mut self, sink: usize, packet: &Packet) {
+    /// Counts a datagram of cross-traffic that arrives at its sink at `now`.
+    pub(super) fn absorb(&mut self, sink: usize, packet: &Packet, now: Time) {
         let sink = &mut self.sinks[sink];
         sink.packets += 1;
         sink.bytes += u64::from(packet.size);
+        sink.one_way.arrive(now, packet.sent, packet.seq);
         sink.in_profile += u64::from(packet.in_profile()) * u64::from(packet.size);
         self.counters.delivered += 1;
     }

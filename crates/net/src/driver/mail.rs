@@ -201,7 +201,7 @@ impl Driver {
         match next {
             Next::Nowhere => self.counters.senseless += 1,
             Next::End(end) => return self.deliver(end as usize, now, datagram),
-            Next::Sink(sink) => self.absorb(sink as usize, &packet),
+            Next::Sink(sink) => self.absorb(sink as usize, &packet, now),
             Next::Gate(opening) => return self.cross(opening, now, datagram, place),
             Next::Link(link) => {
                 let handle = self.hold(packet, datagram, place);

@@ -13,12 +13,20 @@ use super::bridge::{Bridge, Record};
 use super::capture::Tap;
 use super::panel::Panel;
 use crate::error::Error;
-use crate::sys::namespace::Namespace;
+use crate::sys::namespace::{Namespace, SocketDrops};
 use crate::sys::tun::{self, Tun, TunSpec};
 use crate::sys::{address, problem};
 
-/// By node, packets dropped by the kernel: those sent by programs and those delivered to them.
-pub type KernelDrops = Vec<(u64, u64)>;
+/// Packets that the kernel dropped at a node for lack of room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeDrops {
+    /// Sent by programs, and never read by the emulator.
+    pub sent: u64,
+    /// Handed back by the emulator, and never received.
+    pub received: u64,
+    /// At the programs' own sockets.
+    pub sockets: SocketDrops,
+}
 
 /// A network during its emulation.
 #[derive(Debug)]
@@ -103,12 +111,14 @@ impl Emulated {
     ///
     /// # Errors
     /// The emulator failed.
-    pub fn finish(self) -> Result<(Record, KernelDrops, Option<Tap>), Error> {
+    pub fn finish(self) -> Result<(Record, Vec<NodeDrops>, Option<Tap>), Error> {
         // The interfaces end with the emulator, so their counters are read first.
         let drops = |namespace: &Namespace| {
-            namespace.interfaces().ok().and_then(|table| tun::drops(&table, tun::NAME))
+            let table = namespace.interfaces().unwrap_or_default();
+            let (sent, received) = tun::drops(&table, tun::NAME).unwrap_or_default();
+            NodeDrops { sent, received, sockets: namespace.socket_drops().unwrap_or_default() }
         };
-        let drops = self.namespaces.iter().map(|namespace| drops(namespace).unwrap_or_default()).collect();
+        let drops = self.namespaces.iter().map(drops).collect();
         advance(&self.phases, Bridge::PHASES);
         let broke_off = |_| problem("emulate")(io::Error::other("the emulator broke off"));
         let (record, tap) = self.emulator.join().map_err(broke_off)??;

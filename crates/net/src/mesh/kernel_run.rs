@@ -13,7 +13,7 @@ use tollway_law::Time;
 
 use super::MeshSpec;
 use super::bridge::{Bridge, Record};
-use super::emulated::Emulated;
+use super::emulated::{Emulated, NodeDrops};
 use crate::error::Error;
 use crate::sys::namespace::Namespace;
 use crate::sys::tcp_info::tcp_info;
@@ -49,7 +49,7 @@ pub struct KernelOutcome {
     /// The emulator's measurements.
     pub record: Record,
     /// By node, packets dropped by the kernel for lack of room: from programs, and to them.
-    pub kernel_drops: Vec<(u64, u64)>,
+    pub kernel_drops: Vec<NodeDrops>,
     /// Samples of each flow.
     pub flows: Vec<Vec<KernelSample>>,
 }

@@ -32,7 +32,7 @@ use tollway_proto::{Change, Encoding, Faults, Flags, Packet, Stamp};
 
 pub use bridge::{LinkRecord, PATIENCE, Record};
 pub use capture::Tap;
-pub use emulated::{Emulated, KernelDrops, Start};
+pub use emulated::{Emulated, NodeDrops, Start};
 pub use kernel_run::{KernelFlow, KernelOutcome, KernelSample, run_kernel};
 pub use panel::{FlowMoment, LinkMoment, Moment, Panel, Remote, panel};
 
@@ -205,7 +205,6 @@ impl Mesh {
             if let Some(impairments) = spec.impairments.get(i).copied().flatten() {
                 emulated.impair(impairments);
             }
-            emulated.note_waits();
             let rate = link.trace.is_none().then_some(link.rate);
             let setting = Setting { rate, delay: link.delay, loss };
             Hop { link: emulated, to: link.to, armed: Time::NEVER, setting, rates: Vec::new() }
@@ -414,12 +413,12 @@ impl Mesh {
     pub(crate) fn waits(&self, link: usize) -> (Lateness, u64) {
         let link = &self.hops[link].link;
         let held = link.held().map(|handle| u64::from(self.buffers.get(handle).seq)).sum();
-        (link.waits().cloned().unwrap_or_default(), held)
+        (link.waits(), held)
     }
 
     /// Total waiting time at a link's port, and the number of packets that waited.
     pub(crate) fn waited(&self, link: usize) -> (Time, u64) {
-        self.hops[link].link.waits().map_or((Time::ZERO, 0), |waits| (waits.total(), waits.count()))
+        self.hops[link].link.waited()
     }
 
     /// Current parameters of a link.

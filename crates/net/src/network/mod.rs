@@ -23,7 +23,7 @@ use tollway_proto::Lateness;
 use tollway_proto::link::Link;
 use tollway_proto::shaper::UNSHAPED;
 use tollway_proto::transport::Connection;
-use tollway_proto::{Cbr, Change, Encoding, Faults, Gate};
+use tollway_proto::{Cbr, Change, Encoding, Faults, Gate, OneWay};
 
 use crate::clock::Clock;
 use crate::driver::{Counters, Driver, Endpoint, Next};
@@ -357,12 +357,19 @@ impl Network {
     /// profile.
     pub fn read_source(&self, source: u32) -> (u64, u64, [u64; 2]) {
         let [from, to] = self.sources[source as usize];
-        let sink = self.drivers[to.driver].sinks[to.at as usize];
+        let sink = &self.drivers[to.driver].sinks[to.at as usize];
         (
             self.drivers[from.driver].sources[from.at as usize].sent,
             sink.packets,
             [sink.bytes, sink.in_profile],
         )
+    }
+
+    /// Delays and losses of a source, measured at its sink; `None` if another process runs one of
+    /// its ends, since clocks of processes differ.
+    pub fn one_way(&mut self, source: u32) -> Option<&mut OneWay> {
+        let [_, to] = self.sources[source as usize];
+        self.part.is_none().then(|| &mut self.drivers[to.driver].sinks[to.at as usize].one_way)
     }
 
     /// Sets the class of a flow's packets, including those in flight.

@@ -123,6 +123,14 @@ impl Namespace {
         self.within(|| fs::read_to_string("/proc/thread-self/net/dev"))
     }
 
+    /// Packets that the sockets there have dropped so far.
+    pub fn socket_drops(&self) -> io::Result<SocketDrops> {
+        self.within(|| {
+            let table = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
+            Ok(SocketDrops::of(&table("snmp")?, &table("netstat")?))
+        })
+    }
+
     /// TCP ports with a listening socket there.
     pub fn listening(&self) -> io::Result<Vec<u16>> {
         let table = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
@@ -170,6 +178,32 @@ impl Namespace {
     }
 }
 
+/// Packets dropped at sockets for lack of room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketDrops {
+    /// Datagrams that found the receive buffer full (`RcvbufErrors`).
+    pub datagrams: u64,
+    /// Connections that found the listen queue full (`ListenOverflows`).
+    pub connections: u64,
+}
+
+impl SocketDrops {
+    /// Reads the texts of `/proc/net/snmp` and `/proc/net/netstat`.
+    fn of(snmp: &str, netstat: &str) -> SocketDrops {
+        // A line of names, then one of values, both after the protocol.
+        let counter = |table: &str, protocol: &str, name: &str| {
+            let mut lines = table.lines().filter_map(|line| line.strip_prefix(protocol));
+            let (names, values) = (lines.next()?, lines.next()?);
+            let mut pairs = names.split_whitespace().zip(values.split_whitespace());
+            pairs.find(|pair| pair.0 == name)?.1.parse().ok()
+        };
+        SocketDrops {
+            datagrams: counter(snmp, "Udp:", "RcvbufErrors").unwrap_or(0),
+            connections: counter(netstat, "TcpExt:", "ListenOverflows").unwrap_or(0),
+        }
+    }
+}
+
 /// The identity of a namespace, from the metadata of its file.
 pub(super) fn identity(file: &fs::Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
@@ -181,10 +215,7 @@ pub(super) fn identity(file: &fs::Metadata) -> (u64, u64) {
 pub fn resolve_names(names: &[(String, Ipv4Addr)], resolver: Option<Ipv4Addr>) -> io::Result<()> {
     unshare(UnshareFlags::NEWNS | UnshareFlags::FS)?;
     rustix::mount::mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
-    let mut text = String::from("127.0.0.1 localhost\n");
-    for (name, address) in names {
-        text += &format!("{address} {name}\n");
-    }
+    let text = hosts_file(names, &fs::read_to_string("/etc/hosts").unwrap_or_default());
     // The files are on a tmpfs that only this view has: no disk must be writable, and nothing is
     // left behind. Its root is mounted for a moment on a folder that exists wherever TUN interfaces
     // do. The bind mounts of its files stay.
@@ -196,6 +227,45 @@ pub fn resolve_names(names: &[(String, Ipv4Addr)], resolver: Option<Ipv4Addr>) -
     });
     rustix::mount::unmount(place, UnmountFlags::DETACH)?;
     laid
+}
+
+/// The file of `names`, which come first and so have priority, and of the machine's own entries.
+///
+/// IPv6 entries are left out, since nodes have no IPv6.
+fn hosts_file(names: &[(String, Ipv4Addr)], own: &str) -> String {
+    let mut text = String::from("127.0.0.1 localhost\n");
+    for (name, address) in names {
+        text += &format!("{address} {name}\n");
+    }
+    let is_ipv4 = |line: &&str| {
+        line.split_whitespace().next().is_some_and(|address| address.parse::<Ipv4Addr>().is_ok())
+    };
+    own.lines().filter(is_ipv4).for_each(|line| text += &format!("{line}\n"));
+    text
+}
+
+/// The reason why the kernel refused a congestion control, for users.
+pub fn congestion_refused(name: &str, error: io::Error) -> io::Error {
+    let list = |which: &str| {
+        let path = format!("/proc/sys/net/ipv4/tcp_{which}_congestion_control");
+        fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+    };
+    io::Error::other(match error.raw_os_error() {
+        Some(libc::ENOENT) => {
+            let known = list("available");
+            format!(
+                "the kernel has no congestion control `{name}`; it has {known} (as root, `modprobe tcp_{name}` may add it)"
+            )
+        }
+        Some(libc::EPERM) => {
+            let allowed = list("allowed");
+            format!(
+                "users may choose only {allowed}; run it as root, or allow it with `sysctl \
+                net.ipv4.tcp_allowed_congestion_control='{allowed} {name}'`"
+            )
+        }
+        _ => return error,
+    })
 }
 
 /// Mounts a file with this text over `target`, in this thread's view of the file system.
@@ -334,6 +404,31 @@ const MAPPED: &str = "0000000000000000FFFF0000";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn drops_at_sockets_are_found_by_name() {
+        let snmp = "Tcp: A\nTcp: 7\nUdp: InDatagrams NoPorts RcvbufErrors\nUdp: 9 1 455\nUdpLite: RcvbufErrors\nUdpLite: 3\n";
+        let netstat = "TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 0 12 13\n";
+        assert_eq!(SocketDrops::of(snmp, netstat), SocketDrops { datagrams: 455, connections: 12 });
+        assert_eq!(SocketDrops::of("", "nonsense"), SocketDrops::default());
+    }
+
+    #[test]
+    fn names_of_nodes_come_before_the_machine_s_own() {
+        let own = "127.0.0.1 localhost\n127.0.1.1 box\n::1 localhost ip6-localhost\n# note\n10.1.2.3 server app.test\n";
+        let names = [("server".to_owned(), Ipv4Addr::new(10, 0, 0, 2))];
+        let text = hosts_file(&names, own);
+        assert_eq!(
+            text.lines().collect::<Vec<_>>(),
+            [
+                "127.0.0.1 localhost",
+                "10.0.0.2 server",
+                "127.0.0.1 localhost",
+                "127.0.1.1 box",
+                "10.1.2.3 server app.test",
+            ]
+        );
+    }
 
     #[test]
     fn listeners_are_found_on_loopback_and_on_any_address() {

@@ -11,6 +11,8 @@ use crate::{Change, Faults};
 impl Link {
     /// Sets the rate from `now` on, also for the rest of the packet in transmission.
     fn set_rate(&mut self, now: Time, rate: Rate) {
+        self.note_queue(now);
+        self.note_drain();
         let (before, mut busy_ns) = (self.ns_per_byte, self.busy_ns());
         self.ns_per_byte = rate.ns_per_byte_fixed();
         if self.free_at > now && before > 0 {

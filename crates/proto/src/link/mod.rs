@@ -103,7 +103,7 @@ pub struct Link {
     medium: u32,
     /// True if the queue is measured.
     measured: bool,
-    /// True if a control log or a histogram of waiting times is kept.
+    /// True if a control log is kept.
     recorded: bool,
     /// True if only the port and the transmission act on packets: no faults, medium, trace or
     /// record.
@@ -411,41 +411,44 @@ impl Link {
         if marked {
             self.rare().marks += store.segments(slot);
         }
-        self.depart_lawful(now, slot, false, store);
+        let waited = store.packet(slot).entered.waited(now);
+        if self.measured {
+            self.rare.get_or_insert_default().waits.note(waited, store.segments(slot));
+        }
+        self.depart_lawful(now, slot, Some(waited), store);
         true
     }
 
-    /// [`depart`](Link::depart) for a link that need not be plain; `idle` if no packet waited
-    /// before this one arrived.
+    /// [`depart`](Link::depart) for a link that need not be plain; `waited` is `None` if the packet
+    /// found the link idle.
     #[inline]
-    fn depart_lawful(&mut self, start: Time, slot: u32, idle: bool, store: &mut impl Store) {
+    fn depart_lawful(&mut self, start: Time, slot: u32, waited: Option<Time>, store: &mut impl Store) {
         if self.simple {
             let size = store.packet(slot).size;
             self.depart(start, slot, size, store);
         } else {
-            self.depart_watched(start, slot, idle, store);
+            self.depart_watched(start, slot, waited, store);
         }
     }
 
     /// [`depart`](Link::depart) with records, and by the trace if there is one.
     #[inline(never)]
-    fn depart_watched(&mut self, start: Time, slot: u32, idle: bool, store: &mut impl Store) {
+    fn depart_watched(&mut self, start: Time, slot: u32, waited: Option<Time>, store: &mut impl Store) {
         if self.recorded
-            && let Some(rare) = &mut self.rare
+            && let Some(log) = self.rare.as_mut().and_then(|rare| rare.control.as_mut())
         {
-            if let Some(log) = &mut rare.control {
-                log.note(&self.port.law, store.packet(slot));
-            }
-            if let Some(waits) = &mut rare.waits {
-                let waited = if idle { Time::ZERO } else { store.packet(slot).entered.elapsed(start) };
-                waits.note(waited, store.segments(slot));
-            }
+            log.note(&self.port.law, store.packet(slot));
         }
-        let size = store.packet(slot).size;
+        let (size, free_before) = (store.packet(slot).size, self.free_at);
         if self.ns_per_byte == 0 {
-            self.replay(start, slot, size, idle, store);
+            self.replay(start, slot, size, waited.is_none(), store);
         } else {
             self.serialise(start, slot, size, store);
+        }
+        if self.measured
+            && let Some(waited) = waited
+        {
+            self.note_service(waited, (free_before, start));
         }
         if self.is_shaken() {
             self.launch_shaken(slot, store);
@@ -545,7 +548,7 @@ impl Link {
                 return self.refuse(Offered::Dropped, segments);
             };
             marked |= late;
-            self.depart_lawful(now, slot, true, store);
+            self.depart_lawful(now, slot, None, store);
         } else {
             self.waiting = true;
             // Of a medium it is not known yet whether the packet waits at all.

@@ -5,6 +5,7 @@
 use tollway_law::Time;
 
 use super::{Link, Store};
+use crate::Stamp;
 
 impl Link {
     /// True if a packet that arrives at `now` leaves at once, and no other event is due.
@@ -57,6 +58,9 @@ impl Link {
         if LAW {
             port.tell(now, slot, store);
         }
+        if self.measured {
+            store.packet(slot).entered = Stamp::at(now);
+        }
         let room = port.push(slot, size);
         if !room {
             self.rare().drops.full += 1;
@@ -74,9 +78,7 @@ impl Link {
     #[inline(never)]
     pub(super) fn transmit_simply<const LAW: bool>(&mut self, store: &mut impl Store) {
         let Some(mut port) = self.port.simply() else { return };
-        if self.measured {
-            self.rare.get_or_insert_default().integrate(self.free_at, port.backlog());
-        }
+        let backlog = port.backlog();
         if LAW {
             port.ask(self.free_at, store);
         }
@@ -84,6 +86,12 @@ impl Link {
         self.waiting = false;
         if let Some((slot, size, more)) = taken {
             self.waiting = more;
+            if self.measured {
+                let waited = store.packet(slot).entered.waited(self.free_at);
+                let rare = self.rare.get_or_insert_default();
+                rare.integrate(self.free_at, backlog);
+                rare.waits.note(waited, store.segments(slot));
+            }
             self.depart(self.free_at, slot, size, store);
         }
     }

@@ -4,7 +4,7 @@ use tollway_law::Time;
 use tollway_law::link::LinkLaw;
 
 use super::flight::Flight;
-use super::{FRACTION_BITS, Link, Store};
+use super::{FRACTION_BITS, Link, NO_MEDIUM, Store};
 use crate::lateness::Lateness;
 use crate::port::{ControlInterval, ControlLog};
 use crate::trace::Cursor;
@@ -57,6 +57,9 @@ pub struct LinkStats {
     pub queue_byte_ns: u128,
     /// Packets waiting, integrated over time (packets · ns), since last read.
     pub queue_packet_ns: u128,
+    /// The time to send the bytes waiting, at the rate of each instant, integrated over time (ns²),
+    /// since last read.
+    pub queue_drain_ns2: u128,
     /// Most bytes waiting since last read.
     pub queue_max_bytes: u64,
     /// Most packets waiting since last read.
@@ -73,14 +76,19 @@ pub(super) struct Rare {
     pub(super) queue_since: Time,
     pub(super) queue_byte_ns: u128,
     pub(super) queue_packet_ns: u128,
+    /// The parts of the two integrals that `queue_drain_ns2` covers.
+    drained: (u128, u128),
+    queue_drain_ns2: u128,
     pub(super) queue_max_bytes: u64,
     pub(super) queue_max_packets: u32,
+    /// Waiting times until transmission, without those of packets that found the link idle.
+    pub(super) waits: Lateness,
+    /// Packets sent when these were last restarted.
+    waits_from: u64,
     /// The control log, if requested.
     pub(super) control: Option<Box<ControlLog>>,
     /// The trace that replaces a rate.
     pub(super) trace: Option<Box<Cursor>>,
-    /// Waiting times until transmission, if requested.
-    pub(super) waits: Option<Lateness>,
     /// The transmitter's busy time at the last read, ns.
     pub(super) told_busy_ns: u64,
 }
@@ -127,7 +135,8 @@ impl Link {
     pub fn log_control(&mut self) {
         if self.port.law.control().is_some() {
             self.rare().control = Some(Box::default());
-            self.record();
+            self.recorded = true;
+            self.settle();
         }
     }
 
@@ -137,20 +146,52 @@ impl Link {
         log.map_or(Vec::new(), |log| log.take())
     }
 
-    /// Starts to record waiting times.
-    pub fn note_waits(&mut self) {
-        self.rare().waits = Some(Lateness::default());
-        self.record();
+    /// Waiting times of packets at a [measured](Link::measure) link, zero ones included.
+    pub fn waits(&self) -> Lateness {
+        let mut waits = self.rare.as_ref().map_or_else(Lateness::default, |rare| rare.waits.clone());
+        waits.note(Time::ZERO, self.waited().1.saturating_sub(waits.count()));
+        waits
     }
 
-    /// Waiting times of packets, zero ones included.
-    pub fn waits(&self) -> Option<&Lateness> {
-        self.rare.as_ref()?.waits.as_ref()
+    /// The sum of these waiting times, and the number of packets.
+    pub fn waited(&self) -> (Time, u64) {
+        self.rare.as_ref().map_or((Time::ZERO, self.sent_packets), |rare| {
+            (rare.waits.total(), self.sent_packets - rare.waits_from)
+        })
     }
 
-    pub(super) fn record(&mut self) {
-        self.recorded = true;
-        self.settle();
+    /// Forgets all waiting times so far.
+    pub fn restart_waits(&mut self) {
+        let sent = self.sent_packets;
+        let rare = self.rare();
+        (rare.waits, rare.waits_from) = (Lateness::default(), sent);
+    }
+
+    /// Adds the queue up to now, at the present rate, to the integral of the time to send it.
+    /// Without a rate, or on a medium, [`note_service`](Link::note_service) does so.
+    pub(super) fn note_drain(&mut self) {
+        let rated = self.ns_per_byte > 0 && self.medium == NO_MEDIUM;
+        let (ns_per_byte, overhead) = (u128::from(self.ns_per_byte), u128::from(self.overhead));
+        let Some(rare) = &mut self.rare else { return };
+        let (bytes, packets) = (rare.queue_byte_ns - rare.drained.0, rare.queue_packet_ns - rare.drained.1);
+        if rated {
+            rare.queue_drain_ns2 += ((bytes + overhead * packets) * ns_per_byte) >> FRACTION_BITS;
+        }
+        rare.drained = (rare.queue_byte_ns, rare.queue_packet_ns);
+    }
+
+    /// Adds a packet that waited to the same integral, on a link whose rate does not tell the time
+    /// to send it. The transmitter was free at the first instant, and has sent the packet from the
+    /// second on.
+    pub(super) fn note_service(&mut self, waited: Time, (free_before, start): (Time, Time)) {
+        if self.ns_per_byte > 0 && self.medium == NO_MEDIUM {
+            return;
+        }
+        // Up to its time at the head, each packet stands for all of its service.
+        let head = u128::from(waited.min(start.saturating_sub(free_before)).0);
+        let service = u128::from(self.free_at.saturating_sub(start).0) + head;
+        let drain = (u128::from(waited.0) - head) * service + head * head / 2;
+        self.rare().queue_drain_ns2 += drain;
     }
 
     /// Adds the queue up to `now` to the integrals, before it changes.
@@ -180,6 +221,7 @@ impl Link {
     /// The counters of a link caught up to `now`; those of the queue restart.
     pub fn read(&mut self, now: Time) -> LinkStats {
         self.note_queue(now);
+        self.note_drain();
         let mut stats = LinkStats {
             sent_packets: self.sent_packets,
             sent_bytes: self.sent_bytes,
@@ -196,6 +238,8 @@ impl Link {
             stats.copies = rare.copies;
             stats.queue_byte_ns = std::mem::take(&mut rare.queue_byte_ns);
             stats.queue_packet_ns = std::mem::take(&mut rare.queue_packet_ns);
+            stats.queue_drain_ns2 = std::mem::take(&mut rare.queue_drain_ns2);
+            rare.drained = (0, 0);
             stats.queue_max_bytes = rare.queue_max_bytes;
             stats.queue_max_packets = rare.queue_max_packets;
         }

@@ -153,8 +153,7 @@ impl<'a> Bench<'a> {
             Marks => self.of_links("marks", |s| count(s, window)),
             QueueMeanOfLimit => self.of_links_over("queue_mean_bytes", "limit_bytes", |s| s.mean(window)),
             QueueMaxOfLimit => self.of_links_over("queue_max_bytes", "limit_bytes", |s| max(s, window)),
-            // Bytes over Mb/s, in ms: 8 bits per byte, 1e-6 for mega, 1e3 ms per second.
-            QueueMeanMs => self.of_links_over("queue_mean_bytes", "capacity_mbps", |s| s.mean(window) * 8e-3),
+            QueueMeanMs => self.of_links("queue_mean_ms", |s| s.mean(window)),
             Rate => self.of_flows("rate_mbps", window, |s| s.mean(window)),
             Goodput => self.of_flows("goodput_mbps", window, |s| s.mean(window)),
             Cwnd => self.of_flows("cwnd_packets", window, |s| s.mean(window)),
@@ -359,7 +358,7 @@ impl<'a> Bench<'a> {
         let all = self.flows.iter();
         let sample = |f: &FlowInfo, value: f64| Sample { label: f.name.clone(), value };
         match self.m.metric {
-            Metric::Timeouts => Ok(all.map(|f| sample(f, f.get("timeouts"))).collect()),
+            Metric::Timeouts => Ok(all.map(|f| sample(f, f.whole("timeouts"))).collect()),
             Metric::Finished => {
                 if self.flows.is_empty() {
                     return Err("the run has no flow".into());

@@ -271,7 +271,7 @@ fn judge_rest(aim: Aim, seed: u64, plan: &Plan, result: &RunResult) -> Result<Ca
         if dropped > drops.0 {
             drops = (dropped, link.name.to_string());
         }
-        let waits = mean("queue_mean_bytes") * 8e3 / link.rate.bps();
+        let waits = mean("queue_mean_ms");
         if waits > queue_ms.0 {
             queue_ms = (waits, link.name.to_string());
         }
@@ -332,8 +332,9 @@ fn shared_links(plan: &Plan) -> usize {
 
 /// Packets dropped in the whole run, as a fraction of the full packets sent.
 fn lost(result: &RunResult) -> f64 {
-    let sum =
-        |batches, key, column| -> f64 { data::summary(batches, key).iter().map(|row| row.get(column)).sum() };
+    let sum = |batches, key, column| -> f64 {
+        data::summary(batches, key).iter().map(|row| row.whole(column)).sum()
+    };
     let sent = sum(&result.summary, "flow", "sent_bytes") / PACKET;
     sum(&result.link_summary, "link", "drops") / sent.max(1.0)
 }

@@ -62,6 +62,7 @@ pub(crate) fn run(kind: Kind, flows: usize) -> RunResult {
             queue_max_packets: queue * 1.2,
             queue_mean_bytes: queue * 1500.0,
             queue_max_bytes: queue * 1800.0,
+            queue_mean_ms: queue * 1.2,
             drops: u64::from(kind != Kind::Xcp && noise.next() > 0.9),
             marks: 0,
             ..LinkRow::default()
@@ -78,8 +79,8 @@ pub(crate) fn run(kind: Kind, flows: usize) -> RunResult {
             law: if kind == Kind::Xcp { "xcp" } else { "newreno" },
             start_s: join(i),
             finish_s: ends,
-            rate_mbps,
-            goodput_mbps: rate_mbps * 0.96,
+            rate_mbps: Some(rate_mbps),
+            goodput_mbps: Some(rate_mbps * 0.96),
             ideal_mbps: Some(3.7),
             share_of_ideal: Some(rate_mbps / 3.7),
             retransmissions: if kind == Kind::Xcp { 0 } else { 40 + i as u64 },
@@ -100,9 +101,10 @@ pub(crate) fn run(kind: Kind, flows: usize) -> RunResult {
         queue_max_bytes: Some(max * 1500.0),
         queue_mean_packets: Some(mean),
         queue_max_packets: Some(max),
+        queue_mean_ms: Some(mean * 1.2),
         limit_bytes: Some(125_000),
         drops,
-        marks: 0,
+        ..LinkSummary::default()
     };
     writer.link_summary(&link).expect("memory takes rows");
     let back = LinkSummary { link: "bottleneck.reverse", utilisation: 0.02, ..LinkSummary::default() };

@@ -141,6 +141,7 @@ impl Scenario {
         let sets = parse_sets(&sources, &mut mistakes);
         let mut overs = take_variants(&mut base, &mut mistakes);
         overs.extend(grid::take(&mut base, &overs, &mut mistakes));
+        let overridden: Vec<String> = sets.iter().filter_map(|set| overriding(set, &overs)).collect();
         let folder = Path::new(file).parent().unwrap_or(Path::new(""));
         let mut files = Files::new(folder, sources.0.len());
         let mut variants = Vec::new();
@@ -180,6 +181,7 @@ impl Scenario {
             }
             mistakes.merge(name, found);
         }
+        overridden.into_iter().for_each(|note| files.note(note));
         for (one, other) in twins(&mut variants) {
             files.note(format!("variants `{one}` and `{other}` define the same run"));
         }
@@ -324,6 +326,28 @@ struct Set<'a> {
     path: &'a str,
     at: At,
     value: tree::Node,
+}
+
+/// The note on variants whose own setting `set` replaces.
+fn overriding(set: &Set<'_>, overs: &[VariantSettings]) -> Option<String> {
+    let plain = |path: &str| -> String {
+        let parts = path.split('.').map(|part| part.trim().trim_matches(['"', '\'']).replace('_', "-"));
+        parts.collect::<Vec<_>>().join(".")
+    };
+    let path = plain(set.path);
+    let is_set = |key: &str| {
+        let key = plain(key);
+        key == path || key.strip_prefix(path.as_str()).is_some_and(|rest| rest.starts_with('.'))
+    };
+    let own = overs.iter().filter(|over| over.sets.0.iter().any(|entry| is_set(&entry.key)));
+    let names: Vec<String> = own.map(|over| format!("`{}`", over.name)).collect();
+    let whose = match names.len() {
+        0 => return None,
+        n if n == overs.len() && n > 1 => "every variant sets".to_owned(),
+        1 => format!("variant {} sets", names[0]),
+        _ => format!("variants {} set", names.join(", ")),
+    };
+    Some(format!("`--set {path}` overrides what {whose}; a variant's name may now be wrong"))
 }
 
 fn parse_sets<'a>(sources: &'a Sources, mistakes: &mut Mistakes) -> Vec<Set<'a>> {

@@ -252,6 +252,8 @@ pub struct Cbr {
     pub stop: Time,
     /// Lengths of the on and off periods, on first; `None` is always on.
     pub on_off: Option<(Time, Time)>,
+    /// One-way delay beyond which a packet counts as late.
+    pub late: Option<Time>,
     /// As [`Flow::shaped`].
     pub shaped: Option<ShaperClass>,
 }

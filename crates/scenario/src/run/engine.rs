@@ -10,7 +10,7 @@ use tollway_law::sender::AnySender;
 use tollway_proto::link::Link;
 use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::Connection;
-use tollway_proto::{Change, Encoding, Gate, NodeMachine};
+use tollway_proto::{Change, Encoding, Gate, NodeMachine, OneWay};
 use tollway_sim::{
     Census, End, FlowId, FlowSpec, LinkId, MachineId, Network, RouteEnd, RouteId, SinkStats, SourceId,
     SourceSpec,
@@ -80,6 +80,8 @@ pub(super) trait Engine {
     /// A machine or a shaper, if this process runs its node.
     fn machine(&self, machine: MachineId) -> Option<&dyn Any>;
     fn read_source(&self, source: SourceId) -> SinkStats;
+    /// Delays and losses of a source, if this process runs both of its ends.
+    fn one_way(&mut self, source: SourceId) -> Option<&mut OneWay>;
 }
 
 /// How parts of a network are joined.
@@ -326,5 +328,9 @@ impl Engine for Network<Connection> {
 
     fn read_source(&self, source: SourceId) -> SinkStats {
         Network::read_source(self, source)
+    }
+
+    fn one_way(&mut self, source: SourceId) -> Option<&mut OneWay> {
+        Some(Network::one_way(self, source))
     }
 }

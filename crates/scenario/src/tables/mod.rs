@@ -35,7 +35,7 @@ pub use export::{EXPORTS, export};
 pub use result::{RunResult, Unwritten};
 pub use schema::{
     ColumnKind, ColumnSpec, ControlRow, Delays, Ends, FlowRow, FlowSummary, HopRow, LinkRow, LinkSummary,
-    Percentiles, Table,
+    OneWayDelays, Percentiles, Table,
 };
 pub use systems::{Keys, SystemTables};
 pub use writer::{Outputs, TableWriter};

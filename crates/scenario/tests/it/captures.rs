@@ -42,9 +42,9 @@ rate = "200 kbps"
 "#;
 
 /// One block of a pcapng file: kind and body.
-type Block = (u32, Vec<u8>);
+pub(crate) type Block = (u32, Vec<u8>);
 
-fn blocks(path: &Path) -> Vec<Block> {
+pub(crate) fn blocks(path: &Path) -> Vec<Block> {
     let bytes = std::fs::read(path).expect("the capture");
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     let (mut at, mut found) = (0, Vec::new());
@@ -57,11 +57,11 @@ fn blocks(path: &Path) -> Vec<Block> {
     found
 }
 
-fn word(body: &[u8], i: usize) -> u32 {
+pub(crate) fn word(body: &[u8], i: usize) -> u32 {
     u32::from_le_bytes(body[4 * i..4 * i + 4].try_into().expect("four bytes"))
 }
 
-fn file(name: &str) -> PathBuf {
+pub(crate) fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("captures").join(name)
 }
 

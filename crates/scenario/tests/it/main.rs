@@ -20,6 +20,7 @@ mod own_laws;
 mod readers;
 mod scenes;
 mod sessions;
+mod waits;
 
 use tollway_scenario::file::Scenario;
 use tollway_scenario::plan::Plan;

@@ -74,7 +74,11 @@ impl Outcome {
                 .collect::<Vec<f64>>()
         };
         let rates = of_flows("rate_mbps");
-        let sum = |batches, column| numbers(batches, column).into_iter().flatten().sum::<f64>();
+        // Over the whole run.
+        let sum = |batches, column: &str| {
+            let before = numbers(batches, &format!("{column}_before"));
+            numbers(batches, column).into_iter().chain(before).flatten().sum::<f64>()
+        };
         let b = names(link_summary, "link").iter().position(|name| name == "b").expect("there is a link b");
         let of_b = |column| numbers(link_summary, column)[b].unwrap_or(f64::NAN);
         let lost = systems.numbers().filter(|(path, _)| path.starts_with("losses."));

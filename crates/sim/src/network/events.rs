@@ -1,5 +1,6 @@
 //! The event loop, with each step of a packet along its route.
 
+use tollway_proto::Stamp;
 use tollway_proto::link::Store as _;
 
 use super::*;
@@ -259,8 +260,9 @@ impl<M: Machine> Network<M> {
         }
         let flow = self.slab.get(slot).flow as usize;
         if end == END_SINK {
-            let stats = &mut self.sources[flow].stats;
             let packet = self.slab.get(slot);
+            let Source { stats, one_way, .. } = &mut self.sources[flow];
+            one_way.arrive(self.now, packet.sent, packet.seq);
             stats.arrived_packets += 1;
             stats.arrived_bytes += u64::from(packet.size);
             stats.in_profile_bytes += u64::from(packet.in_profile()) * u64::from(packet.size);
@@ -486,10 +488,12 @@ impl<M: Machine> Network<M> {
     /// Puts a packet of a source on its route.
     pub(super) fn launch_plain(&mut self, at: usize, in_profile: bool) {
         let source = &mut self.sources[at];
+        let (seq, sent) = (source.launched as u32, Stamp::at(self.now));
         source.launched += 1;
         let SourceSpec { route, size, .. } = source.spec;
         let packet = self.slab.draft();
-        *packet = Packet { size, flags: PLAIN, flow: at as u32, cursor: route.0, ..Packet::default() };
+        *packet =
+            Packet { size, flags: PLAIN, flow: at as u32, cursor: route.0, seq, sent, ..Packet::default() };
         if in_profile {
             packet.mark_in_profile();
         }

@@ -1,8 +1,15 @@
-//! The record of packets: digest and tap.
+//! The record of packets: digest, tap and one-way delays.
+
+use tollway_proto::OneWay;
 
 use super::*;
 
 impl<M: Machine> Network<M> {
+    /// Delays and losses of a source of cross-traffic, measured at its sink.
+    pub fn one_way(&mut self, source: SourceId) -> &mut OneWay {
+        &mut self.sources[source.0 as usize].one_way
+    }
+
     /// Records a packet that has crossed link `id`.
     #[cold]
     pub(super) fn witness(&mut self, id: u32, slot: u32) {

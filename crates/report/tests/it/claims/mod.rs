@@ -9,7 +9,8 @@ use tollway_report::plot::Figure;
 use tollway_report::{Experiment, Overview};
 use tollway_scenario::file::Scenario;
 use tollway_scenario::tables::{
-    ControlRow, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary, Outputs, RunResult, TableWriter,
+    ControlRow, Ends, FlowRow, FlowSummary, LinkRow, LinkSummary, OneWayDelays, Outputs, RunResult,
+    TableWriter,
 };
 
 mod measures;
@@ -49,7 +50,14 @@ fn two_flows() -> RunResult {
             w.flow(&FlowRow { retransmissions: u64::from(t == 13), ..row }).unwrap();
         }
         let utilisation = rates.iter().flatten().sum::<f64>() / 10.0;
-        let link = LinkRow { time_s, link: "b", utilisation, queue_mean_bytes: 1000.0, ..LinkRow::default() };
+        let link = LinkRow {
+            time_s,
+            link: "b",
+            utilisation,
+            queue_mean_bytes: 1000.0,
+            queue_mean_ms: 0.8,
+            ..LinkRow::default()
+        };
         w.link(&LinkRow { drops: u64::from(t == 5), queue_max_bytes: time_s, ..link }).unwrap();
     }
     let f1 = FlowSummary {
@@ -383,6 +391,63 @@ fn the_overview_fits_and_groups() {
     assert!(text.contains("f.4") && text.contains("fifo") && !text.contains("reverse"), "{text}");
     let text = Overview::new(&[synthetic::run(synthetic::Kind::Xcp, 40)]).to_text(100);
     assert!(text.contains("f median") && !text.contains("f.4"), "{text}");
+}
+
+/// A run of one flow and one source after a warm-up of 5 s.
+fn warmed(rate_mbps: f64, fct_s: f64) -> RunResult {
+    let mut w = TableWriter::new(&Outputs::memory()).unwrap();
+    let flow = FlowSummary {
+        flow: "f",
+        from_s: 5.0,
+        fct_s: Some(fct_s),
+        rate_mbps: Some(rate_mbps),
+        retransmissions: 7,
+        retransmissions_before: Some(30),
+        ..FlowSummary::default()
+    };
+    w.flow_summary(&flow).unwrap();
+    let one_way = OneWayDelays { longest_loss_run: 9, jitter_ms: Some(1.25), ..OneWayDelays::default() };
+    let source = FlowSummary { flow: "call", law: "constant-rate", one_way: Some(one_way), ..flow };
+    w.flow_summary(&FlowSummary { lost_packets: Some(11), fct_s: None, ..source }).unwrap();
+    let link = LinkSummary {
+        link: "b",
+        from_s: 5.0,
+        utilisation: 0.9,
+        queue_mean_ms: Some(49.5),
+        wait_p95_ms: Some(88.0),
+        queue_max_packets: Some(12.0),
+        queue_max_packets_before: Some(32.0),
+        drops: 3,
+        drops_before: Some(295),
+        ..LinkSummary::default()
+    };
+    w.link_summary(&link).unwrap();
+    w.finish("").unwrap()
+}
+
+#[test]
+fn the_overview_says_where_the_warm_up_acts_and_has_the_first_seconds_beside_it() {
+    let text = Overview::new(&[warmed(12.0, 0.000_217)]).to_text(100);
+    let row = |name: &str| -> Vec<&str> {
+        let line = text.lines().find(|line| line.trim_start().starts_with(name));
+        line.unwrap_or_else(|| panic!("{name}: {text}")).split_whitespace().collect()
+    };
+    assert_eq!(row("b "), ["b", "90.0", "%", "49.5", "88.0", "–", "–", "12.0", "3"], "{text}");
+    assert_eq!(row("first 5 s"), ["first", "5", "s", "–", "–", "–", "–", "–", "32.0", "295"], "{text}");
+    assert_eq!(row("all, first 5 s").last(), Some(&"30"), "{text}");
+    assert!(text.contains("from 5 s on, after the warm-up"), "{text}");
+    // The source has its own table.
+    assert!(row("call").ends_with(&["11", "9"]) && text.contains("jitter ms"), "{text}");
+    assert!(!text.contains("lost: dropped") || text.contains("in a row"), "{text}");
+}
+
+#[test]
+fn times_and_rates_have_units_that_fit() {
+    let text = |rate, fct| Overview::new(&[warmed(rate, fct)]).to_text(100);
+    let fast = text(23_456.0, 0.000_217);
+    assert!(fast.contains("217 µs") && fast.contains("Gb/s") && fast.contains("23.46"), "{fast}");
+    let slow = text(0.012, 12.5);
+    assert!(slow.contains("12.5 s") && slow.contains("kb/s") && slow.contains("12.00"), "{slow}");
 }
 
 #[test]

@@ -181,6 +181,7 @@ impl<'a> Resolver<'a> {
                     start,
                     stop,
                     on_off,
+                    late: keys.time("late"),
                     shaped: None,
                 });
             }

@@ -140,6 +140,19 @@ fn frames_end_after_their_count_or_not_at_all() {
     assert!(endless.is_endless() && endless.bytes().is_none());
 }
 
+#[test]
+fn a_setting_that_beats_a_variant_s_own_is_noted() {
+    let text =
+        format!("{BASE}\n[variant.short]\n\"link.bottleneck.limit\" = \"9 packets\"\n[variant.plain]\n");
+    let notes = |set: &str| Scenario::parse("x", &text, &[set]).unwrap().notes().to_vec();
+    let noted = notes("link.bottleneck.limit=20 packets");
+    assert!(
+        noted.iter().any(|note| note.starts_with("`--set link.bottleneck.limit` overrides what variant `short` sets")),
+        "{noted:?}"
+    );
+    assert!(!notes("link.bottleneck.delay=20 ms").iter().any(|note| note.contains("overrides")));
+}
+
 /// The schema that the examples' first lines name, for editors.
 #[test]
 fn the_manual_has_the_schema_beside_the_examples() {

@@ -233,7 +233,7 @@ impl Senders {
                 continue;
             }
             let Some(accepted) = accepted(built, at) else { continue };
-            let rate_mbps = mbps(overlay, accepted - counts.last, seconds);
+            let rate_mbps = mbps(overlay, accepted - counts.last, seconds).unwrap_or(0.0);
             counts.last = accepted;
             digest.word(accepted);
             let row = FlowRow {
@@ -263,8 +263,11 @@ impl Senders {
         for ((at, sender), counts) in overlay.senders.iter().enumerate().zip(&self.0) {
             let Some(accepted) = accepted(built, at) else { continue };
             let last = sender.stop.min(end);
-            let seconds = last.saturating_sub(sender.start.max(warmup)).as_secs_f64();
-            let rate_mbps = mbps(overlay, accepted - counts.at_warmup, seconds);
+            // A sender that stopped during the warm-up is measured over its life.
+            let (from, base) =
+                if last > warmup { (sender.start.max(warmup), counts.at_warmup) } else { (sender.start, 0) };
+            let seconds = last.saturating_sub(from).as_secs_f64();
+            let rate_mbps = mbps(overlay, accepted - base, seconds);
             let bytes = accepted * u64::from(overlay.message);
             let ideal_mbps = ideal_mbps.get(at).and_then(|ways| ways[0]);
             digest.word(accepted);
@@ -272,13 +275,17 @@ impl Senders {
                 flow: &sender.name,
                 law: COST_BENEFIT,
                 start_s: sender.start.nearest_secs(),
+                from_s: from.nearest_secs(),
                 finish_s: (last < end).then(|| last.nearest_secs()),
                 sent_bytes: bytes,
                 delivered_bytes: bytes,
                 goodput_mbps: rate_mbps,
                 rate_mbps,
                 ideal_mbps,
-                share_of_ideal: ideal_mbps.filter(|&ideal| ideal > 0.0).map(|ideal| rate_mbps / ideal),
+                share_of_ideal: ideal_mbps
+                    .filter(|&ideal| ideal > 0.0)
+                    .zip(rate_mbps)
+                    .map(|(i, rate)| rate / i),
                 ..FlowSummary::default()
             })?;
         }
@@ -286,9 +293,9 @@ impl Senders {
     }
 }
 
-/// The rate of a number of messages in `seconds`, Mb/s on a link.
-fn mbps(overlay: &Overlay, messages: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 { messages as f64 * f64::from(overlay.message) * 8e-6 / seconds } else { 0.0 }
+/// The rate of a number of messages in `seconds`, Mb/s on a link; `None` without any time.
+fn mbps(overlay: &Overlay, messages: u64, seconds: f64) -> Option<f64> {
+    (seconds > 0.0).then(|| messages as f64 * f64::from(overlay.message) * 8e-6 / seconds)
 }
 
 /// Accepted messages of sender `at`; `None` if another process runs its site.

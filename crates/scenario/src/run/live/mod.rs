@@ -13,7 +13,7 @@ use tollway_net::secure::Trouble;
 use tollway_proto as proto;
 use tollway_proto::link::Link;
 use tollway_proto::transport::Connection;
-use tollway_proto::{Change, NodeMachine};
+use tollway_proto::{Change, NodeMachine, OneWay};
 use tollway_sim::{Census, End, FlowId, LinkId, MachineId, RouteEnd, SinkStats, SourceId};
 
 pub use adapt::Unsupported;
@@ -532,6 +532,10 @@ impl Engine for Live {
         let (sent_packets, arrived_packets, [arrived_bytes, in_profile_bytes]) =
             self.network.read_source(source.0);
         SinkStats { sent_packets, arrived_packets, arrived_bytes, in_profile_bytes, in_flight_packets: 0 }
+    }
+
+    fn one_way(&mut self, source: SourceId) -> Option<&mut OneWay> {
+        self.network.one_way(source.0)
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Meter, seen};
 use crate::plan::{Flow, Plan};
 use crate::run::build::sessions::ReceiverShare;
 use crate::run::build::{Built, overlay};
-use crate::run::delays::Samples;
+use crate::run::delays::{Samples, Way};
 use crate::run::engine::{Engine, Outside};
 use crate::run::{RunError, Watch};
 use crate::tables::{Ends, FlowRow, FlowSummary};
@@ -47,6 +47,7 @@ pub(super) struct Counters {
     pub(super) received: u64,
     pub(super) delivered: u64,
     pub(super) retransmissions: u64,
+    pub(super) timeouts: u64,
 }
 
 /// One direction of a flow over the whole run, as far as its ends know.
@@ -55,7 +56,6 @@ pub(super) struct Figures {
     pub(super) seen: Ends,
     pub(super) counters: Counters,
     sent_bytes: u64,
-    timeouts: u64,
     /// The part of its span in which it ran.
     pub(super) heard: (Time, Time),
 }
@@ -76,7 +76,6 @@ impl Figures {
             seen: seen(&built.network, [sender, receiver], forward),
             counters: outside.as_ref().map_or_else(|| Counters::of(from, to), Counters::outside),
             sent_bytes: outside.map_or(from.stats().bytes_sent, |outside| outside.sent),
-            timeouts: from.stats().timeouts,
             heard: built.network.heard(receiver, forward, span),
         }
     }
@@ -87,7 +86,7 @@ impl Figures {
             sent_bytes: self.sent_bytes,
             delivered_bytes: self.counters.delivered,
             retransmissions: self.counters.retransmissions,
-            timeouts: self.timeouts,
+            timeouts: self.counters.timeouts,
             seen: self.seen,
             ..FlowSummary::default()
         }
@@ -166,13 +165,21 @@ impl FlowMeter {
 
     /// Records the latest round trip if something has arrived since the last sample.
     #[inline(always)]
-    fn sample(&mut self, received: u64, latest: Time, into: Option<(&mut Samples, usize)>) {
+    fn sample(
+        &mut self,
+        plan: &Plan,
+        (now, received, latest): (Time, u64, Time),
+        into: Option<(&mut Samples, usize)>,
+    ) {
         if received > self.heard {
             self.heard = received;
             if let Some((samples, lane)) = into
                 && latest > Time::ZERO
             {
-                samples.note(lane, &mut self.samples, latest);
+                let (flow, forward) = (self.plan(plan), self.forward());
+                samples.note(lane, &mut self.samples, latest, |settings| {
+                    settings.unloaded(plan, Way::of(plan, flow, forward), now.saturating_sub(latest), latest)
+                });
             }
         }
     }
@@ -246,7 +253,7 @@ impl FlowMeter {
 impl Counters {
     pub(super) fn outside(flow: &Outside) -> Counters {
         let Outside { received, delivered, retransmissions, .. } = *flow;
-        Counters { received, delivered, retransmissions }
+        Counters { received, delivered, retransmissions, timeouts: 0 }
     }
 
     #[inline]
@@ -256,6 +263,7 @@ impl Counters {
             received: received.bytes_received,
             delivered: received.bytes_delivered,
             retransmissions: sender.stats().retransmissions,
+            timeouts: sender.stats().timeouts,
         }
     }
 }
@@ -271,7 +279,7 @@ impl Meter {
             for (i, (lane, heard)) in lanes.iter_mut().zip(&heard).enumerate() {
                 if let &Some((received, latest)) = heard {
                     let into = warm.then_some((&mut self.samples, chunk * READ_AHEAD + i));
-                    lane.sample(received, latest, into);
+                    lane.sample(plan, (now, received, latest), into);
                 }
             }
         }
@@ -300,12 +308,12 @@ impl Meter {
                     self.digest.word(counters.received);
                     self.digest.number(row.cwnd_packets);
                     if samples {
-                        lane.sample(counters.received, latest, into);
+                        lane.sample(plan, (now, counters.received, latest), into);
                     }
                     rows.push(FlowRow { time_s, flow: lane.name(plan), ..row });
                 } else if samples && lane.start < now {
                     let (received, latest) = lane.heard_now(plan, built);
-                    lane.sample(received, latest, into);
+                    lane.sample(plan, (now, received, latest), into);
                 }
             }
             self.writer.flows(&rows)?;

@@ -5,7 +5,7 @@ use tollway_law::{Price, Time};
 use tollway_proto::link::{Link, LinkStats};
 use tollway_sim::LinkId;
 
-use super::Meter;
+use super::{Meter, percentiles};
 use crate::plan::{self, Plan};
 use crate::run::build::Built;
 use crate::run::engine::{Engine, Place};
@@ -17,12 +17,21 @@ use crate::tables::{ControlRow, LinkRow, LinkSummary, RunResult};
 pub(super) struct LinkMeter {
     /// Index in the plan.
     pub(super) link: usize,
-    pub(super) last: LinkStats,
+    last: LinkStats,
     /// Since the end of the warm-up.
-    pub(super) byte_ns: u128,
-    pub(super) packet_ns: u128,
-    pub(super) max_bytes: u64,
-    pub(super) max_packets: u32,
+    sums: Sums,
+    /// Most bytes and packets queued before.
+    most_before: Option<(u64, u32)>,
+}
+
+/// Figures of a link's queue over some reads.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    byte_ns: u128,
+    packet_ns: u128,
+    drain_ns2: u128,
+    max_bytes: u64,
+    max_packets: u32,
 }
 
 impl Meter {
@@ -41,11 +50,11 @@ impl Meter {
             let (stats, price, control) = built.network.with_link(LinkId(i as u32), |link, now| {
                 (link.read(now), link.port.law.stated_price(), link.take_control())
             });
-            meter.note(&stats);
+            meter.sums.add(&stats);
             // Since the last row: the queue's figures restart at each read, and `last` has what
             // other reads took.
-            let byte_ns = stats.queue_byte_ns + meter.last.queue_byte_ns;
-            let packet_ns = stats.queue_packet_ns + meter.last.queue_packet_ns;
+            let mut queue = Sums::of(&meter.last);
+            queue.add(&stats);
             let row = LinkRow {
                 time_s,
                 link: &plan.links[i].name,
@@ -55,10 +64,11 @@ impl Meter {
                     Sent::of(&stats),
                     (self.last, now),
                 ),
-                queue_mean_bytes: byte_ns as f64 / span.0 as f64,
-                queue_max_bytes: stats.queue_max_bytes.max(meter.last.queue_max_bytes) as f64,
-                queue_mean_packets: packet_ns as f64 / span.0 as f64,
-                queue_max_packets: f64::from(stats.queue_max_packets.max(meter.last.queue_max_packets)),
+                queue_mean_bytes: queue.byte_ns as f64 / span.0 as f64,
+                queue_max_bytes: queue.max_bytes as f64,
+                queue_mean_packets: queue.packet_ns as f64 / span.0 as f64,
+                queue_max_packets: f64::from(queue.max_packets),
+                queue_mean_ms: queue.drain_ns2 as f64 * 1e-6 / span.0 as f64,
                 drops: stats.drops.queue() - meter.last.drops.queue(),
                 marks: stats.marks - meter.last.marks,
                 price: price.map(Price::per_megabyte),
@@ -68,6 +78,7 @@ impl Meter {
             meter.last = LinkStats {
                 queue_byte_ns: 0,
                 queue_packet_ns: 0,
+                queue_drain_ns2: 0,
                 queue_max_bytes: 0,
                 queue_max_packets: 0,
                 ..stats
@@ -109,10 +120,15 @@ impl Meter {
             let stats = built.network.with_link(id, Link::read);
             // Links without a meter have unknown queue figures.
             let meter = meters.next_if(|meter| meter.link == i).map(|mut meter| {
-                meter.note(&stats);
+                meter.sums.add(&stats);
                 meter
             });
-            let queue = |of: fn(&LinkMeter) -> f64| meter.as_ref().map(of);
+            let queue = |of: fn(&Sums) -> f64| meter.as_ref().map(|meter| of(&meter.sums));
+            let wait =
+                meter.as_ref().map(|_| built.network.with_link(id, |link, _| percentiles(&link.waits())));
+            let most_before = meter.as_ref().and_then(|meter| meter.most_before);
+            let before = self.at_warmup.get(i).copied();
+            let base = before.unwrap_or_default();
             self.digest.word(stats.sent_bytes);
             self.digest.word(stats.drops.total());
             let link = &plan.links[i];
@@ -120,19 +136,28 @@ impl Meter {
             self.writer.link_summary(&LinkSummary {
                 link: &link.name,
                 capacity_mbps: link.rate.mbps(),
+                from_s: end.saturating_sub(measured).nearest_secs(),
                 utilisation: utilisation(
                     link,
-                    self.at_warmup.get(i).copied().unwrap_or_default(),
+                    base.sent,
                     Sent::of(&stats),
                     (end.saturating_sub(measured), end),
                 ),
-                queue_mean_bytes: queue(|meter| meter.byte_ns as f64).map(|sum| sum / span),
-                queue_max_bytes: queue(|meter| meter.max_bytes as f64),
-                queue_mean_packets: queue(|meter| meter.packet_ns as f64).map(|sum| sum / span),
-                queue_max_packets: queue(|meter| f64::from(meter.max_packets)),
+                queue_mean_bytes: queue(|sums| sums.byte_ns as f64).map(|sum| sum / span),
+                queue_max_bytes: queue(|sums| sums.max_bytes as f64),
+                queue_mean_packets: queue(|sums| sums.packet_ns as f64).map(|sum| sum / span),
+                queue_max_packets: queue(|sums| f64::from(sums.max_packets)),
+                queue_mean_ms: queue(|sums| sums.drain_ns2 as f64 * 1e-6).map(|sum| sum / span),
+                wait_p50_ms: wait.and_then(|wait| wait.p50_ms),
+                wait_p95_ms: wait.and_then(|wait| wait.p95_ms),
+                wait_p99_ms: wait.and_then(|wait| wait.p99_ms),
                 limit_bytes: limit_bytes(plan, i),
-                drops: stats.drops.queue(),
-                marks: stats.marks,
+                drops: stats.drops.queue() - base.drops,
+                marks: stats.marks - base.marks,
+                queue_max_bytes_before: most_before.map(|most| most.0 as f64),
+                queue_max_packets_before: most_before.map(|most| f64::from(most.1)),
+                drops_before: before.map(|before| before.drops),
+                marks_before: before.map(|before| before.marks),
             })?;
         }
         let digest = self.digest.value();
@@ -142,24 +167,69 @@ impl Meter {
 }
 
 impl LinkMeter {
-    /// Adds the figures of a read to the sums since the warm-up.
-    pub(super) fn note(&mut self, stats: &LinkStats) {
+    /// The meter of the plan's link `link`.
+    pub(super) fn new(link: usize) -> LinkMeter {
+        LinkMeter { link, ..LinkMeter::default() }
+    }
+
+    /// Ends the warm-up with a read.
+    pub(super) fn warm(&mut self, stats: &LinkStats) {
+        self.sums.add(stats);
+        self.most_before = Some((self.sums.max_bytes, self.sums.max_packets));
+        self.sums = Sums::default();
+        // The running interval's row still includes the figures of this read.
+        let mut queue = Sums::of(&self.last);
+        queue.add(stats);
+        self.last = LinkStats {
+            queue_byte_ns: queue.byte_ns,
+            queue_packet_ns: queue.packet_ns,
+            queue_drain_ns2: queue.drain_ns2,
+            queue_max_bytes: queue.max_bytes,
+            queue_max_packets: queue.max_packets,
+            ..self.last
+        };
+    }
+}
+
+impl Sums {
+    fn of(stats: &LinkStats) -> Sums {
+        let mut sums = Sums::default();
+        sums.add(stats);
+        sums
+    }
+
+    fn add(&mut self, stats: &LinkStats) {
         self.byte_ns += stats.queue_byte_ns;
         self.packet_ns += stats.queue_packet_ns;
+        self.drain_ns2 += stats.queue_drain_ns2;
         self.max_bytes = self.max_bytes.max(stats.queue_max_bytes);
         self.max_packets = self.max_packets.max(stats.queue_max_packets);
     }
 }
 
+/// A link's counters at the end of the warm-up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BeforeWarm {
+    sent: Sent,
+    drops: u64,
+    marks: u64,
+}
+
+impl BeforeWarm {
+    pub(super) fn of(stats: &LinkStats) -> BeforeWarm {
+        BeforeWarm { sent: Sent::of(stats), drops: stats.drops.queue(), marks: stats.marks }
+    }
+}
+
 /// The work of a link since the start: busy time and bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sent {
+struct Sent {
     busy_ns: u64,
     bytes: u64,
 }
 
 impl Sent {
-    pub(super) fn of(stats: &LinkStats) -> Sent {
+    fn of(stats: &LinkStats) -> Sent {
         Sent { busy_ns: stats.busy_ns, bytes: stats.sent_bytes }
     }
 }

@@ -7,21 +7,21 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 use tollway_law::Time;
-use tollway_proto::link::Link;
-use tollway_sim::{End, FlowId, LinkId};
+use tollway_proto::Lateness;
+use tollway_sim::{End, FlowId, LinkId, SinkStats};
 
 use super::build::Built;
 use super::build::overlay;
 use super::build::sessions::ReceiverShare;
-use super::delays::{self, Samples, unloaded_rtt};
+use super::delays::{self, Samples, Way};
 use super::digest::Digest;
 use super::engine::{Engine, Place};
 use super::workload::{Generator, Running};
 use super::{Options, RunError, Watch};
 use crate::plan::Plan;
-use crate::tables::{Ends, FlowSummary, TableWriter};
+use crate::tables::{Ends, FlowSummary, OneWayDelays, Percentiles, TableWriter};
 use flows::{Counters, Figures, FlowMeter};
-use links::{LinkMeter, Sent};
+use links::{BeforeWarm, LinkMeter};
 
 /// Reads counters and writes rows.
 pub(super) struct Meter {
@@ -41,8 +41,8 @@ pub(super) struct Meter {
     stops: Vec<(Time, usize)>,
     /// The links that get rows.
     links: Vec<LinkMeter>,
-    /// The work of each link until the end of the warm-up; empty without a warm-up.
-    at_warmup: Vec<Sent>,
+    /// The work and the losses of each link until the end of the warm-up; empty without a warm-up.
+    at_warmup: Vec<BeforeWarm>,
     /// By the flow of the data's sender, in order.
     lanes_of: Vec<(FlowId, u32)>,
     ideal_mbps: Arc<[[Option<f64>; 2]]>,
@@ -55,8 +55,8 @@ pub(super) struct Meter {
     sampled_every: Time,
     next_sample: Time,
     samples: Samples,
-    /// Bytes of each constant-rate source that had arrived by the end of the warm-up.
-    sources_at_warmup: Vec<u64>,
+    /// The counters of each constant-rate source at the end of the warm-up.
+    sources_at_warmup: Vec<SinkStats>,
     /// The overlay's senders.
     senders: overlay::Senders,
 }
@@ -115,13 +115,18 @@ impl Meter {
                 }
             });
             if rows {
-                links.push(LinkMeter { link: i, ..LinkMeter::default() });
+                links.push(LinkMeter::new(i));
+            }
+        }
+        for (cbr, &source) in plan.cbrs.iter().zip(&built.sources) {
+            if let (Some(late), Some(one_way)) = (cbr.late, built.network.one_way(source)) {
+                one_way.set_bound(late);
             }
         }
         let law = |i: usize| plan.transports[plan.workloads[i].transport.0 as usize].law.word().to_owned();
         let sampled_every = delays::sampled_every(lanes.len(), plan.duration);
         Ok(Meter {
-            sources_at_warmup: vec![0; plan.cbrs.len()],
+            sources_at_warmup: vec![SinkStats::default(); plan.cbrs.len()],
             senders: overlay::Senders::new(plan),
             writer: TableWriter::new(&options.outputs)?,
             digest: Digest::new(),
@@ -130,6 +135,7 @@ impl Meter {
             sampled_every,
             next_sample: sampled_every,
             samples: Samples::new(
+                plan,
                 lanes.len(),
                 (plan.duration.saturating_sub(plan.measure.warmup).0 / sampled_every.0) as usize + 1,
             ),
@@ -185,21 +191,26 @@ impl Meter {
             self.warmed = true;
             self.warm = self.lanes.iter().map(|lane| lane.counters(plan, built)).collect();
             for (at_warmup, &source) in self.sources_at_warmup.iter_mut().zip(&built.sources) {
-                *at_warmup = built.network.read_source(source).arrived_bytes;
+                *at_warmup = built.network.read_source(source);
+                if let Some(one_way) = built.network.one_way(source) {
+                    one_way.restart();
+                }
             }
             self.senders.warm(built);
             let mut meters = self.links.iter_mut().peekable();
             self.at_warmup.reserve_exact(plan.links.len());
             for i in 0..plan.links.len() {
-                let stats = built.network.with_link(LinkId(i as u32), Link::read);
-                self.at_warmup.push(Sent::of(&stats));
-                let Some(meter) = meters.next_if(|meter| meter.link == i) else { continue };
-                // The running interval's row still includes the figures of this read.
-                meter.last.queue_byte_ns += stats.queue_byte_ns;
-                meter.last.queue_packet_ns += stats.queue_packet_ns;
-                meter.last.queue_max_bytes = meter.last.queue_max_bytes.max(stats.queue_max_bytes);
-                meter.last.queue_max_packets = meter.last.queue_max_packets.max(stats.queue_max_packets);
-                (meter.byte_ns, meter.packet_ns, meter.max_bytes, meter.max_packets) = (0, 0, 0, 0);
+                let meter = meters.next_if(|meter| meter.link == i);
+                let stats = built.network.with_link(LinkId(i as u32), |link, now| {
+                    if meter.is_some() {
+                        link.restart_waits();
+                    }
+                    link.read(now)
+                });
+                self.at_warmup.push(BeforeWarm::of(&stats));
+                if let Some(meter) = meter {
+                    meter.warm(&stats);
+                }
             }
         }
         Ok(())
@@ -247,13 +258,14 @@ impl Meter {
         let Figures { counters, heard: (first, last), .. } = *figures;
         let seconds = until.saturating_sub(running.start).nearest_secs();
         let heard = last.saturating_sub(first).nearest_secs();
-        let per_second = |bytes: u64| if heard > 0.0 { bytes as f64 * 8e-6 / heard } else { 0.0 };
+        let per_second = |bytes: u64| (heard > 0.0).then(|| bytes as f64 * 8e-6 / heard);
         let mut name = CompactString::new(&self.workload_names[running.workload].0);
         name.push_str(itoa::Buffer::new().format(running.number + 1));
         self.digest.word(counters.received);
         self.digest.word(until.0);
         let summary = FlowSummary {
             start_s: running.start.nearest_secs(),
+            from_s: running.start.nearest_secs(),
             finish_s: done.then(|| until.nearest_secs()),
             fct_s: done.then_some(seconds),
             size_bytes: Some(running.size),
@@ -300,10 +312,13 @@ impl Meter {
         for (i, (lane, figures)) in lanes.into_iter().zip(&figures).enumerate() {
             let Figures { seen, counters, heard: (first, last), .. } = *figures;
             let flow = lane.plan(plan);
-            let seconds = last.saturating_sub(first.max(self.warmup)).as_secs_f64();
-            let base = self.warm.get(i).copied().unwrap_or_default();
+            // A flow that ended during the warm-up is measured over its life.
+            let before = self.warm.get(i).copied().filter(|_| first < self.warmup && last > self.warmup);
+            let (from, base) =
+                (if before.is_some() { self.warmup } else { first }, before.unwrap_or_default());
+            let seconds = last.saturating_sub(from).as_secs_f64();
             let per_second =
-                |now: u64, then: u64| if seconds > 0.0 { (now - then) as f64 * 8e-6 / seconds } else { 0.0 };
+                |now: u64, then: u64| (seconds > 0.0).then(|| (now - then) as f64 * 8e-6 / seconds);
             // The sender's clock stops a flow.
             let until =
                 lane.at_stop.as_deref().filter(|_| seen.sent(()).is_some()).copied().unwrap_or(counters);
@@ -317,11 +332,13 @@ impl Meter {
             self.digest.word(counters.received);
             self.digest.word(counters.retransmissions);
             let size = flow.data.bytes();
-            let delays = self.samples.delays(i, lane.samples, unloaded_rtt(plan, flow, lane.forward()));
+            let delays = self.samples.delays(i, lane.samples, plan, Way::of(plan, flow, lane.forward()));
+            let start = if lane.start == Time::NEVER { end } else { lane.start };
             self.writer.flow_summary(&FlowSummary {
                 flow: lane.name(plan),
                 law: plan.transports[flow.transport.0 as usize].law.word(),
-                start_s: if lane.start == Time::NEVER { end } else { lane.start }.nearest_secs(),
+                start_s: start.nearest_secs(),
+                from_s: if lane.start == Time::NEVER { end } else { from }.nearest_secs(),
                 finish_s: (last < end).then(|| last.nearest_secs()),
                 fct_s: match flow.data {
                     data if data.is_endless() => None,
@@ -334,7 +351,14 @@ impl Meter {
                 goodput_mbps: per_second(until.delivered, base.delivered),
                 rate_mbps,
                 ideal_mbps,
-                share_of_ideal: ideal_mbps.filter(|&ideal| ideal > 0.0).map(|ideal| rate_mbps / ideal),
+                share_of_ideal: ideal_mbps
+                    .filter(|&ideal| ideal > 0.0)
+                    .zip(rate_mbps)
+                    .map(|(i, rate)| rate / i),
+                retransmissions: counters.retransmissions - base.retransmissions,
+                retransmissions_before: before.map(|before| before.retransmissions),
+                timeouts: counters.timeouts - base.timeouts,
+                timeouts_before: before.map(|before| before.timeouts),
                 delays,
                 ..figures.summary()
             })?;
@@ -351,32 +375,59 @@ impl Meter {
     }
 
     /// Writes the summaries of constant-rate sources.
-    fn finish_sources<E: Engine>(&mut self, plan: &Plan, built: &Built<E>) -> Result<(), RunError> {
+    fn finish_sources<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>) -> Result<(), RunError> {
         let end = built.network.now();
+        let lost = |stats: SinkStats| {
+            stats.sent_packets.saturating_sub(stats.arrived_packets + stats.in_flight_packets)
+        };
         let sources = plan.cbrs.iter().zip(&built.sources).zip(&self.sources_at_warmup);
         for ((cbr, &source), &at_warmup) in sources {
             let stats = built.network.read_source(source);
             let last = cbr.stop.min(end);
-            let seconds = last.saturating_sub(cbr.start.max(self.warmup)).as_secs_f64();
-            let arrived = (stats.arrived_bytes - at_warmup) as f64;
-            let rate_mbps = if seconds > 0.0 { arrived * 8e-6 / seconds } else { 0.0 };
+            let warm = self.warmed && self.warmup > Time::ZERO;
+            let before = (warm && cbr.start < self.warmup && last > self.warmup).then_some(at_warmup);
+            let (from, base) = match before {
+                Some(before) => (self.warmup, before),
+                None => (cbr.start, SinkStats::default()),
+            };
+            let seconds = last.saturating_sub(from).as_secs_f64();
+            let arrived = (stats.arrived_bytes - base.arrived_bytes) as f64;
+            let rate_mbps = (seconds > 0.0).then(|| arrived * 8e-6 / seconds);
+            let lost_packets = lost(stats).saturating_sub(lost(base));
+            let one_way = built.network.one_way(source).filter(|one_way| one_way.delays().count() > 0);
+            let late_packets = one_way.as_ref().and_then(|one_way| cbr.late.map(|_| one_way.late()));
+            let one_way = one_way.map(|one_way| {
+                let (loss_runs, longest_loss_run) = one_way.loss_runs(lost_packets);
+                let jitter_ms = one_way.jitter().map(Time::as_millis_f64);
+                OneWayDelays { delay: percentiles(one_way.delays()), jitter_ms, loss_runs, longest_loss_run }
+            });
             self.writer.flow_summary(&FlowSummary {
                 flow: &cbr.name,
                 law: CONSTANT_RATE,
                 start_s: cbr.start.nearest_secs(),
+                from_s: from.nearest_secs(),
                 finish_s: (last < end).then(|| last.nearest_secs()),
                 sent_bytes: stats.sent_packets * u64::from(cbr.packet_size),
                 delivered_bytes: stats.arrived_bytes,
                 goodput_mbps: rate_mbps,
                 rate_mbps,
-                lost_packets: Some(
-                    stats.sent_packets.saturating_sub(stats.arrived_packets + stats.in_flight_packets),
-                ),
+                one_way,
+                late_packets,
+                lost_packets: Some(lost_packets),
+                lost_packets_before: before.map(lost),
                 ..FlowSummary::default()
             })?;
         }
         Ok(())
     }
+}
+
+/// The mean and percentiles of a histogram.
+fn percentiles(spans: &Lateness) -> Percentiles {
+    let [p50_ms, p95_ms, p99_ms] =
+        [0.5, 0.95, 0.99].map(|p| (spans.count() > 1).then(|| spans.percentile(p).as_millis_f64()));
+    let mean_ms = spans.total().as_millis_f64() / spans.count().max(1) as f64;
+    Percentiles { mean_ms, p50_ms, p95_ms, p99_ms }
 }
 
 /// The ends that this process runs of data between the client of the first flow and the server of

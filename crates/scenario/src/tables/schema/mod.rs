@@ -13,7 +13,9 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use super::{TableError, sound};
 use rows::{CONTROL, FLOWS, HOPS, LINK_SUMMARY, LINKS, SUMMARY};
-pub use rows::{ControlRow, Delays, Ends, FlowRow, FlowSummary, HopRow, LinkRow, LinkSummary, Percentiles};
+pub use rows::{
+    ControlRow, Delays, Ends, FlowRow, FlowSummary, HopRow, LinkRow, LinkSummary, OneWayDelays, Percentiles,
+};
 
 /// One of the result tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

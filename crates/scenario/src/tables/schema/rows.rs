@@ -37,6 +37,9 @@ macro_rules! row {
     (@write $rows:ident $cells:ident $name:ident: maybe_number $end:ident) => {
         $cells.numbers($rows.map(|row| row.seen.$end(row.$name).flatten()))
     };
+    (@write $rows:ident $cells:ident $name:ident: maybe_count $end:ident) => {
+        $cells.counts($rows.map(|row| row.seen.$end(row.$name).flatten()))
+    };
     (@write $rows:ident $cells:ident $name:ident: $text:ident) => { $cells.texts($rows.map(|row| row.$name)) };
     (@write $rows:ident $cells:ident $name:ident = $value:expr) => { $cells.numbers($rows.map($value)) };
     (
@@ -105,6 +108,8 @@ row! {
         queue_max_bytes: number, "most bytes queued";
         queue_mean_packets: number, "mean over time of the packets queued";
         queue_max_packets: number, "most packets queued";
+        queue_mean_ms: number, "mean over time of the time to send the queue, ms, at the rate of each instant (replayed traces: by the \
+            opportunities that came)";
         drops: count, "packets dropped in the interval";
         marks: count, "packets marked in the interval";
         price: maybe_number, "price of the link at the interval's end, $/MB (law `fcp`)";
@@ -143,28 +148,45 @@ row! {
         flow: text, "the flow";
         law: text, "its sender law; `constant-rate` for a `[cbr.NAME]`";
         start_s: number, "start time";
+        from_s: number, "start of the period that rates, delays, losses and resends cover: the warm-up's end, or the flow's start if \
+            that is later or the flow ended before";
         finish_s: maybe_number, "time at which it finished or was stopped; null if it did not";
         fct_s: maybe_number, "flow completion time of a flow with a size";
         size_bytes: maybe_count, "payload to send";
         sent_bytes: count from sent, "wire bytes sent, retransmissions included; null if the sender is another process (`--node`)";
         delivered_bytes: count from received, "payload delivered in order; null if the receiver is another process";
-        goodput_mbps: number from received, "mean goodput from the warm-up's end, or its start if later, to its end; null in the same cases";
-        rate_mbps: number from received, "mean rate on the wire over the same time; null in the same cases";
+        goodput_mbps: maybe_number from received, "mean goodput from `from_s` to its end; null in the same cases, and without such a time";
+        rate_mbps: maybe_number from received, "mean rate on the wire over the same time; null in the same cases";
         ideal_mbps: maybe_number, "rate in the ideal allocation";
         share_of_ideal: maybe_number from received, "rate over ideal";
-        retransmissions: count from sent, "packets retransmitted; null if the sender is another process";
-        timeouts: count from sent, "retransmission timeouts; null in the same cases";
+        retransmissions: count from sent, "packets retransmitted from `from_s` on; null if the sender is another process";
+        retransmissions_before: maybe_count from sent, "packets retransmitted before; null also if the flow did not begin before `from_s`";
+        timeouts: count from sent, "retransmission timeouts from `from_s` on; null if the sender is another process";
+        timeouts_before: maybe_count from sent, "retransmission timeouts before; null in the cases of `retransmissions_before`";
         rtt_mean_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.mean_ms), "mean round trip, sampled every 100 ms after warm-up if data arrived (less often beyond \
             100 samples a flow and 200 000 in all); null, like the next seven columns, without samples";
-        rtt_p50_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.p50_ms), "median of the same samples";
-        rtt_p95_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.p95_ms), "their 95th percentile";
-        rtt_p99_ms = |row| Some(row.seen.sent(row.delays).flatten()?.rtt.p99_ms), "their 99th percentile";
-        queueing_mean_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.mean_ms), "mean time in queues: the samples minus propagation and transmission over the path at the start";
-        queueing_p50_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.p50_ms), "median of that";
-        queueing_p95_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.p95_ms), "its 95th percentile";
-        queueing_p99_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.p99_ms), "its 99th percentile";
-        lost_packets: maybe_count, "dropped packets of a constant-rate source (live: packets not arrived at the end); null for flows";
+        rtt_p50_ms = |row| row.seen.sent(row.delays).flatten()?.rtt.p50_ms, "median of the same samples; null, like their other percentiles, with one sample";
+        rtt_p95_ms = |row| row.seen.sent(row.delays).flatten()?.rtt.p95_ms, "their 95th percentile";
+        rtt_p99_ms = |row| row.seen.sent(row.delays).flatten()?.rtt.p99_ms, "their 99th percentile";
+        queueing_mean_ms = |row| Some(row.seen.sent(row.delays).flatten()?.queueing.mean_ms), "mean time in queues: the samples minus propagation and transmission over the path at the packet's time";
+        queueing_p50_ms = |row| row.seen.sent(row.delays).flatten()?.queueing.p50_ms, "median of that";
+        queueing_p95_ms = |row| row.seen.sent(row.delays).flatten()?.queueing.p95_ms, "its 95th percentile";
+        queueing_p99_ms = |row| row.seen.sent(row.delays).flatten()?.queueing.p99_ms, "its 99th percentile";
+        delay_mean_ms = |row| Some(row.one_way?.delay.mean_ms), "mean one-way delay of a constant-rate source's packets, from `from_s` on; null, like the \
+            next six columns, for flows, without arrivals, and if source and sink are different processes";
+        delay_p50_ms = |row| row.one_way?.delay.p50_ms, "median one-way delay, within 1 %";
+        delay_p95_ms = |row| row.one_way?.delay.p95_ms, "its 95th percentile";
+        delay_p99_ms = |row| row.one_way?.delay.p99_ms, "its 99th percentile";
+        jitter_ms = |row| row.one_way?.jitter_ms, "interarrival jitter (RFC 3550), mean over the packets";
+        loss_runs = |row| Some(row.one_way?.loss_runs as f64), "runs of successive lost packets";
+        longest_loss_run = |row| Some(row.one_way?.longest_loss_run as f64), "packets in the longest run";
+        late_packets: maybe_count, "packets with a one-way delay beyond the source's `late`; null without one";
+        lost_packets: maybe_count, "dropped packets of a constant-rate source, from `from_s` on (live: packets not arrived at the end); null \
+            for flows";
+        lost_packets_before: maybe_count, "its packets dropped before; null also if it did not begin before `from_s`";
     } beside {
+        /// One-way delays of a constant-rate source.
+        one_way: Option<OneWayDelays>,
         /// Round trips and queueing delays, sampled every 100 ms or less often.
         delays: Option<Delays>,
         /// The ends in this process. Columns of the other end are null, whatever these fields hold.
@@ -177,15 +199,38 @@ row! {
     LinkSummary of LinkSummary = LINK_SUMMARY {
         link: text, "the link; its other direction ends in `.reverse`";
         capacity_mbps: number, "its rate: the first, if it changes; the mean of a recording";
-        utilisation: number, "used fraction of the capacity after warm-up";
+        from_s: number, "start of the period that the columns without `_before` cover: the warm-up's end";
+        utilisation: number, "used fraction of the capacity";
         queue_mean_bytes: maybe_number, "mean over time of the bytes queued; null for links without rows in `links`";
         queue_max_bytes: maybe_number, "most bytes queued; null in the same cases";
         queue_mean_packets: maybe_number, "mean over time of the packets queued; null in the same cases";
         queue_max_packets: maybe_number, "most packets queued; null in the same cases";
+        queue_mean_ms: maybe_number, "mean over time of the time to send the queue, at the rate of each instant (replayed traces: by the \
+            opportunities that came); null in the same cases";
+        wait_p50_ms: maybe_number, "median of the packets' waiting times, zero ones included, within 1 %; null in the same cases";
+        wait_p95_ms: maybe_number, "their 95th percentile; null in the same cases";
+        wait_p99_ms: maybe_number, "their 99th percentile; null in the same cases";
         limit_bytes: maybe_count, "limit of the queue; null if it has none in bytes";
-        drops: count, "packets dropped, warm-up included";
-        marks: count, "packets marked, warm-up included";
+        drops: count, "packets dropped";
+        marks: count, "packets marked";
+        queue_max_bytes_before: maybe_number, "most bytes queued before `from_s`; null like `queue_max_bytes`, and without warm-up";
+        queue_max_packets_before: maybe_number, "most packets queued before; null in the same cases";
+        drops_before: maybe_count, "packets dropped before; null without warm-up";
+        marks_before: maybe_count, "packets marked before; null without warm-up";
     }
+}
+
+/// One-way delays and losses of a constant-rate source's packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OneWayDelays {
+    /// Delays from source to sink.
+    pub delay: Percentiles,
+    /// Mean interarrival jitter, ms; `None` with one packet.
+    pub jitter_ms: Option<f64>,
+    /// Runs of successive lost packets.
+    pub loss_runs: u64,
+    /// Packets in the longest of them.
+    pub longest_loss_run: u64,
 }
 
 /// The delays of a flow's packets.
@@ -197,17 +242,17 @@ pub struct Delays {
     pub queueing: Percentiles,
 }
 
-/// The distribution of delays, in milliseconds.
+/// The distribution of delays, in milliseconds. One delay has no percentiles.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Percentiles {
     /// Mean, ms.
     pub mean_ms: f64,
     /// Median, ms.
-    pub p50_ms: f64,
+    pub p50_ms: Option<f64>,
     /// 95th percentile, ms.
-    pub p95_ms: f64,
+    pub p95_ms: Option<f64>,
     /// 99th percentile, ms.
-    pub p99_ms: f64,
+    pub p99_ms: Option<f64>,
 }
 
 /// The ends of a flow's data in this process. A process that runs one node may have only one end.

@@ -26,6 +26,8 @@ section! {
         "on": SPAN, else "always";
         /// Length of the silence after each sending period.
         "off": SPAN, else "never";
+        /// One-way delay beyond which a packet counts as late in the results.
+        "late": SPAN, optional;
     }
 }
 
