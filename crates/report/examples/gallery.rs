@@ -7,7 +7,7 @@ use tollway_report::html::Page;
 use tollway_report::plot::Figure;
 use tollway_report::{Experiment, Overview, claim};
 
-#[path = "../tests/synthetic/mod.rs"]
+#[path = "../tests/it/synthetic.rs"]
 mod synthetic;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

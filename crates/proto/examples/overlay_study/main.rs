@@ -9,7 +9,7 @@
 //! Prints a table in Markdown: for each scenario and setting the worst seed of every goal, and how
 //! many goals are met.
 
-#[path = "../../tests/overlay/net.rs"]
+#[path = "../../tests/it/overlay/net.rs"]
 mod net;
 
 use std::collections::BTreeMap;

@@ -2,6 +2,7 @@
 
 mod aggregates;
 mod captures;
+mod control;
 mod crowds;
 mod datacentre;
 mod delays;
@@ -10,7 +11,9 @@ mod effects;
 mod faults;
 mod impairments;
 mod income;
+mod live;
 mod machines;
+mod manual;
 mod meters;
 mod multicast;
 mod own_laws;

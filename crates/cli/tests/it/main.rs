@@ -1,0 +1,32 @@
+//! The command as its users have it: processes, files, terminals, real packets.
+
+#[cfg(unix)]
+mod budgets;
+mod captures;
+mod cli;
+mod common;
+#[cfg(target_os = "linux")]
+mod contain;
+#[cfg(target_os = "linux")]
+mod exec;
+#[cfg(target_os = "linux")]
+mod hosts;
+mod house;
+#[cfg(target_os = "linux")]
+mod kernels;
+mod lab;
+#[cfg(target_os = "linux")]
+mod overlay;
+mod processes;
+mod reproduce;
+#[cfg(target_os = "linux")]
+mod shape;
+#[cfg(target_os = "linux")]
+mod signals;
+#[cfg(target_os = "linux")]
+mod sites;
+#[cfg(target_os = "linux")]
+mod soak;
+#[cfg(target_os = "linux")]
+mod switch;
+mod tasks;

@@ -1,0 +1,4 @@
+//! Words of users on the public interface.
+#![cfg(target_os = "linux")]
+
+mod corpus;

@@ -1,0 +1,164 @@
+//! Three sites on one machine, linked by TLS.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tollway_overlay::agent::{self, Options, Signals};
+use tollway_overlay::config::Site;
+use tollway_overlay::keys;
+use tollway_overlay::server::Server;
+use tollway_overlay::tls::Ends;
+
+use crate::common::{Client, Running, folder, until};
+
+/// Addresses that are free now.
+fn addresses(count: usize) -> Vec<SocketAddr> {
+    let held: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    held.iter().map(|listener| listener.local_addr().unwrap()).collect()
+}
+
+fn start(
+    folder: &Path,
+    name: &str,
+    at: SocketAddr,
+    links: &[(&str, Option<SocketAddr>)],
+    more: &str,
+) -> Running {
+    let mut text = format!(
+        "site = \"{name}\"\nlisten = \"127.0.0.1:0\"\npatience = \"5 s\"\n[keys]\nauthority = \"ca.pem\"\n\
+         certificate = \"{name}.pem\"\nkey = \"{name}.key\"\n[links]\nlisten = \"{at}\"\n{more}"
+    );
+    for (peer, address) in links {
+        text += &format!("[link.{peer}]\nrate = \"100 Mbps\"\n");
+        if let Some(address) = address {
+            text += &format!("address = \"{address}\"\n");
+        }
+    }
+    Running::start(folder, &text)
+}
+
+#[test]
+fn three_sites_fan_out_and_survive_the_end_of_one() {
+    let folder = folder("three");
+    keys::make(&folder, &["a".into(), "b".into(), "c".into()], &[], &[]).unwrap();
+    let at = addresses(3);
+    // A chain: a – b – c. Both a and b connect to each other, and one connection stays.
+    let a = start(&folder, "a", at[0], &[("b", Some(at[1]))], "");
+    let b = start(&folder, "b", at[1], &[("a", Some(at[0])), ("c", None)], "");
+    let c = start(&folder, "c", at[2], &[("b", Some(at[1]))], "");
+    a.until("a reaches both", |status| status.reachable >= 2);
+    let (mut on_b, mut on_c, mut on_a) =
+        (Client::connect(b.address), Client::connect(c.address), Client::connect(a.address));
+    on_b.say("SUB plant.> 1\r\n");
+    on_c.say("SUB plant.* 2\r\nSUB service 3\r\n");
+    on_a.say("SUB inbox 9\r\n");
+    for client in [&mut on_a, &mut on_b, &mut on_c] {
+        client.flush();
+    }
+    // Subscriptions are flooded.
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(a.status().tenants[0].subscriptions, 1, "others' are not this site's");
+    for i in 0..2000 {
+        on_a.say(&format!("PUB plant.x 1000\r\n{i:01000}\r\n"));
+    }
+    for i in 0..2000 {
+        on_b.hear(&format!("MSG plant.x 1 1000\r\n{i:01000}\r\n"));
+        on_c.hear(&format!("MSG plant.x 2 1000\r\n{i:01000}\r\n"));
+    }
+    on_a.say("PUB service inbox 2\r\nhi\r\n");
+    on_c.hear("MSG service 3 inbox 2\r\nhi\r\n");
+    on_c.say("PUB inbox 2\r\nyo\r\n");
+    on_a.hear("MSG inbox 9 2\r\nyo\r\n");
+    // The middle site ends and returns with a new epoch. The others reconnect.
+    drop(b);
+    a.until("the link is down", |status| !status.links[0].up);
+    let b = start(&folder, "b", at[1], &[("a", Some(at[0])), ("c", None)], "");
+    a.until("a reaches both again", |status| status.reachable >= 2);
+    std::thread::sleep(Duration::from_millis(500));
+    on_a.say("PUB plant.y 1\r\nz\r\n");
+    on_c.hear("MSG plant.y 2 1\r\nz\r\n");
+    b.until("b has forwarded it", |status| status.links.iter().all(|link| link.up));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_site_whose_clock_was_set_back_starts_again_and_is_heard() {
+    let folder = folder("clock");
+    keys::make(&folder, &["a".into(), "b".into()], &[], &[]).unwrap();
+    let at = addresses(3);
+    let a = start(&folder, "a", at[0], &[("b", None)], "");
+    let file = folder.join("b.toml");
+    let text = format!(
+        "site = \"b\"\nlisten = \"{}\"\n[keys]\nauthority = \"ca.pem\"\ncertificate = \"b.pem\"\nkey = \"b.key\"\n\
+         [links]\nlisten = \"{}\"\n[link.a]\nrate = \"100 Mbps\"\naddress = \"{}\"\n",
+        at[1], at[2], at[0]
+    );
+    std::fs::write(&file, text).unwrap();
+    // A start of `b` an hour later, by the clock.
+    let site = Site::load(&file).unwrap();
+    let ends = site.keys.as_ref().map(|keys| Ends::load(keys, &site.rules).unwrap());
+    let later = std::time::UNIX_EPOCH.elapsed().unwrap() + Duration::from_secs(3600);
+    let mut b = Server::open(&site, ends, later.as_millis() as u64, 1).unwrap();
+    b.run(|server, _| server.status().reachable == 1).unwrap();
+    a.until("a knows that start", |status| status.reachable == 1);
+    drop(b);
+    a.until("it is over", |status| !status.links[0].up);
+    // The clock is right again. The agent runs until the test ends.
+    let options = Options { socket: Some(folder.join("b.sock")), ..Options::default() };
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&said);
+    std::thread::spawn(move || {
+        agent::run(&file, &options, &Signals::hold(), |line| told.lock().unwrap().push(line)).unwrap();
+    });
+    until("it has started again", || {
+        said.lock().unwrap().iter().filter(|line| line.contains("site b listens")).count() == 2
+    });
+    let mut on_a = Client::connect(a.address);
+    on_a.say("SUB news 1\r\n");
+    on_a.flush();
+    on_a.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    until("a hears b", || {
+        let mut on_b = Client::connect(at[1]);
+        on_b.say("PUB news 5\r\nhello\r\n");
+        on_b.flush();
+        on_a.read();
+        String::from_utf8_lossy(&on_a.heard).contains("MSG news 1 5\r\nhello\r\n")
+    });
+    assert!(said.lock().unwrap().iter().any(|line| line.contains("the clock was probably set back")));
+}
+
+#[test]
+fn sites_without_the_right_certificate_are_refused() {
+    let (folder, other) = (folder("strangers"), folder("others"));
+    keys::make(&folder, &["a".into(), "b".into(), "c".into()], &[], &[]).unwrap();
+    keys::make(&other, &["b".into()], &[], &[]).unwrap();
+    let at = addresses(3);
+    let a = start(&folder, "a", at[0], &[("b", None)], "");
+    // One of another authority, and one of this authority whose site has no link.
+    let stranger = start(&other, "b", at[1], &[("a", Some(at[0]))], "");
+    let unknown = start(&folder, "c", at[2], &[("a", Some(at[0]))], "");
+    // A connection that sends nothing.
+    let silent = TcpStream::connect(at[0]).unwrap();
+    until("both are refused", || {
+        let notes = a.notes.lock().unwrap();
+        notes.iter().any(|note| note.contains("does not match any"))
+            && notes.iter().filter(|note| note.contains("refused")).count() >= 2
+    });
+    assert!(!a.status().links[0].up && !stranger.status().links[0].up && !unknown.status().links[0].up);
+    drop(silent);
+    // The right site is still accepted.
+    let right = start(
+        &folder,
+        "b",
+        at[1].ip().to_string().parse::<std::net::IpAddr>().map(|ip| SocketAddr::new(ip, 0)).unwrap(),
+        &[("a", Some(at[0]))],
+        "",
+    );
+    a.until("the right one is linked", |status| status.links[0].up);
+    drop(right);
+    for folder in [folder, other] {
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,92 @@
+//! Pages and pictures of synthetic runs.
+
+use tollway_report::html::Page;
+use tollway_report::plot::{Figure, Picture};
+
+#[allow(dead_code)]
+use crate::synthetic;
+
+#[test]
+fn a_page_needs_nothing_beside_itself() {
+    let mut run = synthetic::run(synthetic::Kind::Xcp, 4);
+    run.variant = "</script><b>".into();
+    let runs = [run, synthetic::run(synthetic::Kind::Red, 4)];
+    let figure = Figure::new("A <title>", "", &[], &runs);
+    let html = Page { figure: &figure, runs: &runs, claims: None }.to_html();
+    assert!(html.contains("A &lt;title&gt;") && html.contains("<td>f.4</td>"));
+    for outside in ["src=\"http", "<link", "@import"] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+    assert!(html.len() < 600_000, "{} bytes", html.len());
+    assert!(html.contains("default-src 'none'"));
+    // A name cannot end the script: there are as many ends as scripts.
+    let ours = html.rfind("const plots").unwrap();
+    assert_eq!(html[ours..].matches("</script>").count(), 1);
+}
+
+#[test]
+fn a_picture_is_drawn_twice_as_fine_as_a_screen() {
+    let runs = [synthetic::run(synthetic::Kind::Xcp, 4)];
+    let path = std::env::temp_dir().join(format!("tollway-figure-{}.png", std::process::id()));
+    Figure::new("A", "b", &[], &runs).write(&path).unwrap();
+    let decoder = png::Decoder::new(std::io::BufReader::new(std::fs::File::open(&path).unwrap()));
+    let mut reader = decoder.read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut pixels).unwrap();
+    assert_eq!(info.width, 2000);
+    // The palette's first colour shows that a curve was drawn.
+    assert!(pixels.chunks_exact(3).any(|p| p == [0x1f, 0x77, 0xb4]));
+    let _ = std::fs::remove_file(&path);
+    let error = Figure::new("A", "b", &[], &runs).write(std::path::Path::new("nowhere/x.png")).unwrap_err();
+    assert!(error.to_string().starts_with("cannot write nowhere/x.png"));
+}
+
+#[test]
+fn a_figure_is_lines_and_text_for_papers() {
+    let runs = [synthetic::run(synthetic::Kind::Red, 4)];
+    let figure = Figure::new("Four <flows>", "b", &[], &runs);
+    let stem = std::env::temp_dir().join(format!("tollway-figure.{}", std::process::id()));
+    let written = figure.write_all(&stem, &[Picture::Svg, Picture::Pdf, Picture::Svg]).unwrap();
+    assert_eq!(written.len(), 2, "{written:?}");
+    let [svg, pdf] = [&written[0], &written[1]].map(|path| std::fs::read(path).unwrap());
+    let svg = String::from_utf8(svg).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"));
+    assert!(svg.contains(">Four &lt;flows&gt;</text>"));
+    // Each flow's rate has its colour, and its name at its end in that colour. The first line is
+    // solid, others are in pieces.
+    for (i, colour) in ["#1f77b4", "#e68a00", "#009e73", "#cc5fa0"].into_iter().enumerate() {
+        let name = format!("fill=\"{colour}\" textLength");
+        let named =
+            svg.lines().filter(|line| line.contains(&name) && line.contains(&format!(">f.{}<", i + 1)));
+        assert!(named.count() > 0, "{colour}");
+    }
+    let pieces = |colour: &str| svg.matches(&format!("stroke=\"{colour}\"")).count();
+    assert!(pieces("#e68a00") > 10 * pieces("#1f77b4"), "{} {}", pieces("#e68a00"), pieces("#1f77b4"));
+    assert!(pdf.starts_with(b"%PDF-") && pdf.len() < 600_000, "{} bytes", pdf.len());
+    let has = |word: &str| pdf.windows(word.len()).any(|part| part == word.as_bytes());
+    assert!(has("/FontFile2") && has("/ToUnicode") && has("/MediaBox [0 0 750"));
+    written.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    let error = figure.write(std::path::Path::new("x.gif")).unwrap_err();
+    assert!(error.to_string().contains("x.gif"), "{error}");
+}
+
+#[test]
+fn many_flows_are_a_median_over_faint_lines() {
+    let runs = [synthetic::run(synthetic::Kind::Red, 12)];
+    let figure = Figure::new("A", "", &[], &runs);
+    let html = Page { figure: &figure, runs: &runs, claims: None }.to_html();
+    assert!(html.contains("median of 12, with 10 to 90 %") && html.contains("\"faint\":true"));
+    let path = std::env::temp_dir().join(format!("tollway-crowd-{}.svg", std::process::id()));
+    figure.write(&path).unwrap();
+    let svg = std::fs::read_to_string(&path).unwrap();
+    let _ = std::fs::remove_file(&path);
+    // The pale colour of the first curve, and its band.
+    assert!(svg.contains("stroke=\"#c7dded\" stroke-width=\"0.75\""));
+    assert!(svg.contains("<polygon fill=\"#1f77b4\" fill-opacity=\"0.2\""));
+    assert!(svg.contains(">median of 12, with 10 to 90 %<"));
+}
+
+#[test]
+fn nothing_to_draw_is_an_empty_figure() {
+    assert!(Figure::new("A", "", &[], &[]).is_empty());
+}

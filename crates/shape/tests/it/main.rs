@@ -1,0 +1,4 @@
+//! Policies on the public interface.
+#![cfg(target_os = "linux")]
+
+mod corpus;
