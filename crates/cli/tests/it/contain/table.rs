@@ -279,6 +279,7 @@ fn the_table_has_each_attack_once_and_many() {
 
 #[test]
 fn attacks_that_once_succeeded_are_held() {
+    let _alone = alone();
     let Some(site) = Site::open("t", By::User, Queue::Router) else { return };
     let rows: Vec<Row> = rows().into_iter().filter(|row| row.finding).collect();
     let failures = site.run(&rows);
@@ -288,6 +289,7 @@ fn attacks_that_once_succeeded_are_held() {
 /// A user's number in a namespace of another user's is not that user's.
 #[test]
 fn a_user_is_not_charged_for_the_traffic_of_another() {
+    let _alone = alone();
     let Some(site) = Site::open("u", By::Everywhere, Queue::Router) else { return };
     let rows: Vec<Row> = rows()
         .into_iter()
@@ -303,6 +305,7 @@ fn every_attack_is_held_in_every_setting() {
     if std::env::var_os("TOLLWAY_SOAK_SECONDS").is_none() {
         return eprintln!("SKIPPED: the whole table takes half an hour; `make soak` runs it");
     }
+    let _alone = alone();
     let mut failures = Vec::new();
     for (by, case) in [(By::User, "wu"), (By::Group, "wg"), (By::Everywhere, "we")] {
         for (queue, at) in [(Queue::Router, "r"), (Queue::Own, "o")] {
@@ -317,6 +320,7 @@ fn every_attack_is_held_in_every_setting() {
 /// not even if others come, go and change places.
 #[test]
 fn reloads_take_nothing_from_tenants_that_did_not_change() {
+    let _alone = alone();
     let Some(site) = Site::open("l", By::User, Queue::Router) else { return };
     let agent = site.agent();
     let _sink = site.sink();
@@ -360,6 +364,7 @@ fn reloads_take_nothing_from_tenants_that_did_not_change() {
 /// `ip netns exec` hides the system's control groups.
 #[test]
 fn an_agent_that_finds_no_control_groups_mounts_them_itself() {
+    let _alone = alone();
     let Some(site) = Site::open("m", By::Group, Queue::Router) else { return };
     let policy = site.room.folder.join("policies.toml");
     fs::write(&policy, site.policy("0")).unwrap();
