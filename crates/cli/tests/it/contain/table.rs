@@ -365,6 +365,7 @@ fn reloads_take_nothing_from_tenants_that_did_not_change() {
 /// `ip netns exec` hides the system's control groups.
 #[test]
 fn an_agent_that_finds_no_control_groups_mounts_them_itself() {
+    let _alone = alone();
     let Some(site) = Site::open("m", By::Group, Queue::Router) else { return };
     let policy = site.room.folder.join("policies.toml");
     fs::write(&policy, site.policy("0")).unwrap();
