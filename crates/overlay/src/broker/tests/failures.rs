@@ -27,7 +27,8 @@ impl Chain {
     }
 
     fn start(&mut self, at: usize, epoch: u64) {
-        let rules = SiteRules { patience: Time::from_secs(5), ..SiteRules::open(&format!("s{at}")) };
+        // Receivers here are read at the end only.
+        let rules = SiteRules { patience: Time::from_secs(600), ..SiteRules::open(&format!("s{at}")) };
         let mut site = Site::new(rules);
         let config = Config {
             id: DaemonId(at as u32),
