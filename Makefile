@@ -97,7 +97,7 @@ search: build
 SOAK ?= 3600
 
 soak: build
-	TOLLWAY_SOAK_SECONDS=$(SOAK) $(WITH_SIGNALS) $(CARGO) test --workspace --tests --locked -- --nocapture soak:: simulation:: contain::
+	TOLLWAY_SOAK_SECONDS=$(SOAK) $(WITH_SIGNALS) $(CARGO) test --workspace --tests --locked -- --nocapture soak:: simulation:: contain::table::
 
 fuzz:
 	./fuzz/run.sh 60
