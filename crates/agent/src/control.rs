@@ -159,7 +159,7 @@ impl Drop for ControlSocket {
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`]: it belongs to another user, or others may write to it.
 /// Other errors: it cannot be made.
-fn own_folder(path: &Path) -> io::Result<()> {
+pub fn own_folder(path: &Path) -> io::Result<()> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let meta = fs::metadata(folder)?;

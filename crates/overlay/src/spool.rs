@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use tollway_net::sys::control::own_folder;
+use tollway_agent::control::own_folder;
 
 use crate::broker::{SpoolAnswer, SpoolCommand};
 

@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common;
 use crate::common::tools::{async_nats, nats, python, succeeds};
 use crate::common::{Client, Running, folder, until};
 
