@@ -53,13 +53,20 @@ line is wrong.";
 
 /// The end of the long help: the words of a link, and examples.
 fn more() -> String {
-    let laws = tollway_exec::laws().collect::<Vec<_>>().join(", ");
-    format!(
-        "Words of --link: a rate (`20Mbps`) or `trace=FILE`, a one-way delay (`40ms`), a law, and \
-        `key=value` with any key of `[link.NAME]` in docs/src/scenario-reference.md (`loss=1%`, `jitter=5ms`, \
-        `limit=100packets`, `codel.target=10ms`).\nLaws: {laws}.\n\n{EXEC_MORE}"
-    )
+    let (mut laws, mut used) = ("Laws:".to_owned(), 5);
+    for law in tollway_exec::laws() {
+        let end = if used + law.len() > 94 { "\n " } else { " " };
+        laws += &format!("{end}{law},");
+        used = if end == " " { used + law.len() + 2 } else { law.len() + 2 };
+    }
+    let laws = laws.trim_end_matches(',');
+    format!("{LINK_WORDS}\n{laws}.\n\n{EXEC_MORE}")
 }
+
+const LINK_WORDS: &str = "\
+Words of --link: a rate (`20Mbps`) or `trace=FILE`, a one-way delay (`40ms`), a law, and
+`key=value` with any key of `[link.NAME]` in docs/src/scenario-reference.md (`loss=1%`,
+`jitter=5ms`, `limit=100packets`, `codel.target=10ms`).";
 
 /// The options that describe a network in words.
 const WORDS: [&str; 3] = ["link", "mahimahi", "profile"];

@@ -168,8 +168,9 @@ pub(crate) enum Command {
     Clean,
     /// Print the JSON Schema of scenario files, for editors that complete and check.
     Schema,
-    /// Print completions for a shell: `tollway completions bash >
-    /// ~/.local/share/bash-completion/completions/tollway`.
+    /// Print completions for a shell.
+    ///
+    /// `tollway completions bash > ~/.local/share/bash-completion/completions/tollway`
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
