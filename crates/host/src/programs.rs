@@ -155,7 +155,6 @@ impl Programs {
         let flows = object.maps().find(|map| map.name() == "flows").ok_or_else(missing)?;
         let walk = object.progs_mut().find(|program| program.name() == "walk").ok_or_else(missing)?;
         let walk = walk.attach_iter(flows.as_fd()).map_err(refused("attach the iterator"))?;
-        drop(flows);
         let programs = Programs { links: vec![law], walk, object, name };
         programs.beat();
         Ok(programs)

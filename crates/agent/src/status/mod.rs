@@ -102,6 +102,7 @@ enum Kind {
     /// A word; the metric is 1 if it is this one.
     State(&'static str),
     /// Numbers by a word, which has this label in the metric; their sum in a row.
+    #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "the label of a metric"))]
     By(&'static str),
     /// A list of objects.
     Rows(&'static Table),
@@ -137,6 +138,7 @@ pub struct Table {
 /// An object in a status.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
+    #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "metrics' names begin with it"))]
     prefix: &'static str,
     head: &'static str,
     fields: &'static [Field],

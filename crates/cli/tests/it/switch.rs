@@ -234,7 +234,8 @@ fn a_watched_file_is_followed_and_members_are_drained_by_name() {
     };
     let scraped = get(&metrics, "/metrics");
     assert!(scraped.contains("tollway_switch_member_up{member=\"one\"} 1"), "{scraped}");
-    assert!(get(&view, "/").contains("<title>tollway switch</title>"));
+    assert!(get(&view, "/").contains("<title>tollway</title>"));
+    assert!(get(&view, "/fields").contains("\"title\":\"tollway switch\""));
     assert!(get(&view, "/data").contains("\"version\":\"third\""));
     // A second switch at the same socket is refused; SIGTERM ends the first one in order.
     let output = run_in(

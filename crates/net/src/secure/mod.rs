@@ -306,11 +306,11 @@ impl Secure {
             self.replies.push_back((peer.addr, [&[RETRY][..], &token, &cookie].concat()));
             return Heard::Handshake;
         }
-        if let Some(welcomed) = &peer.welcomed {
-            if welcomed.hello == message {
-                self.replies.push_back((peer.addr, welcomed.welcome.clone()));
-                return Heard::Handshake;
-            }
+        if let Some(welcomed) = &peer.welcomed
+            && welcomed.hello == message
+        {
+            self.replies.push_back((peer.addr, welcomed.welcome.clone()));
+            return Heard::Handshake;
         }
         let Some((session, stamp, welcome)) = peer.welcome(&self.secret, message, token, now) else {
             peer.trouble = Trouble::Mistaken;

@@ -1,6 +1,23 @@
 //! The encoding of a message between sites.
 
+use bytes::Bytes;
+use tollway_proto::overlay::Body;
+
 use crate::nats::parse::Publish;
+
+/// A message's bytes, as the daemon carries them.
+#[derive(Clone, Debug)]
+pub struct MessageBytes(pub Bytes);
+
+impl Body for MessageBytes {
+    fn size(&self) -> usize {
+        self.0.len()
+    }
+
+    fn empty() -> Self {
+        MessageBytes(Bytes::new())
+    }
+}
 
 /// A client's message with the fields that other sites need.
 #[derive(Clone, Debug, PartialEq, Eq)]

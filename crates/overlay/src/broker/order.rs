@@ -11,11 +11,11 @@ use tollway_law::Time;
 use tollway_proto::overlay::{DaemonId, OrderPlace};
 
 use super::Broker;
-use super::envelope::Envelope;
+use super::envelope::{Envelope, MessageBytes};
 use super::kind::{LOST, ORDER, VIEW};
 use super::route::Route;
 use super::session::{Block, ClientSession};
-use super::sites::{MessageBytes, group, parts};
+use super::sites::{group, parts};
 use crate::nats::parse::Publish;
 
 impl Broker {

@@ -6,9 +6,8 @@ use tollway_law::Time;
 use tollway_proto::overlay::{ClientId, Daemon, DaemonId, Undelivered};
 
 use super::Broker;
-use super::envelope::Envelope;
+use super::envelope::{Envelope, MessageBytes};
 use super::route::QueueRoute;
-use super::sites::MessageBytes;
 use crate::nats::parse::Publish;
 
 /// A site drawn for a queue group.

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use tollway_law::Time;
 use tollway_law::overlay::Benefit;
 use tollway_proto::overlay::{
-    Body, ClientId, Config, Daemon, DaemonId, Epoch, Event, PortId, Purchase, SetId, TenantConfig, TenantId,
+    ClientId, Config, Daemon, DaemonId, Epoch, Event, PortId, Purchase, SetId, TenantConfig, TenantId,
 };
 
-use super::envelope::Envelope;
+use super::envelope::{Envelope, MessageBytes};
 use super::kind::Kind;
 use super::redraw::{Drawn, draw_site};
 use super::route::{Interest, RemoteRoute, Route};
@@ -19,20 +19,6 @@ use super::session::Block;
 use super::{Broker, Tenant};
 use crate::nats::parse::Publish;
 use crate::rules::{Slow, TenantRules};
-
-/// A message's bytes, as the daemon carries them.
-#[derive(Clone, Debug)]
-pub struct MessageBytes(pub Bytes);
-
-impl Body for MessageBytes {
-    fn size(&self) -> usize {
-        self.0.len()
-    }
-
-    fn empty() -> Self {
-        MessageBytes(Bytes::new())
-    }
-}
 
 /// A site's daemon, and the state that its events have given.
 #[derive(Debug)]

@@ -150,11 +150,12 @@ fn of(batches: &[RecordBatch], key: &str, name: &str, column: &str) -> Option<f6
 /// The rate of the slow link at an instant.
 fn rate_at(plan: &Plan, at: Time) -> Rate {
     let slow = plan.links.iter().position(|link| link.name == "slow").unwrap();
-    let changes = plan.events.iter().filter(|event| event.at <= at).filter_map(|event| match event.what {
-        What::Link(link, Change::Rate(rate)) if link.0 as usize == slow => Some(rate),
-        _ => None,
-    });
-    changes.last().unwrap_or(plan.links[slow].rate)
+    let mut changes =
+        plan.events.iter().filter(|event| event.at <= at).filter_map(|event| match event.what {
+            What::Link(link, Change::Rate(rate)) if link.0 as usize == slow => Some(rate),
+            _ => None,
+        });
+    changes.next_back().unwrap_or(plan.links[slow].rate)
 }
 
 /// The nearest-rank percentile.

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 
+use super::layout::Layout;
 use super::namespaces::in_each;
-use super::programs::{self, Layout, Maps, Walk};
+use super::programs::{self, Maps, Walk};
 use super::record::Raw;
 use super::sys::{self, Map, Purpose};
 use super::{

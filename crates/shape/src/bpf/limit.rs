@@ -15,12 +15,12 @@ use std::io;
 use super::asm::Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use super::asm::With::{Imm, Reg as Other};
 use super::asm::{Assembler, Instruction, Label, Op, Reg, When};
-use super::btf::{Btf, FUNCTION, Field, STRUCT};
 use super::classes::{
     self, AT_LOCAL, AT_PORTS, AT_REMOTE, AT_STAYS, AT_UID, BELOW, CELL, CELL_BYTES, GROUP, KEY, NOBODY,
     PREFIX, Pass, SMALL, UNKNOWN, classify,
 };
-use super::programs::{Layout, field};
+use super::fields::field;
+use super::layout::Layout;
 use super::record::LOOPBACK;
 
 /// Descriptors of the program's maps.
@@ -34,54 +34,6 @@ pub(crate) struct Maps {
     /// By bucket: the instant of the last byte, bytes passed, bytes dropped.
     pub(crate) counts: i32,
     pub(crate) classes: classes::Maps,
-}
-
-/// Offsets of the kernel's fields of a packet, and numbers of its types and functions.
-#[derive(Debug)]
-pub(crate) struct Packet {
-    to_kernel: u32,
-    socket: Field,
-    state: Field,
-    listener: Field,
-    namespace: Field,
-    /// The number of the user namespace that owns the socket's network namespace.
-    users: Field,
-    /// Upper bounds of a packet's size: the device's, for IPv6, of the route, and of the socket.
-    device: Field,
-    device6: Field,
-    route: Field,
-    path: Field,
-    metrics: Field,
-    metric: Field,
-    own: Field,
-    kinds: [u32; 4],
-}
-
-impl Packet {
-    /// Reads the layout of the running kernel.
-    ///
-    /// # Errors
-    /// The kernel lacks a field, which the error names.
-    pub(crate) fn of_kernel(btf: &Btf) -> io::Result<Packet> {
-        let kind = |name| btf.find(STRUCT, name);
-        Ok(Packet {
-            to_kernel: btf.find(FUNCTION, "bpf_cast_to_kern_ctx")?,
-            socket: btf.field("sk_buff", "sk")?,
-            state: btf.field("sock", "__sk_common.skc_state")?,
-            listener: btf.field("sock", "__sk_common.skc_listener")?,
-            namespace: btf.field("sock", "__sk_common.skc_net.net->net_cookie")?,
-            users: btf.field("sock", "__sk_common.skc_net.net->user_ns->ns.inum")?,
-            device: btf.field("sk_buff", "dev->mtu")?,
-            device6: btf.field("sk_buff", "dev->ip6_ptr->cnf.mtu6")?,
-            route: btf.field("sk_buff", "_skb_refdst")?,
-            // A bit and 31 bits: the second is the path's size.
-            path: btf.field("rtable", "rt_mtu_locked")?,
-            metrics: btf.field("dst_entry", "_metrics")?,
-            metric: btf.field("dst_metrics", "metrics[1]")?,
-            own: btf.field("inet_sock", "pinet6->frag_size")?,
-            kinds: [kind("sock")?, kind("inet_sock")?, kind("rtable")?, kind("dst_metrics")?],
-        })
-    }
 }
 
 /// Builds the program for packets. `users` is the number of the user namespace whose network

@@ -22,6 +22,8 @@
 mod asm;
 pub(crate) mod btf;
 mod classes;
+mod fields;
+mod layout;
 mod leases;
 mod limit;
 mod namespaces;
@@ -43,12 +45,13 @@ use tollway_law::{Rate, Time};
 use super::cgroup::{self, Cgroups};
 use super::{Counts, Hold, Identity, Kernel, Regime, Seen, Traffic};
 use classes::{Classes, FIRST, Judge, NOBODY, UNKNOWN};
+use layout::Layout;
 use leases::clear_group;
 #[cfg(test)]
 pub(super) use leases::put_off;
 pub use leases::{Leases, clear};
 use namespaces::{groups_in, in_each};
-use programs::{Layout, Maps, Walk};
+use programs::{Maps, Walk};
 use record::Raw;
 use sys::{Kind, Map, Purpose};
 

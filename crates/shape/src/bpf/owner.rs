@@ -9,7 +9,7 @@ use super::asm::Reg::{R0, R1, R2};
 use super::asm::With::Imm;
 use super::asm::{Assembler, Reg, When};
 use super::btf::{Btf, FUNCTION, Field, STRUCT};
-use super::programs::field;
+use super::fields::field;
 use super::record::SOCKET;
 
 /// Fields of a socket's owner.

@@ -12,56 +12,13 @@ use std::mem::offset_of;
 use super::asm::Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use super::asm::With::{Imm, Reg as Other};
 use super::asm::{Assembler, Instruction, Label, Op, Reg, When};
-use super::btf::{Btf, Field};
 use super::classes::{
     self, AT_LOCAL, AT_PORTS, AT_REMOTE, AT_STAYS, AT_UID, CELL, CELL_BYTES, NOBODY, Pass, SMALL, UNKNOWN,
     classify,
 };
-use super::limit::Packet;
-use super::owner::Owner;
-use super::record::{self, LOOPBACK, OPEN, Raw, SOCKET};
-
-/// Offsets of the kernel's fields, from which the programs are built.
-#[derive(Debug)]
-pub(crate) struct Layout {
-    record: Vec<(Field, usize, u32)>,
-    /// A socket's pacing limit, its enabled callbacks, and its state.
-    limit: Field,
-    callbacks: Field,
-    state: Field,
-    /// The cookie of its network namespace.
-    namespace: Field,
-    /// The number of the device that its packets leave by.
-    device: Field,
-    pub(crate) owner: Owner,
-    pub(crate) packet: Packet,
-    /// The socket option that enables callbacks; older kernels lack it.
-    set_callbacks: i32,
-    /// The type number of the iterator.
-    pub(crate) iterator: u32,
-}
-
-impl Layout {
-    /// Reads the layout of the running kernel.
-    ///
-    /// # Errors
-    /// The kernel lacks a field, which the error names.
-    pub(crate) fn of_kernel() -> io::Result<Layout> {
-        let btf = Btf::of_kernel()?;
-        Ok(Layout {
-            record: record::fields(&btf)?,
-            limit: btf.field(SOCKET, "inet_conn.icsk_inet.sk.sk_max_pacing_rate")?,
-            callbacks: btf.field(SOCKET, "bpf_sock_ops_cb_flags")?,
-            state: btf.field(SOCKET, "inet_conn.icsk_inet.sk.__sk_common.skc_state")?,
-            namespace: btf.field(SOCKET, "inet_conn.icsk_inet.sk.__sk_common.skc_net.net->net_cookie")?,
-            device: btf.field(SOCKET, "inet_conn.icsk_inet.sk.sk_dst_cache->dev->ifindex")?,
-            owner: Owner::of_kernel(&btf)?,
-            packet: Packet::of_kernel(&btf)?,
-            set_callbacks: btf.value("TCP_BPF_SOCK_OPS_CB_FLAGS")?,
-            iterator: btf.find(super::btf::FUNCTION, "bpf_iter_tcp")?,
-        })
-    }
-}
+use super::fields::field;
+use super::layout::Layout;
+use super::record::{LOOPBACK, OPEN, Raw};
 
 /// Descriptors of the maps that the programs use.
 #[derive(Clone, Copy, Debug)]
@@ -311,18 +268,6 @@ fn lookup(asm: &mut Assembler, map: i32) {
 fn lease(asm: &mut Assembler, maps: Maps, to: Reg, at: i16) {
     asm.value_of(to, maps.lease);
     asm.load(8, to, to, at);
-}
-
-/// `to` = the field of the structure at `from`
-pub(crate) fn field(asm: &mut Assembler, field: &Field, mut from: Reg, to: Reg) {
-    for step in &field.steps {
-        asm.load(step.bytes, to, from, step.offset);
-        from = to;
-    }
-    if let Some((first, count)) = field.bits {
-        asm.op(Op::ShiftRight, to, first as i32);
-        asm.op(Op::And, to, (1 << count) - 1);
-    }
 }
 
 /// Sets a socket option of four bytes to `value`.

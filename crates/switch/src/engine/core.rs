@@ -13,7 +13,7 @@ use tollway_net::Clock;
 use tollway_proto::dispatch::{Cluster, MemberConfig};
 use tollway_proto::route::{ByKey, Candidate, Hash, Item, Route, mix};
 
-use super::health::Probe;
+use super::probe::Probe;
 use super::token;
 use crate::config::{ClientSpec, Config, MemberSpec, OnFailure};
 use crate::redis::{self, Homes};

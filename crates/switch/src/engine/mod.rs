@@ -7,6 +7,7 @@
 mod core;
 mod health;
 mod held;
+mod probe;
 mod session;
 pub(crate) mod snapshot;
 

@@ -253,7 +253,9 @@ fn keyed<'f>(command: &Command, words: &[&'f [u8]], homes: &impl Homes) -> Actio
         (Some((hash, _)), ..) if !apart => Action::Keyed { hash, blocks: command.blocks },
         // `MSETNX` sets all keys or none, which one member alone can do.
         (_, Some(step), of)
-            if command.request == "multi_shard" && of != "MSETNX" && (words.len() - 1) % step == 0 =>
+            if command.request == "multi_shard"
+                && of != "MSETNX"
+                && (words.len() - 1).is_multiple_of(step) =>
         {
             let gather = if of == "MGET" { Some(Gather::Values) } else { gathering(command.response) };
             gather.map_or(Action::Refused { why: APART, name, ends: false }, |gather| Action::Split {

@@ -33,7 +33,7 @@ fn a_stranger_gets_nothing_whatever_it_sends() {
     for &part in &parts {
         for kind in 0xc0..=0xc3 {
             // As long as a hello, and as a sealed packet.
-            for len in [1, 29, 122, 1400] {
+            for len in [1, 29, 130, 1400] {
                 let mut datagram = vec![7; len];
                 datagram[0] = kind;
                 stranger.send_to(&datagram, part).unwrap();
@@ -70,7 +70,7 @@ fn a_forged_neighbour_gets_a_cookie_shorter_than_its_hello_and_no_session() {
     let (mut sent, mut received) = (0, 0);
     let mut buffer = [0; 2000];
     for round in 0..10u8 {
-        let mut hello = [round; 122];
+        let mut hello = [round; 130];
         hello[0] = 0xc0;
         sent += attacker.send_to(&hello, plan.bound[1]).unwrap();
         // The switch's own hellos come as well: they are no answers.

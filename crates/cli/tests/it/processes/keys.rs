@@ -37,7 +37,7 @@ fn a_transfer_is_sealed_from_node_to_node() {
     let at_b = nodes.at[2].strip_prefix("b=").unwrap();
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     for kind in [0xa5, 0xc0, 0xc1, 0xc2, 0xc3] {
-        stranger.send_to(&[kind; 122], at_b).unwrap();
+        stranger.send_to(&[kind; 130], at_b).unwrap();
     }
     pause(1500);
     r.kill();

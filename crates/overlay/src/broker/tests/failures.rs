@@ -100,7 +100,7 @@ impl Chain {
             }
             for site in self.sites.iter_mut().flatten() {
                 site.broker.settle(now);
-                if now.0 % broker_tick().0 == 0 {
+                if now.0.is_multiple_of(broker_tick().0) {
                     site.broker.tick(now);
                 }
             }

@@ -244,7 +244,9 @@ fn what_has_an_effect_in_one_variant_is_not_told() {
     assert_eq!(told(text, &[]), "");
     assert_eq!(
         told(text, &["link.l.law=drop-tail", "flow.f.law=newreno"]),
-        "variants `tcp` and `xcp` define the same run\nlink `l`: `meter` has no effect, since no sender has the law XCP"
+        "`--set link.l.law` overrides what variant `xcp` sets; a variant's name may now be wrong\n\
+         `--set flow.f.law` overrides what variant `xcp` sets; a variant's name may now be wrong\n\
+         variants `tcp` and `xcp` define the same run\nlink `l`: `meter` has no effect, since no sender has the law XCP"
     );
     let twin = format!("{text}variant.reno = {{ \"flow.f.law\" = \"newreno\" }}\n");
     assert_eq!(told(&twin, &[]), "variants `tcp` and `reno` define the same run");

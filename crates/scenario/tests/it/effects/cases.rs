@@ -407,6 +407,7 @@ pub(super) const CASES: &[Case] = cases! {
     "cbr.from": [] "cbr.c.from=r",
     "cbr.to": [] "cbr.c.to=r",
     "cbr.rate": [] "cbr.c.rate=2Mbps",
+    "cbr.late": ["cbr.c.late=1 s"] "cbr.c.late=1 us",
     "cbr.packet-size": [] "cbr.c.packet-size=1400 B",
     "cbr.start": [] "cbr.c.start=1s",
     "cbr.stop": [] "cbr.c.stop=3s",
