@@ -52,7 +52,7 @@ impl<T: Send + 'static> LossyOutput<T> {
 }
 
 impl<T> LossyOutput<T> {
-    /// Waits up to [`PATIENCE`] for the last value to be shown. Returns true if the thread has
+    /// Waits up to a second for the last value to be shown. Returns true if the thread has
     /// ended.
     pub fn end(&mut self) -> bool {
         // A second call does not wait again.

@@ -51,7 +51,7 @@ impl Budgets {
     }
 
     /// Divides each budget over the connections under the law that are in use: those with an
-    /// acknowledgement within [`IDLE`]. `give` sets a budget; zero removes it.
+    /// acknowledgement within a second. `give` sets a budget; zero removes it.
     pub fn divide(&mut self, now: Time, connections: &[Connection], mut give: impl FnMut(u64, Budget)) {
         let mut by_owner: HashMap<usize, HashMap<u64, &Connection>> = HashMap::new();
         for connection in connections.iter().filter(|connection| connection.active) {
