@@ -261,7 +261,7 @@ fn files_are_what_their_names_say() {
         ("flows", "time_s,flow,rate_mbps,goodput_mbps,cwnd_packets,rtt_ms"),
         ("links", "time_s,link,utilisation,queue_mean_bytes,queue_max_bytes"),
         ("summary", "flow,law,start_s,from_s,finish_s,fct_s"),
-        ("link_summary", "link,capacity_mbps,utilisation"),
+        ("link_summary", "link,capacity_mbps,from_s,utilisation"),
     ] {
         let csv = text(&read(&format!("{table}.csv")));
         assert!(csv.starts_with(columns), "{csv}");

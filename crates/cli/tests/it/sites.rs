@@ -129,9 +129,12 @@ impl Part {
         let command = command.args(["--keys", folder.join(format!("{name}.key")).to_str().unwrap()]);
         let mut child = command.args(words).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
+        // Hops may be up before.
         let mut line = String::new();
-        said.read_line(&mut line).unwrap();
-        assert!(line.contains("is in force"), "{line}");
+        while !line.contains("is in force") {
+            line.clear();
+            assert_ne!(said.read_line(&mut line).unwrap(), 0, "it has ended");
+        }
         Part { child, socket }
     }
 

@@ -284,7 +284,8 @@ mod tests {
         near(unloaded(1000.0, 71.0), 31.0);
         // It left the queue before the change; its acknowledgement came back after it.
         near(unloaded(4980.0, 136.0), 131.0);
-        near(unloaded(4960.0, 100.0), 31.0);
+        // Its acknowledgement left the slow link before the change.
+        near(unloaded(4960.0, 50.0), 31.0);
         near(unloaded(6000.0, 240.0), 231.0);
         // Sent before the change, it left the slow link after it.
         near(unloaded(4990.0, 271.0), 231.0);

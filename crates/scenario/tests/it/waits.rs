@@ -83,7 +83,9 @@ fn capture(plan: &Plan, name: &str, links: &[&str]) -> (RunResult, Vec<Vec<Seen>
     for (_, body) in blocks(&path).into_iter().filter(|block| block.0 == 6) {
         let at = Time(u64::from(word(&body, 1)) << 32 | u64::from(word(&body, 2)));
         let dropped = body.windows(10).any(|part| part == b"dropped at");
-        let (tcp, bytes) = (body[20 + 9] == 6, u64::from(word(&body, 4)));
+        let bytes = u64::from(word(&body, 4));
+        // All packets are UDP in a capture; only the source's have 500 bytes.
+        let tcp = bytes != 500;
         seen[order[word(&body, 0) as usize]].push(Seen { at, tcp, bytes, dropped });
     }
     (finished.result, seen)
@@ -181,14 +183,18 @@ fn waits_of_a_link_are_those_of_its_packets() {
         };
         let mut drain = 0.0;
         for passage in &crossed {
+            // Only its opportunity tells the time to send a packet by a trace, so its whole wait
+            // belongs to the period in which it ends.
+            if traced(passage.started) {
+                if passage.started >= WARM {
+                    drain += passage.wait() * (passage.departed - passage.started).as_secs_f64();
+                }
+                continue;
+            }
             let (mut at, end) = (passage.entered.max(WARM), passage.started);
             while at < end {
                 let next = Time((at.0 / 1_000_000 + 1) * 1_000_000).min(end);
-                let service = if traced(passage.started) {
-                    (passage.departed - passage.started).as_secs_f64()
-                } else {
-                    rate_at(plan, at).time_for(passage.bytes).as_secs_f64()
-                };
+                let service = rate_at(plan, at).time_for(passage.bytes).as_secs_f64();
                 drain += (next - at).as_secs_f64() * service;
                 at = next;
             }

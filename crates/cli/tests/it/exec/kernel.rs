@@ -174,10 +174,11 @@ fn fifty_connections_of_a_host_buy_the_share_of_one_under_fcp() {
         "--serve",
         "b=sleep 0.5; iperf3 -c server -p 5202 -t 30",
     ];
-    let program = "sleep 0.5; iperf3 -c server -p 5201 -t 12 -P 50 > /dev/null";
+    let program = "sleep 0.5; iperf3 -c server -p 5201 -t 24 -P 50 > /dev/null";
     let Some(report) = under("fcp", &network, program) else { return };
     let (a, b) = (delivered(&report, "a"), delivered(&report, "b"));
     let ran = Ran { said: HashMap::new(), report };
+    // Of the whole run, with the start of fifty connections.
     let part = a / (a + b);
     if ran.punctual("fifty connections beside one") {
         assert!((0.45..0.55).contains(&part), "{part}: {:#}", ran.report["tcp"]);
