@@ -3,6 +3,7 @@
 //! A sample is taken every 100 ms; less often with very many flows. It is the round trip measured
 //! by the latest acknowledgement, and costs nothing per packet.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use tollway_law::{Rate, Time};
@@ -169,8 +170,9 @@ impl Settings {
     /// The round trip over empty queues of a packet sent at `sent`, whose acknowledgement came
     /// after `rtt`.
     ///
-    /// All its waiting is taken to have been at the slowest link of its way. Links before that were
-    /// crossed with the settings after `sent`, links behind it with those before the arrival.
+    /// All its waiting is taken to have been at the slowest link of its way, the first of several.
+    /// Links before that were crossed with the settings after `sent`, links behind it with those before
+    /// the arrival.
     pub(super) fn unloaded(&self, plan: &Plan, way: Way<'_>, sent: Time, rtt: Time) -> Time {
         let hops = || {
             way.hops().map(|(link, size)| {
@@ -186,7 +188,9 @@ impl Settings {
             let setting = now(link, sent);
             if setting.rate.is_none() { Time::NEVER } else { setting.sending(bytes) }
         };
-        let Some((slowest, _)) = hops().enumerate().max_by_key(slowness) else { return Time::ZERO };
+        let Some((slowest, _)) = hops().enumerate().min_by_key(|hop| Reverse(slowness(hop))) else {
+            return Time::ZERO;
+        };
         let came = hops()
             .take(slowest)
             .fold(sent, |at, (link, bytes)| at.saturating_add(now(link, at).crossing(bytes)));
@@ -289,6 +293,7 @@ mod tests {
         near(unloaded(6000.0, 240.0), 231.0);
         // Sent before the change, it left the slow link after it.
         near(unloaded(4990.0, 271.0), 231.0);
-        near(unloaded(12_000.0, 300.0), 240.0);
+        // 230 ms, 10 ms of transmission, and 0.27 ms of the acknowledgement.
+        near(unloaded(12_000.0, 300.0), 240.28);
     }
 }
