@@ -269,7 +269,7 @@ pub const fn part(part: &'static Part) -> Form {
 }
 
 impl Form {
-    /// Multiplies the number by `scale` in text, and shows so many decimal places.
+    /// Multiplies the number by `scale` in text, and shows `digits` decimal places.
     pub const fn scaled(mut self, scale: f64, digits: usize) -> Form {
         (self.scale, self.digits) = (scale, digits);
         self

@@ -39,7 +39,7 @@ pub(super) fn kept_pattern(asked: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl Broker {
-    /// Attaches a client to the kept subscription `name`, which is made if there is none. Returns
+    /// Attaches a client to the kept subscription `name`, and creates a missing one. Returns
     /// the reason if that is impossible.
     pub(super) fn keep(
         &mut self,

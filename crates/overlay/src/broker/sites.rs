@@ -300,7 +300,7 @@ impl Broker {
         if let Some(set) = bound.plain.set {
             sites.daemon.send(now, buyer, set, content(Vec::new()));
         }
-        // A message of its own, which can be recalled.
+        // A separate message, which can be recalled.
         if !bound.drawn.is_empty() {
             let to: Vec<DaemonId> = bound.drawn.iter().map(|(drawn, _)| drawn.site).collect();
             let set = sites.daemon.set(&to);

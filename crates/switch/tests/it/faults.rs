@@ -292,7 +292,7 @@ fn run(retry: &str) {
     agent.end().unwrap();
 }
 
-/// What `make soak` repeats for longer.
+/// Tests that `make soak` repeats for longer.
 mod soak {
     use super::*;
 

@@ -178,7 +178,8 @@ fn fifty_connections_of_a_host_buy_the_share_of_one_under_fcp() {
     let Some(report) = under("fcp", &network, program) else { return };
     let (a, b) = (delivered(&report, "a"), delivered(&report, "b"));
     let ran = Ran { said: HashMap::new(), report };
-    // Of the whole run, with the start of fifty connections.
+    // Of the whole run, starts included. Over 12 s the part was 0.427 in two runs: 24 s were chosen
+    // after that, and the share of the steady state is still to be measured.
     let part = a / (a + b);
     if ran.punctual("fifty connections beside one") {
         assert!((0.45..0.55).contains(&part), "{part}: {:#}", ran.report["tcp"]);

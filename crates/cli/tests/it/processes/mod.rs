@@ -217,7 +217,7 @@ fn pause(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }
 
-/// What `make soak` repeats for longer.
+/// Tests that `make soak` repeats for longer.
 mod soak {
     use super::*;
 

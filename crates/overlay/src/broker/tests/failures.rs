@@ -190,7 +190,7 @@ fn a_site_that_returns_within_patience_gets_what_nobody_else_could() {
     chain.run(Time::from_secs(5));
     assert_eq!(jobs(&chain.site(2).hears(members[1])), 50);
     assert_eq!(chain.lost(0).total(), 0);
-    // What was drawn again is not delivered here a second time.
+    // A message drawn again is not delivered here a second time.
     chain.site(1).say(member, "SUB work q 1\r\n");
     chain.run(Time::from_millis(200));
     for i in 0..100 {
@@ -268,7 +268,7 @@ fn a_restart_ends_the_subscriptions_of_the_former_start() {
     let (mut chain, from, members) = group_of_two();
     chain.kill_last();
     chain.run(Time::from_millis(200));
-    // Nobody subscribes at the new start.
+    // The new start has no subscription.
     chain.start(2, 2);
     chain.link(1);
     chain.run(Time::from_secs(1));
