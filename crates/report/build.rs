@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 fn main() -> io::Result<()> {
-    let papers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers").canonicalize()?;
+    let papers = Path::new(env!("CARGO_MANIFEST_DIR")).join("papers").canonicalize()?;
     println!("cargo::rerun-if-changed={}", papers.display());
     let mut paths = Vec::new();
     collect(&papers, &mut paths)?;
