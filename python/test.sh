@@ -13,8 +13,8 @@ place=target/python
 [ -x "$place/bin/pip" ] || python3 -m venv "$place" || skip "no environment can be made (Debian: apt install python3-venv)"
 pip() { "$place/bin/pip" --quiet --disable-pip-version-check "$@"; }
 # What it stands on may be out of reach; that it builds may not fail.
-pip install 'maturin>=1.9,<2' 'pyarrow>=15' 'distributed>=2024.1' 'pandas>=2' 'pytest>=8' ||
+pip install 'pyarrow>=15' 'distributed>=2024.1' 'pandas>=2' 'pytest>=8' ||
     skip "the packages that they need can't be had"
-env -u PYO3_NO_PYTHON PATH="$PWD/$place/bin:$PATH" \
-    "$place/bin/pip" install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall ./python
+./python/wheel.sh
+pip install --no-deps --force-reinstall target/dist/tollway-*.whl
 "$place/bin/python" -m pytest -rs python
