@@ -158,7 +158,9 @@ impl Classes {
         let distinct = judge.regime.rules.distinctions();
         let both = [(IpAddr::from([0, 0, 0, 0]), 0), (Ipv6Addr::UNSPECIFIED.into(), 0)];
         for (side, networks) in [(LOCAL, &distinct.local), (REMOTE, &distinct.remote)] {
-            for (&(address, len), index) in networks.iter().chain(&both).zip(1..) {
+            // Each entry costs all packets time. IPv4's addresses are in an IPv6 network such as ::/0.
+            let both = if networks.is_empty() { &[][..] } else { &both };
+            for (&(address, len), index) in networks.iter().chain(both).zip(1..) {
                 self.networks.set(prefix(new, side, address, len), index)?;
             }
         }

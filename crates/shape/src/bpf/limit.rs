@@ -7,8 +7,9 @@
 //! again, as when a queue of the interface is full.
 //!
 //! A packet stays on this machine if its device is the loopback device; its addresses, which the
-//! sender chooses, do not matter. The one exception narrows that: an IPv6 packet to this machine from
-//! another address, which an unprivileged socket may bind, makes the kernel answer to that address.
+//! sender chooses, do not matter. Exceptions narrow that: an IPv6 packet to this machine from another
+//! address, which an unprivileged socket may bind, makes the kernel answer to that address; a routing
+//! header makes the kernel forward it. What the kernel sends on account of a packet counts with it.
 
 use std::io;
 
@@ -50,7 +51,7 @@ pub(crate) fn egress(layout: &Layout, maps: Maps, users: u32) -> io::Result<Vec<
     asm.jump(When::NoMore, R1, Other(R0), pass); // the lease is over
     asm.load(8, R8, R8, 8);
     socket(&mut asm, layout, pass); // R7 = struct sk_buff, until the end; R9 = struct sock
-    for slot in [-IP, -HEADERS, -FRAGMENT] {
+    for slot in [-IP, -HEADERS, -FRAGMENT, -ERROR, -ECHO] {
         asm.store_value(8, R10, slot, 0);
     }
     asm.jump(When::Equal, R8, Imm(0), everywhere); // the lease covers every namespace
@@ -165,6 +166,10 @@ fn headers(asm: &mut Assembler, pass: Label) {
         }
         asm.go(transport);
         asm.here(more);
+        let stays = asm.label();
+        asm.jump(When::NotEqual, R1, Imm(libc::IPPROTO_ROUTING), stays);
+        asm.store_value(4, R10, AT_STAYS, 0);
+        asm.here(stays);
         asm.copy(R2, R8);
         bytes(asm, 4, none);
         asm.load(1, R1, R10, -HEADER);
@@ -201,6 +206,7 @@ fn foreign_source(asm: &mut Assembler) {
     asm.jump(When::Equal, R1, Imm(1u32.to_be() as i32), done);
     asm.here(foreign);
     asm.store_value(4, R10, AT_STAYS, 0);
+    asm.store_value(8, R10, -ERROR, ERROR_HEADERS);
     asm.here(done);
 }
 
@@ -221,6 +227,11 @@ fn ports(asm: &mut Assembler, none: Label) {
         asm.go(read);
         asm.here(other);
     }
+    // Of an echo request to a group, this machine may get a copy, and answer it to another one.
+    asm.jump(When::NotEqual, R1, Imm(libc::IPPROTO_ICMPV6), none);
+    asm.load(1, R1, R10, AT_REMOTE);
+    asm.jump(When::NotEqual, R1, Imm(0xff), none);
+    asm.store_value(8, R10, -ECHO, 1);
     asm.go(none);
     asm.here(tcp);
     asm.copy(R2, R8);
@@ -322,6 +333,10 @@ fn wire(asm: &mut Assembler, layout: &Layout, maps: &Maps) {
     asm.op_with(Op::Multiply, R2, R4);
     asm.op_with(Op::Multiply, R2, R3);
     asm.op_with(Op::Add, R8, R2);
+    asm.load(8, R2, R10, -ERROR);
+    asm.op_with(Op::Add, R8, R2);
+    asm.load(8, R2, R10, -ECHO);
+    asm.op_with(Op::ShiftLeft, R8, R2);
 }
 
 /// `R9` = the size of the largest packet that leaves in one piece: the least of the bounds that may
@@ -411,7 +426,8 @@ fn spend(asm: &mut Assembler, maps: &Maps, pass: Label) {
 }
 
 // The frame below that of classification: a header, the time, the number of the next header, lengths
-// of IP's headers and of all, of a fragment's header, and the number and size of segments.
+// of IP's headers and of all, of a fragment's header, the number and size of segments, the length by
+// which an error that answers exceeds the packet, and 1 if an answer is as long as the packet.
 const HEADER: i16 = BELOW + 40;
 const NOW: i16 = HEADER + 8;
 const NEXT: i16 = NOW + 8;
@@ -420,12 +436,16 @@ const HEADERS: i16 = IP + 8;
 const FRAGMENT: i16 = HEADERS + 8;
 const SEGMENT_COUNT: i16 = FRAGMENT + 8;
 const SEGMENT: i16 = SEGMENT_COUNT + 8;
-const _: () = assert!(SEGMENT <= 512, "a frame has 512 bytes");
+const ERROR: i16 = SEGMENT + 8;
+const ECHO: i16 = ERROR + 8;
+const _: () = assert!(ECHO <= 512, "a frame has 512 bytes");
 
 /// Upper bound of extension headers: unprivileged sockets can add one.
 const EXTENSIONS: usize = 4;
 /// Bytes of IPv6's fragment header.
 const FRAGMENT_HEADER: i32 = 8;
+/// Bytes of the IPv6 and ICMPv6 headers before a packet that an error quotes.
+const ERROR_HEADERS: i32 = 48;
 /// The smallest bound of a packet's size that a path can have (`ip_rt_min_pmtu`).
 const LEAST_SIZE: i32 = 552;
 /// Bytes on the wire of one packet that may be mostly headers.

@@ -428,7 +428,11 @@ impl Kernel for Bpf {
     }
 
     fn describe(&self) -> String {
-        let (place, connections, lease) = (self.place.display(), self.connections, self.lease);
+        let (connections, lease) = (self.connections, self.lease);
+        let place = match self.place.to_string_lossy() {
+            own if own.starts_with("/proc/") => "control groups that it has mounted itself".into(),
+            place => place,
+        };
         format!("eBPF on {place}: {connections} connections at most, 34.3 Gb/s each; a lease of {lease}")
     }
 

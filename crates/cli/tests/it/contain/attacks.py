@@ -83,9 +83,11 @@ def udp(host=None):
     return sock
 
 
-def flood(sock, size=1400, to=None):
+def flood(sock, size=1400, to=None, echo=False):
     """Sends datagrams of a size without end; drops are not a reason to stop."""
     to, data = to or ((HOST6 if sock.family == socket.AF_INET6 else HOST), PORT), BLOCK[:size]
+    if echo:
+        data = struct.pack("!BBHHH", 128, 0, 0, 1, 1) + data
     while True:
         try:
             sock.sendto(data, to)
@@ -371,6 +373,60 @@ def _():
     stream(before=lambda sock: asked(sock.setsockopt, TCP, 38, key))
 
 
+def serve(protocol):
+    """Sends on connections that the far end opens."""
+    listener = asked(socket.socket, socket.AF_INET, socket.SOCK_STREAM, protocol)
+    listener.bind(("", 0))
+    listener.listen(64)
+    call = struct.pack("!H", listener.getsockname()[1])
+    callers = [connect(port=PORT + 1) for _ in range(8)]
+    for caller in callers:
+        caller.send(call)
+
+    def one():
+        sock, _ = listener.accept()
+        while True:
+            sock.sendall(BLOCK)
+
+    threads(len(callers), one)
+
+
+@attack("accepted", "connections that the far end opens")
+def _():
+    serve(0)
+
+
+@attack("accepted-mptcp", "TCP connections that the far end opens to an MPTCP socket", "CONFIG_MPTCP")
+def _():
+    serve(MPTCP)
+
+
+@attack("mptcp-fallback", "MPTCP connections to a server without it", "CONFIG_MPTCP")
+def _():
+    def one():
+        sock = asked(socket.socket, socket.AF_INET, socket.SOCK_STREAM, MPTCP)
+        sock.connect((HOST, PORT + 1))
+        while True:
+            sock.sendall(BLOCK)
+
+    threads(4, one)
+
+
+@attack("exits", "processes that exit with much data unsent, which the kernel sends again")
+def _():
+    while True:
+        child = os.fork()
+        if child == 0:
+            for _ in range(16):
+                sock = connect()
+                sock.setblocking(False)
+                with contextlib.suppress(OSError):
+                    while True:
+                        sock.send(BLOCK)
+            os._exit(0)
+        os.waitpid(child, 0)
+
+
 @attack("passed", "a socket of another network namespace's process, passed over a Unix socket")
 def _():
     here, there = socket.socketpair(socket.AF_UNIX)
@@ -458,6 +514,45 @@ def _():
     flood(sock, 10 * 120)
 
 
+@attack("odd-gso", "datagrams in segments of each size, by a control message", "Linux 4.18")
+def _():
+    sock = udp()
+    while True:
+        for size in range(1, 1400, 13):
+            with contextlib.suppress(OSError):
+                sock.sendmsg([BLOCK[: size * 60 + 1 if size < 1000 else size * 40 + 1]], [(UDP, SEGMENT, struct.pack("H", size))], 0, (HOST, PORT))
+
+
+@attack("zerocopy-gso", "segmented datagrams by MSG_ZEROCOPY", "Linux 5.0")
+def _():
+    sock = udp()
+    asked(sock.setsockopt, SOL, 60, 1)
+    asked(sock.setsockopt, UDP, SEGMENT, 1400)
+    while True:
+        with contextlib.suppress(OSError):
+            sock.sendto(BLOCK[: 1400 * 40], 0x4000000, (HOST, PORT))
+        with contextlib.suppress(OSError):
+            sock.recvmsg(0, 1 << 12, socket.MSG_ERRQUEUE | socket.MSG_DONTWAIT)
+
+
+@attack("mapped", "IPv4 datagrams of an IPv6 socket")
+def _():
+    flood(udp("::"), 1400, (f"::ffff:{HOST}", PORT))
+
+
+@attack("udp-splice", "datagrams by splice(2)")
+def _():
+    sock = udp()
+    sock.connect((HOST, PORT))
+    (read, write), data = os.pipe(), DATAGRAM
+    while True:
+        os.write(write, data)
+        try:
+            os.splice(read, sock.fileno(), len(data))
+        except OSError:
+            os.read(read, len(data))
+
+
 @attack("corked", "datagrams that are put together in the kernel")
 def _():
     sock = udp()
@@ -499,6 +594,24 @@ def _():
     flood(sock, 1400, ("239.1.1.1", PORT))
 
 
+@attack("multicast-6", "IPv6 datagrams to all of the network")
+def _():
+    flood(udp(HOST6), 1200, ("ff02::1", PORT, 0, socket.if_nametoindex(LINK)))
+
+
+@attack("own-group", "datagrams to a group that this process is in, with hop limit 0 and 1")
+def _():
+    sock = udp()
+    sock.bind(("", 0))
+    group = ("239.1.1.2", sock.getsockname()[1])
+    sock.setsockopt(IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group[0]) + socket.inet_aton(own(LINK)))
+    while True:
+        for limit in (0, 1):
+            sock.setsockopt(IP, socket.IP_MULTICAST_TTL, limit)
+            with contextlib.suppress(OSError):
+                sock.sendto(DATAGRAM, group)
+
+
 @attack("broadcast", "datagrams to all of the network")
 def _():
     sock = udp()
@@ -518,6 +631,29 @@ def _():
     while True:
         with contextlib.suppress(OSError):
             sock.sendto(request, (HOST, 0))
+
+
+@attack("ping-6", "IPv6 echo requests in fragments", "net.ipv4.ping_group_range")
+def _():
+    flood(asked(socket.socket, socket.AF_INET6, socket.SOCK_DGRAM, socket.IPPROTO_ICMPV6), 60_000, echo=True)
+
+
+def echo_from_elsewhere(size, to):
+    """Sends echo requests from the far end's address, which gets the answers."""
+    sock = asked(socket.socket, socket.AF_INET6, socket.SOCK_DGRAM, socket.IPPROTO_ICMPV6)
+    sock.setsockopt(IP6, FREEBIND6, 1)
+    asked(sock.bind, (HOST6, 0))
+    flood(sock, size, to, echo=True)
+
+
+@attack("echoes-elsewhere", "echo requests of 60 kB to this machine from another's address", "net.ipv4.ping_group_range")
+def _():
+    echo_from_elsewhere(60_000, (own(LINK, socket.AF_INET6), 0))
+
+
+@attack("echoes-of-all", "echo requests to all of the network from another's address", "net.ipv4.ping_group_range", finding=True)
+def _():
+    echo_from_elsewhere(1200, ("ff02::1", 0, 0, socket.if_nametoindex(LINK)))
 
 
 @attack("sctp", "an SCTP association", "CONFIG_IP_SCTP")
@@ -553,7 +689,7 @@ def _():
     flood(sock)
 
 
-@attack("named-source", "the same by IPV6_PKTINFO, with the option taken back")
+@attack("named-source", "the same by IPV6_PKTINFO", finding=True)
 def _():
     sock = udp(HOST6)
     sock.setsockopt(IP6, FREEBIND6, 1)
@@ -605,7 +741,7 @@ def _():
     processes(4, one)
 
 
-@attack("errors-elsewhere", "datagrams to this machine from an address of another, which gets the errors")
+@attack("errors-elsewhere", "datagrams to this machine from an address of another, which gets the errors", finding=True)
 def _():
     sock = udp(HOST6)
     sock.setsockopt(IP6, FREEBIND6, 1)
@@ -615,6 +751,51 @@ def _():
     while True:
         with contextlib.suppress(OSError):
             sock.send(DATAGRAM)
+
+
+@attack("small-errors", "small datagrams to this machine from many addresses of others, which get the errors", finding=True)
+def _():
+    sock = udp(HOST6)
+    sock.setsockopt(IP6, FREEBIND6, 1)
+    to, net = (own(LINK, socket.AF_INET6), 1), socket.inet_pton(socket.AF_INET6, HOST6)[:12]
+    for source in range(1 << 16, 1 << 32):
+        # An error is 48 bytes longer. The kernel sends ten thousand a second, and few to one address.
+        with contextlib.suppress(OSError):
+            sock.sendmsg([BLOCK[:219]], [(IP6, PACKET6, net + struct.pack("!II", source, 0))], 0, to)
+
+
+@attack("neighbours", "small datagrams to addresses of the network that nobody has", "Linux 6.12")
+def _():
+    sock, sock6 = udp(), udp(HOST6)
+    sock6.setsockopt(IP6, FREEBIND6, 1)
+    here, here6 = own(LINK), own(LINK, socket.AF_INET6)
+    net = socket.inet_pton(socket.AF_INET6, HOST6)[:12]
+    while True:
+        for host in range(10, 250):
+            with contextlib.suppress(OSError):
+                sock.sendto(b"", (f"{here.rsplit('.', 1)[0]}.{host}", PORT))
+            source = net + struct.pack("!II", time.monotonic_ns() & 0xFFFFFFFF | 1 << 31, 0)
+            with contextlib.suppress(OSError):
+                sock6.sendmsg([BLOCK[:219]], [(IP6, PACKET6, source)], 0, (f"{here6[: here6.rindex(':')]}:{host:x}", PORT))
+
+
+@attack("loopback-device", "datagrams to another machine over the loopback device", "Linux 5.7", quiet=True)
+def _():
+    def one(sock, to):
+        sock.setsockopt(SOL, socket.SO_BINDTODEVICE, b"lo")
+        flood(sock, 1400, to)
+
+    if os.fork() == 0:
+        one(udp(HOST6), (HOST6, PORT))
+    one(udp(), (HOST, PORT))
+
+
+@attack("routed-here", "datagrams over this machine's own address by a segment-routing header", "CONFIG_IPV6", finding=True)
+def _():
+    sock, here = udp(HOST6), socket.inet_pton(socket.AF_INET6, own(LINK, socket.AF_INET6))
+    header = struct.pack("!BBBBBBH", 0, 4, 4, 1, 1, 0, 0) + here * 2
+    asked(sock.setsockopt, IP6, ROUTING6, header)
+    flood(sock, 1200)
 
 
 # Other ways into the kernel.
@@ -665,6 +846,16 @@ def _():
     LIBC.prctl(47, 2, 12, 0, 0)
     pair()
     flood(udp(), 1400, ("10.1.1.2", PORT))
+
+
+@attack("renamed", "datagrams of a user namespace that calls its user by the other tenant's number")
+def _():
+    uid = os.getuid()
+    if LIBC.unshare(CLONE_NEWUSER) != 0:
+        raise Refused("unshare")
+    file = os.open("/proc/self/uid_map", os.O_WRONLY)
+    os.write(file, f"{uid + 1} {uid} 1".encode())
+    flood(udp())
 
 
 @attack("packet-sockets", "packet sockets in a namespace of its own", "CONFIG_PACKET", quiet=True)
@@ -762,36 +953,48 @@ def _(flags):
 
 
 def sink(port):
-    """Reads connections; ignores datagrams, which must find a socket, or errors come back."""
-    deaf = [udp("::") for _ in range(1)]
-    deaf[0].bind(("::", port))
-    deaf[0].setsockopt(SOL, socket.SO_RCVBUF, 1)
-    listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, MPTCP)
-    listener.setsockopt(SOL, socket.SO_REUSEADDR, 1)
-    listener.setsockopt(IP6, socket.IPV6_V6ONLY, 0)
-    listener.bind(("::", port))
-    listener.listen(1000)
-    listener.setblocking(False)
+    """Reads connections; ignores datagrams, which must find a socket, or errors come back. A connection to the next
+    port, which has no MPTCP, may ask by two bytes for a connection to its sender's port of that number.
+    """
+    deaf = udp("::")
+    deaf.bind(("::", port))
+    deaf.setsockopt(SOL, socket.SO_RCVBUF, 1)
     poll = selectors.DefaultSelector()
-    poll.register(listener, selectors.EVENT_READ)
+    listeners = []
+    for offset, protocol in ((0, MPTCP), (1, 0)):
+        listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, protocol)
+        listener.setsockopt(SOL, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(IP6, socket.IPV6_V6ONLY, 0)
+        listener.bind(("::", port + offset))
+        listener.listen(1000)
+        listener.setblocking(False)
+        poll.register(listener, selectors.EVENT_READ)
+        listeners.append(listener)
     room = bytearray(1 << 18)
     print("listening", flush=True)
     while True:
         for key, _ in poll.select():
-            if key.fileobj is listener:
-                sock, _ = listener.accept()
+            sock = key.fileobj
+            if sock in listeners:
+                sock, caller = sock.accept()
                 sock.setblocking(False)
-                poll.register(sock, selectors.EVENT_READ)
+                poll.register(sock, selectors.EVENT_READ, caller[0] if key.fileobj is listeners[1] else None)
                 continue
             try:
-                if key.fileobj.recv_into(room) > 0:
+                count = sock.recv_into(room)
+                if count >= 2 and key.data and (wanted := struct.unpack_from("!H", room)[0]):
+                    back = socket.socket(socket.AF_INET6)
+                    back.setblocking(False)
+                    back.connect_ex((key.data, wanted))
+                    poll.register(back, selectors.EVENT_READ)
+                if count > 0:
                     continue
             except BlockingIOError:
                 continue
             except OSError:
                 pass
-            poll.unregister(key.fileobj)
-            key.fileobj.close()
+            poll.unregister(sock)
+            sock.close()
 
 
 def frames(link):

@@ -47,13 +47,10 @@ impl Site {
         for side in ["a", "r", "b"] {
             site.ip(side, "link set lo up");
             site.set(side, "net/ipv4/ping_group_range", "0 2147483647");
-        }
-        for side in ["r", "b"] {
+            // The machine forwards too, as a host of containers does.
             site.set(side, "net/ipv4/ip_forward", "1");
-            for (key, value) in
-                [("all/forwarding", "1"), ("all/seg6_enabled", "1"), ("default/seg6_enabled", "1")]
-            {
-                site.set(side, &format!("net/ipv6/conf/{key}"), value);
+            for key in ["all/forwarding", "all/seg6_enabled", "default/seg6_enabled", "lo/seg6_enabled"] {
+                site.set(side, &format!("net/ipv6/conf/{key}"), "1");
             }
         }
         match queue {
@@ -70,7 +67,11 @@ impl Site {
                 site.pair(["r", "b"], "t1b", &["10.8.1", "fd08:1::"]);
                 site.pair(["r", "b"], "t2b", &["10.8.2", "fd08:2::"]);
                 // An interface that leads nowhere, for the attacks that use its address.
-                for line in ["link add t2 type dummy", "addr add 10.9.2.1/24 dev t2", "link set t2 up"] {
+                for line in [
+                    "link add t2 type veth peer name t2peer",
+                    "addr add 10.9.2.1/24 dev t2",
+                    "link set t2 up",
+                ] {
                     site.ip("a", line);
                 }
                 site.tbf("a", "t1");
@@ -284,6 +285,19 @@ fn attacks_that_once_succeeded_are_held() {
     let rows: Vec<Row> = rows().into_iter().filter(|row| row.finding).collect();
     let failures = site.run(&rows);
     assert!(failures.is_empty(), "{failures:#?}");
+}
+
+#[test]
+fn sockets_opened_before_the_agent_starts_are_held() {
+    let _alone = alone();
+    let Some(site) = Site::open("o", By::User, Queue::Router) else { return };
+    let _sink = site.sink();
+    let attacks = ["tcp-200", "udp-1400"].map(|name| site.attack(0, name));
+    wait("traffic", || (watch(|| site.sent(), SPAN).0 > 1.1 * RATE).then_some(()));
+    let _agent = site.agent();
+    let (most, _) = watch(|| site.sent(), SPAN);
+    attacks.into_iter().for_each(|attack| drop(attack.end()));
+    assert!(most > 0.1 && most <= 1.1 * RATE, "{most:.2} Mb/s of {RATE}");
 }
 
 /// A user's number in a namespace of another user's is not that user's.
