@@ -272,6 +272,7 @@ pub(super) const CASES: &[Case] = cases! {
     "link.red.max-probability": ["link.mid.law=red"] "link.mid.red.max-probability=0.3",
     "link.red.weight": ["link.mid.law=red"] "link.mid.red.weight=0.02",
     "link.red.spacing": ["link.mid.law=red"] "link.mid.red.spacing=wait",
+    "link.red.packet-size": ["link.mid.law=red", "link.mid.red.weight=0.02"] "link.mid.red.packet-size=100 B",
     "link.red.least-queue": ["link.mid.law=red", "link.mid.red.weight=0.02"] "link.mid.red.least-queue=40",
     "link.red.gentle": ["link.mid.law=red", "link.mid.red.weight=0.1", "link.mid.red.max-threshold=0.3"] "link.mid.red.gentle=true",
     "link.codel": ["link.mid.law=codel"] "link.mid.codel={ target = \"1 ms\" }",
