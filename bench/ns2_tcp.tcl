@@ -43,7 +43,7 @@ Queue/RED set q_weight_ $option(weight)
 Queue/RED set gentle_ false
 Queue/RED set bytes_ false
 Queue/RED set queue_in_bytes_ false
-# Idle time counts as arrivals of packets of this size; Tollway's RED has 1000 B.
+# Idle time counts as arrivals of packets of this size: the default of Tollway's `red.packet-size`.
 Queue/RED set mean_pktsize_ 1000
 Queue/RED set setbit_ false
 Queue/RED set wait_ $option(wait)

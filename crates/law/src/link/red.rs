@@ -10,7 +10,7 @@ use crate::{Bytes, Rate, Time, Toll, config, words};
 /// thresholds.
 ///
 /// The average is an EWMA of the backlog at arrivals, without the packet in transmission. Idle time
-/// of the link counts as a number of arrivals of a typical packet at an empty queue. Between the
+/// of the link counts as a number of arrivals of a mean packet at an empty queue. Between the
 /// thresholds the gaps between signals follow [`Spacing`]. At and above the upper one every packet
 /// is dropped, even if it could be marked (RFC 3168 § 7).
 #[derive(Clone, Debug)]
@@ -62,9 +62,10 @@ config! {
         /// Packets that must be queued, without the one in transmission, before an arrival is
         /// signalled or dropped, at any mean queue. ns-2 has 2 (`qlen > 1` in its `red.cc`).
         least_queue: u32 = 0, Kind::Count { least: 0, most: 1_000_000 }, from "the paper of 1993 has no such rule";
+        /// The mean packet size, which converts idle time of the link to arrivals at an empty queue.
+        packet_size: Bytes = Bytes(1000), Kind::Bytes { least: 1, most: 65_535 },
+            from "`avpkt` of tc-red(8); ns-2's `mean_pktsize_` is 500 B";
         fixed {
-            /// The size of a typical packet, which converts idle time to arrivals.
-            packet_size: Bytes = Bytes(1000);
             /// Seed of the private random generator.
             seed: u64 = 1;
         }
@@ -410,6 +411,21 @@ mod tests {
         red.on_arrival(Time::from_millis(1501), passing(0), &Toll::default());
         let right = 10.0 * libm::pow(0.998, 501.0);
         assert!((red.average() - right).abs() < 1e-9, "{} {right}", red.average());
+    }
+
+    #[test]
+    fn a_larger_mean_packet_makes_the_average_decay_more_slowly() {
+        let average = |packet_size| {
+            let config = RedConfig { packet_size: Bytes(packet_size), ..RedConfig::default() };
+            let mut red = config.build(Rate::from_bytes_per_sec(1.5e6), TWENTY);
+            (red.average, red.idle_since) = (10.0, Some(0));
+            red.on_arrival(Time::from_millis(500), passing(0), &Toll::default());
+            red.average()
+        };
+        // Half a second at 1.5 MB/s: 1500 packets of 500 B, 750 of 1000 B, 500 of 1500 B; then the one that came.
+        for (size, packets) in [(500, 1501.0), (1000, 751.0), (1500, 501.0)] {
+            assert!((average(size) - 10.0 * libm::pow(0.998, packets)).abs() < 1e-9, "{size}");
+        }
     }
 
     #[test]

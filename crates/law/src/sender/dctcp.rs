@@ -22,7 +22,7 @@ pub struct Dctcp {
     acked: u64,
     /// The value of `acked` at which the observation window ends.
     window_end: u64,
-    /// The value of `acked` before which there is no second reduction.
+    /// The value of `acked` up to which segments were sent before the last reduction.
     reduced_end: u64,
     /// Segments acknowledged in this observation window, and those of them that were marked.
     seen: u64,
@@ -120,7 +120,7 @@ impl SenderLaw for Dctcp {
     #[inline]
     fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
         self.observe(flight, acked);
-        if acked.marked && !self.reno.in_recovery() && self.acked >= self.reduced_end {
+        if acked.marked && !self.reno.in_recovery() && self.acked > self.reduced_end {
             // § 3.3, step 9. Of the window and not of what is in flight: α/2 of it is often less
             // than a segment.
             let window = (self.reno.window() * (1.0 - self.alpha / 2.0)).max(MIN_SSTHRESH);
@@ -181,6 +181,18 @@ mod tests {
         law.on_ack(&flight(NOW, 39), &Acked { marked: true, ..acked(1) });
         law.on_ack(&flight(NOW, 39), &Acked { marked: true, ..acked(1) });
         assert!((10.8..11.1).contains(&law.window()), "{}", law.window());
+    }
+
+    #[test]
+    fn marks_of_segments_in_flight_at_a_reduction_do_not_reduce_again() {
+        let mut law = DctcpConfig { initial_window: 40.0, initial_alpha: 1.0, gain: 0.0 }.build();
+        // The first marked segment is acknowledged, with forty behind it, all of them marked.
+        for _ in 0..41 {
+            law.on_ack(&flight(NOW, 40), &Acked { marked: true, ..acked(1) });
+        }
+        assert!((21.0..22.0).contains(&law.window()), "{}", law.window());
+        law.on_ack(&flight(NOW, 40), &Acked { marked: true, ..acked(1) });
+        assert!((10.5..11.0).contains(&law.window()), "{}", law.window());
     }
 
     #[test]

@@ -300,6 +300,12 @@ fn values(m: &Measurement, runs: &[RunResult], context: &Context) -> Result<Vec<
         Over::Sum => Some(all().sum()),
         Over::Min => worst(|a, b| if a.is_nan() { a } else { a.min(b) }),
         Over::Max => worst(|a, b| if a.is_nan() { a } else { a.max(b) }),
+        Over::P5 => {
+            let mut sorted: Vec<f64> = all().collect();
+            // NaN first: a value that is missing keeps no bound.
+            sorted.sort_by(|a, b| b.is_nan().cmp(&a.is_nan()).then(a.total_cmp(b)));
+            sorted.get(sorted.len() / 20).copied()
+        }
     };
     Ok(vec![Sample { label: String::new(), value: value.unwrap_or(f64::NAN) }])
 }

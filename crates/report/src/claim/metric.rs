@@ -321,6 +321,8 @@ pub enum Over {
     Max,
     /// The sum.
     Sum,
+    /// The value that 95 % of them reach.
+    P5,
 }
 
 /// The phases of a run.

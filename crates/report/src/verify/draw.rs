@@ -43,8 +43,6 @@ pub(super) fn scenario_text(law: &str, seed: u64) -> String {
     // A separate generator keeps networks equal for all laws.
     let mut budgets = Pcg64Mcg::seed_from_u64(seed ^ BUDGETS);
     let aim = tollway_theory::aims().find(|(word, _)| *word == law).map(|(_, aim)| aim);
-    let xcp = aim == Some(Aim::XcpEquilibrium);
-    let own = if xcp { format!("{law} = {{ {XCP_KEYS} }}\n") } else { String::new() };
     let mut longest = 0.0_f64;
     for f in 1..=flows {
         let (from, to, hops) = tree.climb(&mut random);
@@ -54,7 +52,7 @@ pub(super) fn scenario_text(law: &str, seed: u64) -> String {
         let _ = write!(
             body,
             "\n[node.s{f}]\n[link.access{f}]\nfrom = \"s{f}\"\nto = \"r{from}\"\nrate = \"1 Gbps\"\ndelay = \"{} ms\"\n\
-             [flow.f{f}]\nfrom = \"s{f}\"\nto = \"r{to}\"\nlaw = \"{law}\"\nstart = \"{start} ms\"\n{own}",
+             [flow.f{f}]\nfrom = \"s{f}\"\nto = \"r{to}\"\nlaw = \"{law}\"\nstart = \"{start} ms\"\n",
             rtt / 2.0 - hops as f64,
         );
         if aim == Some(Aim::Proportional) {
@@ -119,14 +117,6 @@ impl Tree {
 pub(super) fn spread(random: &mut Pcg64Mcg, least: f64, most: f64) -> f64 {
     least * libm::pow(most / least, random.random::<f64>())
 }
-
-/// Keys of a flow compared with XCP's equilibrium.
-///
-/// XCP's routers divide by the window that a sender states. A sender that states 4.9 packets and
-/// sends 4 gets less than its share. If it states what it sends, as in ns-2, shares are near those
-/// of the theory. The theory's traffic is fluid. With windows sent in bursts, measured shares on
-/// links that stall below their capacity depended on round trips, so packets are paced.
-const XCP_KEYS: &str = "whole-window = true, pacing = true";
 
 /// Mixed with a network's seed for the budgets of its flows.
 const BUDGETS: u64 = 0x6275_6467_6574_7321;

@@ -128,8 +128,8 @@ impl Scene {
             if let Some(buffer) = f.buffer {
                 writeln!(t, "receive-buffer = \"{buffer} packets\"")?;
             }
-            if f.pacing {
-                writeln!(t, "xcp = {{ pacing = true }}")?;
+            if !f.pacing {
+                writeln!(t, "xcp = {{ pacing = false }}")?;
             }
         }
         Ok(())

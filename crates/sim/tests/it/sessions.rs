@@ -63,7 +63,7 @@ impl Net {
     fn law(&self) -> AnySender {
         match self.content {
             Content::Price => FcpSender::default().build().into(),
-            _ => XcpSender { whole_window: true, ..Default::default() }.build().into(),
+            _ => XcpSender::default().build().into(),
         }
     }
 

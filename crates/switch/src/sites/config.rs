@@ -350,10 +350,7 @@ fn law<'n>(
         mistakes.add(top.at("budget"), message, "here").help("write `law = \"fcp\"`");
     }
     let tolled: Arc<dyn SenderConfig> = match word.as_str() {
-        "xcp" => {
-            let law = XcpConfig { whole_window: true, ..XcpConfig::default() };
-            Arc::new(XcpSender { law, cheat: CheatConfig::default() })
-        }
+        "xcp" => Arc::new(XcpSender { law: XcpConfig::default(), cheat: CheatConfig::default() }),
         "fcp" => {
             let known = FcpConfig::default();
             let budget = if top.has("budget") { Budget::per_sec(top.number("budget")) } else { known.budget };

@@ -34,13 +34,14 @@ config! {
         on_loss: LossResponse = LossResponse::Halve, Kind::Word(LossResponse::WORDS), from "§ 4.1.4";
         /// States min(cwnd, receive window, buffers) to routers instead of cwnd (the study's fix).
         advertise_limit: bool = true, Kind::Truth;
-        /// Paces packets over the round trip.
-        pacing: bool = false, Kind::Truth;
+        /// Spaces packets over the round trip, from a window of eight packets on.
+        pacing: bool = true, Kind::Truth;
         /// The increase requested of routers: everything available, or enough to reach this rate in
         /// a round trip (the draft).
         request: RequestedIncrease = RequestedIncrease::Everything, Kind::RateOrAll, from "§ 4.1.2";
-        /// States the window in whole packets, as ns-2 does.
-        whole_window: bool = false, Kind::Truth;
+        /// States the window in whole packets, rounded down, since that many are in flight; its
+        /// fraction is kept. `false` states the fraction, too.
+        whole_window: bool = true, Kind::Truth, from "the study's `snd_cwnd` and `cwnd_frac`; ns-2";
         /// Bytes of a packet in the conversion of feedback to packets; ns-2 has 1450 for 1500.
         gain_segment: Option<u16> = None, Kind::Bytes { least: 1, most: 65535 }, else "its size on the wire";
         /// Takes feedback on duplicate acknowledgements too; ns-2 does not.
@@ -202,7 +203,8 @@ impl SenderLaw for Xcp {
 
     #[inline]
     fn pacing_rate(&self, flight: &Flight) -> Option<Rate> {
-        if self.config.pacing { window_over_min_rtt(self.window(), flight) } else { None }
+        let window = self.window();
+        if self.config.pacing && window >= PACED { window_over_min_rtt(window, flight) } else { None }
     }
 
     #[inline]
@@ -321,6 +323,9 @@ impl SenderLaw for Xcp {
 const INITIAL_WINDOW: u32 = 2;
 /// The least window: less than one segment never leaves (draft § 4.1.3).
 const MIN_WINDOW: f64 = 1.0;
+/// The least window whose packets are spaced, segments. A whole packet is much of a smaller window:
+/// spaced packets would state its last change up to a round trip late, and the flow lose its share.
+const PACED: f64 = 8.0;
 /// A window this close to a whole number counts as whole, segments.
 const ROUNDING: f64 = 1e-9;
 /// The largest window, beyond any network and within the number space of segments.
@@ -397,14 +402,26 @@ mod tests {
     }
 
     #[test]
-    fn ns2_rounds_the_window_and_leaves_headers_out_of_the_gain() {
-        let config = XcpConfig { whole_window: true, gain_segment: Some(1450), ..Default::default() };
+    fn the_stated_window_is_truncated_and_its_fraction_kept() {
+        let config = XcpConfig { gain_segment: Some(1450), ..Default::default() };
         let mut law = config.build();
         law.on_ack(&flight(NOW, 2), &Acked { echo: Some(14_500.0 * 0.9), ..acked(1) });
         assert!((law.window() - 2.9).abs() < 1e-6);
         let mut toll = Toll::default();
         law.write_toll(&flight(NOW, 2), &mut toll);
         assert_eq!(toll.offer, 0.05);
+        law.on_ack(&flight(NOW, 2), &Acked { echo: Some(14_500.0 * 0.2), ..acked(1) });
+        law.write_toll(&flight(NOW, 3), &mut toll);
+        assert_eq!(toll.offer, 0.1 / 3.0);
+    }
+
+    #[test]
+    fn windows_of_eight_packets_and_more_are_spaced_over_the_round_trip() {
+        let rate = |initial_window, pacing| {
+            let law = XcpConfig { initial_window, pacing, ..Default::default() }.build();
+            law.pacing_rate(&flight(NOW, 10)).map(|rate| rate.bytes_per_sec().round())
+        };
+        assert_eq!((rate(7.9, true), rate(8.0, true), rate(80.0, false)), (None, Some(120_000.0), None));
     }
 
     #[test]

@@ -266,7 +266,7 @@ fn defaults_are_what_they_say() {
         (&["flow.f.receive-window.growth=per-packet"], "flow.f.receive-window={ initial = 10, step = 2 }"),
         (
             xcp,
-            "flow.f.xcp={ on-loss = \"halve\", advertise-limit = true, pacing = false, request = \"all\", whole-window = false, gain-segment = 1500 }",
+            "flow.f.xcp={ on-loss = \"halve\", advertise-limit = true, pacing = true, request = \"all\", whole-window = true, gain-segment = 1500 }",
         ),
         (
             fcp,
