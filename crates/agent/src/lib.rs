@@ -1,4 +1,4 @@
-//! The parts that every long-running product has once: `shape`, `switch`, `overlay`.
+//! The parts that every long-running product has once: `router`, `shape`, `switch`, `overlay`.
 //!
 //! | module | contents |
 //! |---|---|
@@ -7,6 +7,7 @@
 //! | [`file`](mod@file) | the watch on a configuration file |
 //! | [`notify`] | the service manager: readiness and watchdog |
 //! | [`output`] | output to readers that may be slow |
+//! | [`programs`] | programs in the kernel: errors with remedies |
 //! | [`serve`] | metrics for Prometheus, a page for browsers of this machine |
 //! | [`status`](mod@status) | one list of fields for text, JSON, metrics and page |
 //! | [`tls`] | certificates and keys from PEM files |
@@ -17,6 +18,8 @@ pub mod events;
 pub mod file;
 pub mod notify;
 pub mod output;
+#[cfg(feature = "programs")]
+pub mod programs;
 pub mod serve;
 pub mod status;
 #[cfg(feature = "tls")]

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -145,4 +146,20 @@ pub(crate) fn say_status(
 /// The agent's text without escapes for the terminal: names in it may be a store's.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
+}
+
+/// The error of a control socket that the agent called `name` cannot open.
+pub(crate) fn not_opened(name: &str, path: &Path, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => Failure::input(miette!(
+            help = "stop it, or give this one another `--socket`",
+            "a {name} is already running: it answers at `{}`",
+            path.display()
+        )),
+        _ => Failure::run(miette!(
+            help = "give a path in a folder of your own with `--socket`",
+            "cannot open `{}`: {error}",
+            path.display()
+        )),
+    }
 }

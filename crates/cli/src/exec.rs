@@ -108,8 +108,8 @@ pub(crate) fn shell(over: &Over) -> Result<ExitCode, Failure> {
 }
 
 pub(crate) fn clean() -> Result<ExitCode, Failure> {
-    let (ended, names) = (exec::clean(), exec::clean_names());
-    if ended.is_empty() && names.is_empty() {
+    let (ended, names, limits) = (exec::clean(), exec::clean_names(), tollway_router::clean());
+    if ended.is_empty() && names.is_empty() && limits.is_empty() {
         terminal::say("no run has left anything behind\n");
     }
     for (pid, name) in ended {
@@ -117,6 +117,9 @@ pub(crate) fn clean() -> Result<ExitCode, Failure> {
     }
     for name in names {
         terminal::say(format_args!("removed network namespace {name}\n"));
+    }
+    for limit in limits {
+        terminal::say(format_args!("{limit}\n"));
     }
     Ok(ExitCode::SUCCESS)
 }

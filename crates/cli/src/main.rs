@@ -18,6 +18,8 @@ mod mathematics;
 #[cfg(target_os = "linux")]
 mod overlay;
 mod reproduce;
+#[cfg(target_os = "linux")]
+mod router;
 mod run;
 #[cfg(all(target_os = "linux", feature = "watch"))]
 mod screen;
@@ -65,6 +67,8 @@ fn carry_out(command: &Command) -> Result<ExitCode, fail::Failure> {
         Command::Shell(shell) => exec::shell(&shell.over),
         #[cfg(target_os = "linux")]
         Command::Host(args) => host::host(args),
+        #[cfg(target_os = "linux")]
+        Command::Router(router) => router::router(router),
         #[cfg(target_os = "linux")]
         Command::Shape(shape) => shape::shape(shape),
         #[cfg(target_os = "linux")]

@@ -15,7 +15,7 @@ use tollway_switch::sites::{self, Sites};
 use tollway_switch::status::SWITCH;
 
 use crate::args::{Switch, SwitchCommand};
-use crate::audience::{Audience, say_status};
+use crate::audience::{Audience, not_opened, say_status};
 use crate::fail::Failure;
 use crate::features;
 use crate::terminal;
@@ -52,7 +52,7 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
     })?;
     let teller = switch.teller();
     let path = args.socket.clone().unwrap_or_else(agent::default_path);
-    let _control = teller.answer_at(&path).map_err(|error| not_opened(&path, &error))?;
+    let _control = teller.answer_at(&path).map_err(|error| not_opened("switch", &path, &error))?;
     let mut audience = Audience::open(args.json)?;
     let shown = teller.clone();
     let _served = SWITCH.serve(args.metrics, args.view, move || shown.status_json(), &events)?;
@@ -208,21 +208,6 @@ fn drain(member: &str, undo: bool, socket: Option<&Path>) -> Result<ExitCode, Fa
     let what = if undo { "gets messages again" } else { "gets no new messages" };
     terminal::say(format_args!("`{member}` {what}\n"));
     Ok(ExitCode::SUCCESS)
-}
-
-fn not_opened(path: &Path, error: &io::Error) -> Failure {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => Failure::input(miette!(
-            help = "stop it, or give this one another `--socket`",
-            "a switch is already running: it answers at `{}`",
-            path.display()
-        )),
-        _ => Failure::run(miette!(
-            help = "give a path in a folder of your own with `--socket`",
-            "cannot open `{}`: {error}",
-            path.display()
-        )),
-    }
 }
 
 /// Interval between checks of the file, the signals and the screen.

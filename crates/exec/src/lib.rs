@@ -53,7 +53,8 @@ pub use tollway_net::mesh::{
 pub use tollway_net::sys::ip::FiveTuple;
 pub use tollway_net::sys::{address, clean::clean, namespace::Privilege, signals::Signals};
 pub use tollway_net::{Error, Lateness, LinkStats, clean_names};
-pub use words::{WordError, laws, two_nodes};
+pub use tollway_scenario::words::{WordError, laws};
+pub use words::two_nodes;
 
 /// The program's node in a network from words.
 pub const PROGRAM: &str = "program";

@@ -4,8 +4,12 @@
 //! Each shell is a hop. The last one is nearest to the program, as when shells are started inside
 //! one another.
 
-use super::words::{CHAIN, LinkWords, WordError, preamble, quoted};
+use tollway_scenario::words::{LinkWords, WordError, preamble, quoted};
+
 use super::{PROGRAM, SERVER};
+
+const CHAIN: &str = "--mahimahi";
+const SHELLS: &str = "write it like `mm-delay 40 mm-link up.trace down.trace mm-loss uplink 0.01`";
 
 /// A shell: its link towards the program, and its link away from it.
 struct Shell {
@@ -23,8 +27,13 @@ struct Shell {
 /// [`WordError`]: a word is no shell, or no option of one.
 pub fn chain(words: &str, seed: u64) -> Result<String, WordError> {
     let mut shells = Vec::new();
-    let refused =
-        |word: &str, why: String| WordError { option: CHAIN, word: word.into(), words: words.into(), why };
+    let refused = |word: &str, why: String| WordError {
+        option: CHAIN,
+        word: word.into(),
+        words: words.into(),
+        why,
+        help: SHELLS,
+    };
     let parts =
         split(words).map_err(|word| refused(word, "has an opening quote without a closing one".into()))?;
     let mut rest = parts.iter().map(String::as_str).peekable();

@@ -105,7 +105,7 @@ impl Options {
                 (words.collect(), two_nodes(link, up, 1))
             }
         };
-        let text = text.map_err(|error| wrong(Some(error.help()), error.to_string()))?;
+        let text = text.map_err(|error| wrong(Some(error.help), error.to_string()))?;
         let (option, _) = words[0];
         Ok(Scenario::parse(option, &text, &sets).map_err(|error| error.in_words(option, &words))?)
     }

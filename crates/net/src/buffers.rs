@@ -30,6 +30,17 @@ pub(crate) struct Buffers {
     stretches: Vec<u32>,
     /// True if a packet may be a train of segments. Its number then counts the segments.
     trains: bool,
+    /// By handle, the properties that other packets have by their label; empty if they do.
+    notes: Vec<Note>,
+}
+
+/// Properties of a packet that belongs to no flow known beforehand.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Note {
+    /// Its source and destination, by number.
+    pub(crate) hosts: [u32; 2],
+    /// The encoding that quantises its toll.
+    pub(crate) encoding: Encoding,
 }
 
 #[derive(Debug)]
@@ -210,6 +221,16 @@ impl Buffers {
         Buffers { trains: true, ..Buffers::default() }
     }
 
+    /// Sets the properties of a packet. Each packet then needs them.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn note(&mut self, handle: u32, note: Note) {
+        let handle = handle as usize;
+        if self.notes.len() <= handle {
+            self.notes.resize(handle + 1, Note::default());
+        }
+        self.notes[handle] = note;
+    }
+
     fn slot(&mut self, slot: Slot) -> u32 {
         match self.free.pop() {
             Some(handle) => {
@@ -255,6 +276,13 @@ impl Store for Buffers {
 
     #[inline]
     fn quantise_link(&mut self, handle: u32) {
+        if let Some(note) = self.notes.get(handle as usize) {
+            let packet = &mut self.slots[handle as usize].packet;
+            if packet.flags.has(Flags::TOLLED) {
+                note.encoding.quantise_link(&mut packet.toll, u32::from(packet.size));
+            }
+            return;
+        }
         if self.encodings.is_empty() {
             return;
         }
@@ -292,6 +320,9 @@ impl Pool for Buffers {
     }
 
     fn hosts(&self, handle: u32) -> [u32; 2] {
+        if let Some(note) = self.notes.get(handle as usize) {
+            return note.hosts;
+        }
         let label = self.own_label(handle) & !CARRIED;
         self.hosts.get(label & !CROSS, label & CROSS != 0)
     }

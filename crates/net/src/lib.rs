@@ -63,6 +63,8 @@ mod buffers;
 mod clock;
 pub mod cookie;
 mod driver;
+#[cfg(target_os = "linux")]
+pub mod edge;
 mod emulator;
 mod error;
 #[cfg(any(test, fuzzing))]

@@ -1,6 +1,7 @@
 //! Scenario files, their resolution into plans, the runner, and the result tables.
 //!
-//! [`mod@file`] reads, checks and resolves a scenario file into a [`plan::Plan`] for each variant.
+//! [`mod@file`] reads, checks and resolves a scenario file into a [`plan::Plan`] for each variant. [`words`]
+//! reads a link in a few words.
 //! [`run`] builds an engine from a plan and runs it. [`tables`] holds the measurements.
 //!
 //! ```
@@ -25,6 +26,7 @@ pub mod import;
 pub mod plan;
 pub mod run;
 pub mod tables;
+pub mod words;
 
 #[cfg(test)]
 #[path = "tests/corpus.rs"]

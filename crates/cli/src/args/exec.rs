@@ -206,7 +206,7 @@ pub(super) fn slip(arguments: impl Iterator<Item = OsString>) -> Option<String> 
                 false => {
                     let up = (name == "--link-up").then_some(&**value);
                     let error = two_nodes(up.map_or(value, |_| ""), up, 1).err()?;
-                    format!("{error}\n\n  {}{MORE}", error.help())
+                    format!("{error}\n\n  {}{MORE}", error.help)
                 }
             });
         }

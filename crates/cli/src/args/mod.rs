@@ -8,6 +8,8 @@ mod host;
 #[cfg(target_os = "linux")]
 mod overlay;
 #[cfg(target_os = "linux")]
+mod router;
+#[cfg(target_os = "linux")]
 mod shape;
 #[cfg(target_os = "linux")]
 mod switch;
@@ -33,6 +35,8 @@ pub(crate) use exec::{Exec, Over, Shell};
 pub(crate) use host::{Host, HostCommand, KernelLaw};
 #[cfg(target_os = "linux")]
 pub(crate) use overlay::{Overlay, OverlayCommand};
+#[cfg(target_os = "linux")]
+pub(crate) use router::{Router, RouterCommand};
 #[cfg(target_os = "linux")]
 pub(crate) use shape::{Backend, Shape, ShapeCommand, StoreAccess};
 #[cfg(target_os = "linux")]
@@ -92,7 +96,7 @@ fn grouped(command: clap::Command) -> clap::Command {
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Simulate", &["run", "sweep", "compare", "theory", "verify", "reproduce", "schema"]),
     ("Measure programs over emulated networks", &["exec", "shell", "clean"]),
-    ("Operate", &["host", "shape", "switch", "overlay", "keys"]),
+    ("Operate", &["router", "host", "shape", "switch", "overlay", "keys"]),
     ("Set up a shell", &["completions", "man"]),
 ];
 
@@ -158,12 +162,14 @@ pub(crate) enum Command {
     #[cfg(target_os = "linux")]
     Host(Host),
     #[cfg(target_os = "linux")]
+    Router(Router),
+    #[cfg(target_os = "linux")]
     Shape(Shape),
     #[cfg(target_os = "linux")]
     Overlay(Overlay),
     Switch(Switch),
     Keys(Keys),
-    /// End programs and remove namespaces that killed runs have left behind.
+    /// End programs and remove namespaces and limits that killed runs and routers have left behind.
     #[cfg(target_os = "linux")]
     Clean,
     /// Print the JSON Schema of scenario files, for editors that complete and check.

@@ -90,7 +90,7 @@ fn each_crate_links_its_integration_tests_once() {
 
 #[test]
 fn only_the_command_knows_products() {
-    const PRODUCTS: [&str; 5] = ["exec", "host", "overlay", "shape", "switch"];
+    const PRODUCTS: [&str; 6] = ["exec", "host", "overlay", "router", "shape", "switch"];
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut known = Vec::new();
     for of in fs::read_dir(crates).unwrap() {

@@ -20,6 +20,8 @@ mod overlay;
 mod processes;
 mod reproduce;
 #[cfg(target_os = "linux")]
+mod router;
+#[cfg(target_os = "linux")]
 mod shape;
 #[cfg(target_os = "linux")]
 mod signals;

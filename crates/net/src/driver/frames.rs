@@ -99,9 +99,9 @@ impl Ground {
         // Both ends of a flow have the port that states its number.
         let number = usize::from(tuple.source_port.checked_sub(PORTS)?);
         let ends = self.kernels.get(number)?.as_ref()?;
-        let from = ends.iter().position(|end| end.address == tuple.source)?;
+        let from = ends.iter().position(|end| tuple.source == end.address)?;
         let known =
-            ends[1 - from].address == tuple.destination && tuple.source_port == tuple.destination_port;
+            tuple.destination == ends[1 - from].address && tuple.source_port == tuple.destination_port;
         known.then_some((Segment { number, from, bytes }, ends[from].label))
     }
 

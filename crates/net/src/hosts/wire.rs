@@ -11,11 +11,14 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::sys::interface;
 use crate::sys::sockopt::{self, set_number};
+use crate::sys::tun;
 
 /// A socket on one interface of the namespace in which it was opened.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub struct Wire {
     socket: Socket,
+    /// Destinations of IPv4 and IPv6 packets, on an interface without Ethernet's header.
+    bare: Option<[libc::sockaddr_ll; 2]>,
 }
 
 /// Buffers for frames that are received at once.
@@ -42,11 +45,43 @@ impl Mail {
 impl Wire {
     /// Opens the interface `name` of the calling thread's namespace.
     pub(crate) fn open(name: &str) -> io::Result<Wire> {
-        // The socket receives nothing until it is bound to its interface.
+        let index = interface::index(name)?;
+        let wire = Wire::unbound()?;
+        set_number(&wire.socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+        wire.socket.bind(&address_of(link_address(index, libc::ETH_P_ALL))?)?;
+        Ok(wire)
+    }
+
+    /// Opens the interface `name` to send only.
+    ///
+    /// # Errors
+    /// There is no such interface, or this process lacks the right.
+    pub fn sender(name: &str) -> io::Result<Wire> {
+        let index = interface::index(name)?;
+        let mut wire = Wire::unbound()?;
+        wire.socket.bind(&address_of(link_address(index, 0))?)?;
+        if !interface::is_ethernet(name)? {
+            wire.bare =
+                Some([libc::ETH_P_IP, libc::ETH_P_IPV6].map(|protocol| link_address(index, protocol)));
+        }
+        Ok(wire)
+    }
+
+    /// The kernel's number of the socket.
+    ///
+    /// # Errors
+    /// The kernel gives none.
+    pub fn cookie(&self) -> io::Result<u64> {
+        let mut cookie = [0; 8];
+        sockopt::get(&self.socket, libc::SOL_SOCKET, libc::SO_COOKIE, &mut cookie)?;
+        Ok(u64::from_ne_bytes(cookie))
+    }
+
+    /// A socket that receives nothing until it is bound to an interface.
+    fn unbound() -> io::Result<Wire> {
         let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
         socket.set_nonblocking(true)?;
         set_number(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
-        set_number(&socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         for (forced, option) in
             [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {
@@ -54,8 +89,7 @@ impl Wire {
             let _ = set_number(&socket, libc::SOL_SOCKET, forced, BUFFER)
                 .or_else(|_| set_number(&socket, libc::SOL_SOCKET, option, BUFFER));
         }
-        socket.bind(&address_of(interface::index(name)?)?)?;
-        Ok(Wire { socket })
+        Ok(Wire { socket, bare: None })
     }
 
     /// Receives the frames that wait. Returns their number.
@@ -95,7 +129,8 @@ impl Wire {
         Ok(count)
     }
 
-    /// Sends frames. Returns how many the kernel took, from the first on.
+    /// Sends frames. Returns how many the kernel took, from the first on: it refused the next one, or
+    /// had no room for it.
     #[expect(
         unsafe_code,
         reason = "no safe wrapper of sendmmsg(2) among our dependencies; a call a frame costs twice as much"
@@ -104,20 +139,29 @@ impl Wire {
         let mut sent = 0;
         loop {
             let mut count = 0;
+            let mut is_v6 = [false; BATCH];
             let mut places = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
             for (place, frame) in places.iter_mut().zip(frames.by_ref()) {
                 *place = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
+                is_v6[count] = frame.get(tun::VNET_LEN).is_some_and(|first| first >> 4 == 6);
                 count += 1;
             }
             if count == 0 {
                 return Ok(sent);
             }
             let mut headers = headers(&mut places);
+            if let Some(bare) = &self.bare {
+                for (header, is_v6) in headers.iter_mut().zip(is_v6) {
+                    let to: *const libc::sockaddr_ll = &raw const bare[usize::from(is_v6)];
+                    header.msg_hdr.msg_name = to.cast_mut().cast();
+                    header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+                }
+            }
             let mut from = 0;
             while from < count {
                 // SAFETY: the first `count` of the headers point to one `iovec` each, and those to
-                // frames that outlive the call; the kernel only reads them, and keeps nothing.
-                // There is no name and no control message.
+                // frames that outlive the call; the kernel only reads them, and keeps nothing. A
+                // name is one of `self.bare`. There is no control message.
                 let taken = unsafe {
                     libc::sendmmsg(
                         self.socket.as_raw_fd(),
@@ -131,7 +175,7 @@ impl Wire {
                     Err(_) => match io::Error::last_os_error() {
                         error if error.kind() == io::ErrorKind::Interrupted => {}
                         // No room: the rest is lost, as packets may be.
-                        error if crate::socket::is_loss(&error) => return Ok(sent + from),
+                        error if sent + from > 0 || crate::socket::is_loss(&error) => return Ok(sent + from),
                         error => return Err(error),
                     },
                 }
@@ -173,16 +217,25 @@ fn is_nothing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// The address of all protocols on the interface with this number (packet(7)).
+/// The address of a protocol on the interface with this number (packet(7)).
+fn link_address(index: u32, protocol: c_int) -> libc::sockaddr_ll {
+    libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as libc::c_ushort,
+        sll_protocol: (protocol as u16).to_be(),
+        sll_ifindex: index as c_int,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    }
+}
+
 #[expect(unsafe_code, reason = "no safe way to a `sockaddr_ll` among our dependencies")]
-fn address_of(index: u32) -> io::Result<SockAddr> {
+fn address_of(link: libc::sockaddr_ll) -> io::Result<SockAddr> {
     // SAFETY: a `sockaddr_ll` is written into room for any address, and its length is set.
     let ((), address) = unsafe {
         SockAddr::try_init(|storage, len| {
-            let at: *mut libc::sockaddr_ll = storage.cast();
-            (*at).sll_family = libc::AF_PACKET as libc::c_ushort;
-            (*at).sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-            (*at).sll_ifindex = index as c_int;
+            *storage.cast() = link;
             *len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
             Ok(())
         })

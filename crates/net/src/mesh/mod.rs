@@ -20,7 +20,7 @@ mod panel;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use tollway_law::link::{AnyLink, LinkLaw};
 use tollway_law::{Rate, Time, Toll};
@@ -456,7 +456,8 @@ impl Mesh {
     }
 
     /// The node at which packets for an address leave the network.
-    fn reaches(&self, address: Ipv4Addr) -> Option<u32> {
+    fn reaches(&self, address: IpAddr) -> Option<u32> {
+        let IpAddr::V4(address) = address else { return None };
         let abroad = self.outside.filter(|_| !is_inside(address) && !address.is_multicast());
         node_of(address, self.nodes).or(abroad.filter(|_| !address.is_broadcast()))
     }
@@ -509,32 +510,14 @@ impl Mesh {
                 }
                 continue;
             }
-            if packet.flags.has(Flags::CE) {
-                let prefix = self.prefix;
-                let bytes = &mut self.buffers.bytes_mut(handle)[prefix..];
-                if bytes[1] & 3 != 3 {
-                    ip::mark(bytes);
-                    self.flows[packet.flow as usize].marks += u64::from(packet.seq);
-                }
-            }
-            if packet.flags.has(Flags::TOLLED) {
-                self.store_toll(handle, &packet);
+            let frame = self.buffers.bytes_mut(handle);
+            let unfinished = self.prefix > 0 && tun::is_unfinished(frame);
+            if ip::store(&mut frame[self.prefix..], &packet, unfinished) {
+                self.flows[packet.flow as usize].marks += u64::from(packet.seq);
             }
             self.arrived.push_back(ArrivedFrame { at, node, handle });
         }
         self.arm(link);
-    }
-
-    /// Writes the toll into the packet's option.
-    fn store_toll(&mut self, handle: u32, packet: &Packet) {
-        let frame = self.buffers.bytes_mut(handle);
-        let unfinished = self.prefix > 0 && tun::is_unfinished(frame);
-        let bytes = &mut frame[self.prefix..];
-        let found = ip::parse(bytes).ok().and_then(|header| ip::toll_option(bytes, &header));
-        if let Some((at, tolled)) = found {
-            let value = tolled.rewritten(packet.toll.due, u32::from(packet.size));
-            ip::store_field(bytes, at, value, unfinished);
-        }
     }
 
     fn arm(&mut self, link: u32) {
@@ -548,7 +531,7 @@ impl Mesh {
 }
 
 /// True if the law reads and writes tolls: XCP's or FCP's.
-fn is_explicit(law: &AnyLink) -> bool {
+pub(crate) fn is_explicit(law: &AnyLink) -> bool {
     law.control().is_some() || law.stated_price().is_some()
 }
 
@@ -558,7 +541,7 @@ fn together(losses: &[Loss]) -> f64 {
 }
 
 /// The format of feedback from XCP senders.
-const FEEDBACK: Feedback = Feedback::Split;
+pub(crate) const FEEDBACK: Feedback = Feedback::Split;
 
 #[cfg(test)]
 pub(super) mod tests;

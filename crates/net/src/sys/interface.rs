@@ -54,10 +54,21 @@ pub fn index(name: &str) -> io::Result<u32> {
 
 /// The hardware address of the interface `name`.
 pub fn hardware_address(name: &str) -> io::Result<[u8; 6]> {
+    let [_, _, a, b, c, d, e, f, ..] = hardware(name)?;
+    Ok([a, b, c, d, e, f])
+}
+
+/// True if frames of the interface `name` have Ethernet's header.
+pub fn is_ethernet(name: &str) -> io::Result<bool> {
+    let [low, high, ..] = hardware(name)?;
+    Ok([libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK].contains(&u16::from_ne_bytes([low, high])))
+}
+
+/// The `struct sockaddr` of an interface: its kind, then its address.
+fn hardware(name: &str) -> io::Result<[u8; 24]> {
     let mut request = InterfaceRequest::new(name);
     request.ask(&any_socket()?, libc::SIOCGIFHWADDR)?;
-    let [_, _, a, b, c, d, e, f, ..] = request.value;
-    Ok([a, b, c, d, e, f])
+    Ok(request.value)
 }
 
 /// Any socket of a namespace can query the interfaces there.
@@ -78,6 +89,12 @@ impl InterfaceRequest {
         let mut request = InterfaceRequest { name: [0; libc::IFNAMSIZ], value: [0; 24] };
         request.name[..name.len()].copy_from_slice(name.as_bytes());
         request
+    }
+
+    /// The interface's name, which the kernel may have completed.
+    pub fn name(&self) -> String {
+        let len = self.name.iter().position(|&byte| byte == 0).unwrap_or(self.name.len());
+        String::from_utf8_lossy(&self.name[..len]).into_owned()
     }
 
     /// Sets a 16-bit value.

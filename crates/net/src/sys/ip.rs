@@ -1,11 +1,10 @@
-//! IPv4 packets as links see them: flow, length, ECN field. No I/O. Every length is checked before
-//! use.
+//! IP packets as links see them: flow, length, ECN field. No I/O. Every length is checked before use.
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use tollway_proto::Flags;
 use tollway_proto::encoding::tcp_option::{self, Forward, Tolled};
+use tollway_proto::{Flags, Packet};
 
 /// The addresses, protocol and ports that name a flow.
 ///
@@ -13,9 +12,9 @@ use tollway_proto::encoding::tcp_option::{self, Forward, Tolled};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FiveTuple {
     /// Source address.
-    pub source: Ipv4Addr,
+    pub source: IpAddr,
     /// Destination address.
-    pub destination: Ipv4Addr,
+    pub destination: IpAddr,
     /// IP's number of the protocol: 6 for TCP, 17 for UDP, 1 for ICMP.
     pub protocol: u8,
     /// Source port.
@@ -28,7 +27,7 @@ impl FiveTuple {
     /// The protocol's name, or its number.
     pub fn protocol_name(&self) -> String {
         match self.protocol {
-            ICMP => "icmp".into(),
+            ICMP | ICMP6 => "icmp".into(),
             TCP => "tcp".into(),
             UDP => "udp".into(),
             other => format!("ip {other}"),
@@ -49,9 +48,9 @@ impl FiveTuple {
 
 impl fmt::Display for FiveTuple {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let end = |address: Ipv4Addr, port: u16| match port {
+        let end = |address: IpAddr, port: u16| match port {
             0 => address.to_string(),
-            port => format!("{address}:{port}"),
+            port => SocketAddr::new(address, port).to_string(),
         };
         let (from, to) = (end(self.source, self.source_port), end(self.destination, self.destination_port));
         write!(f, "{} {from} > {to}", self.protocol_name())
@@ -65,8 +64,12 @@ pub struct Header {
     pub flow: FiveTuple,
     /// The packet's length as stated in its header, in bytes.
     pub len: u16,
+    /// Length of IP's headers, in bytes.
+    pub ip_len: u16,
     /// Length of the headers of IP and of TCP or UDP, in bytes.
     pub header_len: u16,
+    /// True for each fragment of a packet, also the first.
+    pub fragment: bool,
     /// The two bits of the ECN field, as [`Flags`].
     pub ecn: Flags,
 }
@@ -89,38 +92,98 @@ pub enum Malformed {
     Truncated,
 }
 
-/// Reads the headers of the packet in `bytes` (RFC 791 § 3.1).
+/// Reads the headers of the IPv4 packet in `bytes`.
 ///
 /// # Errors
 /// [`Malformed`]: the packet can't be forwarded.
 pub fn parse(bytes: &[u8]) -> Result<Header, Malformed> {
-    let first = *bytes.first().ok_or(Malformed::Truncated)?;
-    if first >> 4 != 4 {
-        return Err(Malformed::NotIpv4);
+    match bytes.first().ok_or(Malformed::Truncated)? >> 4 {
+        4 => parse_v4(bytes),
+        _ => Err(Malformed::NotIpv4),
     }
+}
+
+/// Reads the headers of the IPv4 or IPv6 packet in `bytes`.
+///
+/// # Errors
+/// [`Malformed`]: lengths contradict each other, or it is no IP packet.
+pub fn parse_any(bytes: &[u8]) -> Result<Header, Malformed> {
+    match bytes.first().ok_or(Malformed::Truncated)? >> 4 {
+        6 => parse_v6(bytes),
+        _ => parse(bytes),
+    }
+}
+
+/// Reads the headers of an IPv6 packet (RFC 8200 § 3), extension headers included.
+fn parse_v6(bytes: &[u8]) -> Result<Header, Malformed> {
+    let ip: &[u8; V6_HEADER] = bytes.first_chunk().ok_or(Malformed::Truncated)?;
+    let len = usize::from(u16::from_be_bytes([ip[4], ip[5]])) + V6_HEADER;
+    let whole = bytes.get(..len).ok_or(Malformed::Truncated)?;
+    let address =
+        |at: usize| -> IpAddr { Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|i| ip[at + i])).into() };
+    let (mut protocol, mut at, mut fragment, mut later) = (ip[6], V6_HEADER, false, false);
+    // Hop-by-hop, routing and destination options, fragment header, authentication header.
+    while let (0 | 43 | 44 | 51 | 60, false, Some(&[next, units, high, low])) =
+        (protocol, later, whole.get(at..at + 4))
+    {
+        at += match protocol {
+            44 => 8,
+            51 => (usize::from(units) + 2) * 4,
+            _ => (usize::from(units) + 1) * 8,
+        };
+        if protocol == 44 {
+            (fragment, later) = (true, u16::from_be_bytes([high, low]) >> 3 > 0);
+        }
+        protocol = next;
+    }
+    let at = at.min(len);
+    let body = if later { &[] } else { &whole[at..] };
+    let (ports, transport_len) = transport(protocol, body);
+    Ok(Header {
+        flow: FiveTuple {
+            source: address(8),
+            destination: address(24),
+            protocol,
+            source_port: ports.0,
+            destination_port: ports.1,
+        },
+        len: u16::try_from(len).map_err(|_| Malformed::Truncated)?,
+        ip_len: at as u16,
+        header_len: (at + transport_len).min(len) as u16,
+        fragment,
+        ecn: ecn(ip[1] >> 4),
+    })
+}
+
+/// The ports, and the length of the header of TCP, UDP or ICMP at the start of `body`.
+fn transport(protocol: u8, body: &[u8]) -> ((u16, u16), usize) {
+    let ports = match (protocol, body) {
+        (TCP | UDP, &[a, b, c, d, ..]) => (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])),
+        _ => (0, 0),
+    };
+    let len = match protocol {
+        TCP => body.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4),
+        UDP | ICMP | ICMP6 if !body.is_empty() => 8,
+        _ => 0,
+    };
+    (ports, len)
+}
+
+/// Reads the headers of an IPv4 packet (RFC 791 § 3.1).
+fn parse_v4(bytes: &[u8]) -> Result<Header, Malformed> {
+    let first = *bytes.first().ok_or(Malformed::Truncated)?;
     let ip: &[u8; MIN_HEADER] = bytes.first_chunk().ok_or(Malformed::Truncated)?;
     let ip_len = usize::from(first & 15) * 4;
     let len = u16::from_be_bytes([ip[2], ip[3]]);
     if ip_len < MIN_HEADER || usize::from(len) < ip_len || usize::from(len) > bytes.len() {
         return Err(Malformed::Truncated);
     }
-    let address = |at: usize| Ipv4Addr::new(ip[at], ip[at + 1], ip[at + 2], ip[at + 3]);
+    let address = |at: usize| -> IpAddr { Ipv4Addr::new(ip[at], ip[at + 1], ip[at + 2], ip[at + 3]).into() };
     let protocol = ip[9];
     let body = &bytes[ip_len..usize::from(len)];
+    let offset = u16::from_be_bytes([ip[6], ip[7]]);
     // Only a first fragment shows its ports.
-    let fragment = u16::from_be_bytes([ip[6], ip[7]]) & 0x1fff;
-    let ports = match (protocol, body) {
-        (TCP | UDP, &[a, b, c, d, ..]) if fragment == 0 => {
-            (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
-        }
-        _ => (0, 0),
-    };
-    let transport_len = match protocol {
-        _ if fragment > 0 => 0,
-        TCP => body.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4),
-        UDP | ICMP => 8,
-        _ => 0,
-    };
+    let (ports, transport_len) = transport(protocol, if offset & 0x1fff == 0 { body } else { &[] });
     Ok(Header {
         flow: FiveTuple {
             source: address(12),
@@ -130,7 +193,9 @@ pub fn parse(bytes: &[u8]) -> Result<Header, Malformed> {
             destination_port: ports.1,
         },
         len,
+        ip_len: ip_len as u16,
         header_len: (ip_len + transport_len).min(usize::from(len)) as u16,
+        fragment: offset & 0x3fff != 0,
         ecn: ecn(ip[1]),
     })
 }
@@ -145,10 +210,35 @@ fn ecn(tos: u8) -> Flags {
     }
 }
 
-/// Sets congestion experienced in a packet that [`parse`] has accepted, and updates the header
-/// checksum (RFC 1624).
+/// Writes the mark and the toll of `packet` into the packet in `bytes` that [`parse_any`] has
+/// accepted. Returns true if the mark is new. The checksum of an `unfinished` segment stays: the
+/// kernel leaves it to the receiving side.
+pub(crate) fn store(bytes: &mut [u8], packet: &Packet, unfinished: bool) -> bool {
+    if !packet.flags.has(Flags::CE) && !packet.flags.has(Flags::TOLLED) {
+        return false;
+    }
+    let Ok(header) = parse_any(bytes) else { return false };
+    let marked = packet.flags.has(Flags::CE) && header.ecn != Flags::CE;
+    if marked {
+        mark(bytes);
+    }
+    if packet.flags.has(Flags::TOLLED)
+        && let Some((at, tolled)) = toll_option(bytes, &header)
+    {
+        let value = tolled.rewritten(packet.toll.due, u32::from(packet.size));
+        store_field(bytes, usize::from(header.ip_len), at, value, unfinished);
+    }
+    marked
+}
+
+/// Sets congestion experienced in a packet that [`parse_any`] has accepted, and updates the header
+/// checksum of IPv4 (RFC 1624).
 pub fn mark(bytes: &mut [u8]) {
     if bytes.len() < MIN_HEADER {
+        return;
+    }
+    if bytes[0] >> 4 == 6 {
+        bytes[1] |= 0x30;
         return;
     }
     let before = u16::from_be_bytes([bytes[0], bytes[1]]);
@@ -179,7 +269,7 @@ pub fn toll_option(bytes: &[u8], header: &Header) -> Option<(usize, Tolled)> {
 
 /// The options of a whole TCP header, and their offset.
 fn tcp_options<'a>(bytes: &'a [u8], header: &Header) -> Option<(usize, &'a [u8])> {
-    let start = usize::from(bytes.first()? & 15) * 4 + TCP_HEADER;
+    let start = usize::from(header.ip_len) + TCP_HEADER;
     let shows_ports = header.flow.protocol == TCP && header.flow.source_port > 0;
     let options = bytes.get(start..usize::from(header.len).min(bytes.len())).filter(|_| shows_ports)?;
     let len = usize::from(header.header_len).checked_sub(start)?;
@@ -187,19 +277,20 @@ fn tcp_options<'a>(bytes: &'a [u8], header: &Header) -> Option<(usize, &'a [u8])
 }
 
 /// Writes `feedback` into the option at `at`, an offset from [`xcp_option`], and updates the
-/// checksum. An `unfinished` segment is as in [`store_field`].
+/// checksum. That of an `unfinished` segment stays.
 pub fn store_feedback(bytes: &mut [u8], at: usize, feedback: u16, unfinished: bool) {
     if Forward::read(bytes, at).is_some() {
-        store_field(bytes, at + 2, feedback, unfinished);
+        let tcp = usize::from(bytes[0] & 15) * 4;
+        store_field(bytes, tcp, at + 2, feedback, unfinished);
     }
 }
 
-/// Writes a field of a TCP option, at an offset from [`toll_option`], and updates the checksum.
+/// Writes a field of a TCP option, at an offset from [`toll_option`], and updates the checksum; TCP's
+/// header begins at `tcp`.
 ///
 /// If the segment is `unfinished`, the checksum stays: the kernel leaves it to the receiving side,
 /// which computes it over the final bytes.
-pub fn store_field(bytes: &mut [u8], at: usize, value: u16, unfinished: bool) {
-    let tcp = usize::from(bytes[0] & 15) * 4;
+fn store_field(bytes: &mut [u8], tcp: usize, at: usize, value: u16, unfinished: bool) {
     // The field may begin at any offset, but a checksum is over 16-bit words.
     let first = (at - tcp) / 2;
     let word = |bytes: &[u8], i: usize| u16::from_be_bytes([bytes[tcp + 2 * i], bytes[tcp + 2 * i + 1]]);
@@ -240,12 +331,15 @@ fn adjusted(sum: u16, before: u16, after: u16) -> u16 {
 }
 
 const ICMP: u8 = 1;
+const ICMP6: u8 = 58;
 /// IP's protocol number of TCP.
 pub const TCP: u8 = 6;
 /// IP's protocol number of UDP.
 pub const UDP: u8 = 17;
 /// Length of a header without options, in bytes.
 const MIN_HEADER: usize = 20;
+/// Length of IPv6's header, in bytes.
+const V6_HEADER: usize = 40;
 const TCP_HEADER: usize = 20;
 /// Offset of the checksum in TCP's header.
 const TCP_CHECKSUM: usize = 16;

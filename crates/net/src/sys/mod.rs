@@ -11,6 +11,7 @@ pub mod seccomp;
 pub mod signals;
 pub mod sockopt;
 pub mod tcp_info;
+pub mod tcx;
 pub mod tun;
 
 use std::io;

@@ -37,11 +37,7 @@ pub struct TunSpec {
 impl Tun {
     /// Makes the interface, and brings it and the loopback interface up.
     pub fn open(spec: TunSpec) -> io::Result<Tun> {
-        let file = device(libc::O_NONBLOCK)?;
-        let mut request = InterfaceRequest::new(NAME);
-        let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
-        request.set_short(flags as i16);
-        request.ask(&file, libc::TUNSETIFF)?;
+        let (file, _) = make(NAME, libc::IFF_TUN)?;
         let trains = spec.train >= 2 * u32::from(MTU);
         let offload = libc::TUN_F_CSUM | if trains { libc::TUN_F_TSO4 } else { 0 };
         set_offload(&file, offload)?;
@@ -51,6 +47,22 @@ impl Tun {
         properties.extend(trains.then_some((Property::LongestTrain, spec.train)));
         netlink::set(NAME, &properties)?;
         Ok(Tun { file })
+    }
+
+    /// Makes an interface without addresses, for packets that a program in the kernel redirects to
+    /// it; frames have Ethernet's header if `ethernet`. Returns its name, too.
+    ///
+    /// The kernel sends nothing there by itself if the program refuses that.
+    pub fn open_bare(ethernet: bool) -> io::Result<(Tun, String)> {
+        let (file, name) = make("tollway%d", if ethernet { libc::IFF_TAP } else { libc::IFF_TUN })?;
+        let trains = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+        // Trains of UDP exist since Linux 6.2.
+        set_offload(&file, trains | TUN_F_USO).or_else(|_| set_offload(&file, trains))?;
+        // A kernel without IPv6 has no such setting.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
+        interface::up(&name, LONGEST, Arp::No)?;
+        netlink::set(&name, &[(Property::QueueLength, QUEUE)])?;
+        Ok((Tun { file }, name))
     }
 
     /// Reads one packet with its header. Returns the length; `None` if no packet waits.
@@ -81,6 +93,15 @@ impl AsFd for Tun {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+}
+
+/// Makes an interface of the given kind, `name` with a number for `%d`. Returns its name, too.
+fn make(name: &str, kind: libc::c_int) -> io::Result<(File, String)> {
+    let file = device(libc::O_NONBLOCK)?;
+    let mut request = InterfaceRequest::new(name);
+    request.set_short((kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as i16);
+    request.ask(&file, libc::TUNSETIFF)?;
+    Ok((file, request.name()))
 }
 
 /// Opens the device that makes TUN interfaces.
@@ -150,6 +171,10 @@ pub const VNET_LEN: usize = 10;
 pub const MTU: u16 = 1500;
 /// Limit of packets that wait for the emulator: more than any allowed burst.
 const QUEUE: u32 = 10_000;
+/// Size of the longest packet of a bare interface, in bytes: what Ethernet's header leaves of 64 KiB.
+const LONGEST: u16 = u16::MAX - 14;
+/// `TUN_F_USO4` and `TUN_F_USO6`.
+const TUN_F_USO: libc::c_uint = 0x60;
 /// `VIRTIO_NET_HDR_GSO_NONE` and `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
 const GSO_NONE: u8 = 0;
 const NEEDS_CSUM: u8 = 1;

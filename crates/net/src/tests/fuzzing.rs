@@ -58,6 +58,38 @@ pub fn frame(data: &[u8]) {
     }
 }
 
+/// Frames at an interface under a law that marks and one that writes tolls.
+///
+/// The first byte of each gives the law, whether there is Ethernet, and the gap to the frame before;
+/// the next its length. A frame that enters leaves with its length, once.
+#[cfg(target_os = "linux")]
+pub fn edge(data: &[u8]) {
+    use crate::edge::Lane;
+    use tollway_law::Time;
+
+    let mut lanes: Vec<Lane> = (0..4).map(|i| Lane::new(&row().links[i % 2], i < 2, [i as u8; 16])).collect();
+    let (mut now, mut rest) = (Time::ZERO, data);
+    while let [how, len, tail @ ..] = rest {
+        let (own, tail) = tail.split_at(tail.len().min(usize::from(*len)));
+        rest = tail;
+        now += Time::from_micros(u64::from(how >> 2) * 100);
+        let lane = &mut lanes[usize::from(how & 3)];
+        while let Some((_, handle)) = lane.poll(now) {
+            lane.free(handle);
+        }
+        let mut room = lane.spare();
+        room[..own.len()].copy_from_slice(own);
+        drop(lane.offer(now, room, own.len()));
+    }
+    for lane in &mut lanes {
+        let end = now + Time::from_secs(1000);
+        while let Some((_, handle)) = lane.poll(end) {
+            lane.free(handle);
+        }
+        assert_eq!(lane.moment(end).queued, (0, 0), "nothing stays");
+    }
+}
+
 /// Packets of programs at three nodes in a row, as the kernel delivers them.
 ///
 /// Every packet must be accounted for. Its bytes must arrive unchanged, except for marks, feedback
@@ -259,6 +291,7 @@ mod tests {
     fn what_interfaces_say_is_read_or_refused() {
         replay("frame", frame);
         replay("mesh", mesh);
+        replay("edge", edge);
     }
 
     fn replay(target: &str, run: fn(&[u8])) {

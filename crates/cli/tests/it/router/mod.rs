@@ -1,0 +1,7 @@
+//! `tollway router` between three namespaces: a client, the router, a server.
+
+mod faults;
+mod network;
+mod traffic;
+
+use network::Lab;

@@ -1,0 +1,34 @@
+//! Links of ours at a real interface: packets of programs and of other machines cross them.
+//!
+//! ```text
+//!  kernel ─ egress ─▶ program ─▶ tollway0 ─▶ [link: queue, law, rate] ─▶ packet socket ─▶ wire
+//!  wire ─▶ ingress ─▶ program ─▶ tollway1 ─▶ [link: queue, law, rate] ─▶ tollway1 ─▶ ingress ─▶ kernel
+//! ```
+//!
+//! A program in the kernel redirects packets to a bare interface ([`Tun::open_bare`]). A thread for
+//! each direction reads them there, and offers each to the same [`Link`] as an emulated network has.
+//! A packet that has left the link goes on: out of the interface through a packet socket, or back
+//! into the kernel as if it had just arrived. A train of TCP segments stays a train if the link
+//! allows it.
+//!
+//! | item | contents |
+//! |---|---|
+//! | [`WaySpec`], [`Way`] | a direction, and the thread that carries its packets |
+//! | [`WayMoment`] | its counters |
+//!
+//! [`Link`]: tollway_proto::link::Link
+//! [`Tun::open_bare`]: crate::sys::tun::Tun::open_bare
+
+mod frame;
+mod lane;
+mod way;
+
+#[cfg(test)]
+mod tests;
+
+pub use crate::hosts::wire::Wire;
+pub use lane::LaneMoment;
+pub use way::{Way, WayMoment, WaySpec, longest_train};
+
+#[cfg(any(test, fuzzing))]
+pub(crate) use lane::Lane;

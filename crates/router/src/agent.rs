@@ -1,0 +1,347 @@
+//! A router as a process: its directions, their programs, and the watch on the interface.
+
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use tollway_agent::control;
+use tollway_agent::events::Events;
+use tollway_agent::programs::LoadError;
+use tollway_law::Time;
+use tollway_net::edge::{Way, WayMoment, WaySpec, Wire, longest_train};
+use tollway_net::sys::interface;
+use tollway_net::sys::netlink::{self, Property};
+use tollway_net::sys::tun::{self, Tun};
+use tollway_net::{Error, random};
+
+use crate::config::{Config, Direction, OnFailure};
+use crate::programs::{Programs, Settings, Side};
+use crate::status::{Status, WayStatus};
+
+/// The reason why a router does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// There is no such interface.
+    #[error("there is no interface `{name}`; there are {}", .known.join(", "))]
+    NoDevice {
+        /// The name.
+        name: String,
+        /// The interfaces there are.
+        known: Vec<String>,
+    },
+    /// Another router has the interface.
+    #[error("another router runs at `{0}`; `tollway router status` asks it")]
+    Taken(String),
+    /// The kernel's part cannot be made.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The system refuses a socket, an interface or a thread.
+    #[error(transparent)]
+    Net(#[from] Error),
+    /// The system refuses an action.
+    #[error("cannot {action}: {source}; run it as root, or with CAP_NET_ADMIN and CAP_NET_RAW")]
+    Refused {
+        /// The action.
+        action: &'static str,
+        /// The error.
+        source: io::Error,
+    },
+}
+
+fn refused(action: &'static str) -> impl FnOnce(io::Error) -> StartError {
+    move |source| StartError::Refused { action, source }
+}
+
+/// A router. It ends once dropped: packets on its links leave within a second.
+#[derive(Debug)]
+pub struct Agent {
+    config: Config,
+    source: String,
+    running: Option<Running>,
+    /// The reason why a newer configuration is not in force.
+    refusal: Option<String>,
+    /// The reason why packets pass.
+    outage: Option<String>,
+    events: Events,
+    began: Instant,
+    before: Mutex<Option<Before>>,
+}
+
+/// The last reading of the counters, for rates.
+#[derive(Debug)]
+struct Before {
+    at: Instant,
+    bytes: [u64; 2],
+    waited: [(Time, u64); 2],
+    shown: [(f64, Option<f64>); 2],
+}
+
+/// The parts of a router at an interface.
+#[derive(Debug)]
+struct Running {
+    /// The interface's number.
+    index: u32,
+    programs: Arc<Programs>,
+    ways: [Option<Carried>; 2],
+    _claim: UnixListener,
+}
+
+#[derive(Debug)]
+struct Carried {
+    way: Way,
+    /// The interface through which packets come here.
+    name: String,
+}
+
+impl Agent {
+    /// Puts a router in place; `source` names the origin of the configuration.
+    ///
+    /// # Errors
+    /// There is no such interface, the kernel lacks a feature, or this process a right.
+    pub fn start(config: Config, source: String, events: Events) -> Result<Agent, StartError> {
+        let running = Some(Running::start(&config)?);
+        let began = Instant::now();
+        let before = Mutex::new(None);
+        Ok(Agent { config, source, running, refusal: None, outage: None, events, began, before })
+    }
+
+    /// Looks after the interface: puts the router in place again after the interface was replaced.
+    /// To be called some times a second.
+    pub fn tick(&mut self) {
+        let device = &self.config.device;
+        let index = interface::index(device).ok();
+        let failed = self.running.as_ref().is_some_and(Running::is_over);
+        if failed || self.running.as_ref().is_some_and(|running| Some(running.index) != index) {
+            let why = if failed { "a direction has failed" } else { "the interface is gone" };
+            self.events.warn("outage", format_args!("{device}: {why}; packets pass"));
+            self.outage = Some(why.into());
+            self.running = None;
+        }
+        if self.running.is_none() && index.is_some() {
+            match Running::start(&self.config) {
+                Ok(running) => {
+                    self.events.info("start", format_args!("{device} is back"));
+                    (self.running, self.outage) = (Some(running), None);
+                }
+                Err(error) => self.outage = Some(error.to_string()),
+            }
+        }
+    }
+
+    /// True while packets cross the links.
+    pub fn works(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| !running.is_over())
+    }
+
+    /// Puts another configuration in force. Packets on the links go on to the new ones.
+    ///
+    /// # Errors
+    /// The reason it cannot be; the previous one stays in force.
+    pub fn install(&mut self, config: Config) -> Result<(), StartError> {
+        let old = &self.config;
+        let same_place = (&old.device, old.on_failure) == (&config.device, config.on_failure)
+            && [(&old.up, &config.up), (&old.down, &config.down)]
+                .iter()
+                .all(|(a, b)| a.is_some() == b.is_some());
+        match &self.running {
+            // The kernel's part holds the rates of a limit.
+            Some(running) if same_place && config.on_failure == OnFailure::Pass => {
+                for (side, direction) in Side::ALL.into_iter().zip([&config.up, &config.down]) {
+                    running.change(side, direction);
+                }
+            }
+            _ => {
+                interface::index(&config.device).map_err(|_| no_device(&config.device))?;
+                self.running = None;
+                match Running::start(&config) {
+                    Ok(running) => self.running = Some(running),
+                    Err(error) => {
+                        self.running = Running::start(&self.config).ok();
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        (self.config, self.outage) = (config, None);
+        Ok(())
+    }
+
+    /// Records the reason a newer configuration is not in force; `None` clears it.
+    pub fn set_refusal(&mut self, refusal: Option<String>) {
+        self.refusal = refusal;
+    }
+
+    /// The present status.
+    pub fn status(&self) -> Status {
+        let ways = self.running.as_ref().map(|running| self.ways(running)).unwrap_or_default();
+        Status {
+            time_s: self.began.elapsed().as_secs_f64(),
+            version: self.config.version.clone(),
+            source: self.source.clone(),
+            device: self.config.device.clone(),
+            law: self.config.law.clone(),
+            trouble: self.outage.clone().or_else(|| self.refusal.clone()),
+            ways,
+        }
+    }
+
+    fn ways(&self, running: &Running) -> Vec<WayStatus> {
+        let moments: Vec<Option<WayMoment>> =
+            running.ways.iter().map(|way| way.as_ref().and_then(|carried| carried.way.moment())).collect();
+        let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+        let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = rates(&mut before, &moments);
+        let mut all = Vec::new();
+        for side in Side::ALL {
+            let at = side as usize;
+            let direction = [&self.config.up, &self.config.down][at];
+            let (Some(moment), Some(carried), Some(direction)) = (&moments[at], &running.ways[at], direction)
+            else {
+                continue;
+            };
+            let stats = &moment.lane.stats;
+            let counts = running.programs.counts(side).unwrap_or_default();
+            all.push(WayStatus {
+                direction: side.word(),
+                limit_bps: direction.link.rate.mbps() * 1e6,
+                rate_bps: shown[at].0,
+                bytes: stats.sent_bytes,
+                packets: stats.sent_packets,
+                dropped: stats.drops.queue(),
+                marked: stats.marks,
+                queued: moment.lane.queued.1,
+                wait_ms: shown[at].1,
+                missed: tun::drops(&table, &carried.name).map_or(0, |drops| drops.0),
+                unsent: moment.unsent,
+                passed: counts.passed,
+                refused: counts.refused,
+                cpu_s: moment.cpu.as_secs_f64(),
+                late_ms: moment.lateness.mean().as_millis_f64(),
+            });
+        }
+        all
+    }
+}
+
+/// By direction, the rate in bit/s and the mean waiting time in ms since the reading before, if that
+/// is half a second ago; otherwise those of then.
+fn rates(before: &mut Option<Before>, moments: &[Option<WayMoment>]) -> [(f64, Option<f64>); 2] {
+    let now = Instant::now();
+    let bytes = |at: usize| moments[at].as_ref().map_or(0, |moment| moment.lane.stats.sent_bytes);
+    let waited = |at: usize| moments[at].as_ref().map_or((Time::ZERO, 0), |moment| moment.lane.waited);
+    let mut shown = [(0.0, None); 2];
+    if let Some(old) = before {
+        let span = now.saturating_duration_since(old.at).as_secs_f64();
+        if span < 0.5 {
+            return old.shown;
+        }
+        for (at, shown) in shown.iter_mut().enumerate() {
+            let (time, count) = waited(at);
+            // A new link counts from zero.
+            let (time, count) = match count.checked_sub(old.waited[at].1) {
+                Some(count) => (time.saturating_sub(old.waited[at].0), count),
+                None => (time, count),
+            };
+            let wait = (count > 0).then(|| time.as_millis_f64() / count as f64);
+            *shown = (bytes(at).saturating_sub(old.bytes[at]) as f64 * 8.0 / span, wait);
+        }
+    }
+    *before = Some(Before { at: now, bytes: [0, 1].map(bytes), waited: [0, 1].map(waited), shown });
+    shown
+}
+
+impl Running {
+    fn start(config: &Config) -> Result<Running, StartError> {
+        let device = &config.device;
+        let index = interface::index(device).map_err(|_| no_device(device))?;
+        let claim = claim(device)?;
+        let ethernet = interface::is_ethernet(device).map_err(refused("read the interface's kind"))?;
+        let wire = Wire::sender(device).map_err(refused("open a packet socket"))?;
+        let cookie = wire.cookie().map_err(refused("number a packet socket"))?;
+        let directions = [&config.up, &config.down];
+        let mut ends = [None, None];
+        let (mut to, mut limit) = ([0; 2], [None; 2]);
+        for (at, direction) in directions.iter().enumerate() {
+            let Some(Direction { link, .. }) = direction else { continue };
+            let (tun, name) = Tun::open_bare(ethernet).map_err(refused("make an interface"))?;
+            allow_trains(&name, longest_train(link)).map_err(refused("set up an interface"))?;
+            to[at] = interface::index(&name).map_err(refused("find an interface"))?;
+            limit[at] = (config.on_failure == OnFailure::Limit).then_some(link.rate);
+            ends[at] = Some((tun, name));
+        }
+        let mark = u32::from_ne_bytes(random().map_err(Error::Random)?) | 1;
+        let mut programs = Programs::load(Settings { device: index, cookie, to, limit, mark })?;
+        programs.divert(device)?;
+        let programs = Arc::new(programs);
+        let mut running = Running { index, programs, ways: [None, None], _claim: claim };
+        let mut wire = Some(wire);
+        for side in Side::ALL {
+            let (Some(direction), Some((tun, name))) =
+                (directions[side as usize], ends[side as usize].take())
+            else {
+                continue;
+            };
+            let out = if side == Side::Up { wire.take() } else { None };
+            let spec = WaySpec { link: direction.link.clone(), tun, ethernet, out };
+            let programs = Arc::clone(&running.programs);
+            let way = Way::start(spec, &format!("tollway-{}", side.word()), move || programs.beat(side))?;
+            running.ways[side as usize] = Some(Carried { way, name });
+        }
+        Ok(running)
+    }
+
+    fn is_over(&self) -> bool {
+        self.ways.iter().flatten().any(|carried| carried.way.is_over())
+    }
+
+    /// Replaces the link of a direction.
+    fn change(&self, side: Side, direction: &Option<Direction>) {
+        if let (Some(carried), Some(direction)) = (&self.ways[side as usize], direction) {
+            // A train that is too long only waits longer.
+            let _ = allow_trains(&carried.name, longest_train(&direction.link));
+            carried.way.set_link(direction.link.clone());
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // New packets pass, and those on the links leave.
+        self.programs.fall_silent();
+        for carried in self.ways.iter_mut().filter_map(Option::take) {
+            // A failure has been reported before.
+            let _ = carried.way.end();
+        }
+    }
+}
+
+/// Sets the longest train that reaches user space as one packet, in bytes; 0 is none.
+fn allow_trains(name: &str, bytes: u32) -> io::Result<()> {
+    let packets = if bytes > 0 { 65_535 } else { 1 };
+    let size = if bytes > 0 { bytes } else { 65_536 };
+    netlink::set(name, &[(Property::LongestTrain, size), (Property::LongestTrainPackets, packets)])
+}
+
+/// Reserves the interface in this network namespace, until the result is dropped.
+fn claim(device: &str) -> Result<UnixListener, StartError> {
+    let address = SocketAddr::from_abstract_name(format!("tollway-router-{device}"));
+    let bound = address.and_then(|address| UnixListener::bind_addr(&address));
+    bound.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => StartError::Taken(device.to_owned()),
+        _ => refused("reserve the interface")(error),
+    })
+}
+
+fn no_device(name: &str) -> StartError {
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    let known = table.lines().filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned()));
+    StartError::NoDevice { name: name.to_owned(), known: known.filter(|name| name != "lo").collect() }
+}
+
+/// The default control socket of this user.
+pub fn default_path() -> PathBuf {
+    control::folder().join("router.sock")
+}

@@ -1,0 +1,27 @@
+//! `tollway router`: any link law at a real interface.
+//!
+//! Programs in the kernel (`bpf/`) redirect an interface's packets to user space. There a link of
+//! [`tollway_net::edge`] queues them, one for each direction, and sends them on at its rate. The law
+//! is one of a scenario's links. Nothing of it is written a second time.
+//!
+//! | item | contents |
+//! |---|---|
+//! | [`Config`] | the configuration: interface, rates, law |
+//! | [`Agent`] | a router that runs, with its status |
+//! | [`Programs`] | the programs in the kernel |
+//! | [`clean`] | removes what a killed router left |
+//!
+//! While no thread of a direction gives a sign of life, its packets pass: at once after an end, half a
+//! second after a stop. With [`OnFailure::Limit`] they are held to the rate then, in the kernel.
+#![cfg(target_os = "linux")]
+
+mod agent;
+mod config;
+mod programs;
+mod status;
+
+pub use agent::{Agent, StartError, default_path};
+pub use config::{CommandLine, Config, Direction, OnFailure, router_reference_markdown};
+pub use programs::{Counts, Programs, Settings, Side, clean};
+pub use status::{ROUTER, Status, WayStatus};
+pub use tollway_agent::control::ask;

@@ -1,0 +1,65 @@
+//! The status of a router. Counters are since its start.
+
+use tollway_agent::status::{Product, Table, Unit, alert, count, gauge, info, label, rows};
+
+tollway_agent::status! {
+    /// The status of a router at one instant.
+    pub struct Status {
+        /// Seconds since its start.
+        time_s: f64 = gauge("s up").metric("uptime").unit(Unit::Seconds, 1.0);
+        /// The version of the configuration in force.
+        version: String = info();
+        /// The origin of the configuration.
+        source: String = info();
+        /// The interface.
+        device: String = info();
+        /// The law of both directions.
+        law: String = info();
+        /// The reason why packets pass, or a newer configuration is not in force.
+        trouble: Option<String> = alert("Trouble");
+        /// The directions.
+        ways: Vec<WayStatus> = rows(&WAYS);
+    }
+}
+
+tollway_agent::status! {
+    /// A direction.
+    pub struct WayStatus {
+        /// `up`, out of the interface, or `down`, into it.
+        direction: &'static str = label("way").metric("direction");
+        /// Its rate.
+        limit_bps: f64 = gauge("Mb/s limit").scaled(1e-6, 1).metric("limit_bits_per_second");
+        /// The rate of the last second.
+        rate_bps: f64 = gauge("Mb/s").scaled(1e-6, 1).metric("rate_bits_per_second");
+        /// Bytes sent, with the line's overhead.
+        bytes: u64 = count("MB").scaled(1e-6, 1).metric("sent").unit(Unit::Bytes, 1.0);
+        /// Packets sent; a train counts as its segments.
+        packets: u64 = count("packets").metric("sent_packets");
+        /// Packets that the law or a full queue dropped.
+        dropped: u64 = count("dropped");
+        /// Packets that the law marked.
+        marked: u64 = count("marked");
+        /// Bytes that wait.
+        queued: u64 = gauge("waits kB").scaled(1e-3, 1).unit(Unit::Bytes, 1.0);
+        /// Mean waiting time in the last second.
+        wait_ms: Option<f64> = gauge("wait ms").scaled(1.0, 2).metric("wait").unit(Unit::Seconds, 1e-3);
+        /// Packets for which the kernel had no room on the way here.
+        missed: u64 = count("missed").rare();
+        /// Packets that the kernel did not accept back.
+        unsent: u64 = count("unsent").rare();
+        /// Packets that passed in the kernel while the router did not answer.
+        passed: u64 = count("passed").rare();
+        /// Packets that the kernel's limit dropped meanwhile.
+        refused: u64 = count("refused").rare();
+        /// Processor time of the direction's thread, seconds.
+        cpu_s: f64 = count("cpu s").scaled(1.0, 2).metric("cpu").unit(Unit::Seconds, 1.0);
+        /// Mean delay of packets that left late, because the thread was.
+        late_ms: f64 = gauge("late ms").scaled(1.0, 3).metric("lateness").unit(Unit::Seconds, 1e-3);
+    }
+}
+
+const WAYS: Table = Table::new("way", WayStatus::FIELDS);
+
+/// The outputs of a router's status.
+pub const ROUTER: Product =
+    Product::new("router", "Version {version} of {source}: {law} at {device}.", Status::FIELDS);
