@@ -1,15 +1,14 @@
 //! CUBIC (RFC 9438): a window that is a cubic function of the time since the last loss.
 
-use super::config::fixed;
+use super::hystart::{HyStart, Rounds};
 use super::{
     Acked, AnySender, Descriptor, Flight, MIN_SSTHRESH, SenderConfig, SenderLaw, Sending, flight_size,
     window_limited,
 };
-use crate::Time;
-use crate::param::Entry;
+use crate::param::{Kind, Tabled};
+use crate::{Time, config};
 
-/// CUBIC's window, with the Reno-friendly region and fast convergence; slow start as in RFC 5681
-/// (no HyStart++).
+/// CUBIC's window, with the Reno-friendly region, fast convergence, and [`HyStart`].
 #[derive(Clone, Debug)]
 pub struct Cubic {
     window: f64,
@@ -34,32 +33,34 @@ pub struct Cubic {
     in_recovery: bool,
     after_timeout: bool,
     fast_convergence: bool,
+    /// The end of slow start before a loss.
+    rounds: Box<Rounds>,
+    /// True in congestion avoidance that no loss preceded, by Linux's rules.
+    searching: bool,
 }
 
-/// The parameters of [`Cubic`], and its factory.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CubicConfig {
-    /// Window at the start, segments. Default 10 (RFC 6928).
-    pub initial_window: f64,
-    /// Slow-start threshold at the start, segments. Default none (infinite).
-    pub initial_ssthresh: f64,
-    /// True if a flow that loses below its last plateau releases bandwidth (§ 4.7). Default true.
-    pub fast_convergence: bool,
-}
-
-impl Default for CubicConfig {
-    fn default() -> CubicConfig {
-        CubicConfig { initial_window: 10.0, initial_ssthresh: f64::INFINITY, fast_convergence: true }
+config! {
+    /// The parameters of [`Cubic`], and its factory.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct CubicConfig in "cubic", "The constants of CUBIC." {
+        /// Ends slow start before a loss: `linux`, by trains of acknowledgements and by delay, where
+        /// packets are not paced; `linux-paced`, where they are (the `fq` queue, or BBR before
+        /// CUBIC); `rfc9406`, HyStart++; or `none`.
+        hystart: HyStart = HyStart::LinuxPaced, Kind::Word(HyStart::WORDS), from "`tcp_cubic.c`; RFC 9406";
+        fixed {
+            /// Window at the start, segments (RFC 6928).
+            initial_window: f64 = 10.0;
+            /// Slow-start threshold at the start, segments.
+            initial_ssthresh: f64 = f64::INFINITY;
+            /// True if a flow that loses below its last plateau releases bandwidth (§ 4.7).
+            fast_convergence: bool = true;
+        }
     }
-}
-
-impl CubicConfig {
-    pub(super) const ENTRY: Entry<dyn SenderConfig> = fixed::<CubicConfig>("cubic");
 }
 
 impl SenderConfig for CubicConfig {
     fn word(&self) -> &str {
-        Self::ENTRY.word
+        Self::TABLE.word
     }
 
     fn descriptor(&self) -> Descriptor {
@@ -88,6 +89,8 @@ impl CubicConfig {
             in_recovery: false,
             after_timeout: false,
             fast_convergence: self.fast_convergence,
+            rounds: Box::new(Rounds::new(self.hystart)),
+            searching: self.hystart.is_linux(),
         }
     }
 }
@@ -101,6 +104,7 @@ impl Cubic {
     /// §§ 4.6 and 4.7: records the plateau and sets the threshold.
     fn reduce(&mut self, flight: &Flight) {
         self.prior = self.window;
+        self.searching = false;
         let early = self.fast_convergence && self.window < self.w_max;
         self.w_max = if early { self.window * (1.0 + BETA) / 2.0 } else { self.window };
         self.ssthresh = (flight_size(self.window, flight) * BETA).max(MIN_SSTHRESH);
@@ -138,13 +142,14 @@ impl Cubic {
         // § 4.3: Reno's slope with CUBIC's milder reduction, and Reno's own once that is made good.
         let alpha = if self.w_est < self.prior { ALPHA } else { 1.0 };
         self.w_est += alpha * segments / self.window;
+        let least = if self.searching { self.window + segments * SEARCH } else { self.window };
         if self.cubic(t) < self.w_est {
-            self.window = self.window.max(self.w_est);
+            self.window = least.max(self.w_est);
             return;
         }
         // § 4.2: where the curve will be a round trip from now.
         let target = self.cubic(t + flight.srtt.as_secs_f64()).clamp(self.window, 1.5 * self.window);
-        self.window += segments * (target - self.window) / self.window;
+        self.window = least.max(self.window + segments * (target - self.window) / self.window);
     }
 }
 
@@ -158,6 +163,10 @@ impl SenderLaw for Cubic {
     fn on_ack(&mut self, flight: &Flight, acked: &Acked) {
         let idle = flight.now.saturating_sub(self.last);
         self.last = flight.now;
+        let slow = self.window < self.ssthresh;
+        if slow {
+            self.rounds.count(acked);
+        }
         if acked.marked && !self.in_recovery && flight.now >= self.reduced_until {
             self.reduce(flight);
             self.window = self.ssthresh;
@@ -175,12 +184,15 @@ impl SenderLaw for Cubic {
             }
             return;
         }
-        if self.window < self.ssthresh {
-            let grown = if acked.recovering { 1.0 } else { f64::from(acked.segments) };
-            self.window = (self.window + grown).min(self.ssthresh.max(self.window));
-        } else {
-            self.avoid(flight, f64::from(acked.segments));
+        if slow {
+            if let Some(growth) = self.rounds.on_ack(flight, acked, self.window) {
+                let grown = if acked.recovering { 1.0 } else { f64::from(acked.segments) };
+                self.window = (self.window + growth * grown).min(self.ssthresh.max(self.window));
+                return;
+            }
+            self.ssthresh = self.window;
         }
+        self.avoid(flight, f64::from(acked.segments));
     }
 
     fn on_loss(&mut self, flight: &Flight) {
@@ -199,6 +211,7 @@ impl SenderLaw for Cubic {
         if first {
             self.reduce(flight);
         }
+        self.searching = self.rounds.restart();
         self.after_timeout = true;
         self.epoch = Time::NEVER;
         self.window = 1.0;
@@ -206,6 +219,9 @@ impl SenderLaw for Cubic {
     }
 }
 
+/// Least growth before the first loss, for each segment acknowledged: a twentieth of the window in a
+/// round trip (`tcp_cubic.c`, `cnt` of at most 20).
+const SEARCH: f64 = 0.05;
 /// The steepness of the curve, segments/s³ (§ 4.1.2).
 const C: f64 = 0.4;
 /// The factor on the window at a loss (§ 4.6).

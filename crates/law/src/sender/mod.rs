@@ -13,6 +13,7 @@ mod dctcp;
 mod delivery;
 mod fcp;
 mod fcp_cheat;
+mod hystart;
 mod newreno;
 mod rcp;
 mod scalable;
@@ -27,6 +28,7 @@ pub use delivery::{Delivery, Lost};
 pub use fcp::{Fcp, FcpConfig};
 pub(crate) use fcp::{config::LONGEST_PAUSE, longest_pause};
 pub use fcp_cheat::{FcpCheat, FcpCheatConfig, FcpTrick};
+pub use hystart::HyStart;
 pub use newreno::{NewReno, NewRenoConfig};
 pub use rcp::{Rcp, RcpConfig};
 pub use scalable::{Scalable, ScalableConfig};
@@ -41,7 +43,7 @@ use crate::{Budget, Price, Rate, Time, Toll};
 /// Every law that a scenario file may name. A new law is a file, and a line here.
 pub const LAWS: &[Entry<dyn SenderConfig>] = &[
     NewRenoConfig::ENTRY,
-    CubicConfig::ENTRY,
+    entry::<CubicConfig>(),
     DctcpConfig::ENTRY,
     BbrConfig::ENTRY,
     XcpSender::ENTRY,
