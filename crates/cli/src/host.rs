@@ -2,12 +2,15 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::Duration;
 
 use miette::miette;
-use tollway_exec::Signals;
+use tollway_agent::control::ControlSocket;
+use tollway_agent::notify::Notifier;
+use tollway_host::agent::{self, Agent, Signals};
+use tollway_host::status::{Fallen, HOST};
 use tollway_host::{
     self as product, Budgets, Cause, Config, Connection, Counts, Group, Law, LoadError, OptionKind, Owner,
     Programs, Settings,
@@ -16,42 +19,102 @@ use tollway_law::Budget;
 use tollway_law::budget::EqualBudget;
 
 use crate::args::{Host, HostCommand, KernelLaw};
+use crate::audience::{Audience, say_status};
 use crate::fail::Failure;
+use crate::features;
 use crate::terminal;
 
 pub(crate) fn host(args: &Host) -> Result<ExitCode, Failure> {
-    if let Some(HostCommand::Check { file }) = &args.command {
-        let config = configuration(file)?;
-        let names: Vec<&str> = config.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
-        let names = if names.is_empty() { "no tenant".into() } else { names.join(", ") };
-        terminal::say(format_args!("the configuration is valid: {names}\n"));
-        return Ok(ExitCode::SUCCESS);
+    match &args.command {
+        Some(HostCommand::Check { file }) => check(file),
+        Some(HostCommand::Status { json, socket }) => status(*json, socket.as_deref()),
+        None if args.program.is_empty() => run(args),
+        None => run_program(args),
     }
-    let config = match (&args.config, args.law) {
-        (Some(file), _) => configuration(file)?,
-        (None, law) => whole(args, law.unwrap_or(KernelLaw::Xcp)),
-    };
+}
+
+fn check(file: &Path) -> Result<ExitCode, Failure> {
+    let config = configuration(file)?;
+    let names: Vec<&str> = config.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
+    let names = if names.is_empty() { "no tenant".into() } else { names.join(", ") };
+    terminal::say(format_args!("the configuration is valid: {names}\n"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn status(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
+    let path = socket.map_or_else(agent::default_path, PathBuf::from);
+    let text = agent::ask(&path).map_err(|error| {
+        Failure::run(miette!(
+            help =
+                "start one with `tollway host --config FILE`, or give another control socket with `--socket`",
+            "no `tollway host` answers at `{}`: {error}",
+            path.display()
+        ))
+    })?;
+    say_status(&text, json, "host", &HOST)
+}
+
+/// Runs the agent until a signal ends it.
+fn run(args: &Host) -> Result<ExitCode, Failure> {
+    features::if_not_built(args.watch, args.metrics.is_some(), args.view.is_some())?;
+    // Must precede the first thread.
+    let signals = Signals::hold();
+    tollway_agent::raise_file_limit();
+    let log = args.log.open().map_err(|error| Failure::run(miette!("cannot log: {error}")))?;
+    let events = if args.quiet { agent::Events::default() } else { log };
+    let (config, source) = in_force(args)?;
+    let path = args.socket.clone().unwrap_or_else(agent::default_path);
+    // Before the programs: two agents would compete for connections.
+    let control = ControlSocket::open(&path).map_err(|error| not_opened(&path, &error))?;
     let mut programs = Programs::load(&config.settings).map_err(|error| unavailable(&error))?;
-    if args.program.is_empty() {
-        let groups =
-            if args.config.is_some() { config.groups().map_err(failed)? } else { args.cgroup.clone() };
-        for path in &groups {
-            programs.attach(path).map_err(|error| unavailable(&error))?;
-        }
-        let signals = Signals::hold();
-        let host = product::Host::start(programs, config.budgets()).map_err(failed)?;
-        if !args.quiet {
-            let groups: Vec<String> = groups.iter().map(|path| path.display().to_string()).collect();
-            terminal::tell(format_args!(
-                "new connections of {} are under `{}`, until Ctrl-C",
-                groups.join(", "),
-                host.name()
-            ));
-        }
-        while !signals.sleep(Duration::from_secs(3600)) {}
-        finish(&host, args.quiet);
-        return Ok(ExitCode::SUCCESS);
+    let groups = if args.config.is_some() { config.groups().map_err(failed)? } else { args.cgroup.clone() };
+    for group in &groups {
+        programs.attach(group).map_err(|error| unavailable(&error))?;
     }
+    let mut agent = Agent::start(programs, &config, source, events.clone()).map_err(failed)?;
+    let teller = agent.teller();
+    teller.answer_at(&control).map_err(failed)?;
+    let mut audience = Audience::open(args.json)?;
+    let shown = teller.clone();
+    let _served = HOST.serve(args.metrics, args.view, move || shown.status_json(), &events)?;
+    #[cfg(feature = "watch")]
+    if args.watch {
+        audience.watch(&HOST, " q end   ↑ ↓ scroll ", &events)?;
+    }
+    let names: Vec<String> = groups.iter().map(|path| path.display().to_string()).collect();
+    events.info(
+        "start",
+        format_args!(
+            "new connections of {} are under `{}`; `tollway host status` prints its state, Ctrl-C ends it",
+            names.join(", "),
+            agent.host().name()
+        ),
+    );
+    let mut notifier = Notifier::find();
+    while audience.show(|| teller.status_json()) {
+        agent.tick();
+        // A heartbeat that hangs is reported by silence.
+        if !agent.host().is_late() {
+            notifier.works();
+        }
+        if signals.sleep(LOOK) {
+            break;
+        }
+    }
+    drop(audience);
+    notifier.stops();
+    let counts = agent.host().counts().unwrap_or_default();
+    events.info(
+        "stop",
+        format_args!("connections fall back to `{}`: {}", config.settings.ordinary, told(&counts)),
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs one program in a new control group.
+fn run_program(args: &Host) -> Result<ExitCode, Failure> {
+    let (config, _) = in_force(args)?;
+    let mut programs = Programs::load(&config.settings).map_err(|error| unavailable(&error))?;
     let group = enter(&mut programs, "host")?;
     // Before signals are blocked, which a program would inherit.
     let name = args.program[0].to_string_lossy().into_owned();
@@ -63,10 +126,20 @@ pub(crate) fn host(args: &Host) -> Result<ExitCode, Failure> {
     let signals = Signals::hold();
     let host = product::Host::start(programs, config.budgets()).map_err(failed)?;
     let status = wait(child, &signals).map_err(failed)?;
-    finish(&host, args.quiet);
+    if let Some(counts) = host.counts().ok().filter(|_| !args.quiet) {
+        terminal::tell(told(&counts));
+    }
     drop(group);
     let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     Ok(ExitCode::from(code as u8))
+}
+
+/// The configuration, and its origin.
+fn in_force(args: &Host) -> Result<(Config, String), Failure> {
+    Ok(match &args.config {
+        Some(file) => (configuration(file)?, file.display().to_string()),
+        None => (whole(args, args.law.unwrap_or(KernelLaw::Xcp)), "the command line".to_owned()),
+    })
 }
 
 fn configuration(file: &Path) -> Result<Config, Failure> {
@@ -150,9 +223,18 @@ fn wait(mut child: Child, signals: &Signals) -> io::Result<ExitStatus> {
     }
 }
 
-fn finish(host: &product::Host, quiet: bool) {
-    if let Some(counts) = host.counts().ok().filter(|_| !quiet) {
-        terminal::tell(told(&counts));
+fn not_opened(path: &Path, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => Failure::input(miette!(
+            help = "stop it, or give this one another `--socket`",
+            "`tollway host` is already running: it answers at `{}`",
+            path.display()
+        )),
+        _ => Failure::run(miette!(
+            help = "give a path in a folder of your own with `--socket`",
+            "cannot open `{}`: {error}",
+            path.display()
+        )),
     }
 }
 
@@ -170,12 +252,7 @@ pub(crate) fn told(counts: &Counts) -> String {
 
 /// Counts as a JSON object.
 pub(crate) fn json(counts: &Counts) -> serde_json::Value {
-    let [peer, path, queue, agent, program] = counts.fallen;
-    serde_json::json!({
-        "opened": counts.opened,
-        "fallen": {"peer": peer, "path": path, "queue": queue, "agent": agent, "program": program},
-        "forged": counts.forged,
-    })
+    serde_json::json!({"opened": counts.opened, "fallen": Fallen::from(counts), "forged": counts.forged})
 }
 
 fn law(law: KernelLaw) -> Law {
@@ -192,3 +269,6 @@ fn unavailable(error: &LoadError) -> Failure {
 fn failed(error: io::Error) -> Failure {
     Failure::run(miette!("cannot run: {error}"))
 }
+
+/// Interval between checks of the signals and the screen.
+const LOOK: Duration = Duration::from_millis(50);

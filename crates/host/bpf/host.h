@@ -270,12 +270,25 @@ static __always_inline __u32 segments_of(struct bpf_sock_ops *s, const struct fl
 	return mss && f->payload > mss ? (f->payload + mss - 1) / mss : 1;
 }
 
-/* Hands a connection's state to user space. */
+/* Hands a connection's state to user space. After a fallback the ordinary law's figures are in the socket. */
 SEC("iter/bpf_sk_storage_map") int walk(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
 	struct flow *f = ctx->value;
+	struct sock *sk = ctx->sk;
+	struct tcp_sock *tp;
+	struct seen seen;
 
-	if (f)
-		bpf_seq_write(ctx->meta->seq, &f->seen, sizeof(f->seen));
+	if (!f || !sk)
+		return 0;
+	seen = f->seen;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (tp && !seen.active) {
+		seen.window = (__u64)tp->snd_cwnd << 12;
+		seen.rate = tp->inet_conn.icsk_inet.sk.sk_pacing_rate;
+		seen.acked = tp->bytes_acked;
+		seen.srtt_us = tp->srtt_us >> 3;
+		seen.min_rtt_us = tp->rtt_min.s[0].v;
+	}
+	bpf_seq_write(ctx->meta->seq, &seen, sizeof(seen));
 	return 0;
 }

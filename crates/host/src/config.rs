@@ -121,16 +121,24 @@ impl Config {
         }
         let owner = |tenant: &Tenant| Owner::new(tenant.name.clone(), tenant.budget, tenant.strategy.build());
         let owners = self.tenants.iter().map(owner).collect();
+        let mut tenant_of = self.tenant_of();
+        Some(Budgets::new(owners, Box::new(move |connection, _| tenant_of(connection))))
+    }
+
+    /// The rule that assigns connections to tenants.
+    pub(crate) fn tenant_of(&self) -> TenantOf {
         let (tenants, mut inside) = (self.tenants.clone(), Inside::default());
-        let owner_of = move |connection: &Connection, _: &mut Vec<Owner>| {
+        Box::new(move |connection| {
             tenants.iter().position(|tenant| {
                 let user = tenant.users.is_empty() || tenant.users.contains(&connection.user);
                 user && (tenant.cgroups.is_empty() || inside.has(tenant, connection.cgroup))
             })
-        };
-        Some(Budgets::new(owners, Box::new(owner_of)))
+        })
     }
 }
+
+/// A function that returns the index of a connection's tenant.
+pub(crate) type TenantOf = Box<dyn FnMut(&Connection) -> Option<usize> + Send>;
 
 /// The chapter of the manual that lists every key of the configuration.
 pub fn host_reference_markdown() -> String {

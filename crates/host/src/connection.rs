@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use tollway_law::Price;
+use tollway_law::{Price, words};
 use tollway_proto::encoding::tcp_option::decode_price;
 
 /// A connection, `struct seen` of `bpf/host.h`.
@@ -20,9 +20,9 @@ pub struct Connection {
     pub local: SocketAddr,
     /// The peer's address.
     pub remote: SocketAddr,
-    /// The congestion window, packets.
+    /// The congestion window, packets; after a fallback the ordinary law's.
     pub window: f64,
-    /// The pacing rate, bytes/s.
+    /// The pacing rate, bytes/s; likewise.
     pub rate: u64,
     /// Bytes acknowledged.
     pub acked: u64,
@@ -42,19 +42,20 @@ pub struct Connection {
     pub price: Option<Price>,
 }
 
-/// The reason why a connection left the law.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// Acknowledgements carry no option.
-    Peer,
-    /// No router on the path rewrites the option.
-    Path,
-    /// Packets are lost and queued: a bottleneck does not speak the law.
-    Queue,
-    /// This process sent no heartbeat.
-    Agent,
-    /// The program selected another congestion control.
-    Program,
+words! {
+    /// The reason why a connection left the law.
+    pub enum Cause {
+        /// Acknowledgements carry no option.
+        Peer = "peer",
+        /// No router on the path rewrites the option.
+        Path = "path",
+        /// Packets are lost and queued: a bottleneck does not speak the law.
+        Queue = "queue",
+        /// This process sent no heartbeat.
+        Agent = "agent",
+        /// The program selected another congestion control.
+        Program = "program",
+    }
 }
 
 impl Cause {
@@ -85,6 +86,12 @@ pub enum Echoes {
     Feedback,
 }
 
+impl fmt::Display for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} > {}", self.local, self.remote)
+    }
+}
+
 impl Connection {
     /// Bytes of one connection.
     pub(crate) const LEN: usize = 104;
@@ -96,7 +103,7 @@ impl Connection {
         let port = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         let address = |at: usize| match bytes[76] {
             2 => IpAddr::from(Ipv4Addr::from(std::array::from_fn(|i| bytes[at + i]))),
-            _ => IpAddr::from(Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|i| bytes[at + i]))),
+            _ => Ipv6Addr::from(std::array::from_fn::<u8, 16, _>(|i| bytes[at + i])).to_canonical(),
         };
         let micros = |at| Duration::from_micros(word(at).into());
         Connection {

@@ -35,6 +35,7 @@ impl Group {
         let own = fs::read_to_string("/proc/self/cgroup")?;
         let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
         let before = hierarchy()?.join(own);
+        clean(&before, name);
         let path = before.join(name);
         fs::create_dir_all(&path)?;
         fs::write(path.join(MEMBERS), std::process::id().to_string())?;
@@ -55,6 +56,21 @@ impl Drop for Group {
             let _ = fs::write(self.before.join(MEMBERS), member);
         }
         let _ = fs::remove_dir(&self.path);
+    }
+}
+
+/// Removes groups beside `name`, which ends in a process's number, whose processes were killed. The
+/// kernel refuses those that programs are still in.
+fn clean(folder: &Path, name: &str) {
+    let Some((prefix, _)) = name.rsplit_once('-') else { return };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let other = entry.file_name().to_string_lossy().into_owned();
+        let Some(number) = other.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('-')) else {
+            continue;
+        };
+        if number.parse::<u32>().is_ok() && !Path::new("/proc").join(number).exists() {
+            let _ = fs::remove_dir(entry.path());
+        }
     }
 }
 

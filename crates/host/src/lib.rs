@@ -14,6 +14,8 @@
 //! |---|---|
 //! | [`Programs`] | the programs in the kernel: loading, attaching, heartbeat, connections |
 //! | [`Host`] | the programs with a thread that sends their heartbeat |
+//! | [`agent`] | a host as a service: status, event log, control socket |
+//! | [`status`] | its status as text, JSON, metrics and page |
 //! | [`Budgets`], [`Owner`] | FCP's budgets, divided by `tollway_law::budget` every 5 ms |
 //! | [`Settings`] | law, option, initial window, law of the fallback |
 //! | [`Config`] | the configuration file: tenants with budgets and strategies |
@@ -21,12 +23,14 @@
 //! | [`Group`] | a control group for one program |
 #![cfg(target_os = "linux")]
 
+pub mod agent;
 mod budgets;
 mod config;
 mod connection;
 mod group;
 mod programs;
 mod service;
+pub mod status;
 
 pub use budgets::{Budgets, Owner, OwnerOf};
 pub use config::{Config, Tenant, host_reference_markdown};

@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -16,6 +17,8 @@ use crate::programs::{Programs, now};
 #[derive(Debug)]
 pub struct Host {
     programs: Arc<Programs>,
+    /// Time of the last heartbeat, in ns of the monotonic clock.
+    beaten: Arc<AtomicU64>,
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -28,25 +31,32 @@ impl Host {
     pub fn start(programs: Programs, mut budgets: Option<Budgets>) -> io::Result<Host> {
         let programs = Arc::new(programs);
         let (stop, stopped) = channel();
-        let beaten = Arc::clone(&programs);
+        let beaten = Arc::new(AtomicU64::new(now()));
+        let (beating, last) = (Arc::clone(&programs), Arc::clone(&beaten));
         let beat = move || {
             let pause = if budgets.is_some() { TICK } else { BEAT };
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-                beaten.beat();
-                if let (Some(budgets), Ok(connections)) = (&mut budgets, beaten.connections()) {
+                beating.beat();
+                last.store(now(), Ordering::Relaxed);
+                if let (Some(budgets), Ok(connections)) = (&mut budgets, beating.connections()) {
                     budgets.divide(Time::from_nanos(now()), &connections, |cookie, budget| {
                         // A connection may have ended, and beyond the table's room it keeps its
                         // first spending.
                         let _ = match budget == Budget::ZERO {
-                            true => beaten.remove_budget(cookie),
-                            false => beaten.set_budget(cookie, budget),
+                            true => beating.remove_budget(cookie),
+                            false => beating.set_budget(cookie, budget),
                         };
                     });
                 }
             }
         };
         let thread = thread::Builder::new().name("tollway-beat".into()).spawn(beat)?;
-        Ok(Host { programs, stop: Some(stop), thread: Some(thread) })
+        Ok(Host { programs, beaten, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// True if a heartbeat is overdue: the thread hangs, or has ended.
+    pub fn is_late(&self) -> bool {
+        now().saturating_sub(self.beaten.load(Ordering::Relaxed)) > 4 * BEAT.as_nanos() as u64
     }
 }
 

@@ -1,14 +1,16 @@
 //! `tollway host`.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 const HOST_EXAMPLES: &str = "\
 Examples:
   tollway host --law xcp -- curl -o /dev/null http://server/file
   tollway host --law fcp --budget 2 --cgroup /sys/fs/cgroup/system.slice
-  tollway host check host.toml
-  tollway host --config host.toml";
+  tollway host --config host.toml --watch
+  tollway host status
+  tollway host check host.toml";
 
 const HOST_MORE: &str = "\
 Examples:
@@ -18,6 +20,9 @@ Examples:
       Every connection that a service opens or accepts from now on, until Ctrl-C.
   tollway host --law fcp --budget 2 --cgroup /sys/fs/cgroup/system.slice
       The same under FCP: however many connections, they buy twice the share of a host with 1.
+  tollway host status --json
+      The law, tenants and connections of the running `tollway host`: rate, window, round trip, and
+      the cause of each fallback.
 
 Both ends of a connection need it, and routers on the path that speak the law: `tollway exec` has
 such links. A connection without falls back to the machine's ordinary congestion control within
@@ -68,9 +73,27 @@ pub(crate) struct Host {
     /// Congestion control to fall back on. Default: the machine's.
     #[arg(long, value_name = "NAME", value_parser = known)]
     pub(crate) ordinary: Option<String>,
-    /// Print only warnings.
+    /// Print only errors.
     #[arg(long, short)]
     pub(crate) quiet: bool,
+    /// Print one JSON object per second, each on a line.
+    #[arg(long, conflicts_with = "program")]
+    pub(crate) json: bool,
+    /// Show tenants and connections in the terminal.
+    #[arg(long, conflicts_with_all = ["json", "program"])]
+    pub(crate) watch: bool,
+    /// Serve the same data to Prometheus, at http://ADDR/metrics.
+    #[arg(long, value_name = "ADDR", value_parser = super::address, conflicts_with = "program")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Show the same data in the browser, on this machine only.
+    #[arg(long, value_name = "ADDR", value_parser = super::address, conflicts_with = "program")]
+    pub(crate) view: Option<SocketAddr>,
+    /// Form of the event log on standard error: lines of text, or JSON objects.
+    #[arg(long, value_enum, default_value_t = super::Log::Text, value_name = "FORM")]
+    pub(crate) log: super::Log,
+    /// Path of the control socket. Default: in the user's runtime folder.
+    #[arg(long, value_name = "PATH", conflicts_with = "program")]
+    pub(crate) socket: Option<PathBuf>,
     /// A program to run in a new control group, and its arguments.
     #[arg(last = true, value_name = "PROGRAM", conflicts_with = "cgroup")]
     pub(crate) program: Vec<OsString>,
@@ -78,6 +101,15 @@ pub(crate) struct Host {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum HostCommand {
+    /// Print the state of the running `tollway host`: law, tenants, connections.
+    Status {
+        /// Print its JSON object.
+        #[arg(long)]
+        json: bool,
+        /// Path of the control socket. Default: in the user's runtime folder.
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+    },
     /// Check a configuration file.
     Check {
         /// The file.

@@ -10,6 +10,8 @@ mod contain;
 #[cfg(target_os = "linux")]
 mod exec;
 #[cfg(target_os = "linux")]
+mod host;
+#[cfg(target_os = "linux")]
 mod hosts;
 mod house;
 #[cfg(target_os = "linux")]

@@ -119,6 +119,22 @@ fn forged_feedback_at_most_doubles_a_window_in_a_round_trip() {
     assert!(grown(&mut programs, [most, least], 6).window <= 640 << 12);
 }
 
+/// An echo counts once for each packet that it acknowledges: a replayed one acknowledges none.
+#[test]
+fn replayed_feedback_grows_no_window() {
+    let Some(mut programs) = loaded(&Settings::new(Law::Xcp)) else { return };
+    let start = Growth { window: 10 << 12, ..Growth::default() };
+    let (honest, _) = replay(&mut programs, start, Some((Split::from_units(2000).0, 1)));
+    assert_eq!((honest.window, honest.forged), ((10 << 12) + 2000, 0));
+    let mut growth = honest;
+    for _ in 0..1000 {
+        growth = replay(&mut programs, growth, Some((Split::MAX.0, 0))).0;
+    }
+    // The single packet allows that much.
+    assert!(growth.window <= (11 << 12), "{growth:?}");
+    assert!(growth.forged >= 999, "{growth:?}");
+}
+
 /// A budget through the kernel's program and through the law: the same price, rate, announcement
 /// and spending, with the error of the codes.
 #[test]

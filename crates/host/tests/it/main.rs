@@ -11,6 +11,7 @@ use tollway_host::{Law, LoadError, Programs, Settings};
 
 mod arithmetic;
 mod fallback;
+mod forged;
 
 /// The programs, if this machine can load them.
 fn loaded(settings: &Settings) -> Option<Programs> {

@@ -95,21 +95,69 @@ fn a_link_without_the_law_leaves_the_kernel_s_own() {
     assert!(utilisation > 0.6, "stuck at a window: {down:#}");
 }
 
-/// Bytes of the report's packets from a node.
-fn delivered(report: &Value, from: &str) -> f64 {
-    let from = format!("tcp {from}:");
-    let flows = report["flows"].as_array().unwrap().iter();
-    flows
-        .filter(|flow| flow["flow"].as_str().unwrap().starts_with(&from))
-        .map(|flow| flow["delivered_bytes"].as_f64().unwrap())
-        .sum()
+/// A link that speaks XCP rewrites the option, and the queue is at the next one, which does not.
+#[test]
+fn a_bottleneck_without_the_law_behind_one_with_it_ends_the_law() {
+    if !programs::installed("iperf3") {
+        return;
+    }
+    let _alone = common::alone();
+    let dir = folder("kernel-queue");
+    let file = dir.join("two.toml");
+    let text = "name = \"two\"\nduration = \"1 s\"\nnode = { server = {}, r = {}, program = {} }\n\
+        link.a = { from = \"server\", to = \"r\", rate = \"100 Mbps\", delay = \"5 ms\", law = \"xcp\", limit = \"500 packets\" }\n\
+        link.b = { from = \"r\", to = \"program\", rate = \"10 Mbps\", delay = \"10 ms\", limit = \"60 packets\" }\n";
+    fs::write(&file, text).unwrap();
+    let serve = format!("server={IPERF} -s");
+    let program = format!("sleep 0.5; {IPERF} -c server -R -t 9 > /dev/null");
+    let mut rates = Vec::new();
+    for law in [Some("xcp"), None] {
+        let out = dir.join(law.unwrap_or("ordinary"));
+        let network =
+            [file.to_str().unwrap(), "--node", "program", "--out", out.to_str().unwrap(), "--serve", &serve];
+        match law {
+            Some(law) => {
+                let Some(report) = under(law, &network, &program) else { return };
+                assert!(report["tcp"]["fallen"]["queue"].as_u64().unwrap() >= 1, "{}", report["tcp"]);
+            }
+            None => {
+                let arguments = [&["exec", "-q"], &network[..], &["--", "sh", "-c", &program]].concat();
+                assert!(tollway(&arguments).output().unwrap().status.success());
+            }
+        }
+        // From 3 s after the start on.
+        rates.push(mean(&out, "links.csv", "b", "rate_mbps", (4.0, 9.0)));
+    }
+    assert!(rates[0] > 0.9 * rates[1], "Mb/s after the fallback, and without: {rates:?}");
 }
 
+/// `iperf3` as a real-time program: on a busy machine it would be late with data, and its connection
+/// limited by that.
+const IPERF: &str = "chrt -f 1 iperf3";
+
+/// The mean of a column over some seconds, from a table of the run: of a link or flow, or of all flows
+/// whose name begins with `what`, if that ends with a colon.
+fn mean(dir: &Path, table: &str, what: &str, column: &str, (from, to): (f64, f64)) -> f64 {
+    let text = fs::read_to_string(dir.join(table)).unwrap();
+    let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = lines.next().unwrap();
+    let at = header.iter().position(|name| *name == column).unwrap();
+    let sum: f64 = lines
+        .filter(|row| row[1] == what || (what.ends_with(':') && row[1].starts_with(what)))
+        .filter(|row| (from..to).contains(&row[0].parse().unwrap()))
+        .map(|row| row[at].parse::<f64>().unwrap())
+        .sum();
+    // Rows are tenths of a second; an idle flow has no row.
+    sum / ((to - from) * 10.0)
+}
+
+/// The warm-up is what the simulator needs for the same file: from 9 s on each rate stays within 5 % of its share.
 #[test]
 fn xcp_in_the_kernel_shares_a_link_whatever_the_round_trips() {
     if !programs::installed("iperf3") {
         return;
     }
+    let _alone = common::alone();
     let dir = folder("kernel-rtts");
     let file = dir.join("rtts.toml");
     let mut text = "name = \"rtts\"\nduration = \"1 s\"\n\
@@ -124,32 +172,35 @@ fn xcp_in_the_kernel_shares_a_link_whatever_the_round_trips() {
         );
     }
     fs::write(&file, text).unwrap();
-    let servers: Vec<String> = (1..=4).map(|n| format!("p{n}=iperf3 -s -p 520{n}")).collect();
-    let mut network = vec![file.to_str().unwrap(), "--node", "server"];
+    let servers: Vec<String> = (1..=4).map(|n| format!("p{n}={IPERF} -s -p 520{n}")).collect();
+    let out = dir.join("out");
+    let mut network = vec![file.to_str().unwrap(), "--node", "server", "--out", out.to_str().unwrap()];
     network.extend(servers.iter().flat_map(|server| ["--serve", server.as_str()]));
-    let at = dir.display();
-    // The rates of the last ten seconds: eight of convergence before.
-    let program = format!(
-        "sleep 0.5; for n in 1 2 3 4; do iperf3 -c p$n -p 520$n -O 8 -t 10 --json > {at}/$n & done; wait"
-    );
+    let program =
+        format!("sleep 0.5; for n in 1 2 3 4; do {IPERF} -c p$n -p 520$n -t 19 > /dev/null & done; wait");
     let Some(report) = under("xcp", &network, &program) else { return };
     kept("four flows", &report);
+    let steady = (9.0, 18.0);
     let rates: Vec<f64> = (1..=4)
         .map(|n| {
-            let said: Value = serde_json::from_slice(&fs::read(dir.join(n.to_string())).unwrap()).unwrap();
-            said["end"]["sum_received"]["bits_per_second"].as_f64().unwrap() / 1e6
+            let data = report["flows"].as_array().unwrap().iter();
+            let data =
+                data.filter(|flow| flow["flow"].as_str().unwrap().ends_with(&format!("> p{n}:520{n}")));
+            let bytes = |flow: &&Value| flow["delivered_bytes"].as_u64();
+            // The other one controls.
+            let flow = data.max_by_key(bytes).unwrap()["flow"].as_str().unwrap();
+            mean(&out, "flows.csv", flow, "rate_mbps", steady)
         })
         .collect();
     let (sum, squares) = (rates.iter().sum::<f64>(), rates.iter().map(|rate| rate * rate).sum::<f64>());
     let jain = sum * sum / (4.0 * squares);
+    let queue = mean(&out, "links.csv", "b", "queue_mean_ms", steady);
+    eprintln!("four flows: {rates:.2?} Mb/s, Jain {jain:.4}, queue {queue:.2} ms");
     let ran = Ran { said: HashMap::new(), report };
-    let queue = ran.link("b")["queueing_delay_ms"]["mean"].as_f64().unwrap();
     if ran.punctual("four flows") {
-        // 1448 of 1514 bytes are payload.
-        assert!(
-            jain > 0.99 && sum > 0.95 * 50.0 * 1448.0 / 1514.0 && queue < 5.0,
-            "{rates:?} {jain} {queue}"
-        );
+        assert!(jain > 0.99 && sum > 0.95 * 50.0 && queue < 3.0, "{rates:?} {jain} {queue}");
+        // The simulator's: 12.6, 12.5, 12.4, 12.4.
+        assert!(rates.iter().all(|rate| (rate / 12.5 - 1.0).abs() < 0.05), "{rates:?}");
     }
 }
 
@@ -158,6 +209,7 @@ fn fifty_connections_of_a_host_buy_the_share_of_one_under_fcp() {
     if !programs::installed("iperf3") {
         return;
     }
+    let _alone = common::alone();
     let dir = folder("kernel-hosts");
     let file = dir.join("hosts.toml");
     let text = "name = \"hosts\"\nduration = \"1 s\"\nnode = { a = {}, b = {}, r = {}, server = {} }\n\
@@ -165,24 +217,34 @@ fn fifty_connections_of_a_host_buy_the_share_of_one_under_fcp() {
         link.b = { from = \"b\", to = \"r\", rate = \"1 Gbps\", delay = \"5 ms\" }\n\
         link.x = { from = \"r\", to = \"server\", rate = \"50 Mbps\", delay = \"10 ms\", law = \"fcp\", limit = \"1000 packets\" }\n";
     fs::write(&file, text).unwrap();
+    let server = format!("server={IPERF} -s -p 5201 & {IPERF} -s -p 5202");
+    // One connection has the link for 2 s; then fifty begin.
+    let one = format!("b=sleep 0.5; {IPERF} -c server -p 5202 -t 30");
+    let out = dir.join("out");
     let network = [
         file.to_str().unwrap(),
         "--node",
         "a",
+        "--out",
+        out.to_str().unwrap(),
         "--serve",
-        "server=iperf3 -s -p 5201 & iperf3 -s -p 5202",
+        &server,
         "--serve",
-        "b=sleep 0.5; iperf3 -c server -p 5202 -t 30",
+        &one,
     ];
-    let program = "sleep 0.5; iperf3 -c server -p 5201 -t 24 -P 50 > /dev/null";
-    let Some(report) = under("fcp", &network, program) else { return };
-    let (a, b) = (delivered(&report, "a"), delivered(&report, "b"));
+    let program = format!("sleep 2.5; {IPERF} -c server -p 5201 -t 14 -P 50 > /dev/null");
+    let Some(report) = under("fcp", &network, &program) else { return };
+    kept("fifty connections beside one", &report);
+    let part = |span| {
+        let of = |node: &str| mean(&out, "flows.csv", &format!("tcp {node}:"), "rate_mbps", span);
+        of("a") / (of("a") + of("b"))
+    };
+    // The simulator has both hosts within 5 % of their shares from 1 s after the fifty start.
+    let (converged, steady) = (part((5.0, 7.0)), part((7.0, 15.0)));
+    eprintln!("fifty connections beside one: {converged:.3} from 2 s after their start, then {steady:.3}");
     let ran = Ran { said: HashMap::new(), report };
-    // Of the whole run, starts included. Over 12 s the part was 0.427 in two runs: 24 s were chosen
-    // after that, and the share of the steady state is still to be measured.
-    let part = a / (a + b);
     if ran.punctual("fifty connections beside one") {
-        assert!((0.45..0.55).contains(&part), "{part}: {:#}", ran.report["tcp"]);
+        assert!((0.45..0.55).contains(&converged) && (0.45..0.55).contains(&steady), "{converged} {steady}");
     }
 }
 
