@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -120,14 +122,18 @@ fn the_chapters_configuration_is_right_and_mistakes_are_said_in_place() {
 struct Part {
     child: Child,
     socket: PathBuf,
+    folder: PathBuf,
+    name: String,
+    words: String,
 }
 
 impl Part {
-    fn start(folder: &Path, name: &str, words: &[String]) -> Part {
+    fn start(folder: &Path, name: &str, words: &str) -> Part {
         let socket = folder.join(format!("{name}.sock"));
         let mut command = tollway(&["switch", "--socket", socket.to_str().unwrap()]);
         let command = command.args(["--keys", folder.join(format!("{name}.key")).to_str().unwrap()]);
-        let mut child = command.args(words).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut child =
+            command.args(words.split(' ')).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         // Hops may be up before.
         let mut line = String::new();
@@ -135,18 +141,27 @@ impl Part {
             line.clear();
             assert_ne!(said.read_line(&mut line).unwrap(), 0, "it has ended");
         }
-        Part { child, socket }
+        let (folder, name, words) = (folder.to_path_buf(), name.to_owned(), words.to_owned());
+        Part { child, socket, folder, name, words }
+    }
+
+    /// Kills the process, and starts another in its place.
+    fn replace(self) -> Part {
+        let (folder, name, words) = (self.folder.clone(), self.name.clone(), self.words.clone());
+        drop(self);
+        Part::start(&folder, &name, &words)
+    }
+
+    fn is_up(&self) -> bool {
+        let status = self.status();
+        let all = status["sites"]["neighbours"].as_array().unwrap().clone();
+        all.iter().all(|neighbour| neighbour["state"] == "up")
     }
 
     fn status(&self) -> Value {
         let output =
             tollway(&["switch", "status", "--json", "--socket", self.socket.to_str().unwrap()]).output();
         serde_json::from_slice(&output.unwrap().stdout).expect("JSON")
-    }
-
-    fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
     }
 }
 
@@ -167,14 +182,19 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// A server that writes each line back.
 fn echo() -> u16 {
+    server(|line| format!("{line}\n"))
+}
+
+fn server(answer: impl Fn(&str) -> String + Clone + Send + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
+            let answer = answer.clone();
             std::thread::spawn(move || {
                 let mut to = &stream;
                 for line in BufReader::new(&stream).lines().map_while(Result::ok) {
-                    if to.write_all(format!("{line}\n").as_bytes()).is_err() {
+                    if to.write_all(answer(&line).as_bytes()).is_err() {
                         return;
                     }
                 }
@@ -184,39 +204,100 @@ fn echo() -> u16 {
     port
 }
 
+/// A front, a switch and a back before each server, all up.
+struct Chain {
+    front: Part,
+    switch: Part,
+    backs: Vec<Part>,
+    /// The port for clients.
+    listen: u16,
+}
+
+impl Chain {
+    fn start<const N: usize>(test: &str, servers: [u16; N]) -> Chain {
+        let folder = common::folder("sites", test);
+        let names: Vec<_> = (0..N).map(|at| format!("m{at}")).collect();
+        let mut keys = vec!["switch", "keygen", "a", "b"];
+        keys.extend(names.iter().map(String::as_str));
+        succeeds(&folder, &keys);
+        let ([a, b], at, [listen]) = (free_udp(), free_udp::<N>(), free_tcp());
+        let members: Vec<_> =
+            names.iter().zip(at).map(|(name, port)| format!("{name}=127.0.0.1:{port}")).collect();
+        let front = format!(
+            "--bind 127.0.0.1:{a} --peer b=127.0.0.1:{b} --listen 127.0.0.1:{listen} --frames lines --answers in-order"
+        );
+        let switch = format!(
+            "--bind 127.0.0.1:{b} --peer a=127.0.0.1:{a} --member {} --policy round-robin",
+            members.join(",")
+        );
+        let (front, switch) = (Part::start(&folder, "a", &front), Part::start(&folder, "b", &switch));
+        let backs = names.iter().zip(at).zip(servers).map(|((name, port), server)| {
+            let words = format!(
+                "--bind 127.0.0.1:{port} --peer b=127.0.0.1:{b} --to 127.0.0.1:{server} --frames lines --answers any"
+            );
+            Part::start(&folder, name, &words)
+        });
+        let chain = Chain { backs: backs.collect(), front, switch, listen };
+        chain.wait();
+        chain
+    }
+
+    /// Waits until the parts reach each other.
+    fn wait(&self) {
+        eventually("all are up", || self.front.is_up() && self.switch.is_up());
+    }
+
+    fn client(&self) -> TcpStream {
+        let client = TcpStream::connect(("127.0.0.1", self.listen)).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        client
+    }
+}
+
+#[test]
+fn a_member_that_lags_does_not_end_the_session() {
+    const REQUESTS: usize = 6000;
+    let (answered, listener) = (Arc::new(AtomicUsize::new(0)), TcpListener::bind("127.0.0.1:0").unwrap());
+    let slow = listener.local_addr().unwrap().port();
+    let count = answered.clone();
+    let fast = server(move |line| {
+        count.fetch_add(1, Relaxed);
+        answer(line)
+    });
+    std::thread::spawn(move || {
+        let stream = listener.accept().unwrap().0;
+        // It begins once the other has nothing to do.
+        let mut before = 0;
+        while before == 0 || before != answered.load(Relaxed) {
+            before = answered.load(Relaxed);
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        for line in BufReader::new(&stream).lines().map_while(Result::ok) {
+            (&stream).write_all(answer(&line).as_bytes()).unwrap();
+        }
+    });
+    let chain = Chain::start("lags", [fast, slow]);
+    let client = chain.client();
+    let requests: String = (0..REQUESTS).map(|number| format!("{number}\n")).collect();
+    let mut writer = client.try_clone().unwrap();
+    let sent = std::thread::spawn(move || writer.write_all(requests.as_bytes()));
+    let mut answers = BufReader::new(client).lines();
+    for number in 0..REQUESTS {
+        let line = answers.next().unwrap().unwrap_or_else(|error| panic!("{number}: {error}"));
+        assert!(line.starts_with(&format!("{number} ")), "{number}: {}", &line[..10]);
+    }
+    sent.join().unwrap().unwrap();
+}
+
+/// An answer of 8 kB to a request.
+fn answer(line: &str) -> String {
+    format!("{line} {:8000}\n", "")
+}
+
 #[test]
 fn processes_that_are_killed_have_the_ends_that_the_chapter_says() {
-    let folder = common::folder("sites", "killed");
-    succeeds(&folder, &["switch", "keygen", "a", "b", "m1", "m2"]);
-    let [a, b, m1, m2] = free_udp();
-    let [listen] = free_tcp();
-    let words =
-        |all: &[String]| all.iter().flat_map(|word| word.split(' ').map(str::to_owned)).collect::<Vec<_>>();
-    let back = |port: u16| {
-        words(&[format!(
-            "--bind 127.0.0.1:{port} --peer b=127.0.0.1:{b} --to 127.0.0.1:{} --frames lines --answers any",
-            echo()
-        )])
-    };
-    let backs = [back(m1), back(m2)];
-    let switch = words(&[format!(
-        "--bind 127.0.0.1:{b} --peer a=127.0.0.1:{a} --member m1=127.0.0.1:{m1},m2=127.0.0.1:{m2} --policy round-robin"
-    )]);
-    let front = words(&[format!(
-        "--bind 127.0.0.1:{a} --peer b=127.0.0.1:{b} --listen 127.0.0.1:{listen} --frames lines --answers in-order"
-    )]);
-    let front = Part::start(&folder, "a", &front);
-    let at_switch = Part::start(&folder, "b", &switch);
-    let one = Part::start(&folder, "m1", &backs[0]);
-    let _two = Part::start(&folder, "m2", &backs[1]);
-    let all_up = |part: &Part| {
-        let status = part.status();
-        let all = status["sites"]["neighbours"].as_array().unwrap().clone();
-        all.iter().all(|neighbour| neighbour["state"] == "up")
-    };
-    eventually("all are up", || all_up(&front) && all_up(&at_switch));
-    let client = TcpStream::connect(("127.0.0.1", listen)).unwrap();
-    client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut chain = Chain::start("killed", [echo(), echo()]);
+    let client = chain.client();
     let mut answers = BufReader::new(client.try_clone().unwrap());
     let mut ask = |number: u32| {
         (&client).write_all(format!("line {number}\n").as_bytes()).unwrap();
@@ -226,8 +307,7 @@ fn processes_that_are_killed_have_the_ends_that_the_chapter_says() {
     };
     (0..20).for_each(&mut ask);
     // A back is killed. Another instance takes its address, and the session continues.
-    one.kill();
-    let one = Part::start(&folder, "m1", &backs[0]);
+    let one = chain.backs.remove(0).replace();
     (20..40).for_each(&mut ask);
     eventually("the member is used again", || {
         one.status()["frames"].as_u64() > Some(0) || {
@@ -237,20 +317,21 @@ fn processes_that_are_killed_have_the_ends_that_the_chapter_says() {
     });
     // The switch is killed and replaced: the client's connection is reset, and new clients are
     // served.
-    at_switch.kill();
     let began = Instant::now();
-    let at_switch = Part::start(&folder, "b", &switch);
+    chain.switch = chain.switch.replace();
     let mut rest = Vec::new();
     assert!(answers.read_to_end(&mut rest).is_err(), "a reset");
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
-    assert_eq!(front.status()["ends"]["peer-replaced"], 1);
-    eventually("all are up", || all_up(&front) && all_up(&at_switch));
-    let client = TcpStream::connect(("127.0.0.1", listen)).unwrap();
+    assert_eq!(chain.front.status()["ends"]["peer-replaced"], 1);
+    chain.wait();
+    let client = chain.client();
     (&client).write_all(b"again\n").unwrap();
     let mut answer = String::new();
     BufReader::new(&client).read_line(&mut answer).unwrap();
     assert_eq!(answer, "again\n");
-    let said = succeeds(&folder, &["switch", "status", "--socket", at_switch.socket.to_str().unwrap()]);
+    let socket = &chain.switch.socket;
+    let said =
+        succeeds(socket.parent().unwrap(), &["switch", "status", "--socket", socket.to_str().unwrap()]);
     for part in ["ACP at 127.0.0.1", "neighbour", "up", "m1", "round-robin"] {
         assert!(said.contains(part), "no `{part}` in {said}");
     }

@@ -383,17 +383,20 @@ impl BackSession {
             if !tcp.may_read() || end.unacknowledged() > buffer {
                 break;
             }
-            let read = tcp.read(*now, scratch, |answer| match waiting.pop_front() {
-                Some((label, _)) => {
-                    counters.answers += 1;
-                    counters.answer_bytes += answer.len() as u64;
-                    message::parts(label, answer).for_each(|(head, part)| end.write(&head, part));
+            let read = tcp.read(*now, scratch, |answer| {
+                match waiting.pop_front() {
+                    Some((label, _)) => {
+                        counters.answers += 1;
+                        counters.answer_bytes += answer.len() as u64;
+                        message::parts(label, answer).for_each(|(head, part)| end.write(&head, part));
+                    }
+                    None => {
+                        counters.unrequested += 1;
+                        // The bytes of a one-way server go nowhere.
+                        unasked |= answers != Answers::None;
+                    }
                 }
-                None => {
-                    counters.unrequested += 1;
-                    // The bytes of a one-way server go nowhere.
-                    unasked |= answers != Answers::None;
-                }
+                true
             });
             *last = *now;
             read.map_err(|_| Why::Malformed)?;

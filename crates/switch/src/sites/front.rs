@@ -374,37 +374,38 @@ impl FrontSession {
     }
 
     /// Returns true if no more requests are read for now: earlier ones have not been taken by
-    /// members, or too many answers wait for an earlier one.
-    fn is_full(&self, config: &Sites) -> bool {
-        self.end.unacknowledged() > config.limits.session_buffer
-            || self.ledger.len() > REQUESTS
-            || self.ledger.bytes() > most_held(config)
+    /// members, or the answers that may wait for an earlier one are too many.
+    fn is_full(end: &End, ledger: &Ledger, config: &Sites) -> bool {
+        end.unacknowledged() > config.limits.session_buffer
+            || ledger.len() > REQUESTS
+            || ledger.due() > most_held(config)
     }
 
     /// Reads requests while there is room for them.
     fn take_requests(&mut self, core: &mut Core, key: usize) -> Result<(), Why> {
         let Core { config, scratch, counters, now, again, .. } = core;
+        let (end, ledger) = (&mut self.end, &mut self.ledger);
         for _ in 0..READS {
-            if !self.tcp.may_read() || self.is_full(config) {
+            if !self.tcp.may_read() || Self::is_full(end, ledger, config) {
                 break;
             }
-            let (end, ledger) = (&mut self.end, &mut self.ledger);
             let read = self.tcp.read(*now, scratch, |frame| {
                 counters.frames += 1;
                 counters.bytes += frame.len() as u64;
                 end.write(&ledger.number(*now), frame);
+                !Self::is_full(end, ledger, config)
             });
             read.map_err(|_| Why::Malformed)?;
             self.last = *now;
         }
-        if self.tcp.may_read() && !self.is_full(config) {
+        if self.tcp.may_read() && !Self::is_full(end, ledger, config) {
             again.push(key);
         }
         if self.tcp.broken && !self.gone {
             // Requests that have come are carried on.
             (self.gone, self.tcp.ended) = (true, true);
         }
-        if self.tcp.ended {
+        if self.tcp.ended && !self.tcp.untaken {
             self.end.finish();
         }
         Ok(())
@@ -473,7 +474,8 @@ impl FrontSession {
     }
 }
 
-/// Bytes of answers that may wait for others in a session before its client is held back.
+/// Bytes of answers that may wait for others in a session, as far as their length is known before,
+/// bytes.
 fn most_held(config: &Sites) -> usize {
     config.limits.frame.max(config.limits.session_buffer)
 }

@@ -26,6 +26,11 @@ const ANSWER: usize = 9;
 const FIRST: u8 = 1;
 const LAST: u8 = 2;
 
+/// The expected length of a session's answers before the first has come, bytes.
+const FIRST_EXPECTED: f64 = 65_536.0;
+/// Weight of an answer's length in the expected length of the next.
+const GAIN: f64 = 0.125;
+
 /// The label of a request, and its frame; `None` if the message is too short.
 pub(super) fn request(message: &[u8]) -> Option<(Label, &[u8])> {
     let (label, frame) = message.split_first_chunk()?;
@@ -56,6 +61,8 @@ pub(super) struct Ledger {
     held: usize,
     /// Requests without an answer.
     open: u32,
+    /// The expected length of an answer: a moving average, bytes.
+    expected: f64,
 }
 
 #[derive(Debug)]
@@ -81,7 +88,16 @@ pub(super) enum Noted {
 impl Ledger {
     /// An empty ledger. The tags of `hash` differ between flows.
     pub(super) fn new(answers: Answers, hash: Hash, flow: u32) -> Ledger {
-        Ledger { answers, hash, flow, first: 0, waiting: VecDeque::new(), held: 0, open: 0 }
+        Ledger {
+            answers,
+            hash,
+            flow,
+            first: 0,
+            waiting: VecDeque::new(),
+            held: 0,
+            open: 0,
+            expected: FIRST_EXPECTED,
+        }
     }
 
     fn label(&self, number: u32) -> Label {
@@ -131,6 +147,7 @@ impl Ledger {
         }
         waiting.done = true;
         self.open -= 1;
+        self.expected += GAIN * (waiting.answer.len() as f64 - self.expected);
         if self.answers == Answers::Any {
             self.held -= waiting.answer.len();
             out.push(&std::mem::take(&mut waiting.answer));
@@ -157,6 +174,13 @@ impl Ledger {
     /// Bytes held.
     pub(super) fn bytes(&self) -> usize {
         self.held
+    }
+
+    /// Bytes of answers that may wait for others: those held, and those expected for all requests
+    /// without an answer.
+    pub(super) fn due(&self) -> usize {
+        let expected = if self.answers == Answers::InOrder { self.expected } else { 0.0 };
+        self.held + (f64::from(self.open) * expected) as usize
     }
 
     /// Arrival of the oldest request without an answer.
@@ -201,6 +225,18 @@ mod tests {
                 assert_eq!(note(&mut ledger, number, 3, b"x", &mut out), Noted::Unrequested);
             }
         }
+    }
+
+    #[test]
+    fn answers_that_may_wait_follow_the_length_of_answers() {
+        let (mut ledger, mut out) = (ledger(Answers::InOrder, 100), Queue::default());
+        assert_eq!(ledger.due(), 100 * 65_536);
+        for number in 1..90 {
+            note(&mut ledger, number, 3, b"answer", &mut out);
+        }
+        // 89 wait for the first, and eleven are still to come, of little more than six bytes each.
+        assert_eq!(ledger.bytes(), 89 * 6);
+        assert!((11 * 6..11 * 8).contains(&(ledger.due() - ledger.bytes())), "{}", ledger.due());
     }
 
     #[test]

@@ -18,7 +18,10 @@ pub(super) struct Tcp {
     /// True if the connection broke.
     pub(super) broken: bool,
     framer: Framer,
+    /// Bytes that have arrived and were not taken.
     partial: Queue,
+    /// True if `partial` may begin with a whole frame.
+    pub(super) untaken: bool,
     /// Start of the incomplete frame.
     pub(super) since: Option<Time>,
     /// Bytes to write.
@@ -42,6 +45,7 @@ impl Tcp {
             broken: false,
             framer: Framer::new(framing, most),
             partial: Queue::default(),
+            untaken: false,
             since: None,
             out: Queue::default(),
         }
@@ -52,9 +56,9 @@ impl Tcp {
         self.writable |= ready.writable;
     }
 
-    /// Returns true if the kernel may have more bytes.
+    /// Returns true if there may be more frames, here or in the kernel.
     pub(super) fn may_read(&self) -> bool {
-        self.readable && !self.ended && !self.broken
+        self.untaken || self.readable && !self.ended && !self.broken
     }
 
     /// Returns true if a frame has arrived in part.
@@ -67,35 +71,24 @@ impl Tcp {
         self.partial.len() + self.out.len()
     }
 
-    /// Reads once, and passes on each whole frame.
+    /// Reads once, and passes on each whole frame while `take` returns true. If it did not the last
+    /// time, continues with the frames that remain instead.
     pub(super) fn read(
         &mut self,
         now: Time,
         scratch: &mut [u8],
-        mut take: impl FnMut(&[u8]),
+        mut take: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), FrameError> {
-        let len = match self.stream.read(scratch) {
-            Ok(Got::Nothing) => {
-                self.readable = false;
-                return Ok(());
-            }
-            Ok(Got::End) => {
-                (self.readable, self.ended) = (false, true);
-                return Ok(());
-            }
-            Err(_) => {
-                (self.readable, self.broken) = (false, true);
-                return Ok(());
-            }
-            Ok(Got::Bytes { len, .. }) => len,
-        };
-        self.partial.push(&scratch[..len]);
+        if !self.untaken {
+            self.receive(scratch);
+        }
         let (mut at, whole) = (0, self.partial.as_slice());
+        let mut taking = true;
         let mut failed = Ok(());
-        loop {
+        while taking {
             match self.framer.next(&whole[at..]) {
                 Ok(Some(len)) => {
-                    take(&whole[at..at + len]);
+                    taking = take(&whole[at..at + len]);
                     at += len;
                 }
                 Ok(None) => break,
@@ -105,13 +98,23 @@ impl Tcp {
                 }
             }
         }
+        self.untaken = !taking && at < whole.len();
         self.partial.consume(at);
-        self.since = match (self.partial.is_empty(), at, self.since) {
+        self.since = match (self.untaken || self.partial.is_empty(), at, self.since) {
             (true, ..) => None,
             (false, 0, Some(since)) => Some(since),
             _ => Some(now),
         };
         failed
+    }
+
+    fn receive(&mut self, scratch: &mut [u8]) {
+        match self.stream.read(scratch) {
+            Ok(Got::Nothing) => self.readable = false,
+            Ok(Got::End) => (self.readable, self.ended) = (false, true),
+            Err(_) => (self.readable, self.broken) = (false, true),
+            Ok(Got::Bytes { len, .. }) => self.partial.push(&scratch[..len]),
+        }
     }
 
     /// Writes as many bytes as the kernel takes.
