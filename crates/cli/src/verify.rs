@@ -18,7 +18,9 @@ pub(crate) fn verify(args: &args::Verify) -> Result<ExitCode, Failure> {
         std::fs::create_dir_all(dir).map_err(fail)?;
         for i in 0..args.random {
             let seed = args.seed + i;
-            std::fs::write(dir.join(format!("{seed}.toml")), verify.text(seed)).map_err(fail)?;
+            for (name, text) in verify.files(seed) {
+                std::fs::write(dir.join(name), text).map_err(fail)?;
+            }
         }
     }
     let interrupted = terminal::interrupt_flag();

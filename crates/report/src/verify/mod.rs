@@ -2,9 +2,10 @@
 //!
 //! A network is drawn from a seed, written as a scenario file, and run like any other file. So a
 //! failing case can be kept and examined with `tollway run`. The bounds on steady states are in
-//! [`Bounds`], for each aim of a law. Networks in which flows start and stop are judged by losses
-//! and queues.
+//! [`Bounds`], for each aim of a law. Beside it a path is drawn on which flows and the link's rate
+//! change. Networks in which flows start and stop are judged by losses and queues.
 
+mod changes;
 mod draw;
 mod remarks;
 mod starts;
@@ -24,6 +25,9 @@ use crate::deviation::{Deviation, FlowDeviation, NoDeviation};
 use crate::ideal::{Steady, steady};
 use crate::seeds::{NoSeeds, seeds};
 
+pub use changes::Changes;
+
+use changes::{Expected, Path};
 use draw::scenario_text;
 use starts::starts_text;
 
@@ -47,7 +51,7 @@ pub struct Verify {
 /// The kinds of judgement of random networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The steady state, compared with theory.
+    /// The steady state, compared with theory, and the law's reaction to changes.
     Steady,
     /// Losses and queues, while flows start and stop.
     Starts,
@@ -93,6 +97,8 @@ pub struct Case {
     pub flows: usize,
     /// The steady state; `None` if starts are judged.
     pub rest: Option<Rest>,
+    /// What followed a change of flows and of the rate; `None` for starts, and laws without bounds.
+    pub changes: Option<Changes>,
     /// Packets dropped in the whole run, as a fraction of those sent.
     pub lost: f64,
     /// The longest queue of a link in the whole run, in ms at its rate.
@@ -206,7 +212,7 @@ impl Verify {
             }
             let seed = self.seed + i;
             let goes_on = |_| go_on(done.load(std::sync::atomic::Ordering::Relaxed));
-            let case = self.judge(seed, &self.text(seed), &goes_on);
+            let case = self.case(seed, &goes_on);
             // A partial run cannot be judged.
             go_on(1 + done.fetch_add(1, std::sync::atomic::Ordering::Relaxed)).then_some(case)
         };
@@ -217,32 +223,59 @@ impl Verify {
         Ok(Verified { verify: *self, cases })
     }
 
-    /// The network drawn from `seed`, as the text of a scenario file.
-    pub fn text(&self, seed: u64) -> String {
-        match self.kind {
-            Kind::Steady => scenario_text(self.law, seed),
-            Kind::Starts => starts_text(self.law, seed),
+    /// What is drawn from `seed`: names and texts of scenario files, the network's first.
+    pub fn files(&self, seed: u64) -> Vec<(String, String)> {
+        let network = format!("{seed}.toml");
+        if self.kind == Kind::Starts {
+            return vec![(network, starts_text(self.law, seed))];
         }
+        let mut files = vec![(network, scenario_text(self.law, seed))];
+        if Expected::of(self.aim).is_some() {
+            files.push((format!("{seed}-changes.toml"), Path::draw(seed).text(self.law, seed)));
+        }
+        files
+    }
+
+    /// Runs and judges what is drawn from `seed`.
+    fn case(&self, seed: u64, goes_on: Going<'_>) -> Result<Case, VerifyError> {
+        let files = self.files(seed);
+        let mut case = self.judge(seed, &files[0].1, goes_on)?;
+        if let Some((_, text)) = files.get(1) {
+            let changes = follow(seed, text, goes_on)?;
+            case.problems.extend(changes.problems(self.aim));
+            case.changes = Some(changes);
+        }
+        Ok(case)
     }
 
     /// Runs the network in `text`, drawn from `seed`, and judges it.
-    fn judge(
-        &self,
-        seed: u64,
-        text: &str,
-        goes_on: &(dyn Fn(f64) -> bool + Sync),
-    ) -> Result<Case, VerifyError> {
-        let scenario = Scenario::parse::<&str>(&format!("{seed}.toml"), text, &[])
-            .map_err(|e| VerifyError::File { seed, message: format!("{e}\n{text}") })?;
-        let plan = &scenario.variants()[0].plan;
-        let progress = Some(goes_on);
-        let options = run::Options { outputs: Outputs::memory(), progress, ..run::Options::default() };
-        let result = run::run(plan, &options).map_err(|error| VerifyError::Run { seed, error })?.result;
+    fn judge(&self, seed: u64, text: &str, goes_on: Going<'_>) -> Result<Case, VerifyError> {
+        let (plan, result) = run(seed, text, goes_on)?;
         match self.kind {
-            Kind::Steady => judge_rest(self.aim, seed, plan, &result),
-            Kind::Starts => Ok(starts::judge(seed, plan, &result)),
+            Kind::Steady => judge_rest(self.aim, seed, &plan, &result),
+            Kind::Starts => Ok(starts::judge(seed, &plan, &result)),
         }
     }
+}
+
+/// Receives the progress of a run, and ends it by returning false.
+type Going<'a> = &'a (dyn Fn(f64) -> bool + Sync);
+
+/// Runs the path of changes in `text`, drawn from `seed`.
+fn follow(seed: u64, text: &str, goes_on: Going<'_>) -> Result<Changes, VerifyError> {
+    let (_, result) = run(seed, text, goes_on)?;
+    Ok(Path::draw(seed).follow(&result))
+}
+
+/// Runs the scenario in `text`, drawn from `seed`.
+fn run(seed: u64, text: &str, goes_on: Going<'_>) -> Result<(Plan, RunResult), VerifyError> {
+    let scenario = Scenario::parse::<&str>(&format!("{seed}.toml"), text, &[])
+        .map_err(|e| VerifyError::File { seed, message: format!("{e}\n{text}") })?;
+    let plan = scenario.variants()[0].plan.clone();
+    let options =
+        run::Options { outputs: Outputs::memory(), progress: Some(goes_on), ..run::Options::default() };
+    let result = run::run(&plan, &options).map_err(|error| VerifyError::Run { seed, error })?.result;
+    Ok((plan, result))
 }
 
 /// Compares the steady state of a run with theory.
@@ -316,6 +349,7 @@ fn judge_rest(aim: Aim, seed: u64, plan: &Plan, result: &RunResult) -> Result<Ca
             queue_ms: queue_ms.0,
             balance,
         }),
+        changes: None,
         lost: lost(result),
         peak_queue_ms,
         peak_link,
@@ -427,11 +461,39 @@ mod tests {
         assert!(problems.contains("flow") && problems.contains("is used only to"), "{problems}");
         // Senders of another law aim at another allocation, and fill the queues.
         let other = text
-            .replace("xcp = { whole-window = true, pacing = true }\n", "")
             .replace("packets\"\nlaw = \"xcp\"", "packets\"\nlaw = \"drop-tail\"")
             .replace("law = \"xcp\"", "law = \"newreno\"");
         let problems = judge(Aim::XcpEquilibrium, 1, &other).unwrap().problems.join("; ");
         assert!(problems.contains("do not have the aim") && problems.contains("queue"), "{problems}");
+    }
+
+    #[test]
+    fn wrong_gains_show_in_what_follows_a_change() {
+        let found = |aim, keys: &str| {
+            let law = aims().find(|(_, aims)| *aims == aim).unwrap().0;
+            let line = format!("law = \"{law}\"\n\n");
+            let text =
+                Path::draw(SEED).text(law, SEED).replacen(&line, &format!("law = \"{law}\"\n{keys}\n\n"), 1);
+            follow(SEED, &text, &|_| true).unwrap().problems(aim).join("; ")
+        };
+        const SEED: u64 = 5000;
+        for aim in [Aim::XcpEquilibrium, Aim::Proportional] {
+            assert_eq!(found(aim, ""), "");
+        }
+        for (keys, sign) in [
+            ("xcp.alpha = 0.8", "the longest queue after the rate doubled"),
+            ("xcp.alpha = 0.2", "the longest queue after the rate doubled"),
+            ("xcp.beta = 0", "the queue 10 to 15 round trips after the rate fell back"),
+            ("xcp.beta = 0.4", "the queue 10 to 15 round trips after the rate fell back"),
+            ("xcp.gamma = 0.3", "a new flow's share after 10 to 15 round trips"),
+        ] {
+            assert!(
+                found(Aim::XcpEquilibrium, keys).contains(sign),
+                "{keys}: {}",
+                found(Aim::XcpEquilibrium, keys)
+            );
+        }
+        assert!(found(Aim::Proportional, "fcp.alpha = 0").contains("after the rate fell back"));
     }
 
     /// `docs/notes/theory.md` explains the remarks on each of these networks.

@@ -95,6 +95,7 @@ pub(super) fn judge(seed: u64, plan: &Plan, result: &RunResult) -> Case {
         links: super::shared_links(plan),
         flows: plan.flows.len(),
         rest: None,
+        changes: None,
         lost,
         peak_queue_ms,
         peak_link,

@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_demand_up_to_a_limit_ends_at_the_whole_limit() {
+    fn a_demand_up_to_a_limit_ends_within_a_packet_of_it() {
         for limit in 3..300 {
             let mut law = XcpConfig::default().build();
             let flight = Flight { limit, srtt: Time::from_micros(13_851), ..flight(NOW, 2) };
@@ -397,7 +397,8 @@ mod tests {
                 law.on_ack(&flight, &Acked { echo: Some(toll.due.min(9_000.0) as f32), ..acked(1) });
             }
             let window = law.window();
-            assert!((f64::from(limit)..f64::from(limit) + 1e-3).contains(&window), "{window} of {limit}");
+            // The stated window leaves out a fraction, which the request asks for again.
+            assert!((f64::from(limit)..f64::from(limit) + 1.0).contains(&window), "{window} of {limit}");
         }
     }
 
