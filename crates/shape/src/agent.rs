@@ -9,7 +9,7 @@ use tollway_law::{Rate, Time};
 use tracing::{debug, trace};
 
 use super::cgroup::Cgroups;
-use super::state::{ConnectionStatus, Packets, Status, TenantStatus};
+use super::status::{Connection, NOT_CONTAINED, State, Tenant};
 use super::{ByNumber, Counts, Hold, Kernel, LEAST_BURST, Regime, Seen, Traffic};
 
 /// The agent that lists connections and sets their paces.
@@ -453,78 +453,78 @@ impl Agent {
         self.kernel.beat();
     }
 
-    /// The state of the agent, its tenants and connections.
-    pub fn status(&self) -> Status {
-        let mut tenants: Vec<TenantStatus> = self
+    /// The state of the agent, its tenants and connections, without times and the source of policies.
+    pub fn status(&self) -> State {
+        let mut tenants: Vec<Tenant> = self
             .regime
             .tenants
             .iter()
             .enumerate()
-            .map(|(at, party)| TenantStatus {
-                name: party.name.clone(),
-                connections: 0,
-                uses: Rate::ZERO,
-                share: self.shares.share_of(at),
-                rate: party.tenant.contract.rate,
-                level: self.shares.level_of(at),
-                packets: self.counts.tenants.get(at).map(|counts| {
-                    let rest = &self.rests[at];
-                    Packets {
-                        elsewhere: rest.demand.uses(),
-                        drops: rest.drops.rate,
-                        dropped: counts.dropped,
-                        held: rest.drops.rate.bytes_per_sec() > rest.passes.rate.bytes_per_sec() * HELD,
-                    }
-                }),
+            .map(|(at, party)| {
+                let rest = self.counts.tenants.get(at).map(|counts| (counts, &self.rests[at]));
+                let held =
+                    |rest: &Rest| rest.drops.rate.bytes_per_sec() > rest.passes.rate.bytes_per_sec() * HELD;
+                Tenant {
+                    tenant: party.name.clone(),
+                    share_mbps: self.shares.share_of(at).mbps(),
+                    rate_mbps: party.tenant.contract.rate.map(Rate::mbps),
+                    bucket: party.tenant.contract.rate.map(|_| self.shares.level_of(at)),
+                    elsewhere_mbps: rest.map(|(_, rest)| rest.demand.uses().mbps()),
+                    dropped_mbps: rest.map(|(_, rest)| rest.drops.rate.mbps()),
+                    dropped_bytes: rest.map(|(counts, _)| counts.dropped),
+                    held_by_drops: rest.map(|(_, rest)| held(rest)),
+                    ..Tenant::default()
+                }
             })
             .collect();
-        let mut connections = Vec::with_capacity(self.open.len());
-        let mut others = 0;
-        for open in self.open.values().filter(|open| open.round == self.round) {
-            let Some(class) = open.class else {
-                others += 1;
-                continue;
-            };
-            let (tenant, class) = self.owners[class as usize];
-            let party = &self.regime.tenants[tenant as usize];
-            let of = &mut tenants[tenant as usize];
-            of.connections += 1;
-            of.uses = Rate::from_bytes_per_sec(of.uses.bytes_per_sec() + open.demand.uses().bytes_per_sec());
-            connections.push(ConnectionStatus {
-                cookie: open.seen.cookie,
-                tenant: party.name.clone(),
-                class: party.classes[class as usize].clone(),
-                local: open.seen.local,
-                remote: open.seen.remote,
-                uid: open.seen.uid,
-                cgroup: open.seen.cgroup.and_then(|id| self.cgroups.path(id)).map(str::to_owned),
-                uses: open.demand.uses(),
-                share: open.share,
-                limit: open.limit,
-                rtt: open.seen.rtt,
-                limited_by: open.demand.limited_by(),
-                hungry: open.wants.hungry,
-                sent: open.seen.sent,
-                resent: open.seen.resent,
-                paced: open.set.is_some(),
-                denied: open.denied,
-            });
-        }
-        connections
-            .sort_unstable_by(|a, b| (&a.tenant, a.remote, a.local).cmp(&(&b.tenant, b.remote, b.local)));
-        Status {
+        let now = self.open.values().filter(|open| open.round == self.round);
+        let (known, others): (Vec<_>, Vec<_>) = now.partition(|open| open.class.is_some());
+        let mut known: Vec<_> = known
+            .into_iter()
+            .filter_map(|open: &Open| {
+                let (tenant, class) = self.owners[open.class? as usize];
+                let party = &self.regime.tenants[tenant as usize];
+                let of = &mut tenants[tenant as usize];
+                of.connections += 1;
+                of.sends_mbps += open.demand.uses().mbps();
+                Some((&party.name, &party.classes[class as usize], open))
+            })
+            .collect();
+        known.sort_unstable_by_key(|(tenant, _, open)| (*tenant, open.seen.remote, open.seen.local));
+        let connection = |(tenant, class, open): (&String, &String, &Open)| Connection {
+            cookie: open.seen.cookie,
+            tenant: tenant.clone(),
+            class: class.clone(),
+            local: open.seen.local.to_string(),
+            remote: open.seen.remote.to_string(),
+            uid: open.seen.uid,
+            cgroup: open.seen.cgroup.and_then(|id| self.cgroups.path(id)).map(str::to_owned),
+            rtt_ms: open.seen.rtt.as_millis_f64(),
+            sends_mbps: open.demand.uses().mbps(),
+            share_mbps: open.share.mbps(),
+            limit_mbps: open.limit.mbps(),
+            limited_by: open.demand.limited_by().word(),
+            sent_bytes: open.seen.sent,
+            resent_segments: open.seen.resent,
+            paced: open.set.is_some(),
+            denied: open.denied,
+        };
+        let contained = self.kernel.contains();
+        State {
             version: self.regime.version.clone(),
             kernel: self.kernel.describe(),
             warning: self.warning(),
-            tick: self.regime.tick,
-            rate: self.regime.link.rate,
-            level: self.shares.level(),
+            note: (!contained).then(|| NOT_CONTAINED.to_owned()),
+            contained,
+            link_mbps: self.regime.link.rate.map(Rate::mbps),
+            link_bucket: self.regime.link.rate.map(|_| self.shares.level()),
             tenants,
-            connections,
-            others,
-            contains: self.kernel.contains(),
-            unknown: self.unknown.rate,
-            elsewhere: self.others.rate,
+            denied: known.iter().filter(|(_, _, open)| open.denied).count(),
+            connections: known.into_iter().map(connection).collect(),
+            others: others.len(),
+            others_mbps: contained.then(|| self.others.rate.mbps()),
+            unknown_mbps: contained.then(|| self.unknown.rate.mbps()),
+            ..State::default()
         }
     }
 }

@@ -64,7 +64,6 @@ mod run;
 pub mod service;
 #[cfg(test)]
 mod simulation;
-mod state;
 pub mod status;
 #[cfg(test)]
 mod tests;
@@ -84,7 +83,6 @@ pub use guardian::{Guardian, clear, replay};
 pub use handover::{Handover, Item, Number};
 pub use rights::{Needs, Reach, give_up_all, settle_in, unprivileged};
 pub use run::{Then, Turn, run};
-pub use state::{ConnectionStatus, Packets, Status, TenantStatus};
 pub use tollway_agent::control::{ControlSocket, ask};
 pub use tollway_agent::events::{Events, Form};
 pub use tollway_net::sys::signals::Signals;

@@ -15,7 +15,7 @@ use crate::channel::{AgentEnd, Reply, WorkerMessage};
 use crate::handover::{Item, Pending, hand_over, pending};
 use crate::policies::Policies;
 use crate::rights::reading_files;
-use crate::status::Standing;
+use crate::status::State;
 use crate::{
     Agent, ControlSocket, Guardian, Kernel, LookOnly, Needs, Reach, Signals, SockDiag, Then, Turn, bpf,
     replay, run, settle_in,
@@ -107,7 +107,7 @@ impl Link {
         // The state of this tick. New policies are in force from the next tick on, which follows at
         // once.
         if self.wanted {
-            self.wanted = !self.end.send(Reply::State(standing(agent, turn, String::new()).to_json()));
+            self.wanted = !self.end.send(Reply::State(state(agent, turn, String::new()).to_json()));
         }
         let Some(regime) = newest else { return Then::Go };
         agent.install(turn.now, *regime);
@@ -115,8 +115,14 @@ impl Link {
     }
 }
 
-fn standing(agent: &Agent, turn: Turn, source: String) -> Standing {
-    Standing { status: agent.status(), turn, source, trouble: None }
+fn state(agent: &Agent, turn: Turn, source: String) -> State {
+    State {
+        time_s: turn.now.nearest_secs(),
+        source,
+        tick_ms: turn.tick.as_millis_f64(),
+        cpu_s: turn.cpu.as_secs_f64(),
+        ..agent.status()
+    }
 }
 
 /// A worker, as the agent's process sees it: see [`worker`](crate::worker).
@@ -281,7 +287,7 @@ pub fn dry_run(
     source: String,
     signals: &Signals,
     ends: impl Fn() -> bool,
-) -> io::Result<Option<Standing>> {
+) -> io::Result<Option<State>> {
     let kernel = LookOnly(SockDiag::new()?);
     let mut agent = Agent::new(Time::ZERO, Box::new(kernel), policies.into_regime());
     let mut last = None;
@@ -289,7 +295,7 @@ pub fn dry_run(
         if turn.now < Time::from_secs(1) && !ends() {
             return Then::Go;
         }
-        last = (turn.now >= Time::from_secs(1)).then(|| standing(agent, turn, source.clone()));
+        last = (turn.now >= Time::from_secs(1)).then(|| state(agent, turn, source.clone()));
         Then::Stop
     })?;
     Ok(last)

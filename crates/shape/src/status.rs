@@ -1,27 +1,9 @@
 //! The state of an agent as text and as JSON.
 
-use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use tollway_agent::status::{
     Product, Table, Unit, alert, count, flag, gauge, info, json_only, label, rows, word,
 };
-use tollway_law::Rate;
-
-use crate::{ConnectionStatus, Status, TenantStatus, Turn};
-
-/// The state of an agent at a tick.
-#[derive(Clone, Debug)]
-pub struct Standing {
-    /// The policies and the connections.
-    pub status: Status,
-    /// The tick.
-    pub turn: Turn,
-    /// Name of the policies' source.
-    pub source: String,
-    /// The reason why newer policies are not in force, if there are any.
-    pub trouble: Option<String>,
-}
-
 tollway_agent::status! {
     /// The state of an agent, in the units of its JSON.
     pub struct State {
@@ -134,7 +116,7 @@ tollway_agent::status! {
 
 const TENANTS: Table = Table::new("", Tenant::FIELDS).with_total(link);
 const CONNECTIONS: Table = Table::long(Connection::FIELDS);
-/// The limit of a back-end that counts no packets.
+/// The limit of a back-end that counts no packets, as a note.
 pub const NOT_CONTAINED: &str = "hostile tenants are not held: inet_diag limits no UDP, no short connection and no MPTCP; \
     `--backend bpf` does";
 /// Bytes per second of one Mb/s.
@@ -161,7 +143,7 @@ fn link(state: &Value) -> Option<Value> {
     }))
 }
 
-impl Standing {
+impl State {
     /// The tables as text, in at most `width` columns where names allow, with at most `most`
     /// connections.
     pub fn to_text(&self, width: usize, most: usize) -> String {
@@ -170,155 +152,65 @@ impl Standing {
 
     /// The object that `--json` prints.
     pub fn to_json(&self) -> Value {
-        let (status, turn) = (&self.status, &self.turn);
-        let state = State {
-            time_s: turn.now.nearest_secs(),
-            version: status.version.clone(),
-            source: self.source.clone(),
-            trouble: self.trouble.clone(),
-            kernel: status.kernel.clone(),
-            warning: status.warning.clone(),
-            tick_ms: turn.tick.as_millis_f64(),
-            cpu_s: turn.cpu.as_secs_f64(),
-            link_mbps: status.rate.map(Rate::mbps),
-            link_bucket: status.rate.map(|_| status.level),
-            tenants: status.tenants.iter().map(Tenant::from).collect(),
-            connections: status.connections.iter().map(Connection::from).collect(),
-            others: status.others,
-            note: (!status.contains).then(|| NOT_CONTAINED.to_owned()),
-            contained: status.contains,
-            others_mbps: status.contains.then(|| status.elsewhere.mbps()),
-            unknown_mbps: status.contains.then(|| status.unknown.mbps()),
-            denied: status.connections.iter().filter(|connection| connection.denied).count(),
-        };
-        serde_json::to_value(state).unwrap_or_default()
-    }
-}
-
-impl Serialize for Standing {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.to_json().serialize(serializer)
-    }
-}
-
-impl From<&TenantStatus> for Tenant {
-    fn from(tenant: &TenantStatus) -> Tenant {
-        Tenant {
-            tenant: tenant.name.clone(),
-            connections: tenant.connections,
-            sends_mbps: tenant.uses.mbps(),
-            share_mbps: tenant.share.mbps(),
-            rate_mbps: tenant.rate.map(Rate::mbps),
-            bucket: tenant.rate.map(|_| tenant.level),
-            elsewhere_mbps: tenant.packets.map(|packets| packets.elsewhere.mbps()),
-            dropped_mbps: tenant.packets.map(|packets| packets.drops.mbps()),
-            dropped_bytes: tenant.packets.map(|packets| packets.dropped),
-            held_by_drops: tenant.packets.map(|packets| packets.held),
-        }
-    }
-}
-
-impl From<&ConnectionStatus> for Connection {
-    fn from(connection: &ConnectionStatus) -> Connection {
-        Connection {
-            cookie: connection.cookie,
-            tenant: connection.tenant.clone(),
-            class: connection.class.clone(),
-            local: connection.local.to_string(),
-            remote: connection.remote.to_string(),
-            uid: connection.uid,
-            cgroup: connection.cgroup.clone(),
-            rtt_ms: connection.rtt.as_millis_f64(),
-            sends_mbps: connection.uses.mbps(),
-            share_mbps: connection.share.mbps(),
-            limit_mbps: connection.limit.mbps(),
-            limited_by: connection.limited_by.word(),
-            sent_bytes: connection.sent,
-            resent_segments: connection.resent,
-            paced: connection.paced,
-            denied: connection.denied,
-        }
+        serde_json::to_value(self).unwrap_or_default()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tollway_law::Time;
-    use tollway_law::shares::LimitedBy;
-
     use super::*;
-    use crate::Packets;
 
     /// An agent with one tenant and two connections, one of which can't be paced.
-    fn standing() -> Standing {
-        let connection = |port: u16, denied: bool| ConnectionStatus {
-            cookie: u64::from(port),
+    fn state() -> State {
+        let connection = |port: u16, denied: bool| Connection {
             tenant: "web".into(),
             class: "bulk".into(),
-            local: "10.0.0.1:443".parse().unwrap(),
-            remote: (std::net::Ipv4Addr::new(192, 0, 2, 1), port).into(),
-            uid: 33,
-            cgroup: Some("/system.slice/nginx.service".into()),
-            uses: Rate::from_mbps(24.9),
-            share: Rate::from_mbps(25.0),
-            limit: Rate::from_mbps(25.0),
-            rtt: Time::from_millis(50),
-            limited_by: LimitedBy::Share,
-            hungry: true,
-            sent: 123_456,
-            resent: 7,
+            local: "10.0.0.1:443".into(),
+            remote: format!("192.0.2.1:{port}"),
+            sends_mbps: 24.9,
+            limit_mbps: 25.0,
+            rtt_ms: 50.0,
+            limited_by: "share",
+            resent_segments: 7,
             paced: !denied,
             denied,
+            ..Connection::default()
         };
-        Standing {
-            status: Status {
-                version: "7".into(),
-                kernel: "a table".into(),
-                warning: Some("it is full".into()),
-                tick: Time::from_millis(15),
-                rate: Some(Rate::from_mbps(100.0)),
-                level: -0.5,
-                tenants: vec![
-                    TenantStatus {
-                        name: "web".into(),
-                        connections: 2,
-                        uses: Rate::from_mbps(49.8),
-                        share: Rate::from_mbps(50.0),
-                        rate: Some(Rate::from_mbps(60.0)),
-                        level: 0.25,
-                        packets: Some(Packets {
-                            elsewhere: Rate::from_mbps(7.25),
-                            drops: Rate::from_mbps(31.5),
-                            dropped: 4_000_000,
-                            held: true,
-                        }),
-                    },
-                    TenantStatus {
-                        name: "rest".into(),
-                        connections: 0,
-                        uses: Rate::ZERO,
-                        share: Rate::ZERO,
-                        rate: None,
-                        level: 1.0,
-                        packets: None,
-                    },
-                ],
-                connections: vec![connection(4711, false), connection(4712, true)],
-                others: 3,
-                contains: true,
-                unknown: Rate::from_mbps(0.5),
-                elsewhere: Rate::from_mbps(196.0),
-            },
-            turn: Turn { now: Time::from_secs(9), tick: Time::from_millis(15), cpu: Time::from_millis(90) },
+        let web = Tenant {
+            tenant: "web".into(),
+            connections: 2,
+            sends_mbps: 49.8,
+            share_mbps: 50.0,
+            rate_mbps: Some(60.0),
+            bucket: Some(0.25),
+            elsewhere_mbps: Some(7.25),
+            dropped_mbps: Some(31.5),
+            dropped_bytes: Some(4_000_000),
+            held_by_drops: Some(true),
+        };
+        State {
+            version: "7".into(),
             source: "policies.toml".into(),
             trouble: Some("`rate`: `Mbqs` is not a unit".into()),
+            kernel: "a table".into(),
+            warning: Some("it is full".into()),
+            contained: true,
+            link_mbps: Some(100.0),
+            link_bucket: Some(-0.5),
+            tenants: vec![web, Tenant { tenant: "rest".into(), ..Tenant::default() }],
+            connections: vec![connection(4711, false), connection(4712, true)],
+            others: 3,
+            others_mbps: Some(196.0),
+            unknown_mbps: Some(0.5),
+            denied: 1,
+            ..State::default()
         }
     }
 
     #[test]
     fn the_text_is_the_same_from_the_json_of_another_process() {
-        let standing = standing();
-        let text = standing.to_text(140, 1);
+        let state = state();
+        let text = state.to_text(140, 1);
         for part in [
             "Policies 7",
             "The new version is not in force: `rate`",
@@ -345,11 +237,10 @@ mod tests {
             assert!(text.contains(part), "no {part} in\n{text}");
         }
         assert!(!text.contains("4712") && !text.contains("hostile"));
-        let mut open = standing.clone();
-        open.status.contains = false;
+        let open = State { note: Some(NOT_CONTAINED.into()), others_mbps: None, ..state.clone() };
         let open = open.to_text(140, 1);
         assert!(open.contains(NOT_CONTAINED) && !open.contains("196"), "{open}");
-        let json = serde_json::to_string(&standing).unwrap();
+        let json = serde_json::to_string(&state).unwrap();
         assert_eq!(SHAPE.text_of(&json, 140, 1), Some(text));
         for other in ["", "{}", "[]", "{\"version\": 7}"] {
             assert_eq!(SHAPE.text_of(other, 140, 1), None);

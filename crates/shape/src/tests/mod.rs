@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tollway_law::shares::{Contract, LimitedBy, Tenant};
+use tollway_law::shares::{Contract, Tenant};
 use tollway_law::{Rate, Time};
 
 use super::*;
@@ -219,8 +219,8 @@ fn payload_is_paced_so_that_the_wire_has_the_rate() {
     }
     let status = world.agent.status();
     assert_eq!((status.connections.len(), status.tenants[0].connections), (4, 4));
-    assert!(status.connections.iter().all(|c| c.limited_by == LimitedBy::Share && c.paced && c.hungry));
-    assert!((status.tenants[0].uses.mbps() - 100.0).abs() < 1.0, "{:?}", status.tenants);
+    assert!(status.connections.iter().all(|c| c.limited_by == "share" && c.paced));
+    assert!((status.tenants[0].sends_mbps - 100.0).abs() < 1.0, "{:?}", status.tenants);
     // In a steady state the agent sets nothing.
     let calls = world.table.calls();
     world.run(Time::from_secs(1));
