@@ -102,7 +102,7 @@ impl Config {
         Config::parse("the command line", &words.keys.iter().map(line).collect::<String>())
     }
 
-    /// What it does, in a line for each direction.
+    /// A line for each direction, with its interface, rate and law.
     pub fn summary(&self) -> String {
         let line = |way: &str, direction: &Option<Direction>| match direction {
             Some(direction) => format!("{way} {}: {}", self.device, direction.words),
