@@ -1,4 +1,4 @@
-//! What every loader of programs into the kernel needs once: errors with remedies, libbpf's messages.
+//! Loaders of programs into the kernel: errors with remedies, libbpf's messages.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};

@@ -41,12 +41,12 @@ fn run(args: &Router) -> Result<ExitCode, Failure> {
     let events = args.log.open().map_err(|error| Failure::run(miette!("cannot log: {error}")))?;
     let path = args.socket.clone().unwrap_or_else(product::default_path);
     let control = ControlSocket::open(&path).map_err(|error| not_opened("router", &path, &error))?;
-    let agent = Agent::start(config, source, events.clone()).map_err(not_started)?;
     if args.dry_run {
-        drop(agent);
+        Agent::rehearse(&config).map_err(not_started)?;
         terminal::say(format_args!("configuration {version} would be in force\n{summary}\n"));
         return Ok(ExitCode::SUCCESS);
     }
+    let agent = Agent::start(config, source, events.clone()).map_err(not_started)?;
     let agent = Arc::new(Mutex::new(agent));
     let shown = Arc::clone(&agent);
     let status = move || {
@@ -88,7 +88,8 @@ fn run(args: &Router) -> Result<ExitCode, Failure> {
     }
     drop(audience);
     notifier.stops();
-    events.info("stop", "packets pass from now on; those that wait leave within a second");
+    agent.lock().unwrap_or_else(PoisonError::into_inner).stop();
+    events.info("stop", "packets pass from now on");
     Ok(ExitCode::SUCCESS)
 }
 

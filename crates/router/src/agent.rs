@@ -55,7 +55,7 @@ fn refused(action: &'static str) -> impl FnOnce(io::Error) -> StartError {
     move |source| StartError::Refused { action, source }
 }
 
-/// A router. It ends once dropped: packets on its links leave within a second.
+/// A router. It ends once [stopped](Agent::stop) or dropped.
 #[derive(Debug)]
 pub struct Agent {
     config: Config,
@@ -102,10 +102,23 @@ impl Agent {
     /// # Errors
     /// There is no such interface, the kernel lacks a feature, or this process a right.
     pub fn start(config: Config, source: String, events: Events) -> Result<Agent, StartError> {
-        let running = Some(Running::start(&config)?);
+        let running = Some(Running::start(&config, true)?);
         let began = Instant::now();
         let before = Mutex::new(None);
         Ok(Agent { config, source, running, refusal: None, outage: None, events, began, before })
+    }
+
+    /// Makes everything that a router needs, redirects nothing, and removes it again.
+    ///
+    /// # Errors
+    /// As for [`Agent::start`].
+    pub fn rehearse(config: &Config) -> Result<(), StartError> {
+        Running::start(config, false).map(drop)
+    }
+
+    /// Ends the router: packets pass from now on, and those on its links leave within a second.
+    pub fn stop(&mut self) {
+        self.running = None;
     }
 
     /// Looks after the interface: puts the router in place again after the interface was replaced.
@@ -121,7 +134,7 @@ impl Agent {
             self.running = None;
         }
         if self.running.is_none() && index.is_some() {
-            match Running::start(&self.config) {
+            match Running::start(&self.config, true) {
                 Ok(running) => {
                     self.events.info("start", format_args!("{device} is back"));
                     (self.running, self.outage) = (Some(running), None);
@@ -156,10 +169,10 @@ impl Agent {
             _ => {
                 interface::index(&config.device).map_err(|_| no_device(&config.device))?;
                 self.running = None;
-                match Running::start(&config) {
+                match Running::start(&config, true) {
                     Ok(running) => self.running = Some(running),
                     Err(error) => {
-                        self.running = Running::start(&self.config).ok();
+                        self.running = Running::start(&self.config, true).ok();
                         return Err(error);
                     }
                 }
@@ -254,7 +267,8 @@ fn rates(before: &mut Option<Before>, moments: &[Option<WayMoment>]) -> [(f64, O
 }
 
 impl Running {
-    fn start(config: &Config) -> Result<Running, StartError> {
+    /// Puts the parts in place; packets come only if `divert`.
+    fn start(config: &Config, divert: bool) -> Result<Running, StartError> {
         let device = &config.device;
         let index = interface::index(device).map_err(|_| no_device(device))?;
         let claim = claim(device)?;
@@ -274,7 +288,9 @@ impl Running {
         }
         let mark = u32::from_ne_bytes(random().map_err(Error::Random)?) | 1;
         let mut programs = Programs::load(Settings { device: index, cookie, to, limit, mark })?;
-        programs.divert(device)?;
+        if divert {
+            programs.divert(device)?;
+        }
         let programs = Arc::new(programs);
         let mut running = Running { index, programs, ways: [None, None], _claim: claim };
         let mut wire = Some(wire);
@@ -321,7 +337,7 @@ impl Drop for Running {
 /// Sets the longest train that reaches user space as one packet, in bytes; 0 is none.
 fn allow_trains(name: &str, bytes: u32) -> io::Result<()> {
     let packets = if bytes > 0 { 65_535 } else { 1 };
-    let size = if bytes > 0 { bytes } else { 65_536 };
+    let size = if bytes > 0 { bytes.min(LONGEST) } else { LONGEST };
     netlink::set(name, &[(Property::LongestTrain, size), (Property::LongestTrainPackets, packets)])
 }
 
@@ -340,6 +356,9 @@ fn no_device(name: &str) -> StartError {
     let known = table.lines().filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned()));
     StartError::NoDevice { name: name.to_owned(), known: known.filter(|name| name != "lo").collect() }
 }
+
+/// Upper bound of any train in bytes. The longest of TCP have 65 226, and a read has room for 64 KiB.
+const LONGEST: u32 = 65_500;
 
 /// The default control socket of this user.
 pub fn default_path() -> PathBuf {

@@ -102,7 +102,7 @@ impl Config {
         Config::parse("the command line", &words.keys.iter().map(line).collect::<String>())
     }
 
-    /// What it does, in a line for each direction.
+    /// A line for each direction, with its interface, rate and law.
     pub fn summary(&self) -> String {
         let line = |way: &str, direction: &Option<Direction>| match direction {
             Some(direction) => format!("{way} {}: {}", self.device, direction.words),
@@ -170,7 +170,10 @@ fn link(law: &str, rate: Rate, overhead: u64) -> Result<Direction, (String, Stri
         words.set("overhead", quoted(&format!("{overhead} B"))).map_err(clash)?;
     }
     let mut text = preamble("router", 1, &["inside", "outside"]);
-    words.completed().write(&mut text, "router", "inside", "outside");
+    let words = words.completed();
+    // The second one leads back: the constants of some laws depend on round trips.
+    words.write(&mut text, "router", "inside", "outside");
+    words.write(&mut text, "back", "outside", "inside");
     let scenario = Scenario::parse::<&str>("law", &text, &[]).map_err(|error| {
         let shown = error.in_words("law", &[("law", law)]);
         let mistakes: Vec<String> = shown.mistakes().iter().map(|mistake| mistake.to_string()).collect();

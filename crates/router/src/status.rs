@@ -27,8 +27,8 @@ tollway_agent::status! {
     pub struct WayStatus {
         /// `up`, out of the interface, or `down`, into it.
         direction: &'static str = label("way").metric("direction");
-        /// Its rate.
-        limit_bps: f64 = gauge("Mb/s limit").scaled(1e-6, 1).metric("limit_bits_per_second");
+        /// Its rate in the configuration.
+        limit_bps: f64 = gauge("limit").scaled(1e-6, 1).metric("limit_bits_per_second");
         /// The rate of the last second.
         rate_bps: f64 = gauge("Mb/s").scaled(1e-6, 1).metric("rate_bits_per_second");
         /// Bytes sent, with the line's overhead.
@@ -36,11 +36,11 @@ tollway_agent::status! {
         /// Packets sent; a train counts as its segments.
         packets: u64 = count("packets").metric("sent_packets");
         /// Packets that the law or a full queue dropped.
-        dropped: u64 = count("dropped");
+        dropped: u64 = count("drops");
         /// Packets that the law marked.
-        marked: u64 = count("marked");
+        marked: u64 = count("marks");
         /// Bytes that wait.
-        queued: u64 = gauge("waits kB").scaled(1e-3, 1).unit(Unit::Bytes, 1.0);
+        queued: u64 = gauge("queue kB").scaled(1e-3, 1).unit(Unit::Bytes, 1.0);
         /// Mean waiting time in the last second.
         wait_ms: Option<f64> = gauge("wait ms").scaled(1.0, 2).metric("wait").unit(Unit::Seconds, 1e-3);
         /// Packets for which the kernel had no room on the way here.
@@ -52,9 +52,9 @@ tollway_agent::status! {
         /// Packets that the kernel's limit dropped meanwhile.
         refused: u64 = count("refused").rare();
         /// Processor time of the direction's thread, seconds.
-        cpu_s: f64 = count("cpu s").scaled(1.0, 2).metric("cpu").unit(Unit::Seconds, 1.0);
+        cpu_s: f64 = count("").metric("cpu").unit(Unit::Seconds, 1.0);
         /// Mean delay of packets that left late, because the thread was.
-        late_ms: f64 = gauge("late ms").scaled(1.0, 3).metric("lateness").unit(Unit::Seconds, 1e-3);
+        late_ms: f64 = gauge("").metric("lateness").unit(Unit::Seconds, 1e-3);
     }
 }
 
