@@ -12,6 +12,7 @@
 # make python  the Python package, installed in an environment of its own (target/python), and its tests
 # make search  the property tests with other random cases than make test's, round after round (ROUNDS=20), and networks drawn afresh
 # make soak    an hour of random faults on real packets, another before `tollway switch`, another of processes killed, agents of `tollway shape` with etcd and runs of `tollway exec` under faults, the whole table of attacks on `tollway shape`, and a simulation of `tollway shape` (SOAK=600: ten minutes each)
+# make mutants 200 seeded faults of `law` and `proto`: how many their tests find (needs cargo-mutants; SAMPLE=10 for a trial)
 # make fuzz    each parser's fuzz target for a minute (needs nightly Rust and cargo-fuzz)
 # make bench   ours beside ns-2 and ns-3, where they are installed
 
@@ -20,7 +21,7 @@ TOLLWAY = target/release/tollway
 # The default build has every feature. Checks and tests cover a build without any, too.
 BARE = --workspace --no-default-features
 
-.PHONY: demo test tests bare claims judge check deny actions bpf plots build static wheel dist reproducible python search soak fuzz bench docs clean
+.PHONY: demo test tests bare claims judge check deny actions bpf plots build static wheel dist reproducible python search soak mutants fuzz bench docs clean
 
 # Tests press Ctrl-C and hang up, which nohup and a shell's background have ignored for all that they start.
 WITH_SIGNALS := $(shell env --default-signal=HUP,INT true 2>/dev/null && echo env --default-signal=HUP,INT)
@@ -134,6 +135,10 @@ SOAK ?= 3600
 
 soak: build
 	TOLLWAY_SOAK_SECONDS=$(SOAK) $(WITH_SIGNALS) $(CARGO) test --workspace --tests --locked -- --nocapture soak:: simulation:: contain::table::
+
+SAMPLE ?= 200
+mutants:
+	.ci/mutants --sample $(SAMPLE)
 
 fuzz:
 	./fuzz/run.sh 60

@@ -23,7 +23,7 @@ pub(super) struct Path {
     flows: u32,
 }
 
-/// What followed each change. Shares are of an equal share of the link, queues in products of its
+/// The effects of each change. Shares are of an equal share of the link, queues in products of its
 /// rate then and the base round trip.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Changes {
@@ -99,7 +99,7 @@ impl Path {
         text
     }
 
-    /// What the run of [`Path::text`] shows.
+    /// Measures the effects in the run of [`Path::text`].
     pub(super) fn follow(&self, result: &RunResult) -> Changes {
         let window = |after: f64, from: f64, until: f64| {
             let second = self.rtt * 1e-3;
@@ -136,7 +136,7 @@ impl Changes {
         };
         let bounds = [
             ("a new flow's share after 10 to 15 round trips", self.joined, joined),
-            ("a new flow's share after 50 to 55 round trips", self.settled, (0.95, 1.05)),
+            ("a new flow's share after 50 to 55 round trips", self.settled, (0.9, 1.1)),
             ("the link's use 10 to 15 round trips after a flow left", self.resumed, (resumed, 1.0)),
             ("the link's use 6 to 10 round trips after its rate doubled", self.filled, (filled, 1.0)),
             ("the longest queue after the rate doubled, in BDP", self.overshoot, overshoot),

@@ -97,7 +97,7 @@ pub struct Case {
     pub flows: usize,
     /// The steady state; `None` if starts are judged.
     pub rest: Option<Rest>,
-    /// What followed a change of flows and of the rate; `None` for starts, and laws without bounds.
+    /// The effects of changes of flows and of the rate; `None` for starts, and laws without bounds.
     pub changes: Option<Changes>,
     /// Packets dropped in the whole run, as a fraction of those sent.
     pub lost: f64,
@@ -223,7 +223,7 @@ impl Verify {
         Ok(Verified { verify: *self, cases })
     }
 
-    /// What is drawn from `seed`: names and texts of scenario files, the network's first.
+    /// The names and texts of the scenario files drawn from `seed`, the network's first.
     pub fn files(&self, seed: u64) -> Vec<(String, String)> {
         let network = format!("{seed}.toml");
         if self.kind == Kind::Starts {
