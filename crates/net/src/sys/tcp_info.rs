@@ -19,6 +19,8 @@ pub struct TcpInfo {
     pub srtt: Time,
     /// Packets sent and not yet acknowledged.
     pub in_flight: u32,
+    /// The time since a segment came, also behind a lost one.
+    pub quiet: Time,
 }
 
 /// Reads the record of a connection.
@@ -31,5 +33,7 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
         cwnd: word(offset_of!(libc::tcp_info, tcpi_snd_cwnd)),
         srtt: Time::from_micros(u64::from(word(offset_of!(libc::tcp_info, tcpi_rtt)))),
         in_flight: word(offset_of!(libc::tcp_info, tcpi_unacked)),
+        // Every segment acknowledges; of data this counts what is in order only.
+        quiet: Time::from_millis(u64::from(word(offset_of!(libc::tcp_info, tcpi_last_ack_recv)))),
     })
 }

@@ -13,6 +13,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 use socket2::SockRef;
 use tollway_law::{Rate, Time};
+use tollway_net::sys::tcp_info::tcp_info;
 use tollway_proto::overlay::wire::{Decoder, Encoder};
 use tollway_proto::overlay::{DaemonId, LinkConfig, PortId};
 
@@ -283,8 +284,13 @@ impl Server {
             }
         }
         while let Some(port) = self.broker.take_silent() {
-            if let Some(key) = self.wire_of(port) {
-                self.close_wire(now, key, "nothing was received for too long");
+            let Some(key) = self.wire_of(port) else { continue };
+            let quiet = tcp_info(&*self.wires[key].channel.stream()).map_or(Time::NEVER, |info| info.quiet);
+            match self.broker.daemon() {
+                // Behind a lost packet nothing can be read, as long as the queues on the way are
+                // deep.
+                Some(daemon) if quiet < daemon.silence() => daemon.hear(now, port),
+                _ => self.close_wire(now, key, "nothing was received for too long"),
             }
         }
     }

@@ -310,10 +310,10 @@ impl<B: Body> Daemon<B> {
         let Some(destinations) = self.destinations(set).filter(|set| !set.as_slice().is_empty()) else {
             return;
         };
-        let data = self.outbound.send(by, &destinations, note, body);
+        let data = self.outbound.send(now, by, &destinations, note, body);
         for &to in destinations.as_slice() {
             if !self.agenda.has(Timer::Probe(to)) {
-                self.agenda.set(Timer::Probe(to), now.saturating_add(self.most * PROBE));
+                self.agenda.set(Timer::Probe(to), now.saturating_add(self.late(to, self.most * PROBE)));
             }
         }
         self.forward(now, data);

@@ -40,11 +40,17 @@ impl<B: Body> Daemon<B> {
         Ok(())
     }
 
-    /// A part of a frame has come on a port: its peer is not silent, however long the frame takes.
+    /// Something has come on a port's connection: a part of a frame, or a packet behind a lost one,
+    /// which the connection still holds. Its peer is not silent, however long the frame takes.
     pub fn hear(&mut self, now: Time, port: PortId) {
         if let Some(port) = self.ports.get_mut(&port) {
             (port.heard, port.silent) = (now, false);
         }
+    }
+
+    /// The time without a word after which a port is silent.
+    pub fn silence(&self) -> Time {
+        self.most * SILENCE
     }
 
     /// Own links have come or gone: routes follow at once, the others hear of it as soon as T_min
@@ -261,15 +267,13 @@ impl<B: Body> Daemon<B> {
     }
 
     pub(super) fn hello(&mut self, now: Time) {
-        let mut awake = Vec::new();
+        let (mut awake, silence) = (Vec::new(), self.silence());
         for (&id, port) in &mut self.ports {
             if !std::mem::take(&mut port.spoke) {
                 port.hello = true;
                 awake.push(id);
             }
-            if now.saturating_sub(port.heard) >= self.most * SILENCE
-                && !std::mem::replace(&mut port.silent, true)
-            {
+            if now.saturating_sub(port.heard) >= silence && !std::mem::replace(&mut port.silent, true) {
                 self.events.push_back(Event::Silent(id));
             }
         }
@@ -301,7 +305,7 @@ const LEAST_HOP: f64 = 1e5;
 const MOST_HOP: f64 = 1e7;
 
 /// T_max's without a word after which a port is silent.
-pub(super) const SILENCE: u64 = 4;
+const SILENCE: u64 = 4;
 
 /// Link states that one incarnation can state.
 const MOST_STATES: u64 = 1 << 60;

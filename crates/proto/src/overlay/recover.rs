@@ -48,8 +48,13 @@ impl<B: Body> Daemon<B> {
         }
         match acked.outstanding {
             // A gap that was closed a moment ago may still be on its way.
-            true if gap && !acked.resend => self.agenda.by(Timer::Probe(to), now.saturating_add(pause)),
-            true => self.agenda.set(Timer::Probe(to), now.saturating_add(self.most() * PROBE)),
+            true if acked.unclear || gap && !acked.resend => {
+                self.agenda.by(Timer::Probe(to), now.saturating_add(self.late(to, pause)));
+            }
+            true => {
+                let wait = self.late(to, self.most() * PROBE);
+                self.agenda.set(Timer::Probe(to), now.saturating_add(wait));
+            }
             false => self.agenda.clear(Timer::Probe(to)),
         }
         if acked.freed {
@@ -68,8 +73,13 @@ impl<B: Body> Daemon<B> {
         if self.routes.reaches(to.daemon) {
             self.resend(now, vec![copy]);
         }
-        let wait = self.most() * (PROBE << probes.min(3));
+        let wait = self.late(to, self.most() * PROBE) * (1 << probes.min(3));
         self.agenda.set(Timer::Probe(to), now.saturating_add(wait));
+    }
+
+    /// The time after which an acknowledgement of `to` is late, at least `least`.
+    pub(super) fn late(&self, to: Incarnation, least: Time) -> Time {
+        self.outbound.chain(to).map_or(least, |chain| chain.late(least))
     }
 
     /// Drops chains to daemons that have started again and the memberships of their former starts,

@@ -41,8 +41,13 @@ pub(super) struct Chain {
     by_client: BTreeMap<ClientId, u64>,
     /// Fruitless probes since the last acknowledgement that brought something new.
     pub(super) probes: u32,
-    probing: bool,
+    /// The message of the last probe, until an acknowledgement brings something new.
+    probed: Option<u64>,
     resent_at: Option<Time>,
+    /// The message whose acknowledgement is timed, and when it was sent; none that was sent again.
+    timed: Option<(u64, Time)>,
+    /// The time from a message to its acknowledgement: the last, or what is left of a longer one.
+    delay: Time,
     /// Outstanding messages that the destination receives without their content.
     recalled: BTreeSet<u64>,
 }
@@ -52,12 +57,30 @@ pub(super) struct Chain {
 pub(super) struct Acked {
     /// The rest of the destination's messages is to be sent again.
     pub(super) resend: bool,
+    /// It follows a probe, and does not tell whether the rest is lost.
+    pub(super) unclear: bool,
     /// The destination lacks something still.
     pub(super) outstanding: bool,
     /// Bytes kept have become fewer.
     pub(super) freed: bool,
     /// The destination asks what is stable: it tells nothing new, and all that it told of is.
     pub(super) stable: bool,
+}
+
+impl Chain {
+    /// The time after which an acknowledgement is late: twice the time that one took, or `least`.
+    /// Messages may wait in a connection and in queues below it for many seconds.
+    pub(super) fn late(&self, least: Time) -> Time {
+        least.max(self.delay * 2)
+    }
+
+    /// Ends the timing of a message that `seq` acknowledges.
+    fn measure(&mut self, now: Time, seq: u64) {
+        if let Some((_, sent)) = self.timed.take_if(|(timed, _)| *timed <= seq) {
+            let left = Time(self.delay.0 - self.delay.0 / 8);
+            self.delay = now.saturating_sub(sent).max(left);
+        }
+    }
 }
 
 impl<B: Body> Outbound<B> {
@@ -84,6 +107,7 @@ impl<B: Body> Outbound<B> {
     /// Numbers and keeps a client's message to some destinations.
     pub(super) fn send(
         &mut self,
+        now: Time,
         by: ClientId,
         set: &Arc<Destinations>,
         note: Option<Arc<Note>>,
@@ -95,6 +119,7 @@ impl<B: Body> Outbound<B> {
         for &destination in set.as_slice() {
             let chain = self.chains.entry(destination).or_default();
             chain.outstanding.push_back((seq, by));
+            chain.timed.get_or_insert((seq, now));
             let last = std::mem::replace(&mut chain.last, seq);
             let own = chain.by_client.insert(by, seq).unwrap_or(0);
             let same = chain.last_by.replace(by) == Some(by);
@@ -127,7 +152,9 @@ impl<B: Body> Outbound<B> {
     }
 
     /// A destination has all messages up to `seq`; with `gap` it lacks some between that and what
-    /// came later. Resends are at least `pause` apart.
+    /// came later. Resends are at least `pause` apart, and an acknowledgement's time.
+    ///
+    /// All messages after a probe's are lost only if its copy is the last one that came.
     pub(super) fn ack(
         &mut self,
         now: Time,
@@ -138,6 +165,7 @@ impl<B: Body> Outbound<B> {
     ) -> Option<Acked> {
         let chain = self.chains.get_mut(&from)?;
         let progress = seq > chain.acked;
+        chain.measure(now, seq);
         chain.acked = chain.acked.max(seq.min(chain.last));
         let before = self.bytes;
         while let Some(&(first, by)) = chain.outstanding.front().filter(|&&(first, _)| first <= seq) {
@@ -149,24 +177,25 @@ impl<B: Body> Outbound<B> {
             release(&mut self.kept, self.base, &mut self.bytes, first, from.daemon);
         }
         let outstanding = !chain.outstanding.is_empty();
-        let rested = chain.resent_at.is_none_or(|at| now >= at.saturating_add(pause));
-        let resend = outstanding && rested && (gap || (chain.probing && progress));
+        let rested = chain.resent_at.is_none_or(|at| now >= at.saturating_add(chain.late(pause)));
+        let resend = outstanding && rested && (gap || (chain.probed == Some(seq) && progress));
+        let unclear = progress && chain.probed.is_some() && !resend;
         if progress {
-            (chain.probes, chain.probing) = (0, false);
+            (chain.probes, chain.probed) = (0, None);
         }
         if resend {
-            chain.resent_at = Some(now);
+            (chain.resent_at, chain.timed) = (Some(now), None);
         }
         self.trim();
         let stable = !progress && seq <= self.stable();
-        Some(Acked { resend, outstanding, freed: self.bytes < before, stable })
+        Some(Acked { resend, unclear, outstanding, freed: self.bytes < before, stable })
     }
 
     /// The oldest message that a destination has not acknowledged, to be sent again.
     pub(super) fn probe(&mut self, to: Incarnation) -> Option<DataFrame<B>> {
         let chain = self.chains.get_mut(&to)?;
         let (first, _) = *chain.outstanding.front()?;
-        chain.probing = true;
+        (chain.probed, chain.timed) = (Some(first), None);
         chain.probes += 1;
         self.copy(first, to)
     }

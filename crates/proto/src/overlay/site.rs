@@ -39,6 +39,8 @@ pub struct Site {
     /// Senders by the group that they send to.
     by_group: BTreeMap<Arc<[u8]>, Vec<usize>>,
     agenda: Agenda<Act>,
+    /// The next look at what connections have received.
+    listens: Time,
     random: Pcg64Mcg,
     /// By sender, the number of its next message.
     expected: HashMap<u32, u64>,
@@ -127,6 +129,8 @@ struct Link {
     greeted: bool,
     /// The peer has to be told that the port was opened again.
     reopened: bool,
+    /// Segments that its connection had received when it was last looked at.
+    received: u64,
     encoder: Encoder,
     decoder: Decoder,
 }
@@ -171,7 +175,15 @@ impl Site {
             let port = daemon.open(now, link);
             by_port.insert(port, at as u32);
             let (encoder, decoder) = (Encoder::new(), Decoder::sharing(config.pool.clone()));
-            Link { config: link, port: Some(port), greeted: false, reopened: false, encoder, decoder }
+            Link {
+                config: link,
+                port: Some(port),
+                greeted: false,
+                reopened: false,
+                received: 0,
+                encoder,
+                decoder,
+            }
         };
         let links = config.links.iter().copied().enumerate().map(link).collect();
         for group in &config.groups {
@@ -212,6 +224,7 @@ impl Site {
             by_client,
             by_group,
             agenda,
+            listens: now,
             random,
             expected: HashMap::new(),
             received: 0,
@@ -260,6 +273,21 @@ impl Site {
     /// a digest of the messages with a place received here in their order.
     pub fn ordered(&self) -> (u64, u64, u64) {
         (self.views, self.unordered, self.agreed)
+    }
+
+    /// Tells the daemon on which links something has come. Behind a lost packet that is nothing it
+    /// can read, for as long as the queues on the way are deep.
+    fn listen(&mut self, now: Time, connections: &mut dyn Connections) {
+        self.listens = now.saturating_add(Time(self.daemon.silence().0 / LISTENS));
+        for (at, link) in self.links.iter_mut().enumerate() {
+            let Some(connection) = connections.connection(MessagePort(at as u32)) else { continue };
+            let received = connection.stats().segments_received;
+            if std::mem::replace(&mut link.received, received) != received
+                && let Some(port) = link.port
+            {
+                self.daemon.hear(now, port);
+            }
+        }
     }
 
     /// Closes the daemon's port and opens it again, on the same connection.
@@ -522,7 +550,10 @@ impl App for Site {
         self.ready.pop_front()
     }
 
-    fn handle_timeout(&mut self, now: Time, _connections: &mut dyn Connections) {
+    fn handle_timeout(&mut self, now: Time, connections: &mut dyn Connections) {
+        if now >= self.listens {
+            self.listen(now, connections);
+        }
         while let Some(act) = self.agenda.pop(now) {
             self.act(now, act);
         }
@@ -542,6 +573,9 @@ const REOPENED: [u8; 1] = [0];
 
 /// Bytes of the numbers of a sender and of a message at the begin of each content.
 const STAMP: usize = 12;
+
+/// Looks at connections in the time after which a link is silent.
+const LISTENS: u64 = 16;
 
 /// Room for what defines a destination set.
 const SLACK: usize = 64;
