@@ -11,8 +11,8 @@
 //! | [`Programs`] | the programs in the kernel |
 //! | [`clean`] | removes what a killed router left |
 //!
-//! While no thread of a direction gives a sign of life, its packets pass: at once after an end, half a
-//! second after a stop. With [`OnFailure::Limit`] they are held to the rate then, in the kernel.
+//! While no thread of a direction gives a sign of life, its packets pass: at most half a second after
+//! an end or a stop. With [`OnFailure::Limit`] they are held to the rate then, in the kernel.
 #![cfg(target_os = "linux")]
 
 mod agent;

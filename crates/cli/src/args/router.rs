@@ -31,7 +31,7 @@ links, with constants as in `tollway exec --link`. Give a rate a little below th
 the queue is in the modem. IPv4 and IPv6 cross the link, also with VLAN tags; other frames pass.
 
 It needs root, or CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW and CAP_PERFMON, and Linux 6.6 or later. If it
-is killed, packets pass at once, and nothing is left behind; if it is stopped, after half a second.
+is killed or stopped, packets pass within half a second; after its end nothing is left behind.
 With `--on-failure limit` the kernel holds them to the rates instead, until the next router at the
 interface or `tollway clean`. All keys of the file: docs/src/router-reference.md; how it works, and
 what it costs: docs/src/router.md.

@@ -6,7 +6,8 @@ use super::Lab;
 use super::network::await_it;
 use crate::common::{self, text};
 
-/// Sends UDP at 40 Mb/s for two seconds. Returns bit/s received.
+/// Sends UDP at 40 Mb/s for two seconds. Returns bit/s received then; the queue that a router has at
+/// the end counts, too.
 fn flood(lab: &Lab, port: &str) -> f64 {
     let mut server = lab.server(port);
     let words = ["iperf3", "-c", "10.2.0.2", "-p", port, "-J", "-u", "-b", "40M", "-t", "2", "-l", "1400"];
@@ -24,15 +25,14 @@ fn a_killed_router_leaves_nothing_and_packets_pass() {
     let Some(lab) = Lab::new("killed") else { return };
     let mut router = lab.router(&["--dev", "sr", "--up", "10Mbps", "--down", "10Mbps"]);
     let held = flood(&lab, "5211");
-    assert!(held < 10.5e6, "{held}");
+    assert!(held < QUEUED, "{held}");
     router.child.kill().unwrap();
-    let killed = Instant::now();
-    lab.await_ping("10.2.0.2");
-    // A ping waits for its answer for a second.
-    assert!(killed.elapsed() < Duration::from_secs(2), "{:?}", killed.elapsed());
+    // Two seconds of pings: those of the first may be lost.
+    let answered = lab.pings("10.2.0.2", 40, "0.05", 56, false);
+    assert!(answered >= 20, "{answered} of 40");
     await_it("end of its interfaces", || lab.interfaces().is_empty());
     let free = flood(&lab, "5212");
-    assert!(free > 2.0 * held, "{free} beside {held}");
+    assert!(free > 1.5 * QUEUED, "{free} beside {held}");
     // Another one has its place.
     lab.router(&["--dev", "sr", "--up", "10Mbps"]).end();
 }
@@ -54,7 +54,7 @@ fn packets_pass_a_stopped_router_and_wait_for_it_again() {
     });
     let status = router.status(&lab);
     assert!(status["ways"][0]["passed"].as_u64().unwrap() > 1000, "{status}");
-    assert!(flood(&lab, "5214") < 10.5e6);
+    assert!(flood(&lab, "5214") < QUEUED);
 }
 
 #[test]
@@ -159,3 +159,6 @@ fn what_cannot_be_done_is_reported_with_its_remedy() {
     let said = text(&output.stderr);
     assert!(!output.status.success() && (said.contains("root") || said.contains("denied")), "{said}");
 }
+
+/// Upper bound of [`flood`] through a link of 10 Mb/s whose queue holds a second.
+const QUEUED: f64 = 20e6;
