@@ -12,10 +12,10 @@ struct law {
 	/* The price to return, and the last that was returned. */
 	__u16 owed;
 	__u16 price;
-	/* Packets acknowledged in this round trip and in the one before. */
+	/* Packets acknowledged in this round trip and in the one before, and their count at its end. */
 	__u32 acked;
 	__u32 last_acked;
-	__u64 round_ends;
+	__u32 round_ends;
 };
 
 #include "host.h"
@@ -102,12 +102,13 @@ static __always_inline void on_feedback(struct tcp_sock *tp, struct flow *f, __u
 {
 	struct law *law = &f->law;
 	struct number *budget = bpf_map_lookup_elem(&budgets, &f->seen.cookie);
-	__u32 mss = tp->mss_cache, srtt = f->seen.srtt_us, least = f->seen.min_rtt_us;
+	__u32 mss = tp->mss_cache, srtt = f->seen.srtt_us;
 	__u64 now = bpf_ktime_get_ns(), rate, slowest, most, window;
 
 	law->acked += acked;
-	if (now >= law->round_ends) {
-		law->round_ends = now + srtt * 1000ULL;
+	/* A round trip by packets, not by time: an acknowledgement may be for half a window. */
+	if ((__s32)(tp->delivered - law->round_ends) >= 0) {
+		law->round_ends = tp->delivered + tp->packets_out;
 		law->last_acked = law->acked;
 		law->acked = 0;
 	}
@@ -122,8 +123,8 @@ static __always_inline void on_feedback(struct tcp_sock *tp, struct flow *f, __u
 	}
 	/* A packet leaves every four round trips or quarter of a second. */
 	slowest = mss * 1000000ULL / max(4 * srtt, 250000);
-	rate = min(max(bought(&law->spending), slowest), most * mss * 1000000 / (least ?: 1));
-	/* The rate binds, and the window only if acknowledgements stop. */
+	rate = min(max(bought(&law->spending), slowest), 1ULL << 40);
+	/* The rate binds; the window if acknowledgements stop, or if the price is too good. */
 	window = min(2 * rate / 1000 * srtt / 1000 / (mss ?: 1) + 2, most);
 	apply(tp, f, window << 12, rate, 0);
 }
