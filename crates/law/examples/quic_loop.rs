@@ -70,7 +70,8 @@ impl Sender {
         self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
         self.acknowledged += 1;
         self.waits += rtt.as_millis_f64();
-        let lost: Vec<u64> = self.sent.range(..number.saturating_sub(THRESHOLD - 1)).map(|(&n, _)| n).collect();
+        let lost: Vec<u64> =
+            self.sent.range(..number.saturating_sub(THRESHOLD - 1)).map(|(&n, _)| n).collect();
         for gone in &lost {
             self.sent.remove(gone);
         }

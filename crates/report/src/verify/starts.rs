@@ -140,8 +140,11 @@ mod tests {
         let verify = Verify { kind: Kind::Starts, ..Verify::law("fcp", 1, SEED, 1).unwrap() };
         let case = verify.run(&|_| true).unwrap().cases.remove(0);
         assert!(case.lost <= MOST_LOST && case.rest.is_none(), "{case:?}");
-        let text =
-            verify.text(SEED).replace("law = \"fcp\"\nlimit", "law = \"fcp\"\nfcp.bound = false\nlimit");
+        let text = verify
+            .files(SEED)
+            .remove(0)
+            .1
+            .replace("law = \"fcp\"\nlimit", "law = \"fcp\"\nfcp.bound = false\nlimit");
         let flooded = verify.judge(SEED, &text, &|_| true).unwrap();
         assert!(flooded.lost > 5.0 * MOST_LOST && flooded.peak_queue_bdp > Some(1.9), "{flooded:?}");
         let problems = flooded.problems.join("; ");
