@@ -169,7 +169,7 @@ pub(crate) enum Command {
     Overlay(Overlay),
     Switch(Switch),
     Keys(Keys),
-    /// End programs and remove namespaces and limits that killed runs and routers have left behind.
+    /// End programs, and remove namespaces and limits, that killed runs have left behind.
     #[cfg(target_os = "linux")]
     Clean,
     /// Print the JSON Schema of scenario files, for editors that complete and check.

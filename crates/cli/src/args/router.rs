@@ -23,8 +23,8 @@ Examples:
   tollway router --dev eth0 --up 95Mbps --dry-run
       Checks options and rights, and prints what it would do.
   tollway router --config router.toml --watch
-      Runs until `q`, Ctrl-C or SIGTERM. Changes of the file take effect within 0.2 s; packets on the
-      links stay. A mistake is reported and changes nothing.
+      Runs until `q`, Ctrl-C or SIGTERM. Changes of the file take effect within 0.2 s; packets on
+      the links stay. A mistake is reported and changes nothing.
 
 Laws: fq_codel, dualpi2, pie, codel, red, droptail, xcp, fcp, rcp, and every other law of a scenario's
 links, with constants as in `tollway exec --link`. Give a rate a little below the line's, otherwise

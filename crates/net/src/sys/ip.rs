@@ -92,17 +92,6 @@ pub enum Malformed {
     Truncated,
 }
 
-/// Reads the headers of the IPv4 packet in `bytes`.
-///
-/// # Errors
-/// [`Malformed`]: the packet can't be forwarded.
-pub fn parse(bytes: &[u8]) -> Result<Header, Malformed> {
-    match bytes.first().ok_or(Malformed::Truncated)? >> 4 {
-        4 => parse_v4(bytes),
-        _ => Err(Malformed::NotIpv4),
-    }
-}
-
 /// Reads the headers of the IPv4 or IPv6 packet in `bytes`.
 ///
 /// # Errors
@@ -169,9 +158,15 @@ fn transport(protocol: u8, body: &[u8]) -> ((u16, u16), usize) {
     (ports, len)
 }
 
-/// Reads the headers of an IPv4 packet (RFC 791 § 3.1).
-fn parse_v4(bytes: &[u8]) -> Result<Header, Malformed> {
+/// Reads the headers of the IPv4 packet in `bytes` (RFC 791 § 3.1).
+///
+/// # Errors
+/// [`Malformed`]: the packet can't be forwarded.
+pub fn parse(bytes: &[u8]) -> Result<Header, Malformed> {
     let first = *bytes.first().ok_or(Malformed::Truncated)?;
+    if first >> 4 != 4 {
+        return Err(Malformed::NotIpv4);
+    }
     let ip: &[u8; MIN_HEADER] = bytes.first_chunk().ok_or(Malformed::Truncated)?;
     let ip_len = usize::from(first & 15) * 4;
     let len = u16::from_be_bytes([ip[2], ip[3]]);
