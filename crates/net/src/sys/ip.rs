@@ -163,12 +163,11 @@ fn transport(protocol: u8, body: &[u8]) -> ((u16, u16), usize) {
 /// # Errors
 /// [`Malformed`]: the packet can't be forwarded.
 pub fn parse(bytes: &[u8]) -> Result<Header, Malformed> {
-    let first = *bytes.first().ok_or(Malformed::Truncated)?;
-    if first >> 4 != 4 {
+    let ip: &[u8; MIN_HEADER] = bytes.first_chunk().ok_or(Malformed::Truncated)?;
+    if ip[0] >> 4 != 4 {
         return Err(Malformed::NotIpv4);
     }
-    let ip: &[u8; MIN_HEADER] = bytes.first_chunk().ok_or(Malformed::Truncated)?;
-    let ip_len = usize::from(first & 15) * 4;
+    let ip_len = usize::from(ip[0] & 15) * 4;
     let len = u16::from_be_bytes([ip[2], ip[3]]);
     if ip_len < MIN_HEADER || usize::from(len) < ip_len || usize::from(len) > bytes.len() {
         return Err(Malformed::Truncated);
