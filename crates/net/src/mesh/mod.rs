@@ -186,8 +186,6 @@ struct Hop {
     link: Link,
     to: u32,
     armed: Time,
-    /// True if its law states prices.
-    prices: bool,
     /// The current parameters, changes included.
     setting: Setting,
     /// Rates and the times from which they applied; empty if the rate never changed.
@@ -209,8 +207,7 @@ impl Mesh {
             }
             let rate = link.trace.is_none().then_some(link.rate);
             let setting = Setting { rate, delay: link.delay, loss };
-            let prices = link.law.stated_price().is_some();
-            Hop { link: emulated, to: link.to, armed: Time::NEVER, prices, setting, rates: Vec::new() }
+            Hop { link: emulated, to: link.to, armed: Time::NEVER, setting, rates: Vec::new() }
         };
         Mesh {
             hops: spec.links.iter().enumerate().map(hop).collect(),
@@ -503,13 +500,8 @@ impl Mesh {
         while let Some((at, handle)) =
             emulator::arrive(&mut self.hops[link as usize].link, now, &mut self.buffers)
         {
-            let Hop { to: node, prices, .. } = self.hops[link as usize];
-            let packet = self.buffers.packet_mut(handle);
-            if prices && packet.toll.due == 0.0 {
-                // An idle link costs nothing, and a code of zero would say that no link has stated a price.
-                packet.toll.due = f64::MIN_POSITIVE;
-            }
-            let packet = *packet;
+            let node = self.hops[link as usize].to;
+            let packet = *self.buffers.get(handle);
             let to = self.flows[packet.flow as usize].to;
             if node != to {
                 match self.next[(node * self.nodes + to) as usize] {

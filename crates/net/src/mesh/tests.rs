@@ -1,7 +1,7 @@
 use proptest::prelude::*;
-use tollway_law::link::{AnyLink, DropTail, FcpConfig, StepConfig, XcpConfig};
+use tollway_law::link::{AnyLink, DropTail, StepConfig, XcpConfig};
 use tollway_law::param::Threshold;
-use tollway_proto::encoding::tcp_option::{Forward, Priced};
+use tollway_proto::encoding::tcp_option::Forward;
 use tollway_proto::faults::{LossPlace, Only};
 use tollway_proto::port::{FlowQueuesConfig, Isolation, Limit};
 
@@ -257,30 +257,6 @@ fn feedback_leaves_a_right_checksum_and_one_that_the_kernel_has_left_to_others_a
         let found = ip::xcp_option(bytes, &ip::parse(bytes).unwrap()).unwrap().1;
         assert_eq!(found.feedback != asks.feedback, changed, "{flags}");
         assert_eq!(crate::sys::ip::tests::sum(&bytes[20..]) == 0, right, "{flags}");
-    }
-}
-
-#[test]
-fn an_idle_link_states_the_least_price_and_a_link_without_prices_none() {
-    for (law, code) in [
-        (AnyLink::Fcp(Box::new(FcpConfig::default().build(Rate::from_mbps(8.0)))), 512 << 6),
-        (AnyLink::DropTail(DropTail), 0),
-    ] {
-        let mut spec = row();
-        // The way back keeps the network one with prices.
-        spec.links[2].law = AnyLink::Fcp(Box::new(FcpConfig::default().build(Rate::from_mbps(8.0))));
-        spec.links[0].law = law;
-        let mut mesh = Mesh::new(&spec, 0);
-        let asks = Forward { feedback: 0, rtt_ms: 0, cwnd: 0 };
-        let mut segment = xcp_segment(address(0).octets(), address(1).octets(), 0, asks);
-        segment[40..52].copy_from_slice(&[253, 12, 0x46, 0x43, 0, 0, 0, 0, 0, 0, 0, 40]);
-        mesh.handle_frame(Time::from_millis(1), 0, &segment, 0);
-        mesh.handle_timeout(Time::from_secs(1));
-        let delivery = mesh.poll_delivery().unwrap();
-        let bytes = mesh.frame(delivery);
-        let found = ip::toll_option(bytes, &ip::parse(bytes).unwrap()).unwrap().1;
-        let Tolled::Fcp(Priced { price, .. }) = found else { panic!("{found:?}") };
-        assert_eq!(price, code);
     }
 }
 
