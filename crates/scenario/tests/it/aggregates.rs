@@ -105,7 +105,8 @@ fn what_is_sent_in_profile_and_not_lost_arrives_in_profile() {
         "cbr.u.stop=10 s",
     ];
     let lossless = [&mark[..], &["link.*.limit=64 MB", "link.*.rate=200 Mbps"]].concat();
-    for (sets, lost) in [(lossless, false), (mark.to_vec(), true)] {
+    let lossy = [&mark[..], &["link.*.limit=8 packets"]].concat();
+    for (sets, lost) in [(lossless, false), (lossy, true)] {
         let found = numbers("", &sets);
         for host in ["a", "b"] {
             let [sent, arrived] =

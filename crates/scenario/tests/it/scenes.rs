@@ -234,7 +234,7 @@ scenes! {
         assert!(get(all, "halving").used < after.used);
     }
     delayed_ack = "delayed-ack", |all| {
-        assert!(get(all, "every").used > 0.99 && get(all, "delayed").used > 0.99);
+        assert!(get(all, "every").used > 0.985 && get(all, "delayed").used > 0.985);
     }
     rtts = "rtts", |all| {
         assert!(get(all, "xcp").fairness() > 0.99);
@@ -293,7 +293,8 @@ scenes! {
         for name in ["receive", "receive-bytes", "receive-half-bdp", "send", "receive-untold"] {
             assert!((get(all, name).total() / (2.0 * 120e-3 / 51.3e-3) - 1.0).abs() < 0.02, "{name}");
         }
-        assert!(get(all, "request").total() < 2.0);
+        // Two flows of 1 Mb/s, each at most a packet in a round trip above it.
+        assert!(get(all, "request").total() < 2.5);
     }
     sizes = "sizes", |all| {
         // Two round trips of 50 ms and transmission; one round trip without a handshake.
