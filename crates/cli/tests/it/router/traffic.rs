@@ -51,6 +51,8 @@ fn each_kind_of_packet_passes_and_is_counted() {
     let Some(lab) = Lab::new("kinds") else { return };
     let router = lab.router(&["--dev", "sr", "--up", "20Mbps", "--down", "20Mbps"]);
     let packets = |way: usize| router.status(&lab)["ways"][way]["packets"].as_u64().unwrap();
+    // The first request waits until the kernel has checked its link-local addresses.
+    lab.await_ping("fd02::2");
     for (to, size, count) in
         [("10.2.0.2", 100, 1), ("10.2.0.2", 4000, 3), ("fd02::2", 100, 1), ("fd02::2", 4000, 3)]
     {
