@@ -236,7 +236,7 @@ mod tests {
         for (text, says) in [
             ("device = \"eth0\"\n".to_owned(), "neither `up` nor `down`"),
             ("up = \"9 Mbps\"\n".to_owned(), "device"),
-            (with("fqcodel"), "did you mean `fq-codel`?"),
+            (with("fqcodel"), "mean `fq-codel`?"),
             (with("cubic"), "name a law of a scenario's links"),
             (with("20Mbps fq_codel"), "give the rate as `up` or `down`"),
             (with("fq_codel loss=1%"), "no property of a law"),

@@ -168,10 +168,10 @@ impl Expected {
         match aim {
             Aim::XcpEquilibrium => Some(Expected {
                 joined: (0.59, 0.75),
-                resumed: 0.97,
+                resumed: 0.95,
                 filled: 0.97,
                 overshoot: (0.09, 0.18),
-                standing: (0.09, 0.19),
+                standing: (0.09, 0.25),
             }),
             Aim::Proportional => Some(Expected {
                 joined: (0.9, 1.1),

@@ -518,7 +518,7 @@ mod tests {
         let found = remarks(Aim::MaxMin, 31_337_433);
         assert!(found.contains("link up2 withholds 1.6 %"), "{found}");
         let found = remarks(Aim::XcpEquilibrium, 31_337_484);
-        assert!(found.contains("flow f8 should have a window of 4.0 packets"), "{found}");
+        assert!(found.contains("flow f10 should have a window of 3.8 packets"), "{found}");
         assert_eq!(remarks(Aim::Proportional, 1), "");
     }
 
