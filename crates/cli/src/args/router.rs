@@ -26,9 +26,10 @@ Examples:
       Runs until `q`, Ctrl-C or SIGTERM. Changes of the file take effect within 0.2 s; packets on
       the links stay. A mistake is reported and changes nothing.
 
-Laws: fq_codel, dualpi2, pie, codel, red, droptail, xcp, fcp, rcp, and every other law of a scenario's
-links, with constants as in `tollway exec --link`. Give a rate a little below the line's, otherwise
-the queue is in the modem. IPv4 and IPv6 cross the link, also with VLAN tags; other frames pass.
+Laws: fq_codel, dualpi2, pie, codel, red, droptail, xcp, fcp, rcp, and every other law of a
+scenario's links, with constants as in `tollway exec --link`. Give a rate a little below the line's,
+otherwise the queue is in the modem. IPv4 and IPv6 cross the link, also with VLAN tags; other frames
+pass.
 
 It needs root, or CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW and CAP_PERFMON, and Linux 6.6 or later. If it
 is killed or stopped, packets pass within half a second; after its end nothing is left behind.

@@ -45,7 +45,7 @@ impl Forger {
     fn send(&self, from: u16, to: u16, heard: &[u8; 22], options: &[u8]) {
         let mut tcp = [from.to_be_bytes(), to.to_be_bytes()].concat();
         tcp.extend(&heard[..12]);
-        tcp[12] = ((32 + options.len()) / 4 << 4) as u8;
+        tcp[12] = (((32 + options.len()) / 4) << 4) as u8;
         tcp.extend([0, 0, 0, 0, 1, 1]);
         tcp.extend(&heard[12..]);
         tcp.extend(options);
