@@ -128,7 +128,7 @@ impl Way {
 
 /// Upper bound, in bytes, of a train that crosses a link of `spec` as one packet; 0 is none.
 ///
-/// A train keeps the packets behind it waiting for its transmission: at most [`TRAIN`].
+/// A train keeps the packets behind it waiting for its transmission: at most `TRAIN`.
 pub fn longest_train(spec: &LinkSpec) -> u32 {
     let bytes = (spec.rate.bytes_per_sec() * TRAIN.as_secs_f64()).min(65_536.0) as u32;
     if bytes >= SHORTEST && !sees_packets(&spec.law) { bytes } else { 0 }
