@@ -205,14 +205,18 @@ def wheel(dist: Path, scratch: Path) -> None:
     if not wheels:
         return skip("the wheel's trial", "there is none (make wheel)")
     expect("manylinux" in wheels[0].name and "abi3" in wheels[0].name, f"{wheels[0].name} runs on other systems")
-    place = scratch / "python"
+    place = scratch / "environment"
     run(sys.executable, "-m", "venv", place)
     run(place / "bin/pip", "--quiet", "--disable-pip-version-check", "install", wheels[0], "pandas>=2")
     notebook = json.loads((Path(__file__).parents[2] / "python/examples/first_study.ipynb").read_text())
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    (scratch / "study.py").write_text("\n".join(cells))
+    # It loads a scenario two folders above.
+    folder = scratch / "python/examples"
+    folder.mkdir(parents=True)
+    shutil.copytree(Path(__file__).parents[2] / "scenarios", scratch / "scenarios")
+    (folder / "study.py").write_text("\n".join(cells))
     began = time.monotonic()
-    run(place / "bin/python", "study.py", cwd=scratch, env={"PATH": f"{place}/bin"})
+    run(place / "bin/python", "study.py", cwd=folder, env={"PATH": f"{place}/bin"})
     say(f"wheel: {wheels[0].stat().st_size / 1e6:.1f} MB; the notebook's cells run in {time.monotonic() - began:.1f} s")
 
 
