@@ -145,7 +145,7 @@ impl Part {
         Part { child, socket, folder, name, words }
     }
 
-    /// Kills the process, and starts another in its place.
+    /// Kills the process. Starts a process with the same words.
     fn replace(self) -> Part {
         let (folder, name, words) = (self.folder.clone(), self.name.clone(), self.words.clone());
         drop(self);
