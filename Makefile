@@ -3,7 +3,8 @@
 # make judge   every claim over the whole neighbourhood of its experiment; writes papers/judged.tsv
 # make check   format, lints, docs
 # make static  the command as one file without shared libraries, target/static/tollway, and a run of it
-# make dist    what a release consists of, in target/dist, and a trial of each: tarball, packages, image, wheel, parts, checksums
+# make dist    what a release consists of, in target/dist, and a trial of each: tarball, packages, image, wheel, parts, checksums (PROFILE=release: sooner, and larger)
+# make bare    the command's messages about features that a build lacks
 # make reproducible  two optimised builds in different folders, which must give the same bytes
 # make bpf     the kernel's programs, compiled again into the tree (needs clang, llvm and libbpf-dev)
 # make plots   the two plots of docs/src/host.md, from runs of the kernel's TCP (needs root and iperf3)
@@ -18,10 +19,12 @@
 
 CARGO ?= cargo
 TOLLWAY = target/release/tollway
-# The default build has every feature. Checks and tests cover a build without any, too.
+# The command that the tests run. It checks its arithmetic, and simulates as fast.
+TESTED = target/debug/tollway
+# The default build has every feature. Lints cover a build without any, too.
 BARE = --workspace --no-default-features
 
-.PHONY: demo test tests bare claims judge check deny actions bpf plots build static wheel dist reproducible python search soak mutants fuzz bench docs clean
+.PHONY: demo test tests tested bare claims judge check deny actions bpf plots build static wheel dist reproducible python search soak mutants fuzz bench docs clean
 
 # Tests press Ctrl-C and hang up, which nohup and a shell's background have ignored for all that they start.
 WITH_SIGNALS := $(shell env --default-signal=HUP,INT true 2>/dev/null && echo env --default-signal=HUP,INT)
@@ -35,10 +38,9 @@ demo: build
 build:
 	$(CARGO) build --release --locked -p tollway
 
-# In the quick profile, only the command is compiled anew. `make build` puts back the one with shared libraries.
+# Only the command is linked anew. What builds it next puts back the one with shared libraries.
 STATIC = target/static/tollway
-# `dist` for releases.
-PROFILE ?= release
+PROFILE = release
 static:
 	$(CARGO) rustc --profile $(PROFILE) --locked -p tollway --bin tollway -- -C target-feature=+crt-static
 	mkdir -p target/static && strip -o $(STATIC) target/$(PROFILE)/tollway
@@ -46,11 +48,13 @@ static:
 	$(STATIC) run scenarios/quickstart.toml --quiet
 
 wheel:
-	./python/wheel.sh
+	./python/wheel.sh $(PROFILE)
 
+# Sizes are promised of what a release has.
+dist: PROFILE = dist
 dist: static wheel
 	python3 share/dist/dist.py $(STATIC) target/dist
-	python3 share/dist/try.py target/dist
+	python3 share/dist/try.py target/dist $(if $(filter dist,$(PROFILE)),--sizes)
 
 # Paths of folders and of the registry are in messages of panics.
 REMAP = --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo
@@ -62,26 +66,27 @@ reproducible:
 	done
 	cmp target/twice/a/$(STATIC) target/twice/b/deeper/$(STATIC)
 
-test: build tests bare claims python
+test: tests claims python
 
 # Property tests draw their cases from one seed, so that the same tree has the same verdict; `make search` draws others.
 # Without `--nocapture` a test that passes would not show what it skipped.
 tests:
 	PROPTEST_RNG_SEED=1 $(WITH_SIGNALS) $(CARGO) test --workspace --locked --quiet -- --nocapture
 
-# Messages about what a build without features lacks. That it compiles, `make check` finds.
+tested:
+	$(CARGO) test --workspace --locked --quiet --no-run
+
 bare:
 	$(CARGO) test -p tollway --no-default-features --test it --locked --quiet -- --nocapture cli::
 
-# The claims run in the release build: they simulate minutes of traffic. Bases and one neighbour each must come out as in
-# papers/judged.tsv, and that must agree with papers/unmet.toml.
-claims: build
-	$(TOLLWAY) reproduce --papers papers --neighbours 1 --check papers/judged.tsv --quiet
+# Bases and one neighbour each must come out as in papers/judged.tsv, and that must agree with papers/unmet.toml.
+claims: tested
+	$(TESTED) reproduce --papers papers --neighbours 1 --check papers/judged.tsv --quiet
 
 judge: build
 	$(TOLLWAY) reproduce --papers papers --record papers/judged.tsv --quiet
 
-python: build
+python: tested
 	$(WITH_SIGNALS) ./python/test.sh
 
 check:
@@ -93,6 +98,7 @@ check:
 bpf:
 	crates/host/bpf/compile.sh
 	crates/router/bpf/compile.sh
+	crates/shape/bpf/compile.sh
 
 # iperf3 with real-time priority: other programs on the machine would limit its connections.
 PLOT = $(TOLLWAY) exec -q --serve 'chrt -f 1 iperf3 -s' --out
@@ -134,7 +140,7 @@ search: build
 SOAK ?= 3600
 
 soak: build
-	TOLLWAY_SOAK_SECONDS=$(SOAK) $(WITH_SIGNALS) $(CARGO) test --workspace --tests --locked -- --nocapture soak:: simulation:: contain::table::
+	TOLLWAY_SOAK_SECONDS=$(SOAK) $(WITH_SIGNALS) $(CARGO) test --workspace --tests --locked -- --nocapture soak:: simulation:: contain::table:: router::faults::damaged
 
 SAMPLE ?= 200
 mutants:

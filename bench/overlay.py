@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Messages per second of `tollway overlay`'s processor, beside nats-server's, with the same client.
 
-  python3 bench/overlay.py            one site beside nats-server: 1 to 1, 1 to 3, latency; three sites; slow receivers (bench/slow.py)
+  python3 bench/overlay.py            one site beside nats-server: 1 to 1, 1 to 3, latency; one link with TLS; three sites; slow receivers (bench/slow.py)
   python3 bench/overlay.py --quick    fewer messages
+  python3 bench/overlay.py --link     only the link with TLS, beside a leaf node of nats-server
   python3 bench/overlay.py --json     one JSON object on standard output
 
 The client is `bench/nats.c`. What counts is the server's own processor time, which the kernel keeps for the process: whatever else the
@@ -80,7 +81,7 @@ def nats():
     return Server("nats", ["nats-server", "-a", "127.0.0.1", "-p", str(number)], number)
 
 
-def load(client, from_port, to_ports, count, rate=None):
+def load(client, from_port, to_ports, count, rate=None, size=SIZE):
     """Publishes `count` messages, to a subscriber at each of `to_ports`; answers what publisher and subscribers say."""
     subject = f"bench.{time.monotonic_ns()}"
     readers = []
@@ -92,7 +93,7 @@ def load(client, from_port, to_ports, count, rate=None):
     if set(to_ports) != {from_port}:
         # Subscriptions are flooded.
         time.sleep(1)
-    writer = [client, "pub", "127.0.0.1", str(from_port), subject, str(SIZE), str(count)] + ([str(rate)] if rate else [])
+    writer = [client, "pub", "127.0.0.1", str(from_port), subject, str(size), str(count)] + ([str(rate)] if rate else [])
     said = json.loads(subprocess.run(writer, capture_output=True, text=True, check=True).stdout)
     heard = [json.loads(reader.communicate(timeout=600)[0]) for reader in readers]
     for one in heard:
@@ -109,10 +110,75 @@ def throughput(client, server, receivers, count):
     return {"per_cpu_second": count / used, "per_second": count / seconds}
 
 
-def sites(client, folder, count):
-    """From the first of three sites in a chain, over TLS, to subscribers at all."""
+def make_keys(folder):
     os.makedirs(folder, exist_ok=True)
     subprocess.run([TOLLWAY, "overlay", "keys", folder, "--site", "a", "--site", "b", "--site", "c"], check=True, stdout=subprocess.DEVNULL)
+
+
+def linked_sites(folder):
+    """Two sites, and the link between them, with TLS."""
+    at = port()
+    keys = '[keys]\nauthority = "ca.pem"\ncertificate = "{0}.pem"\nkey = "{0}.key"\n'
+    b = tollway(folder, "b", keys.format("b") + f'[links]\nlisten = "127.0.0.1:{at}"\n[link.a]\nrate = "10 Gbps"\n')
+    a = tollway(folder, "a", keys.format("a") + f'[link.b]\naddress = "127.0.0.1:{at}"\nrate = "10 Gbps"\n')
+    return [a, b]
+
+
+def leaf_nodes(folder):
+    """A leaf node of nats-server and its hub, with TLS between them."""
+    at = port()
+
+    def start(name, leafnodes):
+        number, path = port(), os.path.join(folder, f"{name}.json")
+        with open(path, "w") as file:
+            json.dump({"listen": f"127.0.0.1:{number}", "leafnodes": leafnodes}, file)
+        return Server("nats", ["nats-server", "-c", path], number)
+
+    def tls(name):
+        return {key: os.path.join(folder, file) for key, file in (("cert_file", f"{name}.pem"), ("key_file", f"{name}.key"), ("ca_file", "ca.pem"))}
+
+    hub = start("hub", {"listen": f"127.0.0.1:{at}", "tls": {**tls("b"), "verify": True}})
+    return [start("leaf", {"remotes": [{"url": f"tls://127.0.0.1:{at}", "tls": tls("a")}]}), hub]
+
+
+def link(client, folder, rounds, count):
+    """From one site to the other over their link; the processor time of both counts."""
+    make_keys(folder)
+    pairs = [linked_sites(folder)] + ([leaf_nodes(folder)] if shutil.which("nats-server") else [])
+    time.sleep(2)
+    result = {}
+    for size in (16, 128, 1024):
+        rows = {pair[0].name: [] for pair in pairs}
+        for _ in range(rounds):
+            for pair in pairs:
+                before = [server.cpu() for server in pair]
+                said, heard = load(client, pair[0].port, [pair[1].port], count, size=size)
+                each = [max(server.cpu() - then, 1 / TICK) for server, then in zip(pair, before)]
+                seconds = max(said["seconds"], heard[0]["seconds"])
+                rows[pair[0].name].append({"per_cpu_second": count / sum(each), "per_second": count / seconds, "sender": each[0] / sum(each)})
+        case = {name: {key: statistics.median(row[key] for row in those) for key in those[0]} for name, those in rows.items()}
+        if "nats" in case:
+            case["ratio"] = statistics.median(ours["per_cpu_second"] / theirs["per_cpu_second"] for ours, theirs in zip(rows["tollway"], rows["nats"]))
+        result[size] = case
+    for pair in pairs:
+        for server in pair:
+            server.end()
+    return result
+
+
+def show_link(result):
+    for size, case in result.items():
+        for name, row in case.items():
+            if name == "ratio":
+                print(f"link, {size} B: {row:.2f} of a leaf node's messages per processor second")
+            else:
+                print(f"link, {size} B {name:8} {row['per_cpu_second']:12,.0f} per processor second {row['per_second']:12,.0f} per second, "
+                      f"{row['sender']:.0%} at the sender's")
+
+
+def sites(client, folder, count):
+    """From the first of three sites in a chain, over TLS, to subscribers at all."""
+    make_keys(folder)
     at = {name: port() for name in "abc"}
     keys = '[keys]\nauthority = "ca.pem"\ncertificate = "{0}.pem"\nkey = "{0}.key"\n[links]\nlisten = "127.0.0.1:{1}"\n'
     links = {"a": "b", "b": "c", "c": ""}
@@ -150,6 +216,7 @@ def goals(result):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--link", action="store_true")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     rounds, count = (3, 300_000) if args.quick else (7, 2_000_000)
@@ -161,6 +228,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         client = os.path.join(folder, "nats")
         subprocess.run(["cc", "-O2", "-o", client, os.path.join(HERE, "nats.c")], check=True)
+        result["link-tls"] = link(client, os.path.join(folder, "link"), rounds, count)
+        if args.link:
+            return print(json.dumps(result)) if args.json else show_link(result["link-tls"])
         servers = [tollway(folder)]
         if shutil.which("nats-server"):
             servers.append(nats())
@@ -200,6 +270,7 @@ def main():
                 print(f"{case} {name:8} {row['per_cpu_second']:12,.0f} per processor second {row['per_second']:12,.0f} per second")
     for name, row in late.items():
         print(f"latency at {rate:,.0f}/s, {name}: median {row['p50_us']:.0f} µs, 99th percentile {row['p99_us']:.0f} µs")
+    show_link(result["link-tls"])
     three = result["three-sites-tls"]
     print(f"three sites over TLS: {three['per_second']:,.0f} per second; per processor second " +
           ", ".join(f"{name} {value:,.0f}" for name, value in three["per_cpu_second"].items()))

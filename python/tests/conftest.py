@@ -37,9 +37,9 @@ link.wire.limit = "100 packets"
 @pytest.fixture(scope="session")
 def command():
     """Runs the command that was built from the same tree."""
-    binary = ROOT / "target/release/tollway"
+    binary = ROOT / "target/debug/tollway"
     if not binary.exists():
-        pytest.fail(f"{binary.relative_to(ROOT)} isn't there: `make build` builds it")
+        pytest.fail(f"{binary.relative_to(ROOT)} isn't there: `make tested` builds it")
 
     def run(*words):
         ran = subprocess.run([binary, *map(str, words)], cwd=ROOT, capture_output=True, text=True)

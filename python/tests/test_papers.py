@@ -57,7 +57,7 @@ def test_claims_are_the_commands(command, papers, tmp_path):
     told = []
     out = tmp_path / "out"
     found = tollway.reproduce("mine", papers=papers, out=out, progress=lambda done, of: told.append((done, of)))
-    binary = ROOT / "target/release/tollway"
+    binary = ROOT / "target/debug/tollway"
     words = ["reproduce", "mine", "--papers", papers, "--json", "--out", out]
     theirs = json.loads(subprocess.run([binary, *words], capture_output=True, text=True).stdout)["claims"]
     ours = found.claims.to_pylist()

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Installs each of the release's files where there is neither a compiler nor this tree, and uses it.
 
-    python3 share/dist/try.py target/dist
+    python3 share/dist/try.py target/dist [--sizes]
 
-As root with `debootstrap` the packages go into a Debian system made for it, in a folder of its own; otherwise that is skipped, loudly.
+`--sizes` also compares the files' sizes with what is promised of a release. As root with `debootstrap` the packages go into a Debian
+system made for it, in a folder of its own; otherwise that is skipped, loudly.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+SIZES = "--sizes" in sys.argv
 # Largest sizes, bytes.
 BINARY = 30e6
 IMAGE = 35e6
@@ -68,7 +70,7 @@ def tarball(dist: Path, scratch: Path) -> None:
     run("tar", "-xzf", only(dist, "tollway-*-linux.tar.gz"), "-C", scratch)
     (top,) = scratch.iterdir()
     binary = top / "bin/tollway"
-    expect(binary.stat().st_size <= BINARY, f"the static binary has at most {BINARY / 1e6:.0f} MB")
+    expect(not SIZES or binary.stat().st_size <= BINARY, f"the static binary has at most {BINARY / 1e6:.0f} MB")
     expect("statically linked" in run_ldd(binary), "the binary is static")
     began = time.monotonic()
     run(binary, "run", top / EXAMPLES / "quickstart.toml", "--out", scratch / "out", env={}, cwd=scratch)
@@ -83,7 +85,7 @@ def run_ldd(binary: Path) -> str:
 
 def image(dist: Path, scratch: Path) -> None:
     path = only(dist, "tollway-*-image.tar")
-    expect(path.stat().st_size <= IMAGE, f"the image has at most {IMAGE / 1e6:.0f} MB")
+    expect(not SIZES or path.stat().st_size <= IMAGE, f"the image has at most {IMAGE / 1e6:.0f} MB")
     with tarfile.open(path) as archive:
         archive.extractall(scratch / "image", filter="data")
     place = scratch / "image"
@@ -121,8 +123,11 @@ def system(scratch: Path) -> Path | None:
 
 
 def within(root: Path, *command: str) -> str:
-    """Runs a command in the system, with a network, processes and mounts of its own."""
-    script = 'mount --bind "$0" "$0" && mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot "$0" "$@"'
+    """Runs a command in the system, with separate processes, mounts and network; that has an interface `eth0`."""
+    script = (
+        'mount --bind "$0" "$0" && mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && mount --rbind /sys "$0/sys" && '
+        'ip link add eth0 type veth peer name eth1 && ip link set eth0 up && exec chroot "$0" "$@"'
+    )
     words = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", script, root, *command]
     return run(*words, env={"PATH": "/usr/bin:/usr/sbin:/bin"})
 
@@ -150,8 +155,13 @@ def debian(dist: Path, root: Path) -> None:
     expect(not left, f"nothing is left of the package: {left}")
 
 
+# The control group that `host.toml` names.
+SLICE = "$(awk '$3 == \"cgroup2\" { print $2; exit }' /proc/mounts)/system.slice"
+GROUP = f"{SLICE}/nginx.service"
 # The unit's service, its check, its status.
 SERVICES = {
+    "host": ("host.toml", ""),
+    "router": ("router.toml", "--socket /run/tollway-router/router.sock"),
     "shape": ("policies.toml", ""),
     "switch": ("switch.toml", "--socket /run/tollway-switch/switch.sock"),
     "overlay": ("overlay.toml", "--socket /run/tollway-overlay/overlay.sock"),
@@ -178,11 +188,11 @@ def units(root: Path) -> None:
         expect(start, f"tollway-{name}.service starts something")
         status = f"tollway {name} status {socket}"
         script = (
-            f"mkdir -p /run/tollway-{name}; chmod 700 /run/tollway-{name}; {start[1]} & "
-            f"for n in $(seq 100); do {status} >/tmp/said 2>&1 && break; sleep 0.1; done; kill $!; wait $!; cat /tmp/said; {status} && exit 1; true"
+            f"mkdir -p /run/tollway {GROUP} /run/tollway-{name}; chmod 700 /run/tollway-{name}; {start[1]} & "
+            f"for n in $(seq 100); do {status} >/tmp/said 2>&1 && break; sleep 0.1; done; kill $!; wait $!; cat /tmp/said; rmdir {GROUP} {SLICE} 2>/dev/null; {status} >/dev/null 2>&1 && exit 1; true"
         )
         said = within(root, "bash", "-c", script)
-        expect("nothing" not in said.split("\n")[0], said)
+        expect("nothing" not in said.split("\n")[0] and f"no `tollway {name}`" not in said, said)
         say(f"tollway-{name}.service: starts as its unit says, {said.splitlines()[0] if said else 'says nothing'}")
 
 
@@ -191,7 +201,7 @@ def redhat(dist: Path, scratch: Path) -> None:
     if not packages or os.geteuid() != 0:
         return skip("the RPM package's trial", "it takes root and a package")
     root = scratch / "rpm"
-    for folder in ("proc", "dev"):
+    for folder in ("proc", "dev", "sys"):
         (root / folder).mkdir(parents=True)
     run("rpm", "--root", root, "--install", "--nodeps", "--noscripts", "--ignoreos", packages[0])
     got = within(root, "/usr/bin/tollway", "run", f"/usr/{EXAMPLES}/quickstart.toml", "--quiet", "--out", "/tmp/out")

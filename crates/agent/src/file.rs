@@ -53,6 +53,11 @@ impl Watch {
         due
     }
 
+    /// Makes the file due even if it has not changed.
+    pub fn again(&mut self) {
+        self.read = None;
+    }
+
     /// Returns true if the file at `path` has changed and is to be read.
     pub fn has_changed(&mut self, path: &Path) -> bool {
         self.is_due(at(path), false)
@@ -83,6 +88,8 @@ mod tests {
         }
         assert!(changed.elapsed() >= SETTLED);
         assert!(!watch.has_changed(&path), "it is due once");
+        watch.again();
+        assert!(watch.has_changed(&path) && !watch.has_changed(&path));
         std::fs::remove_file(&path).unwrap();
         while !watch.has_changed(&path) {
             std::thread::sleep(Duration::from_millis(1));

@@ -5,6 +5,7 @@
 //! | [`control`] | the control socket, with a lock against a second agent |
 //! | [`events`] | the event log: time, level, text or JSON, limited in rate |
 //! | [`file`](mod@file) | the watch on a configuration file |
+//! | [`listeners`] | listening sockets that the service manager keeps |
 //! | [`notify`] | the service manager: readiness and watchdog |
 //! | [`output`] | output to readers that may be slow |
 //! | [`programs`] | programs in the kernel: errors with remedies |
@@ -16,6 +17,7 @@
 pub mod control;
 pub mod events;
 pub mod file;
+pub mod listeners;
 pub mod notify;
 pub mod output;
 #[cfg(feature = "programs")]

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use tollway_host::{
 use tollway_law::Budget;
 use tollway_law::budget::EqualBudget;
 
-use crate::args::{Host, HostCommand, KernelLaw};
-use crate::audience::{Audience, say_status};
+use crate::args::{Host, HostCommand, KernelLaw, StatusOptions};
+use crate::audience::{Audience, not_opened, say_status};
 use crate::fail::Failure;
 use crate::features;
 use crate::terminal;
@@ -27,7 +27,7 @@ use crate::terminal;
 pub(crate) fn host(args: &Host) -> Result<ExitCode, Failure> {
     match &args.command {
         Some(HostCommand::Check { file }) => check(file),
-        Some(HostCommand::Status { json, socket }) => status(*json, socket.as_deref()),
+        Some(HostCommand::Status(options)) => status(options),
         None if args.program.is_empty() => run(args),
         None => run_program(args),
     }
@@ -41,8 +41,8 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn status(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
-    let path = socket.map_or_else(agent::default_path, PathBuf::from);
+fn status(options: &StatusOptions) -> Result<ExitCode, Failure> {
+    let path = options.socket.clone().unwrap_or_else(agent::default_path);
     let text = agent::ask(&path).map_err(|error| {
         Failure::run(miette!(
             help =
@@ -51,22 +51,23 @@ fn status(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
             path.display()
         ))
     })?;
-    say_status(&text, json, "host", &HOST)
+    say_status(&text, options.json, "host", &HOST)
 }
 
 /// Runs the agent until a signal ends it.
 fn run(args: &Host) -> Result<ExitCode, Failure> {
-    features::if_not_built(args.watch, args.metrics.is_some(), args.view.is_some())?;
+    features::if_not_built(args.agent.watch, args.agent.metrics.is_some(), args.agent.view.is_some())?;
     // Must precede the first thread.
     let signals = Signals::hold();
     tollway_agent::raise_file_limit();
-    let log = args.log.open().map_err(|error| Failure::run(miette!("cannot log: {error}")))?;
+    let log = args.agent.log.open().map_err(|error| Failure::run(miette!("cannot log: {error}")))?;
     let events = if args.quiet { agent::Events::default() } else { log };
     let (config, source) = in_force(args)?;
-    let path = args.socket.clone().unwrap_or_else(agent::default_path);
+    let path = args.agent.socket.clone().unwrap_or_else(agent::default_path);
     // Before the programs: two agents would compete for connections.
-    let control = ControlSocket::open(&path).map_err(|error| not_opened(&path, &error))?;
+    let control = ControlSocket::open(&path).map_err(|error| not_opened("host's agent", &path, &error))?;
     let mut programs = Programs::load(&config.settings).map_err(|error| unavailable(&error))?;
+    config.admit(&programs).map_err(failed)?;
     let groups = if args.config.is_some() { config.groups().map_err(failed)? } else { args.cgroup.clone() };
     for group in &groups {
         programs.attach(group).map_err(|error| unavailable(&error))?;
@@ -74,11 +75,11 @@ fn run(args: &Host) -> Result<ExitCode, Failure> {
     let mut agent = Agent::start(programs, &config, source, events.clone()).map_err(failed)?;
     let teller = agent.teller();
     teller.answer_at(&control).map_err(failed)?;
-    let mut audience = Audience::open(args.json)?;
+    let mut audience = Audience::open(args.agent.json)?;
     let shown = teller.clone();
-    let _served = HOST.serve(args.metrics, args.view, move || shown.status_json(), &events)?;
+    let _served = HOST.serve(args.agent.metrics, args.agent.view, move || shown.status_json(), &events)?;
     #[cfg(feature = "watch")]
-    if args.watch {
+    if args.agent.watch {
         audience.watch(&HOST, " q end   ↑ ↓ scroll ", &events)?;
     }
     let names: Vec<String> = groups.iter().map(|path| path.display().to_string()).collect();
@@ -115,6 +116,7 @@ fn run(args: &Host) -> Result<ExitCode, Failure> {
 fn run_program(args: &Host) -> Result<ExitCode, Failure> {
     let (config, _) = in_force(args)?;
     let mut programs = Programs::load(&config.settings).map_err(|error| unavailable(&error))?;
+    config.admit(&programs).map_err(failed)?;
     let group = enter(&mut programs, "host")?;
     // Before signals are blocked, which a program would inherit.
     let name = args.program[0].to_string_lossy().into_owned();
@@ -220,21 +222,6 @@ fn wait(mut child: Child, signals: &Signals) -> io::Result<ExitStatus> {
             // The program may have ended meanwhile.
             let _ = rustix::process::kill_process(pid, signal);
         }
-    }
-}
-
-fn not_opened(path: &Path, error: &io::Error) -> Failure {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => Failure::input(miette!(
-            help = "stop it, or give this one another `--socket`",
-            "`tollway host` is already running: it answers at `{}`",
-            path.display()
-        )),
-        _ => Failure::run(miette!(
-            help = "give a path in a folder of your own with `--socket`",
-            "cannot open `{}`: {error}",
-            path.display()
-        )),
     }
 }
 

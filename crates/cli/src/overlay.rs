@@ -72,9 +72,7 @@ fn status(json: bool, config: Option<&Path>, socket: Option<&Path>) -> Result<Ex
 
 fn check(file: &Path) -> Result<ExitCode, Failure> {
     let site = Site::load(file)?;
-    if let Some(keys) = &site.keys {
-        Ends::load(keys, &site.rules)?;
-    }
+    Ends::load(&site)?;
     if let Some(warning) = site.readable(file) {
         terminal::tell(format!("warning: {warning}"));
     }

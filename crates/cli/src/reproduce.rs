@@ -4,18 +4,19 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollway_report::agreement;
+use tollway_report::agreement::{self, Agreed};
 use tollway_report::claim::{Judgements, Ledger, Report};
-use tollway_report::live::{self, LiveClaim};
+use tollway_report::live::{self, LiveClaim, RealEngine};
 use tollway_report::neighbourhood::draw;
 use tollway_report::papers;
 use tollway_report::reproduce::{
     Found, ReproduceError, Reproduced, check_all, judge, list, missing_peers, read, reproduce as run_one,
     select,
 };
+use tollway_report::runner::Runner;
 use tollway_report::{Experiment, Gallery};
 use tollway_scenario::file::{Scenario, Variant};
-use tollway_scenario::run::Hosting;
+use tollway_scenario::run::EngineKind;
 
 use crate::args::{Engine, Hosts, Reproduce};
 use crate::fail::Failure;
@@ -25,12 +26,12 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
     if args.list {
         return print_list(&args.papers);
     }
-    if args.hosts == Hosts::Namespaces && args.engine != Engine::Live {
+    if args.hosts == Hosts::Namespaces && !args.engine.is_live() {
         return Err(crate::run::needs_live());
     }
-    if args.engine == Engine::Live && (args.check.is_some() || args.record.is_some()) {
+    if args.engine.is_live() && (args.check.is_some() || args.record.is_some()) {
         let error = miette::miette!(
-            help = "leave out `--engine live`, or `--check` and `--record`",
+            help = "leave out `--engine`, or `--check` and `--record`",
             "judgements are recorded only for simulated runs, since live runs are never identical"
         );
         return Err(Failure::input(error));
@@ -42,7 +43,7 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
         None => Judgements::default(),
     };
     #[cfg(target_os = "linux")]
-    if args.engine == Engine::Live {
+    if args.engine.is_live() {
         // Must precede the first thread. Experiments with the kernel's TCP need it; without it
         // their claims are skipped.
         let acquired = tollway_scenario::run::Privilege::acquire();
@@ -62,9 +63,9 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
         if talk && args.engine == Engine::Sim {
             say(format_args!("{}\n", found.name));
         }
-        if args.engine == Engine::Live {
+        if args.engine.is_live() {
             let (scenario, experiment) = read(&found)?;
-            match live(&found, &scenario, &experiment, &args.hosts.into(), talk)? {
+            match live(&found, &scenario, &experiment, args, talk)? {
                 Some(report) => all.extend(report),
                 None => return Ok(ExitCode::from(130)),
             }
@@ -88,7 +89,7 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
         judged.record(&found.name, &reproduced.report);
         all.extend(reproduced.report);
     }
-    if args.engine == Engine::Live && all.claims.is_empty() {
+    if args.engine.is_live() && all.claims.is_empty() {
         return Err(ReproduceError::NothingLive.into());
     }
     if args.json {
@@ -112,11 +113,23 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(known) = known {
-        differences.extend(ledger.differences(&known));
+        differences.extend(ledger.differences(&known).into_iter().chain(ledger.outdated(&all)));
         differences.iter().for_each(terminal::tell);
         return Ok(ExitCode::from(u8::from(!differences.is_empty())));
     }
+    if args.engine == Engine::Kernel {
+        return Ok(explained(&ledger, &all));
+    }
     Ok(ExitCode::from(u8::from(all.unmet + all.fragile > 0)))
+}
+
+/// The exit status of claims over the kernel's TCP: those on the list may be unmet.
+fn explained(ledger: &Ledger, all: &Report) -> ExitCode {
+    let unexplained: Vec<_> = ledger.unexplained(all).collect();
+    for claim in &unexplained {
+        terminal::tell(format_args!("`{}` is unmet, but not on the list", claim.id));
+    }
+    ExitCode::from(u8::from(!unexplained.is_empty()))
 }
 
 fn print_list(papers: &Path) -> Result<ExitCode, Failure> {
@@ -188,12 +201,19 @@ fn live(
     found: &Found,
     scenario: &Scenario,
     experiment: &Experiment,
-    hosting: &Hosting,
+    args: &Reproduce,
     talk: bool,
 ) -> Result<Option<Report>, Failure> {
     let interrupted = terminal::interrupt_flag();
     let mut all = Report::default();
-    for comparison in &experiment.live {
+    let engine = if args.engine == Engine::Kernel { RealEngine::Kernel } else { RealEngine::Live };
+    let real = Runner {
+        engine: EngineKind::Live,
+        hosting: args.hosts.into(),
+        kernel_laws: crate::run::kernel_laws(),
+        ..Runner::default()
+    };
+    for comparison in experiment.live.iter().filter(|comparison| comparison.engine == engine) {
         let scenario = agreement::scenario(scenario.text(), &found.path, comparison)?;
         if talk {
             let at_once = comparison.kernel.map_or(1, |bounds| bounds.at_once.max(1));
@@ -209,7 +229,16 @@ fn live(
             !interrupted.load(Ordering::Relaxed)
         };
         let report = match &comparison.kernel {
-            None => agreement::agree(&scenario, experiment, comparison, hosting, Some(&tell))?,
+            None => {
+                let mut agreed = agreement::agree(&scenario, experiment, comparison, &real, Some(&tell))?;
+                let cubic = agreement::cubic(scenario.text(), &found.path, comparison)?;
+                let cubic = cubic.map(|scenario| real.run(&scenario, None)).transpose()?.unwrap_or_default();
+                agreed.judge(experiment, comparison, &cubic);
+                if engine == RealEngine::Kernel && !interrupted.load(Ordering::Relaxed) {
+                    draw_kernel(args, experiment, &agreed, talk)?;
+                }
+                agreed.report
+            }
             Some(bounds) => with_kernel(&scenario, experiment, comparison, bounds, &tell)?,
         };
         bars.clear();
@@ -224,6 +253,24 @@ fn live(
         all.extend(report);
     }
     Ok(Some(all))
+}
+
+/// Draws the kernel's runs, as the experiment's page with the word `kernel`.
+fn draw_kernel(
+    args: &Reproduce,
+    experiment: &Experiment,
+    agreed: &Agreed,
+    talk: bool,
+) -> Result<(), ReproduceError> {
+    let name = format!("{}-kernel", experiment.name);
+    let experiment = Experiment { name, ..experiment.clone() };
+    let reproduced = Reproduced { experiment, runs: agreed.live.clone(), report: agreed.report.clone() };
+    for path in reproduced.draw(&args.out, &args.pictures.formats())? {
+        if talk {
+            say(format_args!("wrote {}\n", path.display()));
+        }
+    }
+    Ok(())
 }
 
 /// Compares the kernel's TCP with the simulator's, where this system allows namespaces.

@@ -1,6 +1,6 @@
 //! `tollway router`: the command line and the terminal.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tollway_agent::notify::Notifier;
 use tollway_exec::Signals;
 use tollway_router::{self as product, Agent, CommandLine, Config, ROUTER, StartError};
 
-use crate::args::{Router, RouterCommand};
+use crate::args::{Router, RouterCommand, StatusOptions};
 use crate::audience::{Audience, not_opened, say_status};
 use crate::fail::Failure;
 use crate::features;
@@ -21,7 +21,7 @@ use crate::terminal;
 pub(crate) fn router(args: &Router) -> Result<ExitCode, Failure> {
     match &args.command {
         None => run(args),
-        Some(RouterCommand::Status { json, socket }) => tell(*json, socket.as_deref()),
+        Some(RouterCommand::Status(options)) => tell(options),
         Some(RouterCommand::Check { file }) => {
             let config = Config::load(file)?;
             terminal::say(format_args!("configuration {} is valid\n{}\n", config.version, config.summary()));
@@ -31,15 +31,15 @@ pub(crate) fn router(args: &Router) -> Result<ExitCode, Failure> {
 }
 
 fn run(args: &Router) -> Result<ExitCode, Failure> {
-    features::if_not_built(args.watch, args.metrics.is_some(), args.view.is_some())?;
+    features::if_not_built(args.agent.watch, args.agent.metrics.is_some(), args.agent.view.is_some())?;
     // Must precede the first thread.
     let signals = Signals::hold();
     let mut watch = args.config.as_deref().map(|path| (path, Watch::of(path)));
     let config = configuration(args)?;
     let (version, summary) = (config.version.clone(), config.summary());
     let source = args.config.as_ref().map_or("the command line".into(), |path| path.display().to_string());
-    let events = args.log.open().map_err(|error| Failure::run(miette!("cannot log: {error}")))?;
-    let path = args.socket.clone().unwrap_or_else(product::default_path);
+    let events = args.agent.log.open().map_err(|error| Failure::run(miette!("cannot log: {error}")))?;
+    let path = args.agent.socket.clone().unwrap_or_else(product::default_path);
     let control = ControlSocket::open(&path).map_err(|error| not_opened("router", &path, &error))?;
     if args.dry_run {
         Agent::rehearse(&config).map_err(not_started)?;
@@ -57,10 +57,10 @@ fn run(args: &Router) -> Result<ExitCode, Failure> {
     control
         .serve(move |_| answer().map_or_else(String::new, |status| status.to_string()))
         .map_err(|error| not_opened("router", &path, &error))?;
-    let mut audience = Audience::open(args.json)?;
-    let _served = ROUTER.serve(args.metrics, args.view, status.clone(), &events)?;
+    let mut audience = Audience::open(args.agent.json)?;
+    let _served = ROUTER.serve(args.agent.metrics, args.agent.view, status.clone(), &events)?;
     #[cfg(feature = "watch")]
-    if args.watch {
+    if args.agent.watch {
         audience.watch(&ROUTER, " q stop the router   ↑ ↓ scroll ", &events)?;
     }
     events.info(
@@ -130,8 +130,8 @@ fn reload(agent: &mut Agent, path: &Path, events: &tollway_agent::events::Events
     }
 }
 
-fn tell(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
-    let path = socket.map_or_else(product::default_path, PathBuf::from);
+fn tell(options: &StatusOptions) -> Result<ExitCode, Failure> {
+    let path = options.socket.clone().unwrap_or_else(product::default_path);
     let text = product::ask(&path).map_err(|error| {
         Failure::run(miette!(
             help = "start one with `tollway router --dev eth0 --up 95Mbps`, or give another control socket with \
@@ -140,7 +140,7 @@ fn tell(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
             path.display()
         ))
     })?;
-    say_status(&text, json, "router", &ROUTER)
+    say_status(&text, options.json, "router", &ROUTER)
 }
 
 fn not_started(error: StartError) -> Failure {

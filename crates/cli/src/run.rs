@@ -15,7 +15,7 @@ use tollway_report::runner::{Account, Ran, Runner, lateness_table, notes};
 use tollway_report::{Experiment, Overview};
 use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::run::{
-    Capture, DigestMode, Hosting, KeyFile, LiveInfo, NodeProcess, Watch, variant_path,
+    Capture, DigestMode, Hosting, KernelLaws, KeyFile, LiveInfo, NodeProcess, Watch, variant_path,
 };
 use tollway_scenario::tables::RunResult;
 
@@ -25,10 +25,8 @@ use crate::terminal::{self, Bars, say};
 use crate::watch::Watching;
 
 pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
-    let mut sets = args.sets.clone();
-    sets.extend(args.seed.map(|seed| format!("seed={seed}")));
     let begun = Instant::now();
-    let scenario = Scenario::load(&args.file, &sets)?;
+    let scenario = load(args)?;
     let load_s = begun.elapsed().as_secs_f64();
     let plan = &scenario.variants()[0].plan;
     let mut experiment = Experiment::parse(scenario.text(), &args.file).map_err(Failure::input)?;
@@ -36,7 +34,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     say_notes(args, &scenario);
     refuse(args)?;
     #[cfg(target_os = "linux")]
-    if args.engine == Engine::Live
+    if args.engine.is_live()
         && let Some(wants) = wants_namespaces(args, &scenario)
     {
         // Must precede the first thread.
@@ -74,6 +72,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         jobs: args.jobs,
         engine: args.engine.into(),
         hosting,
+        kernel_laws: kernel_laws(),
         digest: match args.digest {
             Digest::Results => DigestMode::Results,
             Digest::Packets => DigestMode::Packets,
@@ -125,6 +124,18 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     Ok(if broken > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// Reads the file; for the engine `kernel`, with that transport everywhere.
+fn load(args: &Run) -> Result<Scenario, Failure> {
+    let mut sets = args.sets.clone();
+    sets.extend(args.seed.map(|seed| format!("seed={seed}")));
+    let scenario = Scenario::load(&args.file, &sets)?;
+    if args.engine != Engine::Kernel {
+        return Ok(scenario);
+    }
+    sets.extend(scenario.kernel_sets());
+    Ok(Scenario::load(&args.file, &sets)?)
+}
+
 /// Prints notes on the file that matter for its results.
 fn say_notes(args: &Run, scenario: &Scenario) {
     let plan = &scenario.variants()[0].plan;
@@ -146,13 +157,13 @@ fn refuse(args: &Run) -> Result<(), Failure> {
             "this build of tollway cannot write Parquet"
         )));
     }
-    if args.engine == Engine::Live && args.digest == Digest::Packets {
+    if args.engine.is_live() && args.digest == Digest::Packets {
         return Err(Failure::input(miette::miette!(
             help = "leave out `--digest packets`, or run it with `--engine sim`",
             "a live run has no digest of its packets: its times differ from run to run"
         )));
     }
-    if args.engine == Engine::Live && args.jobs > 1 {
+    if args.engine.is_live() && args.jobs > 1 {
         return Err(Failure::input(miette::miette!(
             help = "leave out `--jobs`",
             "live variants run one at a time: in parallel they would delay each other"
@@ -196,6 +207,14 @@ fn wants_namespaces(args: &Run, scenario: &Scenario) -> Option<&'static str> {
     }
 }
 
+/// The loader of laws into the kernel's TCP, where there is one.
+pub(crate) fn kernel_laws() -> Option<Arc<dyn KernelLaws>> {
+    #[cfg(target_os = "linux")]
+    return Some(Arc::new(tollway_host::Laws::default()));
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
 /// The error if namespaces are requested without real packets.
 pub(crate) fn needs_live() -> Failure {
     let help = "add `--engine live`";
@@ -204,13 +223,13 @@ pub(crate) fn needs_live() -> Failure {
 
 /// The processes that run the nodes, by the options.
 fn hosting(args: &Run, scenario: &Scenario) -> Result<Hosting, Failure> {
-    if args.hosts == Hosts::Namespaces && args.engine != Engine::Live {
+    if args.hosts == Hosts::Namespaces && !args.engine.is_live() {
         return Err(needs_live());
     }
     let Some(name) = &args.node else { return Ok(args.hosts.into()) };
     let plan = &scenario.variants()[0].plan;
     let input = |help: String, message: String| Failure::input(miette::miette!(help = help, "{message}"));
-    if args.engine != Engine::Live {
+    if !args.engine.is_live() {
         return Err(input("add `--engine live`".into(), "`--node` needs the live engine".into()));
     }
     let find = |name: &str| {
@@ -342,8 +361,12 @@ fn print_tables(title: &str, runs: &[Ran]) {
     say(lateness_table(runs, terminal::width()));
 }
 
-/// Prints a warning if the machine was too slow for reliable results.
+/// Prints a note on connections that left their law, and a warning if the machine was too slow for
+/// reliable results.
 fn warn_if_late(runs: &[Ran]) {
+    for fallen in runs.iter().filter_map(|ran| ran.info.live.as_ref()?.fallen.as_ref()) {
+        terminal::tell(format_args!("note: connections fell back to Linux's own law: {fallen}"));
+    }
     for ran in runs {
         let Some(live) = ran.info.live.as_ref().filter(|live| !live.kept_up()) else { continue };
         let name = match ran.result.variant.as_str() {

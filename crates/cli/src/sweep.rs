@@ -17,6 +17,7 @@ pub(crate) fn sweep(args: &args::Sweep) -> Result<ExitCode, Failure> {
         sets,
         vary: args.vary.iter().map(|text| Vary::parse(text)).collect::<Result<_, _>>()?,
         seeds: args.seeds,
+        part: args.part,
         jobs: args.jobs,
         out: args.out.clone(),
         plots: args.plots.iter().map(|text| Plot::parse(text)).collect::<Result<_, _>>()?,
@@ -30,13 +31,12 @@ pub(crate) fn sweep(args: &args::Sweep) -> Result<ExitCode, Failure> {
     bar.clear();
     if !args.quiet {
         say(format_args!(
-            "{} of {} runs, {} of them from earlier sweeps\nflows: {}\nlinks: {}\n",
-            swept.done,
-            swept.all,
-            swept.before,
-            swept.flows.display(),
-            swept.links.display()
+            "{} of {} runs, {} of them from earlier sweeps\n",
+            swept.done, swept.all, swept.before
         ));
+        if args.part.is_none() {
+            say(format_args!("flows: {}\nlinks: {}\n", swept.flows.display(), swept.links.display()));
+        }
         swept.figures.iter().for_each(|path| say(format_args!("plot: {}\n", path.display())));
         if swept.seeds_alike {
             terminal::tell(
@@ -45,7 +45,7 @@ pub(crate) fn sweep(args: &args::Sweep) -> Result<ExitCode, Failure> {
         }
     }
     if interrupted.load(Ordering::Relaxed) {
-        terminal::tell("interrupted: the tables hold the finished runs; the same command continues");
+        terminal::tell("interrupted: finished runs are kept; the same command continues");
         return Ok(ExitCode::from(130));
     }
     Ok(ExitCode::SUCCESS)

@@ -9,12 +9,12 @@ use miette::miette;
 use tollway_agent::notify::Notifier;
 use tollway_law::Bytes;
 use tollway_scenario::file::ScenarioError;
-use tollway_switch::agent::{self, Agent, Events, Signals};
+use tollway_switch::agent::{self, Agent, Events, Order, Signals};
 use tollway_switch::config::{CommandLine, Config, Watched};
 use tollway_switch::sites::{self, Sites};
 use tollway_switch::status::SWITCH;
 
-use crate::args::{Switch, SwitchCommand};
+use crate::args::{StatusOptions, Switch, SwitchCommand};
 use crate::audience::{Audience, not_opened, say_status};
 use crate::fail::Failure;
 use crate::features;
@@ -23,7 +23,7 @@ use crate::terminal;
 pub(crate) fn switch(args: &Switch) -> Result<ExitCode, Failure> {
     match &args.command {
         None => run(args),
-        Some(SwitchCommand::Status { json, socket }) => tell(*json, socket.as_deref()),
+        Some(SwitchCommand::Status(options)) => tell(options),
         Some(SwitchCommand::Keygen { names, out }) => crate::keys::make(names, out),
         Some(SwitchCommand::Check { file }) => check(file),
         Some(SwitchCommand::Drain { member, undo, socket }) => drain(member, *undo, socket.as_deref()),
@@ -31,11 +31,11 @@ pub(crate) fn switch(args: &Switch) -> Result<ExitCode, Failure> {
 }
 
 fn run(args: &Switch) -> Result<ExitCode, Failure> {
-    features::if_not_built(args.watch, args.metrics.is_some(), args.view.is_some())?;
+    features::if_not_built(args.agent.watch, args.agent.metrics.is_some(), args.agent.view.is_some())?;
     // Must precede the first thread.
     let signals = Signals::hold();
     tollway_agent::raise_file_limit();
-    let events = args.log.open().map_err(|error| Failure::run(miette!("cannot log: {error}")))?;
+    let events = args.agent.log.open().map_err(|error| Failure::run(miette!("cannot log: {error}")))?;
     let log = events.clone();
     let source =
         args.config.as_ref().map_or_else(|| "the command line".into(), |path| path.display().to_string());
@@ -51,13 +51,13 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
         Failure::run(miette!(help = "give an address of this machine and a free port", "{error}"))
     })?;
     let teller = switch.teller();
-    let path = args.socket.clone().unwrap_or_else(agent::default_path);
+    let path = args.agent.socket.clone().unwrap_or_else(agent::default_path);
     let _control = teller.answer_at(&path).map_err(|error| not_opened("switch", &path, &error))?;
-    let mut audience = Audience::open(args.json)?;
+    let mut audience = Audience::open(args.agent.json)?;
     let shown = teller.clone();
-    let _served = SWITCH.serve(args.metrics, args.view, move || shown.status_json(), &events)?;
+    let _served = SWITCH.serve(args.agent.metrics, args.agent.view, move || shown.status_json(), &events)?;
     #[cfg(feature = "watch")]
-    if args.watch {
+    if args.agent.watch {
         audience.watch(&SWITCH, " q stop the switch   ↑ ↓ scroll ", &events)?;
     }
     let at: Vec<String> = switch.listen().iter().map(ToString::to_string).collect();
@@ -76,8 +76,10 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
             notifier.works();
         }
         std::thread::sleep(LOOK);
-        if signals.has_come().is_some() {
-            break;
+        match (signals.order(), &mut watched) {
+            (Some(Order::End), _) => break,
+            (Some(Order::Reload), Some(watched)) => watched.again(),
+            _ => {}
         }
         if let Some(news) = watched.as_mut().and_then(Watched::poll) {
             install(&switch, news, &events);
@@ -192,9 +194,9 @@ fn ask(socket: Option<&Path>, what: &str) -> Result<String, Failure> {
     })
 }
 
-fn tell(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
-    let text = ask(socket, "status")?;
-    say_status(&text, json, "switch", &SWITCH)
+fn tell(options: &StatusOptions) -> Result<ExitCode, Failure> {
+    let text = ask(options.socket.as_deref(), "status")?;
+    say_status(&text, options.json, "switch", &SWITCH)
 }
 
 fn drain(member: &str, undo: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {

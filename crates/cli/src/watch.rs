@@ -138,6 +138,7 @@ mod screen {
             let engine = match args.engine {
                 Engine::Sim => "simulated",
                 Engine::Live => "live",
+                Engine::Kernel => "kernel",
             };
             let (scene, title) = (Arc::clone(scene), title.to_owned());
             let (ends, interrupted) = (Arc::clone(&over), Arc::clone(interrupted));

@@ -93,6 +93,14 @@ static __always_inline void parse(struct bpf_sock_ops *s, struct flow *f)
 		read_return(f, option[4] << 8 | option[5]);
 }
 
+/* The window before a price is known, over one round trip. */
+static __always_inline void apply_first(struct tcp_sock *tp, struct flow *f)
+{
+	__u64 bytes = settings.initial_window * tp->mss_cache;
+
+	apply(tp, f, (__u64)settings.initial_window << 12, f->seen.srtt_us ? bytes * 1000000 / f->seen.srtt_us : ~0ULL, 0);
+}
+
 static __always_inline void start(struct flow *f)
 {
 	f->law.last_acked = settings.initial_window;
@@ -113,12 +121,12 @@ static __always_inline void on_feedback(struct tcp_sock *tp, struct flow *f, __u
 		law->acked = 0;
 	}
 	spend(&law->spending, now, srtt, law->price, budget ? *budget : law->spending.now,
-	      settings.initial_window * mss);
+	      settings.initial_window * mss, mss);
 	f->seen.price = law->price;
 	/* At most a doubling in a round trip, whatever the price: links without a price yet would be flooded. */
 	most = 2ULL * max(law->acked, law->last_acked) + settings.initial_window;
 	if (!law->spending.price) {
-		apply(tp, f, (__u64)settings.initial_window << 12, ~0ULL, 0);
+		apply_first(tp, f);
 		return;
 	}
 	/* A packet leaves every four round trips or quarter of a second. */
@@ -132,10 +140,21 @@ static __always_inline void on_feedback(struct tcp_sock *tp, struct flow *f, __u
 /* Feedback has stopped: it starts again with a first price. */
 static __always_inline void on_loss_timer(struct flow *f)
 {
+	f->seen.price = 0;
 	f->law.spending.price = 0;
 	f->law.price = 0;
 	f->law.last_acked = 0;
 	f->law.acked = 0;
+}
+
+/* A connection without a part of the budget starts anew: the others have had its part since it was idle. */
+static __always_inline void on_send(struct tcp_sock *tp, struct flow *f)
+{
+	if (bpf_map_lookup_elem(&budgets, &f->seen.cookie))
+		return;
+	on_loss_timer(f);
+	apply_first(tp, f);
+	publish(f);
 }
 
 #include "programs.h"
@@ -150,13 +169,14 @@ struct event {
 	__u32 first;
 	__u16 price;
 	__u16 answer;
+	__u32 mss;
 };
 
 SEC("syscall") int replay(struct event *e)
 {
 	struct spending s = e->spending;
 
-	spend(&s, e->now, e->rtt_us, e->price, e->budget, e->first);
+	spend(&s, e->now, e->rtt_us, e->price, e->budget, e->first, e->mss);
 	e->rate = bought(&s);
 	e->answer = encode_price(decode_price(e->price));
 	e->spending = s;

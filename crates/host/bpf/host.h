@@ -15,6 +15,10 @@ const volatile struct {
 	__u32 initial_window;
 	/* Nanoseconds without a heartbeat after which connections fall back. */
 	__u64 lease;
+	/* Leaves sockets alone that have not selected this law themselves. */
+	__u32 chosen;
+	/* Leaves connections alone that belong to no tenant. */
+	__u32 tenants;
 } settings;
 
 /* Silence after which a connection falls back, in ns and acknowledgements. */
@@ -82,6 +86,16 @@ struct {
 	__type(value, struct flow);
 } flows SEC(".maps");
 
+/* What user space reads, by the socket's cookie, until the socket is closed. Some kernels refuse iterators over the
+   memory of sockets. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u64);
+	__type(value, struct seen);
+} connections SEC(".maps");
+
 /* The agent's last heartbeat, in ns of the monotonic clock. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -99,6 +113,24 @@ struct {
 } counts SEC(".maps");
 
 char _license[] SEC("license") = "GPL";
+
+/* A tenant's connections: of a control group and those below it, or 0; of a user, or ANYBODY. */
+struct tenant {
+	__u64 cgroup;
+	__u32 uid;
+	__u32 unused;
+};
+#define ANYBODY 0xffffffff
+/* The deepest hierarchy of control groups in which tenants are found. */
+#define DEPTH 32
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct tenant);
+	__type(value, __u8);
+} tenants SEC(".maps");
 
 /* A plain memcpy would take the zeros of this file for constants. */
 static __always_inline void copy(char to[16], const volatile char *from)
@@ -121,6 +153,14 @@ static __always_inline void count(__u32 what, __u64 by)
 
 	if (value)
 		__sync_fetch_and_add(value, by);
+}
+
+static __always_inline void publish(const struct flow *f)
+{
+	struct seen *to = bpf_map_lookup_elem(&connections, &f->seen.cookie);
+
+	if (to)
+		*to = f->seen;
 }
 
 /* True with an eighth of the least round trip in queues, and 5 ms: the laws keep queues shorter. */
@@ -171,7 +211,8 @@ static __always_inline int measure(struct tcp_sock *tp, struct flow *f, __u32 *a
 	}
 	if (f->pending && f->seen.echoed == 2)
 		f->silent = 0;
-	else if (*acked && !f->silent++)
+	/* An acknowledgement with three SACK blocks has no room for an option. */
+	else if (*acked && !tp->sacked_out && !f->silent++)
 		f->silent_since = now;
 	if (f->losing >= LOSING)
 		fall_back(tp, f, QUEUE);
@@ -210,6 +251,40 @@ static __always_inline void begin(struct sock *sk, struct flow *f)
 	tp->snd_cwnd = settings.initial_window;
 }
 
+/* True if the socket has selected this law. */
+static __always_inline int chosen(struct bpf_sock_ops *s)
+{
+	char name[16] = {};
+
+	if (bpf_getsockopt(s, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
+		return 0;
+	for (int i = 0; i < 16 && settings.law[i]; i++)
+		if (name[i] != settings.law[i])
+			return 0;
+	return 1;
+}
+
+static __always_inline int is_tenant(__u64 group, __u32 uid)
+{
+	struct tenant own = { group, uid }, all = { group, ANYBODY };
+
+	return bpf_map_lookup_elem(&tenants, &own) || bpf_map_lookup_elem(&tenants, &all);
+}
+
+/* True if the connection belongs to a tenant. */
+static __always_inline int has_tenant(struct cgroup *group, __u32 uid)
+{
+	if (is_tenant(0, uid))
+		return 1;
+	for (int i = 0; i < DEPTH && group; i++) {
+		if (is_tenant(BPF_CORE_READ(group, kn, id), uid))
+			return 1;
+		/* A group begins with this. */
+		group = (struct cgroup *)BPF_CORE_READ(group, self.parent);
+	}
+	return 0;
+}
+
 /* Records whose connection it is, and selects the law for it. */
 static __always_inline void open(struct bpf_sock_ops *s, __u32 flags)
 {
@@ -218,19 +293,25 @@ static __always_inline void open(struct bpf_sock_ops *s, __u32 flags)
 	struct tcp_sock *tp;
 	struct sock_common *c;
 	struct cgroup *group;
+	__u32 uid;
 	char name[16];
 
-	if (!sk || !attended())
+	if (!sk || !attended() || (settings.chosen && !chosen(s)))
+		return;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return;
+	group = tp->inet_conn.icsk_inet.sk.sk_cgrp_data.cgroup;
+	uid = tp->inet_conn.icsk_inet.sk.sk_uid.val;
+	if (settings.tenants && !has_tenant(group, uid))
 		return;
 	f = bpf_sk_storage_get(&flows, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (!f || !tp)
+	if (!f)
 		return;
 	c = &tp->inet_conn.icsk_inet.sk.__sk_common;
 	f->seen.cookie = bpf_get_socket_cookie(s);
-	group = tp->inet_conn.icsk_inet.sk.sk_cgrp_data.cgroup;
 	f->seen.cgroup = group ? group->kn->id : 0;
-	f->seen.uid = tp->inet_conn.icsk_inet.sk.sk_uid.val;
+	f->seen.uid = uid;
 	f->seen.family = c->skc_family;
 	if (f->seen.family == 2) {
 		*(__u32 *)f->seen.local = c->skc_rcv_saddr;
@@ -241,9 +322,15 @@ static __always_inline void open(struct bpf_sock_ops *s, __u32 flags)
 	}
 	f->seen.local_port = c->skc_num;
 	f->seen.remote_port = bpf_ntohs(c->skc_dport);
-	copy(name, settings.law);
-	if (bpf_setsockopt(s, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
+	/* Beyond the table's room the ordinary law stays. */
+	if (bpf_map_update_elem(&connections, &f->seen.cookie, &f->seen, BPF_ANY))
 		return;
+	copy(name, settings.law);
+	if (bpf_setsockopt(s, SOL_TCP, TCP_CONGESTION, name, sizeof(name))) {
+		bpf_map_delete_elem(&connections, &f->seen.cookie);
+		return;
+	}
+	publish(f);
 	count(NONE, 1);
 	bpf_sock_ops_cb_flags_set(s, s->bpf_sock_ops_cb_flags | flags);
 }
@@ -270,25 +357,13 @@ static __always_inline __u32 segments_of(struct bpf_sock_ops *s, const struct fl
 	return mss && f->payload > mss ? (f->payload + mss - 1) / mss : 1;
 }
 
-/* Hands a connection's state to user space. After a fallback the ordinary law's figures are in the socket. */
-SEC("iter/bpf_sk_storage_map") int walk(struct bpf_iter__bpf_sk_storage_map *ctx)
+/* After a fallback the ordinary law's figures are in the socket. */
+static __always_inline void follow(struct tcp_sock *tp, struct flow *f)
 {
-	struct flow *f = ctx->value;
-	struct sock *sk = ctx->sk;
-	struct tcp_sock *tp;
-	struct seen seen;
-
-	if (!f || !sk)
-		return 0;
-	seen = f->seen;
-	tp = bpf_skc_to_tcp_sock(sk);
-	if (tp && !seen.active) {
-		seen.window = (__u64)tp->snd_cwnd << 12;
-		seen.rate = tp->inet_conn.icsk_inet.sk.sk_pacing_rate;
-		seen.acked = tp->bytes_acked;
-		seen.srtt_us = tp->srtt_us >> 3;
-		seen.min_rtt_us = tp->rtt_min.s[0].v;
-	}
-	bpf_seq_write(ctx->meta->seq, &seen, sizeof(seen));
-	return 0;
+	f->seen.window = (__u64)tp->snd_cwnd << 12;
+	f->seen.rate = tp->inet_conn.icsk_inet.sk.sk_pacing_rate;
+	f->seen.acked = tp->bytes_acked;
+	f->seen.srtt_us = tp->srtt_us >> 3;
+	f->seen.min_rtt_us = tp->rtt_min.s[0].v;
+	publish(f);
 }

@@ -4,6 +4,7 @@
 #include <linux/bpf.h>
 #include <linux/types.h>
 
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -14,7 +15,12 @@ struct kernfs_node {
 	__u64 id;
 };
 
+struct cgroup_subsys_state {
+	struct cgroup_subsys_state *parent;
+};
+
 struct cgroup {
+	struct cgroup_subsys_state self;
 	struct kernfs_node *kn;
 };
 
@@ -72,27 +78,17 @@ struct tcp_sock {
 	struct minmax rtt_min;
 	__u32 srtt_us; /* eight times the smoothed round trip */
 	__u32 packets_out;
+	__u32 sacked_out;
 	__u32 max_packets_out;
 	__u32 delivered;
 	__u32 lost;
 	__u64 bytes_acked;
 };
 
-struct seq_file;
-
-struct bpf_iter_meta {
-	struct seq_file *seq;
-};
-
-struct bpf_iter__bpf_sk_storage_map {
-	struct bpf_iter_meta *meta;
-	struct sock *sk;
-	void *value;
-};
-
 struct tcp_congestion_ops {
 	__u32 (*ssthresh)(struct sock *);
 	void (*set_state)(struct sock *, __u8);
+	void (*cwnd_event)(struct sock *, int);
 	__u32 (*min_tso_segs)(struct sock *);
 	void (*cong_control)(struct sock *);
 	__u32 (*undo_cwnd)(struct sock *);
@@ -106,6 +102,7 @@ struct tcp_congestion_ops {
 #define SOL_TCP 6
 #define TCP_CONGESTION 13
 #define TCP_CA_LOSS 4
+#define CA_EVENT_TX_START 0
 #define TCP_CLOSE 7
 #define SK_PACING_NEEDED 1
 #define TCP_INFINITE_SSTHRESH 0x7fffffff

@@ -103,10 +103,11 @@ struct spending {
 };
 
 /* Goes on with time: the present spending, and a new round if the budget differs by a thousandth. A budget of zero
-   is not known yet. `first` is what the first packets announce, in bytes. */
-static __always_inline void spend(struct spending *s, __u64 now, __u32 rtt_us, __u16 price, struct number budget, __u32 first)
+   is not known yet. `first` is what the first packets announce, in bytes; `mss` is the size of one. */
+static __always_inline void spend(struct spending *s, __u64 now, __u32 rtt_us, __u16 price, struct number budget, __u32 first,
+				  __u32 mss)
 {
-	struct number part;
+	struct number part, pays;
 	__u64 since, round;
 	int less;
 
@@ -136,9 +137,12 @@ static __always_inline void spend(struct spending *s, __u64 now, __u32 rtt_us, _
 	if (s->rtt_us || !budget.m || !s->now.m)
 		return;
 	less = above(s->now, budget);
-	part = over(less ? plus(s->now, budget, 1) : plus(budget, s->now, 1), s->now);
-	if (!above(part, number(1, -10)))
+	part = less ? plus(s->now, budget, 1) : plus(budget, s->now, 1);
+	if (!above(times(part, number(1, 10)), s->now))
 		return;
+	/* Where a round trip has less than a packet, the one that it has announces the whole change. */
+	pays = over(times(times(number(mss, 0), decode_price(price)), number(1000000, 0)), number(rtt_us, 0));
+	part = over(part, above(s->now, pays) ? s->now : pays);
 	s->from = s->now;
 	s->to = budget;
 	s->began = now;

@@ -161,6 +161,10 @@ static __always_inline void on_loss_timer(struct flow *f)
 	on_timeout(&f->law.growth);
 }
 
+static __always_inline void on_send(struct tcp_sock *tp, struct flow *f)
+{
+}
+
 #include "programs.h"
 
 /* For tests: the arithmetic on one event. Kind 0 is an acknowledgement, 1 a timeout. */

@@ -161,7 +161,7 @@ impl Observer {
             tenants.push(TenantStatus {
                 tenant: tenant.name.clone(),
                 budget: budgets.then(|| tenant.budget.get()),
-                strategy: budgets.then(|| tenant.strategy.word().to_owned()),
+                strategy: budgets.then(|| tenant.strategy.to_owned()),
                 ..TenantStatus::default()
             });
         }

@@ -5,16 +5,17 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use tollway_law::Budget;
+use tollway_law::param::{Field, Value};
+use tollway_law::{Budget, Bytes};
 use tollway_scenario::file::ScenarioError;
 use tollway_scenario::file::reading::{Kind, Mistakes, Reader, read, sections_markdown};
 use tollway_scenario::plan::Strategy;
 use tollway_scenario::section;
 
-use crate::budgets::{Budgets, Owner};
+use crate::budgets::{Budgets, Goal, Owner, Rule};
 use crate::connection::Connection;
 use crate::group::hierarchy;
-use crate::programs::{Law, OptionKind, Settings};
+use crate::programs::{Law, OptionKind, Programs, Settings};
 
 section! {
     /// One TOML file for a machine: its law, and the tenants among its connections.
@@ -41,12 +42,33 @@ section! {
     TENANT = "[tenant.NAME]" {
         /// Budget of all its connections together, $/s. Only ratios matter.
         "budget": Kind::Number { least: 0.0, most: 1e6 }, default "1";
-        /// Division of the budget over the connections.
-        "strategy": Kind::Word(Strategy::WORDS), default "equal-budget";
+        /// Division of the budget over the connections. `deadline`: those with a deadline get what
+        /// it costs, the others the rest.
+        "strategy": Kind::Word(STRATEGIES), default "equal-budget";
+        /// Weight, rate or deadline of some of its connections.
+        "flow": Kind::Named(&FLOW), optional;
         /// Control group of the programs, with those below it.
         "cgroup": Kind::Match("a control group, such as \"/system.slice/nginx.service\", or an array of such"), else "any";
         /// User of the programs.
         "user": Kind::Match("a user's name or number, or an array of such"), else "any";
+    }
+}
+
+section! {
+    /// Some connections of a tenant. If several match a connection, the first in the file applies.
+    FLOW = "[tenant.NAME.flow.NAME]" {
+        /// Their own port, or the peer's.
+        "port": Kind::Count { least: 1, most: 65535 }, else "any";
+        /// The peer's address.
+        "peer": Kind::Match("an address, such as \"192.0.2.7\""), else "any";
+        /// Weight of each, for the strategies that have one.
+        "weight": Kind::Number { least: 0.0, most: 1e6 }, default "1";
+        /// Rate of each, with the strategy `stable`.
+        "rate": Kind::Rate, optional;
+        /// Data that each has to send, with the strategy `deadline`.
+        "size": Kind::Bytes { least: 1, most: 1 << 60 }, optional;
+        /// Time for them, from the connection's start, with the strategy `deadline`.
+        "within": Kind::Time { least: 1_000_000 }, optional;
     }
 }
 
@@ -66,8 +88,10 @@ pub struct Tenant {
     pub name: String,
     /// Its budget.
     pub budget: Budget,
-    /// The division of the budget.
-    pub strategy: Strategy,
+    /// The division of the budget, by its word.
+    pub strategy: &'static str,
+    /// Rules for some of its connections.
+    pub rules: Vec<Rule>,
     /// Paths below the hierarchy; empty for any.
     pub cgroups: Vec<String>,
     /// Users; empty for any.
@@ -81,20 +105,19 @@ impl Config {
     /// All independent mistakes, with their places.
     pub fn parse(file: &str, text: &str) -> Result<Config, ScenarioError> {
         let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-        let resolve = |top: &Reader<'_>, mistakes: &mut Mistakes| Config {
-            settings: settings(top),
-            tenants: top
-                .named("tenant", &TENANT)
-                .map(|(name, keys)| tenant(name, &keys, &users, mistakes))
-                .collect(),
+        let resolve = |top: &Reader<'_>, mistakes: &mut Mistakes| {
+            let tenants = top.named("tenant", &TENANT);
+            let tenants: Vec<_> = tenants.map(|(name, keys)| tenant(name, &keys, &users, mistakes)).collect();
+            Config { settings: Settings { tenants: !tenants.is_empty(), ..settings(top) }, tenants }
         };
         read(file, text, &HOST, ("the configuration", "a configuration"), resolve)
     }
 
     /// A configuration of one owner for everything: a budget of `budget`, divided equally.
     pub fn whole(settings: Settings, budget: Budget) -> Config {
-        let strategy = Strategy::EqualBudget;
-        let tenant = Tenant { name: "all".into(), budget, strategy, cgroups: Vec::new(), users: Vec::new() };
+        let strategy = STRATEGIES[0];
+        let (name, rules, cgroups, users) = ("all".into(), Vec::new(), Vec::new(), Vec::new());
+        let tenant = Tenant { name, budget, strategy, rules, cgroups, users };
         Config { settings, tenants: vec![tenant] }
     }
 
@@ -114,12 +137,42 @@ impl Config {
         Ok(paths)
     }
 
+    /// Tells the programs which connections belong to a tenant. Others stay under the machine's
+    /// ordinary law.
+    ///
+    /// # Errors
+    /// No cgroup2 is mounted, a control group does not exist, or the programs' table is full.
+    pub fn admit(&self, programs: &Programs) -> std::io::Result<()> {
+        let root = hierarchy()?;
+        for tenant in self.tenants.iter().filter(|_| self.settings.tenants) {
+            let mut groups = Vec::new();
+            for folder in folders(&root, tenant) {
+                let named = |error| std::io::Error::other(format!("{}: {error}", folder.display()));
+                groups.push(Some(fs::metadata(&folder).map_err(named)?.ino()));
+            }
+            if groups.is_empty() {
+                groups.push(None);
+            }
+            let users: Vec<Option<u32>> = match tenant.users.is_empty() {
+                true => vec![None],
+                false => tenant.users.iter().copied().map(Some).collect(),
+            };
+            for group in groups {
+                users.iter().try_for_each(|&user| programs.admit(group, user))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The budgets under FCP; `None` under XCP.
     pub fn budgets(&self) -> Option<Budgets> {
         if self.settings.law != Law::Fcp {
             return None;
         }
-        let owner = |tenant: &Tenant| Owner::new(tenant.name.clone(), tenant.budget, tenant.strategy.build());
+        let owner = |tenant: &Tenant| {
+            let strategy = Strategy::of(Value::Word(tenant.strategy)).unwrap_or(Strategy::Stable);
+            Owner::new(tenant.name.clone(), tenant.budget, strategy.build()).with_rules(tenant.rules.clone())
+        };
         let owners = self.tenants.iter().map(owner).collect();
         let mut tenant_of = self.tenant_of();
         Some(Budgets::new(owners, Box::new(move |connection, _| tenant_of(connection))))
@@ -145,7 +198,7 @@ pub fn host_reference_markdown() -> String {
     "# Configuration of `tollway host`\n\n\
      <!-- Written by `host_reference_markdown()` in `crates/host` from the table of keys; do not edit. -->\n\n"
         .to_owned()
-        + &sections_markdown(&[&HOST, &TENANT])
+        + &sections_markdown(&[&HOST, &TENANT, &FLOW])
 }
 
 /// By tenant and group, whether the group is below the tenant's.
@@ -215,11 +268,54 @@ fn tenant(name: &str, keys: &Reader<'_>, users: &str, mistakes: &mut Mistakes) -
     Tenant {
         name: name.to_owned(),
         budget: Budget::per_sec(keys.number("budget")),
-        strategy: keys.one_of("strategy").unwrap_or(Strategy::EqualBudget),
+        strategy: keys.word("strategy"),
+        rules: keys.named("flow", &FLOW).map(|(_, flow)| rule(keys, &flow, mistakes)).collect(),
         cgroups,
         users: numbers,
     }
 }
+
+fn rule(tenant: &Reader<'_>, keys: &Reader<'_>, mistakes: &mut Mistakes) -> Rule {
+    let mut peer = None;
+    for (text, at) in keys.patterns("peer") {
+        match text.parse() {
+            Ok(address) => peer = Some(address),
+            Err(_) => {
+                mistakes
+                    .add(at, format!("`peer`: `{text}` is not an address"), "here")
+                    .help("give one address");
+            }
+        }
+    }
+    let strategy = tenant.word("strategy");
+    for (key, needs) in [("rate", "stable"), ("size", "deadline"), ("within", "deadline")] {
+        if keys.has(key) && strategy != needs {
+            let message = format!("`{key}` needs the strategy `{needs}`, and this tenant's is `{strategy}`");
+            mistakes
+                .add(keys.at(key), message, "no effect")
+                .help(format!("give the tenant `strategy = \"{needs}\"`"));
+        }
+    }
+    if keys.has("size") != keys.has("within") {
+        let (have, lack) = if keys.has("size") { ("size", "within") } else { ("within", "size") };
+        mistakes
+            .add(
+                keys.at(have),
+                format!("a deadline is a `size` and a time, and there is no `{lack}`"),
+                "here",
+            )
+            .help(format!("add `{lack}`"));
+    }
+    let deadline =
+        keys.bytes("size").map(|size| Goal::Deadline { size: Bytes(size), within: keys.span("within") });
+    let weight = keys.number("weight");
+    let port = keys.count("port").map(|port| port as u16);
+    Rule { port, peer, weight, goal: deadline.or(keys.rate("rate").map(Goal::Rate)) }
+}
+
+/// The strategies, equal shares first: those of scenario files, and `deadline`.
+const STRATEGIES: &[&str] =
+    &["equal-budget", "fixed", "background", "equal-throughput", "max-throughput", "stable", "deadline"];
 
 #[cfg(test)]
 mod tests {
@@ -235,7 +331,8 @@ mod tests {
             (web.name.as_str(), web.budget.get(), &*web.cgroups),
             ("web", 2.0, &["/web".to_owned()][..])
         );
-        assert_eq!((batch.strategy, &*batch.users), (Strategy::Background, &[0, 7][..]));
+        assert_eq!((batch.strategy, &*batch.users), ("background", &[0, 7][..]));
+        assert_eq!(STRATEGIES.split_last(), Some((&"deadline", Strategy::WORDS)));
         assert_eq!(config.settings.law, Law::Fcp);
     }
 
@@ -254,11 +351,21 @@ mod tests {
 
     #[test]
     fn each_mistake_is_reported_with_its_place_and_remedy() {
-        let text =
-            "law = \"bbr\"\n[tenant.a]\nbudget = -1\nuser = \"nobody-here\"\ncgroup = \"web\"\nshare = 1\n";
+        let text = "law = \"bbr\"\n[tenant.a]\nbudget = -1\nuser = \"nobody-here\"\ncgroup = \"web\"\nshare = 1\n\
+             [tenant.a.flow.x]\npeer = \"y\"\nrate = \"1 Mbps\"\n[tenant.b]\nstrategy = \"deadline\"\n\
+             [tenant.b.flow.z]\nsize = \"1 MB\"\n";
         let error = Config::parse("host.toml", text).unwrap_err();
         let report = format!("{:?}", miette::Report::from(error));
-        for part in ["bbr", "budget", "nobody-here", "paths begin with `/`", "share"] {
+        for part in [
+            "bbr",
+            "budget",
+            "nobody-here",
+            "paths begin with `/`",
+            "share",
+            "`y` is not",
+            "`stable`",
+            "no `within`",
+        ] {
             assert!(report.contains(part), "{part}: {report}");
         }
     }

@@ -18,6 +18,13 @@ pub fn hierarchy() -> io::Result<PathBuf> {
     mounts.lines().find_map(of_line).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, missing))
 }
 
+/// The folder of this process's group.
+pub(crate) fn own_group() -> io::Result<PathBuf> {
+    let own = fs::read_to_string("/proc/self/cgroup")?;
+    let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    Ok(hierarchy()?.join(own))
+}
+
 /// A control group of this process's own, removed when dropped.
 #[derive(Debug)]
 pub struct Group {
@@ -32,9 +39,7 @@ impl Group {
     /// # Errors
     /// No cgroup2 is mounted, or this process may not change it.
     pub fn enter(name: &str) -> io::Result<Group> {
-        let own = fs::read_to_string("/proc/self/cgroup")?;
-        let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-        let before = hierarchy()?.join(own);
+        let before = own_group()?;
         clean(&before, name);
         let path = before.join(name);
         fs::create_dir_all(&path)?;

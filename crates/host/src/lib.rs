@@ -1,8 +1,8 @@
 //! `tollway host`: XCP and FCP for the kernel's own TCP, so that unmodified programs speak them.
 //!
-//! Three programs in the kernel do the work (`bpf/`, C with CO-RE, compiled objects in the tree):
-//! a congestion control (`struct_ops`), one that writes and reads TCP options (`sockops`, attached
-//! to control groups), and an iterator over connections for this process. The congestion control is
+//! Two programs in the kernel do the work (`bpf/`, C with CO-RE, compiled objects in the tree): a
+//! congestion control (`struct_ops`), and one that writes and reads TCP options (`sockops`, attached
+//! to control groups). Both keep a table of connections for this process. The congestion control is
 //! selected for each connection that a process in the control group opens or accepts, so no program
 //! and no default of the machine changes.
 //!
@@ -20,6 +20,7 @@
 //! | [`Settings`] | law, option, initial window, law of the fallback |
 //! | [`Config`] | the configuration file: tenants with budgets and strategies |
 //! | [`Connection`] | a connection's window, rate, round trip, and fallback |
+//! | [`Laws`] | the programs for flows of a scenario over the kernel's TCP |
 //! | [`Group`] | a control group for one program |
 #![cfg(target_os = "linux")]
 
@@ -28,13 +29,15 @@ mod budgets;
 mod config;
 mod connection;
 mod group;
+mod laws;
 mod programs;
 mod service;
 pub mod status;
 
-pub use budgets::{Budgets, Owner, OwnerOf};
+pub use budgets::{Budgets, Goal, Owner, OwnerOf, Rule};
 pub use config::{Config, Tenant, host_reference_markdown};
 pub use connection::{Cause, Connection, Echoes};
 pub use group::{Group, hierarchy};
+pub use laws::Laws;
 pub use programs::{Counts, Law, LoadError, OptionKind, Programs, Settings};
 pub use service::Host;

@@ -1,15 +1,13 @@
 //! The programs in the kernel: loading, attaching, heartbeat.
 
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd};
+use std::io;
+use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel, ProgramInput};
-use rustix::thread::CapabilitySet;
-use rustix::time::ClockId;
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
+use tollway_agent::programs::{self, Aligned, Loading, now};
 use tollway_law::{Budget, words};
 
 use crate::connection::{Cause, Connection};
@@ -47,6 +45,10 @@ pub struct Settings {
     pub ordinary: String,
     /// Time without a heartbeat after which connections fall back.
     pub lease: Duration,
+    /// True to leave sockets alone that have not selected [`Programs::name`] themselves.
+    pub chosen: bool,
+    /// True to leave connections alone that [`Programs::admit`] does not name.
+    pub tenants: bool,
 }
 
 impl Settings {
@@ -56,7 +58,15 @@ impl Settings {
         let default = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control");
         let ordinary = default.map_or("reno".into(), |name| name.trim().to_owned());
         let lease = Duration::from_secs(2);
-        Settings { law, option: OptionKind::Study, initial_window: 10, ordinary, lease }
+        Settings {
+            law,
+            option: OptionKind::Study,
+            initial_window: 10,
+            ordinary,
+            lease,
+            chosen: false,
+            tenants: false,
+        }
     }
 
     /// `settings` of `bpf/host.h`.
@@ -68,6 +78,8 @@ impl Settings {
         put(32, &kind.to_ne_bytes());
         put(36, &self.initial_window.max(1).to_ne_bytes());
         put(40, &(self.lease.as_nanos() as u64).to_ne_bytes());
+        put(48, &u32::from(self.chosen).to_ne_bytes());
+        put(52, &u32::from(self.tenants).to_ne_bytes());
     }
 }
 
@@ -80,22 +92,9 @@ pub enum LoadError {
         Ubuntu, Fedora and others have"
     )]
     NoTypes,
-    /// No right to load programs.
-    #[error(
-        "no right to load programs into the kernel: run it as root, or with CAP_BPF, CAP_NET_ADMIN and \
-        CAP_PERFMON in the first user namespace"
-    )]
-    NoRight,
-    /// Any other refusal.
-    #[error("the kernel refuses to {action}: {source}{}; it needs Linux 6.4 or later with CONFIG_BPF_JIT and CONFIG_CGROUP_BPF", said(.log))]
-    Refused {
-        /// The action attempted.
-        action: &'static str,
-        /// The kernel's error.
-        source: io::Error,
-        /// The last lines of the loader's log.
-        log: String,
-    },
+    /// No right, or a refusal.
+    #[error(transparent)]
+    Programs(#[from] programs::LoadError),
     /// The control group can't be opened.
     #[error(
         "cannot open the control group {path}: {source}; give the path of a folder in the cgroup2 file system"
@@ -108,18 +107,14 @@ pub enum LoadError {
     },
 }
 
-fn said(log: &str) -> String {
-    if log.is_empty() { String::new() } else { format!(" ({log})") }
-}
-
 /// The programs in the kernel. When dropped, connections fall back at once.
 #[derive(Debug)]
 pub struct Programs {
     // Links are closed before their programs.
     links: Vec<Link>,
-    walk: Link,
     object: Object,
     name: String,
+    loading: Loading,
 }
 
 impl Programs {
@@ -131,11 +126,10 @@ impl Programs {
         if !Path::new("/sys/kernel/btf/vmlinux").exists() {
             return Err(LoadError::NoTypes);
         }
-        LOG.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        libbpf_rs::set_print(Some((PrintLevel::Warn, keep)));
+        let loading = Loading::begin(NEEDS)?;
         let object = if settings.law == Law::Xcp { &XCP.0[..] } else { &FCP.0[..] };
         let mut object =
-            ObjectBuilder::default().open_memory(object).map_err(refused("read the programs"))?;
+            ObjectBuilder::default().open_memory(object).map_err(loading.refused("read the programs"))?;
         // Names of congestion controls are the machine's: each loader has its own.
         let name = format!("tollway_{:06x}", now() & 0xff_ffff);
         for mut map in object.maps_mut() {
@@ -149,13 +143,12 @@ impl Programs {
                 value[at..at + name.len()].copy_from_slice(name.as_bytes());
             }
         }
-        let mut object = object.load().map_err(refused("load the programs"))?;
+        let mut object = object.load().map_err(loading.refused("load the programs"))?;
         let law = object.maps_mut().find(|map| map.name() == LAW).map(|mut map| map.attach_struct_ops());
-        let law = law.ok_or_else(missing)?.map_err(refused("register the congestion control"))?;
-        let flows = object.maps().find(|map| map.name() == "flows").ok_or_else(missing)?;
-        let walk = object.progs_mut().find(|program| program.name() == "walk").ok_or_else(missing)?;
-        let walk = walk.attach_iter(flows.as_fd()).map_err(refused("attach the iterator"))?;
-        let programs = Programs { links: vec![law], walk, object, name };
+        let law = law
+            .ok_or_else(|| loading.missing())?
+            .map_err(loading.refused("register the congestion control"))?;
+        let programs = Programs { links: vec![law], object, name, loading };
         programs.beat();
         Ok(programs)
     }
@@ -174,8 +167,8 @@ impl Programs {
         let failed = |source| LoadError::Group { path: path.display().to_string(), source };
         let group = File::open(path).map_err(failed)?;
         let program = self.object.progs_mut().find(|program| program.name() == "options");
-        let link = program.ok_or_else(missing)?.attach_cgroup(group.as_raw_fd());
-        self.links.push(link.map_err(refused("attach to the control group"))?);
+        let link = program.ok_or_else(|| self.loading.missing())?.attach_cgroup(group.as_raw_fd());
+        self.links.push(link.map_err(self.loading.refused("attach to the control group"))?);
         Ok(())
     }
 
@@ -189,9 +182,10 @@ impl Programs {
     /// # Errors
     /// A system call fails.
     pub fn connections(&self) -> io::Result<Vec<Connection>> {
-        let mut bytes = Vec::new();
-        Iter::new(&self.walk).map_err(plain)?.read_to_end(&mut bytes)?;
-        Ok(bytes.as_chunks().0.iter().map(Connection::read).collect())
+        let map = self.map("connections")?;
+        // With room for all, one batch has all.
+        let values = map.lookup_batch(map.max_entries(), MapFlags::ANY, MapFlags::ANY).map_err(plain)?;
+        Ok(values.filter_map(|(_, value)| value.first_chunk().map(Connection::read)).collect())
     }
 
     /// Sets the budget of FCP's connection `cookie`.
@@ -206,7 +200,7 @@ impl Programs {
         let mut value = [0; 8];
         value[..4].copy_from_slice(&mantissa.to_ne_bytes());
         value[4..].copy_from_slice(&exponent.to_ne_bytes());
-        self.budgets()?.update(&cookie.to_ne_bytes(), &value, MapFlags::ANY).map_err(plain)
+        self.map("budgets")?.update(&cookie.to_ne_bytes(), &value, MapFlags::ANY).map_err(plain)
     }
 
     /// Removes the budget of a connection that has ended.
@@ -214,11 +208,24 @@ impl Programs {
     /// # Errors
     /// The connection has no budget.
     pub fn remove_budget(&self, cookie: u64) -> io::Result<()> {
-        self.budgets()?.delete(&cookie.to_ne_bytes()).map_err(plain)
+        self.map("budgets")?.delete(&cookie.to_ne_bytes()).map_err(plain)
     }
 
-    fn budgets(&self) -> io::Result<libbpf_rs::Map<'_>> {
-        let map = self.object.maps().find(|map| map.name() == "budgets");
+    /// Selects connections of a user in a control group, by its identifier, and in those below it;
+    /// `None` is any. For [`Settings::tenants`].
+    ///
+    /// # Errors
+    /// The table is full.
+    pub fn admit(&self, cgroup: Option<u64>, user: Option<u32>) -> io::Result<()> {
+        let map = self.map("tenants")?;
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&cgroup.unwrap_or(0).to_ne_bytes());
+        key[8..12].copy_from_slice(&user.unwrap_or(u32::MAX).to_ne_bytes());
+        map.update(&key, &[1], MapFlags::ANY).map_err(plain)
+    }
+
+    fn map(&self, name: &str) -> io::Result<libbpf_rs::Map<'_>> {
+        let map = self.object.maps().find(|map| map.name() == name);
         map.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
@@ -227,8 +234,7 @@ impl Programs {
     /// # Errors
     /// A system call fails.
     pub fn counts(&self) -> io::Result<Counts> {
-        let map = self.object.maps().find(|map| map.name() == "counts");
-        let map = map.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        let map = self.map("counts")?;
         let mut values = [0; Cause::ALL.len() + 2];
         for (key, value) in (0u32..).zip(&mut values) {
             let bytes = map.lookup(&key.to_ne_bytes(), MapFlags::ANY).map_err(plain)?;
@@ -251,7 +257,7 @@ impl Programs {
     }
 
     fn set_heartbeat(&self, at: u64) {
-        if let Some(map) = self.object.maps().find(|map| map.name() == "heartbeat") {
+        if let Ok(map) = self.map("heartbeat") {
             // The map is an array of one: an update cannot fail.
             let _ = map.update(&0u32.to_ne_bytes(), &at.to_ne_bytes(), MapFlags::ANY);
         }
@@ -275,59 +281,18 @@ pub struct Counts {
     pub forged: u64,
 }
 
-/// The monotonic clock in ns, which the programs also read.
-pub(crate) fn now() -> u64 {
-    let now = rustix::time::clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-/// Keeps the loader's messages for an error.
-fn keep(_: PrintLevel, line: String) {
-    LOG.lock().unwrap_or_else(PoisonError::into_inner).push(line.trim().to_owned());
-}
-
-fn refused(action: &'static str) -> impl FnOnce(libbpf_rs::Error) -> LoadError {
-    move |error| {
-        if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !may_load() {
-            return LoadError::NoRight;
-        }
-        let source = plain(error);
-        let log = std::mem::take(&mut *LOG.lock().unwrap_or_else(PoisonError::into_inner));
-        LoadError::Refused { action, source, log: log.last().cloned().unwrap_or_default() }
-    }
-}
-
 fn plain(error: libbpf_rs::Error) -> io::Error {
     io::Error::other(error)
 }
 
-/// True with the capability to load programs (CAP_BPF or CAP_SYS_ADMIN), which counts in the first
-/// user namespace only.
-fn may_load() -> bool {
-    let sets = rustix::thread::capabilities(None);
-    let able =
-        sets.is_ok_and(|sets| sets.effective.intersects(CapabilitySet::BPF | CapabilitySet::SYS_ADMIN));
-    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    able && map.split_whitespace().eq(["0", "0", "4294967295"])
-}
-
-/// The object in the tree is complete; a test loads it.
-fn missing() -> LoadError {
-    let source = io::Error::from(io::ErrorKind::NotFound);
-    LoadError::Refused { action: "find a part of the programs", source, log: String::new() }
-}
-
-/// libbpf's messages go to one function of the process.
-static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// The kernel that the programs need.
+const NEEDS: &str = "Linux 6.4 or later with CONFIG_BPF_JIT and CONFIG_CGROUP_BPF";
 /// The map with the congestion control, and the place of its name.
 const LAW: &str = "law";
 const PLACE: &[u8; 14] = b"tollway_000000";
 /// Room for a name in the kernel.
 const NAME: usize = 16;
 
-/// ELF files are read in place.
-#[repr(align(8))]
-struct Aligned<T>(T);
 static XCP: Aligned<[u8; include_bytes!("../bpf/xcp.bpf.o").len()]> =
     Aligned(*include_bytes!("../bpf/xcp.bpf.o"));
 static FCP: Aligned<[u8; include_bytes!("../bpf/fcp.bpf.o").len()]> =

@@ -8,10 +8,12 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use tollway_agent::programs::now;
 use tollway_law::{Budget, Time};
 
 use crate::budgets::Budgets;
-use crate::programs::{Programs, now};
+use crate::connection::Connection;
+use crate::programs::Programs;
 
 /// Programs whose heartbeat a thread sends, until it is dropped. Connections then fall back.
 #[derive(Debug)]
@@ -28,25 +30,38 @@ impl Host {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn start(programs: Programs, mut budgets: Option<Budgets>) -> io::Result<Host> {
+    pub fn start(programs: Programs, budgets: Option<Budgets>) -> io::Result<Host> {
+        let Some(mut budgets) = budgets else { return Host::start_with(programs, BEAT, |_, _| {}) };
+        Host::start_with(programs, TICK, move |programs, connections| {
+            budgets.divide(Time::from_nanos(now()), connections, |cookie, budget| {
+                // A connection may have ended, and beyond the table's room it keeps its first
+                // spending.
+                let _ = match budget == Budget::ZERO {
+                    true => programs.remove_budget(cookie),
+                    false => programs.set_budget(cookie, budget),
+                };
+            });
+        })
+    }
+
+    /// Starts the heartbeat; every `pause`, `work` receives the connections.
+    pub(crate) fn start_with(
+        programs: Programs,
+        pause: Duration,
+        mut work: impl FnMut(&Programs, &[Connection]) + Send + 'static,
+    ) -> io::Result<Host> {
         let programs = Arc::new(programs);
         let (stop, stopped) = channel();
         let beaten = Arc::new(AtomicU64::new(now()));
         let (beating, last) = (Arc::clone(&programs), Arc::clone(&beaten));
         let beat = move || {
-            let pause = if budgets.is_some() { TICK } else { BEAT };
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 beating.beat();
                 last.store(now(), Ordering::Relaxed);
-                if let (Some(budgets), Ok(connections)) = (&mut budgets, beating.connections()) {
-                    budgets.divide(Time::from_nanos(now()), &connections, |cookie, budget| {
-                        // A connection may have ended, and beyond the table's room it keeps its
-                        // first spending.
-                        let _ = match budget == Budget::ZERO {
-                            true => beating.remove_budget(cookie),
-                            false => beating.set_budget(cookie, budget),
-                        };
-                    });
+                if pause < BEAT
+                    && let Ok(connections) = beating.connections()
+                {
+                    work(&beating, &connections);
                 }
             }
         };
@@ -79,6 +94,6 @@ impl Drop for Host {
 }
 
 /// Interval of divisions.
-const TICK: Duration = Duration::from_millis(5);
+pub(crate) const TICK: Duration = Duration::from_millis(5);
 /// Interval of heartbeats, an eighth of the default lease.
 const BEAT: Duration = Duration::from_millis(250);

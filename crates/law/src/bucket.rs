@@ -62,6 +62,8 @@ pub struct Bucket {
     settled: Time,
     /// The end of the last packet at the peak rate.
     spaced: Time,
+    /// Tokens for which there was no room.
+    pub(crate) overflow: u64,
 }
 
 impl Bucket {
@@ -69,7 +71,7 @@ impl Bucket {
     pub fn new(now: Time, profile: Profile) -> Bucket {
         let depth = profile.depth.min(Profile::MOST_DEPTH).get() * TOKENS_PER_BYTE;
         let rate = libm::round(profile.rate.bytes_per_sec()).max(1.0) as u64;
-        Bucket { profile, depth, rate, level: depth, settled: now, spaced: now }
+        Bucket { profile, depth, rate, level: depth, settled: now, spaced: now, overflow: 0 }
     }
 
     /// The profile given at construction.
@@ -118,8 +120,15 @@ impl Bucket {
     pub(crate) fn fill(&mut self, now: Time) {
         let span = now.saturating_sub(self.settled);
         self.settled = self.settled.max(now);
-        let level = u128::from(self.level) + u128::from(self.rate) * u128::from(span.0);
-        self.level = u64::try_from(level).unwrap_or(u64::MAX).min(self.depth);
+        let arrived = u128::from(self.rate) * u128::from(span.0);
+        self.overflow = self.pour(u64::try_from(arrived).unwrap_or(u64::MAX)).saturating_add(self.overflow);
+    }
+
+    /// Adds tokens. Returns those for which there is no room.
+    pub(crate) fn pour(&mut self, tokens: u64) -> u64 {
+        let taken = tokens.min(self.depth - self.level);
+        self.level += taken;
+        tokens - taken
     }
 
     /// The later of `span` nanoseconds from now and the end of the last packet.

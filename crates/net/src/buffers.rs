@@ -41,6 +41,10 @@ pub(crate) struct Note {
     pub(crate) hosts: [u32; 2],
     /// The encoding that quantises its toll.
     pub(crate) encoding: Encoding,
+    /// Its class of traffic.
+    pub(crate) class: u8,
+    /// Conditions of tenants that hold, as bits.
+    pub(crate) sights: u16,
 }
 
 #[derive(Debug)]
@@ -231,6 +235,12 @@ impl Buffers {
         self.notes[handle] = note;
     }
 
+    /// The properties of a packet that has them.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn noted(&self, handle: u32) -> Note {
+        self.notes.get(handle as usize).copied().unwrap_or_default()
+    }
+
     fn slot(&mut self, slot: Slot) -> u32 {
         match self.free.pop() {
             Some(handle) => {
@@ -311,6 +321,9 @@ impl Pool for Buffers {
 
     #[inline]
     fn class(&self, handle: u32) -> u8 {
+        if let Some(note) = self.notes.get(handle as usize) {
+            return note.class;
+        }
         if self.classes.is_empty() {
             return 0;
         }

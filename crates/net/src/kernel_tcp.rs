@@ -23,6 +23,7 @@ use tollway_proto::{Flags, Packet, SackRanges};
 use crate::buffers::Buffers;
 use crate::error::Error;
 use crate::label::CARRIER;
+use crate::punctual::Punctual;
 use crate::sys::namespace::Namespace;
 use crate::sys::sockopt::set_number;
 use crate::sys::tcp_info::{TcpInfo, tcp_info};
@@ -135,13 +136,12 @@ impl Room {
     ///
     /// Returns its bytes if it has data, else 0; `None` if the kernel refuses it.
     pub(crate) fn write(&mut self, tun: &Tun, datagram: &mut [u8]) -> Option<u16> {
-        let marked = acp::load(datagram).is_ok_and(|(flags, _)| flags.has(Flags::CE));
+        let (flags, toll) = acp::load(datagram).unwrap_or_default();
         let frame = datagram.get_mut(acp::LEN..)?;
+        let unfinished = tun::is_unfinished(frame);
         let packet = frame.get_mut(tun::VNET_LEN..)?;
         let header = ip::parse(packet).ok()?;
-        if marked {
-            ip::mark(packet);
-        }
+        ip::store(packet, &Packet { flags, toll, size: header.len, ..Packet::default() }, unfinished);
         tun.write(frame).ok()?;
         self.written += 1;
         Some(if header.payload() > 0 { header.len } else { 0 })
@@ -168,7 +168,12 @@ impl Room {
             return None;
         }
         let data = if header.payload() > 0 { Flags::DATA } else { Flags::NONE };
-        Some((Packet { flow, size: header.len, flags: header.ecn.with(data), ..Packet::default() }, at))
+        let mut packet = Packet { flow, size: header.len, flags: header.ecn.with(data), ..Packet::default() };
+        if let Some((_, tolled)) = ip::toll_option(bytes, &header) {
+            packet.flags.set(Flags::TOLLED);
+            packet.toll = tolled.toll(u32::from(header.len));
+        }
+        Some((packet, at))
     }
 }
 
@@ -182,6 +187,8 @@ const TCP: u8 = 6;
 /// The programs at the two ends of a flow.
 #[derive(Debug)]
 pub(crate) struct Programs {
+    /// The addresses of the client and the server.
+    pub(crate) addresses: [SocketAddr; 2],
     shared: Arc<Shared>,
     /// The client's socket, until the flow is complete.
     opener: Option<Socket>,
@@ -273,6 +280,7 @@ impl Programs {
         let shared: Arc<Shared> = Arc::default();
         shared.window.store(spec.receive_buffer.filter(|_| spec.changes).unwrap_or(0), Ordering::SeqCst);
         Ok(Programs {
+            addresses: [client.0, server.0].map(|node| SocketAddr::from((address(node), port))),
             shared,
             opener: Some(opener),
             threads: Vec::new(),
@@ -294,10 +302,18 @@ impl Programs {
         };
         // An error that ends the connection early shows in the bytes delivered.
         let (shared, task) = (Arc::clone(&self.shared), errand.clone());
-        let answers = move || drop(answer(&listener, &task, &shared, begun));
+        // A program that is late with its data would limit its connection.
+        let answers = move || {
+            let _punctual = Punctual::thread();
+            drop(answer(&listener, &task, &shared, begun));
+        };
         self.threads.push(spawn("server", Box::new(answers))?);
         let shared = Arc::clone(&self.shared);
-        self.threads.push(spawn("client", Box::new(move || drop(open(&opener, &errand, &shared, begun))))?);
+        let opens = move || {
+            let _punctual = Punctual::thread();
+            drop(open(&opener, &errand, &shared, begun));
+        };
+        self.threads.push(spawn("client", Box::new(opens))?);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use tollway_agent::notify::Notifier;
 use tollway_agent::serve::ServeError;
 use tollway_agent::tls::TlsError;
 use tollway_law::Time;
-pub use tollway_net::sys::signals::Signals;
+pub use tollway_net::sys::signals::{Order, Signals};
 use tollway_scenario::file::ScenarioError;
 
 use crate::config::{Keys, Site, Watch};
@@ -97,7 +97,7 @@ pub fn run(path: &Path, options: &Options, signals: &Signals, events: &Events) -
     let mut trouble = None;
     let (mut epoch, mut again, mut over) = (start.as_millis() as u64, false, false);
     loop {
-        let ends = site.keys.as_ref().map(|keys| Ends::load(keys, &site.rules)).transpose()?;
+        let ends = Ends::load(&site)?;
         let mut server =
             Server::open(&site, ends, epoch, start.as_nanos() as u64).map_err(system("listen".into()))?;
         server.log_to(events.clone());
@@ -120,9 +120,16 @@ pub fn run(path: &Path, options: &Options, signals: &Signals, events: &Events) -
                     reload_keys(server, &site, &mut keys, events);
                     *latest.lock().unwrap_or_else(PoisonError::into_inner) = status(server);
                 }
-                if signals.has_come().is_some() && !std::mem::replace(&mut over, true) {
-                    server.retire();
-                    ends_at = Some((now + LEAST_END, now + LONGEST_END));
+                match signals.order() {
+                    Some(Order::Reload) => {
+                        watch.again();
+                        keys.iter_mut().flatten().for_each(|(_, watch)| watch.again());
+                    }
+                    Some(Order::End) if !std::mem::replace(&mut over, true) => {
+                        server.retire();
+                        ends_at = Some((now + LEAST_END, now + LONGEST_END));
+                    }
+                    _ => {}
                 }
                 let ended = ends_at.is_some_and(|(least, most)| {
                     now >= most || (now >= least && server.broker().is_drained())
@@ -155,13 +162,13 @@ fn reload_keys(
     files: &mut Option<[(PathBuf, file::Watch); 3]>,
     events: &Events,
 ) {
-    let (Some(keys), Some(files)) = (&site.keys, files) else { return };
+    let Some(files) = files else { return };
     let changed = files.iter_mut().map(|(path, watch)| watch.has_changed(path));
     // All are looked at, so that one change is one reload.
     if !changed.fold(false, |any, one| any | one) {
         return;
     }
-    match Ends::load(keys, &site.rules) {
+    match Ends::load(site) {
         Ok(ends) => {
             server.set_ends(ends);
             events.info("certificates", "new connections use the changed certificates");

@@ -413,6 +413,11 @@ impl Watch {
         Watch { path: path.to_owned(), watch: file::Watch::of(path) }
     }
 
+    /// Makes the next [`poll`](Watch::poll) read the file in any case.
+    pub fn again(&mut self) {
+        self.watch.again();
+    }
+
     /// Reads the file again if it has changed since the last reading.
     pub fn poll(&mut self) -> Option<Result<Site, ScenarioError>> {
         self.watch.has_changed(&self.path).then(|| Site::load(&self.path))

@@ -8,7 +8,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, ServerConfig};
 use tollway_agent::tls::{self, Clients, Identity, TlsError};
 
-use crate::config::Keys;
+use crate::config::Site;
 use crate::rules::SiteRules;
 
 /// The TLS configurations of a site.
@@ -23,12 +23,13 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Reads a site's keys. Clients must show a certificate if every tenant of `rules` requires
-    /// one.
+    /// Reads the keys of a site that has some. Clients must show a certificate if every tenant
+    /// requires one.
     ///
     /// # Errors
     /// A file can't be read, or has the wrong content.
-    pub fn load(keys: &Keys, rules: &SiteRules) -> Result<Ends, TlsError> {
+    pub fn load(site: &Site) -> Result<Option<Ends>, TlsError> {
+        let (Some(keys), rules) = (&site.keys, &site.rules) else { return Ok(None) };
         let roots = Arc::new(tls::authorities(&keys.authority)?);
         let own = Identity { certificate: &keys.certificate, key: &keys.key };
         let all = rules.tenants.iter().all(|tenant| tenant.proof == crate::rules::Proof::Certificate);
@@ -38,8 +39,10 @@ impl Ends {
             accept: own.server(&Clients::Must(Arc::clone(&roots)))?,
             dial: tls::client(roots, Some(own))?,
         };
+        // Only other sites need this name. Clients need one of the site's hosts.
+        let linked = site.link_listen.is_some() || !site.links.is_empty();
         let chain = tls::certificates(&keys.certificate)?;
-        if !chain.first().is_some_and(|own| Names::is_site(own, &rules.site)) {
+        if linked && !chain.first().is_some_and(|own| Names::is_site(own, &rules.site)) {
             let message = format!(
                 "`{}` is not for `{}`, the certificate name of `{}`",
                 keys.certificate.display(),
@@ -52,7 +55,7 @@ impl Ends {
                 help: "give the site's certificate; `tollway overlay keys` makes one",
             });
         }
-        Ok(ends)
+        Ok(Some(ends))
     }
 }
 

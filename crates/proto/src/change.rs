@@ -35,6 +35,8 @@ pub enum Change {
     ReceiveBuffer(u32),
     /// Another pace of the applications at both ends.
     Reader(Reader),
+    /// True to hold back new data of both ends, false to let them leave again.
+    Paused(bool),
 }
 
 impl Change {
@@ -54,6 +56,7 @@ impl Change {
                 ends.into_iter().for_each(|end| end.set_receive_buffer(packets))
             }
             Change::Reader(reader) => ends.into_iter().for_each(|end| end.set_reader(reader)),
+            Change::Paused(paused) => ends.into_iter().for_each(|end| end.set_paused(paused)),
             _ => {}
         }
     }

@@ -3,7 +3,7 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use tollway_law::Time;
+use tollway_law::{Time, words};
 
 use crate::{Flags, Packet};
 
@@ -48,8 +48,12 @@ pub enum Only {
 /// Impairments of a wire beside independent [`Loss`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Impairments {
-    /// The bound of an extra delay, uniform from zero, of each packet.
+    /// The scale of an extra delay of each packet.
     pub jitter: Time,
+    /// The distribution of the extra delay.
+    pub distribution: Distribution,
+    /// Correlation of the extra delays of successive packets, as normal scores.
+    pub correlation: f64,
     /// A packet whose extra delay is short overtakes those ahead of it; else it waits for them.
     pub overtakes: bool,
     /// Probability that a packet is delayed so that later ones overtake it.
@@ -74,6 +78,20 @@ impl Impairments {
     /// Returns true if packets may be late, overtake each other, or arrive twice.
     pub fn moves_packets(&self) -> bool {
         self.jitter > Time::ZERO || self.reorder > 0.0 || self.duplicate > 0.0
+    }
+}
+
+words! {
+    /// The distribution of a packet's extra delay. `j` is the scale, [`Impairments::jitter`].
+    #[derive(Default)]
+    pub enum Distribution {
+        /// Uniform from zero to `j`.
+        #[default]
+        Uniform = "uniform",
+        /// Normal, of mean `3 j` and standard deviation `j`; zero where that would be negative.
+        Normal = "normal",
+        /// Pareto of shape 3 from zero (Lomax), of standard deviation `j` and mean `j ∕ √3`.
+        Pareto = "pareto",
     }
 }
 
@@ -119,6 +137,8 @@ pub struct Faults {
     pub impairments: Impairments,
     /// True while the wire is bad ([`Bursts`]).
     bad: bool,
+    /// The last packet's extra delay as a normal score.
+    score: f64,
     /// Losses in effect.
     pub losses: Vec<Loss>,
     /// True to lose every packet before the queue.
@@ -135,6 +155,7 @@ impl Faults {
             departures: Pcg64Mcg::seed_from_u64(seed ^ 0x6a09_e667_f3bc_c908),
             impairments: Impairments::default(),
             bad: false,
+            score: 0.0,
             losses: Vec::new(),
             blackout: false,
         }
@@ -146,13 +167,29 @@ impl Faults {
         let rng = &mut self.departures;
         let mut chance = |probability: f64| probability > 0.0 && rng.random::<f64>() < probability;
         let (held, twice) = (chance(reorder), chance(duplicate));
-        let late = if jitter > Time::ZERO {
-            Time((jitter.0 as f64 * self.departures.random::<f64>()) as u64)
-        } else {
-            Time::ZERO
-        };
+        let late = if jitter > Time::ZERO { self.late() } else { Time::ZERO };
         let extra = if held { late + reorder_delay } else { late };
         Crossing { extra, in_order: !(held || overtakes && jitter > Time::ZERO), twice }
+    }
+
+    /// Draws an extra delay.
+    fn late(&mut self) -> Time {
+        let Impairments { jitter, distribution, correlation, .. } = self.impairments;
+        let mut draw = || self.departures.random::<f64>();
+        if distribution == Distribution::Uniform && correlation == 0.0 {
+            return Time((jitter.0 as f64 * draw()) as u64);
+        }
+        // Box and Muller's normal variate; the correlation keeps the distribution.
+        let radius = (-2.0 * libm::log(1.0 - draw())).sqrt();
+        let fresh = radius * libm::cos(std::f64::consts::TAU * draw());
+        self.score = correlation * self.score + (1.0 - correlation * correlation).sqrt() * fresh;
+        let above = libm::erfc(self.score * std::f64::consts::FRAC_1_SQRT_2) / 2.0;
+        let part = match distribution {
+            Distribution::Uniform => 1.0 - above,
+            Distribution::Normal => 3.0 + self.score,
+            Distribution::Pareto => (1.0 / libm::cbrt(above) - 1.0) * 2.0 / 3.0_f64.sqrt(),
+        };
+        Time((jitter.0 as f64 * part) as u64)
     }
 
     /// Draws damage to a packet that has crossed the wire.
@@ -227,5 +264,33 @@ mod tests {
         assert!(all.iter().all(|c| c.in_order == (c.extra < ms(10)) && c.extra < ms(14)));
         faults.impairments.overtakes = true;
         assert!((0..100).all(|_| !faults.crossing().in_order));
+    }
+
+    /// Mean, standard deviation, and correlation of neighbours, in units of the scale.
+    #[test]
+    fn extra_delays_have_their_distribution_also_where_they_are_correlated() {
+        let uniform = (0.5, 1.0 / 12.0_f64.sqrt());
+        // Of scores with 0.8: 6/π·asin(0.4) for their ranks; by integration for the heavy tail.
+        let cases = [
+            (Distribution::Uniform, uniform, 0.786),
+            (Distribution::Normal, (3.0, 1.0), 0.8),
+            (Distribution::Pareto, (3.0_f64.sqrt() / 3.0, 1.0), 0.662),
+        ];
+        for (distribution, (mean, deviation), neighbours) in cases {
+            for correlation in [0.0, 0.8] {
+                let mut faults = Faults::new(3, 0);
+                let jitter = Time::from_millis(1);
+                faults.impairments =
+                    Impairments { jitter, distribution, correlation, ..Impairments::default() };
+                let late: Vec<f64> = (0..400_000).map(|_| faults.crossing().extra.0 as f64 * 1e-6).collect();
+                let average = |of: &dyn Fn(usize) -> f64| (1..late.len()).map(of).sum::<f64>() / 399_999.0;
+                let m = average(&|i| late[i]);
+                let d = average(&|i| (late[i] - m) * (late[i] - m)).sqrt();
+                let c = average(&|i| (late[i] - m) * (late[i - 1] - m)) / (d * d);
+                assert!((m - mean).abs() < 0.02 && (d - deviation).abs() < 0.1, "{distribution:?}: {m} {d}");
+                let wanted = if correlation > 0.0 { neighbours } else { 0.0 };
+                assert!((c - wanted).abs() < 0.05, "{distribution:?} {correlation}: {c}");
+            }
+        }
     }
 }

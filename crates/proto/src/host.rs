@@ -1,6 +1,6 @@
 //! The owner of a budget: divides it over the host's connections, with the right timing.
 
-use tollway_law::budget::{Share, Strategy};
+use tollway_law::budget::{CREDIT, Fall, Ledger, Share, Strategy};
 use tollway_law::{Budget, Bytes, Price, Rate, Time};
 
 /// A host's budget and the flows that share it (the FCP report, § 4 and § 4.2), sans I/O.
@@ -10,11 +10,11 @@ use tollway_law::{Budget, Bytes, Price, Rate, Time};
 /// [`poll_timeout`](BudgetHost::poll_timeout). That call reads the connections and gives the new
 /// budgets to their laws.
 ///
-/// A change of budget takes a round trip to announce and one to take effect. So that the sum stays
-/// constant while budgets move between flows, a flow that gets more waits for flows with longer
-/// round trips that get less. The part of a new flow stays with the others until it knows a price.
-/// The exception is the amount that its first packet announces, which it spends from its first
-/// acknowledgement on.
+/// A change of budget takes a round trip to announce and one to take effect. So that the sum never
+/// exceeds the budget while it moves between flows (equation 1), a [`Ledger`] holds decreases until
+/// they take effect, and a flow gets more only as far as there is room. The part of a new flow stays
+/// with the others until it knows a price, except for what its first packet announced. That much is
+/// lent to it if the others have not made room by then.
 #[derive(Debug)]
 pub struct BudgetHost {
     budget: Budget,
@@ -26,20 +26,55 @@ pub struct BudgetHost {
     look_at: Time,
     asked: Time,
     shares: Vec<Share>,
+    ledger: Ledger,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct HostFlow {
     share: Share,
-    /// The budget last given to its law.
-    given: Budget,
-    /// The time at which its law may get the rest of its grant; [`Time::NEVER`] if it has it.
-    ready: Time,
+    /// The budget last given to its law; `None` before the first.
+    given: Option<Budget>,
     /// Bytes sent at the last call of the strategy; `None` for a flow that started since.
     sent: Option<u64>,
     ending: bool,
     /// Bytes that its first packet announces for the next round trip.
     first: f64,
+    /// The limit of its spending at its first price, $/s.
+    start: f64,
+    /// The part of it that was lent, $/s, until the others have made room at `due`.
+    lent: f64,
+    due: Time,
+}
+
+impl HostFlow {
+    fn given(&self) -> f64 {
+        self.given.map_or(0.0, Budget::get)
+    }
+
+    /// The budget that it may have now, $/s.
+    fn part(&self) -> f64 {
+        let part = self.share.budget.get();
+        if self.share.price.is_some() { part } else { part.min(self.start) }
+    }
+
+    fn give(&mut self, budget: f64, give: &mut impl FnMut(u64, Budget)) {
+        let budget = Budget::per_sec(budget);
+        self.given = Some(budget);
+        give(self.share.flow, budget);
+    }
+
+    /// Dollars that it may spend beyond its host's budget, if its first price arrives at `now`.
+    fn debt(&self, now: Time) -> f64 {
+        self.lent * self.due.saturating_sub(now).as_secs_f64()
+    }
+
+    /// The time between its packets at its present budget.
+    fn spacing(&self) -> Time {
+        let price = self.share.price.map_or(0.0, Price::get);
+        let longest = (self.share.rtt * 4).as_secs_f64().max(LONGEST_PAUSE);
+        let spacing = (PACKET * price / self.given().max(f64::MIN_POSITIVE)).min(longest);
+        Time::from_secs_f64(spacing)
+    }
 }
 
 /// The state of a connection, as the engine reports it.
@@ -54,6 +89,8 @@ pub struct Seen {
     /// True while it sends its last packets, after announcing its end: its budget goes to the
     /// others.
     pub ending: bool,
+    /// The rate it is to keep from now on; `None` leaves that of its share.
+    pub wants: Option<Rate>,
 }
 
 impl BudgetHost {
@@ -67,6 +104,7 @@ impl BudgetHost {
             look_at: Time::NEVER,
             asked: Time::ZERO,
             shares: Vec::new(),
+            ledger: Ledger::default(),
         }
     }
 
@@ -80,11 +118,13 @@ impl BudgetHost {
     pub fn join(&mut self, now: Time, share: Share, first: Bytes) {
         self.members.push(HostFlow {
             share: Share { budget: Budget::ZERO, price: None, ..share },
-            given: Budget::ZERO,
-            ready: Time::NEVER,
+            given: None,
             sent: None,
             ending: false,
             first: first.get() as f64,
+            start: 0.0,
+            lent: 0.0,
+            due: Time::ZERO,
         });
         self.ask_at = now;
     }
@@ -113,8 +153,7 @@ impl BudgetHost {
     /// The time of the next call; [`Time::NEVER`] if there is nothing to do before a flow starts or
     /// ends.
     pub fn poll_timeout(&self) -> Time {
-        let ready = self.members.iter().map(|member| member.ready).min().unwrap_or(Time::NEVER);
-        self.ask_at.min(self.look_at).min(ready)
+        self.ask_at.min(self.look_at)
     }
 
     /// Handles the time that [`poll_timeout`](BudgetHost::poll_timeout) returned: `see` reads a
@@ -133,9 +172,15 @@ impl BudgetHost {
         for member in &mut self.members {
             let seen = see(member.share.flow);
             news |= seen.ending != member.ending || seen.price.is_some() != member.share.price.is_some();
+            if seen.price.is_some() && member.lent > 0.0 {
+                // It spends from now on what it was lent.
+                self.ledger.spend(member.debt(now), member.due);
+                member.lent = 0.0;
+            }
             member.ending = seen.ending;
             member.share.price = seen.price;
             member.share.rtt = seen.rtt;
+            member.share.wants = seen.wants.unwrap_or(member.share.wants);
             let sent = seen.sent.saturating_sub(member.sent.unwrap_or(seen.sent));
             member.share.rate =
                 if elapsed > 0.0 { Rate::from_bytes_per_sec(sent as f64 / elapsed) } else { Rate::ZERO };
@@ -146,20 +191,11 @@ impl BudgetHost {
             }
             self.divide(now);
         }
-        for member in &mut self.members {
-            let grown = member.share.budget > member.given;
-            if !member.ending && member.share.budget != member.given && (!grown || member.ready <= now) {
-                member.given = member.share.budget;
-                give(member.share.flow, member.given);
-            }
-            if member.ready <= now || !grown {
-                member.ready = Time::NEVER;
-            }
-        }
+        self.settle(now, &mut give);
         self.look_at = self.next_look(now);
     }
 
-    /// Calls the strategy, and determines which flows must wait.
+    /// Calls the strategy.
     fn divide(&mut self, now: Time) {
         self.asked = now;
         self.shares.clear();
@@ -179,35 +215,78 @@ impl BudgetHost {
                 priced += 1.0;
             }
         }
-        let newcomers = self.members.iter().filter(|m| !m.ending).zip(&self.shares);
-        let reserved: f64 = newcomers
-            .filter(|(_, share)| share.price.is_none() && priced > 0.0)
-            .map(|(member, share)| (share.budget.get() * scale).min(member.first * cost / priced))
-            .sum();
+        let newcomers = self.members.iter_mut().filter(|m| !m.ending).zip(&self.shares);
+        let mut reserved = 0.0;
+        for (member, share) in newcomers.filter(|(_, share)| share.price.is_none()) {
+            let granted = share.budget.get() * scale;
+            member.start = if priced > 0.0 { granted.min(member.first * cost / priced) } else { granted };
+            reserved += member.start;
+        }
         // The part that a strategy leaves unspent is given to no flow.
         let kept = (self.budget.get().min(sum) - reserved).max(0.0);
         let spread = if spendable > 0.0 { (kept / spendable).max(1.0) } else { 1.0 };
         for (member, share) in self.members.iter_mut().filter(|m| !m.ending).zip(&self.shares) {
             let granted = share.budget.get() * scale;
             let kept = match share.price.is_some() {
-                true => (granted * spread).min(member.given.get()).max(granted),
+                true => (granted * spread).min(member.given()).max(granted),
                 false => granted,
             };
             member.share.budget = Budget::per_sec(kept);
         }
-        let shrinks = |member: &HostFlow| member.ending || member.share.budget < member.given;
-        let longest = self.members.iter().filter(|m| shrinks(m)).map(|m| m.share.rtt).max();
+    }
+
+    /// Gives laws their parts: less at once, more as far as the budget has room when it takes
+    /// effect.
+    fn settle(&mut self, now: Time, give: &mut impl FnMut(u64, Budget)) {
+        self.ledger.settle(now);
+        // A flow that has nothing would take itself to be at its end.
+        let least = self.budget.get() * LEAST_PART;
+        let (mut free, mut wanted) = (self.budget.get(), 0.0);
         for member in &mut self.members {
-            if !member.ending && member.share.budget > member.given {
-                let known = member.share.rtt > Time::ZERO;
-                let wait = match longest {
-                    Some(rtt) if known => rtt.saturating_sub(member.share.rtt) * 2,
-                    _ => Time::ZERO,
-                };
-                let ready = now.saturating_add(wait);
-                member.ready = if member.ready == Time::NEVER { ready } else { member.ready.max(ready) };
+            let (part, given) = (member.part().max(least), member.given());
+            if member.ending && given > 0.0 {
+                // It has announced its end, over a round trip.
+                self.ledger.fall(Fall::new(now, member.share.rtt, Time::ZERO, given, given));
+                member.given = Some(Budget::ZERO);
+            } else if !member.ending && part < given * (1.0 - SAME) {
+                if member.share.price.is_some() {
+                    let (rtt, spacing) = (member.share.rtt, member.spacing());
+                    self.ledger.fall(Fall::new(now, rtt, spacing, given - part, given));
+                }
+                member.give(part, give);
+            }
+            free -= member.given();
+            wanted += if member.ending { 0.0 } else { (part - member.given()).max(0.0) };
+        }
+        let debts = self.members.iter().map(|member| member.debt(now)).sum::<f64>();
+        let mut credit = (CREDIT * self.budget.get() - self.ledger.lent() - debts).max(0.0);
+        let room = now.saturating_add(self.slowest());
+        for member in self.members.iter_mut().filter(|member| !member.ending) {
+            let (part, given, new) = (member.part().max(least), member.given(), member.given.is_none());
+            let more = part - given;
+            if more <= part * SAME && !new {
+                continue;
+            }
+            let knows = member.share.price.is_some();
+            let rtt = if knows { member.share.rtt } else { Time::ZERO };
+            let mut grant = ((free - self.ledger.held(now, rtt)).max(0.0) * (more / wanted)).min(more);
+            if new && !knows {
+                member.due = room;
+                let time = room.saturating_sub(now).as_secs_f64().max(f64::MIN_POSITIVE);
+                member.lent = (more - grant).min(credit / time);
+                credit -= member.lent * time;
+                grant += member.lent;
+            }
+            if new || grant >= more * PIECE {
+                member.give((given + grant).max(least), give);
             }
         }
+    }
+
+    /// The time after which a decrease of any flow takes effect.
+    fn slowest(&self) -> Time {
+        let priced = self.members.iter().filter(|member| member.share.price.is_some());
+        priced.map(|member| member.share.rtt).max().unwrap_or(Time::ZERO)
     }
 
     /// The interval between looks. Several flows are checked a few times per round trip, so that a
@@ -222,6 +301,15 @@ impl BudgetHost {
     }
 }
 
+/// The least increase that is given, as a part of what the flow lacks: each is announced anew.
+const PIECE: f64 = 0.125;
+/// Parts that differ by less than this fraction count as equal.
+const SAME: f64 = 1e-9;
+/// The least part of the budget that a flow without room has.
+const LEAST_PART: f64 = 1e-9;
+/// Bytes of a packet, and the longest time between those of a near flow, s.
+const PACKET: f64 = 1500.0;
+const LONGEST_PAUSE: f64 = 0.25;
 /// Shortest interval between looks at the flows.
 const LOOK_LEAST: Time = Time::from_millis(1);
 
@@ -253,9 +341,10 @@ mod tests {
         assert_eq!(host.poll_timeout(), Time::NEVER);
         host.join(Time::from_secs(1), Share::new(8), Bytes(0));
         budgets(&mut host, Time::from_secs(1), &|flow| rtt(if flow == 7 { 100 } else { 0 }), &mut given);
-        assert_eq!((given[&7], given[&8]), (1.0, 0.5));
+        // It knows no price yet, and has announced nothing.
+        assert!(given[&7] == 1.0 && given[&8] < 1e-6, "{given:?}");
         budgets(&mut host, Time::from_millis(1100), &|_| rtt(100), &mut given);
-        assert_eq!((given[&7], given[&8]), (0.5, 0.5));
+        assert!(given[&7] == 0.5 && (given[&8] - 0.5).abs() < 1e-6, "{given:?}");
         // The one that takes its leave makes room at once.
         let leaves = |flow| Seen { ending: flow == 7, ..rtt(100) };
         budgets(&mut host, Time::from_millis(1500), &leaves, &mut given);
@@ -275,18 +364,18 @@ mod tests {
         host.join(Time::ZERO, Share::new(2), Bytes(0));
         budgets(&mut host, Time::ZERO, &see, &mut given);
         assert_eq!((given[&1], given[&2]), (0.75, 0.25));
-        // Weights turn round: the slow flow's change shows 2·(200 − 50) ms after the fast one's
-        // would.
+        // Weights turn round: the slow flow gives up a third of its part from 200 to 267 ms after
+        // it is told, and the fast one's increase takes 50 ms twice.
         host.leave(Time::from_secs(1), 1);
         host.join(Time::from_secs(1), Share::new(1), Bytes(0));
         host.members
             .iter_mut()
-            .for_each(|m| m.given = Budget::per_sec(if m.share.flow == 1 { 0.75 } else { 0.25 }));
+            .for_each(|m| m.given = Some(Budget::per_sec(if m.share.flow == 1 { 0.75 } else { 0.25 })));
         budgets(&mut host, Time::from_secs(1), &see, &mut given);
         assert_eq!((given[&1], given[&2]), (0.5, 0.25));
-        budgets(&mut host, Time::from_millis(1299), &see, &mut given);
+        budgets(&mut host, Time::from_millis(1160), &see, &mut given);
         assert_eq!(given[&2], 0.25);
-        budgets(&mut host, Time::from_millis(1300), &see, &mut given);
+        budgets(&mut host, Time::from_millis(1167), &see, &mut given);
         assert_eq!(given[&2], 0.5);
     }
 
@@ -367,24 +456,50 @@ mod tests {
         {
             host.set_budget(Time::from_secs(second), Budget::per_sec(1.0));
             budgets(&mut host, Time::from_secs(second), &counts, &mut given);
-            assert_eq!([given[&1], given[&2]], parts);
+            assert!((given[&1] - parts[0]).abs() < 1e-9, "{given:?}");
+            assert!((given[&2] - parts[1]).abs() < 1e-9, "{given:?}");
         }
     }
 
     #[test]
-    fn what_a_newcomer_s_first_round_trip_costs_is_kept_back_and_no_more() {
+    fn a_newcomer_s_first_round_trip_is_reserved_and_lent_within_the_credit() {
         let price = Price::per_byte(1e-6);
         let see = |flow| if flow == 1 { Seen { price: Some(price), ..rtt(100) } } else { rtt(0) };
         // 20 kB a round trip at 1e-6 $/B: 0.2 $/s of the half that will be its own. 80 kB cost more
-        // than that.
-        for (first, kept) in [(20_000, 0.8), (80_000, 0.5), (0, 1.0)] {
+        // than that. The other needs 100 ms to give it up, in which a hundredth of a second's
+        // budget may be spent twice.
+        for (first, kept, lent) in
+            [(20_000, 0.8, 0.1), (80_000, 0.5, 0.1), (500, 0.995, 0.005), (0, 1.0, 0.0)]
+        {
             let mut host = BudgetHost::new(Budget::per_sec(1.0), Box::new(EqualBudget));
             let mut given = BTreeMap::new();
             host.join(Time::ZERO, Share::new(1), Bytes(0));
             budgets(&mut host, Time::ZERO, &see, &mut given);
             host.join(Time::from_secs(1), Share::new(2), Bytes(first));
             budgets(&mut host, Time::from_secs(1), &see, &mut given);
-            assert!((given[&1] - kept).abs() < 1e-9 && given[&2] == 0.5, "{first}: {given:?}");
+            assert!((given[&1] - kept).abs() < 1e-9, "{first}: {given:?}");
+            assert!((given[&2] - lent).abs() < 1e-3, "{first}: {given:?}");
+            // A second newcomer finds no credit left.
+            host.join(Time::from_secs(1), Share::new(3), Bytes(first));
+            budgets(&mut host, Time::from_secs(1), &see, &mut given);
+            assert!(given[&2] + given[&3] <= 0.101, "{first}: {given:?}");
+        }
+    }
+
+    #[test]
+    fn near_newcomers_wait_until_a_far_flow_has_made_room() {
+        let mut host = BudgetHost::new(Budget::per_sec(1.0), Box::new(EqualBudget));
+        let mut given = BTreeMap::new();
+        let see = |flow| rtt(if flow == 0 { 600 } else { 10 });
+        host.join(Time::ZERO, Share::new(0), Bytes(0));
+        budgets(&mut host, Time::ZERO, &see, &mut given);
+        (1..10).for_each(|flow| host.join(Time::from_secs(1), Share::new(flow), Bytes(0)));
+        // The far flow gives up nine tenths from 1600 ms on, until 2140 ms.
+        for now in (1000..2400).step_by(5) {
+            budgets(&mut host, Time::from_millis(now), &see, &mut given);
+            let near: f64 = (1..10).map(|flow| given[&flow]).sum();
+            assert_eq!(given[&0], 0.1);
+            assert!(if now < 2120 { near < 1e-6 } else { (near - 0.9).abs() < 1e-6 }, "{now}: {given:?}");
         }
     }
 

@@ -23,12 +23,12 @@
 use std::path::Path;
 
 use tollway_scenario::file::Scenario;
-use tollway_scenario::run::{EngineKind, Hosting};
+use tollway_scenario::tables::RunResult;
 
-use crate::claim::{ClaimVerdict, Report, Status};
+use crate::claim::{Claim, ClaimVerdict, Report, Status, check};
 use crate::data::{self, FlowInfo};
 use crate::experiment::Experiment;
-use crate::live::LiveClaim;
+use crate::live::{LiveClaim, RealEngine};
 use crate::reproduce::ReproduceError;
 use crate::runner::{Progress, Ran, Runner};
 
@@ -37,7 +37,12 @@ use crate::runner::{Progress, Ran, Runner};
 /// # Errors
 /// A key or a variant of the comparison does not exist.
 pub fn scenario(text: &str, path: &Path, comparison: &LiveClaim) -> Result<Scenario, ReproduceError> {
-    let scenario = Scenario::parse(&path.display().to_string(), text, &comparison.set)?;
+    let file = path.display().to_string();
+    let mut scenario = Scenario::parse(&file, text, &comparison.set)?;
+    if comparison.engine == RealEngine::Kernel {
+        let sets = [comparison.set.clone(), scenario.kernel_sets()].concat();
+        scenario = Scenario::parse(&file, text, &sets)?;
+    }
     if comparison.variants.is_empty() {
         return Ok(scenario);
     }
@@ -49,8 +54,22 @@ pub fn scenario(text: &str, path: &Path, comparison: &LiveClaim) -> Result<Scena
     Ok(scenario.only(&comparison.variants))
 }
 
-/// Runs `scenario` in both engines and compares the results. `hosting` places the nodes of live
-/// runs. `progress` is called during live runs, which take their full duration.
+/// The scenario of a comparison's CUBIC, if it has one.
+///
+/// # Errors
+/// As [`scenario`].
+pub fn cubic(text: &str, path: &Path, comparison: &LiveClaim) -> Result<Option<Scenario>, ReproduceError> {
+    let Some(cubic) = &comparison.cubic else { return Ok(None) };
+    let set = [comparison.set.clone(), cubic.set.clone()].concat();
+    // The text has been read before.
+    let mut tables: toml::Table = text.parse().unwrap_or_default();
+    tables.retain(|name, _| !cubic.without.iter().any(|table| table == name));
+    let text = if cubic.without.is_empty() { text.to_owned() } else { tables.to_string() };
+    scenario(&text, path, &LiveClaim { set, ..comparison.clone() }).map(Some)
+}
+
+/// Runs `scenario` in the simulator and by the settings of `real`, and compares the results.
+/// `progress` is called during live runs, which take their full duration.
 ///
 /// # Errors
 /// A run fails in either engine.
@@ -58,15 +77,12 @@ pub fn agree(
     scenario: &Scenario,
     experiment: &Experiment,
     comparison: &LiveClaim,
-    hosting: &Hosting,
+    real: &Runner,
     progress: Option<Progress<'_>>,
-) -> Result<Report, ReproduceError> {
-    let run = |engine, progress| {
-        Runner { engine, hosting: hosting.clone(), ..Runner::default() }.run(scenario, progress)
-    };
+) -> Result<Agreed, ReproduceError> {
     // One after the other: live runs need the whole machine.
-    let simulated = run(EngineKind::Sim, None)?;
-    let live = run(EngineKind::Live, progress)?;
+    let simulated = Runner::default().run(scenario, None)?;
+    let live = real.run(scenario, progress)?;
     let several = live.len() > 1;
     let mut verdicts = Vec::new();
     for (sim, live) in simulated.iter().zip(&live) {
@@ -96,7 +112,41 @@ pub fn agree(
         let packets = "sockets' and kernel's counters account for every datagram".to_owned();
         verdicts.push(verdict("packets", packets, packets_counted(live)));
     }
-    Ok(Report::new(verdicts))
+    Ok(Agreed { simulated, live, report: Report::new(verdicts) })
+}
+
+/// The runs of a comparison, and its verdicts.
+pub struct Agreed {
+    /// The simulator's, one per variant.
+    pub simulated: Vec<Ran>,
+    /// Those with real packets.
+    pub live: Vec<Ran>,
+    /// The verdicts.
+    pub report: Report,
+}
+
+impl Agreed {
+    /// Adds verdicts on the experiment's claims that `comparison` names, by the values of the real
+    /// engine, with those of the simulator and of CUBIC beside them.
+    pub fn judge(&mut self, experiment: &Experiment, comparison: &LiveClaim, cubic: &[Ran]) {
+        let named = |claim: &&Claim| comparison.claims.iter().any(|name| data::matches(name, &claim.id));
+        let claims: Vec<Claim> = experiment.claims.iter().filter(named).cloned().collect();
+        let judged = |runs: &[Ran]| {
+            let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
+            check(&claims, &results, &experiment.context(Vec::new())).claims
+        };
+        let (simulated, beside) = (judged(&self.simulated), judged(cubic));
+        let mut verdicts = std::mem::take(&mut self.report.claims);
+        for (i, real) in judged(&self.live).into_iter().enumerate() {
+            let mut values = vec![("simulator", simulated[i].measured.clone())];
+            if !cubic.is_empty() {
+                values.push(("CUBIC", beside[i].measured.clone()));
+            }
+            let id = format!("{}.{}", comparison.id, real.id.rsplit('.').next().unwrap_or_default());
+            verdicts.push(ClaimVerdict { id, beside: values, neighbourhood: Some(0), ..real });
+        }
+        self.report = Report::new(verdicts);
+    }
 }
 
 pub(crate) struct Agreement {
@@ -195,8 +245,10 @@ fn packets_counted(live: &Ran) -> Agreement {
         return Agreement { status: Status::Skipped, measured };
     };
     let (sent, received, waiting) = (counters.sent, counters.received, counters.waiting);
-    let measured =
-        format!("{sent} sent = {received} received + {waiting} waiting at the end + {dropped} dropped");
+    let fallen = info.fallen.as_ref().map_or(String::new(), |fallen| format!("; fell back: {fallen}"));
+    let measured = format!(
+        "{sent} sent = {received} received + {waiting} waiting at the end + {dropped} dropped{fallen}"
+    );
     Agreement::of(sent > 0 && sent == received + waiting + dropped, measured)
 }
 
@@ -232,6 +284,9 @@ mod tests {
             rate_percent: 5.0,
             queue_percent: 10.0,
             queue_ms: 0.5,
+            engine: RealEngine::Live,
+            claims: Vec::new(),
+            cubic: None,
             kernel: None,
         }
     }
@@ -312,6 +367,7 @@ mod tests {
                 punctuality: Default::default(),
                 kernel_packets: (0, 0),
                 wires: Vec::new(),
+                fallen: None,
                 node: None,
                 broken: Vec::new(),
             };

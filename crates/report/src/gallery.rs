@@ -194,8 +194,10 @@ mod tests {
 
     #[test]
     fn an_unmet_claim_stands_with_its_reason_or_says_that_there_is_none() {
-        let listed =
-            Ledger { unmet: vec![LedgerEntry { id: "a.b.two".into(), holds: None, reason: "2 < 3".into() }] };
+        let listed = Ledger {
+            unmet: vec![LedgerEntry { id: "a.b.two".into(), holds: None, reason: "2 < 3".into() }],
+            ..Ledger::default()
+        };
         assert!(gallery().to_html(&listed).contains("is not met. 2 &lt; 3"));
         assert!(gallery().to_html(&Ledger::default()).contains("No reason is known"));
     }

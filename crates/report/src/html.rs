@@ -91,7 +91,7 @@ pub(crate) fn claims(report: &Report) -> String {
             escape(&claim.says),
             escape(&claim.id),
             escape(&claim.expected),
-            escape(&claim.measured),
+            escape(&claim.measured_text()),
             picture(claim),
             claim.status.word().to_lowercase(),
             escape(&claim.status_text()),

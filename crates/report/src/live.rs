@@ -11,6 +11,15 @@ pub struct LiveClaim {
     /// The claims' statement, as text.
     #[serde(default)]
     pub says: String,
+    /// The engine beside the simulator.
+    #[serde(default)]
+    pub engine: RealEngine,
+    /// With the engine `kernel`: claims of the file to judge there, as patterns with `*`.
+    #[serde(default)]
+    pub claims: Vec<String>,
+    /// With the engine `kernel`: the scenario of a third run, of the kernel's CUBIC, whose values
+    /// stand beside.
+    pub cubic: Option<Cubic>,
     /// The variants to run; all if empty.
     #[serde(default)]
     pub variants: Vec<String>,
@@ -33,6 +42,28 @@ pub struct LiveClaim {
     /// Compares with the kernel's own TCP over emulated links
     /// ([`kernel_agreement`](crate::kernel_agreement)), instead of Tollway's machines on sockets.
     pub kernel: Option<Tolerances>,
+}
+
+/// The difference between a comparison's scenario and that of CUBIC.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Cubic {
+    /// Keys with other values, as `key=value`.
+    pub set: Vec<String>,
+    /// Tables of the file that it does not have: `host`.
+    #[serde(default)]
+    pub without: Vec<String>,
+}
+
+/// An engine with real packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RealEngine {
+    /// Tollway's machines on sockets.
+    #[default]
+    Live,
+    /// Every flow over the kernel's TCP, by the programs of `tollway host`.
+    Kernel,
 }
 
 /// The tolerances between the simulator's TCP and the kernel's.

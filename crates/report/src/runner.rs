@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use tollway_law::Time;
 use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::run::{
-    self, Capture, DigestMode, EngineKind, Finished, Hosting, LiveInfo, RunError, RunInfo, Watch, WireInfo,
+    self, Capture, DigestMode, EngineKind, Finished, Hosting, KernelLaws, LiveInfo, RunError, RunInfo, Watch,
+    WireInfo,
 };
 use tollway_scenario::tables::{Outputs, RunResult, Table, TableError, Unwritten};
 
@@ -38,6 +39,8 @@ pub struct Runner {
     pub engine: EngineKind,
     /// The hosting of a live network's nodes.
     pub hosting: Hosting,
+    /// The loader of laws for the kernel's TCP.
+    pub kernel_laws: Option<Arc<dyn KernelLaws>>,
     /// The content of digests.
     pub digest: DigestMode,
     /// Bytes of memory allowed per run ([`run::Options::memory`]).
@@ -201,6 +204,7 @@ impl Runner {
         let mut options = run::Options {
             engine: self.engine,
             hosting: self.hosting.clone(),
+            kernel_laws: self.kernel_laws.clone(),
             outputs,
             ideal_mbps,
             digest: self.digest,
@@ -440,6 +444,7 @@ fn live_account(live: &LiveInfo) -> Value {
         "threads": live.threads,
         "real_time_priority": live.real_time,
         "kept_up": live.kept_up(),
+        "fallen": live.fallen,
         "datagrams_sent": counters.sent,
         "datagrams_received": counters.received,
         "datagrams_waiting": counters.waiting,

@@ -21,6 +21,15 @@ struct way {
 	__u32 unused;
 };
 
+/* A condition on a packet that its bytes do not show; zero for none. */
+struct sight {
+	__u32 mark;
+	__u32 mask;
+	__u32 interface;
+};
+
+#define SIGHTS 12
+
 const volatile struct {
 	/* The socket through which user space sends. */
 	__u64 cookie;
@@ -33,6 +42,10 @@ const volatile struct {
 	__u32 device;
 	/* The mark of packets between the interface and user space, at no other place. */
 	__u32 mark;
+	/* Conditions that tenants name, and their number. */
+	struct sight sights[SIGHTS];
+	__u32 count;
+	__u32 unused;
 } settings;
 
 /* By direction: the instant at which user space last gave a sign of life. */
@@ -89,6 +102,24 @@ static __always_inline int within(__u32 side, __u64 ns_per_byte, __u32 len, __u6
 	return fits;
 }
 
+/* Puts a tag on a packet, which user space removes: a bit for each condition that holds. */
+static __always_inline void label(struct __sk_buff *skb)
+{
+	__u32 bits = 0, i;
+
+	if (!settings.count)
+		return;
+#pragma unroll
+	for (i = 0; i < SIGHTS; i++) {
+		const volatile struct sight *sight = &settings.sights[i];
+
+		if ((sight->mask && (skb->mark & sight->mask) == sight->mark) ||
+		    (sight->interface && skb->ingress_ifindex == sight->interface))
+			bits |= 1 << i;
+	}
+	bpf_skb_vlan_push(skb, bpf_htons(ETH_P_8021AD), bits);
+}
+
 static __always_inline int divert(struct __sk_buff *skb, __u32 side, const volatile struct way *way)
 {
 	__u64 now = bpf_ktime_get_ns(), *beat;
@@ -106,6 +137,8 @@ static __always_inline int divert(struct __sk_buff *skb, __u32 side, const volat
 	}
 	beat = bpf_map_lookup_elem(&heartbeats, &side);
 	if (beat && now - *(volatile __u64 *)beat <= settings.lease) {
+		if (side == UP)
+			label(skb);
 		skb->mark = settings.mark;
 		return bpf_redirect(way->to, 0);
 	}

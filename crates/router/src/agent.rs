@@ -5,21 +5,22 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tollway_agent::control;
 use tollway_agent::events::Events;
 use tollway_agent::programs::LoadError;
 use tollway_law::Time;
-use tollway_net::edge::{Way, WayMoment, WaySpec, Wire, longest_train};
+use tollway_net::edge::{EdgeMeters, Held, TenantMoment, Way, WayMoment, WaySpec, Wire, longest_train};
 use tollway_net::sys::interface;
 use tollway_net::sys::netlink::{self, Property};
 use tollway_net::sys::tun::{self, Tun};
 use tollway_net::{Error, random};
 
 use crate::config::{Config, Direction, OnFailure};
-use crate::programs::{Programs, Settings, Side};
-use crate::status::{Status, WayStatus};
+use crate::programs::{Programs, SIGHTS, Settings, Side, Sight};
+use crate::status::{HeldStatus, Status, TenantStatus, WayStatus};
+use crate::tenants::Condition;
 
 /// The reason why a router does not run.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +68,8 @@ pub struct Agent {
     outage: Option<String>,
     events: Events,
     began: Instant,
+    /// The next attempt to start again, and the wait after it if it fails.
+    retry: (Instant, Duration),
     before: Mutex<Option<Before>>,
 }
 
@@ -74,9 +77,15 @@ pub struct Agent {
 #[derive(Debug)]
 struct Before {
     at: Instant,
-    bytes: [u64; 2],
-    waited: [(Time, u64); 2],
-    shown: [(f64, Option<f64>); 2],
+    totals: Vec<Totals>,
+    shown: Vec<(f64, Option<f64>)>,
+}
+
+/// Bytes that left a link or a tenant, and the sum of waiting times with the number of packets.
+#[derive(Clone, Copy, Debug)]
+struct Totals {
+    bytes: u64,
+    waited: (Time, u64),
 }
 
 /// The parts of a router at an interface.
@@ -86,6 +95,7 @@ struct Running {
     index: u32,
     programs: Arc<Programs>,
     ways: [Option<Carried>; 2],
+    meters: Option<EdgeMeters>,
     _claim: UnixListener,
 }
 
@@ -104,8 +114,8 @@ impl Agent {
     pub fn start(config: Config, source: String, events: Events) -> Result<Agent, StartError> {
         let running = Some(Running::start(&config, true)?);
         let began = Instant::now();
-        let before = Mutex::new(None);
-        Ok(Agent { config, source, running, refusal: None, outage: None, events, began, before })
+        let (retry, before) = ((began, FIRST_WAIT), Mutex::new(None));
+        Ok(Agent { config, source, running, refusal: None, outage: None, events, began, retry, before })
     }
 
     /// Makes everything that a router needs, redirects nothing, and removes it again.
@@ -133,13 +143,17 @@ impl Agent {
             self.outage = Some(why.into());
             self.running = None;
         }
-        if self.running.is_none() && index.is_some() {
+        if self.running.is_none() && index.is_some() && Instant::now() >= self.retry.0 {
             match Running::start(&self.config, true) {
                 Ok(running) => {
                     self.events.info("start", format_args!("{device} is back"));
                     (self.running, self.outage) = (Some(running), None);
+                    self.retry.1 = FIRST_WAIT;
                 }
-                Err(error) => self.outage = Some(error.to_string()),
+                Err(error) => {
+                    self.outage = Some(error.to_string());
+                    self.retry = (Instant::now() + self.retry.1, (self.retry.1 * 2).min(LAST_WAIT));
+                }
             }
         }
     }
@@ -155,7 +169,8 @@ impl Agent {
     /// The reason it cannot be; the previous one stays in force.
     pub fn install(&mut self, config: Config) -> Result<(), StartError> {
         let old = &self.config;
-        let same_place = (&old.device, old.on_failure) == (&config.device, config.on_failure)
+        let same_place = (&old.device, old.on_failure, old.meter, &old.conditions)
+            == (&config.device, config.on_failure, config.meter, &config.conditions)
             && [(&old.up, &config.up), (&old.down, &config.down)]
                 .iter()
                 .all(|(a, b)| a.is_some() == b.is_some());
@@ -189,7 +204,11 @@ impl Agent {
 
     /// The present status.
     pub fn status(&self) -> Status {
-        let ways = self.running.as_ref().map(|running| self.ways(running)).unwrap_or_default();
+        let (ways, tenants) = self.running.as_ref().map(|running| self.ways(running)).unwrap_or_default();
+        let meters = self.running.as_ref().and_then(|running| running.meters.as_ref());
+        let found = meters.map(EdgeMeters::moment).unwrap_or_default();
+        let held =
+            |Held { of, offence, dropped }| HeldStatus { sender: of, offence: offence.name(), dropped };
         Status {
             time_s: self.began.elapsed().as_secs_f64(),
             version: self.config.version.clone(),
@@ -197,36 +216,49 @@ impl Agent {
             device: self.config.device.clone(),
             law: self.config.law.clone(),
             trouble: self.outage.clone().or_else(|| self.refusal.clone()),
+            metered: found.seen,
+            accused: found.accused,
+            held: found.held.into_iter().map(held).collect(),
             ways,
+            tenants,
         }
     }
 
-    fn ways(&self, running: &Running) -> Vec<WayStatus> {
+    fn ways(&self, running: &Running) -> (Vec<WayStatus>, Vec<TenantStatus>) {
         let moments: Vec<Option<WayMoment>> =
             running.ways.iter().map(|way| way.as_ref().and_then(|carried| carried.way.moment())).collect();
         let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
         let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
-        let shown = rates(&mut before, &moments);
-        let mut all = Vec::new();
+        let totals = moments.iter().flatten().flat_map(|moment| {
+            let lane = &moment.lane;
+            let link = Totals { bytes: lane.stats.sent_bytes, waited: lane.waited };
+            let of = |tenant: &TenantMoment| {
+                let stats = &tenant.stats;
+                Totals { bytes: stats.policy.bytes + stats.policy.excess_bytes, waited: stats.waited }
+            };
+            [link].into_iter().chain(lane.tenants.iter().map(of))
+        });
+        let mut shown = rates(&mut before, totals.collect()).into_iter();
+        let mut next = || shown.next().unwrap_or_default();
+        let (mut all, mut tenants) = (Vec::new(), Vec::new());
         for side in Side::ALL {
             let at = side as usize;
             let direction = [&self.config.up, &self.config.down][at];
-            let (Some(moment), Some(carried), Some(direction)) = (&moments[at], &running.ways[at], direction)
-            else {
-                continue;
-            };
+            let Some(moment) = &moments[at] else { continue };
+            let (rate_bps, wait_ms) = next();
+            let (Some(carried), Some(direction)) = (&running.ways[at], direction) else { continue };
             let stats = &moment.lane.stats;
             let counts = running.programs.counts(side).unwrap_or_default();
             all.push(WayStatus {
                 direction: side.word(),
                 limit_bps: direction.link.rate.mbps() * 1e6,
-                rate_bps: shown[at].0,
+                rate_bps,
                 bytes: stats.sent_bytes,
                 packets: stats.sent_packets,
                 dropped: stats.drops.queue(),
                 marked: stats.marks,
                 queued: moment.lane.queued.1,
-                wait_ms: shown[at].1,
+                wait_ms,
                 missed: tun::drops(&table, &carried.name).map_or(0, |drops| drops.0),
                 unsent: moment.unsent,
                 passed: counts.passed,
@@ -234,35 +266,51 @@ impl Agent {
                 cpu_s: moment.cpu.as_secs_f64(),
                 late_ms: moment.lateness.mean().as_millis_f64(),
             });
+            let limits =
+                direction.tenants.iter().map(|tenant| tenant.config.policy.profile.rate.mbps() * 1e6);
+            for (TenantMoment { name, stats }, limit_bps) in moment.lane.tenants.iter().zip(limits) {
+                let (rate_bps, wait_ms) = next();
+                tenants.push(TenantStatus {
+                    tenant: name.clone(),
+                    direction: side.word(),
+                    limit_bps,
+                    rate_bps,
+                    bytes: stats.policy.bytes,
+                    excess_bytes: stats.policy.excess_bytes,
+                    dropped: stats.dropped + stats.policy.dropped + stats.policy.too_large,
+                    marked: stats.marked,
+                    queued: stats.queued.1,
+                    wait_ms,
+                    members: stats.members,
+                });
+            }
         }
-        all
+        (all, tenants)
     }
 }
 
-/// By direction, the rate in bit/s and the mean waiting time in ms since the reading before, if that
-/// is half a second ago; otherwise those of then.
-fn rates(before: &mut Option<Before>, moments: &[Option<WayMoment>]) -> [(f64, Option<f64>); 2] {
+/// The rate in bit/s and the mean waiting time in ms of each since the reading before, if that is
+/// half a second ago; otherwise those of then.
+fn rates(before: &mut Option<Before>, totals: Vec<Totals>) -> Vec<(f64, Option<f64>)> {
     let now = Instant::now();
-    let bytes = |at: usize| moments[at].as_ref().map_or(0, |moment| moment.lane.stats.sent_bytes);
-    let waited = |at: usize| moments[at].as_ref().map_or((Time::ZERO, 0), |moment| moment.lane.waited);
-    let mut shown = [(0.0, None); 2];
-    if let Some(old) = before {
+    let mut shown = vec![(0.0, None); totals.len()];
+    if let Some(old) = before.as_ref().filter(|old| old.totals.len() == totals.len()) {
         let span = now.saturating_duration_since(old.at).as_secs_f64();
         if span < 0.5 {
-            return old.shown;
+            return old.shown.clone();
         }
-        for (at, shown) in shown.iter_mut().enumerate() {
-            let (time, count) = waited(at);
+        for ((shown, new), old) in shown.iter_mut().zip(&totals).zip(&old.totals) {
             // A new link counts from zero.
-            let (time, count) = match count.checked_sub(old.waited[at].1) {
-                Some(count) => (time.saturating_sub(old.waited[at].0), count),
-                None => (time, count),
+            let (time, count) = match new.waited.1.checked_sub(old.waited.1) {
+                Some(count) => (new.waited.0.saturating_sub(old.waited.0), count),
+                None => new.waited,
             };
             let wait = (count > 0).then(|| time.as_millis_f64() / count as f64);
-            *shown = (bytes(at).saturating_sub(old.bytes[at]) as f64 * 8.0 / span, wait);
+            let bytes = new.bytes.checked_sub(old.bytes).unwrap_or(new.bytes);
+            *shown = (bytes as f64 * 8.0 / span, wait);
         }
     }
-    *before = Some(Before { at: now, bytes: [0, 1].map(bytes), waited: [0, 1].map(waited), shown });
+    *before = Some(Before { at: now, totals, shown: shown.clone() });
     shown
 }
 
@@ -279,20 +327,24 @@ impl Running {
         let mut ends = [None, None];
         let (mut to, mut limit) = ([0; 2], [None; 2]);
         for (at, direction) in directions.iter().enumerate() {
-            let Some(Direction { link, .. }) = direction else { continue };
+            let Some(Direction { link, tenants, .. }) = direction else { continue };
             let (tun, name) = Tun::open_bare(ethernet).map_err(refused("make an interface"))?;
-            allow_trains(&name, longest_train(link)).map_err(refused("set up an interface"))?;
+            allow_trains(&name, longest_train(link, tenants)).map_err(refused("set up an interface"))?;
             to[at] = interface::index(&name).map_err(refused("find an interface"))?;
             limit[at] = (config.on_failure == OnFailure::Limit).then_some(link.rate);
             ends[at] = Some((tun, name));
         }
         let mark = u32::from_ne_bytes(random().map_err(Error::Random)?) | 1;
-        let mut programs = Programs::load(Settings { device: index, cookie, to, limit, mark })?;
+        let (sights, count) = (sights(&config.conditions)?, config.conditions.len() as u32);
+        let settings = Settings { device: index, cookie, to, limit, mark, sights, count };
+        let mut programs = Programs::load(settings)?;
         if divert {
             programs.divert(device)?;
         }
         let programs = Arc::new(programs);
-        let mut running = Running { index, programs, ways: [None, None], _claim: claim };
+        let meters = config.meter.map(|meter| EdgeMeters::new(meter.budget));
+        let mut running =
+            Running { index, programs, ways: [None, None], meters: meters.clone(), _claim: claim };
         let mut wire = Some(wire);
         for side in Side::ALL {
             let (Some(direction), Some((tun, name))) =
@@ -301,7 +353,11 @@ impl Running {
                 continue;
             };
             let out = if side == Side::Up { wire.take() } else { None };
-            let spec = WaySpec { link: direction.link.clone(), tun, ethernet, out };
+            let (link, tenants) = (direction.link.clone(), direction.tenants.clone());
+            let labelled = side == Side::Up && count > 0;
+            let metered = config.meter.is_some_and(|meter| meter.side == side);
+            let meters = meters.as_ref().map(|all| if metered { all.clone() } else { all.of_answers() });
+            let spec = WaySpec { link, tenants, meters, labelled, tun, ethernet, out };
             let programs = Arc::clone(&running.programs);
             let way = Way::start(spec, &format!("tollway-{}", side.word()), move || programs.beat(side))?;
             running.ways[side as usize] = Some(Carried { way, name });
@@ -317,8 +373,8 @@ impl Running {
     fn change(&self, side: Side, direction: &Option<Direction>) {
         if let (Some(carried), Some(direction)) = (&self.ways[side as usize], direction) {
             // A train that is too long only waits longer.
-            let _ = allow_trains(&carried.name, longest_train(&direction.link));
-            carried.way.set_link(direction.link.clone());
+            let _ = allow_trains(&carried.name, longest_train(&direction.link, &direction.tenants));
+            carried.way.replace(direction.link.clone(), direction.tenants.clone());
         }
     }
 }
@@ -332,6 +388,20 @@ impl Drop for Running {
             let _ = carried.way.end();
         }
     }
+}
+
+/// The conditions by the numbers that the kernel has for interfaces.
+fn sights(conditions: &[Condition]) -> Result<[Sight; SIGHTS], StartError> {
+    let mut all = [Sight::default(); SIGHTS];
+    for (sight, condition) in all.iter_mut().zip(conditions) {
+        match condition {
+            Condition::Mark(mark, mask) => (sight.mark, sight.mask) = (*mark, *mask),
+            Condition::Interface(name) => {
+                sight.interface = interface::index(name).map_err(|_| no_device(name))?;
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// Sets the longest train that reaches user space as one packet, in bytes; 0 is none.
@@ -357,6 +427,9 @@ fn no_device(name: &str) -> StartError {
     StartError::NoDevice { name: name.to_owned(), known: known.filter(|name| name != "lo").collect() }
 }
 
+/// Wait after the first failed attempt to start again, and after later ones.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const LAST_WAIT: Duration = Duration::from_secs(5);
 /// Upper bound of any train in bytes. The longest of TCP have 65 226, and a read has room for 64 KiB.
 const LONGEST: u32 = 65_500;
 

@@ -2,14 +2,20 @@
 
 use std::path::Path;
 
-use tollway_law::{Rate, words};
+use tollway_law::link::{AnyLink, CodelConfig, Shared};
+use tollway_law::{Budget, Rate, words};
 use tollway_net::LinkSpec;
+use tollway_net::edge::{TOLLED_CLASS, TenantSpec, sees_packets};
+use tollway_proto::port::{AnyQueue, ClassQueuesConfig};
 use tollway_proto::route::Hash;
 use tollway_scenario::file::reading::{Kind, Mistakes, Reader, read, sections_markdown};
 use tollway_scenario::file::{Scenario, ScenarioError};
 use tollway_scenario::run::mesh::mesh;
 use tollway_scenario::section;
 use tollway_scenario::words::{LinkWords, preamble, quoted};
+
+use crate::programs::Side;
+use crate::tenants::{self, Condition, TENANT};
 
 section! {
     /// A router at one interface.
@@ -25,10 +31,22 @@ section! {
         /// The law of both directions, in the words of `tollway exec --link`: `"fq_codel"`,
         /// `"dualpi2"`, `"fq_codel codel.target=10ms limit=300packets"`.
         "law": Kind::Line, default "fq-codel";
+        /// Under `xcp` and `fcp`, weight of traffic without their option against 1 for traffic with
+        /// it. It has a separate queue, under CoDel; an unused part goes to the other. Zero: both
+        /// kinds are in the law's queue.
+        "ordinary": Kind::Number { least: 0.0, most: 1000.0 }, default "1";
+        /// Under `xcp` and `fcp`, meters the senders of packets in this direction: one that lies is held
+        /// to the part of an honest one. It is for the hosts behind this router. Needs both
+        /// directions. Connections that were open before are ordinary traffic.
+        "meter": Kind::Word(Metered::WORDS), default "none";
+        /// Under `fcp` with `meter`: the budget of each host, $/s.
+        "budget": Kind::Number { least: 0.0, most: 1e6 }, default "1";
         /// Bytes that the line adds to each IP packet: 38 for Ethernet with its preamble and gap.
         "overhead": Kind::Bytes { least: 0, most: 256 }, default "0 B";
         /// Packets while the router does not answer: they pass, or are held to the rates.
         "on-failure": Kind::Word(OnFailure::WORDS), default "pass";
+        /// Tenants: packets that share a rate.
+        "aggregate": Kind::Named(&TENANT), optional;
     }
 }
 
@@ -39,6 +57,18 @@ words! {
         Pass = "pass",
         /// They are held to the rates.
         Limit = "limit",
+    }
+}
+
+words! {
+    /// The direction whose senders are metered.
+    pub enum Metered {
+        /// None.
+        None = "none",
+        /// Out of the interface.
+        Up = "up",
+        /// Into it.
+        Down = "down",
     }
 }
 
@@ -57,6 +87,19 @@ pub struct Config {
     pub down: Option<Direction>,
     /// The treatment of packets while the router does not answer.
     pub on_failure: OnFailure,
+    /// The meters of senders.
+    pub meter: Option<Metering>,
+    /// Conditions of tenants that packets' bytes do not show.
+    pub conditions: Vec<Condition>,
+}
+
+/// Meters of senders under an explicit law.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Metering {
+    /// The direction of their packets.
+    pub side: Side,
+    /// The budget of each host under FCP; `None` under XCP.
+    pub budget: Option<Budget>,
 }
 
 /// A direction of an interface.
@@ -66,6 +109,8 @@ pub struct Direction {
     pub link: LinkSpec,
     /// The words that it was made of.
     pub words: String,
+    /// The tenants, in the file's order.
+    pub tenants: Vec<TenantSpec>,
 }
 
 /// Command-line options, used instead of a file.
@@ -105,7 +150,11 @@ impl Config {
     /// A line for each direction, with its interface, rate and law.
     pub fn summary(&self) -> String {
         let line = |way: &str, direction: &Option<Direction>| match direction {
-            Some(direction) => format!("{way} {}: {}", self.device, direction.words),
+            Some(direction) => {
+                let first = format!("{way} {}: {}", self.device, direction.words);
+                let rest = direction.tenants.iter().map(tenants::summary);
+                [first].into_iter().chain(rest).collect::<Vec<_>>().join("\n")
+            }
             None => format!("{way} {}: packets pass", self.device),
         };
         [line("out of", &self.up), line("into", &self.down)].join("\n")
@@ -117,7 +166,7 @@ pub fn router_reference_markdown() -> String {
     "# Configuration of `tollway router`\n\n\
      <!-- Written by `router_reference_markdown()` in `crates/router` from the table of keys; do not edit. -->\n\n"
         .to_owned()
-        + &sections_markdown(&[&ROUTER_KEYS])
+        + &sections_markdown(&[&ROUTER_KEYS, &TENANT])
 }
 
 /// The configuration of a file. After a mistake its values have no meaning.
@@ -132,7 +181,9 @@ fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> Config {
     let mut direction = |key: &str| {
         let rate = top.rate(key)?;
         match link(&law, rate, overhead) {
-            Ok(direction) => Some(direction),
+            Ok(direction) => {
+                Some(Direction { link: beside(direction.link, top.number("ordinary")), ..direction })
+            }
             Err((message, help)) => {
                 mistakes.add(top.at("law"), message, "here").help(help);
                 None
@@ -142,6 +193,31 @@ fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> Config {
     // A mistake in the law is shown once.
     let up = direction("up");
     let down = if up.is_some() || top.lacks("up") { direction("down") } else { None };
+    let conditions = tenants::conditions(top, mistakes);
+    let [up, down] = [(up, Side::Up), (down, Side::Down)].map(|(direction, side)| {
+        direction.map(|direction| Direction {
+            tenants: tenants::tenants(top, side, &direction.link, &conditions, mistakes),
+            ..direction
+        })
+    });
+    tenants::check(top, mistakes);
+    let side = match top.one_of("meter") {
+        Some(Metered::Up) => Some(Side::Up),
+        Some(Metered::Down) => Some(Side::Down),
+        Some(Metered::None) | None => None,
+    };
+    let word = law.split_whitespace().next();
+    let budget = (word == Some("fcp")).then(|| Budget::per_sec(top.number("budget")));
+    let meter = side.map(|side| Metering { side, budget });
+    if meter.is_some() && !matches!(word, Some("xcp" | "fcp")) {
+        let message = format!("`meter` has no effect under `{law}`: its senders state nothing");
+        mistakes.add(top.at("meter"), message, "here").help("write `law = \"xcp\"` or `\"fcp\"`");
+    }
+    for way in ["up", "down"].into_iter().filter(|way| meter.is_some() && top.lacks(way)) {
+        let message =
+            format!("`meter` needs `{way}`: acknowledgements of one direction's data cross the other");
+        mistakes.add(top.at("meter"), message, "here").help("give both directions a rate");
+    }
     Config {
         version: top.text("version").unwrap_or_else(|| digest(text)),
         device: top.text("device").unwrap_or_default(),
@@ -149,6 +225,8 @@ fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> Config {
         up,
         down,
         on_failure: top.one_of("on-failure").unwrap_or(OnFailure::Pass),
+        meter,
+        conditions,
     }
 }
 
@@ -188,7 +266,20 @@ fn link(law: &str, rate: Rate, overhead: u64) -> Result<Direction, (String, Stri
     if overhead > 0 {
         shown += &format!(" overhead={overhead}B");
     }
-    Ok(Direction { link, words: shown })
+    Ok(Direction { link, words: shown, tenants: Vec::new() })
+}
+
+/// A link of XCP or FCP with ordinary traffic in a queue beside it, of this weight against 1.
+fn beside(link: LinkSpec, ordinary: f64) -> LinkSpec {
+    if ordinary == 0.0 || !sees_packets(&link.law) || !matches!(link.queue, AnyQueue::Fifo(_)) {
+        return link;
+    }
+    let codel = AnyLink::Codel(Box::new(CodelConfig::default().build()));
+    let law = Shared::new(vec![(codel, ordinary), (link.law, 1.0)], link.rate);
+    let mut queue = ClassQueuesConfig { apart: true, ..ClassQueuesConfig::default() };
+    queue.weights[0] = ordinary;
+    queue.queue_of[usize::from(TOLLED_CLASS)] = TOLLED_CLASS;
+    LinkSpec { law: AnyLink::Shared(Box::new(law)), queue: queue.build().into(), ..link }
 }
 
 const LAWS: &str = "name a law of a scenario's links, with its constants: `fq_codel`, `dualpi2`, `pie`, `codel \
@@ -196,6 +287,8 @@ const LAWS: &str = "name a law of a scenario's links, with its constants: `fq_co
 
 #[cfg(test)]
 mod tests {
+    use tollway_net::edge::Members;
+
     use super::*;
 
     fn parse(text: &str) -> Result<Config, String> {
@@ -211,6 +304,17 @@ mod tests {
             assert_eq!((up.rate.mbps(), down.rate.mbps(), up.delay.0), (95.0, 1000.0, 0), "{law}");
             assert!(up.limit.packets < u32::MAX || up.limit.bytes < u64::MAX, "{law} has no limit");
         }
+    }
+
+    #[test]
+    fn ordinary_traffic_is_beside_explicit_laws_unless_it_has_no_weight() {
+        let with = |law: &str, ordinary: &str| {
+            let config = parse(&format!("device = \"eth0\"\nup = \"9 Mbps\"\nlaw = \"{law}\"\n{ordinary}\n"));
+            let link = config.unwrap().up.unwrap().link;
+            matches!(link.law, AnyLink::Shared(_)) && matches!(link.queue, AnyQueue::ByClass(_))
+        };
+        assert!(with("xcp", "") && with("fcp", "ordinary = 0.25"));
+        assert!(!with("xcp", "ordinary = 0") && !with("fq_codel", ""));
     }
 
     #[test]
@@ -230,12 +334,49 @@ mod tests {
     }
 
     #[test]
+    fn a_tenant_s_filter_is_turned_round_for_the_way_back() {
+        let config = parse(
+            "device = \"eth0\"\nup = \"95 Mbps\"\ndown = \"480 Mbps\"\n[aggregate.office]\n\
+             from = [\"10.1.0.0/16\", \"fd01::/16\"]\nto-port = [80, \"8000-8099\"]\nhosts = \"from\"\n\
+             rate = \"20 Mbps\"\n[aggregate.night]\nrate = \"1 Mbps\"\ndirection = \"down\"\naction = \"drop\"\n",
+        )
+        .unwrap();
+        let (up, down) = (config.up.as_ref().unwrap(), config.down.as_ref().unwrap());
+        let [office] = &up.tenants[..] else { panic!("{up:?}") };
+        let [back, night] = &down.tenants[..] else { panic!("{down:?}") };
+        assert_eq!((&office.filter, office.filter.from.len()), (&back.filter.clone().back(), 2));
+        assert_eq!((office.members, back.members), (Members::Sources, Members::Destinations));
+        assert_eq!((office.config.policy.profile.depth.get(), &*night.name), (250_000, "night"));
+        assert!(config.summary().contains("night: dropped above 1 Mbps"), "{}", config.summary());
+    }
+
+    #[test]
     fn each_mistake_is_reported_with_its_remedy() {
+        let tenant = |keys: &str| {
+            format!("device = \"eth0\"\nup = \"9 Mbps\"\n[aggregate.a]\nrate = \"1 Mbps\"\n{keys}\n")
+        };
         let with =
             |law: &str| format!("device = \"eth0\"\nup = \"9 Mbps\"\ndown = \"9 Mbps\"\nlaw = \"{law}\"\n");
         for (text, says) in [
             ("device = \"eth0\"\n".to_owned(), "neither `up` nor `down`"),
             ("up = \"9 Mbps\"\n".to_owned(), "device"),
+            (tenant("direction = \"down\""), "which has no rate"),
+            (tenant("from = \"10.0.0.256\""), "is not an address"),
+            (tenant("to-port = 0"), "is not a port"),
+            (tenant("dscp = \"AF51\""), "is not a codepoint"),
+            (tenant("peak = \"900 kbps\""), "the peak must be the rate or more"),
+            (tenant("excess-ecn = true"), "has no effect"),
+            (tenant("mark = 7"), "which packets into the interface lack"),
+            (tenant("mark = \"8/7\"\ndirection = \"up\""), "is not a mark"),
+            (tenant("schema = \"common\""), "scheme"),
+            (
+                tenant("[aggregate.b]\nrate = \"1 Mbps\"\n").replace("up =", "meter = \"up\"\nup ="),
+                "has no effect under",
+            ),
+            (
+                "device = \"eth0\"\nup = \"9 Mbps\"\nlaw = \"xcp\"\nmeter = \"up\"\n".to_owned(),
+                "needs `down`",
+            ),
             (with("fqcodel"), "mean `fq-codel`?"),
             (with("cubic"), "name a law of a scenario's links"),
             (with("20Mbps fq_codel"), "give the rate as `up` or `down`"),
@@ -246,6 +387,14 @@ mod tests {
         ] {
             let error = parse(&text).unwrap_err();
             assert!(error.contains(says), "{says}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_chapter_s_files_are_valid() {
+        let page = include_str!("../../../docs/src/router.md");
+        for rest in page.split("```toml\n").skip(1) {
+            parse(rest.split("```").next().unwrap()).unwrap_or_else(|error| panic!("{error}"));
         }
     }
 

@@ -2,11 +2,12 @@
 //!
 //! Programs in the kernel (`bpf/`) redirect an interface's packets to user space. There a link of
 //! [`tollway_net::edge`] queues them, one for each direction, and sends them on at its rate. The law
-//! is one of a scenario's links. Nothing of it is written a second time.
+//! is one of a scenario's links, and tenants are under the same `proto::Shaper` as connections of a
+//! host. Nothing of a law is written a second time.
 //!
 //! | item | contents |
 //! |---|---|
-//! | [`Config`] | the configuration: interface, rates, law |
+//! | [`Config`] | the configuration: interface, rates, law, tenants |
 //! | [`Agent`] | a router that runs, with its status |
 //! | [`Programs`] | the programs in the kernel |
 //! | [`clean`] | removes what a killed router left |
@@ -19,9 +20,11 @@ mod agent;
 mod config;
 mod programs;
 mod status;
+mod tenants;
 
 pub use agent::{Agent, StartError, default_path};
-pub use config::{CommandLine, Config, Direction, OnFailure, router_reference_markdown};
-pub use programs::{Counts, Programs, Settings, Side, clean};
-pub use status::{ROUTER, Status, WayStatus};
+pub use config::{CommandLine, Config, Direction, Metering, OnFailure, router_reference_markdown};
+pub use programs::{Counts, Programs, SIGHTS, Settings, Side, Sight, clean};
+pub use status::{HeldStatus, ROUTER, Status, TenantStatus, WayStatus};
+pub use tenants::Condition;
 pub use tollway_agent::control::ask;

@@ -45,6 +45,21 @@ pub struct Settings {
     pub limit: [Option<Rate>; 2],
     /// The mark of packets between the interface and user space.
     pub mark: u32,
+    /// Conditions that tenants name.
+    pub sights: [Sight; SIGHTS],
+    /// Their number.
+    pub count: u32,
+}
+
+/// A condition on a packet that its bytes do not show: `struct sight`. Zeros are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sight {
+    /// The mark under `mask`.
+    pub mark: u32,
+    /// The bits of the mark that count.
+    pub mask: u32,
+    /// The interface of arrival.
+    pub interface: u32,
 }
 
 impl Settings {
@@ -61,6 +76,12 @@ impl Settings {
         }
         put(56, &self.device.to_ne_bytes());
         put(60, &self.mark.to_ne_bytes());
+        for (at, sight) in (64..).step_by(12).zip(self.sights) {
+            for (at, word) in (at..).step_by(4).zip([sight.mark, sight.mask, sight.interface]) {
+                put(at, &word.to_ne_bytes());
+            }
+        }
+        put(64 + 12 * SIGHTS, &self.count.to_ne_bytes());
     }
 }
 
@@ -238,6 +259,8 @@ fn namespace() -> u64 {
     fs::metadata("/proc/thread-self/ns/net").map_or(0, |meta| meta.ino())
 }
 
+/// Most conditions that tenants name.
+pub const SIGHTS: usize = 12;
 /// Time without a heartbeat after which packets pass: five heartbeats, in ns.
 const LEASE: u64 = 500_000_000;
 /// The longest burst of the limit, in ns of its rate.

@@ -40,7 +40,7 @@ impl LinkWords {
     pub fn read(option: &'static str, words: &str) -> Result<LinkWords, WordError> {
         let mut link = LinkWords::default();
         let words_read = whole_quantities(words);
-        let mut rest = words_read.iter().map(String::as_str);
+        let mut rest = words_read.iter().map(String::as_str).peekable();
         while let Some(word) = rest.next() {
             let failed = |why: &str| WordError {
                 option,
@@ -51,14 +51,22 @@ impl LinkWords {
             };
             // As in tc: a keyword, then its value.
             let value = match word {
-                "rate" | "delay" | "loss" | "limit" | "rtt" | "trace" => {
+                "rate" | "delay" | "loss" | "limit" | "rtt" | "trace" | "duplicate" | "corrupt" => {
                     Some((word, rest.next().ok_or_else(|| failed("has no value"))?))
                 }
                 _ => word.split_once('='),
             };
-            let added = match value {
-                Some((key, value)) => link.pair(key, value),
-                None => link.word(word),
+            let jitter = rest.next_if(|next| word == "delay" && next.parse::<Time>().is_ok());
+            let added = match (value, jitter) {
+                (Some((_, delay)), Some(jitter)) => {
+                    let correlation = rest.next_if(|next| next.ends_with('%'));
+                    let has_distribution = rest.next_if_eq(&"distribution").is_some();
+                    let distribution = if has_distribution { rest.next() } else { Some("uniform") };
+                    let distribution = distribution.ok_or_else(|| failed("has no value"))?;
+                    link.netem_delay(delay, jitter, correlation, distribution)
+                }
+                (Some((key, value)), _) => link.pair(key, value),
+                (None, _) => link.word(word),
             };
             added.map_err(|why| failed(&why))?;
         }
@@ -124,6 +132,34 @@ impl LinkWords {
                 self.set(&key, if bare { value.to_owned() } else { quoted(value) })
             }
         }
+    }
+
+    /// Adds netem's `delay DELAY JITTER`, where the delay is the mean, and late packets are overtaken.
+    fn netem_delay(
+        &mut self,
+        delay: &str,
+        jitter: &str,
+        correlation: Option<&str>,
+        distribution: &str,
+    ) -> Result<(), String> {
+        let time = |text: &str| text.parse::<Time>().map_err(|error| format!("is not a delay ({error})"));
+        let (delay, jitter) = (time(delay)?, time(jitter)?);
+        // Its uniform delays are up to the jitter less and more. The others have it as their deviation.
+        let (mean, scale) = match distribution {
+            "uniform" => (1.0, 2.0),
+            "normal" => (3.0, 1.0),
+            "pareto" => (1.0 / 3.0_f64.sqrt(), 1.0),
+            _ => return Err("has a distribution that is not `uniform`, `normal` or `pareto`".into()),
+        };
+        let (early, scale) = ((jitter.0 as f64 * mean) as u64, jitter.0 as f64 * scale);
+        let least = delay.0.checked_sub(early).ok_or_else(|| {
+            format!("is below {mean:.2} × its jitter, so that packets would leave before they came")
+        })?;
+        self.set("delay", quoted(&format!("{least} ns")))?;
+        self.set("jitter", quoted(&format!("{scale:.0} ns")))?;
+        self.set("jitter-order", quoted("free"))?;
+        self.set("jitter-distribution", quoted(distribution))?;
+        correlation.map_or(Ok(()), |share| self.pair("jitter-correlation", share))
     }
 
     /// Adds a key with a value of TOML.
@@ -313,6 +349,35 @@ mod tests {
         // Classes belong to a scenario's flows.
         for word in words.as_array().unwrap().iter().filter(|word| *word != "by-class") {
             assert_eq!(law(word.as_str().unwrap()), word.as_str());
+        }
+    }
+
+    #[test]
+    fn netem_s_delays_keep_their_mean() {
+        let netem = |text: &str| -> Vec<String> {
+            words(text).into_iter().map(|(key, value)| format!("{key}={value}")).collect()
+        };
+        assert_eq!(
+            netem("delay 100ms 10ms duplicate 1%"),
+            [
+                "delay=\"90000000 ns\"",
+                "jitter=\"20000000 ns\"",
+                "jitter-order=\"free\"",
+                "jitter-distribution=\"uniform\"",
+                "duplicate=\"1%\"",
+            ]
+        );
+        let normal = netem("delay 100ms 10 ms 25 % distribution normal rate 1mbit");
+        assert_eq!(normal[..2], ["delay=\"70000000 ns\"", "jitter=\"10000000 ns\""]);
+        assert_eq!(normal[3..5], ["jitter-distribution=\"normal\"", "jitter-correlation=\"25%\""]);
+        assert_eq!(netem("delay 100ms 10ms distribution pareto")[0], "delay=\"94226498 ns\"");
+        for (text, why) in [
+            ("delay 20ms 10ms distribution normal", "is below 3.00 × its jitter"),
+            ("delay 20ms 10ms distribution", "has no value"),
+            ("delay 20ms 10ms distribution poisson", "that is not `uniform`, `normal`"),
+        ] {
+            let error = LinkWords::read(LINK, text).unwrap_err();
+            assert!(error.to_string().contains(why), "{error}");
         }
     }
 

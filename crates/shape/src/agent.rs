@@ -323,16 +323,17 @@ impl Agent {
             .map(|tenant| {
                 let rest = &mut self.rests[tenant];
                 rest.share = shares.share_of(tenant);
-                let rate = shares.most_of(tenant).bytes_per_sec();
                 let contract = &self.regime.tenants[tenant].tenant.contract;
-                let average = contract.rate.or(self.regime.link.rate).map_or(rate, Rate::bytes_per_sec);
-                let depth = contract.depth.map_or(0.1, |depth| depth.0 as f64 / average.max(1.0));
+                // Beyond its average rate a tenant has the depth, at a peak too.
+                let most = shares.most_of(tenant).bytes_per_sec();
+                let rate = contract.rate.map_or(most, |rate| rate.bytes_per_sec().min(most));
+                let depth = contract.depth.map_or_else(|| default_depth(rate), |depth| depth.0 as f64);
                 let opening = rate * (1.0 - ROOM) / f64::from(std::mem::take(&mut rest.connections) + 1);
                 Hold {
                     rate: Rate::from_bytes_per_sec((rate * (1.0 + ROOM)).max(LEAST as f64)),
                     // The depth does not depend on the tick, which grows with the number of open
                     // connections.
-                    depth: Time::from_secs_f64(depth.min(DEEPEST)),
+                    depth: Time::from_secs_f64((depth / rate.max(1.0)).min(DEEPEST)),
                     opening: Rate::from_bytes_per_sec(opening),
                 }
             })
@@ -538,6 +539,14 @@ fn shares(now: Time, regime: &Regime) -> (Shares, Vec<(u32, u32)>) {
     (Shares::new(now, regime.link, &tenants), owners.collect())
 }
 
+/// Depth in bytes of the bucket of a tenant without a configured one, at `rate` in bytes per second.
+///
+/// All of it may leave at once, into the queue that the other tenants share. Their connections have
+/// small windows while a pace limits them, so that each longer queue costs them rate.
+pub(super) fn default_depth(rate: f64) -> f64 {
+    (rate * SHALLOW).max(FIRST_WINDOW).min(rate * DEEP)
+}
+
 /// Bytes on the wire between two listings.
 fn wire_bytes(before: &Seen, now: &Seen, overhead: u32) -> u64 {
     let segments = u64::from(now.segments.wrapping_sub(before.segments));
@@ -557,6 +566,12 @@ const CLOSING: u32 = 20;
 const ROOM: f64 = 0.02;
 /// Packets of an unknown tenant get 1/`STRANGERS` of the rate.
 const STRANGERS: f64 = 32.0;
+/// Depth of a tenant's bucket in seconds of its rate: in general, and at least where the first window
+/// of a connection is more than that.
+const SHALLOW: f64 = 0.05;
+const DEEP: f64 = 0.1;
+/// Bytes on the wire of ten full segments, a connection's first window (RFC 6928).
+const FIRST_WINDOW: f64 = 15_140.0;
 /// Longest time, in seconds, that a tenant's packets may be ahead of its rate, whatever its bucket.
 const DEEPEST: f64 = 60.0;
 /// Drops above this part of what passes hold a tenant to its rate.

@@ -1,9 +1,10 @@
 //! A switch as a process: the thread of the event loop, and the control socket.
 
 use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ pub use tollway_agent::control::command;
 use tollway_agent::control::{self, ControlSocket};
 pub use tollway_agent::events::Events;
 pub use tollway_net::random;
-pub use tollway_net::sys::signals::Signals;
+pub use tollway_net::sys::signals::{Order, Signals};
 
 use crate::config::Config;
 use crate::engine::Engine;
@@ -24,8 +25,18 @@ use crate::status::Status;
 pub struct Agent {
     mailbox: Arc<Mailbox>,
     thread: Option<JoinHandle<io::Result<()>>>,
-    listen: Vec<std::net::SocketAddr>,
+    listen: Vec<SocketAddr>,
     told: Arc<Mutex<(String, Option<String>)>>,
+    /// None of a part between sites.
+    current: Option<Arc<Current>>,
+}
+
+/// The configuration in force, and the log. The thread that follows names holds neither while it
+/// sleeps, so that the log is written to its end.
+#[derive(Debug)]
+struct Current {
+    config: Mutex<Arc<Config>>,
+    events: Events,
 }
 
 impl Agent {
@@ -36,11 +47,21 @@ impl Agent {
     /// An address is in use or not local, or the thread cannot be created.
     pub fn start(config: Config, source: String, events: Events) -> io::Result<Agent> {
         let mailbox = Arc::new(Mailbox::default());
-        let mut engine = Engine::open(Arc::new(config), Arc::clone(&mailbox), events)?;
+        let config = Arc::new(config);
+        let mut engine = Engine::open(Arc::clone(&config), Arc::clone(&mailbox), events.clone())?;
         let listen = engine.addresses();
         let thread = std::thread::Builder::new().name("switch".into()).spawn(move || engine.run())?;
         let told = Arc::new(Mutex::new((source, None)));
-        Ok(Agent { mailbox, thread: Some(thread), listen, told })
+        let current = Arc::new(Current { config: Mutex::new(config), events });
+        let (followed, to) = (Arc::downgrade(&current), Arc::clone(&mailbox));
+        std::thread::Builder::new().name("names".into()).spawn(move || {
+            while let Some(current) = followed.upgrade() {
+                current.follow_names(&to);
+                drop(current);
+                std::thread::sleep(RESOLVE);
+            }
+        })?;
+        Ok(Agent { mailbox, thread: Some(thread), listen, told, current: Some(current) })
     }
 
     /// Opens the sockets of a part between sites, and starts its event loop.
@@ -52,11 +73,11 @@ impl Agent {
         let (listen, run) = sites::start(config, Arc::clone(&mailbox), events)?;
         let thread = std::thread::Builder::new().name("site".into()).spawn(run)?;
         let told = Arc::new(Mutex::new((source, None)));
-        Ok(Agent { mailbox, thread: Some(thread), listen, told })
+        Ok(Agent { mailbox, thread: Some(thread), listen, told, current: None })
     }
 
     /// The addresses for clients; for a part without clients, the address for its neighbours.
-    pub fn listen(&self) -> &[std::net::SocketAddr] {
+    pub fn listen(&self) -> &[SocketAddr] {
         &self.listen
     }
 
@@ -70,9 +91,9 @@ impl Agent {
     /// # Errors
     /// The reason it cannot be; the previous one stays in force.
     pub fn install(&self, config: Config) -> Result<(), String> {
-        let (reply, answer) = channel();
-        self.mailbox.put(EngineCommand::Install(Arc::new(config), reply));
-        answer.recv_timeout(PATIENCE).map_err(|_| "the event loop does not answer".to_owned())?
+        let Some(current) = &self.current else { return Err("it takes effect at a start".to_owned()) };
+        // Before the next look at names, which replaces what is in force.
+        install(&mut current.lock(), Arc::new(config), &self.mailbox)
     }
 
     /// Records the reason a newer configuration is not in force; `None` clears it.
@@ -154,10 +175,46 @@ impl Teller {
     }
 }
 
+fn install(current: &mut Arc<Config>, config: Arc<Config>, mailbox: &Mailbox) -> Result<(), String> {
+    let (reply, answer) = channel();
+    mailbox.put(EngineCommand::Install(Arc::clone(&config), reply));
+    answer.recv_timeout(PATIENCE).map_err(|_| "the event loop does not answer".to_owned())??;
+    *current = config;
+    Ok(())
+}
+
+impl Current {
+    fn lock(&self) -> MutexGuard<'_, Arc<Config>> {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Resolves the names of members again. A member moves once its name no longer has its address.
+    fn follow_names(&self, mailbox: &Mailbox) {
+        let before = Arc::clone(&self.lock());
+        let mut after = Config::clone(&before);
+        for member in &mut after.members {
+            let Some(Ok(found)) = member.host.as_ref().map(ToSocketAddrs::to_socket_addrs) else { continue };
+            let found: Vec<SocketAddr> = found.collect();
+            if let Some(&first) = found.first().filter(|_| !found.contains(&member.address)) {
+                member.address = first;
+                self.events.info("member-moved", format_args!("member {} is at {first} now", member.name));
+            }
+        }
+        // The lookups take time, in which another file may have come into force.
+        let mut current = self.lock();
+        if before.members != after.members && Arc::ptr_eq(&before, &current) {
+            // Without an answer the event loop ends, or hangs.
+            let _ = install(&mut current, Arc::new(after), mailbox);
+        }
+    }
+}
+
 /// The default control socket of this user.
 pub fn default_path() -> PathBuf {
     control::folder().join("switch.sock")
 }
 
+/// Time between lookups of the names of members.
+const RESOLVE: Duration = Duration::from_secs(5);
 /// Timeout of a command to the event loop.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,7 +1,6 @@
 //! `tollway host`.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 const HOST_EXAMPLES: &str = "\
@@ -76,40 +75,17 @@ pub(crate) struct Host {
     /// Print only errors.
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// Print one JSON object per second, each on a line.
-    #[arg(long, conflicts_with = "program")]
-    pub(crate) json: bool,
-    /// Show tenants and connections in the terminal.
-    #[arg(long, conflicts_with_all = ["json", "program"])]
-    pub(crate) watch: bool,
-    /// Serve the same data to Prometheus, at http://ADDR/metrics.
-    #[arg(long, value_name = "ADDR", value_parser = super::address, conflicts_with = "program")]
-    pub(crate) metrics: Option<SocketAddr>,
-    /// Show the same data in the browser, on this machine only.
-    #[arg(long, value_name = "ADDR", value_parser = super::address, conflicts_with = "program")]
-    pub(crate) view: Option<SocketAddr>,
-    /// Form of the event log on standard error: lines of text, or JSON objects.
-    #[arg(long, value_enum, default_value_t = super::Log::Text, value_name = "FORM")]
-    pub(crate) log: super::Log,
-    /// Path of the control socket. Default: in the user's runtime folder.
-    #[arg(long, value_name = "PATH", conflicts_with = "program")]
-    pub(crate) socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) agent: super::AgentOptions,
     /// A program to run in a new control group, and its arguments.
-    #[arg(last = true, value_name = "PROGRAM", conflicts_with = "cgroup")]
+    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = ["cgroup", "json", "watch", "metrics", "view", "socket"])]
     pub(crate) program: Vec<OsString>,
 }
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum HostCommand {
     /// Print the state of the running `tollway host`: law, tenants, connections.
-    Status {
-        /// Print its JSON object.
-        #[arg(long)]
-        json: bool,
-        /// Path of the control socket. Default: in the user's runtime folder.
-        #[arg(long, value_name = "PATH")]
-        socket: Option<PathBuf>,
-    },
+    Status(super::StatusOptions),
     /// Check a configuration file.
     Check {
         /// The file.

@@ -1,5 +1,8 @@
 //! The command line.
 
+#[cfg(target_os = "linux")]
+mod agent;
+mod engine;
 mod examples;
 #[cfg(target_os = "linux")]
 mod exec;
@@ -11,6 +14,7 @@ mod overlay;
 mod router;
 #[cfg(target_os = "linux")]
 mod shape;
+mod sweep;
 #[cfg(target_os = "linux")]
 mod switch;
 
@@ -19,15 +23,15 @@ use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-#[cfg(target_os = "linux")]
-use tollway_agent::events::{Events, Form};
 use tollway_law::Bytes;
 use tollway_report::plot;
-use tollway_scenario::run::{EngineKind, Hosting};
 
+#[cfg(target_os = "linux")]
+pub(crate) use agent::{AgentOptions, Log, StatusOptions};
+pub(crate) use engine::{Engine, Hosts};
 use examples::{
     COMPARE_EXAMPLES, EXAMPLES, KEYS_EXAMPLES, REPRODUCE_EXAMPLES, REPRODUCE_MORE, RUN_EXAMPLES, RUN_MORE,
-    SWEEP_EXAMPLES, SWEEP_MORE, THEORY_EXAMPLES, VERIFY_EXAMPLES, VERIFY_MORE,
+    THEORY_EXAMPLES, VERIFY_EXAMPLES, VERIFY_MORE,
 };
 #[cfg(target_os = "linux")]
 pub(crate) use exec::{Exec, Over, Shell};
@@ -39,6 +43,7 @@ pub(crate) use overlay::{Overlay, OverlayCommand};
 pub(crate) use router::{Router, RouterCommand};
 #[cfg(target_os = "linux")]
 pub(crate) use shape::{Backend, Shape, ShapeCommand, StoreAccess};
+pub(crate) use sweep::Sweep;
 #[cfg(target_os = "linux")]
 pub(crate) use switch::{Switch, SwitchCommand};
 
@@ -322,41 +327,6 @@ enum Picture {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Engine {
-    /// Virtual time; a seed always gives the same results.
-    Sim,
-    /// Real datagrams between sockets on loopback, in real time.
-    Live,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Hosts {
-    /// Each node is a UDP socket on loopback; no privilege is needed.
-    Loopback,
-    /// Each node is a network namespace: of root, or of any user if the kernel allows user
-    /// namespaces. Linux only.
-    Namespaces,
-}
-
-impl From<Hosts> for Hosting {
-    fn from(hosts: Hosts) -> Hosting {
-        match hosts {
-            Hosts::Loopback => Hosting::Loopback,
-            Hosts::Namespaces => Hosting::Namespaces,
-        }
-    }
-}
-
-impl From<Engine> for EngineKind {
-    fn from(engine: Engine) -> EngineKind {
-        match engine {
-            Engine::Sim => EngineKind::Sim,
-            Engine::Live => EngineKind::Live,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Digest {
     /// Counters and rows of the results.
     Results,
@@ -413,43 +383,6 @@ pub(crate) struct Reproduce {
     /// Number of variants or neighbours that run in parallel; 0 means one for each processor.
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,
-}
-
-/// Run a scenario with many values and seeds, into one table that later runs extend.
-///
-/// The table has a row per run and flow: the varied keys, the seed, and the columns of `summary`. A
-/// second table has a row per run and link. After Ctrl-C, the same command continues the sweep.
-#[derive(Debug, clap::Args)]
-#[command(after_help = SWEEP_EXAMPLES, after_long_help = SWEEP_MORE)]
-pub(crate) struct Sweep {
-    /// The scenario file.
-    pub(crate) file: PathBuf,
-    /// Run with each of these values. Given several times, run every combination.
-    #[arg(long, value_name = "KEY=A,B,C")]
-    pub(crate) vary: Vec<String>,
-    /// Number of seeds for each point, from the scenario's on.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) seeds: u64,
-    /// The first seed, instead of the scenario's.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=MOST_SEED))]
-    pub(crate) seed: Option<u64>,
-    /// Override a key of the file in every run. May be given several times.
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub(crate) sets: Vec<String>,
-    /// Table of flows, CSV or Arrow by its file extension. The table of links is written beside it.
-    #[arg(long, value_name = "FILE", default_value = "sweep.csv")]
-    pub(crate) out: PathBuf,
-    /// Draw a column over a varied key, as `x=KEY,y=COLUMN`. `by=` sets the curves, `of=` selects
-    /// flows or links, `log=` the logarithmic axes, `file=` the picture (PNG, SVG or PDF by its
-    /// extension). May be given several times.
-    #[arg(long = "plot", value_name = "x=KEY,y=COLUMN")]
-    pub(crate) plots: Vec<String>,
-    /// Number of runs in parallel; 0 means one for each processor.
-    #[arg(long, short, default_value_t = 0, value_name = "N")]
-    pub(crate) jobs: usize,
-    /// Print nothing.
-    #[arg(long, short)]
-    pub(crate) quiet: bool,
 }
 
 /// Compare the results of two runs, flow by flow and link by link.
@@ -517,27 +450,6 @@ pub(crate) struct Verify {
     /// Number of networks that run in parallel; 0 means one for each processor.
     #[arg(long, short, default_value_t = 0, value_name = "N")]
     pub(crate) jobs: usize,
-}
-
-/// The form of an agent's event log.
-#[cfg(target_os = "linux")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Log {
-    /// A line of time, level and message.
-    Text,
-    /// An object of `time`, `level`, `event` and `message`.
-    Json,
-}
-
-#[cfg(target_os = "linux")]
-impl Log {
-    /// Opens the log on standard error.
-    pub(crate) fn open(self) -> std::io::Result<Events> {
-        Events::open(match self {
-            Log::Text => Form::Text,
-            Log::Json => Form::Json,
-        })
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! `tollway router`.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -8,7 +7,7 @@ use clap::Subcommand;
 const ROUTER_EXAMPLES: &str = "\
 Examples:
   tollway router --dev eth0 --up 95Mbps --law fq_codel
-  tollway router --dev eth0 --up 38Mbps --down 95Mbps --law \"fq_codel hosts=both\" --overhead 38B
+  tollway router --dev eth0 --up 38Mbps --down 95Mbps --law fq_codel --overhead 38B
   tollway router --config router.toml
   tollway router status";
 
@@ -73,37 +72,14 @@ pub(crate) struct Router {
     /// Check everything, print what would be done, and end.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Print one JSON object per second, each on a line.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Show both directions in the terminal.
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) watch: bool,
-    /// Serve the same data to Prometheus, at http://ADDR/metrics.
-    #[arg(long, value_name = "ADDR", value_parser = super::address)]
-    pub(crate) metrics: Option<SocketAddr>,
-    /// Show the same data in the browser, on this machine only.
-    #[arg(long, value_name = "ADDR", value_parser = super::address)]
-    pub(crate) view: Option<SocketAddr>,
-    /// Form of the event log on standard error: lines of text, or JSON objects.
-    #[arg(long, value_enum, default_value_t = super::Log::Text, value_name = "FORM")]
-    pub(crate) log: super::Log,
-    /// Path of the control socket. Default: in the user's runtime folder.
-    #[arg(long, value_name = "PATH")]
-    pub(crate) socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) agent: super::AgentOptions,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RouterCommand {
     /// Print the state of the running router: rates, queues, drops.
-    Status {
-        /// Print its JSON object.
-        #[arg(long)]
-        json: bool,
-        /// Path of the control socket. Default: in the user's runtime folder.
-        #[arg(long, value_name = "PATH")]
-        socket: Option<PathBuf>,
-    },
+    Status(super::StatusOptions),
     /// Check a configuration, and report mistakes.
     Check {
         /// The configuration file.

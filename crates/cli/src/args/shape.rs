@@ -126,14 +126,7 @@ pub(crate) enum Backend {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ShapeCommand {
     /// Print the state of the running agent: tenants, connections, their rates and limits.
-    Status {
-        /// Print the agent's JSON object.
-        #[arg(long)]
-        json: bool,
-        /// Path of the control socket. Default: in the user's runtime folder.
-        #[arg(long, value_name = "PATH")]
-        socket: Option<PathBuf>,
-    },
+    Status(super::StatusOptions),
     /// Check policies, and report mistakes.
     Check {
         /// The file of policies.

@@ -1,6 +1,5 @@
 //! `tollway switch`.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -107,37 +106,14 @@ pub(crate) struct Switch {
     /// the same member. Default: a public hash.
     #[arg(long, value_name = "FILE")]
     pub(crate) secret: Option<String>,
-    /// Print one JSON object per second, each on a line.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Show members and clients in the terminal.
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) watch: bool,
-    /// Serve the same data to Prometheus, at http://ADDR/metrics.
-    #[arg(long, value_name = "ADDR", value_parser = super::address)]
-    pub(crate) metrics: Option<SocketAddr>,
-    /// Show the same data in the browser, on this machine only.
-    #[arg(long, value_name = "ADDR", value_parser = super::address)]
-    pub(crate) view: Option<SocketAddr>,
-    /// Form of the event log on standard error: lines of text, or JSON objects.
-    #[arg(long, value_enum, default_value_t = super::Log::Text, value_name = "FORM")]
-    pub(crate) log: super::Log,
-    /// Path of the control socket. Default: in the user's runtime folder.
-    #[arg(long, value_name = "PATH")]
-    pub(crate) socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) agent: super::AgentOptions,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SwitchCommand {
     /// Print the state of the running switch: members, clients, counters.
-    Status {
-        /// Print its JSON object.
-        #[arg(long)]
-        json: bool,
-        /// Path of the control socket. Default: in the user's runtime folder.
-        #[arg(long, value_name = "PATH")]
-        socket: Option<PathBuf>,
-    },
+    Status(super::StatusOptions),
     /// Make key files of parts between sites: NAME.key for each, with the public keys of the
     /// others.
     Keygen {

@@ -5,7 +5,7 @@ mod worker;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use miette::miette;
@@ -15,7 +15,7 @@ use tollway_shape::service::{self, BackendError, Service, WorkerProcess};
 use tollway_shape::status::SHAPE;
 use tollway_shape::{self as shape, ControlSocket, Events, Guardian, Kernel, Signals, bpf};
 
-use crate::args::{Backend, Shape, ShapeCommand};
+use crate::args::{Backend, Shape, ShapeCommand, StatusOptions};
 use crate::audience::say_status;
 use crate::fail::Failure;
 use crate::features;
@@ -24,7 +24,7 @@ use crate::terminal;
 pub(crate) fn shape(args: &Shape) -> Result<ExitCode, Failure> {
     match &args.command {
         None => run(args),
-        Some(ShapeCommand::Status { json, socket }) => status(*json, socket.as_deref()),
+        Some(ShapeCommand::Status(options)) => status(options),
         Some(ShapeCommand::Check { file }) => check(file),
         Some(ShapeCommand::Clear) => {
             // Programs in the kernel first: a connection that calls one gets its pace again.
@@ -158,8 +158,8 @@ fn is_store(path: &Path) -> bool {
     path.to_str().is_some_and(|path| path.starts_with("etcd://") || path.starts_with("etcds://"))
 }
 
-fn status(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
-    let path = socket.map_or_else(shape::default_path, PathBuf::from);
+fn status(options: &StatusOptions) -> Result<ExitCode, Failure> {
+    let path = options.socket.clone().unwrap_or_else(shape::default_path);
     let text = shape::ask(&path).map_err(|error| match error.kind() {
         io::ErrorKind::TimedOut => Failure::run(miette!(
             help = "see whether it is stopped (`T` in `ps`); connections keep their paces until it continues or \
@@ -173,7 +173,7 @@ fn status(json: bool, socket: Option<&Path>) -> Result<ExitCode, Failure> {
             path.display()
         )),
     })?;
-    say_status(&text, json, "agent", &SHAPE)
+    say_status(&text, options.json, "agent", &SHAPE)
 }
 
 fn check(file: &Path) -> Result<ExitCode, Failure> {
@@ -184,6 +184,12 @@ fn check(file: &Path) -> Result<ExitCode, Failure> {
     terminal::say(format_args!("policies {} are valid{names}\n", regime.version));
     if regime.tenants.is_empty() {
         terminal::tell(paces_nothing(&regime.version));
+    }
+    for name in policies.foreign() {
+        note(&format!(
+            "policy `{name}` is of addresses that this machine does not have: no socket here matches. For packets \
+            that it forwards, write `[aggregate.{name}]` in a file of `tollway router --config FILE`"
+        ));
     }
     if let Err(error) = bpf::usable(&bpf::Config::default()) {
         note(&format!("{error}; here {}", shape::status::NOT_CONTAINED));

@@ -139,8 +139,8 @@ fn what_the_kernel_has_no_part_in_is_named() {
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    let xcp = refused(("law = \"newreno\"", "law = \"xcp\""), &[]);
-    assert!(xcp.contains("the kernel's TCP has no law `xcp`"), "{xcp}");
+    let rcp = refused(("law = \"newreno\"", "law = \"rcp\""), &[]);
+    assert!(rcp.contains("the kernel's TCP has no law `rcp`"), "{rcp}");
     let small = refused(
         ("size = \"500 kB\"", "size = \"500 kB\"\n    packet-size = \"100 B\""),
         &["--engine", "live"],
@@ -192,4 +192,77 @@ fn workloads_frames_both_ways_and_a_receive_buffer_over_the_kernels_tcp() {
     // Ten segments per round trip of 100 ms, whatever the load: 1.16 Mb/s of payload.
     let windowed = flow(&told, "long")["goodput_mbps"].as_f64().unwrap();
     assert!((0.2..1.2).contains(&windowed), "{windowed}");
+}
+
+/// One file on three engines: two hosts with budgets of 1 and 3 under FCP, and XCP beside CUBIC.
+const EXPLICIT: &str = r#"
+    name = "explicit"
+    duration = "6 s"
+    [measure]
+    interval = "200 ms"
+    warmup = "3 s"
+    [node.s]
+    count = 2
+    [node.r]
+    [node.d]
+    [link.access]
+    from = "s"
+    to = "r"
+    rate = "100 Mbps"
+    [link.bottleneck]
+    from = "r"
+    to = "d"
+    rate = "10 Mbps"
+    delay = "10 ms"
+    limit = "200 packets"
+    law = "LAW"
+    [flow.one]
+    from = "s.1"
+    to = "d"
+    law = "LAW"
+    [flow.other]
+    from = "s.2"
+    to = "d"
+    law = "LAW"
+    count = 2
+"#;
+
+#[test]
+fn one_file_runs_simulated_on_our_transport_and_on_the_kernel_s_tcp() {
+    let hosts = "[host.a]\nflows = \"one\"\nbudget = 3\n[host.b]\nflows = \"other\"\nbudget = 1\n";
+    for (law, hosts, expected) in [("xcp", "", 1.0 / 3.0), ("fcp", hosts, 3.0 / 4.0)] {
+        let text = EXPLICIT.replace("LAW", law) + hosts;
+        let part = |told: &Value| {
+            let rate = |name: &str| flow(told, name)["rate_mbps"].as_f64().unwrap();
+            let one = rate("one");
+            (one / (one + rate("other.1") + rate("other.2")), one + rate("other.1") + rate("other.2"))
+        };
+        let simulated = run(&format!("{law}-sim"), &text, &["--json"]);
+        let (of_sim, _) = part(&serde_json::from_slice(&simulated.stdout).unwrap());
+        assert!((of_sim - expected).abs() < 0.02, "{law} simulated: {of_sim}");
+        let all: &[&[&str]] = &[
+            &["--engine", "live"],
+            &["--engine", "kernel"],
+            &["--engine", "kernel", "--hosts", "namespaces"],
+        ];
+        for arguments in all {
+            let name = format!("{law}-{}", arguments.concat());
+            let output = run(&name, &text, &[arguments, &["--json"][..]].concat());
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            if said.contains("network namespaces") || said.contains("needs a program") {
+                eprintln!("SKIPPED: {said}");
+                continue;
+            }
+            assert!(output.status.success(), "{name}: {said}");
+            let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let (share, sum) = part(&told);
+            eprintln!("{name}: {share:.3} of {sum:.2} Mb/s; the simulator has {of_sim:.3}");
+            assert!(!said.contains("fell back"), "{name}: {said}");
+            if told["runs"][0]["live"]["kept_up"] == true {
+                assert!((share - of_sim).abs() < 0.1 && sum > 8.0, "{name}: {share} of {sum}, {of_sim}");
+            } else {
+                eprintln!("NOT CHECKED: this machine was too busy");
+            }
+        }
+    }
 }

@@ -10,6 +10,8 @@ mod contain;
 #[cfg(target_os = "linux")]
 mod exec;
 #[cfg(target_os = "linux")]
+mod foreign;
+#[cfg(target_os = "linux")]
 mod host;
 #[cfg(target_os = "linux")]
 mod hosts;
@@ -20,6 +22,8 @@ mod lab;
 #[cfg(target_os = "linux")]
 mod overlay;
 mod processes;
+#[cfg(target_os = "linux")]
+mod programs;
 mod reproduce;
 #[cfg(target_os = "linux")]
 mod router;

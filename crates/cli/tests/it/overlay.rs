@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 #[path = "../../../overlay/tests/it/common/tools.rs"]
-mod tools;
+pub(crate) mod tools;
 
 use crate::common::{self, free_port, tollway};
 
@@ -138,6 +138,17 @@ impl Book {
         let blocks = blocks.filter(|block| block.starts_with("nats "));
         blocks.map(|block| block.lines().collect()).collect()
     }
+}
+
+#[test]
+fn a_hang_up_has_the_file_read_again() {
+    let folder = folder("hang-up");
+    fs::write(folder.join("a.toml"), "site = \"a\"\nlisten = \"127.0.0.1:0\"\n").unwrap();
+    let site = Site::start(&folder, "a");
+    let pid = site.process.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    until("the file is read", || fs::read_to_string(folder.join("a.log")).unwrap().contains("is in force"));
+    assert!(site.status().is_some());
 }
 
 #[test]

@@ -60,7 +60,8 @@ fn an_unmet_claim_exits_with_1_and_a_skipped_one_does_not() {
     let papers = Papers::new("unmet", &format!("{BUSY}{IDLE}"));
     let output = papers.reproduce(&["toy", "--json"]);
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(json(&output)["claims"][1]["status"], "unmet");
+    let claim = &json(&output)["claims"][1];
+    assert_eq!(claim["status"], "unmet");
 
     // A claim judged before and listed with its reason is known. A listed claim that is met is as
     // wrong as an unmet claim that is not listed.
@@ -71,8 +72,9 @@ fn an_unmet_claim_exits_with_1_and_a_skipped_one_does_not() {
         std::fs::write(&ledger, text).unwrap();
         papers.reproduce(&["--quiet", "--check", judged]).status.code()
     };
-    let idle = "[[unmet]]\nid = \"toy.idle\"\nreason = \"the flow is greedy\"\n";
-    assert_eq!(list(idle), Some(0));
+    let idle = |why: &str| format!("[[unmet]]\nid = \"toy.idle\"\nreason = \"the flow is greedy: {why}\"\n");
+    assert_eq!(list(&idle(claim["measured"].as_str().unwrap())), Some(0));
+    assert_eq!(list(&idle("an older value, 0.123")), Some(1));
     assert_eq!(list("[[unmet]]\nid = \"toy.busy\"\nreason = \"none\"\n"), Some(1));
     assert_eq!(list(""), Some(1));
     // A result that differs from the earlier judgement is reported.
@@ -243,6 +245,39 @@ fn the_kernel_s_tcp_is_held_against_the_simulators() {
     assert!(!output.status.success() && said.contains("flow.f.law") && said.contains("cubic"), "{said}");
 }
 
+/// XCP's program in the kernel beside the simulator and the kernel's CUBIC, in small.
+#[cfg(target_os = "linux")]
+#[test]
+fn claims_are_judged_over_the_kernel_s_tcp_with_the_values_of_others_beside() {
+    let papers = Papers::new("programs", "");
+    let scenario = SCENARIO.replace("\"2 s\"", "\"6 s\"\nmeasure = { warmup = \"2 s\" }");
+    std::fs::write(papers.0.join("papers/toy/one.toml"), format!("{scenario}{BUSY}{PROGRAMS}")).unwrap();
+    let output = papers.reproduce(&["toy/one", "--engine", "kernel", "--json"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if said.contains("needs a program") || said.contains("network namespaces") {
+        eprintln!("SKIPPED: {said}");
+        return;
+    }
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+    let report = json(&output);
+    let claims = report["claims"].as_array().unwrap();
+    let ids: Vec<&str> = claims.iter().map(|claim| claim["id"].as_str().unwrap()).collect();
+    assert_eq!(
+        ids,
+        ["toy.programs.rates", "toy.programs.queues", "toy.programs.packets", "toy.programs.busy"]
+    );
+    assert_eq!(claims[2]["status"], "met", "{}", claims[2]);
+    let beside = claims[3]["beside"].as_array().unwrap();
+    let names: Vec<&str> = beside.iter().map(|pair| pair[0].as_str().unwrap()).collect();
+    assert_eq!(names, ["simulator", "CUBIC"]);
+    let value = |pair: &Value| pair[1].as_str().unwrap().parse::<f64>().unwrap();
+    assert!(beside.iter().all(|pair| value(pair) > 0.9), "{beside:?}");
+    assert!(papers.0.join("out/toy/one-kernel.html").is_file());
+    // The claims of the other engine are not judged.
+    let none = papers.reproduce(&["toy/one", "--engine", "live"]);
+    assert!(!none.status.success() && String::from_utf8_lossy(&none.stderr).contains("`[[live]]`"));
+}
+
 #[test]
 fn experiments_are_built_in_and_run_from_any_folder() {
     let folder = std::env::temp_dir().join(format!("tollway-built-in-{}", std::process::id()));
@@ -358,6 +393,14 @@ id = "toy.kernel"
 says = "the kernel's TCP fares as the simulator's"
 [live.kernel]
 goodput-percent = 10
+"#;
+
+const PROGRAMS: &str = r#"
+[[live]]
+id = "toy.programs"
+engine = "kernel"
+claims = ["toy.*"]
+cubic = { set = ["flow.f.law=cubic", "link.wire.law=drop-tail"] }
 "#;
 
 const BUSY: &str = r#"

@@ -60,7 +60,13 @@ struct Running {
 
 impl Running {
     fn start(words: &[&str]) -> Running {
-        let mut child = tollway(words).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        Running::start_in(Path::new("."), words)
+    }
+
+    fn start_in(folder: &Path, words: &[&str]) -> Running {
+        let mut command = tollway(words);
+        command.current_dir(folder).stderr(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn().unwrap();
         let said = BufReader::new(child.stderr.take().unwrap());
         Running { child, said }
     }
@@ -315,6 +321,86 @@ fn clients_beyond_the_limit_of_descriptors_are_refused_at_once() {
     }
     // Some are served, with an error since there is no server.
     assert!((40..80).contains(&refused), "{refused}");
+}
+
+/// A configuration of lines before the member at `address`, which listens at `port`.
+fn lines(port: u16, address: &str) -> String {
+    format!(
+        "listen = \"127.0.0.1:{port}\"\nframes = \"lines\"\nanswers = \"in-order\"\n[member.a]\naddress = \"{address}\"\n"
+    )
+}
+
+/// The answer to a line that a new client sends to a switch.
+fn answer(port: u16) -> String {
+    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    (&stream).write_all(b"hello\n").unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    line
+}
+
+#[test]
+fn the_names_of_members_are_resolved_again() {
+    let (folder, port, server) = (folder("names"), free_port(), echo());
+    let hosts = folder.join("hosts");
+    // The first address is that of a test network.
+    fs::write(&hosts, "192.0.2.1 store.test\n").unwrap();
+    fs::write(folder.join("switch.toml"), lines(port, &format!("store.test:{server}"))).unwrap();
+    // Only this process has the file of names.
+    let inside = "mount --bind hosts /etc/hosts && exec \"$0\" \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", inside]).arg(env!("CARGO_BIN_EXE_tollway")).current_dir(&folder);
+    command.args(["switch", "--config", "switch.toml", "--socket", "run/switch.sock"]);
+    let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let said = BufReader::new(child.stderr.take().unwrap());
+    let mut switch = Running { child, said };
+    let first = switch.await_line("");
+    if !first.contains("is in force at") {
+        eprintln!("SKIPPED: no mount namespace: {first}");
+        return;
+    }
+    fs::write(&hosts, "127.0.0.1 store.test\n").unwrap();
+    switch.await_line(&format!("member a is at 127.0.0.1:{server} now"));
+    assert_eq!(answer(port), format!("{server} hello\n"));
+}
+
+#[test]
+fn a_hang_up_has_the_files_read_again() {
+    let (folder, port, server) = (folder("hang-up"), free_port(), echo());
+    fs::write(folder.join("switch.toml"), lines(port, &format!("127.0.0.1:{server}"))).unwrap();
+    let words = ["switch", "--config", "switch.toml", "--socket", "run/switch.sock"];
+    let mut switch = Running::start_in(&folder, &words);
+    switch.await_line("is in force at");
+    let pid = switch.child.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    switch.await_line("is in force\n");
+    assert_eq!(answer(port), format!("{server} hello\n"));
+}
+
+#[test]
+fn clients_wait_at_the_managers_socket_during_a_restart() {
+    let (folder, server) = (folder("passed"), echo());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    fs::write(folder.join("switch.toml"), lines(port, &format!("127.0.0.1:{server}"))).unwrap();
+    // As systemd passes it: descriptor 3.
+    let start = || {
+        let inside = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", inside]).arg(env!("CARGO_BIN_EXE_tollway")).current_dir(&folder);
+        command.args(["switch", "--config", "switch.toml", "--socket", "run/switch.sock"]);
+        let socket = std::os::fd::OwnedFd::from(listener.try_clone().unwrap());
+        command.stdin(socket).stderr(Stdio::null()).spawn().unwrap()
+    };
+    for _ in 0..2 {
+        let waits = std::thread::spawn(move || answer(port));
+        let mut switch = start();
+        assert_eq!(waits.join().unwrap(), format!("{server} hello\n"));
+        let pid = switch.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(switch.wait().unwrap().success());
+    }
 }
 
 #[test]

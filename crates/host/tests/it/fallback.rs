@@ -106,3 +106,38 @@ fn connections_of_a_silent_agent_fall_back_after_the_lease() {
     let congestion = SockRef::from(&open).tcp_congestion().unwrap();
     assert!(!String::from_utf8_lossy(&congestion).starts_with(programs.name()));
 }
+
+/// Also of many connections, and with the bytes that they have sent under the ordinary law.
+#[test]
+fn connections_are_known_until_they_are_closed() {
+    const COUNT: usize = 300;
+    let _alone = alone();
+    let Some(mut programs) = loaded(&Settings::new(Law::Xcp)) else { return };
+    let group = Group::enter(&format!("tollway-known-{}", std::process::id())).unwrap();
+    programs.attach(group.path()).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut pairs: Vec<_> = (0..COUNT)
+        .map(|_| (TcpStream::connect(listener.local_addr().unwrap()).unwrap(), listener.accept().unwrap().0))
+        .collect();
+    let known = || programs.connections().unwrap();
+    // Both ends are in the group.
+    assert_eq!(known().len(), 2 * COUNT);
+    let (client, server) = &mut pairs[0];
+    SockRef::from(&*client).set_tcp_congestion(b"reno").unwrap();
+    let mut left = vec![0; 4 << 20];
+    let sent = thread::scope(|scope| {
+        scope.spawn(|| client.write_all(&vec![7; 4 << 20]).unwrap());
+        server.read_exact(&mut left).unwrap();
+        left.len() as u64
+    });
+    let own = client.local_addr().unwrap();
+    let state = known().into_iter().find(|c| c.local == own).unwrap();
+    assert_eq!(state.fallen, Some(Cause::Program));
+    assert!(state.acked > sent / 2, "{state:?}");
+    pairs.truncate(COUNT / 3);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while known().len() > 2 * pairs.len() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(known().len(), 2 * pairs.len());
+}

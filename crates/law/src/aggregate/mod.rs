@@ -229,6 +229,24 @@ impl Aggregate {
         Ok(())
     }
 
+    /// Takes the tokens that ran over until `now`: those for which the bucket had no room.
+    pub fn overflow(&mut self, now: Time) -> u64 {
+        self.advance(now);
+        self.bucket.fill(now);
+        std::mem::take(&mut self.bucket.overflow)
+    }
+
+    /// Adds tokens that ran over from another aggregate. Returns those for which there is no room.
+    pub fn pour(&mut self, tokens: u64) -> u64 {
+        let rest = self.bucket.pour(tokens);
+        match self.scheme {
+            Scheme::Partitioned(_) if self.count > 0 => self.fill_each(u128::from(tokens - rest)),
+            Scheme::Logical(_) => self.fill_all(tokens - rest),
+            Scheme::Partitioned(_) | Scheme::Common => {}
+        }
+        rest
+    }
+
     /// Tokens of the bucket that are in no partition.
     fn nobodys(&self) -> u64 {
         let held: u64 = self.members.iter().map(|member| member.level).sum();

@@ -35,10 +35,12 @@
 //! assert_eq!(flows[1].budget, Budget::per_sec(2.0));
 //! ```
 
+mod ledger;
 mod simple;
 mod stable;
 mod throughput;
 
+pub use ledger::{CREDIT, Fall, Ledger};
 pub use simple::{Background, EqualBudget, Fixed};
 pub use stable::Stable;
 pub use throughput::{EqualThroughput, MaxThroughput};

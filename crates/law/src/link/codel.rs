@@ -114,6 +114,16 @@ impl Codel {
 }
 
 impl LinkLaw for Codel {
+    /// Extends the interval to a longer round trip, and the target by the same factor (RFC 8289
+    /// § 4.3, § 4.4).
+    fn set_round_trip(&mut self, rtt: Time) {
+        if rtt > self.interval {
+            let target = u128::from(self.target.0) * u128::from(rtt.0) / u128::from(self.interval.0);
+            self.target = Time(u64::try_from(target).unwrap_or(u64::MAX));
+            self.interval = rtt;
+        }
+    }
+
     #[inline]
     fn on_arrival(&mut self, _: Time, _: Passing, _: &Toll) -> Verdict {
         Verdict::Pass
@@ -186,6 +196,15 @@ mod tests {
             }
         }
         found
+    }
+
+    #[test]
+    fn a_longer_round_trip_extends_interval_and_target() {
+        let mut law = CodelConfig::default().build();
+        law.set_round_trip(Time::from_millis(60));
+        assert_eq!((law.target, law.interval), (Time::from_millis(5), Time::from_millis(100)));
+        law.set_round_trip(Time::from_millis(600));
+        assert_eq!((law.target, law.interval), (Time::from_millis(30), Time::from_millis(600)));
     }
 
     #[test]

@@ -43,6 +43,10 @@ impl LinkLaw for CustomLink {
         self.0.set_capacity(now, capacity);
     }
 
+    fn set_round_trip(&mut self, rtt: Time) {
+        self.0.set_round_trip(rtt);
+    }
+
     fn set_error(&mut self, part: f64) {
         self.0.set_error(part);
     }

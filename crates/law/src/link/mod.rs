@@ -169,6 +169,9 @@ pub trait LinkLaw {
     /// Changes the link's capacity, as configured for the law.
     fn set_capacity(&mut self, _now: Time, _capacity: Rate) {}
 
+    /// States the round trip of the packets, where the law is a queue's of one flow or host.
+    fn set_round_trip(&mut self, _rtt: Time) {}
+
     /// Sets a relative error of the stated toll, for experiments. No effect on laws without tolls.
     fn set_error(&mut self, _part: f64) {}
 
@@ -358,6 +361,10 @@ impl LinkLaw for AnyLink {
 
     fn set_capacity(&mut self, now: Time, capacity: Rate) {
         each!(self, law => law.set_capacity(now, capacity))
+    }
+
+    fn set_round_trip(&mut self, rtt: Time) {
+        each!(self, law => law.set_round_trip(rtt))
     }
 
     fn set_error(&mut self, part: f64) {

@@ -92,6 +92,11 @@ impl Shared {
         self.classes.get(usize::from(class)).or(self.classes.first()).map(|class| &class.law)
     }
 
+    /// The law of each class.
+    pub fn laws(&self) -> impl Iterator<Item = &AnyLink> {
+        self.classes.iter().map(|class| &class.law)
+    }
+
     /// The capacity set in the law of a class.
     pub fn capacity(&self, class: u8) -> Option<Rate> {
         self.classes.get(usize::from(class)).map(|class| class.capacity)

@@ -164,6 +164,8 @@ pub struct FlowMeter {
     /// The allotment, packets per round trip.
     window: f64,
     opening: Opening,
+    /// The part of an initial window that was not sent before the first answer: after a request, say.
+    unopened: f64,
     /// A full packet of the flow, bytes: the feedback that one packet of window is worth.
     segment: f64,
     /// The highest sequence number seen.
@@ -229,6 +231,7 @@ impl FlowMeter {
             stated: 0.0,
             window: 0.0,
             opening: Opening::Closed,
+            unopened: INITIAL_WINDOW_MOST,
             segment: f64::from(segment.max(1)),
             highest: None,
             claimed: 0.0,
@@ -275,6 +278,7 @@ impl FlowMeter {
         let packets = (f64::from(data.size) / self.segment).max(1.0);
         if self.opening != Opening::Over {
             self.window = (self.window + packets).min(INITIAL_WINDOW_MOST);
+            self.unopened = INITIAL_WINDOW_MOST - self.window;
             if self.opening == Opening::Closed {
                 self.opening = Opening::Since(data.stamp);
             }
@@ -383,9 +387,11 @@ impl FlowMeter {
             } else if self.used > self.config.burst {
                 self.accuse(now, Offence::Overdrawn, self.window, packets);
             }
-            // Feedback lost between the meter and the sender must not add up for ever.
             let short = (packets - self.window).max(0.0);
-            self.window += short.min(self.window * FORGIVEN);
+            let opened = short.min(self.unopened);
+            self.unopened -= opened;
+            // Feedback lost between the meter and the sender must not add up for ever.
+            self.window += opened + (short - opened).min(self.window * FORGIVEN);
         } else {
             // A sender that leaves its allotment unused keeps half of the rest (draft § 4.1.3.1).
             let unused = (self.window - packets.max(last_packets)).max(0.0);

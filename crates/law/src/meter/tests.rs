@@ -453,7 +453,7 @@ fn a_round_proves_little_and_four_prove_enough() {
 fn the_allotment_follows_what_is_used_of_it() {
     // A flow that is not accused may use a hundredth more per round trip than its allotment.
     for (packets, window) in [(30.0, 20.2), (20.125, 20.125), (5.0, 20.0)] {
-        let mut meter = seasoned(20.0);
+        let mut meter = FlowMeter { unopened: 0.0, ..seasoned(20.0) };
         meter.round.packets = packets;
         meter.end_round(Time::from_millis(125));
         assert!((meter.allotment() - window).abs() < 1e-9, "{packets}: {}", meter.allotment());
@@ -464,6 +464,15 @@ fn the_allotment_follows_what_is_used_of_it() {
         );
         assert_eq!((round.begins, round.ends), (Time::from_millis(125), Time::from_millis(250)));
     }
+    // One that began with a request, a packet of its first window, may still send the other nine.
+    let mut meter = seasoned(20.0);
+    meter.unopened = 9.0;
+    for window in [25.0, 29.0, 29.29] {
+        meter.round.packets = if window == 25.0 { 25.0 } else { 35.0 };
+        meter.end_round(Time::from_millis(125));
+        assert!((meter.allotment() - window).abs() < 0.3, "{window}: {}", meter.allotment());
+    }
+    assert_eq!(meter.unopened, 0.0);
     // An accused flow keeps half of its unused allotment, by the better of two rounds, and one
     // packet.
     for (window, last, packets, left) in

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::config::not_in_program;
 use super::{
     Acked, AnySender, Delivery, Descriptor, Flight, Lost, SenderConfig, SenderLaw, Sending, XcpConfig,
 };
@@ -72,6 +73,11 @@ impl SenderConfig for XcpSender {
     fn descriptor(&self) -> Descriptor {
         let cheats = self.cheat.trick.map(|_| self.cheat.from);
         Descriptor { cheats, ..self.law.descriptor() }
+    }
+
+    fn program(&self, given: &dyn Fn(&str) -> bool) -> Result<Option<Arc<dyn SenderConfig>>, Misfit> {
+        not_in_program(&[("cheat", self.cheat.trick.is_some())])?;
+        self.law.program(given)
     }
 
     fn check(&self, of: &Sending<'_>) -> Result<(), Misfit> {

@@ -37,6 +37,15 @@ pub trait SenderConfig: Same + fmt::Debug + Send + Sync {
         0.0
     }
 
+    /// The law as the program for the kernel's TCP has it, if there is one. It differs from this
+    /// config in fields that a file does not set; `given` is true for those that it sets.
+    ///
+    /// # Errors
+    /// The first field with another value than the program's.
+    fn program(&self, _given: &dyn Fn(&str) -> bool) -> Result<Option<Arc<dyn SenderConfig>>, Misfit> {
+        Ok(None)
+    }
+
     /// Builds the law for a sender.
     fn make(&self, of: &Sending<'_>) -> AnySender;
 
@@ -59,6 +68,17 @@ pub const fn entry<C: Tabled + SenderConfig>() -> Entry<dyn SenderConfig> {
 /// The registry's entry of a law without keys.
 pub const fn fixed<C: Default + SenderConfig>(word: &'static str) -> Entry<dyn SenderConfig> {
     Entry { word, tables: &[], read: |_| Arc::new(C::default()) }
+}
+
+/// The misfit of the first field that differs from the program's, by name.
+pub(super) fn not_in_program(fields: &[(&'static str, bool)]) -> Result<(), Misfit> {
+    let Some(&(field, _)) = fields.iter().find(|(_, differs)| *differs) else { return Ok(()) };
+    Err(Misfit {
+        field,
+        message: "the law's program for the kernel's TCP does not have this value".into(),
+        label: "not in the kernel",
+        help: "leave it out, or leave out `transport = \"kernel\"`",
+    })
 }
 
 impl PartialEq for dyn SenderConfig {
@@ -138,6 +158,8 @@ pub struct Descriptor {
     pub rack: bool,
     /// Name of the law in Linux, if Linux has it.
     pub kernel: Option<&'static str>,
+    /// A program of this project brings it to Linux ([`SenderConfig::program`]).
+    pub program: bool,
     /// Policies may set the growth of its window
     /// ([`NewReno::set_increase`](super::NewReno::set_increase)).
     pub increase: bool,

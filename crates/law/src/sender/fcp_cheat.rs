@@ -3,7 +3,7 @@
 use super::{Acked, Fcp, Flight, SenderLaw, Spender};
 use crate::link::Misfit;
 use crate::param::{Kind, SPAN, TIME};
-use crate::{Budget, Rate, Time, Toll, config, words};
+use crate::{Budget, Price, Rate, Time, Toll, config, words};
 
 /// An FCP sender that cheats: FCP's law with one deviation.
 #[derive(Clone, Debug)]
@@ -138,6 +138,50 @@ impl SenderLaw for FcpCheat {
 
     fn on_timeout(&mut self, flight: &Flight, first: bool) {
         self.law.on_timeout(flight, first);
+    }
+
+    fn spender(&self) -> Option<&dyn Spender> {
+        Some(self)
+    }
+
+    fn spender_mut(&mut self) -> Option<&mut dyn Spender> {
+        Some(self)
+    }
+}
+
+/// The budget is the one that it is entitled to; the rest is the law's.
+impl Spender for FcpCheat {
+    fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    fn set_budget(&mut self, budget: Budget) {
+        self.budget = budget;
+        self.law.set_budget(budget);
+    }
+
+    fn spending(&self) -> f64 {
+        self.law.spending()
+    }
+
+    fn spent(&self) -> f64 {
+        self.law.spent()
+    }
+
+    fn price(&self) -> Option<Price> {
+        Spender::price(&self.law)
+    }
+
+    fn is_ending(&self) -> bool {
+        self.law.is_ending()
+    }
+
+    fn refused(&self) -> Option<Time> {
+        self.law.refused()
+    }
+
+    fn change_class(&mut self, now: Time, rtt: Time) {
+        self.law.change_class(now, rtt);
     }
 }
 

@@ -63,21 +63,29 @@ fn a_split_moves_the_session_by_its_tightest_member() {
 }
 
 #[test]
-fn a_member_that_sees_less_than_a_packet_a_round_trip_bounds_nothing() {
+fn a_silent_member_bounds_nothing_and_raises_the_window() {
     let (mut ratio, mut split) = (ReceiveRatio::new(2, 64), XcpSplit::new(Reading::Totals, 2));
     (0..64).for_each(|frame| ratio.on_frame(usize::from(frame % 4 > 0), 1000));
-    // Three packets a round trip: the first member has three quarters of one.
-    split.on_data(1, 1000, &ratio, &mut packet(3e4, 0.0));
-    answer(&mut split, 1, 1e6, 300.0);
-    assert_eq!(split.echo(Time::from_millis(1), &ratio), 400.0);
-    answer(&mut split, 0, 1e6, -10.0);
-    assert_eq!(split.echo(Time::from_millis(2), &ratio), -40.0, "what it takes back counts");
-    // Five packets a round trip: it sees one.
-    split.on_data(1, 1000, &ratio, &mut packet(5e4, 0.0));
-    answer(&mut split, 1, 1e6, 300.0);
-    assert_eq!(split.echo(Time::from_millis(3), &ratio), 0.0);
-    answer(&mut split, 0, 1e6, 10.0);
-    assert_eq!(split.echo(Time::from_millis(4), &ratio), 40.0);
+    // Four packets a round trip: the first member has one of them, and its echoes are zero.
+    split.on_data(1, 1000, &ratio, &mut packet(4e4, 0.0));
+    let mut round = |millis, echoes: [f64; 2]| {
+        (0..2).for_each(|member| answer(&mut split, member, 1e6, echoes[member]));
+        split.echo(Time::from_millis(millis), &ratio)
+    };
+    assert_eq!(round(0, [0.0, 300.0]), 0.0);
+    assert_eq!(round(101, [0.0, 300.0]), 1e4, "a segment, since after two round trips it is silent");
+    assert_eq!(round(150, [0.0, 300.0]), 400.0, "what the other has granted, and once a segment");
+    assert_eq!(round(160, [-10.0, 0.0]), -40.0, "what it takes back counts");
+    assert_eq!(round(202, [20.0, 300.0]), 80.0, "and what it grants, from the next round trip on");
+    assert_eq!(round(252, [0.0, 300.0]), 0.0);
+    // With sixteen packets a round trip, two zeros are what its links say.
+    assert_eq!(round(303, [0.0, 300.0]), 0.0);
+    split.on_data(1, 1000, &ratio, &mut packet(64e4, 0.0));
+    let mut round = |millis| {
+        (0..2).for_each(|member| answer(&mut split, member, 1e6, [0.0, 300.0][member]));
+        split.echo(Time::from_millis(millis), &ratio)
+    };
+    assert_eq!([404, 505, 606].map(&mut round), [0.0; 3]);
 }
 
 #[test]
@@ -184,6 +192,45 @@ fn a_member_is_given_no_more_than_its_own_links_granted() {
     }
     merge.on_echo(now, 100.0);
     assert_eq!(merge.echo(now, 0), Some(30.0));
+}
+
+#[test]
+fn a_merge_shuffles_traffic_from_faster_members_to_slower_ones() {
+    let rates = [4e5, 1e5, 1e5];
+    let mut merge = XcpMerge::new(Reading::Totals, 3);
+    let mut totals = [0.0; 3];
+    // The second member's links grant a byte/s per packet, and the receiver's echo is zero.
+    let carried = [1e9, 1.0, 1e9];
+    for millis in (0..=100).step_by(10) {
+        let now = Time::from_secs(1) + Time::from_millis(millis);
+        for (member, &rate) in rates.iter().enumerate() {
+            merge.on_data(now, member, 1000, &mut packet(rate, carried[member]));
+            merge.on_acked(member, carried[member]);
+            merge.on_echo(now, 0.0);
+            totals[member] += f64::from(merge.echo(now, member).unwrap());
+        }
+    }
+    // In a round trip, a twentieth of a third of the difference of 300 kB/s.
+    assert!((totals[2] - 5e3).abs() < 1.0, "{totals:?}");
+    assert!((totals[1] - 10.0).abs() < 1e-3, "what its links refuse stays with the others: {totals:?}");
+    assert!((totals[0] + 4.5e3).abs() < 20.0, "it loses as much, at its next acknowledgement: {totals:?}");
+}
+
+/// However long its acknowledgements fail to come; and a member that has stated no rate gets none.
+#[test]
+fn a_member_is_shuffled_at_most_a_round_trip_s_part_at_once() {
+    let mut merge = XcpMerge::new(Reading::Totals, 3);
+    for millis in (0..=1000).step_by(50) {
+        let now = Time::from_secs(1) + Time::from_millis(millis);
+        merge.on_data(now, 0, 1000, &mut packet(4e5, 1e9));
+        merge.on_data(now, 1, 1000, &mut packet(1e5, 1e9));
+    }
+    (0..3).for_each(|member| merge.on_acked(member, 1e9));
+    let now = Time::from_secs(2);
+    merge.on_echo(now, 0.0);
+    let got = merge.echo(now, 1).unwrap();
+    assert!((got - 0.05 / 2.0 * 3e5).abs() < 1.0, "{got}");
+    assert_eq!(merge.echo(now, 2), Some(0.0));
 }
 
 #[test]
@@ -350,7 +397,9 @@ proptest! {
             merge.on_acked(member, 1e12);
             paid += merge.echo(now, member).map_or(0.0, f64::from);
         }
-        for member in 0..rates.len() {
+        // Twice: what one gets at the first acknowledgement of its round trip, others still owe.
+        for member in (0..rates.len()).cycle().take(2 * rates.len()) {
+            merge.on_echo(now, 0.0);
             merge.on_acked(member, 1e12);
             paid += merge.echo(now, member).map_or(0.0, f64::from);
         }

@@ -15,9 +15,12 @@ use crate::{Time, Toll};
 ///
 /// **Floor.** A member's link that sees less than a packet per control interval grants nothing. A
 /// session with less than one segment per member would stay there. So the sender's window is kept
-/// at one segment for each member in use; with one member it is unchanged. A member with much less
-/// than an even share of the frames still sees less than a packet per round trip: until it sees
-/// one, its grant is not required.
+/// at one segment for each member in use; with one member it is unchanged.
+///
+/// **Silence.** Even so a member's link may see less than a packet per interval: the member has
+/// less than an even share, round trips differ, or the member is a switch before other members.
+/// Its echoes are zero then. After two round trips of that, its grant is not required, and the
+/// window is raised by a segment per round trip, as long as it has less than sixteen packets in one.
 #[derive(Clone, Debug)]
 pub struct XcpSplit {
     reading: Reading,
@@ -44,6 +47,16 @@ struct Receiver {
     /// Carried by packets whose echo has not come.
     carried: f64,
     latest: f64,
+    /// True if an echo of this round trip was not zero, and the number of round trips without one.
+    heard: bool,
+    silent: u8,
+}
+
+impl Receiver {
+    /// True if nothing is known of its links, at `packets` per round trip.
+    fn is_silent(&self, packets: f64) -> bool {
+        self.silent >= SILENT && packets < SEEN
+    }
 }
 
 impl XcpSplit {
@@ -78,48 +91,53 @@ impl XcpSplit {
             return;
         }
         member.latest = echo;
+        member.heard |= echo != 0.0;
         member.pending += echo;
         member.granted += echo.max(0.0);
     }
 
     pub(super) fn echo(&mut self, now: Time, ratio: &ReceiveRatio) -> f32 {
-        self.end_round_trip(now);
+        let begins = self.end_round_trip(now);
         let literal = self.reading == Reading::Literal;
-        let used = || (0..self.members.len()).map(|k| (k, ratio.of(k))).filter(|&(_, beta)| beta > 0.0);
-        let part = |k: usize| if literal { self.members[k].latest } else { self.members[k].pending };
-        let (even, window) = (1.0 / f64::from(ratio.active().max(1)), self.window);
-        let counts = |beta: f64| literal || beta >= SEEN * even || beta * window >= 1.0;
-        let bounds = used().filter(|&(k, beta)| counts(beta) || part(k) < 0.0);
-        let least = bounds.map(|(k, beta)| part(k) / beta).fold(f64::INFINITY, f64::min);
-        if !least.is_finite() {
-            return 0.0;
-        }
+        let (several, window) = (ratio.active() > 1, self.window);
+        let used = || self.members.iter().enumerate().map(|(k, m)| (m, ratio.of(k))).filter(|m| m.1 > 0.0);
+        let part = |member: &Receiver| if literal { member.latest } else { member.pending };
+        let unknown = |member: &Receiver, beta| !literal && several && member.is_silent(beta * window);
+        let bounds = used().filter(|&(member, beta)| !unknown(member, beta) || part(member) < 0.0);
+        let least = bounds.map(|(member, beta)| part(member) / beta).fold(f64::INFINITY, f64::min);
+        let least = if least.is_finite() { least } else { 0.0 };
         if literal {
             return least as f32;
         }
+        let raises = begins && least >= 0.0 && used().any(|(member, beta)| unknown(member, beta));
         for (k, member) in self.members.iter_mut().enumerate() {
             let beta = ratio.of(k);
-            if counts(beta) || least < 0.0 {
+            if !(several && member.is_silent(beta * window)) || least < 0.0 {
                 member.pending -= least * beta;
             }
         }
-        self.raise_to_floor(least, ratio.active()) as f32
+        let change = if raises { least.max(self.size / self.rtt) } else { least };
+        self.raise_to_floor(change, ratio.active()) as f32
     }
 
     pub(super) fn forget(&mut self, member: usize) {
         self.members[member] = Receiver::default();
     }
 
-    fn end_round_trip(&mut self, now: Time) {
+    /// Returns true if a round trip has ended.
+    fn end_round_trip(&mut self, now: Time) -> bool {
         if now < self.until {
-            return;
+            return false;
         }
         self.until = now.saturating_add(Time::from_secs_f64(self.rtt));
         self.cut = [0.0, self.cut[0]];
         self.lifted = [0.0, self.lifted[0]];
         for member in &mut self.members {
             member.pending = member.pending.min(std::mem::take(&mut member.granted));
+            let heard = std::mem::take(&mut member.heard);
+            member.silent = if heard { 0 } else { member.silent.saturating_add(1) };
         }
+        true
     }
 
     /// The change, less the part that would take the window below `floor` segments, or leave it
@@ -140,9 +158,10 @@ impl XcpSplit {
     }
 }
 
-/// The fraction of an even share above which a member counts at any window: at the floor it sees
-/// nearly a packet per round trip.
-const SEEN: f64 = 0.75;
+/// Round trips without feedback after which a member is silent.
+const SILENT: u8 = 2;
+/// Packets per round trip above which the links of a member see some in each interval.
+const SEEN: f64 = 16.0;
 
 /// XCP flows of members merged into one.
 ///
@@ -153,6 +172,10 @@ const SEEN: f64 = 0.75;
 /// | acknowledgements, − | fdbk·cwnd_i/cwnd | D·w_i each |
 ///
 /// N counts the members that have sent within two of their round trips.
+///
+/// **Shuffle.** Routers shuffle traffic among sessions, and the net of a merged session is zero. So
+/// per round trip a member of rate r gets γ/N of each difference r_j − r from the members above it,
+/// as far as its toll allows, and these lose as much.
 #[derive(Clone, Debug)]
 pub struct XcpMerge {
     reading: Reading,
@@ -169,6 +192,8 @@ struct Source {
     /// Seconds.
     rtt: f64,
     heard: Time,
+    /// The end of the time for which it has got shuffled traffic.
+    shuffled: Time,
     /// The `due` of its last packet at the switch, bytes/s.
     due: f64,
     /// Credited and not paid, bytes/s.
@@ -198,6 +223,7 @@ impl XcpMerge {
         if !source.sends(now) {
             // The credit was for a rate that it no longer has.
             source.owed = source.owed.min(0.0);
+            source.shuffled = now;
         }
         (source.rate, source.rtt, source.heard) = (f64::from(size.max(1)) / offer, rtt, now);
         let own = source.rate;
@@ -248,21 +274,47 @@ impl XcpMerge {
         let (count, rate, _) = self.sending(now);
         let latest = self.latest;
         let source = &mut self.members[member];
-        let owed = std::mem::take(&mut source.owed);
-        let carried = std::mem::take(&mut source.carried);
         if !std::mem::take(&mut source.pending) {
             return None;
         }
+        let owed = std::mem::take(&mut source.owed);
+        let carried = std::mem::take(&mut source.carried);
         Some(match self.reading {
-            Reading::Totals => owed.min(carried),
+            Reading::Totals => {
+                (owed.min(carried) + self.shuffle(now, member, count, carried - owed)).min(carried)
+            }
             Reading::Literal => share(latest, source.rate, count, rate).min(source.due),
         } as f32)
+    }
+
+    /// Moves traffic to `member` from faster ones, `room` at most. Returns its rate, bytes/s.
+    fn shuffle(&mut self, now: Time, member: usize, count: u32, room: f64) -> f64 {
+        let Source { rate, rtt, shuffled, .. } = self.members[member];
+        if !self.members[member].sends(now) {
+            return 0.0;
+        }
+        self.members[member].shuffled = now;
+        let above = |source: &Source| if source.sends(now) { (source.rate - rate).max(0.0) } else { 0.0 };
+        let sum: f64 = self.members.iter().map(above).sum();
+        let rounds = (now.saturating_sub(shuffled).as_secs_f64() / rtt).min(1.0);
+        let moved = (GAMMA * rounds * sum / f64::from(count)).min(room);
+        if moved <= 0.0 {
+            return 0.0;
+        }
+        for source in &mut self.members {
+            source.owed -= moved * (above(source) / sum);
+        }
+        moved
     }
 
     pub(super) fn forget(&mut self, member: usize) {
         self.members[member] = Source::default();
     }
 }
+
+/// γ, the fraction of a session's traffic that is shuffled per round trip: half that of XCP's
+/// routers, whose equilibrium over sessions stays within 5 %.
+const GAMMA: f64 = 0.05;
 
 /// The part of a change that goes to a member of `count` with `rate` of their rates' sum `all`.
 fn share(change: f64, rate: f64, count: u32, all: f64) -> f64 {

@@ -151,8 +151,6 @@ impl Driver {
             ground.kernels.resize(number + 1, None);
         }
         ground.kernels[number] = Some(ends);
-        // If a segment carries XCP's option, this encoding quantises its toll.
-        ends.iter().for_each(|end| self.buffers.set_encoding(end.label, frame::ENCODING));
     }
 
     /// Bytes of a kernel flow that passed here in one direction, back if `way` is 1.

@@ -35,9 +35,29 @@ pub(super) fn read(frame: &[u8], ethernet: bool) -> Option<Content> {
         let segments = if segment > 0 { u32::from(header.payload().div_ceil(segment)).max(1) } else { 1 };
         let size = usize::from(header.len) + (segments as usize - 1) * usize::from(header.header_len);
         let data = if header.payload() > 0 { Flags::DATA } else { Flags::NONE };
-        packet = Packet { size: short(size), seq: segments, flags: header.ecn.with(data), ..packet };
+        let flags = header.ecn.with(data).with(ip::opens(bytes, header));
+        packet = Packet { size: short(size), seq: segments, flags, ..packet };
     }
     Some(Content { at, header, packet })
+}
+
+/// Removes the outermost tag, which a program in the kernel has put on the frame in `bytes`. Returns
+/// the tag's number, and the offset at which the frame begins now. `None` if it has no such tag.
+///
+/// It is at the same offset on an interface without Ethernet's header, amid the packet.
+pub(super) fn remove_tag(bytes: &mut [u8]) -> Option<(u16, usize)> {
+    let place: &[u8; 4] = bytes.get(PLACE..PLACE + 4)?.try_into().ok()?;
+    let (kind, number) = (u16::from_be_bytes([place[0], place[1]]), u16::from_be_bytes([place[2], place[3]]));
+    if kind != SERVICE_TAG {
+        return None;
+    }
+    bytes.copy_within(..PLACE, 4);
+    // Lengths from the frame's begin: of the headers, and to the start of the checksum.
+    for at in [4 + 2, 4 + 6] {
+        let len = u16::from_ne_bytes([bytes[at], bytes[at + 1]]).saturating_sub(4);
+        bytes[at..at + 2].copy_from_slice(&len.to_ne_bytes());
+    }
+    Some((number, 4))
 }
 
 /// Offset of the content behind Ethernet's header and its tags.
@@ -56,6 +76,8 @@ fn short(len: usize) -> u16 {
     len.min(usize::from(u16::MAX)) as u16
 }
 
+/// Offset of the outermost tag.
+const PLACE: usize = tun::VNET_LEN + 12;
 /// EtherTypes of VLAN tags (IEEE 802.1Q).
 const TAG: u16 = 0x8100;
 const SERVICE_TAG: u16 = 0x88a8;

@@ -8,8 +8,11 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use tollway_law::Time;
 use tollway_proto::Lateness;
+use tollway_proto::shaper::Action;
 
 use super::lane::{Lane, LaneMoment, sees_packets};
+use super::meters::EdgeMeters;
+use super::tenants::TenantSpec;
 use crate::clock::{Clock, thread_cpu};
 use crate::emulator::LinkSpec;
 use crate::error::Error;
@@ -23,6 +26,13 @@ use crate::sys::tun::{self, Tun};
 pub struct WaySpec {
     /// Its link; the nodes at its ends are ignored.
     pub link: LinkSpec,
+    /// The tenants, whose packets wait for tokens before they wait for the link.
+    pub tenants: Vec<TenantSpec>,
+    /// Meters of senders, which both directions share.
+    pub meters: Option<EdgeMeters>,
+    /// True if each frame has a tag of IEEE 802.1ad outermost, whose number has a bit for each of the
+    /// tenants' conditions that holds. It is removed.
+    pub labelled: bool,
     /// The interface to which the kernel redirects packets.
     pub tun: Tun,
     /// True if frames have Ethernet's header.
@@ -58,7 +68,7 @@ pub struct WayMoment {
 
 #[derive(Debug)]
 enum Command {
-    Link(Box<LinkSpec>),
+    Replace(Box<LinkSpec>, Vec<TenantSpec>),
     Read(Sender<WayMoment>),
     End,
 }
@@ -73,11 +83,14 @@ impl Way {
             .map_err(|error| problem("make an event descriptor")(error.into()))?;
         let (commands, received) = mpsc::channel();
         let secret = crate::random().map_err(Error::Random)?;
+        let mut lane = Lane::new(&spec.link, &spec.tenants, spec.ethernet, secret);
+        lane.set_labelled(spec.labelled);
+        lane.set_meters(spec.meters.clone());
         let carrier = Carrier {
-            lane: Lane::new(&spec.link, spec.ethernet, secret),
+            lane,
             tun: spec.tun,
             out: spec.out,
-            clock: Clock::starting_at(Time::ZERO),
+            clock: spec.meters.map_or_else(|| Clock::starting_at(Time::ZERO), |meters| meters.clock()),
             sleeper: Sleeper::default(),
             commands: received,
             wake: wake.try_clone().map_err(problem("copy a descriptor"))?,
@@ -91,9 +104,9 @@ impl Way {
         Ok(Way { commands, wake, thread })
     }
 
-    /// Replaces the link. Packets that wait there go on to the new one.
-    pub fn set_link(&self, link: LinkSpec) {
-        self.tell(Command::Link(Box::new(link)));
+    /// Replaces the link and the tenants. Packets that wait there go on to the new ones.
+    pub fn replace(&self, link: LinkSpec, tenants: Vec<TenantSpec>) {
+        self.tell(Command::Replace(Box::new(link), tenants));
     }
 
     /// The counters; `None` if the thread does not answer within five seconds.
@@ -128,10 +141,16 @@ impl Way {
 
 /// Upper bound, in bytes, of a train that crosses a link of `spec` as one packet; 0 is none.
 ///
-/// A train keeps the packets behind it waiting for its transmission: at most `TRAIN`.
-pub fn longest_train(spec: &LinkSpec) -> u32 {
-    let bytes = (spec.rate.bytes_per_sec() * TRAIN.as_secs_f64()).min(65_536.0) as u32;
-    if bytes >= SHORTEST && !sees_packets(&spec.law) { bytes } else { 0 }
+/// A train keeps the packets behind it waiting for its transmission: at most `TRAIN`. Where a
+/// tenant's policy drops or marks packets, or limits their size, each comes alone.
+pub fn longest_train(spec: &LinkSpec, tenants: &[TenantSpec]) -> u32 {
+    let policies = || tenants.iter().map(|tenant| &tenant.config.policy);
+    let rates = policies().map(|policy| policy.profile.rate);
+    let rate = rates.fold(spec.rate, |least, rate| if rate < least { rate } else { least });
+    let depths = policies().map(|policy| policy.profile.depth.get().min(65_536) as f64 / 2.0);
+    let bytes = depths.fold((rate.bytes_per_sec() * TRAIN.as_secs_f64()).min(65_536.0), f64::min) as u32;
+    let single = policies().any(|policy| policy.action != Action::Shape || policy.profile.largest.is_some());
+    if bytes >= SHORTEST && !single && !sees_packets(&spec.law) { bytes } else { 0 }
 }
 
 struct Carrier {
@@ -193,9 +212,9 @@ impl Carrier {
         while let Ok(command) = self.commands.try_recv() {
             let now = self.clock.now();
             match command {
-                Command::Link(spec) => {
+                Command::Replace(spec, tenants) => {
                     self.forward(now);
-                    self.lane.replace(now, &spec);
+                    self.lane.replace(now, &spec, &tenants);
                 }
                 Command::Read(reply) => {
                     let moment =

@@ -2,14 +2,13 @@
 //!
 //! ```text
 //! virtio_net_hdr (10 bytes) | Ethernet's header (14) | IP's header | UDP: ACP's datagram
-//!                                                                  | TCP: XCP's option, if any
+//!                                                                  | TCP: an option with a toll
 //! ```
 
 use std::ops::Range;
 
 use tollway_proto::encoding::acp;
-use tollway_proto::encoding::tcp_option::{self, Feedback};
-use tollway_proto::{Encoding, Flags, Packet};
+use tollway_proto::{Flags, Packet};
 
 use crate::sys::ip::{self, FiveTuple, Header};
 use crate::sys::tun;
@@ -20,7 +19,7 @@ pub(crate) enum FrameContent {
     /// A datagram of Tollway.
     Datagram(Packet),
     /// A segment of the kernel's TCP. Addresses and ports name its flow; it is tolled if it has
-    /// XCP's option.
+    /// an option with a toll.
     Segment(Packet, FiveTuple),
 }
 
@@ -41,9 +40,9 @@ pub(crate) fn load(frame: &[u8], port: u16) -> Option<FrameContent> {
         ip::TCP if header.flow.source_port > 0 => {
             let data = if header.payload() > 0 { Flags::DATA } else { Flags::NONE };
             let mut packet = Packet { size: header.len, flags: header.ecn.with(data), ..Packet::default() };
-            if let Some((_, forward)) = ip::xcp_option(bytes, &header) {
+            if let Some((_, tolled)) = ip::toll_option(bytes, &header) {
                 packet.flags.set(Flags::TOLLED);
-                packet.toll = forward.toll(u32::from(header.len), FEEDBACK);
+                packet.toll = tolled.toll(u32::from(header.len));
             }
             Some(FrameContent::Segment(packet, header.flow))
         }
@@ -59,7 +58,7 @@ pub(crate) fn datagram(frame: &[u8]) -> Option<Range<usize>> {
 
 /// Writes a packet's toll and mark back into a frame that [`load`] has accepted.
 ///
-/// It updates the feedback in XCP's option, and the checksums.
+/// It updates the toll in a TCP option, and the checksums.
 pub(crate) fn store(frame: &mut [u8], packet: &Packet) {
     let unfinished = tun::is_unfinished(frame);
     let Some(bytes) = frame.get_mut(PREFIX..) else { return };
@@ -81,26 +80,13 @@ pub(crate) fn store(frame: &mut [u8], packet: &Packet) {
         }
         return;
     }
-    if marked && bytes[1] & 3 != 3 {
-        ip::mark(bytes);
-    }
-    if packet.flags.has(Flags::TOLLED)
-        && let Some((at, forward)) = ip::xcp_option(bytes, &header)
-    {
-        let feedback =
-            tcp_option::encode_due(packet.toll.due, forward.rtt_ms, u32::from(packet.size), FEEDBACK);
-        ip::store_feedback(bytes, at, feedback, unfinished);
-    }
+    ip::store(bytes, packet, unfinished);
 }
 
 fn is_datagram(header: &Header) -> bool {
     header.flow.protocol == ip::UDP
 }
 
-/// The encoding that quantises a toll in XCP's TCP option.
-pub(crate) const ENCODING: Encoding = Encoding::TcpOption { feedback: FEEDBACK };
-/// The format of feedback from XCP senders.
-const FEEDBACK: Feedback = Feedback::Split;
 /// Bytes in front of the IP header.
 pub(crate) const PREFIX: usize = tun::VNET_LEN + ETHERNET;
 /// Length of the Ethernet header, in bytes.

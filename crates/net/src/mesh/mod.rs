@@ -530,9 +530,12 @@ impl Mesh {
     }
 }
 
-/// True if the law reads and writes tolls: XCP's or FCP's.
+/// True if the law, or that of a class, reads and writes tolls: XCP's or FCP's.
 pub(crate) fn is_explicit(law: &AnyLink) -> bool {
-    law.control().is_some() || law.stated_price().is_some()
+    match law {
+        AnyLink::Shared(shared) => shared.laws().any(is_explicit),
+        _ => law.control().is_some() || law.stated_price().is_some(),
+    }
 }
 
 /// Probability that at least one of the losses drops a packet to which all apply.

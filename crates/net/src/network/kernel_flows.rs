@@ -1,5 +1,7 @@
 //! Flows of a network that use the kernel's own TCP.
 
+use std::net::SocketAddr;
+
 use super::{FlowSpec, Network, Place};
 use crate::error::Error;
 use crate::kernel_tcp::{KernelSpec, KernelStats, MOST, Programs, Room};
@@ -78,6 +80,12 @@ impl Network {
             false => programs.stats(0, client.sent, server.received),
             true => programs.stats(1, server.sent, client.received),
         })
+    }
+
+    /// The address of a kernel flow's client, or of its server if `back`; `None` for other flows.
+    pub fn kernel_address(&self, flow: u32, back: bool) -> Option<SocketAddr> {
+        let number = self.programs.binary_search_by_key(&flow, |entry| entry.0).ok()?;
+        Some(self.programs[number].1.addresses[usize::from(back)])
     }
 
     /// Limits the window of a kernel flow's receivers to `window` bytes; no limit if `None`.

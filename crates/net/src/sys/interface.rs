@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 
 /// Use of ARP on an interface.
@@ -25,6 +25,30 @@ pub fn bring_up(name: &str, address: Ipv4Addr, mask: Ipv4Addr, mtu: u16, arp: Ar
     ask(address, libc::SIOCSIFADDR)?;
     ask(mask, libc::SIOCSIFNETMASK)?;
     up(name, mtu, arp)
+}
+
+/// The addresses of this machine in the calling thread's network namespace.
+pub fn addresses() -> Vec<IpAddr> {
+    let table =
+        |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
+    let mut all = addresses_v4(&table("fib_trie"));
+    let v6 = table("if_inet6");
+    let digits = v6.lines().filter_map(|line| u128::from_str_radix(line.get(..32)?, 16).ok());
+    all.extend(digits.map(|bits| IpAddr::from(Ipv6Addr::from_bits(bits))));
+    all
+}
+
+/// The local addresses in a text like `/proc/net/fib_trie`.
+fn addresses_v4(table: &str) -> Vec<IpAddr> {
+    let (mut last, mut all) = (None, Vec::new());
+    for line in table.lines() {
+        if let Some((_, address)) = line.split_once("|-- ") {
+            last = address.trim().parse().ok();
+        } else if line.trim() == "/32 host LOCAL" {
+            all.extend(last.filter(|address| !all.contains(address)));
+        }
+    }
+    all
 }
 
 /// Brings the interface `name` up, for packets of up to `mtu` bytes.
@@ -132,3 +156,17 @@ impl InterfaceRequest {
 const _: () = assert!(size_of::<InterfaceRequest>() == size_of::<libc::ifreq>());
 
 const UP: i16 = (libc::IFF_UP | libc::IFF_RUNNING) as i16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn local_addresses_are_found_and_networks_are_not() {
+        let table = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.1.0.0\n        /24 link UNICAST\nLocal:\n\
+            \x20 +-- 10.1.0.0/24 2 0 2\n     |-- 10.1.0.7\n        /32 host LOCAL\n     |-- 10.1.0.255\n\
+            \x20       /32 link BROADCAST\n     |-- 10.1.0.7\n        /32 host LOCAL\n";
+        assert_eq!(addresses_v4(table), ["10.1.0.7".parse::<IpAddr>().unwrap()]);
+        assert!(addresses_v4("").is_empty());
+    }
+}

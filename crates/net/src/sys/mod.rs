@@ -12,6 +12,7 @@ pub mod signals;
 pub mod sockopt;
 pub mod tcp_info;
 pub mod tcx;
+mod tos;
 pub mod tun;
 
 use std::io;

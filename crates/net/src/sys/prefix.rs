@@ -1,4 +1,4 @@
-//! Prefixes of IP addresses, as configurations name networks.
+//! Prefixes of IP addresses and ranges of ports, as configurations name networks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -78,6 +78,27 @@ impl Prefix {
             len if len == most => 2,
             _ => 1,
         })
+    }
+}
+
+/// A range of ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    first: u16,
+    last: u16,
+}
+
+impl Ports {
+    /// Parses `443` or `8000-8099`. `None` for any other text.
+    pub fn parse(text: &str) -> Option<Ports> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let ports = Ports { first: first.trim().parse().ok()?, last: last.trim().parse().ok()? };
+        (ports.first <= ports.last && ports.first > 0).then_some(ports)
+    }
+
+    /// Specificity of a match: 2 for a single port, 1 for a range; `None` if no match.
+    pub fn score(&self, port: u16) -> Option<u32> {
+        (self.first..=self.last).contains(&port).then_some(1 + u32::from(self.first == self.last))
     }
 }
 

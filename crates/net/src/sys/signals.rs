@@ -13,6 +13,15 @@ pub struct Signals {
     before: libc::sigset_t,
 }
 
+/// An operator's order to an agent, by a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Read the configuration again.
+    Reload,
+    /// End.
+    End,
+}
+
 impl Signals {
     /// Blocks interrupt, hang-up, quit and termination for this thread and its children, and
     /// SIGCHLD for waking up.
@@ -101,6 +110,20 @@ impl Signals {
         taken.map(|(number, _)| number).find(|&number| number != libc::SIGCHLD)
     }
 
+    /// Takes the signals already received, and returns the order of an operator to an agent. A
+    /// hang-up is an order to reload, unless the terminal has closed.
+    pub fn order(&self) -> Option<Order> {
+        let mut order = None;
+        while let Some((number, code)) = self.take(Duration::ZERO) {
+            match number {
+                libc::SIGCHLD => {}
+                libc::SIGHUP if code != libc::SI_KERNEL => order = order.or(Some(Order::Reload)),
+                _ => order = Some(Order::End),
+            }
+        }
+        order
+    }
+
     /// Sleeps for `span`. Returns true at once if a signal asks this process to end.
     pub fn sleep(&self, span: Duration) -> bool {
         let until = Instant::now() + span;
@@ -169,6 +192,22 @@ mod tests {
         assert_eq!(unsafe { libc::raise(libc::SIGTERM) }, 0);
         drop(signals);
         assert_eq!(Signals::hold().has_come(), None);
+    }
+
+    #[test]
+    #[expect(unsafe_code, reason = "no safe wrapper of raise(3) among our dependencies")]
+    fn a_hang_up_is_an_order_to_reload() {
+        let signals = Signals::hold();
+        let raise = |signal| {
+            // SAFETY: the signal goes to this thread, which holds it.
+            assert_eq!(unsafe { libc::raise(signal) }, 0);
+        };
+        assert_eq!(signals.order(), None);
+        raise(libc::SIGHUP);
+        assert_eq!((signals.order(), signals.order()), (Some(Order::Reload), None));
+        raise(libc::SIGHUP);
+        raise(libc::SIGTERM);
+        assert_eq!(signals.order(), Some(Order::End));
     }
 
     #[test]

@@ -64,10 +64,17 @@ pub fn frame(data: &[u8]) {
 /// the next its length. A frame that enters leaves with its length, once.
 #[cfg(target_os = "linux")]
 pub fn edge(data: &[u8]) {
-    use crate::edge::Lane;
+    use crate::edge::{EdgeMeters, Lane};
     use tollway_law::Time;
 
-    let mut lanes: Vec<Lane> = (0..4).map(|i| Lane::new(&row().links[i % 2], i < 2, [i as u8; 16])).collect();
+    let tenants = tenants();
+    let tenants = |lane: usize| if lane.is_multiple_of(3) { &[][..] } else { &tenants };
+    let lane = |i: usize| Lane::new(&row().links[i % 2], tenants(i), i < 2, [i as u8; 16]);
+    let mut lanes: Vec<Lane> = (0..4).map(lane).collect();
+    // Those under the law with tolls share meters.
+    let meters = EdgeMeters::new(None);
+    lanes[1].set_meters(Some(meters.clone()));
+    lanes[3].set_meters(Some(meters.of_answers()));
     let (mut now, mut rest) = (Time::ZERO, data);
     while let [how, len, tail @ ..] = rest {
         let (own, tail) = tail.split_at(tail.len().min(usize::from(*len)));
@@ -82,12 +89,57 @@ pub fn edge(data: &[u8]) {
         drop(lane.offer(now, room, own.len()));
     }
     for lane in &mut lanes {
-        let end = now + Time::from_secs(1000);
-        while let Some((_, handle)) = lane.poll(end) {
-            lane.free(handle);
+        let mut end = now;
+        while lane.poll_timeout() < Time::NEVER {
+            end = end.max(lane.poll_timeout());
+            while let Some((_, handle)) = lane.poll(end) {
+                lane.free(handle);
+            }
         }
         assert_eq!(lane.moment(end).queued, (0, 0), "nothing stays");
     }
+}
+
+/// A tenant for each action on packets that do not conform.
+#[cfg(target_os = "linux")]
+fn tenants() -> Vec<crate::edge::TenantSpec> {
+    use crate::edge::{Filter, Labels, Members, TenantSpec};
+    use tollway_law::aggregate::{Depths, Scheme};
+    use tollway_law::bucket::Profile;
+    use tollway_law::link::{AnyLink, DropTail, Limit};
+    use tollway_law::{Bytes, Rate};
+    use tollway_proto::Port;
+    use tollway_proto::shaper::{Action, Increase, Order, PolicyConfig, TenantConfig};
+
+    let tenant = |(action, dscp)| TenantSpec {
+        name: String::new(),
+        filter: Filter { dscp, ..Filter::default() },
+        members: Members::Flows,
+        config: TenantConfig {
+            policy: PolicyConfig {
+                profile: Profile {
+                    depth: Bytes(500),
+                    rate: Rate::from_mbps(1.0),
+                    peak: None,
+                    largest: Some(200),
+                },
+                scheme: Scheme::Logical(Depths::Equal),
+                order: Order::Fcfs,
+                action,
+                increase: Increase::Standard,
+            },
+            queue: Port::new(
+                AnyLink::DropTail(DropTail),
+                Limit { packets: 5, ..Limit::NONE },
+                Default::default(),
+            ),
+            room: 9,
+            borrows: true,
+        },
+        labels: Labels { conforming: Some(46), excess: Some(8), excess_ecn: true },
+    };
+    let dscp = |from: u8| (from..from + 21).collect();
+    [(Action::Shape, dscp(0)), (Action::Mark, dscp(21)), (Action::Drop, dscp(42))].map(tenant).to_vec()
 }
 
 /// Packets of programs at three nodes in a row, as the kernel delivers them.

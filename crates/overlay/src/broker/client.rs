@@ -6,7 +6,7 @@ use super::keep::kept_pattern;
 use super::kind::Kind;
 use super::route::Interest;
 use super::session::{Block, Subscription};
-use super::{Broker, Received, Then};
+use super::{Broker, CONNECTIONS, Received, Then};
 use crate::nats::parse::{Limits, Op, Parsed, parse};
 use crate::nats::subject::{is_literal, is_pattern};
 use crate::nats::write::{Connect, error_line};
@@ -143,7 +143,7 @@ impl Broker {
 
     fn admit(&mut self, key: usize, tenant: usize) {
         if self.tenants[tenant].connections >= self.tenants[tenant].rules.connections {
-            return self.fail(key, "maximum account active connections exceeded");
+            return self.fail(key, CONNECTIONS);
         }
         self.tenants[tenant].connections += 1;
         self.sessions[key].tenant = Some(tenant);

@@ -156,7 +156,8 @@ impl Broker {
         broker
     }
 
-    /// Applies new rules. It closes clients of a tenant that is removed or has a changed proof.
+    /// Applies new rules. It closes clients of a tenant that is removed or has a changed proof, and
+    /// the latest of those above a lowered limit.
     pub fn set_rules(&mut self, now: Time, rules: SiteRules) {
         for tenant in &mut self.tenants {
             tenant.gone = true;
@@ -181,15 +182,19 @@ impl Broker {
             }
         }
         self.rules = rules;
-        let ended = |index: &usize| self.tenants[*index].gone || changed.contains(index);
-        let ended: Vec<usize> = self
-            .sessions
-            .iter()
-            .filter(|(_, session)| session.tenant.as_ref().is_some_and(ended))
-            .map(|(key, _)| key)
-            .collect();
-        for key in ended {
-            self.fail(key, "Account Authentication Expired");
+        let admitted = self.sessions.iter().filter(|(_, session)| session.closing.is_none());
+        let mut admitted: Vec<(u64, usize, usize)> =
+            admitted.filter_map(|(key, session)| Some((session.number, key, session.tenant?))).collect();
+        admitted.sort_unstable();
+        let mut counts = vec![0; self.tenants.len()];
+        for (_, key, index) in admitted {
+            counts[index] += 1;
+            let tenant = &self.tenants[index];
+            if tenant.gone || changed.contains(&index) {
+                self.fail(key, "Account Authentication Expired");
+            } else if counts[index] > tenant.rules.connections {
+                self.fail(key, CONNECTIONS);
+            }
         }
     }
 
@@ -439,6 +444,8 @@ fn mark(dirty: &mut Vec<usize>, key: usize, session: &mut ClientSession) {
 
 /// The interval between calls of [`Broker::tick`].
 pub const TICK: Time = Time::from_millis(100);
+/// The error of a client above its tenant's limit.
+const CONNECTIONS: &str = "maximum account active connections exceeded";
 /// The time limit for `CONNECT`.
 const AUTH: Time = Time::from_secs(5);
 /// Silence after which a client gets a `PING`, and the limit of unanswered ones.

@@ -184,6 +184,7 @@ impl Broker {
 
     /// Handles an answer of the disk.
     pub fn spool_answered(&mut self, now: Time, answer: SpoolAnswer) {
+        let loaded = matches!(answer, SpoolAnswer::Loaded(..));
         let (number, place, lost) = match answer {
             SpoolAnswer::Stored(_) => {
                 self.spool.trouble = None;
@@ -208,7 +209,10 @@ impl Broker {
         match (owner, lost) {
             (Owner::Session(key), Some(why)) => self.fail(key, &format!("Spool lost: {why}")),
             (Owner::Session(key), None) => {
-                self.sessions[key].taken_at = now;
+                // It could take nothing while this loaded. A refused write gives no time.
+                if loaded {
+                    self.sessions[key].taken_at = now;
+                }
                 self.unspool(key);
             }
             (Owner::Kept(key), lost) => self.kept_loaded(key, lost.is_some()),

@@ -1,5 +1,6 @@
 //! The addresses of other sites for clients, which `INFO` lists, and the notice of this site's end.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tollway_law::Time;
@@ -75,6 +76,7 @@ impl Broker {
     /// The `INFO` line of a client.
     pub(super) fn info(&self, key: usize) -> String {
         let (host, port) = &self.address;
+        let session = &self.sessions[key];
         let info = Info {
             server_id: &self.rules.site,
             server_name: &self.rules.site,
@@ -86,7 +88,8 @@ impl Broker {
             headers: true,
             jetstream: false,
             max_payload: self.rules.payload,
-            client_id: self.sessions[key].number,
+            client_id: session.number,
+            client_ip: session.address.parse().ok().map(|address: SocketAddr| address.ip()),
             auth_required: !self.tenants.iter().any(|one| one.rules.proof == Proof::None && !one.gone),
             tls_required: self.rules.tls,
             tls_verify: self.rules.certificates,

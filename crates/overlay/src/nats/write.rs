@@ -1,5 +1,7 @@
 //! Protocol messages of the server.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 
 /// A client's `CONNECT` options; unknown keys are ignored.
@@ -51,6 +53,8 @@ pub struct Info<'a> {
     pub max_payload: usize,
     /// The connection's number.
     pub client_id: u64,
+    /// The client's address.
+    pub client_ip: Option<IpAddr>,
     /// True if clients must name a tenant.
     pub auth_required: bool,
     /// True if the connection continues with TLS.

@@ -37,8 +37,8 @@ pub(super) struct Client {
 impl Server {
     /// Accepts new connections.
     pub(super) fn accept_clients(&mut self, now: Time) {
-        loop {
-            match self.listener.accept() {
+        while let Some(listener) = &self.listener {
+            match listener.accept() {
                 Ok((stream, address)) => self.open_client(now, stream, address),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -16,6 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 use rustls::ServerConfig;
 use slab::Slab;
 use tollway_agent::events::Events;
+use tollway_agent::listeners;
 use tollway_law::Time;
 use tollway_net::Clock;
 
@@ -33,7 +34,8 @@ use tollway_proto::overlay::{Config, DaemonId, Epoch};
 pub struct Server {
     poll: Poll,
     clock: Clock,
-    listener: TcpListener,
+    /// None once the site ends.
+    listener: Option<TcpListener>,
     address: SocketAddr,
     link_listener: Option<TcpListener>,
     client_tls: Option<Arc<ServerConfig>>,
@@ -63,7 +65,8 @@ impl Server {
     pub fn open(site: &Site, ends: Option<Ends>, epoch: u64, seed: u64) -> io::Result<Server> {
         let poll = Poll::new()?;
         let at = |address: SocketAddr| {
-            let listener = TcpListener::bind(address);
+            let passed = listeners::passed(address).map(TcpListener::from_std);
+            let listener = passed.map_or_else(|| TcpListener::bind(address), Ok);
             listener.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
         };
         let mut listener = at(site.listen)?;
@@ -97,7 +100,7 @@ impl Server {
             address: listener.local_addr()?,
             poll,
             clock,
-            listener,
+            listener: Some(listener),
             link_listener,
             client_tls: ends.as_ref().and_then(|ends| ends.clients.clone()),
             ends,
@@ -131,15 +134,16 @@ impl Server {
     }
 
     /// Uses other certificates for new connections. Those that stand remain.
-    pub fn set_ends(&mut self, ends: Ends) {
-        self.client_tls = ends.clients.clone();
-        self.ends = Some(ends);
+    pub fn set_ends(&mut self, ends: Option<Ends>) {
+        self.client_tls = ends.as_ref().and_then(|ends| ends.clients.clone());
+        self.ends = ends;
     }
 
-    /// Begins the end of the site: it leaves all groups, tells clients to connect elsewhere, and
-    /// delivers what is in flight.
+    /// Begins the end of the site: it leaves all groups, accepts no client, tells clients to connect
+    /// elsewhere, and delivers what is in flight.
     pub fn retire(&mut self) {
         let now = self.clock.now();
+        self.listener = None;
         self.broker.retire(now);
         self.hand_on(now);
     }

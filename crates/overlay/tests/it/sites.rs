@@ -1,5 +1,6 @@
 //! Three sites on one machine, linked by TLS.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -99,7 +100,7 @@ fn a_site_whose_clock_was_set_back_starts_again_and_is_heard() {
     std::fs::write(&file, text).unwrap();
     // A start of `b` an hour later, by the clock.
     let site = Site::load(&file).unwrap();
-    let ends = site.keys.as_ref().map(|keys| Ends::load(keys, &site.rules).unwrap());
+    let ends = Ends::load(&site).unwrap();
     let later = std::time::UNIX_EPOCH.elapsed().unwrap() + Duration::from_secs(3600);
     let mut b = Server::open(&site, ends, later.as_millis() as u64, 1).unwrap();
     b.run(|server, _| server.status().reachable == 1).unwrap();
@@ -129,6 +130,18 @@ fn a_site_whose_clock_was_set_back_starts_again_and_is_heard() {
         String::from_utf8_lossy(&on_a.heard).contains("MSG news 1 5\r\nhello\r\n")
     });
     assert!(said.lock().unwrap().iter().any(|line| line.contains("the clock was probably set back")));
+}
+
+#[test]
+fn only_a_site_with_links_needs_its_name_in_its_certificate() {
+    let folder = folder("named");
+    keys::make(&folder, &["other".into()], &[], &[]).unwrap();
+    let text = "site = \"a\"\nlisten = \"127.0.0.1:0\"\ntls = \"on\"\n[keys]\nauthority = \"ca.pem\"\n\
+        certificate = \"other.pem\"\nkey = \"other.key\"\n";
+    let site = |more: &str| Site::parse(&folder.join("a.toml"), &format!("{text}{more}")).unwrap();
+    assert!(Ends::load(&site("")).unwrap().is_some());
+    let wrong = Ends::load(&site("[links]\nlisten = \"127.0.0.1:0\"\n")).unwrap_err();
+    assert!(wrong.to_string().contains("is not for `a.site.tollway`"), "{wrong}");
 }
 
 #[test]
@@ -199,4 +212,14 @@ fn sites_without_the_right_certificate_are_refused() {
     for folder in [folder, other] {
         std::fs::remove_dir_all(folder).unwrap();
     }
+}
+
+#[test]
+fn a_site_that_ends_accepts_no_client() {
+    let site = Site::parse("site.toml".as_ref(), "site = \"a\"\nlisten = \"127.0.0.1:0\"\n").unwrap();
+    let mut server = Server::open(&site, None, 1, 1).unwrap();
+    TcpStream::connect(server.address()).unwrap();
+    server.retire();
+    let refused = TcpStream::connect(server.address()).map_err(|error| error.kind());
+    assert_eq!(refused.unwrap_err(), ErrorKind::ConnectionRefused);
 }

@@ -75,7 +75,11 @@ impl Link {
                 self.impair(impairments);
             }
             Change::Blackout(on) => self.faults(faults).blackout = on,
-            Change::Budget(_) | Change::Class(_) | Change::ReceiveBuffer(_) | Change::Reader(_) => {}
+            Change::Budget(_)
+            | Change::Class(_)
+            | Change::ReceiveBuffer(_)
+            | Change::Reader(_)
+            | Change::Paused(_) => {}
         }
     }
 }

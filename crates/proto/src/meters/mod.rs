@@ -272,6 +272,7 @@ impl Meters {
             Work::Budget(meter) => {
                 if payer.entry.is_none() {
                     payer.entry = Some(post);
+                    meter.on_flow();
                     self.seen += 1;
                 }
                 if payer.entry != Some(post) {

@@ -61,10 +61,17 @@ impl Bits {
         }
     }
 
+    /// The number of bits that are set.
+    pub fn count(&self) -> usize {
+        self.words().iter().map(|word| word.count_ones() as usize).sum()
+    }
+
     /// The indices of the bits, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.words().iter().enumerate().flat_map(|(at, &word)| {
-            (0..64).filter(move |bit| word & (1 << bit) != 0).map(move |bit| at * 64 + bit)
+            // Each step clears the lowest bit.
+            let rest = std::iter::successors(Some(word), |word| Some(word & word.wrapping_sub(1)));
+            rest.take_while(|&word| word != 0).map(move |word| at * 64 + word.trailing_zeros() as usize)
         })
     }
 
@@ -93,10 +100,12 @@ mod tests {
         for len in [0, 1, 63, 64, 65, 200] {
             let mut bits = Bits::all(len);
             assert_eq!(bits.iter().collect::<Vec<_>>(), (0..len).collect::<Vec<_>>(), "{len}");
+            assert_eq!(bits.count(), len);
             for index in (0..len).step_by(3) {
                 assert!(bits.remove(index) && !bits.remove(index));
             }
             assert!((0..len).all(|index| bits.contains(index) == (index % 3 != 0)));
+            assert_eq!(bits.iter().count(), bits.count());
             assert_eq!(bits.and(&Bits::all(len)), bits);
             assert!(bits.and(&Bits::none(len)).is_empty());
             assert!(!bits.contains(len + 64) && !bits.remove(len + 64));

@@ -461,14 +461,14 @@ impl<B: Body> Daemon<B> {
             self.branches.insert(key, (data.set.clone(), branches));
         }
         let Some((_, branches)) = self.branches.get(&key) else { return };
-        let mut left = data.to.iter().count();
+        let mut left = data.to.count();
         let mut woken = Vec::new();
         for (id, mask) in branches {
             let to = data.to.and(mask);
             if to.is_empty() {
                 continue;
             }
-            left -= to.iter().count();
+            left -= to.count();
             if let Some(port) = self.ports.get_mut(id) {
                 port.push_data(now, DataFrame { to, ..data.clone() });
                 woken.push(*id);

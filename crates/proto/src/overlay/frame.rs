@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::bits::Bits;
 use super::{Body, DaemonId, Incarnation};
 
@@ -272,6 +274,9 @@ impl Note {
     }
 }
 
+/// Numbers of messages, one for each destination. Few need no allocation.
+pub type MessageNumbers = SmallVec<[u64; 4]>;
+
 /// A message on its way to some of its destinations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataFrame<B> {
@@ -289,10 +294,10 @@ pub struct DataFrame<B> {
     pub set: Arc<Destinations>,
     /// For each destination the number of the origin's message to it before this one, 0 for the
     /// first.
-    pub previous: Arc<[u64]>,
+    pub previous: MessageNumbers,
     /// For each destination the number of the same client's message to it before this one, 0 if it
     /// has acknowledged all of those. `None`: the same as `previous`.
-    pub before: Option<Arc<[u64]>>,
+    pub before: Option<MessageNumbers>,
     /// The destinations that this copy is for.
     pub to: Bits,
     /// Its part in the order of a group.

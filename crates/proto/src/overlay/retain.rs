@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tollway_law::Time;
 
 use super::bits::Bits;
-use super::frame::{DataFrame, Destinations, Note};
+use super::frame::{DataFrame, Destinations, MessageNumbers, Note};
 use super::{Body, ClientId, DaemonId, Incarnation, Undelivered};
 
 /// Messages accepted here, and what each destination has of them.
@@ -114,8 +114,8 @@ impl<B: Body> Outbound<B> {
         body: B,
     ) -> DataFrame<B> {
         let seq = self.base + self.kept.len() as u64;
-        let mut previous = Vec::with_capacity(set.as_slice().len());
-        let mut before: Option<Vec<u64>> = None;
+        let mut previous = MessageNumbers::with_capacity(set.as_slice().len());
+        let mut before: Option<MessageNumbers> = None;
         for &destination in set.as_slice() {
             let chain = self.chains.entry(destination).or_default();
             chain.outstanding.push_back((seq, by));
@@ -127,11 +127,10 @@ impl<B: Body> Outbound<B> {
             match &mut before {
                 Some(before) => before.push(own),
                 None if own == last => {}
-                None => before = Some([&previous[..], &[own]].concat()),
+                None => before = Some(previous.iter().copied().chain([own]).collect()),
             }
             previous.push(last);
         }
-        let (previous, before) = (previous.into(), before.map(Vec::into));
         let all = Bits::all(set.as_slice().len());
         self.bytes += body.size() as u64;
         let data = DataFrame {

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::bits::Bits;
 use super::frame::{
-    DataFrame, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, MembershipView, Note,
-    NoteKind, PREFIX, Receipt, ReceiptKind, ViewId,
+    DataFrame, Destinations, GroupUpdate, Holding, HopCost, LinkCost, LinkState, MembershipView,
+    MessageNumbers, Note, NoteKind, PREFIX, Receipt, ReceiptKind, ViewId,
 };
 use super::groups::{MAX_MEMBERSHIPS, MEMBERSHIP};
 use super::{Body, DaemonId, Epoch, Frame, Incarnation, MAX_GROUP};
@@ -77,9 +77,9 @@ impl Encoder {
             Frame::Groups(update) => {
                 out.push(GROUPS);
                 put_incarnation(out, update.origin);
-                out.extend(update.number.to_be_bytes());
+                out.extend_from_slice(&update.number.to_be_bytes());
                 out.push(u8::from(update.whole));
-                out.extend((update.changes.len() as u32).to_be_bytes());
+                out.extend_from_slice(&(update.changes.len() as u32).to_be_bytes());
                 for (group, joined) in &update.changes {
                     put_count(out, group.len());
                     out.push(u8::from(*joined));
@@ -100,7 +100,7 @@ impl Encoder {
                 for holding in holdings {
                     put_incarnation(out, holding.holder);
                     put_incarnation(out, holding.origin);
-                    out.extend(holding.seq.to_be_bytes());
+                    out.extend_from_slice(&holding.seq.to_be_bytes());
                 }
             }
             Frame::Data(data) => self.put_data(out, data),
@@ -120,16 +120,16 @@ impl Encoder {
             | if data.note.is_some() { NOTE } else { 0 };
         out.push(DATA);
         put_incarnation(out, data.origin);
-        out.extend(data.seq.to_be_bytes());
-        out.extend(data.stable.to_be_bytes());
-        out.extend([data.life, flags]);
-        out.extend(number.to_be_bytes());
+        out.extend_from_slice(&data.seq.to_be_bytes());
+        out.extend_from_slice(&data.stable.to_be_bytes());
+        out.extend_from_slice(&[data.life, flags]);
+        out.extend_from_slice(&number.to_be_bytes());
         if known.is_none() {
-            out.extend((data.set.as_slice().len() as u32).to_be_bytes());
+            out.extend_from_slice(&(data.set.as_slice().len() as u32).to_be_bytes());
             data.set.as_slice().iter().for_each(|&destination| put_incarnation(out, destination));
         }
         for word in data.to.words() {
-            out.extend(word.to_be_bytes());
+            out.extend_from_slice(&word.to_be_bytes());
         }
         for &number in data.previous.iter().chain(data.before.iter().flat_map(|before| before.iter())) {
             put_varint(out, if number == 0 { 0 } else { data.seq.saturating_sub(number) });
@@ -288,12 +288,12 @@ impl Decoder {
 }
 
 fn put_incarnation(out: &mut Vec<u8>, incarnation: Incarnation) {
-    out.extend(incarnation.daemon.0.to_be_bytes());
-    out.extend(incarnation.epoch.0.to_be_bytes());
+    out.extend_from_slice(&incarnation.daemon.0.to_be_bytes());
+    out.extend_from_slice(&incarnation.epoch.0.to_be_bytes());
 }
 
 fn put_view_id(out: &mut Vec<u8>, view: ViewId) {
-    out.extend(view.counter.to_be_bytes());
+    out.extend_from_slice(&view.counter.to_be_bytes());
     put_incarnation(out, view.sequencer);
 }
 
@@ -307,14 +307,14 @@ fn put_note(out: &mut Vec<u8>, note: &Note) {
         NoteKind::Submit { view, sent } => {
             begin(SUBMIT);
             put_view_id(out, *view);
-            out.extend(sent.to_be_bytes());
+            out.extend_from_slice(&sent.to_be_bytes());
         }
         NoteKind::Ordered { view, number, from, sent } => {
             begin(ORDERED);
             put_view_id(out, *view);
-            out.extend(number.to_be_bytes());
+            out.extend_from_slice(&number.to_be_bytes());
             put_incarnation(out, *from);
-            out.extend(sent.to_be_bytes());
+            out.extend_from_slice(&sent.to_be_bytes());
         }
         NoteKind::View(view) => {
             begin(VIEW);
@@ -322,45 +322,45 @@ fn put_note(out: &mut Vec<u8>, note: &Note) {
             out.push(u8::from(view.after.is_some()));
             if let Some((before, count)) = view.after {
                 put_view_id(out, before);
-                out.extend(count.to_be_bytes());
+                out.extend_from_slice(&count.to_be_bytes());
             }
-            out.extend((view.members.len() as u32).to_be_bytes());
+            out.extend_from_slice(&(view.members.len() as u32).to_be_bytes());
             view.members.iter().for_each(|&member| put_incarnation(out, member));
         }
         NoteKind::End { view, count } => {
             begin(END);
             put_view_id(out, *view);
-            out.extend(count.to_be_bytes());
+            out.extend_from_slice(&count.to_be_bytes());
         }
         NoteKind::Behind { counter } => {
             begin(BEHIND);
-            out.extend(counter.to_be_bytes());
+            out.extend_from_slice(&counter.to_be_bytes());
         }
     }
 }
 
 fn put_count(out: &mut Vec<u8>, count: usize) {
-    out.extend((count as u16).to_be_bytes());
+    out.extend_from_slice(&(count as u16).to_be_bytes());
 }
 
 fn put_state(out: &mut Vec<u8>, state: &LinkState, whole: bool) {
     put_incarnation(out, state.origin);
-    out.extend(state.number.to_be_bytes());
+    out.extend_from_slice(&state.number.to_be_bytes());
     if !whole {
-        out.extend(state.base.to_be_bytes());
+        out.extend_from_slice(&state.base.to_be_bytes());
     }
     put_count(out, state.links.len());
     put_count(out, state.hops.len());
     for link in &state.links {
-        out.extend(link.peer.0.to_be_bytes());
-        out.extend(link.weight.to_be_bytes());
-        out.extend(link.cost.to_be_bytes());
-        out.extend(link.lot.to_be_bytes());
+        out.extend_from_slice(&link.peer.0.to_be_bytes());
+        out.extend_from_slice(&link.weight.to_be_bytes());
+        out.extend_from_slice(&link.cost.to_be_bytes());
+        out.extend_from_slice(&link.lot.to_be_bytes());
     }
     for hop in &state.hops {
-        out.extend(hop.key.to_be_bytes());
-        out.extend(hop.cost.to_be_bytes());
-        out.extend(hop.lot.to_be_bytes());
+        out.extend_from_slice(&hop.key.to_be_bytes());
+        out.extend_from_slice(&hop.cost.to_be_bytes());
+        out.extend_from_slice(&hop.lot.to_be_bytes());
     }
 }
 
@@ -405,7 +405,7 @@ impl Reader<'_> {
     }
 
     /// Numbers of `count` messages before message `seq`, 0 for none.
-    fn earlier(&mut self, seq: u64, count: usize) -> Result<Arc<[u64]>, WireError> {
+    fn earlier(&mut self, seq: u64, count: usize) -> Result<MessageNumbers, WireError> {
         let one = |_| match self.varint()? {
             0 => Ok(0),
             back => seq.checked_sub(back).filter(|&n| n > 0).ok_or(WireError::Field("message before")),

@@ -32,7 +32,7 @@ pub struct Item {
 }
 
 /// A member as a routing module sees it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// A keyed hash of the member's name, independent of its place in the list.
     pub name: u64,
@@ -42,6 +42,14 @@ pub struct Candidate {
     pub outstanding: u64,
     /// Upper bound on outstanding bytes.
     pub window: u64,
+    /// Its share of keys, sessions and turns, at least 1.
+    pub weight: u32,
+}
+
+impl Default for Candidate {
+    fn default() -> Candidate {
+        Candidate { name: 0, up: false, outstanding: 0, window: 0, weight: 1 }
+    }
 }
 
 /// A routing module.
@@ -138,14 +146,15 @@ impl Hash {
     }
 }
 
-/// The member with the highest score among those that are up; ties go to the first.
+/// The member with the highest score among those that are up; ties go to the first. A member of
+/// weight `w` has the best of `w` scores.
 ///
 /// Each member's score depends on the key and that member only, so a member that leaves moves only
 /// its own keys (rendezvous hashing, Thaler and Ravishankar 1998).
 fn rendezvous(key: u64, members: &[Candidate]) -> Option<usize> {
     let mut best = None;
     for (at, member) in members.iter().enumerate().filter(|(_, member)| member.up) {
-        let score = mix(key ^ member.name);
+        let score = (0..u64::from(member.weight)).map(|at| mix(key ^ member.name ^ mix(at))).max();
         if best.is_none_or(|(_, most)| score > most) {
             best = Some((at, score));
         }

@@ -9,6 +9,7 @@ fn members(count: usize) -> Vec<Candidate> {
         up: true,
         outstanding: 0,
         window: 1 << 20,
+        weight: 1,
     };
     (0..count).map(one).collect()
 }
@@ -29,6 +30,32 @@ fn round_robin_takes_turns_and_passes_over_who_is_down() {
     assert_eq!(picks(&members, 4), [3, 0, 1, 3]);
     members.truncate(1);
     assert_eq!(picks(&members, 2), [0, 0]);
+}
+
+#[test]
+fn turns_and_keys_follow_weights() {
+    let mut members = members(3);
+    (members[0].weight, members[2].weight) = (3, 2);
+    let mut route = RoundRobin::default();
+    let turns: Vec<usize> = (0..12).map(|_| route.pick(&item(0), &members).unwrap()).collect();
+    assert_eq!(turns, [0, 1, 2, 0, 2, 0, 0, 1, 2, 0, 2, 0]);
+    members[0].up = false;
+    let turns: Vec<usize> = (0..3).map(|_| route.pick(&item(0), &members).unwrap()).collect();
+    assert_eq!(turns, [2, 1, 2]);
+    members[0].up = true;
+    let held = |members: &[Candidate]| -> Vec<usize> {
+        (0..12_000).map(|key| ByKey.pick(&item(mix(key)), members).unwrap()).collect()
+    };
+    let before = held(&members);
+    // Of 12 000 keys a half, a sixth and a third, within five standard deviations.
+    for (at, share) in [6000, 2000, 4000].into_iter().enumerate() {
+        let count = before.iter().filter(|&&member| member == at).count();
+        assert!(count.abs_diff(share) < 280, "{at}: {count}");
+    }
+    // A greater weight moves keys to this member only.
+    members[1].weight = 2;
+    let after = held(&members);
+    assert!(before.iter().zip(&after).all(|(before, after)| before == after || *after == 1));
 }
 
 #[test]

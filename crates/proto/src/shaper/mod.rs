@@ -13,6 +13,7 @@
 //!   [`grant`](Shaper::grant) and one packet.
 //!
 //! [`ShapedSenders`] makes these calls for a whole engine, which only reports senders with data.
+//! [`Tenants`] makes them for a network element, whose members are the packets that pass.
 //!
 //! Every event that leads to these calls is a trigger (§ 6.3): an acknowledgement on any
 //! connection, a write of the application, a new connection. If there is none in time, one coarse
@@ -22,6 +23,7 @@
 mod audit;
 mod line;
 mod senders;
+mod tenants;
 
 use tollway_law::Time;
 use tollway_law::aggregate::{Aggregate, Scheme, Seat};
@@ -29,6 +31,7 @@ use tollway_law::bucket::{Profile, Refusal};
 
 use audit::Audit;
 pub use senders::{Senders, ShapedSenders, UNSHAPED};
+pub use tenants::{TenantConfig, TenantFate, TenantStats, Tenants};
 
 /// The configuration of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -300,6 +303,29 @@ impl Shaper {
             (Err(_), _) => policy.stats.dropped += 1,
         }
         taken.is_ok()
+    }
+
+    /// Divides tokens for which the policies of `pool` have no room over the others of them, in
+    /// proportion to their rates, until all are given or all are full. Together they keep to the
+    /// sums of their rates and of their depths.
+    pub fn lend(&mut self, now: Time, pool: &[PolicyId]) {
+        let all = &mut self.policies;
+        let ran_over = pool.iter().map(|id| all[id.0 as usize].aggregate.overflow(now));
+        let mut spare = ran_over.fold(0, u64::saturating_add);
+        let mut open: Vec<PolicyId> = pool.to_vec();
+        while spare > 0 && !open.is_empty() {
+            let rate = |policy: &Policy| u128::from(policy.config.profile.rate.bytes_per_sec() as u64).max(1);
+            let sum: u128 = open.iter().map(|id| rate(&all[id.0 as usize])).sum();
+            let (given, mut rest) = (spare, 0);
+            open.retain(|id| {
+                let policy = &mut all[id.0 as usize];
+                let part = (u128::from(given) * rate(policy) / sum) as u64;
+                let over = policy.aggregate.pour(part);
+                rest += over;
+                over == 0
+            });
+            spare = rest;
+        }
     }
 
     /// The time of the next [`handle_timeout`](Shaper::handle_timeout). Call it after

@@ -38,6 +38,8 @@ pub(super) struct Inbound {
     front: u32,
     /// The packets that members have between `una` and `front`.
     received: Early,
+    /// True if the peer has not been informed of all of them.
+    unreported: bool,
     /// The member of the packet before `una`, if its frame continues.
     unfinished: Option<u16>,
     pub(super) ratio: ReceiveRatio,
@@ -80,6 +82,7 @@ impl Inbound {
             space: Space::new(first, config.ring),
             front: first,
             received: Early::new(),
+            unreported: false,
             unfinished: None,
             ratio: ReceiveRatio::new(members, config.ratio_window),
             split: Split::new(config.content, config.reading, members),
@@ -355,16 +358,17 @@ impl Inbound {
             *load = load.saturating_sub(u64::from(size));
             if before(csn, self.front) {
                 self.received.insert(csn, EarlySlot::default(), self.space.una);
+                self.unreported = true;
             }
         }
         (if late { !known } else { state == State::Delivered }).then_some(size)
     }
 
-    /// Declares packets with three later ones reported lost (RFC 6675's DupThresh).
+    /// Declares packets before the highest one reported lost. How many later ones make a loss is
+    /// for the peer to decide.
     fn find_losses(&mut self, k: usize, highest: u32, member: &mut Member) {
         let to = &mut member.to;
-        let end = highest.wrapping_sub(2);
-        while before(to.checked, end) {
+        while before(to.checked, highest) {
             let line = to.line(to.checked);
             to.checked = to.checked.wrapping_add(1);
             if line.kind == Kind::Packet && self.space.lacks(line.csn) {
@@ -397,7 +401,7 @@ impl Inbound {
 
     /// Advances `una` and `front` as far as possible. Returns true if the peer must be informed.
     fn advance(&mut self) -> bool {
-        let (una, front) = (self.space.una, self.front);
+        let una = self.space.una;
         while self.space.len() > 0 && self.space.get(self.space.una).state == State::Delivered {
             let slot = self.space.get(self.space.una);
             self.unfinished = slot.open.then_some(slot.member);
@@ -405,7 +409,6 @@ impl Inbound {
         }
         self.received.advance(self.space.una);
         self.front = later(self.front, self.space.una);
-        let mut told = false;
         while self.front != self.space.next {
             let state = self.space.get(self.front).state;
             if state == State::Sent {
@@ -413,11 +416,11 @@ impl Inbound {
             }
             if state.is_there() {
                 self.received.insert(self.front, EarlySlot::default(), self.space.una);
-                told = true;
+                self.unreported = true;
             }
             self.front = self.front.wrapping_add(1);
         }
-        una != self.space.una || (told && front != self.front)
+        una != self.space.una || self.unreported
     }
 
     /// Handles the failure of member `k`: its unacknowledged packets go to others once the peer
@@ -467,6 +470,7 @@ impl Inbound {
         config: &Config,
     ) {
         packet.ack = self.space.una;
+        self.unreported = false;
         packet.window = self.window(members, config);
         sack.clear();
         self.received.report(sack, SackRanges::MAX);

@@ -236,9 +236,10 @@ pub struct Rto {
     /// True if the fast retransmit of the first hole restarts the timer (RFC 6675 § 6 allows it;
     /// Linux and ns-2 do it). [`Detection::Rack`] always does. Default false.
     pub at_repair: bool,
-    /// True if the nth timeout in a row allows a window of at least 2ⁿ⁻¹ segments, up to 256, and
-    /// resends what follows the segment resent last. Over a switch, the first lost segment may lie
-    /// beyond its member's window. Only segments after it then open that window. Default false.
+    /// True if the nth timeout in a row, from the third on, allows a window of at least 2ⁿ⁻²
+    /// segments, up to 256, and resends the first one and what follows the one resent last. Over a
+    /// switch, the first lost segment may lie beyond its member's window. Only segments after it
+    /// then open that window. Default false.
     pub widens: bool,
     /// With [`Detection::NewReno`]: true if only the first partial acknowledgement of a recovery
     /// restarts the timer (RFC 6582 § 4, Impatient), false if each does (Slow-but-Steady). Default

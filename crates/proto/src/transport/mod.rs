@@ -32,6 +32,7 @@ pub(crate) mod ring;
 pub(crate) mod rtt;
 mod sender;
 pub(crate) mod serial;
+mod settings;
 mod stats;
 pub mod stream;
 mod view;
@@ -476,33 +477,6 @@ impl Connection {
         if left == 0 && fin_sent && self.receive.finished {
             self.tell(CLOSED);
         }
-    }
-
-    /// Sets the receive buffer to `segments` full ones; zero closes the window.
-    ///
-    /// An advertised window stays valid (RFC 9293 § 3.8.6): a smaller buffer takes effect once the
-    /// sender has used that window.
-    pub fn set_receive_buffer(&mut self, segments: u32) {
-        self.forget();
-        self.receive.set_capacity(segments.min(config::MAX_WINDOW), &self.config);
-    }
-
-    /// Changes the application's pace of reading. A frame in progress takes as long as before.
-    pub fn set_reader(&mut self, reader: Reader) {
-        self.forget();
-        self.receive.set_reader(reader, &self.config);
-    }
-
-    /// Sets the number of routers on the path of the other side's packets, as IP's time-to-live
-    /// shows it. It is compared with a toll's count of routers that speak its law.
-    pub fn set_routers_passed(&mut self, routers: u8) {
-        self.receive.feedback.set_passed(routers);
-    }
-
-    /// The sender's law, mutable for the owner of its budget.
-    pub fn law_mut(&mut self) -> &mut AnySender {
-        self.forget();
-        &mut self.send.law
     }
 }
 

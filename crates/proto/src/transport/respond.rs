@@ -114,7 +114,7 @@ impl Connection {
         match send.force {
             Force::Nothing if pipe >= send.window && counted >= send.window => return self.hold_plain(),
             Force::Nothing | Force::Lost => {}
-            Force::Fresh | Force::Last => return Plain::Unable,
+            Force::First | Force::Fresh | Force::Last => return Plain::Unable,
         }
         let payload = config.payload();
         if !send.has_room(config) || !send.source.streams(payload) {

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::judged::Judgements;
+use super::verdict::{ClaimVerdict, Report, number};
 use crate::papers;
 
 /// The list of claims known to be fragile or unmet, each with its reason and its frequency in the
@@ -22,6 +23,9 @@ pub struct Ledger {
     /// The entries.
     #[serde(default)]
     pub unmet: Vec<LedgerEntry>,
+    /// The entries of claims over the kernel's TCP, which no list of judgements has.
+    #[serde(default)]
+    pub kernel: Vec<LedgerEntry>,
 }
 
 /// A claim known to be fragile or unmet.
@@ -67,7 +71,7 @@ impl Ledger {
         let text = papers::read(path).map_err(|source| LedgerError::Io { path: name.clone(), source })?;
         let ledger: Ledger = toml::from_str(&text)
             .map_err(|e| LedgerError::Text { path: name.clone(), message: e.to_string() })?;
-        if let Some(entry) = ledger.unmet.iter().find(|e| e.reason.trim().is_empty()) {
+        if let Some(entry) = ledger.unmet.iter().chain(&ledger.kernel).find(|e| e.reason.trim().is_empty()) {
             let message = format!("`{}` is listed without a reason", entry.id);
             return Err(LedgerError::Text { path: name, message });
         }
@@ -100,6 +104,26 @@ impl Ledger {
         differences
     }
 
+    /// Lists the claims of a run whose value at the base their reason does not state, one sentence
+    /// each. Claims without a value at the base are not among them.
+    pub fn outdated(&self, report: &Report) -> Vec<String> {
+        let stale = |claim: &ClaimVerdict| {
+            let (reason, value) = (self.reason(&claim.id)?, number(claim.reading?.value));
+            let words = reason.split(|c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c)));
+            let mut stated = words.map(|word| word.trim_end_matches('.'));
+            let id = &claim.id;
+            (!stated.any(|word| word == value))
+                .then(|| format!("`{id}` has {value} at the base, which its reason does not state"))
+        };
+        report.claims.iter().filter_map(stale).collect()
+    }
+
+    /// The unmet claims of a run over the kernel's TCP without an entry in the list.
+    pub fn unexplained<'a>(&'a self, report: &'a Report) -> impl Iterator<Item = &'a ClaimVerdict> {
+        let known = |id: &str| self.kernel.iter().any(|entry| entry.id == id);
+        report.claims.iter().filter(move |claim| claim.failing() && !known(&claim.id))
+    }
+
     /// The reason given for `id`; `None` if it is not listed.
     pub fn reason(&self, id: &str) -> Option<&str> {
         self.unmet.iter().find(|e| e.id == id).map(|e| e.reason.as_str())
@@ -109,6 +133,7 @@ impl Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim::verdict::Reading;
 
     #[test]
     fn what_is_listed_has_a_reason() {
@@ -124,6 +149,23 @@ mod tests {
     }
 
     #[test]
+    fn reasons_state_the_value_at_the_base() {
+        let entry = |reason: &str| LedgerEntry { id: "a".into(), holds: None, reason: reason.into() };
+        let outdated = |reason: &str, value: f64| {
+            let reading = Some(Reading { value, of: None, least: None, most: None });
+            let claim = ClaimVerdict { id: "a".into(), reading, ..ClaimVerdict::default() };
+            Ledger { unmet: vec![entry(reason)], ..Ledger::default() }.outdated(&Report::new(vec![claim]))
+        };
+        assert!(outdated("Expected ≤ 170; at the base 162 with 5 senders, 112 with 20.", 112.0).is_empty());
+        assert!(outdated("Expected 2 Mb/s ± 10 %; at the base 1.827.", 1.8271).is_empty());
+        assert!(outdated("Expected > -1; -1.25e-5.", -1.25e-5).is_empty());
+        assert_eq!(
+            outdated("Expected 2 Mb/s; at the base 1.827 Mb/s.", 1.82),
+            ["`a` has 1.82 at the base, which its reason does not state"]
+        );
+    }
+
+    #[test]
     fn differences_go_both_ways() {
         let judged = Judgements::parse(
             "heading\nx\ta\tmet\t6\t6\nx\tb\tunmet\t0\t0\nx\tc\tfragile\t3\t6\tseed 2; seed 3; seed 4\nx\td\tfragile\t5\t6\tseed 2\n",
@@ -134,7 +176,7 @@ mod tests {
             holds: holds.map(str::to_owned),
             reason: "because".into(),
         };
-        let ledger = |entries: &[LedgerEntry]| Ledger { unmet: entries.to_vec() };
+        let ledger = |entries: &[LedgerEntry]| Ledger { unmet: entries.to_vec(), ..Ledger::default() };
         let (b, c, d) = (entry("b", None), entry("c", Some("3 of 6")), entry("d", Some("5 of 6")));
         assert!(ledger(&[b.clone(), c.clone(), d.clone()]).differences(&judged).is_empty());
         assert_eq!(

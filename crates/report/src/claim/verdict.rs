@@ -45,6 +45,9 @@ pub struct ClaimVerdict {
     pub expected: String,
     /// The value at the base, or the reason for its absence.
     pub measured: String,
+    /// The values of other engines and laws at the base, by their name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<(&'static str, String)>,
     /// The paper's section, or another source of the claim.
     pub source: String,
     /// The tightest value at the base as a number, with its bounds.
@@ -87,6 +90,12 @@ impl ClaimVerdict {
     /// Number of neighbours in which the claim holds.
     pub fn held(&self) -> usize {
         self.neighbours.iter().filter(|n| n.status == Status::Met).count()
+    }
+
+    /// The value, with those beside it.
+    pub fn measured_text(&self) -> String {
+        let beside = self.beside.iter().map(|(name, value)| format!("; {name} {value}"));
+        self.measured.clone() + &beside.collect::<String>()
     }
 
     /// True if every neighbour was judged, or if the claim intentionally has no neighbours.
@@ -223,7 +232,7 @@ impl Report {
             ("status", Align::Left),
         ]);
         for c in &self.claims {
-            table.row([c.id.as_str(), &c.expected, &c.measured, &c.status_text()]);
+            table.row([c.id.as_str(), &c.expected, &c.measured_text(), &c.status_text()]);
         }
         format!("{}{}\n", table.print(width), self.totals())
     }

@@ -383,6 +383,8 @@ struct State<'a> {
     windows: Vec<u32>,
     /// The reading application of each flow.
     readers: Vec<Reader>,
+    /// True for each flow whose senders are paused.
+    paused: Vec<bool>,
     /// The directions of data, flow by flow.
     ways: Vec<Way>,
     /// The budget of each flow without a host, in $/s; 0 for other laws than FCP's.
@@ -419,6 +421,7 @@ impl<'a> State<'a> {
                 .iter()
                 .map(|flow| plan.transports[flow.transport.0 as usize].reader)
                 .collect(),
+            paused: vec![false; plan.flows.len()],
             ways: (0..plan.flows.len()).flat_map(|i| ways(plan, i)).collect(),
             budgets: (0..plan.flows.len())
                 .map(|i| spends(plan, i).map_or(0.0, |one| one.budget.get()))
@@ -436,7 +439,8 @@ impl<'a> State<'a> {
             self.events = rest;
             demands_changed |= matches!(
                 event.what,
-                What::Link(_, Change::Delay(_)) | What::Flow(_, Change::ReceiveBuffer(_) | Change::Reader(_))
+                What::Link(_, Change::Delay(_))
+                    | What::Flow(_, Change::ReceiveBuffer(_) | Change::Reader(_) | Change::Paused(_))
             );
             match event.what {
                 What::Link(link, Change::Rate(rate)) => self.rates_bps[link.0 as usize] = rate.bps(),
@@ -455,6 +459,10 @@ impl<'a> State<'a> {
                     self.readers[flow.0 as usize] = reader;
                     self.demand_anew(plan, |of| of == flow.0 as usize);
                 }
+                What::Flow(flow, Change::Paused(paused)) => {
+                    self.paused[flow.0 as usize] = paused;
+                    self.demand_anew(plan, |of| of == flow.0 as usize);
+                }
                 What::HostBudget(host, budget) => self.hosts[host].0 = budget,
                 What::HostStrategy(host, strategy) => self.hosts[host].1 = strategy,
                 _ => {}
@@ -468,8 +476,8 @@ impl<'a> State<'a> {
         for w in 0..self.ways.len() {
             let of = self.ways[w].of;
             if concerns(of) {
-                self.ways[w].flow.demand =
-                    demand(plan, of, self.windows[of], self.readers[of], self.rtt(plan, of));
+                let most = demand(plan, of, self.windows[of], self.readers[of], self.rtt(plan, of));
+                self.ways[w].flow.demand = if self.paused[of] { 0.0 } else { most };
             }
         }
     }
@@ -484,7 +492,8 @@ impl<'a> State<'a> {
     /// The directions of flows that are active from `from` until `until`.
     fn active(&self, plan: &Plan, from: Time, until: Time) -> impl Iterator<Item = usize> {
         let ways = self.ways.iter().enumerate();
-        ways.filter(move |(_, way)| begin(plan, way.of) <= from && until <= end(plan, way.of)).map(|(w, _)| w)
+        let lives = move |of: usize| begin(plan, of) <= from && until <= end(plan, of);
+        ways.filter(move |(_, way)| lives(way.of) && !self.paused[way.of]).map(|(w, _)| w)
     }
 
     /// The owners of budgets for `directions`. A host's budget covers only data that it sends; the

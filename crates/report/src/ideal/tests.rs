@@ -147,6 +147,22 @@ fn a_buffer_lets_through_what_it_holds_in_a_round_trip_of_that_moment() {
 }
 
 #[test]
+fn a_paused_flow_leaves_its_share_to_others() {
+    let plan = plan(
+        r#"
+            flow.f = { from = "a", to = "b", law = "newreno" }
+            flow.g = { from = "a", to = "b", law = "newreno" }
+            change = [
+                { at = "4 s", flow = "f", paused = true },
+                { at = "8 s", flow = "f", paused = false },
+            ]
+            "#,
+    );
+    let found: Vec<f64> = ideal_mbps(&plan).iter().filter_map(|ways| ways[0]).collect();
+    assert!((found[1] / found[0] - (5.0 * 6.0 + 10.0 * 4.0) / (5.0 * 6.0)).abs() < 1e-3, "{found:?}");
+}
+
+#[test]
 fn merged_flows_have_one_share_and_spread_ones_no_ideal() {
     let text = include_str!("../../../../scenarios/switch.toml");
     let ideals = |sets: &[&str]| {

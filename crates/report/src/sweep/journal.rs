@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tollway_scenario::tables::RunResult;
 
-use super::{Point, SweepError, links_beside};
+use super::{Part, Point, SweepError, links_beside};
 use crate::data;
 use crate::folder::is_taken;
 
@@ -59,11 +59,35 @@ impl Done {
 
 type Key = (Vec<String>, u64, String);
 
-/// The path of the journal beside a table of flows.
-fn beside(flows: &Path) -> PathBuf {
+/// The path of the journal beside a table of flows: `sweep.csv.journal`, or
+/// `sweep.csv.3of16.journal` of a part.
+fn beside(flows: &Path, part: Option<Part>) -> PathBuf {
     let mut name = flows.file_name().unwrap_or_default().to_owned();
+    if let Some(Part { index, of }) = part {
+        name.push(format!(".{index}of{of}"));
+    }
     name.push(".journal");
     flows.with_file_name(name)
+}
+
+/// Returns the journals beside a table of flows: the sweep's own and those of its parts.
+fn all_beside(flows: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let name = flows.file_name().unwrap_or_default().to_string_lossy();
+    let folder = flows.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut journals = Vec::new();
+    for entry in std::fs::read_dir(folder.unwrap_or(Path::new(".")))? {
+        let other = entry?.file_name();
+        let middle = other.to_str().and_then(|other| other.strip_prefix(&*name)?.strip_suffix(".journal"));
+        let part = |text: &str| {
+            let (index, of) = text.strip_prefix('.')?.split_once("of")?;
+            Part::new(index.parse().ok()?, of.parse().ok()?)
+        };
+        if middle.is_some_and(|middle| middle.is_empty() || part(middle).is_some()) {
+            journals.push(flows.with_file_name(other));
+        }
+    }
+    journals.sort();
+    Ok(journals)
 }
 
 /// Returns the number of bytes of a journal in whole lines, and the runs in them.
@@ -88,6 +112,19 @@ fn read(bytes: &[u8], head: &Head) -> Result<(usize, HashMap<Key, Done>), String
     Ok((whole, runs.map(|run| ((run.values.clone(), run.seed, run.variant.clone()), run)).collect()))
 }
 
+/// Reads a journal file from its start. Returns as [`read`] does.
+fn load(file: &mut File, path: &Path, head: &Head) -> Result<(u64, HashMap<Key, Done>), SweepError> {
+    // Bytes, since a cut may fall within a character.
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(|error| SweepError::Journal {
+        action: "read",
+        path: path.to_owned(),
+        error,
+    })?;
+    let (whole, done) = read(&bytes, head).map_err(|why| SweepError::Other { path: path.to_owned(), why })?;
+    Ok((whole as u64, done))
+}
+
 /// The open journal file, locked while open.
 pub(super) struct Journal {
     path: PathBuf,
@@ -96,11 +133,17 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal of the table `out`, or creates it.
-    pub(super) fn open(out: &Path, scenario: &str, vary: &[String]) -> Result<Journal, SweepError> {
-        let (path, links) = (beside(out), links_beside(out));
-        let fail = |action| {
-            let path = path.clone();
+    /// Opens the journal of the table `out`, or of a part of its sweep, or creates it. Runs in the
+    /// sweep's other journals count as done.
+    pub(super) fn open(
+        out: &Path,
+        part: Option<Part>,
+        scenario: &str,
+        vary: &[String],
+    ) -> Result<Journal, SweepError> {
+        let (path, links) = (beside(out, part), links_beside(out));
+        let fail = |action, path: &Path| {
+            let path = path.to_owned();
             move |error| SweepError::Journal { action, path, error }
         };
         let head = Head {
@@ -108,38 +151,49 @@ impl Journal {
             scenario: scenario.into(),
             vary: vary.to_vec(),
         };
-        if beside(&links).exists() {
+        if beside(&links, None).exists() {
             let why = format!("its table of flows has the name of the table of links of {}", out.display());
-            return Err(SweepError::Other { path: beside(&links), why });
+            return Err(SweepError::Other { path: beside(&links, None), why });
         }
-        if !path.exists()
+        if !beside(out, None).exists()
             && let Some(table) = [out, &links].into_iter().find(|table| table.exists())
         {
             return Err(SweepError::Exists { path: table.to_owned() });
         }
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(fail("write"))?;
+            std::fs::create_dir_all(folder).map_err(fail("write", &path))?;
         }
-        let mut file =
-            OpenOptions::new().read(true).append(true).create(true).open(&path).map_err(fail("write"))?;
+        let mut file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(&path)
+            .map_err(fail("write", &path))?;
         // Two processes would run all points twice, and replace each other's table.
         if is_taken(&file) {
             return Err(SweepError::Taken { path });
         }
-        // Bytes, since a cut may fall within a character.
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(fail("read"))?;
-        let other = |why: String| SweepError::Other { path: path.clone(), why };
-        let (whole, done) = read(&bytes, &head).map_err(other)?;
+        let mut all = HashMap::new();
+        for other in all_beside(out).map_err(fail("read", &path))? {
+            if other == path {
+                continue;
+            }
+            let mut file = File::open(&other).map_err(fail("read", &other))?;
+            // The whole sweep would do again what a part is doing. Parts have no run in common.
+            if part.is_none() && is_taken(&file) {
+                return Err(SweepError::Taken { path: other });
+            }
+            all.extend(load(&mut file, &other, &head)?.1);
+        }
+        let (bytes, done) = load(&mut file, &path, &head)?;
         // Whole lines stay in place, since a rewrite could lose them.
-        if whole < bytes.len() {
-            file.set_len(whole as u64).map_err(fail("write"))?;
-        }
-        if whole == 0 {
+        file.set_len(bytes).map_err(fail("write", &path))?;
+        if bytes == 0 {
             let head = serde_json::to_string(&head).unwrap_or_default() + "\n";
-            file.write_all(head.as_bytes()).map_err(fail("write"))?;
+            file.write_all(head.as_bytes()).map_err(fail("write", &path))?;
         }
-        Ok(Journal { path, file, done })
+        all.extend(done);
+        Ok(Journal { path, file, done: all })
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -12,6 +12,7 @@ mod table;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,6 +38,32 @@ pub struct Vary {
     pub values: Vec<String>,
 }
 
+/// A part of a sweep: every `of`-th run, from the `index`-th on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    index: u64,
+    of: u64,
+}
+
+impl Part {
+    /// Part `index` of `of`, counted from 1. `None` if there is no such part.
+    pub fn new(index: u64, of: u64) -> Option<Part> {
+        (1..=of).contains(&index).then_some(Part { index, of })
+    }
+}
+
+impl FromStr for Part {
+    type Err = &'static str;
+
+    /// Parses `3/16`.
+    fn from_str(text: &str) -> Result<Part, &'static str> {
+        let numbers =
+            text.split_once('/').and_then(|(index, of)| Some((index.parse().ok()?, of.parse().ok()?)));
+        let (index, of) = numbers.ok_or("write it like `3/16`")?;
+        Part::new(index, of).ok_or("parts of N are counted from 1 to N")
+    }
+}
+
 /// The settings of a sweep.
 #[derive(Clone, Debug)]
 pub struct Sweep {
@@ -48,6 +75,8 @@ pub struct Sweep {
     pub vary: Vec<Vary>,
     /// Number of seeds per point, from the scenario's on.
     pub seeds: u64,
+    /// The part to run. It has a separate journal, and writes no table.
+    pub part: Option<Part>,
     /// Number of runs at once; 0 means one per processor.
     pub jobs: usize,
     /// The path of the table of flows, `.csv` or `.arrow`. The table of links lies beside it.
@@ -59,11 +88,11 @@ pub struct Sweep {
 /// The outcome of a sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swept {
-    /// Number of runs in the tables.
+    /// Number of finished runs, all of them in the tables.
     pub done: u64,
-    /// Number of these runs that were in the journal before.
+    /// Number of these runs that were in a journal before.
     pub before: u64,
-    /// Number of runs in all.
+    /// Number of runs of the sweep or the part.
     pub all: u64,
     /// The table of flows.
     pub flows: PathBuf,
@@ -223,9 +252,9 @@ struct Point {
 }
 
 impl Sweep {
-    /// Runs the missing points, and writes the tables of all finished ones. `progress` receives the
-    /// number of finished runs and of all runs. If it returns false, the sweep ends and keeps the
-    /// finished runs.
+    /// Runs the missing points, and writes the tables of all finished ones, unless it is a part.
+    /// `progress` receives the number of finished runs and of all runs. If it returns false, the
+    /// sweep ends and keeps the finished runs.
     ///
     /// # Errors
     /// See [`SweepError`].
@@ -255,8 +284,11 @@ impl Sweep {
                 }
             }
         }
+        if let Some(Part { index, of }) = self.part {
+            points = points.into_iter().skip(index as usize - 1).step_by(of as usize).collect();
+        }
         let keys: Vec<String> = self.vary.iter().map(|vary| vary.key.clone()).collect();
-        let mut journal = Journal::open(&self.out, &first.variants()[0].plan.name, &keys)?;
+        let mut journal = Journal::open(&self.out, self.part, &first.variants()[0].plan.name, &keys)?;
         let mut before = 0;
         for (point, hash) in &points {
             if let Some(done) = journal.find(point) {
@@ -305,7 +337,8 @@ impl Sweep {
         let rows: Vec<(&Point, &Done)> =
             points.iter().filter_map(|(point, _)| Some((point, journal.find(point)?))).collect();
         let links = links_beside(&self.out);
-        for (path, table) in [(&self.out, Table::Summary), (&links, Table::LinkSummary)] {
+        let tables = [(&self.out, Table::Summary), (&links, Table::LinkSummary)];
+        for (path, table) in tables.into_iter().filter(|_| self.part.is_none()) {
             export(path, &table::batch(table, &self.vary, &rows)?)?;
         }
         let title = &first.variants()[0].plan.title;

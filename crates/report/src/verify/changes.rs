@@ -48,9 +48,14 @@ impl Path {
         let mut random = Pcg64Mcg::seed_from_u64(seed ^ CHANGES);
         let rate = libm::round(10.0 * spread(&mut random, 10.0, 100.0)) / 10.0;
         let rtt = libm::round(spread(&mut random, 20.0, 200.0));
-        // Twenty packets in the window of each: the law is followed, not whole packets.
+        // Twenty packets in the window of each, where there are so many for two flows.
         let most = (rate * rtt * 1e3 / (8.0 * super::PACKET * 20.0)) as u32;
         Path { rate, rtt, flows: random.random_range(2..=most.clamp(2, 9)) }
+    }
+
+    /// Packets in the window of each flow while all of them send.
+    fn window(&self) -> f64 {
+        self.rate * self.rtt * 1e3 / (8.0 * super::PACKET * f64::from(self.flows + 1))
     }
 
     /// The scenario file. Its text for a seed is the same on every machine.
@@ -129,14 +134,16 @@ impl Path {
 }
 
 impl Changes {
-    /// The bounds that are not kept, as text.
-    pub(super) fn problems(&self, aim: Aim) -> Vec<String> {
-        let Some(Expected { joined, resumed, filled, overshoot, standing }) = Expected::of(aim) else {
+    /// The bounds on `path` that are not kept, as text.
+    pub(super) fn problems(&self, aim: Aim, path: &Path) -> Vec<String> {
+        let Some(Expected { joined, settled, resumed, filled, overshoot, standing }) =
+            Expected::of(aim, path.window())
+        else {
             return Vec::new();
         };
         let bounds = [
             ("a new flow's share after 10 to 15 round trips", self.joined, joined),
-            ("a new flow's share after 50 to 55 round trips", self.settled, (0.9, 1.1)),
+            ("a new flow's share after 50 to 55 round trips", self.settled, settled),
             ("the link's use 10 to 15 round trips after a flow left", self.resumed, (resumed, 1.0)),
             ("the link's use 6 to 10 round trips after its rate doubled", self.filled, (filled, 1.0)),
             ("the longest queue after the rate doubled, in BDP", self.overshoot, overshoot),
@@ -152,6 +159,7 @@ impl Changes {
 /// The values that a law's published gains bring about, with the spread over [`Path::draw`].
 pub(super) struct Expected {
     joined: (f64, f64),
+    settled: (f64, f64),
     resumed: f64,
     filled: f64,
     overshoot: (f64, f64),
@@ -159,22 +167,29 @@ pub(super) struct Expected {
 }
 
 impl Expected {
+    /// The values for windows of `window` packets.
+    ///
     /// XCP's newcomer gets γ of what it lacks in a round trip, and shows it a round trip later: the
-    /// lack decays as e^(−λn), λ = γe^λ = 0.112, to a third in the middle of the window. The queue
-    /// after a doubling of the rate is α's and β's overshoot, and it drains by β. FCP states the new
-    /// price within a round trip. RCP is not judged: with two or three flows its published gains
-    /// leave links unused for tens of round trips.
-    pub(super) const fn of(aim: Aim) -> Option<Expected> {
+    /// lack decays as e^(−λn), λ = γe^λ = 0.112, to a third in the middle of the window, and to
+    /// 0.3 % after 52 round trips. The queue after a doubling of the rate is α's and β's overshoot,
+    /// and it drains by β. Windows hold whole packets: one flow's share is up to a packet away, the
+    /// sum over flows half a packet of each. FCP states the new price within a round trip, and
+    /// spaces packets. RCP is not judged: with two or three flows its published gains leave links
+    /// unused for tens of round trips.
+    pub(super) const fn of(aim: Aim, window: f64) -> Option<Expected> {
+        let packet = 1.0 / window;
         match aim {
             Aim::XcpEquilibrium => Some(Expected {
                 joined: (0.59, 0.75),
-                resumed: 0.95,
+                settled: (1.0 - 0.005 - packet, 1.0 + 0.005 + packet),
+                resumed: 0.99 - packet / 2.0,
                 filled: 0.97,
                 overshoot: (0.09, 0.18),
-                standing: (0.09, 0.25),
+                standing: (0.1, 0.15 + packet / 2.0),
             }),
             Aim::Proportional => Some(Expected {
                 joined: (0.9, 1.1),
+                settled: (0.95, 1.05),
                 resumed: 0.9,
                 filled: 0.95,
                 overshoot: (0.0, 0.05),

@@ -230,7 +230,7 @@ impl Verify {
             return vec![(network, starts_text(self.law, seed))];
         }
         let mut files = vec![(network, scenario_text(self.law, seed))];
-        if Expected::of(self.aim).is_some() {
+        if Expected::of(self.aim, f64::INFINITY).is_some() {
             files.push((format!("{seed}-changes.toml"), Path::draw(seed).text(self.law, seed)));
         }
         files
@@ -242,7 +242,7 @@ impl Verify {
         let mut case = self.judge(seed, &files[0].1, goes_on)?;
         if let Some((_, text)) = files.get(1) {
             let changes = follow(seed, text, goes_on)?;
-            case.problems.extend(changes.problems(self.aim));
+            case.problems.extend(changes.problems(self.aim, &Path::draw(seed)));
             case.changes = Some(changes);
         }
         Ok(case)
@@ -474,7 +474,7 @@ mod tests {
             let line = format!("law = \"{law}\"\n\n");
             let text =
                 Path::draw(SEED).text(law, SEED).replacen(&line, &format!("law = \"{law}\"\n{keys}\n\n"), 1);
-            follow(SEED, &text, &|_| true).unwrap().problems(aim).join("; ")
+            follow(SEED, &text, &|_| true).unwrap().problems(aim, &Path::draw(SEED)).join("; ")
         };
         const SEED: u64 = 5000;
         for aim in [Aim::XcpEquilibrium, Aim::Proportional] {

@@ -7,7 +7,8 @@ use std::path::Path;
 use tollway_report::Experiment;
 use tollway_report::agreement::{agree, scenario};
 use tollway_report::claim::{Report, Status};
-use tollway_scenario::run::Hosting;
+use tollway_report::runner::Runner;
+use tollway_scenario::run::{EngineKind, Hosting};
 
 const TEXT: &str = r#"
 name = "test/live"
@@ -60,14 +61,16 @@ fn both_engines_are_compared() {
     assert_eq!(scenario.variants().len(), 1);
     assert_eq!(scenario.variants()[0].plan.flows[0].path.base_rtt.as_millis_f64(), 20.0);
     for hosting in [Hosting::Loopback, Hosting::Namespaces] {
-        let report = match agree(&scenario, &experiment, comparison, &hosting, None) {
-            Err(error) if hosting == Hosting::Namespaces && error.to_string().contains("cannot make") => {
+        let namespaces = hosting == Hosting::Namespaces;
+        let real = Runner { engine: EngineKind::Live, hosting, ..Runner::default() };
+        let agreed = match agree(&scenario, &experiment, comparison, &real, None) {
+            Err(error) if namespaces && error.to_string().contains("cannot make") => {
                 eprintln!("SKIPPED: {error}");
                 continue;
             }
-            report => report.unwrap(),
+            agreed => agreed.unwrap(),
         };
-        compared(&report);
+        compared(&agreed.report);
     }
 }
 

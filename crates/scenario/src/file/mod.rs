@@ -46,6 +46,7 @@ mod topology;
 mod tree;
 mod value;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +56,7 @@ use tollway_law::Time;
 pub use error::{Mistake, ScenarioError, suggestion};
 pub use grid::Coordinate;
 pub use reference::{reference_markdown, schema};
-pub use resolve::matches;
+pub use resolve::{matches, policy};
 #[cfg(target_os = "linux")]
 pub(crate) use route::Router;
 
@@ -65,13 +66,13 @@ use grid::VariantSettings;
 use reader::Reader;
 use tree::{Setter, Table, Value};
 
-use crate::plan::{Flow, NoPlace, OwnLink, OwnRoute, OwnSender, Plan};
+use crate::plan::{Flow, NoPlace, OwnLink, OwnRoute, OwnSender, Plan, TransportId};
 
 /// Reading of other files with the same checks and messages: tables of keys by
 /// [`section!`](crate::section), and their reader.
 pub mod reading {
     pub use super::error::{At, Found, Mistakes, closest, synonyms};
-    pub use super::keys::{Default, Key, Kind, LINK_LAWS, Section};
+    pub use super::keys::{Default, Key, Kind, LINK_LAWS, RULES, Section};
     pub use super::reader::{Reader, read};
     pub use super::reference::sections_markdown;
     pub use super::value::{percent, spelt};
@@ -197,6 +198,19 @@ impl Scenario {
     /// All variants, in the file's order; a single unnamed one if the file has none. Never empty.
     pub fn variants(&self) -> &[Variant] {
         &self.variants
+    }
+
+    /// The `--set`s that give every flow and workload the kernel's TCP.
+    pub fn kernel_sets(&self) -> Vec<String> {
+        let mut sets = BTreeSet::new();
+        for Variant { plan, .. } in &self.variants {
+            let kernel = |of: TransportId| plan.transports[of.0 as usize].kernel;
+            let flows = plan.flows.iter().filter(|flow| !kernel(flow.transport));
+            sets.extend(flows.map(|flow| format!("flow.{}.transport=kernel", flow.section)));
+            let workloads = plan.workloads.iter().filter(|workload| !kernel(workload.transport));
+            sets.extend(workloads.map(|workload| format!("workload.{}.transport=kernel", workload.name)));
+        }
+        sets.into_iter().collect()
     }
 
     /// The variant called `name`.

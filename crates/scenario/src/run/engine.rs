@@ -5,8 +5,8 @@
 
 use std::any::Any;
 
-use tollway_law::Time;
 use tollway_law::sender::AnySender;
+use tollway_law::{Price, Time};
 use tollway_proto::link::Link;
 use tollway_proto::shaper::ClassId;
 use tollway_proto::transport::Connection;
@@ -18,7 +18,7 @@ use tollway_sim::{
 
 use super::RunError;
 use super::ends::Ends;
-use crate::plan::{Cbr, EqualCost, NodeId};
+use crate::plan::{Cbr, EqualCost, NodeId, Transport};
 
 /// A running network: links, flows, time. The runner builds, changes and observes it.
 pub(super) trait Engine {
@@ -162,8 +162,8 @@ pub(super) struct Start<R> {
 
 /// The task of the kernel's TCP for a flow.
 pub(super) struct Kernels {
-    /// The kernel's name of the congestion control.
-    pub(super) congestion: String,
+    /// Its congestion control.
+    pub(super) law: Congestion,
     /// Bytes to send; `None` is endless.
     pub(super) bytes: Option<u64>,
     pub(super) both_ways: bool,
@@ -172,6 +172,25 @@ pub(super) struct Kernels {
     pub(super) receive_buffer: Option<u32>,
     /// True if that limit is to change.
     pub(super) changes: bool,
+}
+
+/// A congestion control of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Congestion {
+    /// One that Linux has, by its name.
+    Linux(&'static str),
+    /// A law that a program brings, by its word, with an initial window in packets.
+    Program(String, u32),
+}
+
+impl Congestion {
+    pub(super) fn of(transport: &Transport) -> Congestion {
+        let about = transport.law.descriptor();
+        match about.program {
+            true => Congestion::Program(transport.law.word().to_owned(), transport.initial_window),
+            false => Congestion::Linux(about.kernel.unwrap_or_default()),
+        }
+    }
 }
 
 /// Counters of a flow whose ends are not machines of Tollway.
@@ -184,6 +203,8 @@ pub(super) struct Outside {
     pub(super) cwnd: f64,
     pub(super) srtt: Time,
     pub(super) in_flight: u32,
+    /// The price of its path, once known.
+    pub(super) price: Option<Price>,
 }
 
 /// The simulator.

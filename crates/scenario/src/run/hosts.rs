@@ -1,6 +1,6 @@
 //! Owners of budgets during a run: membership of flows, division of budgets, and audit of spending.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use tollway_law::budget::Share;
 use tollway_law::sender::{SenderLaw as _, Spender};
@@ -11,7 +11,7 @@ use tollway_sim::{End, FlowId};
 
 use super::build::Built;
 use super::choices::Choices;
-use super::engine::{Engine, Part, Place};
+use super::engine::{Engine, Outside, Part, Place};
 use crate::plan::{Plan, Strategy, TransportId};
 use crate::tables::SystemTables;
 
@@ -38,9 +38,13 @@ struct Owner {
     flows: Vec<FlowId>,
     /// Dollars spent by flows that have ended.
     past: f64,
-    /// Dollars spent at the start of the current second, and the allowance in it.
+    /// Dollars spent until the last step of a second began.
     before: f64,
+    /// The budget in force, $/s, and the time until which it is, if it was lowered.
     allowed: f64,
+    until: Time,
+    /// Dollars spent and allowed in the last steps, of a second.
+    steps: VecDeque<[f64; 2]>,
     /// The largest ratio of spending to allowance in any second; at most 1 by equation 1.
     worst: f64,
 }
@@ -77,7 +81,7 @@ impl Hosts {
             }
         }
         events.sort_by_key(|event| event.0);
-        let next_audit = if hosts.is_empty() { Time::NEVER } else { SECOND };
+        let next_audit = if hosts.is_empty() { Time::NEVER } else { STEP };
         Hosts {
             spends: plan.transports.iter().any(|transport| transport.law.descriptor().spends.is_some()),
             hosts,
@@ -142,15 +146,15 @@ impl Hosts {
         }
         self.choices.tick(built);
         if now >= self.next_audit {
-            self.next_audit += SECOND;
+            self.next_audit += STEP;
             for owner in &mut self.hosts {
-                owner.audit(&built.network);
+                owner.audit(now, &built.network);
             }
         }
     }
 
     /// Sets the start of a flow of the file that waited for others.
-    pub(super) fn begun<E: Engine>(&mut self, plan: &Plan, built: &Built<E>, place: FlowId, at: Time) {
+    pub(super) fn begun<E: Engine>(&mut self, plan: &Plan, built: &mut Built<E>, place: FlowId, at: Time) {
         let left = &mut self.events[self.at..];
         let Some(i) = left.iter().position(|event| event.2.is_some() && built.flows[event.1] == place) else {
             return;
@@ -170,7 +174,7 @@ impl Hosts {
     pub(super) fn workload_joined<E: Engine>(
         &mut self,
         plan: &Plan,
-        built: &Built<E>,
+        built: &mut Built<E>,
         workload: usize,
         flow: FlowId,
     ) {
@@ -179,19 +183,23 @@ impl Hosts {
         }
         let (now, transport) = (built.network.now(), plan.workloads[workload].transport);
         self.choices.join(plan, now, flow, transport, None);
-        if let Some(host) = plan.hosts.iter().position(|host| host.workloads.contains(&workload)) {
-            self.join(plan, built, now, host, (flow, transport));
+        match plan.hosts.iter().position(|host| host.workloads.contains(&workload)) {
+            Some(host) => self.join(plan, built, now, host, (flow, transport)),
+            None => give_own(plan, built, flow, transport),
         }
     }
 
     fn join<E: Engine>(
         &mut self,
         plan: &Plan,
-        built: &Built<E>,
+        built: &mut Built<E>,
         now: Time,
         host: usize,
         (flow, transport): (FlowId, TransportId),
     ) {
+        if self.hosts[host].machine.is_none() {
+            give_own(plan, built, flow, transport);
+        }
         let transport = &plan.transports[transport.0 as usize];
         let spends = transport.law.descriptor().spends;
         let wants = spends.and_then(|spends| spends.wants).unwrap_or(Rate::ZERO);
@@ -226,9 +234,7 @@ impl Hosts {
     }
 
     pub(super) fn set_budget(&mut self, now: Time, host: usize, budget: f64) {
-        let owner = &mut self.hosts[host];
-        owner.allowed = owner.allowed.max(budget);
-        if let Some(machine) = &mut owner.machine {
+        if let Some(machine) = &mut self.hosts[host].machine {
             machine.set_budget(now, Budget::per_sec(budget));
         }
     }
@@ -259,27 +265,44 @@ impl Hosts {
 
 impl Owner {
     fn new(machine: Option<Box<BudgetHost>>, budget: f64) -> Owner {
-        Owner { machine, flows: Vec::new(), past: 0.0, before: 0.0, allowed: budget, worst: 0.0 }
+        Owner {
+            machine,
+            flows: Vec::new(),
+            past: 0.0,
+            before: 0.0,
+            allowed: budget,
+            until: Time::ZERO,
+            steps: VecDeque::new(),
+            worst: 0.0,
+        }
     }
 
-    /// Audits a second (equation 1). A lowered budget applies from the next second on.
-    fn audit<E: Engine>(&mut self, network: &E) {
+    /// Audits the second that ends `now` (equation 1). A lowered budget applies two round trips
+    /// later: flows announce a change for one, and it takes effect over another.
+    fn audit<E: Engine>(&mut self, now: Time, network: &E) {
+        let connections = || self.flows.iter().map(|&flow| network.connection(flow, End::Client));
         let spent = self.past + self.flows.iter().map(|&flow| spent(network, flow)).sum::<f64>();
         let present = match &self.machine {
             Some(machine) => machine.budget().get(),
-            None => {
-                let laws = self
-                    .flows
-                    .iter()
-                    .filter_map(|&flow| network.connection(flow, End::Client).law().spender());
-                laws.map(|law| law.budget().get()).sum()
-            }
+            None => connections().filter_map(|c| c.law().spender()).map(|law| law.budget().get()).sum(),
         };
-        let allowed = self.allowed.max(present);
-        if allowed > 0.0 {
-            self.worst = self.worst.max((spent - self.before) / allowed);
+        if present >= self.allowed {
+            let slowest = connections().map(|connection| connection.srtt()).max().unwrap_or(Time::ZERO);
+            (self.allowed, self.until) = (present, now + slowest * 2 + STEP);
         }
-        (self.before, self.allowed) = (spent, present);
+        self.steps.push_back([spent - self.before, self.allowed * STEP.as_secs_f64()]);
+        if now >= self.until {
+            self.allowed = present;
+        }
+        self.before = spent;
+        if self.steps.len() as u64 * STEP.0 >= SECOND.0 {
+            let [spent, allowed] =
+                self.steps.iter().fold([0.0; 2], |sum, step| [sum[0] + step[0], sum[1] + step[1]]);
+            if allowed > 0.0 {
+                self.worst = self.worst.max(spent / allowed);
+            }
+            self.steps.pop_front();
+        }
     }
 }
 
@@ -287,8 +310,19 @@ fn spent<E: Engine>(network: &E, flow: FlowId) -> f64 {
     network.connection(flow, End::Client).law().spender().map_or(0.0, Spender::spent)
 }
 
+/// Gives a flow of the kernel's TCP the budget of its law, which machines get from their config.
+fn give_own<E: Engine>(plan: &Plan, built: &mut Built<E>, flow: FlowId, transport: TransportId) {
+    let spends = plan.transports[transport.0 as usize].law.descriptor().spends;
+    if let Some(spends) = spends.filter(|_| built.network.outside(flow, true).is_some()) {
+        built.network.change(Part::Flow(flow), Change::Budget(spends.budget));
+    }
+}
+
 fn see<E: Engine>(network: &E, flow: u64) -> Seen {
     let flow = FlowId(flow as u32);
+    if let Some(Outside { price, srtt, sent, .. }) = network.outside(flow, true) {
+        return Seen { price, rtt: srtt, sent, ..Seen::default() };
+    }
     let connection = network.connection(flow, End::Client);
     let law = connection.law().spender();
     Seen {
@@ -296,7 +330,10 @@ fn see<E: Engine>(network: &E, flow: u64) -> Seen {
         rtt: connection.srtt(),
         sent: connection.stats().bytes_sent,
         ending: law.is_some_and(Spender::is_ending),
+        wants: None,
     }
 }
 
 const SECOND: Time = Time::from_secs(1);
+/// The step of audits: each looks at the second before it.
+const STEP: Time = Time::from_millis(100);

@@ -10,6 +10,7 @@ mod digest;
 mod ends;
 mod engine;
 mod hosts;
+mod kernel_laws;
 mod live;
 mod measure;
 #[cfg(target_os = "linux")]
@@ -29,6 +30,7 @@ use build::{Built, aggregates, machines, overlay, sessions};
 use engine::{Engine, FlowEvent, Totals};
 
 pub use capture::{Capture, CaptureError, variant_path};
+pub use kernel_laws::KernelLaws;
 #[cfg(target_os = "linux")]
 pub use live::{LiveInfo, Unsupported, WireInfo};
 pub use tollway_net::secure::KeyFile;
@@ -47,6 +49,8 @@ pub struct Options<'a> {
     pub engine: EngineKind,
     /// Location of the nodes of a live run.
     pub hosting: Hosting,
+    /// The loader of laws for flows of the kernel's TCP in a live run.
+    pub kernel_laws: Option<Arc<dyn KernelLaws>>,
     /// Destinations of the result tables.
     pub outputs: Outputs,
     /// Ideal rates of [`Plan::flows`], then of the overlay's senders, Mb/s; empty if not computed.
@@ -193,6 +197,16 @@ pub enum RunError {
     /// The live engine cannot run the plan.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
+    /// A law cannot be loaded into the kernel's TCP.
+    #[error("`{section}.transport`: the law `{law}` needs a program for the kernel's TCP: {message}")]
+    KernelLaw {
+        /// The flow's section in the file.
+        section: String,
+        /// The law.
+        law: String,
+        /// The reason.
+        message: String,
+    },
     /// The live engine failed.
     #[error(transparent)]
     Live(#[from] tollway_net::Error),
@@ -250,7 +264,7 @@ pub fn run(plan: &Plan, options: &Options<'_>) -> Result<Finished, RunError> {
             if options.capture.is_some() {
                 return Err(live::no_capture().into());
             }
-            let (network, shapers) = live::network(plan, &options.hosting)?;
+            let (network, shapers) = live::network(plan, options)?;
             let mut built = Built::new(plan, network, shapers);
             let mut finished = drive(plan, options, &mut built, begun, process_cpu, &mut |_| {})?;
             finished.run.live = Some(built.network.info(plan));

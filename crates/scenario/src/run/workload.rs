@@ -124,7 +124,7 @@ impl Generator {
         &mut self,
         plan: &Plan,
         built: &mut Built<E>,
-        mut joined: impl FnMut(&Built<E>, FlowId, usize),
+        mut joined: impl FnMut(&mut Built<E>, FlowId, usize),
     ) {
         let (now, foresees) = (built.network.now(), built.is_part);
         for (i, (queue, workload)) in self.queues.iter_mut().zip(&plan.workloads).enumerate() {

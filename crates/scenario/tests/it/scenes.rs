@@ -293,8 +293,9 @@ scenes! {
         for name in ["receive", "receive-bytes", "receive-half-bdp", "send", "receive-untold"] {
             assert!((get(all, name).total() / (2.0 * 120e-3 / 51.3e-3) - 1.0).abs() < 0.02, "{name}");
         }
-        // Two flows of 1 Mb/s, each at most a packet in a round trip above it.
-        assert!(get(all, "request").total() < 2.5);
+        // Each asks by its round trip of the moment: 4.3 packets of 1 Mb/s in an empty one of 51 ms, five
+        // in one that a queue made a sixth longer.
+        assert!(get(all, "request").total() < 2.2);
     }
     sizes = "sizes", |all| {
         // Two round trips of 50 ms and transmission; one round trip without a handshake.

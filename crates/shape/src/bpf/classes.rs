@@ -15,26 +15,12 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::mem::offset_of;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use super::asm::Reg::{R0, R1, R2, R3, R4, R10};
-use super::asm::With::Imm;
-use super::asm::{Assembler, Op, When};
-use super::sys::{Kind, Map, Plain};
-use crate::{Identity, Regime};
+use libbpf_rs::Object;
 
-/// Descriptors of the maps of classification.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Maps {
-    scope: i32,
-    networks: i32,
-    ports: i32,
-    users: i32,
-    groups: i32,
-    strange: i32,
-    cells: i32,
-}
+use super::sys::{Map, Plain};
+use crate::{Identity, Regime};
 
 /// The maps of classification, in user space.
 #[derive(Debug)]
@@ -73,7 +59,7 @@ pub(crate) struct Judge<'a> {
     pub(crate) verdict: &'a dyn Fn(&Identity<'_>) -> u32,
 }
 
-/// An identity that made a cell, and the cell's verdict.
+/// An identity that made a cell, and the cell's verdict: `struct cell` of `bpf/classes.h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Cell {
@@ -88,7 +74,7 @@ pub(crate) struct Cell {
     stays: u32,
 }
 
-/// A key of the map of networks: the prefix length of the rest, the end (local or remote), and the
+/// A key of the map of networks, `struct prefix` of `bpf/classes.h`: the prefix length of the rest, the end (local or remote), and the
 /// address.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -115,34 +101,22 @@ impl Cell {
 }
 
 impl Classes {
-    pub(crate) fn new() -> io::Result<Classes> {
-        let classes = Classes {
-            scope: Map::new(Kind::Array, "tollway_scope", 1)?,
-            networks: Map::new(Kind::Prefixes, "tollway_nets", 2 * MOST)?,
-            ports: Map::new(Kind::Array, "tollway_ports", 2 << 16)?,
-            users: Map::new(Kind::Hash, "tollway_users", 2 * MOST)?,
-            groups: Map::new(Kind::Recent, "tollway_groups", 2 * MOST)?,
-            strange: Map::new(Kind::Recent, "tollway_strange", 1 << 10)?,
-            cells: Map::new(Kind::Recent, "tollway_cells", MOST)?,
+    /// The maps of loaded programs.
+    pub(crate) fn of(object: &Object) -> io::Result<Classes> {
+        Ok(Classes {
+            scope: Map::of(object, "tollway_scope")?,
+            networks: Map::of(object, "tollway_nets")?,
+            ports: Map::of(object, "tollway_ports")?,
+            users: Map::of(object, "tollway_users")?,
+            groups: Map::of(object, "tollway_groups")?,
+            strange: Map::of(object, "tollway_strange")?,
+            cells: Map::of(object, "tollway_cells")?,
             version: 0,
             profiles: HashMap::new(),
             paths: Vec::new(),
             by_group: false,
             ranges: Default::default(),
-        };
-        Ok(classes)
-    }
-
-    pub(crate) fn raw(&self) -> Maps {
-        Maps {
-            scope: self.scope.raw(),
-            networks: self.networks.raw(),
-            ports: self.ports.raw(),
-            users: self.users.raw(),
-            groups: self.groups.raw(),
-            strange: self.strange.raw(),
-            cells: self.cells.raw(),
-        }
+        })
     }
 
     /// Stores the indexes of new rules and their verdicts on all cells, then puts the new rules in
@@ -185,7 +159,7 @@ impl Classes {
         }
         let flags = if self.by_group { BY_GROUP } else { 0 }
             | if judge.regime.rules.local_counts() { LOCAL_COUNTS } else { 0 };
-        self.scope.set(0, [judge.regime.overhead.into(), u64::from(new) | u64::from(flags as u32) << 32])
+        self.scope.set(0, [judge.regime.overhead.into(), u64::from(new) | u64::from(flags) << 32])
     }
 
     /// Removes the entries of all versions but `version`.
@@ -237,7 +211,8 @@ impl Classes {
         Ok(())
     }
 
-    /// The key of a cell under the rules of the newest version, as [`classify`] computes it.
+    /// The key of a cell under the rules of the newest version, as `classify` of `bpf/classes.h`
+    /// computes it.
     fn key(&self, cell: &Cell) -> io::Result<[u32; 8]> {
         let version = self.version;
         let network = |side, address| {
@@ -305,7 +280,7 @@ impl Classes {
 
 /// The place in the list of paths of a group that is equal to the cell's.
 fn representative(key: &[u32; 8]) -> usize {
-    (key[GROUP as usize / 4] as usize).wrapping_sub(1)
+    (key[GROUP] as usize).wrapping_sub(1)
 }
 
 /// The end of a prefix in a version of the rules.
@@ -329,163 +304,6 @@ fn keys<K: Plain, V: Plain>(map: &Map<K, V>) -> io::Result<Vec<K>> {
     Ok(keys)
 }
 
-/// The version of the rules that code applies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pass {
-    /// The version in force. New cells and groups are recorded.
-    Current,
-    /// The version before it.
-    Before,
-}
-
-/// `R1 =` the verdict on the identity in the frame at [`CELL`]. The key already holds the version
-/// and the group's index.
-///
-/// Changes `R0` to `R5`.
-pub(crate) fn classify(asm: &mut Assembler, maps: &Maps, pass: Pass) {
-    for (side, from, at) in [(LOCAL, offset_of!(Cell, local), 4), (REMOTE, offset_of!(Cell, remote), 8)] {
-        asm.store_value(4, R10, -PREFIX, (SIDE_BITS + 128) as i32);
-        asm.load(4, R1, R10, -KEY);
-        asm.op(Op::ShiftLeft, R1, 1);
-        asm.op(Op::Or, R1, side as i32);
-        asm.store(4, R10, -PREFIX + 4, R1);
-        for half in [0, 8] {
-            asm.load(8, R1, R10, -CELL + from as i16 + half);
-            asm.store(8, R10, -PREFIX + 8 + half, R1);
-        }
-        asm.frame(R2, PREFIX);
-        index(asm, maps.networks, at);
-    }
-    for (from, at) in [(offset_of!(Cell, local_port), 12), (offset_of!(Cell, remote_port), 16)] {
-        asm.load(2, R1, R10, -CELL + from as i16);
-        asm.load(4, R2, R10, -KEY);
-        asm.op(Op::And, R2, 1);
-        asm.op(Op::ShiftLeft, R2, 16);
-        asm.op_with(Op::Or, R1, R2);
-        asm.store(4, R10, -SMALL, R1);
-        asm.frame(R2, SMALL);
-        index(asm, maps.ports, at);
-        asm.load(4, R1, R10, -KEY + at);
-        match at {
-            12 => asm.op(Op::And, R1, 0xffff),
-            _ => asm.op(Op::ShiftRight, R1, 16),
-        }
-        asm.store(4, R10, -KEY + at, R1);
-    }
-    for (from, to) in
-        [(-CELL + offset_of!(Cell, uid) as i16, -SMALL), (-KEY, -SMALL + 4), (AT_STAYS, -KEY + 28)]
-    {
-        asm.load(4, R1, R10, from);
-        asm.store(4, R10, to, R1);
-    }
-    asm.frame(R2, SMALL);
-    index(asm, maps.users, 20);
-
-    let (found, out) = (asm.label(), asm.label());
-    asm.map(R1, maps.cells);
-    asm.frame(R2, KEY);
-    asm.call(MAP_LOOKUP);
-    asm.jump(When::NotEqual, R0, Imm(0), found);
-    if pass == Pass::Current {
-        asm.map(R1, maps.cells);
-        asm.frame(R2, KEY);
-        asm.frame(R3, CELL);
-        asm.set(R4, NO_EXIST);
-        asm.call(MAP_UPDATE);
-    }
-    asm.set(R1, UNKNOWN as i32);
-    asm.go(out);
-    asm.here(found);
-    asm.load(4, R1, R0, offset_of!(Cell, verdict) as i16);
-    asm.here(out);
-}
-
-/// Stores in the cell's key the index of the key that `R2` points to, or 0 without an index.
-fn index(asm: &mut Assembler, map: i32, at: i16) {
-    let none = asm.label();
-    asm.store_value(4, R10, -KEY + at, 0);
-    asm.map(R1, map);
-    asm.call(MAP_LOOKUP);
-    asm.jump(When::Equal, R0, Imm(0), none);
-    asm.load(4, R1, R0, 0);
-    asm.store(4, R10, -KEY + at, R1);
-    asm.here(none);
-}
-
-/// Stores the version and the index of the identity's control group in the key. Jumps to `known` if
-/// the group has one, or if groups don't count. Otherwise records the group as seen.
-pub(crate) fn group(asm: &mut Assembler, maps: &Maps, pass: Pass, known: super::asm::Label) {
-    asm.store_value(4, R10, -KEY + GROUP, 0);
-    if pass == Pass::Current {
-        asm.value_of(R1, maps.scope);
-        asm.load(4, R2, R1, word(8, 0));
-        asm.store(4, R10, -KEY, R2);
-        asm.load(4, R1, R1, word(8, 1));
-        asm.op(Op::And, R1, BY_GROUP);
-        asm.jump(When::Equal, R1, Imm(0), known);
-    } else {
-        asm.load(4, R1, R10, -KEY);
-        asm.op(Op::Add, R1, -1);
-        asm.store(4, R10, -KEY, R1);
-    }
-    for (from, to) in [(-CELL + offset_of!(Cell, cgroup) as i16, 0), (-KEY, 8)] {
-        asm.load(if to == 0 { 8 } else { 4 }, R1, R10, from);
-        asm.store(8, R10, -PREFIX + to, R1);
-    }
-    asm.frame(R2, PREFIX);
-    index(asm, maps.groups, GROUP);
-    asm.load(4, R1, R10, -KEY + GROUP);
-    asm.jump(When::NotEqual, R1, Imm(0), known);
-    if pass == Pass::Current {
-        asm.store_value(4, R10, -SMALL, 0);
-        asm.map(R1, maps.strange);
-        asm.frame(R2, CELL);
-        const { assert!(offset_of!(Cell, cgroup) == 0) };
-        asm.frame(R3, SMALL);
-        asm.set(R4, 0);
-        asm.call(MAP_UPDATE);
-    }
-}
-
-/// Offset of the low or the high half of a number of eight bytes at `at`.
-const fn word(at: i16, high: i16) -> i16 {
-    if cfg!(target_endian = "little") { at + 4 * high } else { at + 4 * (1 - high) }
-}
-
-impl Maps {
-    pub(crate) fn groups(&self) -> i32 {
-        self.groups
-    }
-
-    pub(crate) fn scope(&self) -> i32 {
-        self.scope
-    }
-
-    /// Jumps to `label` if the rules match packets that stay on this machine.
-    pub(crate) fn if_local_counts(&self, asm: &mut Assembler, label: super::asm::Label) {
-        asm.value_of(R1, self.scope);
-        asm.load(4, R1, R1, word(8, 1));
-        asm.op(Op::And, R1, LOCAL_COUNTS);
-        asm.jump(When::NotEqual, R1, Imm(0), label);
-    }
-}
-
-/// Offsets in the frame, in bytes below its top. The hook uses the part above.
-pub(crate) const CELL: i16 = 320;
-pub(crate) const KEY: i16 = 352;
-pub(crate) const GROUP: i16 = 24;
-pub(crate) const PREFIX: i16 = 376;
-pub(crate) const SMALL: i16 = 384;
-/// Offset of the part of the frame that is free for other code.
-pub(crate) const BELOW: i16 = 384;
-
-/// Offsets in [`Cell`] for code that fills one in.
-pub(crate) const AT_LOCAL: i16 = -CELL + offset_of!(Cell, local) as i16;
-pub(crate) const AT_REMOTE: i16 = -CELL + offset_of!(Cell, remote) as i16;
-pub(crate) const AT_UID: i16 = -CELL + offset_of!(Cell, uid) as i16;
-pub(crate) const AT_PORTS: i16 = -CELL + offset_of!(Cell, local_port) as i16;
-pub(crate) const AT_STAYS: i16 = -CELL + offset_of!(Cell, stays) as i16;
-pub(crate) const CELL_BYTES: i16 = size_of::<Cell>() as i16;
 const _: () = assert!(size_of::<Cell>() == 56 && size_of::<Prefix>() == 24, "there is padding");
 
 /// Verdicts, which are numbers of buckets: none yet, no tenant, and from `FIRST` on the tenants.
@@ -493,16 +311,13 @@ pub(crate) const UNKNOWN: u32 = 0;
 pub(crate) const NOBODY: u32 = 1;
 pub(crate) const FIRST: u32 = 2;
 /// Flags of the rules: they compare control groups, and they match packets that stay here.
-const BY_GROUP: i32 = 1;
-const LOCAL_COUNTS: i32 = 2;
+const BY_GROUP: u32 = 1;
+const LOCAL_COUNTS: u32 = 2;
 /// Bits of a version in a prefix.
 const SIDES: u32 = u32::MAX >> 1;
 const LOCAL: u32 = 0;
 const REMOTE: u32 = 1;
 const SIDE_BITS: u32 = 32;
-/// Upper bound of networks, users, groups and cells.
-const MOST: u32 = 1 << 16;
+/// Position of the control group in a cell's key.
+const GROUP: usize = 6;
 const CHUNK: usize = 1024;
-const MAP_LOOKUP: i32 = 1;
-const MAP_UPDATE: i32 = 2;
-const NO_EXIST: i32 = 1;

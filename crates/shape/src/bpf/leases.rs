@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 
-use super::layout::Layout;
+use tollway_agent::programs::now;
+
 use super::namespaces::in_each;
-use super::programs::{self, Maps, Walk};
+use super::programs::walk_of;
 use super::record::Raw;
-use super::sys::{self, Map, Purpose};
+use super::sys::{self, Map, Place};
 use super::{
-    CHUNK, Cleared, Config, EGRESS, HOOK, LEASE, SEEN, SHARES, Unavailable, WALK, map_of, now, open_group,
+    CHUNK, Cleared, Config, EGRESS, HOOK, JOIN, LEASE, SEEN, SHARES, Unavailable, map_of, open_group,
     refused, scope,
 };
 
@@ -27,7 +28,7 @@ impl Leases {
         let group = open_group(config)?;
         let namespace = scope(config).map_err(refused("name the network namespace"))?;
         let mut leases = Vec::new();
-        for hook in sys::attached(group.1.as_fd(), sys::SOCKET_OPS).map_err(refused("find the hook"))? {
+        for hook in sys::attached(group.1.as_fd(), Place::SocketOps).map_err(refused("find the hook"))? {
             let lease = sys::program_name(hook.as_fd())
                 .and_then(|name| if name == HOOK { map_of(&hook, LEASE).map(Some) } else { Ok(None) });
             let Ok(Some(lease)) = lease else { continue };
@@ -65,17 +66,16 @@ pub(crate) fn put_off(until: u64, now: u64, lease: u64) -> Option<u64> {
 /// # Errors
 /// A system call fails.
 pub fn clear(config: &Config) -> Result<Cleared, Unavailable> {
-    let layout = Layout::of_kernel().map_err(refused("read the kernel's types"))?;
     let group = open_group(config)?;
     let namespace = scope(config).map_err(refused("name the network namespace"))?;
-    clear_group(&layout, &group.1, namespace, true).map_err(refused("clear"))
+    clear_group(&group.1, namespace, true).map_err(refused("clear"))
 }
 
 /// Removes the hooks on a group whose lease is over; with `alive`, also those in use on the same
 /// namespace.
-pub(super) fn clear_group(layout: &Layout, group: &File, namespace: u64, alive: bool) -> io::Result<Cleared> {
+pub(super) fn clear_group(group: &File, namespace: u64, alive: bool) -> io::Result<Cleared> {
     let mut cleared = Cleared::default();
-    for hook in sys::attached(group.as_fd(), sys::SOCKET_OPS)? {
+    for hook in sys::attached(group.as_fd(), Place::SocketOps)? {
         if sys::program_name(hook.as_fd())? != HOOK {
             continue;
         }
@@ -96,20 +96,19 @@ pub(super) fn clear_group(layout: &Layout, group: &File, namespace: u64, alive: 
         seen.for_each(&mut keys, &mut records, |_, record: &Raw| {
             cleared.connections += usize::from(record.applied != record.own);
         })?;
-        let maps = Maps { lease: lease.raw(), seen: seen.raw(), shares: shares.raw(), openings: None };
-        let code = programs::walk(layout, maps, Walk::Apply)?;
-        let apply = sys::load(Purpose::Iterator(layout.iterator), WALK, &code)?;
-        let link = sys::link(apply.as_fd())?;
-        in_each(|| sys::iterate(link.as_fd()))?;
-        sys::detach(hook.as_fd(), group.as_fd(), sys::SOCKET_OPS)?;
+        let (_programs, apply) = walk_of(&lease, &seen, &shares).map_err(io::Error::other)?;
+        in_each(|| sys::iterate(&apply))?;
+        sys::detach(hook.as_fd(), group.as_fd(), Place::SocketOps)?;
         cleared.hooks += 1;
     }
-    // The packet program has the same lease as the hook.
-    for egress in sys::attached(group.as_fd(), sys::EGRESS)? {
-        if sys::program_name(egress.as_fd())? == EGRESS {
-            let lease: Map<u32, [u64; 2]> = map_of(&egress, LEASE)?;
-            if lease.get(0)?.is_none_or(|[until, _]| until <= now()) {
-                sys::detach(egress.as_fd(), group.as_fd(), sys::EGRESS)?;
+    // The other programs have the same lease as the hook.
+    for (place, name) in [(Place::Egress, EGRESS), (Place::SetOption, JOIN)] {
+        for program in sys::attached(group.as_fd(), place)? {
+            if sys::program_name(program.as_fd())? == name {
+                let lease: Map<u32, [u64; 2]> = map_of(&program, LEASE)?;
+                if lease.get(0)?.is_none_or(|[until, _]| until <= now()) {
+                    sys::detach(program.as_fd(), group.as_fd(), place)?;
+                }
             }
         }
     }

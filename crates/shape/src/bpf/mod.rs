@@ -11,23 +11,11 @@
 //! When the agent is killed, that instant passes. At its next call for a connection the hook then
 //! restores the limit that the program had set. A connection that sends is free within the lease
 //! and one round trip, an idle one a round trip after it sends next. [`clear`], or the next
-//! [`Bpf::start`], detaches the hook.
-//!
-//! # Why no library
-//! Libraries that load programs read them from an object file. Then every build needs a compiler
-//! for them, or the repository has a file that cannot be reviewed. The programs here are two
-//! hundred instructions, written and explained in `programs.rs`. The offsets of kernel fields come
-//! from the kernel itself (`btf.rs`).
+//! [`Bpf::start`], detaches the hook. The programs are C with CO-RE (`crates/shape/bpf`).
 
-mod asm;
-pub(crate) mod btf;
 mod classes;
-mod fields;
-mod layout;
 mod leases;
-mod limit;
 mod namespaces;
-mod owner;
 mod programs;
 mod record;
 mod sys;
@@ -39,21 +27,22 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use libbpf_rs::{Link, Object};
 use rustix::time::ClockId;
+use tollway_agent::programs::{LoadError, now};
 use tollway_law::{Rate, Time};
 
 use super::cgroup::{self, Cgroups};
 use super::{Counts, Hold, Identity, Kernel, Regime, Seen, Traffic};
 use classes::{Classes, FIRST, Judge, NOBODY, UNKNOWN};
-use layout::Layout;
 use leases::clear_group;
 #[cfg(test)]
 pub(super) use leases::put_off;
 pub use leases::{Leases, clear};
 use namespaces::{groups_in, in_each};
-use programs::{Maps, Walk};
+use programs::Programs;
 use record::Raw;
-use sys::{Kind, Map, Purpose};
+use sys::{Map, Place};
 
 /// The scope and the limits of the eBPF back-end.
 #[derive(Clone, Debug)]
@@ -75,12 +64,20 @@ impl Default for Config {
     }
 }
 
-/// The reason why the programs can't be loaded, in one sentence.
+/// The reason why the programs can't be used, in one sentence.
 #[derive(Debug, thiserror::Error)]
-#[error("no eBPF: cannot {action}: {source}")]
-pub struct Unavailable {
-    action: &'static str,
-    source: io::Error,
+pub enum Unavailable {
+    /// They can't be loaded.
+    #[error("no eBPF: {0}")]
+    Programs(#[from] LoadError),
+    /// Any other refusal.
+    #[error("no eBPF: cannot {action}: {source}")]
+    Refused {
+        /// The action attempted.
+        action: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
 }
 
 /// The loaded programs and their maps.
@@ -88,10 +85,7 @@ pub struct Unavailable {
 pub struct Bpf {
     tables: Tables,
     group: File,
-    hook: OwnedFd,
-    egress: OwnedFd,
-    apply: OwnedFd,
-    link: OwnedFd,
+    programs: Programs,
     lease: Time,
     /// Cookie of the network namespace covered; zero for all.
     namespace: u64,
@@ -151,10 +145,9 @@ impl Bpf {
     /// # Errors
     /// The kernel lacks a feature, the process lacks rights, or another `tollway shape` is running.
     pub fn start(config: &Config) -> Result<Bpf, Unavailable> {
-        let layout = Layout::of_kernel().map_err(refused("read the kernel's types"))?;
         let group = open_group(config)?;
         let namespace = scope(config).map_err(refused("name the network namespace"))?;
-        let take_over = || clear_group(&layout, &group.1, namespace, false);
+        let take_over = || clear_group(&group.1, namespace, false);
         let taken = match take_over() {
             // If an agent was killed with its guardian, its lease still runs out here. A running
             // agent renews its lease meanwhile.
@@ -165,42 +158,15 @@ impl Bpf {
             taken => taken,
         };
         taken.map_err(refused("take over from another `tollway shape`"))?;
-        let tables = Tables::new(config.connections).map_err(refused("make maps"))?;
-        let classes = Classes::new().map_err(refused("make maps"))?;
-        let maps = tables.raw();
-        let load = |purpose, name, code: io::Result<Vec<asm::Instruction>>| {
-            code.and_then(|code| sys::load(purpose, name, &code))
-        };
-        let hook = load(
-            Purpose::SocketOps,
-            HOOK,
-            programs::hook(&layout, Maps { openings: Some((tables.limits.raw(), classes.raw())), ..maps }),
-        )
-        .map_err(refused("load the hook"))?;
-        let packets = limit::Maps {
-            lease: maps.lease,
-            limits: tables.limits.raw(),
-            counts: tables.counts.raw(),
-            classes: classes.raw(),
-        };
-        let users = namespaces::users().map_err(refused("name the user namespace"))?;
-        let egress = load(Purpose::Egress, EGRESS, limit::egress(&layout, packets, users))
-            .map_err(refused("load the limit of packets"))?;
-        let iterator = Purpose::Iterator(layout.iterator);
-        let [adopt, apply] =
-            [Walk::Adopt, Walk::Apply].map(|walk| load(iterator, WALK, programs::walk(&layout, maps, walk)));
-        let (adopt, apply) =
-            (adopt.map_err(refused("load the walk"))?, apply.map_err(refused("load the walk"))?);
-        let link = sys::link(apply.as_fd()).map_err(refused("make an iterator"))?;
+        let programs = Programs::load(config.connections)?;
+        let tables = Tables::of(&programs.object).map_err(refused("find the maps"))?;
+        let classes = Classes::of(&programs.object).map_err(refused("find the maps"))?;
         // The coarse clock advances once per jiffy.
         let jiffy = rustix::time::clock_getres(ClockId::MonotonicCoarse);
         let bpf = Bpf {
             tables,
             group: group.1,
-            hook,
-            egress,
-            apply,
-            link,
+            programs,
             lease: config.lease,
             namespace,
             jiffy: Time::from_nanos(jiffy.tv_nsec as u64),
@@ -221,12 +187,19 @@ impl Bpf {
         };
         bpf.renew().map_err(refused("renew the lease"))?;
         // New connections call the hook from here on; the walk finds those already open.
-        sys::attach(bpf.hook.as_fd(), bpf.group.as_fd(), sys::SOCKET_OPS)
-            .and_then(|()| sys::attach(bpf.egress.as_fd(), bpf.group.as_fd(), sys::EGRESS))
-            .map_err(refused("attach the programs to the control group"))?;
-        let adopted = sys::link(adopt.as_fd()).and_then(|link| bpf.walk(&link));
-        adopted.and_then(|()| bpf.keep_only(config)).map_err(refused("find open connections"))?;
+        for (program, place) in bpf.places() {
+            let attached = sys::attach(program.as_fd(), bpf.group.as_fd(), place);
+            attached.map_err(refused("attach the programs to the control group"))?;
+        }
+        bpf.programs.adopt(|link| bpf.walk(link))?;
+        bpf.keep_only(config).map_err(refused("find open connections"))?;
         Ok(bpf)
+    }
+
+    /// The programs that are attached to the control group.
+    fn places(&self) -> [(&OwnedFd, Place); 3] {
+        let Programs { hook, egress, join, .. } = &self.programs;
+        [(hook, Place::SocketOps), (egress, Place::Egress), (join, Place::SetOption)]
     }
 
     /// The run times of the programs since the first [`Bpf::measure`].
@@ -234,7 +207,10 @@ impl Bpf {
     /// # Errors
     /// A system call fails.
     pub fn cost(&self) -> io::Result<Cost> {
-        Ok(Cost { hook: sys::runs(self.hook.as_fd())?, walk: sys::runs(self.apply.as_fd())? })
+        Ok(Cost {
+            hook: sys::runs(self.programs.hook.as_fd())?,
+            walk: sys::runs(self.programs.walk.as_fd())?,
+        })
     }
 
     /// Turns on the kernel's measurement of run times, at a small cost, until the result is
@@ -253,8 +229,8 @@ impl Bpf {
     /// A system call fails. The connections are then free when the lease ends.
     pub fn release(&mut self) -> io::Result<()> {
         self.tables.lease.set(0, [0, self.namespace])?;
-        self.walk(&self.link)?;
-        for (program, place) in [(&self.hook, sys::SOCKET_OPS), (&self.egress, sys::EGRESS)] {
+        self.walk(&self.programs.apply)?;
+        for (program, place) in self.places() {
             match sys::detach(program.as_fd(), self.group.as_fd(), place) {
                 // It is already detached.
                 Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
@@ -318,8 +294,8 @@ impl Bpf {
     }
 
     /// Runs an iterator over the namespaces covered.
-    fn walk(&self, link: &OwnedFd) -> io::Result<()> {
-        if self.namespace == 0 { in_each(|| sys::iterate(link.as_fd())) } else { sys::iterate(link.as_fd()) }
+    fn walk(&self, link: &Link) -> io::Result<()> {
+        if self.namespace == 0 { in_each(|| sys::iterate(link)) } else { sys::iterate(link) }
     }
 
     /// Removes the records of connections outside the control group, which the walk has also
@@ -339,7 +315,7 @@ impl Kernel for Bpf {
     fn connections(&mut self, seen: &mut Vec<Seen>) -> io::Result<()> {
         // The walk updates the records and applies the last shares, also where no acknowledgement
         // has come.
-        sys::iterate(self.link.as_fd())?;
+        sys::iterate(&self.programs.apply)?;
         let (at, jiffy, asked) = (Time::from_nanos(now()), self.jiffy, &mut self.asked);
         let mut met = 0;
         let each = |cookie, record: &Raw| {
@@ -454,21 +430,24 @@ impl Drop for Bpf {
     }
 }
 
-/// Checks that programs can be loaded here; loads and attaches none.
+/// Checks that programs can be loaded here; attaches none.
 ///
 /// # Errors
 /// As for [`Bpf::start`].
 pub fn usable(config: &Config) -> Result<(), Unavailable> {
-    Layout::of_kernel().map_err(refused("read the kernel's types"))?;
     open_group(config)?;
-    Tables::new(1).map(drop).map_err(refused("make maps"))
+    Ok(Programs::load(1).map(drop)?)
 }
 
 /// The maps shared with the programs.
 #[derive(Debug)]
 struct Tables {
+    /// One value: the end of the lease by the monotonic clock, and the cookie of the namespace
+    /// covered, zero for all.
     lease: Map<u32, [u64; 2]>,
+    /// Records by cookie.
     seen: Map<u64, Raw>,
+    /// Shares by cookie, in bytes per second.
     shares: Map<u64, u64>,
     /// By bucket: its limit, and the counts of its bytes.
     limits: Map<u32, [u64; 3]>,
@@ -476,33 +455,24 @@ struct Tables {
 }
 
 impl Tables {
-    fn new(connections: u32) -> io::Result<Tables> {
+    fn of(object: &Object) -> io::Result<Tables> {
         Ok(Tables {
-            lease: Map::new(Kind::Array, LEASE, 1)?,
-            seen: Map::new(Kind::Hash, SEEN, connections)?,
-            shares: Map::new(Kind::Hash, SHARES, connections)?,
-            limits: Map::new(Kind::Array, "tollway_limits", BUCKETS)?,
-            counts: Map::new(Kind::Array, "tollway_counts", BUCKETS)?,
+            lease: Map::of(object, LEASE)?,
+            seen: Map::of(object, SEEN)?,
+            shares: Map::of(object, SHARES)?,
+            limits: Map::of(object, "tollway_limits")?,
+            counts: Map::of(object, "tollway_counts")?,
         })
-    }
-
-    fn raw(&self) -> Maps {
-        Maps { lease: self.lease.raw(), seen: self.seen.raw(), shares: self.shares.raw(), openings: None }
     }
 }
 
 /// The map with this name that a loaded program uses.
 fn map_of<K: sys::Plain, V: sys::Plain>(program: &OwnedFd, name: &str) -> io::Result<Map<K, V>> {
-    for map in sys::maps_of(program.as_fd())? {
-        if sys::map_name(map.as_fd())? == name
-            && let Some(map) = Map::from_descriptor(map)
-        {
-            return Ok(map);
-        }
-    }
-    Err(io::Error::other(
-        "another version of `tollway` has left a hook: run `tollway shape clear` of that version",
-    ))
+    sys::map_of(program.as_fd(), name)?.and_then(Map::from_handle).ok_or_else(|| {
+        io::Error::other(
+            "another version of `tollway` has left a hook: run `tollway shape clear` of that version",
+        )
+    })
 }
 
 fn open_group(config: &Config) -> Result<(PathBuf, File), Unavailable> {
@@ -514,12 +484,6 @@ fn open_group(config: &Config) -> Result<(PathBuf, File), Unavailable> {
 /// Cookie of the network namespace covered; zero for all.
 fn scope(config: &Config) -> io::Result<u64> {
     if config.everywhere { Ok(0) } else { namespaces::cookie() }
-}
-
-/// The monotonic clock in ns, which programs also read.
-fn now() -> u64 {
-    let now = rustix::time::clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// The bucket of an identity: its tenant's, or that of no tenant. `verdicts` has the bucket of each
@@ -537,18 +501,19 @@ fn limit(rate: Rate, depth: Time, opening: Rate) -> [u64; 3] {
 }
 
 fn refused(action: &'static str) -> impl FnOnce(io::Error) -> Unavailable {
-    move |source| Unavailable { action, source }
+    move |source| Unavailable::Refused { action, source }
 }
 
 const HOOK: &str = "tollway_hook";
 const EGRESS: &str = "tollway_egress";
+const JOIN: &str = "tollway_join";
 const WALK: &str = "tollway_walk";
 const LEASE: &str = "tollway_lease";
 const SEEN: &str = "tollway_seen";
 const SHARES: &str = "tollway_shares";
 /// Records read in one system call.
 const CHUNK: usize = 2048;
-/// Buckets, and the upper bound of tenants: new policies have other tenants than those before, and
+/// Buckets, as in `bpf/limit.h`, and the upper bound of tenants: new policies have other tenants than those before, and
 /// two buckets belong to no tenant.
 const BUCKETS: u32 = 1 << 13;
 const MOST_TENANTS: usize = (1 << 12) - 1;

@@ -1,96 +1,68 @@
-//! The record of a connection that the programs write, and the kernel fields it comes from.
+//! The record of a connection that the programs write.
 
-use std::io;
-use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tollway_law::Time;
 
-use super::btf::{Btf, Field};
 use super::sys::Plain;
 use crate::Seen;
 
-/// One row per field: its name, its type here, and the path from a `struct tcp_sock`. Wide fields
-/// come first, so that there is no padding.
-macro_rules! record {
-    ($($name:ident: $type:ty = $path:literal,)*) => {
-        /// A connection's record, as stored in the map.
-        #[derive(Clone, Copy, Debug, Default)]
-        #[repr(C)]
-        pub(crate) struct Raw {
-            /// The time of writing, in the kernel's jiffies.
-            pub(crate) jiffies: u64,
-            /// The pacing limit that the application set, in bytes per second; all bits set is unlimited.
-            pub(crate) own: u64,
-            /// The limit that the hook or the walk has set last.
-            pub(crate) applied: u64,
-            /// The user that owns it, and the device that its packets leave by; zero if unknown yet.
-            pub(crate) uid: u32,
-            pub(crate) device: u32,
-            $(pub(crate) $name: $type,)*
-            /// 1 for a subflow of MPTCP.
-            pub(crate) mptcp: u16,
-        }
-
-        const FIELDS: &[(&str, usize, usize)] =
-            &[$(($path, offset_of!(Raw, $name), size_of::<$type>()),)*];
-
-        const _: () = assert!(size_of::<Raw>() == 34 $(+ size_of::<$type>())*, "there is padding");
-    };
+/// A connection's record, as stored in the map: `struct record` of `bpf/sockets.h`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct Raw {
+    /// The time of writing, in the kernel's jiffies.
+    pub(crate) jiffies: u64,
+    /// The pacing limit that the application set, in bytes per second; all bits set is unlimited.
+    pub(crate) own: u64,
+    /// The limit that the hook or the walk has set last.
+    pub(crate) applied: u64,
+    pub(crate) cgroup: u64,
+    pub(crate) pacing: u64,
+    pub(crate) sent: u64,
+    /// The user that owns it, and the device that its packets leave by; zero if unknown yet.
+    pub(crate) uid: u32,
+    pub(crate) device: u32,
+    /// In eighths of a microsecond.
+    pub(crate) srtt: u32,
+    pub(crate) mss: u32,
+    pub(crate) cwnd: u32,
+    pub(crate) in_flight: u32,
+    pub(crate) segments: u32,
+    pub(crate) resent: u32,
+    pub(crate) written: u32,
+    pub(crate) next: u32,
+    pub(crate) chrono_start: u32,
+    pub(crate) by_receiver: u32,
+    /// Addresses, and the remote port, in network byte order.
+    pub(crate) local4: [u8; 4],
+    pub(crate) remote4: [u8; 4],
+    pub(crate) local6: [u8; 16],
+    pub(crate) remote6: [u8; 16],
+    pub(crate) local_port: u16,
+    pub(crate) remote_port: u16,
+    pub(crate) family: u16,
+    pub(crate) state: u16,
+    pub(crate) chrono: u16,
+    pub(crate) tcp_header: u16,
+    pub(crate) ip_options: u16,
+    /// 1 for a subflow of MPTCP.
+    pub(crate) mptcp: u16,
 }
 
-record! {
-    cgroup: u64 = "inet_conn.icsk_inet.sk.sk_cgrp_data.cgroup->kn->id",
-    pacing: u64 = "inet_conn.icsk_inet.sk.sk_pacing_rate",
-    sent: u64 = "bytes_sent",
-    srtt: u32 = "srtt_us",
-    mss: u32 = "mss_cache",
-    cwnd: u32 = "snd_cwnd",
-    in_flight: u32 = "packets_out",
-    segments: u32 = "data_segs_out",
-    resent: u32 = "total_retrans",
-    written: u32 = "write_seq",
-    next: u32 = "snd_nxt",
-    chrono_start: u32 = "chrono_start",
-    by_receiver: u32 = "chrono_stat[1]",
-    local4: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_rcv_saddr",
-    remote4: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_daddr",
-    local6a: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[0]",
-    local6b: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[1]",
-    local6c: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[2]",
-    local6d: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_v6_rcv_saddr.in6_u.u6_addr32[3]",
-    remote6a: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_v6_daddr.in6_u.u6_addr32[0]",
-    remote6b: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_v6_daddr.in6_u.u6_addr32[1]",
-    remote6c: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_v6_daddr.in6_u.u6_addr32[2]",
-    remote6d: u32 = "inet_conn.icsk_inet.sk.__sk_common.skc_v6_daddr.in6_u.u6_addr32[3]",
-    local_port: u16 = "inet_conn.icsk_inet.sk.__sk_common.skc_num",
-    remote_port: u16 = "inet_conn.icsk_inet.sk.__sk_common.skc_dport",
-    family: u16 = "inet_conn.icsk_inet.sk.__sk_common.skc_family",
-    state: u16 = "inet_conn.icsk_inet.sk.__sk_common.skc_state",
-    chrono: u16 = "chrono_type",
-    tcp_header: u16 = "tcp_header_len",
-    ip_options: u16 = "inet_conn.icsk_ext_hdr_len",
-}
+const _: () = assert!(size_of::<Raw>() == 152, "there is padding");
 
 impl Raw {
     /// Converts the record to a connection seen at `at`. `jiffy` is the length of a jiffy, `limit`
     /// the connection's pacing limit.
     pub(crate) fn read(&self, cookie: u64, at: Time, jiffy: Time, limit: u64) -> Seen {
         let v6 = i32::from(self.family) == libc::AF_INET6;
-        // Addresses are in network byte order.
-        let address = |four: u32, six: [u32; 4]| {
-            if !v6 {
-                return IpAddr::V4(Ipv4Addr::from(four.to_ne_bytes()));
-            }
-            let mut bytes = [0; 16];
-            for (into, word) in bytes.chunks_exact_mut(4).zip(six) {
-                into.copy_from_slice(&word.to_ne_bytes());
-            }
+        let address = |four: [u8; 4], six: [u8; 16]| match v6 {
             // An IPv6 socket may carry an IPv4 address.
-            IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical()
+            true => IpAddr::V6(Ipv6Addr::from(six)).to_canonical(),
+            false => IpAddr::V4(Ipv4Addr::from(four)),
         };
-        let local = address(self.local4, [self.local6a, self.local6b, self.local6c, self.local6d]);
-        let remote = address(self.remote4, [self.remote6a, self.remote6b, self.remote6c, self.remote6d]);
+        let (local, remote) = (address(self.local4, self.local6), address(self.remote4, self.remote6));
         // The current period has not been added yet (tcp_get_info_chrono_stats).
         let lasts = if self.chrono == BY_RECEIVER {
             (self.jiffies as u32).wrapping_sub(self.chrono_start)
@@ -132,25 +104,15 @@ impl Raw {
     }
 }
 
-/// Finds the record's fields in this kernel, each with its offset and width in the record.
-///
-/// # Errors
-/// A field that this kernel lacks, by name.
-pub(crate) fn fields(btf: &Btf) -> io::Result<Vec<(Field, usize, u32)>> {
-    FIELDS.iter().map(|&(path, at, bytes)| Ok((btf.field(SOCKET, path)?, at, bytes as u32))).collect()
-}
-
 impl Plain for Raw {}
 
-/// The structure at which all paths begin.
-pub(crate) const SOCKET: &str = "tcp_sock";
 /// Value of `enum tcp_chrono`: the receiver's window holds the connection up.
 const BY_RECEIVER: u16 = 2;
 /// Bytes of TCP's header without options; and of MPTCP's options in a segment with data.
 const TCP_HEADER: u16 = 20;
 const MPTCP_OPTIONS: u32 = 28;
 /// Number of the loopback device in every network namespace.
-pub(crate) const LOOPBACK: u32 = 1;
+const LOOPBACK: u32 = 1;
 /// States in which a connection sends, of `net/tcp_states.h`: established, closed by either end or
 /// both.
-pub(crate) const OPEN: [i32; 5] = [1, 4, 8, 9, 11];
+const OPEN: [i32; 5] = [1, 4, 8, 9, 11];

@@ -1,5 +1,7 @@
 //! Filters: the connections that a policy applies to.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
 use tollway_net::sys::prefix::Prefix;
 use tollway_scenario::file::matches;
@@ -45,6 +47,12 @@ impl Filter {
             return None;
         }
         self.closeness(who)
+    }
+
+    /// True if it names local addresses, and none of `local` is one: no socket here matches.
+    pub(super) fn is_foreign(&self, local: &[IpAddr]) -> bool {
+        let here = |network: &Prefix| local.iter().any(|address| network.score(*address).is_some());
+        !self.from.is_empty() && !self.from.iter().any(here)
     }
 
     /// The score of a connection that may use the uplink.

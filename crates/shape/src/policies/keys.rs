@@ -38,14 +38,13 @@ section! {
             /// gap.
             "overhead": Kind::Bytes { least: 0, most: 1000 }, default "0 B";
         },
-        BURST,
+        &[key("depth", DEPTH, Else("100 ms of the rate"), DEPTH_OF)],
     ]
 }
 
-const BURST: &[Key] = keys! {
-    /// B: depth of the bucket, the largest excess over the rate that unused capacity allows.
-    "depth": Kind::Bytes { least: 0, most: 1 << 40 }, else "100 ms of the rate";
-};
+const DEPTH: Kind = Kind::Bytes { least: 0, most: 1 << 40 };
+const DEPTH_OF: &str =
+    "B: depth of the bucket, the largest excess over the rate that unused capacity allows.";
 
 section! {
     /// A tenant: the connections that match its filter share one rate, divided over them by
@@ -61,14 +60,14 @@ section! {
             /// rate.
             "rate": Kind::Rate, else "the link's";
             /// p: their rate while the bucket has tokens.
-            "peak": Kind::Rate, else "the rate";
+            "peak": Kind::Rate, else "1.25 times the rate; without a rate of the link, the rate";
             /// Weight among the tenants that compete for the link.
             "weight": WEIGHT, default "1";
             /// Classes of the tenant's connections. Connections that match none form a class of
             /// weight 1.
             "class": Kind::Named(&POLICY_CLASS), optional;
         },
-        BURST,
+        &[key("depth", DEPTH, Else("50 ms of the rate; below 2.4 Mb/s the first window of a connection, up to 100 ms"), DEPTH_OF)],
         &[FROM, key("to", ADDRESSES, Else("any, except by the loopback device"), OTHER_END)],
         FILTER,
     ]

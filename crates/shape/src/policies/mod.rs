@@ -14,7 +14,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tollway_law::shares::{Contract, Tenant};
-use tollway_law::{Bytes, Time};
+use tollway_law::{Bytes, Rate, Time};
+use tollway_net::sys::interface;
 use tollway_net::sys::prefix::Prefix;
 use tollway_scenario::file::reading::{Mistakes, Reader, read, sections_markdown};
 use tollway_scenario::file::{Scenario, ScenarioError};
@@ -24,6 +25,7 @@ pub use source::{FileSource, News, Opener, Source};
 #[cfg(feature = "etcd")]
 pub use store::EtcdSource;
 
+use crate::agent::default_depth;
 use crate::{Party, Regime};
 use keys::{POLICIES, POLICY, POLICY_CLASS, UPLINK};
 
@@ -68,6 +70,13 @@ impl Policies {
     /// The regime to put in force.
     pub fn regime(&self) -> &Regime {
         &self.regime
+    }
+
+    /// Names of policies whose local addresses this machine lacks.
+    pub fn foreign(&self) -> Vec<&str> {
+        let local = interface::addresses();
+        let tenants = self.regime.tenants.iter().zip(&self.filters.tenants);
+        tenants.filter(|(_, (filter, _))| filter.is_foreign(&local)).map(|(party, _)| &*party.name).collect()
     }
 
     /// The filters of the rules.
@@ -123,7 +132,7 @@ fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> (Regime, Ar
     // The first policy with each filter.
     let mut firsts: HashMap<Filter, String> = HashMap::new();
     for (name, keys) in top.named("aggregate", &POLICY) {
-        let contract = contract(name, &keys, uplink.has("rate"), mistakes);
+        let contract = contract(name, &keys, &uplink, mistakes);
         let own = filter(&keys, &users, mistakes);
         // After a mistake the filters may be incomplete, so they are not compared.
         if let (true, Some(other)) = (mistakes.is_empty(), firsts.get(&own)) {
@@ -158,9 +167,9 @@ fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> (Regime, Ar
     (regime, filters)
 }
 
-fn contract(name: &str, keys: &Reader<'_>, linked: bool, mistakes: &mut Mistakes) -> Contract {
+fn contract(name: &str, keys: &Reader<'_>, uplink: &Reader<'_>, mistakes: &mut Mistakes) -> Contract {
     let (rate, peak) = (keys.rate("rate"), keys.rate("peak"));
-    if !linked && keys.lacks("rate") {
+    if !uplink.has("rate") && keys.lacks("rate") {
         mistakes
             .add(keys.place(), format!("policy `{name}` has no rate, and the link has none"), "no `rate`")
             .help("give its `rate`, or that of `[link]`");
@@ -177,7 +186,11 @@ fn contract(name: &str, keys: &Reader<'_>, linked: bool, mistakes: &mut Mistakes
             mistakes.add(keys.at(key), message, "no `rate`").help("give its `rate`");
         }
     }
-    Contract { weight: keys.number("weight"), rate, peak, depth: keys.bytes("depth").map(Bytes) }
+    // Where the link's rate bounds the sum, a tenant makes up for what others' bursts took from it.
+    let made_up = |rate: Rate| Rate::from_bytes_per_sec(rate.bytes_per_sec() * MAKES_UP);
+    let peak = peak.or_else(|| rate.filter(|_| uplink.has("rate")).map(made_up));
+    let usual = rate.map(|rate| default_depth(rate.bytes_per_sec()) as u64);
+    Contract { weight: keys.number("weight"), rate, peak, depth: keys.bytes("depth").or(usual).map(Bytes) }
 }
 
 fn filter(keys: &Reader<'_>, users: &Users<'_>, mistakes: &mut Mistakes) -> Filter {
@@ -276,6 +289,8 @@ fn fingerprint(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
+/// Default peak of a tenant, relative to its rate.
+const MAKES_UP: f64 = 1.25;
 const PEAK: &str = "the peak must be the rate or more";
 
 #[cfg(test)]
@@ -360,6 +375,22 @@ mod tests {
     fn a_container_without_a_name_means_nobody() {
         let said = wrong("[link]\nrate = \"10 Mbps\"\n[aggregate.a]\ncontainer = \"\"\n");
         assert!(said.contains("`container`: `` is not a container"), "{said}");
+    }
+
+    /// Only under a link's rate is the sum of tenants at their peaks bounded.
+    #[test]
+    fn a_tenant_makes_up_for_missed_rate_within_the_rate_of_the_link() {
+        let contract = |link: &str, rate: &str| {
+            let text = format!("{link}\n[aggregate.a]\nrate = \"{rate}\"\n");
+            let regime = Policies::parse("policies.toml", &text).unwrap().into_regime();
+            let contract = regime.tenants[0].tenant.contract;
+            (contract.peak.map(Rate::mbps), contract.depth.unwrap().get())
+        };
+        assert_eq!(contract("[link]\nrate = \"50 Mbps\"", "20 Mbps"), (Some(25.0), 125_000));
+        assert_eq!(contract("", "20 Mbps"), (None, 125_000));
+        // The first window of a connection, and at low rates 100 ms.
+        assert_eq!(contract("", "2 Mbps"), (None, 15_140));
+        assert_eq!(contract("", "800 kbps"), (None, 10_000));
     }
 
     #[test]

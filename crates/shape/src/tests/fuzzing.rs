@@ -2,11 +2,6 @@
 //!
 //! Each accepts any bytes, and panics if a parser breaks its contract.
 
-/// Fuzzes the parser of the kernel's types: all reads must stay inside the data.
-pub fn types(data: &[u8]) {
-    crate::bpf::btf::fuzzing::look(data);
-}
-
 /// Fuzzes the parser of the kernel's list of connections. The first byte is the request's number.
 pub fn connections(data: &[u8]) {
     use crate::diag::message::read;
@@ -81,7 +76,6 @@ mod tests {
 
     #[test]
     fn what_kernels_and_stores_say_is_read_or_refused() {
-        replay("types", types);
         replay("connections", connections);
         #[cfg(feature = "etcd")]
         replay("etcd", etcd);

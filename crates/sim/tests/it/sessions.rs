@@ -92,7 +92,7 @@ impl Net {
     fn switch(&mut self, members: usize) -> MachineId {
         let config = switch::Config { content: Some(self.content), ..switch::Config::default() };
         let names = 0..members as u64;
-        let members = names.map(|name| Candidate { name, up: true, outstanding: 0, window: 1 << 30 });
+        let members = names.map(|name| Candidate { name, up: true, window: 1 << 30, ..Candidate::default() });
         let mut switch = Switch::new();
         switch.add_session(&config, Policy::RoundRobin.module(0), members.collect());
         self.network.add(NodeMachine::middle(switch))

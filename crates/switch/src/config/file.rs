@@ -71,7 +71,7 @@ fn resolve(top: &Reader<'_>, text: &str, folder: &Path, mistakes: &mut Mistakes)
         },
         secret,
         secret_is_new,
-        members: members(top, mistakes),
+        members: members(top, policy, mistakes),
         clients: clients(top, mistakes),
         limits: limits(&top.table("limits", &LIMITS), resp, mistakes),
         health: health(top, framing, answers, mistakes),
@@ -122,7 +122,7 @@ pub(crate) fn listen(top: &Reader<'_>, mistakes: &mut Mistakes) -> Vec<SocketAdd
     top.each("listen", address, help, mistakes)
 }
 
-fn members(top: &Reader<'_>, mistakes: &mut Mistakes) -> Vec<MemberSpec> {
+fn members(top: &Reader<'_>, policy: Policy, mistakes: &mut Mistakes) -> Vec<MemberSpec> {
     let members: Vec<MemberSpec> = top
         .named("member", &MEMBER)
         .map(|(name, keys)| {
@@ -130,7 +130,18 @@ fn members(top: &Reader<'_>, mistakes: &mut Mistakes) -> Vec<MemberSpec> {
                 |text: &str| resolved(text).ok_or_else(|| format!("`{text}` is not an address of a member"));
             let help = "write `address = \"10.0.0.1:5000\"`, or a name that resolves now";
             let address = keys.parsed("address", address, help, mistakes).unwrap_or(NOWHERE);
-            MemberSpec { name: name.to_owned(), address, drain: keys.truth("drain") }
+            if keys.has("weight") && policy == Policy::LeastLoaded {
+                mistakes
+                    .add(keys.at("weight"), "`least-loaded` measures what members can take", "here")
+                    .help("leave out `weight`, or choose another `policy`");
+            }
+            MemberSpec {
+                name: name.to_owned(),
+                address,
+                host: keys.text("address").filter(|text| text.parse::<SocketAddr>().is_err()),
+                drain: keys.truth("drain"),
+                weight: keys.count("weight").unwrap_or(1) as u32,
+            }
         })
         .collect();
     if members.is_empty() && top.lacks("member") {
@@ -265,6 +276,11 @@ impl Watched {
     /// A new configuration, or the reason the new one cannot be used. Does not block.
     pub fn poll(&mut self) -> Option<Result<Config, ScenarioError>> {
         self.watch.has_changed(&self.path).then(|| Config::load(&self.path))
+    }
+
+    /// Makes the next [`poll`](Watched::poll) read the file, and those that it names, in any case.
+    pub fn again(&mut self) {
+        self.watch.again();
     }
 }
 

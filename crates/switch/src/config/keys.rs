@@ -43,10 +43,12 @@ section! {
 section! {
     /// A member of the cluster.
     MEMBER = "[member.\"NAME\"]" {
-        /// The address it listens at.
+        /// The address it listens at, or a name, which is resolved again every 5 s.
         "address": Kind::Text;
         /// It gets no new frames.
         "drain": Kind::Truth, default "false";
+        /// Its share of keys, sessions and turns.
+        "weight": Kind::Count { least: 1, most: 100 }, default "1";
     }
 }
 

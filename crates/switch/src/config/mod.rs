@@ -74,8 +74,12 @@ pub struct MemberSpec {
     pub name: String,
     /// The address it listens at.
     pub address: SocketAddr,
+    /// The name and port that the address is of; none if the file has the address.
+    pub host: Option<String>,
     /// True if it gets no new frames.
     pub drain: bool,
+    /// Its share of keys, sessions and turns.
+    pub weight: u32,
 }
 
 /// A named client.

@@ -30,6 +30,23 @@ fn what_is_left_out_has_defaults_that_suit_the_framing() {
 }
 
 #[test]
+fn members_have_weights_and_names() {
+    let named = GOOD.replace("127.0.0.1:6001", "localhost:6001");
+    let config = parse(
+        &named
+            .replace("[member", "policy = \"round-robin\"\n[member")
+            .replace(":6001\"", ":6001\"\nweight = 3"),
+    );
+    let member = &config.unwrap().members[0];
+    assert_eq!((member.weight, member.host.as_deref()), (3, Some("localhost:6001")));
+    let member = &parse(GOOD).unwrap().members[0];
+    assert_eq!((member.weight, member.host.as_deref()), (1, None));
+    // This policy has its own measure.
+    let error = parse(&GOOD.replace(":6001\"", ":6001\"\nweight = 3")).unwrap_err();
+    assert!(error.to_string().contains("`least-loaded` measures"), "{error}");
+}
+
+#[test]
 fn words_say_the_same_as_a_file() {
     let words = CommandLine {
         listen: vec![":5000".into()],

@@ -223,6 +223,7 @@ impl Core {
     pub(super) fn refresh(&mut self, at: usize) {
         let member = &self.members[at];
         let takes = member.listed && !member.drained && !member.spec.drain;
+        self.candidates[at].weight = member.spec.weight;
         self.candidates[at].up = takes && (self.keys_stay() || member.health == Health::Up);
     }
 

@@ -20,6 +20,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Poll, Token};
 use slab::Slab;
 use tollway_agent::events::Events;
+use tollway_agent::listeners;
 use tollway_law::Time;
 use tollway_proto::framing::Framing;
 
@@ -94,7 +95,8 @@ impl Engine {
             if self.listeners.iter().any(|(_, listener)| listener.is(wanted)) {
                 continue;
             }
-            let mut socket = TcpListener::bind(wanted).map_err(|error| {
+            let passed = listeners::passed(wanted).map(TcpListener::from_std);
+            let mut socket = passed.map_or_else(|| TcpListener::bind(wanted), Ok).map_err(|error| {
                 io::Error::new(error.kind(), format!("cannot listen at {wanted}: {error}"))
             })?;
             let address = socket.local_addr()?;

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// An empty folder for one test; `of` is the test file.
 pub(crate) fn folder(of: &str, name: &str) -> PathBuf {
@@ -40,10 +40,16 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 /// A lock for tests that measure rates and times, or that remove what other runs left on this
 /// machine. They run one at a time.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// A lock for tests that measure, but take so little of the machine that several may run at once.
+pub(crate) fn beside() -> RwLockReadGuard<'static, ()> {
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+static MACHINE: RwLock<()> = RwLock::new(());
 
 /// A free port of 127.0.0.1. The system may return a released port again, this function does not.
 pub(crate) fn free_port() -> u16 {

@@ -41,7 +41,7 @@ class Refused(Exception):
 
 
 def attack(name, does, needs="Linux 6.12", finding=False, arguments=(), quiet=False):
-    """Adds a program. `finding`: it broke the limit once. `quiet`: it sends nothing to the network."""
+    """Adds a program. `finding`: it broke the limit once. `quiet`: it may send nothing to the network."""
 
     def add(program):
         TABLE[name] = (program, arguments, {"name": name, "does": does, "needs": needs, "finding": finding, "quiet": quiet})
@@ -171,6 +171,16 @@ def _():
 @attack("tcp-200", "two hundred connections")
 def _():
     threads(200, stream)
+
+
+@attack("bursts-tcp", "sixteen connections that write at the same instants")
+def _():
+    socks = [connect() for _ in range(16)]
+    while True:
+        for sock in socks:
+            with contextlib.suppress(BlockingIOError):
+                sock.send(BLOCK, socket.MSG_DONTWAIT)
+        time.sleep(0.25)
 
 
 @attack("mptcp", "one MPTCP connection", "CONFIG_MPTCP")
@@ -456,6 +466,18 @@ def _():
     processes(4, flood, udp())
 
 
+for pause in (60, 100, 250):
+
+    @attack(f"bursts-{pause}", "datagrams in bursts of all that the limit lets pass at once", finding=True, arguments=(pause,))
+    def _(pause):
+        sock = udp()
+        while True:
+            with contextlib.suppress(OSError):
+                while True:
+                    sock.sendto(DATAGRAM, (HOST, PORT))
+            time.sleep(pause / 1000)
+
+
 @attack("udp-6", "IPv6 datagrams")
 def _():
     flood(udp(HOST6))
@@ -610,6 +632,32 @@ def _():
             sock.setsockopt(IP, socket.IP_MULTICAST_TTL, limit)
             with contextlib.suppress(OSError):
                 sock.sendto(DATAGRAM, group)
+
+
+def reports(sock, level, join, leave, group):
+    """Joins and leaves groups in four processes, which the kernel reports, beside a flood of datagrams."""
+    for number in range(4):
+        if os.fork() == 0:
+            while True:
+                for host in range(1, 1 << 15):
+                    for option in (join, leave):
+                        with contextlib.suppress(OSError):
+                            sock.setsockopt(level, option, group(number, host))
+    flood(udp())
+
+
+@attack("reports", "joins of groups, which the kernel reports, beside datagrams", finding=True, quiet=True)
+def _():
+    here = socket.inet_aton(own(LINK))
+    group = lambda number, host: bytes([239, number + 1, host >> 8, host & 255]) + here
+    reports(udp(), IP, socket.IP_ADD_MEMBERSHIP, socket.IP_DROP_MEMBERSHIP, group)
+
+
+@attack("reports-6", "the same of IPv6 groups", finding=True, quiet=True)
+def _():
+    link, head = struct.pack("I", socket.if_nametoindex(LINK)), socket.inet_pton(socket.AF_INET6, "ff05::")[:8]
+    group = lambda number, host: head + struct.pack("!II", number, host) + link
+    reports(udp(HOST6), IP6, socket.IPV6_JOIN_GROUP, socket.IPV6_LEAVE_GROUP, group)
 
 
 @attack("broadcast", "datagrams to all of the network")

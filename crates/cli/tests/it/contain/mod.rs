@@ -1,7 +1,7 @@
 //! Tenants of `tollway shape` that do not cooperate, on a veth pair between two namespaces. Needs
 //! root.
 
-use crate::common::{self, alone};
+use crate::common::{self, beside};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
@@ -295,7 +295,7 @@ fn table(
 
 #[test]
 fn ebpf_holds_every_kind_of_tenant_to_its_rate() {
-    let _alone = alone();
+    let _beside = beside();
     let Some(room) = Room::open("b") else { return };
     let _agent = room.agent("bpf");
     let rows = table(&room, &KINDS, 3, |_, most, other| most > 1.1 * RATE || other >= 0.95 * RATE);
@@ -309,7 +309,7 @@ fn ebpf_holds_every_kind_of_tenant_to_its_rate() {
 /// The promises of `docs/src/security.md` for the back-end without programs in the kernel.
 #[test]
 fn inet_diag_paces_what_it_can_reach_and_says_what_it_cannot() {
-    let _alone = alone();
+    let _beside = beside();
     let Some(room) = Room::open("d") else { return };
     let agent = room.agent("inet-diag");
     // The agent finds sockets in private descriptor tables, and of processes whose first thread has
@@ -339,7 +339,7 @@ fn inet_diag_paces_what_it_can_reach_and_says_what_it_cannot() {
 /// guardian, tenants are free.
 #[test]
 fn ebpf_holds_on_while_the_agent_is_stopped_and_lets_go_when_both_are_killed() {
-    let _alone = alone();
+    let _beside = beside();
     let Some(room) = Room::open("f") else { return };
     let agent = room.agent("bpf");
     let _sink = room.sink();

@@ -2,6 +2,7 @@
 //! router, and the far end.
 
 use super::*;
+use crate::common::alone;
 
 /// How the policies name the tenants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,7 +290,7 @@ fn attacks_that_once_succeeded_are_held() {
 
 #[test]
 fn sockets_opened_before_the_agent_starts_are_held() {
-    let _alone = alone();
+    let _beside = beside();
     let Some(site) = Site::open("o", By::User, Queue::Router) else { return };
     let _sink = site.sink();
     let attacks = ["tcp-200", "udp-1400"].map(|name| site.attack(0, name));

@@ -16,6 +16,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 mod action;
+mod explicit;
 mod kernel;
 mod outside;
 mod programs;
@@ -63,7 +64,7 @@ fn role() {
         "ping-pong" => programs::ping_pong(number(1) as u16, number(2) as u16),
         "ports" => programs::ports(number(1) as u16, number(2)),
         "outside" => outside::host(),
-        "shaped" => shaped::send(Path::new(words[1]), words[2].parse().unwrap()),
+        "shaped" => shaped::send(Path::new(words[1]), number(2)),
         "knock" => programs::knock(),
         "listen" => programs::listen(number(1) as u16, Path::new(words[2])),
         "abroad" => outside::abroad(number(1) as u16),

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::servers::{ACCEPT, NONCE, read_head};
 use super::*;
-use crate::common::alone;
+use crate::common::{alone, beside};
 
 /// The book's recipes, unchanged: each succeeds, and the first one's report has the figures of the
 /// page.
@@ -16,7 +16,7 @@ fn the_book_s_recipes_run() {
     if !namespaces() || !["curl", "iperf3", "jq", "python3", "bash"].into_iter().all(installed) {
         return;
     }
-    let _alone = alone();
+    let _beside = beside();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let dir = folder("recipes");
     for name in ["README.md", "scenarios"] {
@@ -274,7 +274,7 @@ fn round_trips_take_what_the_link_takes() {
     if !namespaces() {
         return;
     }
-    let _alone = alone();
+    let _beside = beside();
     let (tcp, udp) = (serve(Ipv4Addr::LOCALHOST), serve_names(Ipv4Addr::LOCALHOST, 0));
     let trace = trace(&folder("ping-trace-file"), 50);
     for (name, link) in [

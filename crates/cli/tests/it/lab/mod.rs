@@ -116,6 +116,41 @@ fn a_sweep_goes_on_where_it_was() {
 }
 
 #[test]
+fn parts_of_a_sweep_are_the_sweep() {
+    let dir = folder("parts");
+    let sweep = ["sweep", "s.toml", "--seeds", "3", "--vary", "link.wire.rate=5Mbps,10Mbps", "--out"];
+    let ran = |out: &str, more: &[&str]| succeeds(&dir, &[&sweep[..], &[out], more].concat());
+    ran("whole.csv", &[]);
+    // 2 rates, 3 seeds, 2 variants.
+    for part in ["1/5", "2/5"] {
+        assert!(ran("rates.csv", &["--part", part]).starts_with("3 of 3 runs, 0 of them"), "{part}");
+    }
+    assert!(!dir.join("rates.csv").exists() && dir.join("rates.csv.2of5.journal").exists());
+    assert!(ran("rates.csv", &["--part", "2/5"]).starts_with("3 of 3 runs, 3 of them"));
+    // Others are cut differently: nothing runs again. The rest runs at the end.
+    assert!(ran("rates.csv", &["--part", "1/2"]).starts_with("6 of 6 runs, 3 of them"));
+    assert!(ran("rates.csv", &[]).contains("12 of 12 runs, 9 of them from earlier sweeps\nflows: "));
+    for ending in ["csv", "links.csv"] {
+        assert_eq!(read(dir.join(format!("rates.{ending}"))), read(dir.join(format!("whole.{ending}"))));
+    }
+
+    // A part that is being written is waited for, and one of another sweep is refused.
+    let part = fs::File::open(dir.join("rates.csv.1of2.journal")).expect("a journal");
+    part.lock().expect("locked");
+    let all = [&sweep[..], &["rates.csv"]].concat();
+    let said = refuses(&dir, &all);
+    assert!(said.contains("another sweep is writing to rates.csv.1of2.journal"), "{said}");
+    drop(part);
+    fs::write(dir.join("rates.csv.9of9.journal"), "{}\n").expect("written");
+    let said = refuses(&dir, &all);
+    assert!(said.contains("rates.csv.9of9.journal belongs to another sweep"), "{said}");
+    for (part, why) in [("0/4", "from 1 to N"), ("5/4", "from 1 to N"), ("2", "like `3/16`")] {
+        let said = refuses(&dir, &[&sweep[..], &["rates.csv", "--part", part]].concat());
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+#[test]
 fn a_sweep_says_where_seeds_change_nothing() {
     let dir = folder("seeds");
     let sweep = |seeds: &str, set: &str| {

@@ -135,6 +135,35 @@ fn a_reload_loses_no_packet() {
     router.end();
 }
 
+/// `make soak SOAK=600` sends 10⁹ bytes.
+#[test]
+fn damaged_frames_end_no_router() {
+    let _alone = common::alone();
+    let Some(lab) = Lab::new("damaged") else { return };
+    let soak = std::env::var("TOLLWAY_SOAK_SECONDS").ok().and_then(|text| text.parse::<u64>().ok());
+    let bytes = if soak.is_some_and(|seconds| seconds >= 600) { 250_000_000 } else { 5_000_000 };
+    let link = lab.says("r", &["ip", "-o", "link", "show", "sr"]);
+    let interface =
+        link.split_whitespace().skip_while(|word| *word != "link/ether").nth(1).expect("an address");
+    let tenants = "[aggregate.near]\nto = \"10.1.0.0/16\"\nrate = \"1 Gbps\"\n\
+        [aggregate.ports]\nfrom-port = 5001\nrate = \"1 Gbps\"\naction = \"mark\"\n";
+    for (seed, law) in ["fq_codel", "xcp", "fcp", "dualpi2"].iter().enumerate() {
+        let meter = if matches!(*law, "xcp" | "fcp") { "meter = \"down\"\n" } else { "" };
+        let text =
+            format!("device = \"sr\"\nup = \"9 Gbps\"\ndown = \"9 Gbps\"\nlaw = \"{law}\"\n{meter}{tenants}");
+        let file = lab.file(&format!("{law}.toml"), &text);
+        let router = lab.router(&["--config", &file]);
+        let (bytes, seed) = (bytes.to_string(), seed.to_string());
+        let sent = lab.says("s", &["python3", FUZZ, "s0", interface, &bytes, &seed]);
+        let sent: u64 = sent.trim().parse().expect("a number");
+        await_it("frames on the link", || {
+            router.status(&lab)["ways"][1]["packets"].as_u64().is_some_and(|packets| packets > sent / 2)
+        });
+        lab.await_ping("10.2.0.2");
+        router.end();
+    }
+}
+
 #[test]
 fn what_cannot_be_done_is_reported_with_its_remedy() {
     let Some(lab) = Lab::new("refusals") else { return };
@@ -159,6 +188,8 @@ fn what_cannot_be_done_is_reported_with_its_remedy() {
     let said = text(&output.stderr);
     assert!(!output.status.success() && (said.contains("root") || said.contains("denied")), "{said}");
 }
+
+const FUZZ: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/router/fuzz.py");
 
 /// Upper bound of [`flood`] through a link of 10 Mb/s whose queue holds a second.
 const QUEUED: f64 = 20e6;

@@ -2,6 +2,7 @@
 
 mod faults;
 mod network;
+mod tenants;
 mod traffic;
 
 use network::Lab;

@@ -17,7 +17,7 @@ mod faults;
 pub(crate) mod traffic;
 
 use crate::common::{self, tollway};
-use traffic::{Traffic, is_gone, limits, policies, signal, status, wait};
+use traffic::{Traffic, is_gone, is_stopped, limits, policies, signal, status, wait};
 
 fn folder(name: &str) -> PathBuf {
     common::folder("shape", name)
@@ -182,6 +182,7 @@ fn a_guardian_that_was_stopped_has_a_successor_and_still_frees_all() {
     assert_eq!(paced(), Some(()), "nobody was set free by that");
     // The agent is killed before it notices: the kernel sends the guardian SIGHUP and wakes it.
     signal(second, "STOP");
+    wait("its stop", || is_stopped(second).then_some(()));
     agent.signal("KILL");
     wait("freedom", free);
     wait("its end", || is_gone(second).then_some(()));
@@ -191,6 +192,7 @@ fn a_guardian_that_was_stopped_has_a_successor_and_still_frees_all() {
     wait("paces again", paced);
     let guardian = wait("a guardian", || agent.guardian());
     signal(guardian, "STOP");
+    wait("its stop", || is_stopped(guardian).then_some(()));
     agent.signal("TERM");
     assert!(agent.process.wait().unwrap().success());
     assert_eq!(free(), Some(()));
@@ -475,6 +477,13 @@ fn policies_are_checked_and_nobody_answering_is_said() {
     let output = tollway(&["shape", "check", file.to_str().unwrap()]).output().unwrap();
     assert!(output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("nothing is paced"));
+    let foreign = "[aggregate.lan]\nrate = \"10 Mbps\"\nfrom = \"198.51.100.0/24\"\n\
+        [aggregate.here]\nrate = \"10 Mbps\"\nfrom = \"127.0.0.0/8\"\n";
+    fs::write(&file, foreign).unwrap();
+    let output = tollway(&["shape", "check", file.to_str().unwrap()]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("policy `lan` is of addresses"), "{said}");
+    assert!(said.contains("tollway router --config") && !said.contains("`here`"), "{said}");
     let nowhere = folder.join("nowhere.sock");
     let output = tollway(&["shape", "status", "--socket", nowhere.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));

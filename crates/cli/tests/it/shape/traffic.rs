@@ -96,6 +96,17 @@ pub(crate) fn wait<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> T {
 
 /// True if a process has ended.
 pub(crate) fn is_gone(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('Z'))
+    state(pid).is_none_or(|state| state == 'Z')
+}
+
+/// True once a SIGSTOP has taken effect: before, the kernel does not wake the process as its parent
+/// ends.
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    state(pid) == Some('T')
+}
+
+/// The state of a process, by proc(5); `None` if it is gone.
+fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }

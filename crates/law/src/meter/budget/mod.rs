@@ -10,7 +10,8 @@ use crate::{Budget, Time, Toll};
 /// Two independent checks:
 ///
 /// - **Spending**, Σ paid · size, against the budget: a bucket that fills at the budget's rate and
-///   holds the budget of `burst` round trips. (The report's inequality multiplies by the preload,
+///   holds the budget of `burst` round trips, and a packet of each flow: those of flows with few
+///   packets a round trip may come at once, and each pays for the time until the next. (The report's inequality multiplies by the preload,
 ///   which is zero for a steady flow. This follows its text, "operating within its budget".)
 /// - **Announcements** against the spending a round trip later. Spending, less everything announced
 ///   up to a round trip ago, is constant for a host that keeps its promises, whatever flows start
@@ -41,6 +42,8 @@ pub struct BudgetMeter {
     wanted: f64,
     raised: f64,
     dropped: u64,
+    /// Flows of the host that were seen.
+    flows: u32,
 }
 
 /// An offence against a budget, and the time it was found.
@@ -83,7 +86,13 @@ impl BudgetMeter {
             wanted: 0.0,
             raised: 1.0,
             dropped: 0,
+            flows: 0,
         }
+    }
+
+    /// Handles the first packet of a flow.
+    pub fn on_flow(&mut self) {
+        self.flows = self.flows.saturating_add(1);
     }
 
     /// True if the host is held.
@@ -153,7 +162,9 @@ impl BudgetMeter {
             return Passage::Dropped;
         }
         self.spent += paid;
-        if self.spent > most + paid && self.accusation.is_none() {
+        let flows = f64::from(self.flows.max(1));
+        let at_once = (paid * flows).min(self.budget * longest_pause(self.rtt, LONGEST_PAUSE)).max(paid);
+        if self.spent > most + at_once && self.accusation.is_none() {
             self.accuse(now, Offence::Overspent);
         }
         let first = f64::from(opening) * stated / rtt;

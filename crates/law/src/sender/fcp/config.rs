@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::super::config::not_in_program;
 use super::super::{AnySender, Descriptor, FcpCheat, FcpCheatConfig, SenderConfig, Sending, Spending};
 use super::MOST_RATE;
 use crate::link::{Misfit, Pricing};
@@ -60,8 +61,26 @@ impl SenderConfig for FcpConfig {
             aim: Some(Aim::Proportional),
             spends: Some(Spending { budget, wants, deadline, patience }),
             cheats: self.cheat.trick.map(|_| self.cheat.from),
+            program: true,
             ..Descriptor::needing(Content::Price)
         }
+    }
+
+    /// It announces its first packets whatever there is to send, and knows no end of its data.
+    fn program(&self, given: &dyn Fn(&str) -> bool) -> Result<Option<Arc<dyn SenderConfig>>, Misfit> {
+        let defaults = FcpConfig::default();
+        let others = [
+            ("initial_packets", self.initial_packets != defaults.initial_packets),
+            ("initial_always", given("initial_always") && !self.initial_always),
+            ("short", given("short") && self.short != Bytes(0)),
+            ("max_pause", self.max_pause != defaults.max_pause),
+            ("max_preload", self.max_preload != defaults.max_preload),
+            ("deadline", self.deadline != defaults.deadline),
+            ("patience", self.patience != defaults.patience),
+            ("cheat", self.cheat.trick.is_some()),
+        ];
+        not_in_program(&others)?;
+        Ok(Some(Arc::new(FcpConfig { initial_always: true, short: Bytes(0), ..*self })))
     }
 
     fn check(&self, of: &Sending<'_>) -> Result<(), Misfit> {

@@ -18,10 +18,10 @@ impl Site {
     }
 
     fn client(&mut self, hello: &str) -> usize {
-        let key = self.broker.open(self.now, "test".into(), "127.0.0.1", 4222);
+        let key = self.broker.open(self.now, "[::7]:5000".into(), "127.0.0.1", 4222);
         self.say(key, hello);
         let info = self.hears(key);
-        assert!(info.starts_with("INFO {"), "{info}");
+        assert!(info.starts_with("INFO {") && info.contains("\"client_ip\":\"::7\""), "{info}");
         key
     }
 
@@ -192,7 +192,7 @@ fn tenants_hear_themselves_only_and_show_who_they_are() {
 #[test]
 fn connections_and_subscriptions_have_limits() {
     let tenants = vec![TenantRules { connections: 2, subscriptions: 3, ..tenant("x", Proof::None) }];
-    let mut site = Site::new(SiteRules { tenants, ..SiteRules::open("a") });
+    let mut site = Site::new(SiteRules { tenants: tenants.clone(), ..SiteRules::open("a") });
     let (one, two) = (site.client(hello()), site.client(hello()));
     let three = site.broker.open(site.now, "test".into(), "h", 1);
     assert_eq!(site.say(three, hello()).then, Then::Close);
@@ -201,6 +201,14 @@ fn connections_and_subscriptions_have_limits() {
     assert_eq!(site.hears(two), "");
     assert_eq!(site.say(two, "SUB d 4\r\n").then, Then::Close);
     assert!(site.hears(two).contains("maximum subscriptions exceeded"));
+    // A lower limit closes the latest clients.
+    site.broker.remove(two);
+    let latest = site.client(hello());
+    let fewer = vec![TenantRules { connections: 1, ..tenants[0].clone() }];
+    site.broker.set_rules(site.now, SiteRules { tenants: fewer, ..SiteRules::open("a") });
+    assert_eq!(site.hears(latest), "-ERR 'maximum account active connections exceeded'\r\n");
+    assert_eq!(site.hears(one), "");
+    assert_eq!(site.broker.why(one), None);
 }
 
 fn slow_site(slow: Slow, spool: u64) -> Site {

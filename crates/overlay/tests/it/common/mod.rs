@@ -36,7 +36,7 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn start(folder: &Path, text: &str) -> Running {
         let site = Site::parse(&folder.join("site.toml"), text).unwrap();
-        let certified = site.keys.as_ref().map(|keys| Ends::load(keys, &site.rules).unwrap());
+        let certified = Ends::load(&site).unwrap();
         let epoch = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
         let (status, notes) = (Arc::new(Mutex::new(Status::default())), Arc::new(Mutex::new(Vec::new())));
         let over = Arc::new(AtomicBool::new(false));

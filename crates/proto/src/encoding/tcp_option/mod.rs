@@ -22,7 +22,9 @@ use tollway_law::Toll;
 
 use super::split::{Split, encode_integer};
 use crate::SackRanges;
-pub use tolled::{Priced, Tolled, decode_preload, decode_price, encode_price, locate_toll};
+pub use tolled::{
+    Observed, Priced, Returned, Tolled, decode_preload, decode_price, encode_price, locate_toll,
+};
 
 /// The format of `H_feedback`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

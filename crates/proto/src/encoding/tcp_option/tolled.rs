@@ -15,7 +15,8 @@
 use tollway_law::Toll;
 
 use super::{
-    FORWARD_KIND, Feedback, Forward, OptionError, TcpOption, Walk, check_space, decode_rtt, encode_due,
+    BACK_KIND, FORWARD_KIND, Feedback, Forward, KIND_TIMESTAMPS, OptionError, TcpOption, Walk, check_space,
+    decode_rtt, encode_due, split_words,
 };
 
 /// A toll in an option.
@@ -61,6 +62,73 @@ impl Tolled {
             Tolled::Xcp(forward) => encode_due(due, forward.rtt_ms, size, Feedback::Split),
             Tolled::Fcp(_) => encode_price(due),
         }
+    }
+
+    /// The two fields behind the one that links rewrite, as a meter corrects them by `toll`: XCP's
+    /// H_rtt and H_cwnd, FCP's balance and preload.
+    pub fn restated(&self, toll: &Toll) -> [u16; 2] {
+        match self {
+            Tolled::Xcp(_) => {
+                let Forward { rtt_ms, cwnd, .. } = Forward::from_toll(toll, 1, Feedback::Split);
+                [rtt_ms, cwnd]
+            }
+            Tolled::Fcp(priced) => {
+                let preload = if toll.offer == 0.0 { 0 } else { priced.preload };
+                [encode_price(f64::from(toll.stake)), preload]
+            }
+        }
+    }
+}
+
+/// The last field, which a receiver returns. XCP's study has kind 15 for it; alone under kind 253 it
+/// follows the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Returned {
+    /// XCP's H_feedback, in packets.
+    Xcp(u16),
+    /// FCP's price.
+    Fcp(u16),
+}
+
+/// The options of a segment that a meter reads beside its toll.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// The toll that its sender returns, and the offset of the code.
+    pub returned: Option<(usize, Returned)>,
+    /// Timestamps (RFC 7323): value and echo reply.
+    pub timestamps: Option<(u32, u32)>,
+    /// The longest segment that its sender accepts, which it states as it opens.
+    pub longest: Option<u16>,
+}
+
+impl Observed {
+    /// Reads a list of options.
+    ///
+    /// # Errors
+    /// [`OptionError`]; the packet is then none of a connection that can be metered.
+    pub fn read(options: &[u8]) -> Result<Observed, OptionError> {
+        check_space(options)?;
+        let mut observed = Observed::default();
+        for option in Walk::new(options) {
+            let TcpOption { kind, at, body } = option?;
+            let word = |i: usize| u16::from_be_bytes([body[2 * i], body[2 * i + 1]]);
+            let last = (body.len() / 2).saturating_sub(1);
+            let returned = match (kind, body.len()) {
+                (BACK_KIND, _) => Some(Returned::Xcp(word(last))),
+                (EXPERIMENT_KIND, 4 | 10) if word(0) == XCP_EXPERIMENT => Some(Returned::Xcp(word(last))),
+                (EXPERIMENT_KIND, 4 | 12) if word(0) == FCP_EXPERIMENT => Some(Returned::Fcp(word(last))),
+                _ => None,
+            };
+            if let Some(returned) = returned {
+                observed.returned = Some((at + 2 + 2 * last, returned));
+            }
+            match kind {
+                KIND_TIMESTAMPS => observed.timestamps = body.first_chunk().map(split_words),
+                KIND_SEGMENT if body.len() == 2 => observed.longest = Some(word(0)),
+                _ => {}
+            }
+        }
+        Ok(observed)
     }
 }
 
@@ -134,6 +202,8 @@ fn power(exponent: i32) -> f64 {
 
 /// The kind of options of experiments (RFC 6994).
 const EXPERIMENT_KIND: u8 = 253;
+/// The kind of the longest segment accepted (RFC 9293 § 3.2).
+const KIND_SEGMENT: u8 = 2;
 const XCP_EXPERIMENT: u16 = 0x5843;
 const FCP_EXPERIMENT: u16 = 0x4643;
 const PRICE_BIAS: i32 = 69;
@@ -160,6 +230,27 @@ mod tests {
     }
 
     #[test]
+    fn a_meter_reads_timestamps_and_the_longest_segment() {
+        let options = [2, 4, 5, 0xb4, 1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9, 15, 4, 1, 2];
+        let read = Observed {
+            returned: Some((18, Returned::Xcp(0x0102))),
+            timestamps: Some((7, 9)),
+            longest: Some(1460),
+        };
+        assert_eq!(Observed::read(&options), Ok(read));
+        assert!(Observed::read(&options[..19]).is_err());
+    }
+
+    #[test]
+    fn a_correction_keeps_what_it_does_not_state() {
+        let toll = Toll { rtt: 0.1, offer: 0.01, stake: 3.0, ..Toll::default() };
+        assert_eq!(Tolled::Xcp(Forward::default()).restated(&toll), [100, 10]);
+        let fcp = Tolled::Fcp(Priced { price: 1, balance: 2, preload: 3, rtt_ms: 4 });
+        assert_eq!(fcp.restated(&toll), [encode_price(3.0), 3]);
+        assert_eq!(fcp.restated(&Toll { offer: 0.0, ..toll })[1], 0);
+    }
+
+    #[test]
     fn each_law_s_option_is_found_in_both_lengths() {
         let xcp = Tolled::Xcp(Forward { feedback: 0x0102, rtt_ms: 0x0304, cwnd: 0x0506 });
         let fcp = Tolled::Fcp(Priced { price: 0x0102, balance: 0x0304, preload: 0x0506, rtt_ms: 0x0708 });
@@ -175,6 +266,15 @@ mod tests {
         ] {
             let options = [&[1], head, &fields[..count]].concat();
             assert_eq!(locate_toll(&options), Ok(tolled.map(|tolled| (1 + at, tolled))), "{options:?}");
+            // The last two bytes are what the receiver returns, in the lengths that have it.
+            let last = u16::from_be_bytes([options[options.len() - 2], options[options.len() - 1]]);
+            let returned = match (head[1], &head[head.len().min(3) - 1..], head[0]) {
+                (12, [0x58, ..], 253) => Some(Returned::Xcp(last)),
+                (6 | 14, [0x46, ..], 253) if head[3] == 0x43 => Some(Returned::Fcp(last)),
+                _ => None,
+            };
+            let observed = Observed::read(&options).unwrap();
+            assert_eq!(observed.returned, returned.map(|code| (options.len() - 2, code)), "{options:?}");
             let twice = [&options[..], &options[1..]].concat();
             assert_eq!(locate_toll(&twice).is_err(), tolled.is_some());
             for cut in 2..options.len() {

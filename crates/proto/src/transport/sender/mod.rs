@@ -88,6 +88,8 @@ pub(super) struct Sender {
 pub(super) enum Force {
     /// Nothing must.
     Nothing,
+    /// The first segment in flight again, apart from those that the repair goes on with.
+    First,
     /// The first segment declared lost (RFC 6675 § 5, step 4.3).
     Lost,
     /// New data: a window probe or a tail probe.

@@ -75,6 +75,9 @@ impl Sender {
             return Pick::Copy(seq);
         }
         let force = std::mem::replace(&mut self.force, Force::Nothing);
+        if force == Force::First {
+            return Pick::Again(self.board.una);
+        }
         if let Some(seq) = self.board.first_pending() {
             if force == Force::Lost || (pipe < self.window && !self.held_by_pacing(now, config)) {
                 return Pick::Again(seq);

@@ -31,6 +31,9 @@ impl Sender {
         let mut news = self.board.ack(advance, config.heeds_ranges());
         if advance > 0 {
             self.judge_timeout(packet, stats);
+            if config.rto.widens && self.expiries > 2 {
+                self.board.repair_anew();
+            }
         }
         match config.detects() {
             Detection::NewReno | Detection::Reno => {
@@ -199,7 +202,8 @@ impl Sender {
         if self.extra.is_ns2() {
             return self.on_timeout_ns2();
         }
-        self.board.on_timeout(config.heeds_ranges(), config.rto.widens && !first);
+        let goes_on = config.rto.widens && self.expiries > 2;
+        self.board.on_timeout(config.heeds_ranges(), goes_on);
         self.rack_at = Time::NEVER;
         if let Some(rack) = self.extra.rack_mut() {
             rack.clear();
@@ -215,8 +219,9 @@ impl Sender {
         }
         self.law.on_timeout(&flight, first);
         self.window = whole(self.law.window());
-        if config.rto.widens {
-            self.window = self.window.max(1 << u32::from(self.expiries - 1).min(8));
+        if goes_on {
+            self.force = Force::First;
+            self.window = self.window.max(1 << u32::from(self.expiries - 2).min(8));
         }
     }
 }

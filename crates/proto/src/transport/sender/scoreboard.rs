@@ -454,6 +454,11 @@ impl Scoreboard {
         self.newest = None;
     }
 
+    /// Lets the repair begin at the first segment in flight: it went on after a later one.
+    pub(in crate::transport) fn repair_anew(&mut self) {
+        self.hint = self.una;
+    }
+
     /// Forgets ranges and retransmissions.
     pub(in crate::transport) fn forget_reports(&mut self) {
         if !self.clean() {

@@ -20,6 +20,8 @@ pub(in crate::transport) struct Source {
     /// True if the application has finished.
     pub(in crate::transport) finished: bool,
     fin_sent: bool,
+    /// True if the next item waits until the application resumes.
+    paused: bool,
     /// Later writes; most flows write once, and have none.
     waiting: Option<Box<Backlog>>,
 }
@@ -81,6 +83,7 @@ impl Source {
             open: false,
             finished: false,
             fin_sent: false,
+            paused: false,
             waiting: None,
         }
     }
@@ -108,7 +111,7 @@ impl Source {
         if self.finished {
             return;
         }
-        if self.active {
+        if self.active || self.paused {
             self.waiting.get_or_insert_default().items.push_back(item);
         } else {
             self.take_up(item);
@@ -118,6 +121,9 @@ impl Source {
     /// Starts the next item.
     fn advance(&mut self) {
         self.active = false;
+        if self.paused {
+            return;
+        }
         if let Some(item) = self.waiting.as_mut().and_then(|backlog| backlog.items.pop_front()) {
             self.take_up(item);
         }
@@ -142,7 +148,21 @@ impl Source {
     pub(in crate::transport) fn clear(&mut self) {
         self.waiting = None;
         self.active = false;
+        self.paused = false;
         self.left = 0;
+    }
+
+    /// Holds data back, from the next frame on, or releases them.
+    pub(in crate::transport) fn set_paused(&mut self, paused: bool) {
+        self.paused = paused;
+        if !paused && !self.active {
+            self.advance();
+        } else if paused && self.active && (self.first || !self.framed) {
+            let (bytes, count) = (self.left, 1);
+            let item = if self.framed { Item::Frames { bytes, count } } else { Item::Stream(bytes) };
+            self.waiting.get_or_insert_default().items.push_front(item);
+            (self.active, self.left) = (false, 0);
+        }
     }
 
     pub(in crate::transport) fn queue_syn(&mut self) {
@@ -154,10 +174,10 @@ impl Source {
         self.open = true;
     }
 
-    /// True if data wait.
+    /// True if data wait, or may: they are paused.
     #[inline]
     pub(in crate::transport) fn has_data(&self) -> bool {
-        self.active
+        self.active || self.paused
     }
 
     /// Data left to be cut, in bytes on the wire, in segments of at most `payload` bytes and a
@@ -203,7 +223,7 @@ impl Source {
     }
 
     fn fin_due(&self) -> bool {
-        self.finished && !self.fin_sent && !self.active
+        self.finished && !self.fin_sent && !self.active && !self.paused
     }
 
     /// Cuts the next segment, of at most `payload` bytes. Requires [`Source::ready`].

@@ -321,3 +321,44 @@ fn frames_written_together_are_those_written_one_by_one() {
     assert!(pair.drive(Time::from_secs(10)));
     assert_eq!(pair.frames(SERVER), [2000, 2000, 2000, 0, 0, 7]);
 }
+
+#[test]
+fn what_a_paused_sender_has_not_begun_waits() {
+    let mut pair = Pair::new(&Config::default());
+    pair.open();
+    pair.client().write_frame(500);
+    pair.client().set_paused(true);
+    pair.client().write_frame(700);
+    assert!(pair.drive(LONG));
+    assert_eq!(pair.frames(SERVER), []);
+    pair.client().set_paused(false);
+    assert!(pair.drive(LONG));
+    assert_eq!(pair.frames(SERVER), [500, 700]);
+}
+
+#[test]
+fn a_paused_sender_keeps_its_data_and_its_window() {
+    for frames in [true, false] {
+        let mut pair = Pair::new(&Config::default());
+        pair.predicts = !frames;
+        pair.open();
+        match frames {
+            true => pair.client().write_frames(3000, u64::MAX),
+            false => pair.client().write_unlimited(),
+        }
+        pair.drive(Time::from_secs(1));
+        pair.client().set_paused(true);
+        assert!(pair.drive(LONG), "what is in flight arrives, and no more leaves");
+        let (sent, window) = (pair.client().stats().segments_sent, pair.client().cwnd());
+        assert_eq!(pair.client().outstanding(), 0);
+        if frames {
+            assert_eq!(pair.server().stats().bytes_delivered % 3000, 0, "a frame is finished first");
+        }
+        pair.client().finish();
+        assert!(pair.drive(LONG) && !pair.client().is_finished(), "the end waits, too");
+        pair.client().set_paused(false);
+        pair.drive(Time::from_millis(10));
+        let burst = pair.client().stats().segments_sent - sent;
+        assert_eq!((burst, pair.client().cwnd()), (window as u64, window));
+    }
+}

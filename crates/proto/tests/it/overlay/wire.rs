@@ -168,7 +168,7 @@ fn more_sets_than_numbers_take_the_oldest_numbers() {
             life: 9,
             resent: false,
             set: Arc::new(set),
-            previous: Arc::new([0]),
+            previous: [0].into_iter().collect(),
             before: None,
             to: Bits::all(1),
             note: None,

@@ -136,7 +136,9 @@ pub(crate) fn newreno() -> AnySender {
 }
 
 pub(crate) fn candidates(count: usize) -> Vec<Candidate> {
-    (0..count as u64).map(|name| Candidate { name, up: true, outstanding: 0, window: 1 << 20 }).collect()
+    (0..count as u64)
+        .map(|name| Candidate { name, up: true, window: 1 << 20, ..Candidate::default() })
+        .collect()
 }
 
 impl Net {

@@ -64,6 +64,18 @@ fn the_rest_of_a_lost_frame_is_counted() {
     assert_eq!(left[0].1.ack, 2);
 }
 
+#[test]
+fn a_gap_at_a_member_reaches_the_peer_at_once() {
+    let mut bench = opened(1, None);
+    (0..4).for_each(|seq| drop(bench.show(0, data(seq), &[])));
+    // Number 0 is lost, and number 2 comes before number 1.
+    for ranges in [[(2, 3)], [(1, 3)], [(1, 4)]] {
+        let left = bench.show(1, ack(0), &ranges);
+        assert_eq!(left.len(), 1, "{ranges:?}");
+        assert!(left[0].0 == 0 && left[0].1.flags.has(Flags::SACK));
+    }
+}
+
 /// Member 1's first packet is missing at the peer for a minute, and it answers what it is sent or
 /// not. Returns its probes and what the peer was sent.
 fn with_gap(answers: bool) -> (Bench, usize, Vec<u32>) {

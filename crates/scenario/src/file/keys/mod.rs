@@ -5,13 +5,13 @@
 
 mod sections;
 
-pub use sections::LINK_LAWS;
 pub(crate) use sections::{
     AGGREGATE, BURSTS, CBR, CHANGE, CLASS, EXCHANGE, FLOW, FRAMES, GENERATORS, HOST, LINK, LOSS, LawTable,
     MACHINE, MEASURE, MEDIUM, METER, NODE, OVERLAY, OVERLAY_GROUP, OVERLAY_HOP, OVERLAY_PERIOD,
     OVERLAY_SENDER, OVERLAY_UPDATE, READER, RECEIVE_WINDOW, REVERSE, ROUTING, RTO, SWITCH, TOPOLOGY,
     TOPOLOGY_LINK, WORKLOAD, link_laws, sender_laws,
 };
+pub use sections::{LINK_LAWS, RULES};
 pub(crate) use sections::{TOP, all};
 
 /// A table of the file, such as `[link.NAME]`.

@@ -3,7 +3,7 @@
 use tollway_law::aggregate::{Depths, Scheme};
 use tollway_law::bucket::Profile;
 use tollway_law::sender::Descriptor;
-use tollway_law::{Bytes, Time};
+use tollway_law::{Bytes, Rate, Time};
 use tollway_proto::shaper::{Action, Increase, Order, PolicyConfig};
 
 use super::{Resolver, matches};
@@ -181,10 +181,28 @@ fn aggregate(name: &str, keys: &Reader<'_>, subjects: &[&Subject]) -> Aggregate 
     let (sum, count) = rtts.fold((0, 0), |(sum, count), rtt| (sum + rtt, count + 1));
     let mean = Time((sum / u128::from(count.max(1u32))) as u64);
     let depth = keys.bytes("depth").unwrap_or((rate.bytes_in(mean).ceil() as u64).max(packet));
+    let increase = match keys.word("window") {
+        "aggregate-fair" => Increase::AggregateFair,
+        "increase-by-k" => Increase::ByK { k: keys.number("k"), long: keys.span("long-rtt") },
+        _ => Increase::Standard,
+    };
+    let policy = PolicyConfig { increase, ..policy(keys, rate, Bytes(depth)) };
+    Aggregate {
+        name: name.to_owned(),
+        policy,
+        queue: keys.count("queue").unwrap_or_default() as u32,
+        install: keys.span("install"),
+        remove: keys.time("remove").unwrap_or(Time::NEVER),
+    }
+}
+
+/// The policy of a section with the keys of [`RULES`](crate::file::reading::RULES), with a standard
+/// growth of windows.
+pub fn policy(keys: &Reader<'_>, rate: Rate, depth: Bytes) -> PolicyConfig {
     let depths = if keys.word("depths") == "rtt" { Depths::ByRtt } else { Depths::Equal };
-    let policy = PolicyConfig {
+    PolicyConfig {
         profile: Profile {
-            depth: Bytes(depth),
+            depth,
             rate,
             peak: keys.rate("peak"),
             largest: keys.bytes("largest").map(|bytes| bytes as u32),
@@ -204,18 +222,7 @@ fn aggregate(name: &str, keys: &Reader<'_>, subjects: &[&Subject]) -> Aggregate 
             "drop" => Action::Drop,
             _ => Action::Shape,
         },
-        increase: match keys.word("window") {
-            "aggregate-fair" => Increase::AggregateFair,
-            "increase-by-k" => Increase::ByK { k: keys.number("k"), long: keys.span("long-rtt") },
-            _ => Increase::Standard,
-        },
-    };
-    Aggregate {
-        name: name.to_owned(),
-        policy,
-        queue: keys.count("queue").unwrap_or_default() as u32,
-        install: keys.span("install"),
-        remove: keys.time("remove").unwrap_or(Time::NEVER),
+        increase: Increase::Standard,
     }
 }
 

@@ -22,6 +22,9 @@ const OF_LINKS: [(&str, &str); 7] = [
     ("price-error", "forward"),
 ];
 
+/// Keys of a change to flows, besides that of budgets.
+const OF_FLOWS: [&str; 3] = ["receive-buffer", "reader", "paused"];
+
 impl<'a> Resolver<'a> {
     /// Resolves all changes, by time.
     pub(super) fn changes(&mut self) {
@@ -30,7 +33,7 @@ impl<'a> Resolver<'a> {
         changes.sort_by_key(|change| change.span("at"));
         for change in changes {
             let of_link = OF_LINKS.iter().find(|(key, _)| change.has(key));
-            let receives = change.has("receive-buffer") || change.has("reader");
+            let of_flow = OF_FLOWS.iter().any(|key| change.has(key));
             let is_for = |wanted: &str| format!("`{wanted}` is missing, so this changes nothing");
             if change.has("switch") {
                 self.change_switches(&change);
@@ -50,9 +53,7 @@ impl<'a> Resolver<'a> {
             }
             match (change.has("link"), change.has("flow")) {
                 (true, false) => {
-                    if let Some(key) =
-                        ["receive-buffer", "reader", "budget"].into_iter().find(|key| change.has(key))
-                    {
+                    if let Some(key) = OF_FLOWS.into_iter().chain(["budget"]).find(|key| change.has(key)) {
                         self.mistakes.add(change.key_at(key), format!("a link has no `{key}`"), "no effect");
                     } else if of_link.is_none() {
                         let all = OF_LINKS.map(|(key, _)| format!("`{key}`")).join(", ");
@@ -68,13 +69,13 @@ impl<'a> Resolver<'a> {
                         self.mistakes.add(change.key_at(key), message, "no effect");
                     } else if change.has("budget") {
                         self.change_budgets(&change);
-                        if !receives {
+                        if !of_flow {
                             continue;
                         }
-                    } else if !receives {
+                    } else if !of_flow {
                         self.mistakes
                             .add(change.key_at("flow"), is_for("receive-buffer"), "no change")
-                            .help("add `receive-buffer`, `reader` or `budget`");
+                            .help("add `receive-buffer`, `reader`, `paused` or `budget`");
                     }
                     self.change_flows(&change);
                 }
@@ -85,7 +86,7 @@ impl<'a> Resolver<'a> {
                         .help("write two changes");
                 }
                 (false, false) => {
-                    let key = if receives { "flow" } else { "link" };
+                    let key = if of_flow { "flow" } else { "link" };
                     self.mistakes.add(change.place(), is_for(key), format!("no `{key}`"));
                 }
             }
@@ -216,8 +217,9 @@ impl<'a> Resolver<'a> {
     fn change_flows(&mut self, change: &Reader<'a>) {
         let Some(pattern) = change.text("flow") else { return };
         let (at, spec) = (change.span("at"), change.limit("receive-buffer"));
-        let (buffers, reader) =
-            (change.has("receive-buffer"), change.has("reader").then(|| self.reader(change)));
+        let buffers = change.has("receive-buffer");
+        let reader = change.has("reader").then(|| Change::Reader(self.reader(change)));
+        let paused = change.has("paused").then(|| Change::Paused(change.truth("paused")));
         let before = self.plan.events.len();
         for (i, flow) in self.plan.flows.iter().enumerate() {
             if matches(&pattern, &flow.name) || matches(&pattern, &flow.section) {
@@ -229,7 +231,7 @@ impl<'a> Resolver<'a> {
                 }
                 let flow = FlowId(i as u32);
                 let buffer = buffers.then_some(Change::ReceiveBuffer(packets));
-                let changes = [buffer, reader.map(Change::Reader)].into_iter().flatten();
+                let changes = [buffer, reader.clone(), paused.clone()].into_iter().flatten();
                 let event = |change| Event { at, what: What::Flow(flow, change) };
                 self.plan.events.extend(changes.map(event));
             }

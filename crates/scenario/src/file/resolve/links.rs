@@ -77,6 +77,11 @@ impl<'a> Laws<'a> {
         self.reader(table).map(|reader| reader.key_at(&field.replace('_', "-")))
     }
 
+    /// True if the law's table has a field's key.
+    pub(super) fn has(&self, word: &str, field: &str) -> bool {
+        self.reader(word).is_some_and(|reader| reader.has(&field.replace('_', "-")))
+    }
+
     /// These tables; those of `others` where a table is absent.
     fn or(mut self, others: &Laws<'a>) -> Laws<'a> {
         for (own, (_, other)) in self.0.iter_mut().zip(&others.0) {
@@ -107,6 +112,8 @@ fn impairments<'a>(of: impl Fn(&'static str) -> Reader<'a>) -> Option<Box<Impair
     let bursts = of("bursts").table("bursts", &keys::BURSTS);
     let impairments = Impairments {
         jitter: of("jitter").span("jitter"),
+        distribution: of("jitter-distribution").one_of("jitter-distribution").unwrap_or_default(),
+        correlation: of("jitter-correlation").number("jitter-correlation"),
         overtakes: of("jitter-order").word("jitter-order") == "free",
         reorder: of("reorder").number("reorder"),
         reorder_delay: of("reorder-delay").span("reorder-delay"),

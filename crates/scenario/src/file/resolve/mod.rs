@@ -17,6 +17,8 @@ mod switches;
 mod transports;
 mod trees;
 
+pub use aggregates::policy;
+
 use std::collections::HashMap;
 use std::rc::Rc;
 

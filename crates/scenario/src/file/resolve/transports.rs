@@ -21,7 +21,8 @@ impl<'a> Resolver<'a> {
         let kernel = k.word("transport") == "kernel";
         // IP and TCP headers, with the timestamp option that Linux adds to every packet.
         let of_kernel = |key, usual| if kernel && k.lacks(key) { usual } else { size(key) };
-        let (packet_size, header) = (size("packet-size"), of_kernel("header", 52));
+        let (header, ack) = if kernel { kernel_headers(k) } else { (0, 0) };
+        let (packet_size, header) = (size("packet-size"), of_kernel("header", header));
         if header >= packet_size {
             let at = k.at(if k.has("header") { "header" } else { "packet-size" });
             let message =
@@ -29,9 +30,12 @@ impl<'a> Resolver<'a> {
             self.mistakes.add(at, message, "no room").help("`header` is part of `packet-size`");
         }
         let tables = Laws::of(k, keys::sender_laws());
-        let law = self.sender(k, &tables);
+        let mut law = self.sender(k, &tables);
         let about = law.descriptor();
-        let encoding = self.encoding(k, &about);
+        if kernel {
+            self.program(k, &tables, &mut law);
+        }
+        let encoding = self.encoding(k, &about, kernel);
         let (sack, both_ways) = (k.truth("sack"), k.truth("both-ways"));
         let (loss_detection, repair_copies) = self.detection(k, sack, about.rack || kernel);
         // Of 40 bytes of TCP options, timestamps take 12 and XCP's forward and return options 8 and
@@ -75,9 +79,9 @@ impl<'a> Resolver<'a> {
                 found.help(misfit.help);
             }
         }
-        if kernel && about.kernel.is_none() {
+        if kernel && about.kernel.is_none() && !about.program {
             let message = format!("the kernel's TCP has no law `{}`", k.word("law"));
-            let laws = laws_that(|law| law.kernel.is_some());
+            let laws = laws_that(|law| law.kernel.is_some() || law.program);
             self.mistakes
                 .add(k.at("transport"), message, "the kernel's")
                 .help(format!("choose {laws}, or leave out `transport`"));
@@ -87,7 +91,7 @@ impl<'a> Resolver<'a> {
             law,
             packet_size,
             header,
-            ack_size: of_kernel("ack-size", 52),
+            ack_size: of_kernel("ack-size", ack),
             initial_window,
             sack_blocks: if sack { k.count("sack-blocks").unwrap_or(room) as u8 } else { 0 },
             loss_detection,
@@ -108,9 +112,33 @@ impl<'a> Resolver<'a> {
         id
     }
 
+    /// Gives a law the constants of its program in the kernel, if it has one.
+    fn program(&mut self, k: &Reader<'a>, tables: &Laws<'a>, law: &mut SenderLaw) {
+        let given = |field: &str| tables.has(law.word(), field);
+        match law.program(&given) {
+            Ok(Some(program)) => *law = SenderLaw(program),
+            Ok(None) => {}
+            Err(misfit) => {
+                let at = tables.key_at(law.word(), misfit.field).unwrap_or(k.place());
+                self.mistakes.add(at, misfit.message, misfit.label).help(misfit.help);
+            }
+        }
+    }
+
     /// The encoding of the toll in packets.
-    fn encoding(&mut self, k: &Reader<'a>, about: &Descriptor) -> Encoding {
-        let encoding = match k.word("encoding") {
+    fn encoding(&mut self, k: &Reader<'a>, about: &Descriptor, kernel: bool) -> Encoding {
+        // The kernel's packets have options.
+        let options = kernel && about.reads == Some(Content::Feedback);
+        if options && k.has("encoding") && k.word("encoding") != "tcp-option" {
+            let message = "the kernel's TCP carries XCP's header in TCP options only";
+            self.mistakes.add(k.at("encoding"), message, "not in the kernel").help("leave out `encoding`");
+        }
+        if options && k.word("feedback") == "integer" {
+            let message = "the kernel's program keeps the fractions of feedback";
+            self.mistakes.add(k.at("feedback"), message, "not in the kernel").help("leave out `feedback`");
+        }
+        let word = if options && k.lacks("encoding") { "tcp-option" } else { k.word("encoding") };
+        let encoding = match word {
             "tcp-option" => Encoding::TcpOption {
                 feedback: if k.word("feedback") == "integer" { Feedback::Integer } else { Feedback::Split },
             },
@@ -297,6 +325,18 @@ impl<'a> Resolver<'a> {
                 .help(format!("use it with `law = \"{laws}\"`, or leave it out"));
         }
         (ecn, l4s)
+    }
+}
+
+/// Bytes of IP's and TCP's header in a flow of the kernel's TCP, and bytes of an acknowledgement:
+/// with timestamps, and the options of a law's program.
+fn kernel_headers(k: &Reader<'_>) -> (u16, u16) {
+    match (k.word("law"), k.truth("both-ways")) {
+        ("xcp", false) => (60, 56),
+        ("xcp", true) => (64, 56),
+        ("fcp", false) => (64, 60),
+        ("fcp", true) => (68, 60),
+        _ => (52, 52),
     }
 }
 

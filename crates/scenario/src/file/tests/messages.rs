@@ -156,6 +156,23 @@ fn what_is_of_no_use_in_a_flow_is_said() {
             &["flow.f.reader.every=1 ms", "flow.f.transport=kernel"],
             "is for Tollway's receivers, and this flow uses the kernel's TCP",
         ),
+        (&["flow.f.law=rcp", "flow.f.transport=kernel"], "the kernel's TCP has no law `rcp`"),
+        (
+            &["flow.f.law=xcp", "flow.f.transport=kernel", "flow.f.encoding=draft-3"],
+            "carries XCP's header in TCP options only",
+        ),
+        (
+            &["flow.f.law=xcp", "flow.f.transport=kernel", "flow.f.feedback=integer"],
+            "keeps the fractions of feedback",
+        ),
+        (
+            &["flow.f.law=xcp", "flow.f.transport=kernel", "flow.f.xcp.on-loss=halve"],
+            "the law's program for the kernel's TCP",
+        ),
+        (
+            &["flow.f.law=fcp", "flow.f.transport=kernel", "flow.f.fcp.max-preload=1"],
+            "the law's program for the kernel's TCP",
+        ),
         (&["flow.f.header=1500 B"], "a header of 1500 B leaves no room for data in a packet of 1500 B"),
         (&["flow.f.stop=0 s"], "`f.1` stops at 0 s, but starts only at 0 s"),
         (&["flow.f.from=s.1", "flow.f.stop=0 s"], "`f` stops at 0 s"),
@@ -223,6 +240,9 @@ fn what_a_change_or_loss_cannot_mean_is_said() {
         ),
         ("link = 'access.1'\nstrategy = 'fixed'", "`strategy` is a change of a host"),
         ("flow = 'f'\nloss = 0.5", "a flow has no `loss`"),
+        ("link = 'access.1'\npaused = true", "a link has no `paused`"),
+        ("flow = 'f'\npaused = true", "it is right"),
+        ("paused = true", "`flow` is missing, so this changes nothing"),
         ("flow = 'f'", "`receive-buffer` is missing, so this changes nothing"),
         ("flow = 'k'\nreceive-buffer = '9 packets'", "there is no flow `k`"),
         ("flow = 'f'\nreceive-buffer = '9 B'", "`receive-buffer` holds less than one packet"),

@@ -426,6 +426,10 @@ fn media_changes_and_losses_find_their_links() {
         at = \"1 s\"
         flow = \"f.2\"
         receive-buffer = \"64 KiB\"
+        [[change]]
+        at = \"2 s\"
+        flow = \"f.1\"
+        paused = true
         [[loss]]
         link = \"bottleneck.reverse\"
         probability = 0.01
@@ -446,6 +450,7 @@ fn media_changes_and_losses_find_their_links() {
         what,
         [
             What::Flow(FlowId(1), Change::ReceiveBuffer(44)),
+            What::Flow(FlowId(0), Change::Paused(true)),
             What::Blackout(LinkId(8), Time::from_secs(5)),
             What::Blackout(LinkId(9), Time::from_secs(5)),
             What::Link(LinkId(8), Change::Limit(limit)),

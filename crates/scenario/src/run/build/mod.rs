@@ -23,7 +23,7 @@ use tollway_proto::transport::{Config, Connection, Rto};
 use tollway_sim::{End, FlowId, LinkId, LinkSpec, MachineId, Network, RouteEnd, SourceId};
 
 use super::ends::Ends;
-use super::engine::{Engine, Joint, Kernels, Part, Place, Start};
+use super::engine::{Congestion, Engine, Joint, Kernels, Part, Place, Start};
 use crate::plan::{self, Data, EqualCost, NodeId, Plan, TransportId};
 use crate::tables::SystemTables;
 use meters::Posts;
@@ -445,7 +445,7 @@ fn kernels<R>(transport: &plan::Transport, ends: &FlowEnds<'_, R>) -> Kernels {
     let buffer = Some(ends.receive_buffer.min(ends.send_buffer)).filter(|&packets| packets < u32::MAX);
     let payload = u32::from(transport.packet_size.saturating_sub(transport.header));
     Kernels {
-        congestion: transport.law.descriptor().kernel.unwrap_or_default().to_owned(),
+        law: Congestion::of(transport),
         bytes: ends.data.bytes(),
         both_ways: transport.both_ways,
         receive_buffer: buffer.map(|packets| packets.saturating_mul(payload)),

@@ -88,8 +88,8 @@ fn candidates(plan: &Plan, session: &Session, station: usize) -> Vec<Candidate> 
     let one = |name: &str| Candidate {
         name: hash.of(name.as_bytes()),
         up: true,
-        outstanding: 0,
         window: MOST_OUTSTANDING,
+        ..Candidate::default()
     };
     names.map(one).collect()
 }

@@ -24,7 +24,8 @@ use super::ends::Ends;
 #[cfg(target_os = "linux")]
 use super::engine::Kernels;
 use super::engine::{Engine, FlowEvent, Joint, Outside, Part, Place, Start, Totals};
-use super::{Hosting, NodeProcess, RunError};
+use super::kernel_laws::Loaded;
+use super::{Hosting, NodeProcess, Options, RunError};
 use crate::plan::{Cbr, EqualCost, NodeId, Plan, TransportId};
 
 /// Figures of a live run.
@@ -44,6 +45,8 @@ pub struct LiveInfo {
     pub kernel_packets: (u64, u64),
     /// The kernel's counters of each link, if nodes are namespaces.
     pub wires: Vec<WireInfo>,
+    /// Connections of the kernel's TCP that left their law for Linux's own, with causes.
+    pub fallen: Option<String>,
     /// The only node of this process, if other processes run the others.
     pub node: Option<String>,
     /// Failures in words: flows at the only node of this process, and packets too long for their
@@ -84,7 +87,9 @@ impl LiveInfo {
 }
 
 /// Builds the live network, with the plan's nodes, links and shapers, and the shapers' identifiers.
-pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<MachineId>), RunError> {
+pub(super) fn network(plan: &Plan, options: &Options<'_>) -> Result<(Live, Vec<MachineId>), RunError> {
+    let hosting = &options.hosting;
+    let loaded = Loaded::new(plan, options.kernel_laws.as_ref())?;
     let names: Vec<String> = plan.nodes.iter().map(|node| node.name.to_string()).collect();
     let specs = link_specs(plan);
     let mut network = match hosting {
@@ -127,8 +132,16 @@ pub(super) fn network(plan: &Plan, hosting: &Hosting) -> Result<(Live, Vec<Machi
     let fingerprints = part.iter().flat_map(|_| numbered::fingerprints(plan)).collect();
     // A machine that splits connections depends on their first numbers.
     let numbered = part.is_some() && plan.machines.is_empty() && plan.sessions.is_empty();
-    let live =
-        Live { network, part, numbered, fingerprints, routes: Vec::new(), kernel_drops: None, failed: None };
+    let live = Live {
+        network,
+        loaded,
+        part,
+        numbered,
+        fingerprints,
+        routes: Vec::new(),
+        kernel_drops: None,
+        failed: None,
+    };
     Ok((live, shapers))
 }
 
@@ -177,6 +190,8 @@ fn threads(plan: &Plan) -> usize {
 /// The live engine; it keeps the first error until it can be returned.
 pub(super) struct Live {
     network: net::Network,
+    /// The laws of flows of the kernel's TCP.
+    loaded: Loaded,
     part: Option<NodeProcess>,
     /// True if flows begin with random segment numbers.
     numbered: bool,
@@ -207,6 +222,7 @@ impl Live {
             #[cfg(not(target_os = "linux"))]
             kernel_packets: (0, 0),
             wires: self.wires(plan),
+            fallen: self.loaded.fallen(),
             threads: self.network.threads(),
             real_time: self.network.real_time(),
             counters: self.network.counters(),
@@ -423,7 +439,8 @@ impl Engine for Live {
         };
         let added = match start.kernel {
             #[cfg(target_os = "linux")]
-            Some(Kernels { congestion, bytes, both_ways, receive_buffer, changes }) => {
+            Some(Kernels { law, bytes, both_ways, receive_buffer, changes }) => {
+                let congestion = self.loaded.name(law);
                 let kernel =
                     net::KernelSpec { congestion, bytes, both_ways, receive_buffer, changes, packet };
                 self.network.add_kernel_flow(&kernel, spec)
@@ -495,6 +512,11 @@ impl Engine for Live {
         }
         let changed = match change {
             Change::ReceiveBuffer(packets) => set_kernel_buffer(network, flow, packets),
+            #[cfg(target_os = "linux")]
+            Change::Budget(budget) => Ok(network.kernel_address(flow.0, false).is_some_and(|local| {
+                self.loaded.set_budget(local, budget);
+                true
+            })),
             _ => Ok(false),
         };
         let done = changed.and_then(|changed| match changed {
@@ -510,7 +532,8 @@ impl Engine for Live {
     fn outside(&self, flow: FlowId, forward: bool) -> Option<Outside> {
         let net::KernelStats { received, delivered, sent, retransmissions, cwnd, srtt, in_flight, .. } =
             self.network.kernel_stats(flow.0, !forward)?;
-        Some(Outside { received, delivered, sent, retransmissions, cwnd, srtt, in_flight })
+        let price = self.network.kernel_address(flow.0, !forward).and_then(|local| self.loaded.price(local));
+        Some(Outside { received, delivered, sent, retransmissions, cwnd, srtt, in_flight, price })
     }
 
     fn heard(&self, flow: FlowId, forward: bool, (from, until): (Time, Time)) -> (Time, Time) {

@@ -76,11 +76,9 @@ fn who_was_open_before_is_met_and_who_closes_is_forgotten() {
 
 #[test]
 fn what_an_ipv6_socket_calls_an_ipv4_address_is_one() {
-    let word = u32::from_ne_bytes;
     let record = Raw {
         family: libc::AF_INET6 as u16,
-        local6c: word([0, 0, 0xff, 0xff]),
-        local6d: word([10, 0, 0, 1]),
+        local6: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1],
         local_port: 443,
         ..Raw::default()
     };

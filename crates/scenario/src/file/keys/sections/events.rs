@@ -34,7 +34,7 @@ section! {
 const DIRECTION: Kind = Kind::Word(&["forward", "reverse", "both"]);
 
 section! {
-    /// A change of links, of flows' receivers, of hosts or of switches during the run.
+    /// A change of links, of flows, of hosts or of switches during the run.
     CHANGE = "[[change]]" {
         /// Time of the change.
         "at": TIME;
@@ -63,6 +63,9 @@ section! {
         "receive-buffer": Kind::Limit, optional;
         /// The new reading speed of their applications. A frame in progress is finished first.
         "reader": Kind::Table(&READER), optional;
+        /// Holds back new data of their senders (`true`), or lets them leave again (`false`). A
+        /// frame in progress is finished first; the window stays.
+        "paused": Kind::Truth, optional;
         /// Host.
         "host": Kind::Text, optional;
         /// The new budget of the host, or of each flow without a host, in $/s.

@@ -106,9 +106,11 @@ pub(super) fn sender_tables() -> &'static [Key] {
 pub(super) fn transport() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         let says = format!(
-            "The transport. `kernel`, with the law {}: the kernel's TCP in a live run with network namespaces. A simulation then \
-             has its sizes (`header` and `ack-size` 52 B, with timestamps) and `loss-detection` RACK by default.",
-            laws_that(|law| law.kernel.is_some()),
+            "The transport. `kernel`, with the law {}: the kernel's TCP in a live run with network namespaces; {} by programs \
+             of `tollway host`, as root. A simulation then has by default its sizes (`header` and `ack-size` 52 B, with \
+             timestamps; more with options), `loss-detection` RACK, and the constants of these programs.",
+            laws_that(|law| law.kernel.is_some() || law.program),
+            laws_that(|law| law.program).replace(" or ", " and "),
         );
         vec![key("transport", Kind::Word(&["tollway", "kernel"]), Is("tollway"), says.leak())]
     });

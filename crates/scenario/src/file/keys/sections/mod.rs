@@ -48,6 +48,7 @@ mod switches;
 mod topologies;
 
 pub(crate) use aggregates::AGGREGATE;
+pub use aggregates::RULES;
 pub(crate) use events::{CBR, CHANGE, LOSS};
 pub(crate) use flows::{FLOW, FRAMES, HOST, READER, RECEIVE_WINDOW, RTO, WORKLOAD};
 pub(crate) use laws::{LawTable, link_laws, sender_laws};

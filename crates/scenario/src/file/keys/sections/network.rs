@@ -1,6 +1,7 @@
 //! The network: nodes, links, media, imported topologies.
 
 use tollway_law::link;
+use tollway_proto::faults::Distribution;
 use tollway_proto::port::QUEUES;
 
 use super::super::{Key, Kind};
@@ -160,8 +161,14 @@ const LINK_KEYS: &[Key] = keys! {
 
 /// Impairments of a wire other than independent loss.
 const IMPAIRMENTS: &[Key] = keys! {
-    /// Upper bound of each packet's random extra delay, uniform from zero.
+    /// Scale of each packet's random extra delay: its upper bound (`uniform`) or standard deviation.
     "jitter": TIME, default "0 s";
+    /// Distribution of the extra delay. `uniform`: from zero. `normal`: around three standard
+    /// deviations, never below zero. `pareto`: from zero, of shape 3; the mean is 0.58 of the
+    /// standard deviation.
+    "jitter-distribution": Kind::Word(Distribution::WORDS), default "uniform";
+    /// Correlation of the extra delays of successive packets.
+    "jitter-correlation": PROBABILITY, default "0";
     /// `kept`: a packet with a short extra delay waits for those ahead of it. `free`: it overtakes
     /// them.
     "jitter-order": Kind::Word(&["kept", "free"]), default "kept";
