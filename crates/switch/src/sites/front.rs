@@ -187,7 +187,7 @@ impl Front {
             end: End::client(&core.transport, core.config.sender(PEER), PEER, flow, now),
             flow,
             client,
-            ledger: Ledger::new(self.answers, self.hash, flow),
+            ledger: Ledger::new(self.answers, self.hash, flow, limits.frame),
             message: Vec::new(),
             opened: now,
             last: now,
@@ -417,7 +417,7 @@ impl FrontSession {
         while self.tcp.out.len() <= buffer && self.end.take_frame(&mut self.message) {
             self.last = core.now;
             let before = self.tcp.out.len();
-            match self.ledger.note(&self.message, core.config.limits.frame, &mut self.tcp.out) {
+            match self.ledger.note(&self.message, &mut self.tcp.out) {
                 Noted::Part => {}
                 Noted::Answer => core.counters.answers += 1,
                 Noted::Unrequested => core.counters.unrequested += 1,

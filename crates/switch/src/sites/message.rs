@@ -54,6 +54,8 @@ pub(super) struct Ledger {
     hash: Hash,
     /// The session's flow, which is part of the hash.
     flow: u32,
+    /// Upper bound on the length of an answer, bytes.
+    most: usize,
     /// The number of the first in `waiting`.
     first: u32,
     waiting: VecDeque<Waiting>,
@@ -86,17 +88,18 @@ pub(super) enum Noted {
 }
 
 impl Ledger {
-    /// An empty ledger. The tags of `hash` differ between flows.
-    pub(super) fn new(answers: Answers, hash: Hash, flow: u32) -> Ledger {
+    /// An empty ledger, for answers of at most `most` bytes. The tags of `hash` differ between flows.
+    pub(super) fn new(answers: Answers, hash: Hash, flow: u32, most: usize) -> Ledger {
         Ledger {
             answers,
             hash,
             flow,
+            most,
             first: 0,
             waiting: VecDeque::new(),
             held: 0,
             open: 0,
-            expected: FIRST_EXPECTED,
+            expected: FIRST_EXPECTED.min(most as f64),
         }
     }
 
@@ -118,9 +121,8 @@ impl Ledger {
         self.label(number)
     }
 
-    /// Adds a part of an answer, of at most `most` bytes in total; answers that are due are
-    /// appended to `out`.
-    pub(super) fn note(&mut self, message: &[u8], most: usize, out: &mut Queue) -> Noted {
+    /// Adds a part of an answer; answers that are due are appended to `out`.
+    pub(super) fn note(&mut self, message: &[u8], out: &mut Queue) -> Noted {
         let Some((&[a, b, c, d, e, f, g, h, marks], part)) = message.split_first_chunk::<ANSWER>() else {
             return Noted::Unrequested;
         };
@@ -137,7 +139,7 @@ impl Ledger {
             self.held -= waiting.answer.len();
             waiting.answer.clear();
         }
-        if waiting.answer.len() + part.len() > most {
+        if waiting.answer.len() + part.len() > self.most {
             return Noted::TooLong;
         }
         waiting.answer.extend_from_slice(part);
@@ -196,7 +198,7 @@ mod tests {
     use super::*;
 
     fn ledger(answers: Answers, requests: u32) -> Ledger {
-        let mut ledger = Ledger::new(answers, Hash::new([3; 16]), 9);
+        let mut ledger = Ledger::new(answers, Hash::new([3; 16]), 9, 6);
         (0..requests).for_each(|number| assert_eq!(ledger.number(Time::ZERO)[..4], number.to_be_bytes()));
         ledger
     }
@@ -207,7 +209,7 @@ mod tests {
 
     fn note(ledger: &mut Ledger, number: u32, marks: u8, part: &[u8], out: &mut Queue) -> Noted {
         let message = message(ledger, number, marks, part);
-        ledger.note(&message, 6, out)
+        ledger.note(&message, out)
     }
 
     #[test]
@@ -230,13 +232,16 @@ mod tests {
     #[test]
     fn answers_that_may_wait_follow_the_length_of_answers() {
         let (mut ledger, mut out) = (ledger(Answers::InOrder, 100), Queue::default());
-        assert_eq!(ledger.due(), 100 * 65_536);
+        assert_eq!(ledger.due(), 100 * 6, "none has more than six");
+        let mut large = Ledger::new(Answers::InOrder, Hash::new([3; 16]), 9, 1 << 20);
+        large.number(Time::ZERO);
+        assert_eq!(large.due(), 65_536);
         for number in 1..90 {
-            note(&mut ledger, number, 3, b"answer", &mut out);
+            note(&mut ledger, number, 3, b"ok", &mut out);
         }
-        // 89 wait for the first, and eleven are still to come, of little more than six bytes each.
-        assert_eq!(ledger.bytes(), 89 * 6);
-        assert!((11 * 6..11 * 8).contains(&(ledger.due() - ledger.bytes())), "{}", ledger.due());
+        // 89 wait for the first, and eleven are still to come, of little more than two bytes each.
+        assert_eq!(ledger.bytes(), 89 * 2);
+        assert!((11 * 2..11 * 3).contains(&(ledger.due() - ledger.bytes())), "{}", ledger.due());
     }
 
     #[test]
@@ -262,24 +267,24 @@ mod tests {
         for at in 0..8 {
             let mut wrong = right.clone();
             wrong[at] ^= 1;
-            assert_eq!(ledger.note(&wrong, 6, &mut out), Noted::Unrequested);
+            assert_eq!(ledger.note(&wrong, &mut out), Noted::Unrequested);
         }
         // Of another session.
-        let other = message(&Ledger::new(Answers::Any, Hash::new([3; 16]), 10), 0, 3, b"other");
-        assert_eq!(ledger.note(&other, 6, &mut out), Noted::Unrequested);
-        assert_eq!(ledger.note(&right[..8], 6, &mut out), Noted::Unrequested);
-        assert_eq!(ledger.note(&right, 6, &mut out), Noted::Answer);
+        let other = message(&Ledger::new(Answers::Any, Hash::new([3; 16]), 10, 6), 0, 3, b"other");
+        assert_eq!(ledger.note(&other, &mut out), Noted::Unrequested);
+        assert_eq!(ledger.note(&right[..8], &mut out), Noted::Unrequested);
+        assert_eq!(ledger.note(&right, &mut out), Noted::Answer);
     }
 
     proptest! {
         #[test]
         fn parts_make_the_answer_again(answer in prop::collection::vec(any::<u8>(), 1..9000), first: u32) {
-            let mut ledger = Ledger { first, ..ledger(Answers::InOrder, 0) };
+            let mut ledger = Ledger { first, most: answer.len(), ..ledger(Answers::InOrder, 0) };
             let label = ledger.number(Time::ZERO);
             let mut out = Queue::default();
             for (head, part) in parts(label, &answer) {
                 prop_assert!(head.len() + part.len() <= PAYLOAD);
-                ledger.note(&[&head[..], part].concat(), answer.len(), &mut out);
+                ledger.note(&[&head[..], part].concat(), &mut out);
             }
             prop_assert_eq!(out.as_slice(), &answer[..]);
         }
@@ -292,8 +297,8 @@ mod tests {
             let (mut ledger, mut out) = (ledger(Answers::InOrder, 5), Queue::default());
             for (number, marks, part) in messages {
                 let message = message(&ledger, number, marks, part.as_bytes());
-                ledger.note(&message, 8, &mut out);
-                ledger.note(&message[..cut.min(message.len())], 8, &mut out);
+                ledger.note(&message, &mut out);
+                ledger.note(&message[..cut.min(message.len())], &mut out);
                 prop_assert!(ledger.bytes() <= 40 && ledger.open() <= 5);
                 let _ = request(&message);
             }
