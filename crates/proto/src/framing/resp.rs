@@ -23,6 +23,10 @@ impl Scan {
             let from = self.at.max(self.searched);
             let Some(line_end) = memchr::memchr(b'\n', bytes.get(from..).unwrap_or_default()) else {
                 self.searched = bytes.len();
+                let kind = bytes.get(self.at);
+                if kind.is_some_and(|kind| COUNTED.contains(kind)) && bytes.len() - self.at > LONGEST_COUNT {
+                    return Err(FrameError::Malformed("too big count string"));
+                }
                 return super::within(bytes.len(), most).map(|_| None);
             };
             let next = from + line_end + 1;
@@ -37,6 +41,11 @@ impl Scan {
                     if let Some(len) = length(line, "invalid bulk length")? {
                         end = end.saturating_add(len).saturating_add(2);
                     }
+                    0
+                }
+                // Redis ignores a command of fewer than no words.
+                b'*' if line.starts_with(b"-") => {
+                    length(&line[1..], "invalid multibulk length")?;
                     0
                 }
                 b'*' | b'~' | b'>' => length(line, "invalid multibulk length")?.unwrap_or(0),
@@ -98,5 +107,9 @@ fn length(digits: &[u8], wrong: &'static str) -> Result<Option<u64>, FrameError>
     Ok(Some(digits.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0'))))
 }
 
+/// Kinds that begin with a count.
+const COUNTED: &[u8] = b"$!=*~>%|";
+/// Most bytes of a count, as in Redis.
+const LONGEST_COUNT: usize = 64 << 10;
 /// Maximum nesting depth of aggregates.
 const DEPTH: usize = 16;

@@ -136,6 +136,7 @@ fn lengths_of_gigabytes_are_refused_at_once() {
 fn what_is_not_of_a_framing_is_refused() {
     let inclusive = LengthPrefix { inclusive: true, ..LengthPrefix::new(2) };
     let deep = b"*1\r\n".repeat(1000);
+    let endless = [&b"*1\r\n$"[..], &[b'1'; 65_536][..]].concat();
     for (framing, bytes) in [
         (Framing::Length(inclusive), &[0, 1][..]),
         (Framing::OctetCounting, b"<13>hello"),
@@ -145,7 +146,9 @@ fn what_is_not_of_a_framing_is_refused() {
         (Framing::Resp, b"$x\r\n"),
         (Framing::Resp, b"$?\r\n"),
         (Framing::Resp, b"+a\n"),
+        (Framing::Resp, b"*-\r\n"),
         (Framing::Resp, &deep),
+        (Framing::Resp, &endless),
     ] {
         let error = Framer::new(framing, 1 << 20).next(bytes).unwrap_err();
         assert!(matches!(error, FrameError::Malformed(_)), "{framing}: {error}");
@@ -168,6 +171,8 @@ fn values_of_resp_3_end_where_they_end() {
     let (frames, error) = cut(Framing::Resp, 1 << 10, all, &[3]);
     assert_eq!(error, None);
     assert_eq!(frames, [31, 14, 11, 4, 5, 5, 7]);
+    // Redis ignores it.
+    assert_eq!(cut(Framing::Resp, 1 << 10, b"*-10\r\n:1\r\n", &[3]), (vec![6, 4], None));
 }
 
 #[test]

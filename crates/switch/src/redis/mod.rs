@@ -83,6 +83,9 @@ pub(crate) trait Homes {
 
 /// The words of a command; `None` if the frame is not an array of bulk strings.
 pub(crate) fn words(frame: &[u8]) -> Option<Vec<&[u8]>> {
+    if frame.starts_with(b"*-") {
+        return Some(Vec::new());
+    }
     match decode_range(frame) {
         Ok(Some((RangeFrame::Array(words), _))) => words
             .iter()
@@ -91,7 +94,6 @@ pub(crate) fn words(frame: &[u8]) -> Option<Vec<&[u8]>> {
                 _ => None,
             })
             .collect(),
-        Ok(Some((RangeFrame::Null, _))) => Some(Vec::new()),
         _ => None,
     }
 }

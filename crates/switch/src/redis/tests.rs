@@ -134,6 +134,7 @@ fn commands_that_cannot_be_carried_are_refused_with_a_remedy() {
     assert_eq!(words(b"*1\r\n:1\r\n"), None);
     assert_eq!(words(b"*0\r\n"), Some(vec![]));
     assert_eq!(words(b"*-1\r\n"), Some(vec![]));
+    assert_eq!(words(b"*-10\r\n"), Some(vec![]));
     assert_eq!(error("a\r\nb"), b"-ERR a  b\r\n");
 }
 
