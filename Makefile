@@ -9,6 +9,7 @@
 # make bpf     the kernel's programs, compiled again into the tree (needs clang, llvm and libbpf-dev)
 # make plots   the two plots of docs/src/host.md, from runs of the kernel's TCP (needs root and iperf3)
 # make actions the workflows in .github, by actionlint
+# make docs    the book as a site, docs/book, with a gallery of the papers' figures (needs mdbook)
 # make deny    licences and sources of dependencies, by deny.toml
 # make python  the Python package, installed in an environment of its own (target/python), and its tests
 # make search  the property tests with other random cases than make test's, round after round (ROUNDS=20), and networks drawn afresh
@@ -120,8 +121,10 @@ deny:
 actions:
 	@if command -v actionlint >/dev/null; then actionlint; else echo "SKIPPED: actionlint is not installed"; fi
 
-docs:
+# The book, and in it the gallery of all papers' figures.
+docs: build
 	mdbook build docs
+	$(TOLLWAY) reproduce --neighbours 1 --quiet --out docs/book/gallery || test $$? = 1
 
 ROUNDS ?= 20
 # Crates whose integration tests draw cases.
