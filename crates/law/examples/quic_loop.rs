@@ -114,16 +114,27 @@ fn run(mut law: AnySender) -> Sender {
     sender
 }
 
-fn main() {
+/// A line for each law.
+fn lines() -> String {
     let laws: [(&str, AnySender); 3] = [
         ("newreno", NewRenoConfig::default().build().into()),
         ("cubic", CubicConfig::default().build().into()),
         ("scalable", AnySender::custom(ScalableConfig::default().build())),
     ];
-    for (name, law) in laws {
+    let line = |(name, law)| {
         let ran = run(law);
         let mbps = ran.acknowledged as f64 * f64::from(SEGMENT) * 8.0 / 1e6 / RUN.as_secs_f64();
         let rtt = ran.waits / ran.acknowledged as f64;
-        println!("{name:8} {mbps:5.2} Mb/s, {} lost, round trip {rtt:.1} ms", ran.lost);
-    }
+        format!("{name:8} {mbps:5.2} Mb/s, {} lost, round trip {rtt:.1} ms\n", ran.lost)
+    };
+    laws.map(line).concat()
+}
+
+fn main() {
+    print!("{}", lines());
+}
+
+#[test]
+fn the_chapter_shows_what_it_prints() {
+    assert!(include_str!("../../../docs/src/embedding.md").contains(&lines()), "{}", lines());
 }
