@@ -11,11 +11,13 @@ use tollway_agent::control;
 use tollway_agent::events::Events;
 use tollway_agent::programs::LoadError;
 use tollway_law::Time;
-use tollway_net::edge::{EdgeMeters, Held, TenantMoment, Way, WayMoment, WaySpec, Wire, longest_train};
+use tollway_net::edge::{
+    EdgeMeters, Held, TenantMoment, Trips, Way, WayMoment, WaySpec, Wire, longest_train,
+};
 use tollway_net::sys::interface;
 use tollway_net::sys::netlink::{self, Property};
 use tollway_net::sys::tun::{self, Tun};
-use tollway_net::{Error, random};
+use tollway_net::{Clock, Error, random};
 
 use crate::config::{Config, Direction, OnFailure};
 use crate::programs::{Programs, SIGHTS, Settings, Side, Sight};
@@ -345,6 +347,8 @@ impl Running {
         let meters = config.meter.map(|meter| EdgeMeters::new(meter.budget));
         let mut running =
             Running { index, programs, ways: [None, None], meters: meters.clone(), _claim: claim };
+        let (trips, clock) = (Trips::default(), Clock::starting_at(Time::ZERO));
+        let trips = directions.iter().all(|direction| direction.is_some()).then_some(trips);
         let mut wire = Some(wire);
         for side in Side::ALL {
             let (Some(direction), Some((tun, name))) =
@@ -357,7 +361,8 @@ impl Running {
             let labelled = side == Side::Up && count > 0;
             let metered = config.meter.is_some_and(|meter| meter.side == side);
             let meters = meters.as_ref().map(|all| if metered { all.clone() } else { all.of_answers() });
-            let spec = WaySpec { link, tenants, meters, labelled, tun, ethernet, out };
+            let trips = trips.as_ref().map(|all| if side == Side::Up { all.clone() } else { all.back() });
+            let spec = WaySpec { link, tenants, meters, trips, clock, labelled, tun, ethernet, out };
             let programs = Arc::clone(&running.programs);
             let way = Way::start(spec, &format!("tollway-{}", side.word()), move || programs.beat(side))?;
             running.ways[side as usize] = Some(Carried { way, name });

@@ -13,6 +13,7 @@ use tollway_proto::{Encoding, Flags, Packet};
 use super::frame::{self, Content};
 use super::meters::{EdgeMeters, Metered};
 use super::tenants::{Policies, TenantMoment, TenantSpec};
+use super::trips::Trips;
 use crate::buffers::{Buffers, Note};
 use crate::emulator::{self, LinkSpec};
 use crate::mesh::{FEEDBACK, is_explicit};
@@ -31,8 +32,9 @@ pub(crate) struct Lane {
     labelled: bool,
     /// True if the link's law writes tolls.
     explicit: bool,
-    /// Meters of senders, which the other direction shares.
+    /// Meters of senders and round trips of connections, which the other direction shares.
     meters: Option<EdgeMeters>,
+    trips: Option<Trips>,
     /// Names flows, in a way that their senders cannot foresee.
     hash: Hash,
     /// Counters of links that were replaced.
@@ -63,6 +65,7 @@ impl Lane {
             labelled: false,
             explicit: is_explicit(&spec.law),
             meters: None,
+            trips: None,
             hash: Hash::new(secret),
             past: LinkStats::default(),
         }
@@ -73,9 +76,9 @@ impl Lane {
         self.labelled = labelled;
     }
 
-    /// Meters senders from now on.
-    pub(crate) fn set_meters(&mut self, meters: Option<EdgeMeters>) {
-        self.meters = meters;
+    /// Meters senders, and follows round trips, from now on.
+    pub(crate) fn set_shared(&mut self, meters: Option<EdgeMeters>, trips: Option<Trips>) {
+        (self.meters, self.trips) = (meters, trips);
     }
 
     /// Room for any frame.
@@ -108,6 +111,10 @@ impl Lane {
             }
         }
         let frame = &bytes[start..start + len];
+        let rtt = match (&self.trips, &content.header) {
+            (Some(trips), Some(header)) => trips.on_arrival(now, &frame[content.at..], header),
+            _ => None,
+        };
         let note = Note { sights, ..note };
         let (handle, rest) = if len > COPIED {
             let chunk = self.buffers.reserve();
@@ -120,16 +127,17 @@ impl Lane {
             (handle, bytes)
         };
         self.buffers.note(handle, note);
-        self.enter(now, handle, &content);
+        self.enter(now, handle, &content, rtt);
         rest
     }
 
-    /// Offers a packet to its tenant, or directly to the link.
-    fn enter(&mut self, now: Time, handle: u32, content: &Content) {
+    /// Offers a packet to its tenant, or directly to the link; `rtt` is a round trip of its
+    /// connection that has just been measured.
+    fn enter(&mut self, now: Time, handle: u32, content: &Content, rtt: Option<Time>) {
         let place = self.place(handle, content);
         let Lane { link, policies, buffers, .. } = self;
         if let (Some(policies), Some((tenant, key))) = (policies, place) {
-            match policies.tenants.offer(now, tenant, key, handle, buffers) {
+            match policies.tenants.offer(now, tenant, key, handle, rtt, buffers) {
                 TenantFate::Passes(conforms) => {
                     policies.labels(tenant).write(conforms, handle, content.at, buffers);
                     emulator::offer(link, now, handle, buffers);
@@ -259,7 +267,7 @@ impl Lane {
         let Some(old) = std::mem::replace(&mut self.policies, Policies::new(now, tenants)) else { return };
         for handle in old.tenants.held() {
             match frame::read(self.buffers.bytes(handle), self.ethernet) {
-                Some(content) => self.enter(now, handle, &content),
+                Some(content) => self.enter(now, handle, &content, None),
                 None => self.buffers.free(handle),
             }
         }

@@ -16,13 +16,11 @@ use tollway_proto::encoding::split::Split;
 use tollway_proto::encoding::tcp_option::{Observed, Returned, decode_price, encode_price};
 use tollway_proto::{Flags, Meters, Middle, Packet, Passed, SackRanges, Stamp, WireTimes};
 
-use crate::clock::Clock;
 use crate::sys::ip::{self, FiveTuple, Header};
 
 /// The meters of an interface, as one of its directions sees them.
 #[derive(Clone, Debug)]
 pub struct EdgeMeters {
-    clock: Clock,
     posts: Arc<Mutex<Posts>>,
     /// True in the direction of acknowledgements.
     answers: bool,
@@ -107,21 +105,12 @@ impl EdgeMeters {
             free: Vec::new(),
             next: 0,
         };
-        EdgeMeters {
-            clock: Clock::starting_at(Time::ZERO),
-            posts: Arc::new(Mutex::new(posts)),
-            answers: false,
-        }
+        EdgeMeters { posts: Arc::new(Mutex::new(posts)), answers: false }
     }
 
     /// The same meters, in the direction of acknowledgements.
     pub fn of_answers(&self) -> EdgeMeters {
         EdgeMeters { answers: true, ..self.clone() }
-    }
-
-    /// The clock that both directions must have.
-    pub(super) fn clock(&self) -> Clock {
-        self.clock
     }
 
     /// The findings so far.

@@ -16,6 +16,7 @@
 //! | [`WaySpec`], [`Way`] | a direction, and the thread that carries its packets |
 //! | [`WayMoment`] | its counters |
 //! | [`EdgeMeters`] | meters of senders that may lie, shared by both directions |
+//! | [`Trips`] | round trips of TCP connections, for tenants' policies |
 //! | [`TenantSpec`] | a tenant of a direction: its packets, its policy |
 //!
 //! [`Link`]: tollway_proto::link::Link
@@ -25,6 +26,7 @@ mod frame;
 mod lane;
 mod meters;
 mod tenants;
+mod trips;
 mod way;
 
 #[cfg(test)]
@@ -34,6 +36,7 @@ pub use crate::hosts::wire::Wire;
 pub use lane::{LaneMoment, TOLLED_CLASS, sees_packets};
 pub use meters::{EdgeMeters, Held, MeterMoment};
 pub use tenants::{Filter, Labels, Members, TenantMoment, TenantSpec};
+pub use trips::Trips;
 pub use way::{Way, WayMoment, WaySpec, longest_train};
 
 #[cfg(any(test, fuzzing))]

@@ -13,6 +13,7 @@ use tollway_proto::shaper::Action;
 use super::lane::{Lane, LaneMoment, sees_packets};
 use super::meters::EdgeMeters;
 use super::tenants::TenantSpec;
+use super::trips::Trips;
 use crate::clock::{Clock, thread_cpu};
 use crate::emulator::LinkSpec;
 use crate::error::Error;
@@ -30,6 +31,10 @@ pub struct WaySpec {
     pub tenants: Vec<TenantSpec>,
     /// Meters of senders, which both directions share.
     pub meters: Option<EdgeMeters>,
+    /// Round trips of connections, which both directions share.
+    pub trips: Option<Trips>,
+    /// The clock, which must be that of the other direction.
+    pub clock: Clock,
     /// True if each frame has a tag of IEEE 802.1ad outermost, whose number has a bit for each of the
     /// tenants' conditions that holds. It is removed.
     pub labelled: bool,
@@ -85,12 +90,12 @@ impl Way {
         let secret = crate::random().map_err(Error::Random)?;
         let mut lane = Lane::new(&spec.link, &spec.tenants, spec.ethernet, secret);
         lane.set_labelled(spec.labelled);
-        lane.set_meters(spec.meters.clone());
+        lane.set_shared(spec.meters, spec.trips);
         let carrier = Carrier {
             lane,
             tun: spec.tun,
             out: spec.out,
-            clock: spec.meters.map_or_else(|| Clock::starting_at(Time::ZERO), |meters| meters.clock()),
+            clock: spec.clock,
             sleeper: Sleeper::default(),
             commands: received,
             wake: wake.try_clone().map_err(problem("copy a descriptor"))?,

@@ -64,17 +64,17 @@ pub fn frame(data: &[u8]) {
 /// the next its length. A frame that enters leaves with its length, once.
 #[cfg(target_os = "linux")]
 pub fn edge(data: &[u8]) {
-    use crate::edge::{EdgeMeters, Lane};
+    use crate::edge::{EdgeMeters, Lane, Trips};
     use tollway_law::Time;
 
     let tenants = tenants();
     let tenants = |lane: usize| if lane.is_multiple_of(3) { &[][..] } else { &tenants };
     let lane = |i: usize| Lane::new(&row().links[i % 2], tenants(i), i < 2, [i as u8; 16]);
     let mut lanes: Vec<Lane> = (0..4).map(lane).collect();
-    // Those under the law with tolls share meters.
-    let meters = EdgeMeters::new(None);
-    lanes[1].set_meters(Some(meters.clone()));
-    lanes[3].set_meters(Some(meters.of_answers()));
+    // Those under the law with tolls share meters and round trips.
+    let (meters, trips) = (EdgeMeters::new(None), Trips::default());
+    lanes[1].set_shared(Some(meters.clone()), Some(trips.clone()));
+    lanes[3].set_shared(Some(meters.of_answers()), Some(trips.back()));
     let (mut now, mut rest) = (Time::ZERO, data);
     while let [how, len, tail @ ..] = rest {
         let (own, tail) = tail.split_at(tail.len().min(usize::from(*len)));

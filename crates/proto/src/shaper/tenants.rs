@@ -109,13 +109,15 @@ impl Tenants {
         Tenants { shaper, tenants, pool, members: Vec::new(), sweep_at: now, wake_at: Time::NEVER }
     }
 
-    /// Offers a packet of the tenant's member with this key. [`poll`](Tenants::poll) must follow.
+    /// Offers a packet of the tenant's member with this key. `rtt` is a round trip of the member that
+    /// has just been measured. [`poll`](Tenants::poll) must follow.
     pub fn offer(
         &mut self,
         now: Time,
         tenant: usize,
         key: u32,
         handle: u32,
+        rtt: Option<Time>,
         store: &mut impl Store,
     ) -> TenantFate {
         let id = self.member(now, tenant, key);
@@ -123,7 +125,8 @@ impl Tenants {
         member.last = now;
         let packet = store.packet(handle);
         let size = packet.size;
-        if let Some(rtt) = member.round_trip(now, packet.flags.has(Flags::SYN)) {
+        let handshake = member.handshake(now, packet.flags.has(Flags::SYN));
+        if let Some(rtt) = rtt.or(handshake).map(|rtt| member.learn(rtt)) {
             self.shaper.set_rtt(id, rtt);
         }
         let segments = store.segments(handle);
@@ -275,21 +278,26 @@ impl Tenants {
 }
 
 impl Member {
-    /// Least and smoothed round trip, if a handshake ends with this packet: the span from the packet
-    /// that opened the connection to the next one in this direction. The law of the queue learns it.
-    fn round_trip(&mut self, now: Time, opens: bool) -> Option<(Time, Time)> {
+    /// The round trip of a handshake that ends with this packet: the span from the packet that opened
+    /// the connection to the next one in this direction.
+    fn handshake(&mut self, now: Time, opens: bool) -> Option<Time> {
         if opens {
             self.opened = Some(now);
             return None;
         }
-        let rtt = now.saturating_sub(self.opened.take()?).clamp(Time(1), LONGEST_RTT);
+        Some(now.saturating_sub(self.opened.take()?))
+    }
+
+    /// The least and the smoothed round trip with one more. The law of the queue learns it.
+    fn learn(&mut self, rtt: Time) -> (Time, Time) {
+        let rtt = rtt.clamp(Time(1), LONGEST_RTT);
         let (least, smoothed) = self.rtt;
         self.rtt = match least {
             Time::ZERO => (rtt, rtt),
             _ => (least.min(rtt), Time(smoothed.0 - smoothed.0 / 8 + rtt.0 / 8)),
         };
         self.queue.law.set_round_trip(self.rtt.1);
-        Some(self.rtt)
+        self.rtt
     }
 
     /// Takes the next packet out of the queue, if there is one.
@@ -322,7 +330,7 @@ const WAYS: usize = 8;
 /// Time without a packet after which a member leaves, and the interval of looks at that.
 const IDLE: Time = Time::from_secs(3);
 const SWEEP: Time = Time::from_secs(1);
-/// Longest round trip that a handshake may state.
+/// Longest round trip that is believed.
 const LONGEST_RTT: Time = Time::from_secs(1);
 /// Interval of looks at waiting packets.
 const TICK: Time = Time::from_millis(1);

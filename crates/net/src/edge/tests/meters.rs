@@ -59,7 +59,7 @@ struct World {
 const FULL: usize = 1500;
 
 /// A TCP segment of a connection with these options.
-fn segment(up: bool, flow: usize, flags: u8, seq: u32, options: &[u8], payload: usize) -> Vec<u8> {
+pub(super) fn segment(up: bool, flow: usize, flags: u8, seq: u32, options: &[u8], payload: usize) -> Vec<u8> {
     let ends = [[10, 0, 0, flow as u8 + 1], [10, 9, 0, 1]];
     let [from, to] = if up { ends } else { [ends[1], ends[0]] };
     let mut bytes = packet(from, to, TCP, 0, options.len() + payload);
@@ -79,8 +79,8 @@ impl World {
         let law = XcpConfig::default().build(Rate::from_mbps(10.0));
         let (mut up, mut down) = (lane(law.clone(), 10.0), lane(law, 10.0));
         let all = EdgeMeters::new(None);
-        up.set_meters(meters.then(|| all.clone()));
-        down.set_meters(meters.then(|| all.of_answers()));
+        up.set_shared(meters.then(|| all.clone()), None);
+        down.set_shared(meters.then(|| all.of_answers()), None);
         let sender = |(lie, i): (&Lie, u64)| Sender {
             lie: *lie,
             delay: Time::from_millis(10 + 5 * i),

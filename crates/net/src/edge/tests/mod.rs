@@ -1,5 +1,6 @@
 mod meters;
 mod tenants;
+mod trips;
 
 use proptest::prelude::*;
 use tollway_law::link::{AnyLink, CodelConfig, DropTail, Shared, StepConfig, XcpConfig};
