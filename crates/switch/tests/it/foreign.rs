@@ -1,6 +1,7 @@
 //! The tests of foreign clients through the switch, beside one Redis server in the same run.
 //!
-//! redis-py comes from pip, go-redis from Go's proxy, and Redis' own suite from Debian's source package.
+//! redis-py comes from pip, go-redis from Go's proxy, and Redis' own suite from Debian's source
+//! package.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -117,8 +118,8 @@ fn redis_passes_its_own_tests() {
     compare("redis", run, include_str!("../redis-suite.txt"));
 }
 
-/// The name of a test and true if it passed, of a line as `[ok]: NAME (5 ms)`, `[err]: NAME in FILE`, or
-/// `[exception]: …`, its words in colours.
+/// The name of a test and true if it passed, of a line as `[ok]: NAME (5 ms)`, `[err]: NAME in FILE`
+/// or `[exception]: …`, its words in colours.
 fn redis_result(line: &str) -> Option<(String, bool)> {
     let (result, rest) = line.split_once("]: ")?;
     let passed = result.contains("mok\u{1b}");
@@ -230,7 +231,7 @@ const REDIS_UNITS: [&str; 26] = [
     "unit/geo",
     "unit/hyperloglog",
 ];
-/// Redis' tests that take several seconds, or that fail through the switch and leave a limit behind.
+/// Redis' tests that take seconds, or that fail through the switch and leave a limit behind.
 const REDIS_SKIPPED: &str = "/[Ff]uzz|issue #4906|stack leak";
 /// The files of go-redis' tests that need one server.
 const GO_REDIS_FILES: &str =
