@@ -133,6 +133,18 @@ share    yes
 }
 
 #[test]
+fn large_numbers_have_fewer_decimals() {
+    let mut status = status();
+    for (number, shown) in
+        [(0.123, " 0.12 "), (825.154, " 825.15 "), (1432.37, " 1432.4 "), (98765.4, " 98765 ")]
+    {
+        status.members[0].response_ms = Some(number);
+        let text = PRODUCT.text(&serde_json::to_value(&status).unwrap(), 100, 2).unwrap();
+        assert!(text.contains(shown), "{text}");
+    }
+}
+
+#[test]
 fn the_schema_has_every_field() {
     let schema = PRODUCT.schema();
     let keys = |fields: &Value| -> Vec<String> {

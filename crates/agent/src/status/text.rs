@@ -146,7 +146,10 @@ impl Field {
             }
             (_, Value::Number(number)) => match number.as_f64() {
                 Some(number) => {
-                    format!("{:.digits$}", number * self.form.scale, digits = self.form.digits)
+                    let number = number * self.form.scale;
+                    let before = (number.abs() as u64).checked_ilog10().map_or(1, |log| log as usize + 1);
+                    let digits = self.form.digits.min(SIGNIFICANT.saturating_sub(before));
+                    format!("{number:.digits$}")
                 }
                 None => number.to_string(),
             },
@@ -156,3 +159,6 @@ impl Field {
         }
     }
 }
+
+/// A number has decimals up to this many digits, so that a table keeps to its width.
+const SIGNIFICANT: usize = 5;
