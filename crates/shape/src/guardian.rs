@@ -42,6 +42,8 @@ pub struct Guardian {
     silent: u32,
     /// The reason why no successor could be started.
     alone: Option<io::Error>,
+    /// The process that this one has replaced since it did not respond, until the next check.
+    replaced: Option<u32>,
     /// Earlier guardians: killed, and kept until they have ended.
     fallen: Vec<Guardian>,
 }
@@ -81,6 +83,7 @@ impl Guardian {
             heard: 0,
             silent: 0,
             alone: None,
+            replaced: None,
             fallen: Vec::new(),
         })
     }
@@ -144,6 +147,7 @@ impl Guardian {
     /// or has read nothing for two checks.
     pub(super) fn is_of_no_use(&mut self) -> bool {
         self.fallen.retain_mut(|guardian| !guardian.has_ended());
+        self.replaced = None;
         let unread = rustix::io::ioctl_fionread(&self.pipe).unwrap_or(0);
         let heard = self.said.saturating_sub(unread);
         self.silent = if unread > 0 && heard == self.heard { self.silent + 1 } else { 0 };
@@ -174,6 +178,7 @@ impl Guardian {
                     return Err(kind.into());
                 }
             };
+        next.replaced = (self.silent > 0).then(|| self.pid());
         // First, so that it does not take its pipe's close for the agent's end.
         let _ = self.child.kill();
         next.untold = paced.iter().map(|(&cookie, &own)| (cookie, Some(own))).collect();
@@ -197,13 +202,11 @@ impl Guardian {
                 too, `tollway shape clear` removes the paces"
             ));
         }
-        (self.silent > 0).then(|| {
-            format!(
-                "the guardian (process {}) does not respond; it may have been stopped. Another replaces it \
-                in a second; until then new connections may not be paced",
-                self.pid()
-            )
-        })
+        let silent = self.replaced.or_else(|| (self.silent > 0).then(|| self.pid()))?;
+        Some(format!(
+            "the guardian (process {silent}) does not respond; it may have been stopped. Another replaces it in a \
+            second; until then new connections may not be paced"
+        ))
     }
 
     /// Tells the guardian that the agent is alive.
