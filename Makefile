@@ -70,9 +70,9 @@ reproducible:
 test: tests claims python
 
 # Property tests draw their cases from one seed, so that the same tree has the same verdict; `make search` draws others.
-# Without `--nocapture` a test that passes would not show what it skipped. Most wait for programs and clocks: four run at once.
+# Without `--nocapture` a test that passes would not show what it skipped.
 tests:
-	PROPTEST_RNG_SEED=1 RUST_TEST_THREADS=4 $(WITH_SIGNALS) $(CARGO) test --workspace --locked --quiet -- --nocapture
+	PROPTEST_RNG_SEED=1 $(WITH_SIGNALS) $(CARGO) test --workspace --locked --quiet -- --nocapture
 
 tested:
 	$(CARGO) test --workspace --locked --quiet --no-run

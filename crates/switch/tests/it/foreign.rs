@@ -40,8 +40,8 @@ fn redis_py_passes_its_own_tests() {
         $pip install pytest==8.4.2 pytest-asyncio==1.2.0 pytest-timeout==2.4.0 pytest-cov==7.0.0 numpy"#;
     let Some(folder) = prepared("redis-py", script, "python3 with venv, and its registry") else { return };
     let run = |address: SocketAddr| -> Results {
-        let mut pytest = Command::new("bin/python");
-        pytest.args(["-m", "pytest", "-p", "no:cacheprovider", "-q", "-rA", "--tb=line", "-m"]);
+        let mut pytest = Command::new("nice");
+        pytest.args(["bin/python", "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rA", "--tb=line", "-m"]);
         pytest.args(["not redismod and not ssl and not onlycluster", "--redis-url"]);
         pytest
             .arg(format!("redis://{address}/0"))
@@ -91,8 +91,9 @@ fn redis_passes_its_own_tests() {
             Command::new("cp").arg("-r").arg(folder.join("tests")).arg(&work).status().unwrap().success()
         );
         let port = address.port();
-        let mut suite = Command::new("tclsh");
+        let mut suite = Command::new("nice");
         suite.args([
+            "tclsh",
             "tests/test_helper.tcl",
             "--host",
             &address.ip().to_string(),
@@ -185,12 +186,17 @@ fn compare(suite: &str, run: impl Fn(SocketAddr) -> Results + Sync, list: &str) 
     });
     let left_out: Vec<&str> =
         list.lines().filter_map(|line| line.rsplit_once(": ").map(|(name, _)| name)).collect();
-    let failed: Vec<&String> = direct
+    let mut failed: Vec<&String> = direct
         .iter()
         .filter(|(name, passed)| **passed && through.get(*name) != Some(&true))
         .map(|(name, _)| name)
         .filter(|name| !left_out.contains(&name.as_str()))
         .collect();
+    // The tests have time limits, and the machine is busy: what fails runs again.
+    if !failed.is_empty() {
+        let again = run(agent.listen()[0]);
+        failed.retain(|name| again.get(*name) != Some(&true));
+    }
     let passed = |results: &Results| results.values().filter(|passed| **passed).count();
     let [direct, through] = [&direct, &through].map(passed);
     eprintln!("{suite}: {direct} tests pass at one server, {through} through the switch");
