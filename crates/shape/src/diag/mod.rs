@@ -256,7 +256,7 @@ mod tests {
             kernel.keep_guarded();
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        // It is said until the next check.
+        // The warning stays until the next check.
         for _ in 0..200 {
             if kernel.warning().is_some() {
                 kernel.keep_guarded();

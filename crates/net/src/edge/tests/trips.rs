@@ -6,8 +6,8 @@ use crate::edge::{Trips, frame as frames};
 
 #[test]
 fn a_connection_s_round_trip_is_the_sum_of_those_to_both_its_ends() {
-    let sides = [Trips::default(), Trips::default()];
-    let sides = [sides[0].clone(), sides[0].back()];
+    let trips = Trips::default();
+    let sides = [trips.clone(), trips.back()];
     let pass = |side: usize, flow: usize, millis: u64, stamps: (u32, u32)| {
         let mut options = Builder::new();
         options.timestamps(stamps.0, stamps.1).unwrap();
