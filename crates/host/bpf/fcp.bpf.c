@@ -12,6 +12,9 @@ struct law {
 	/* The price to return, and the last that was returned. */
 	__u16 owed;
 	__u16 price;
+	/* The price paid, and the time of the last that was returned. */
+	__u16 stake;
+	__u64 heard;
 	/* Packets acknowledged in this round trip and in the one before, and their count at its end. */
 	__u32 acked;
 	__u32 last_acked;
@@ -52,7 +55,7 @@ static __always_inline void write(struct bpf_sock_ops *s, struct flow *f)
 	put(option + 2, EXPERIMENT);
 	if (f->seen.active && f->payload) {
 		/* Without a price a packet announces one more for the next round trip, whatever it costs. */
-		put(option + 6, own->price);
+		put(option + 6, own->price ? f->law.stake : 0);
 		put(option + 8, own->price ? own->preload : encode_preload(number(1, 0), 0));
 		put(option + 10, own->price ? stated_rtt(f) : 0);
 		put(option + 12, f->law.owed);
@@ -72,8 +75,10 @@ static __always_inline void read_return(struct flow *f, __u16 code)
 {
 	f->pending = 1;
 	f->seen.echoed = code ? 2 : 1;
-	if (code)
+	if (code) {
 		f->law.price = code;
+		f->law.heard = bpf_ktime_get_ns();
+	}
 }
 
 static __always_inline void parse(struct bpf_sock_ops *s, struct flow *f)
@@ -106,37 +111,6 @@ static __always_inline void start(struct flow *f)
 	f->law.last_acked = settings.initial_window;
 }
 
-static __always_inline void on_feedback(struct tcp_sock *tp, struct flow *f, __u32 acked)
-{
-	struct law *law = &f->law;
-	struct number *budget = bpf_map_lookup_elem(&budgets, &f->seen.cookie);
-	__u32 mss = tp->mss_cache, srtt = f->seen.srtt_us;
-	__u64 now = bpf_ktime_get_ns(), rate, slowest, most, window;
-
-	law->acked += acked;
-	/* A round trip by packets, not by time: an acknowledgement may be for half a window. */
-	if ((__s32)(tp->delivered - law->round_ends) >= 0) {
-		law->round_ends = tp->delivered + tp->packets_out;
-		law->last_acked = law->acked;
-		law->acked = 0;
-	}
-	spend(&law->spending, now, srtt, law->price, budget ? *budget : law->spending.now,
-	      settings.initial_window * mss, mss);
-	f->seen.price = law->price;
-	/* At most a doubling in a round trip, whatever the price: links without a price yet would be flooded. */
-	most = 2ULL * max(law->acked, law->last_acked) + settings.initial_window;
-	if (!law->spending.price) {
-		apply_first(tp, f);
-		return;
-	}
-	/* A packet leaves every four round trips or quarter of a second. */
-	slowest = mss * 1000000ULL / max(4 * srtt, 250000);
-	rate = min(max(bought(&law->spending), slowest), 1ULL << 40);
-	/* The rate binds; the window if acknowledgements stop, or if the price is too good. */
-	window = min(2 * rate / 1000 * srtt / 1000 / (mss ?: 1) + 2, most);
-	apply(tp, f, window << 12, rate, 0);
-}
-
 /* Feedback has stopped: it starts again with a first price. */
 static __always_inline void on_loss_timer(struct flow *f)
 {
@@ -145,6 +119,42 @@ static __always_inline void on_loss_timer(struct flow *f)
 	f->law.price = 0;
 	f->law.last_acked = 0;
 	f->law.acked = 0;
+}
+
+static __always_inline void on_feedback(struct tcp_sock *tp, struct flow *f, __u32 acked)
+{
+	struct law *law = &f->law;
+	struct number *budget = bpf_map_lookup_elem(&budgets, &f->seen.cookie);
+	__u32 mss = tp->mss_cache, srtt = f->seen.srtt_us;
+	__u64 now = bpf_ktime_get_ns(), least, rate, most, window;
+	struct number own;
+
+	law->acked += acked;
+	/* A round trip by packets, not by time: an acknowledgement may be for half a window. */
+	if ((__s32)(tp->delivered - law->round_ends) >= 0) {
+		law->round_ends = tp->delivered + tp->packets_out;
+		law->last_acked = law->acked;
+		law->acked = 0;
+	}
+	/* Acknowledgements with three SACK blocks return no price: the last may be long outdated. */
+	if (law->spending.price && now > law->heard + 2000ULL * max(4 * srtt, 250000))
+		on_loss_timer(f);
+	own = budget ? *budget : law->spending.now;
+	spend(&law->spending, now, srtt, law->price, own, settings.initial_window * mss, mss,
+	      max(law->acked, law->last_acked) <= settings.initial_window);
+	least = slowest(&law->spending, now, mss, srtt);
+	f->seen.price = law->price;
+	/* Bounded in a round trip, whatever the price: a forged one buys anything. */
+	most = LEAP * max(law->acked, law->last_acked) + settings.initial_window;
+	if (!law->spending.price) {
+		apply_first(tp, f);
+		return;
+	}
+	law->stake = encode_price(stake(&law->spending, own, least));
+	rate = min(max(bought(&law->spending), least), 1ULL << 40);
+	/* The rate binds; the window if acknowledgements stop, or if the price is too good. */
+	window = min(2 * rate / 1000 * srtt / 1000 / (mss ?: 1) + 2, most);
+	apply(tp, f, window << 12, rate, 0);
 }
 
 /* A connection without a part of the budget starts anew: the others have had its part since it was idle. */
@@ -170,13 +180,16 @@ struct event {
 	__u16 price;
 	__u16 answer;
 	__u32 mss;
+	__u16 few;
+	__u16 stake;
 };
 
 SEC("syscall") int replay(struct event *e)
 {
 	struct spending s = e->spending;
 
-	spend(&s, e->now, e->rtt_us, e->price, e->budget, e->first, e->mss);
+	spend(&s, e->now, e->rtt_us, e->price, e->budget, e->first, e->mss, e->few);
+	e->stake = encode_price(stake(&s, e->budget, slowest(&s, e->now, e->mss, e->rtt_us)));
 	e->rate = bought(&s);
 	e->answer = encode_price(decode_price(e->price));
 	e->spending = s;

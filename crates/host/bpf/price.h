@@ -3,6 +3,9 @@
 
 #include "kernel.h"
 
+/* Times that a window may grow in a round trip, and a rate may exceed the first packets' without an announcement. */
+#define LEAP 16ULL
+
 /* m * 2^e with the top bit of m set, or zero: 32 bits of precision. */
 struct number {
 	__u32 m;
@@ -92,29 +95,54 @@ static __always_inline __u16 encode_preload(struct number size, int negative)
 	return encode_number(size, 9, PRELOAD_BIAS) | (negative ? 0x8000 : 0);
 }
 
-/* A connection's spending, in dollars a second, and the round that changes it: announced by every packet of one round
-   trip, it takes effect in the next one. */
+/* A connection's spending, in dollars a second, and the round that changes it: announced by every packet of a span, it
+   takes effect in an equal one that begins a round trip later. */
 struct spending {
 	struct number now, from, to;
 	__u64 began;
 	__u32 rtt_us;   /* of the round; 0 between rounds */
 	__u16 preload;  /* announced by packets now */
 	__u16 price;    /* code of the path's price; 0 until it is known */
+	__u64 span_ns;
 };
 
+/* Bytes a second of a packet every four round trips or quarter of a second, so that feedback goes on. In the second
+   after an announcement prices move fast, and the kernel sends a packet no sooner than it was due at the rate of the
+   one before: then it is every four round trips. */
+static __always_inline __u64 slowest(const struct spending *s, __u64 now, __u32 mss, __u32 rtt_us)
+{
+	return mss * 1000000ULL / max(4 * rtt_us, now < s->began + 1000000000 ? 1000 : 250000);
+}
+
+/* The price paid for a byte: the path's, but at the least rate at most what the budget buys. More would keep the
+   price up for as long as the connection cannot pay it. */
+static __always_inline struct number stake(const struct spending *s, struct number budget, __u64 slowest)
+{
+	struct number price = decode_price(s->price), most = over(above(s->now, budget) ? s->now : budget, number(slowest, 0));
+
+	return above(price, most) ? most : price;
+}
+
+/* Dollars a second that pay for so many bytes in a round trip. */
+static __always_inline struct number cost(__u64 bytes, struct number price, __u32 rtt_us)
+{
+	return over(times(times(number(bytes, 0), price), number(1000000, 0)), number(rtt_us, 0));
+}
+
 /* Goes on with time: the present spending, and a new round if the budget differs by a thousandth. A budget of zero
-   is not known yet. `first` is what the first packets announce, in bytes; `mss` is the size of one. */
+   is not known yet. `first` is what the first packets announce, in bytes; `mss` is the size of one. `few` is true if no
+   more was sent lately. */
 static __always_inline void spend(struct spending *s, __u64 now, __u32 rtt_us, __u16 price, struct number budget, __u32 first,
-				  __u32 mss)
+				  __u32 mss, int few)
 {
 	struct number part, pays;
-	__u64 since, round;
+	__u64 since, round, span;
 	int less;
 
 	if (!price || !rtt_us)
 		return;
 	if (!s->price) {
-		part = over(times(times(number(first, 0), decode_price(price)), number(1000000, 0)), number(rtt_us, 0));
+		part = cost(first, decode_price(price), rtt_us);
 		s->now = budget.m && above(part, budget) ? budget : part;
 		s->rtt_us = 0;
 		s->preload = 0;
@@ -122,27 +150,41 @@ static __always_inline void spend(struct spending *s, __u64 now, __u32 rtt_us, _
 	s->price = price;
 	since = now - s->began;
 	round = s->rtt_us * 1000ULL;
+	span = s->span_ns;
 	less = above(s->from, s->to);
-	if (s->rtt_us && since >= 2 * round) {
+	if (since >= span)
+		s->preload = 0;
+	if (s->rtt_us && since >= round + span) {
 		s->now = s->to;
 		s->rtt_us = 0;
-		s->preload = 0;
 	} else if (s->rtt_us && since >= round) {
 		part = less ? plus(s->from, s->to, 1) : plus(s->to, s->from, 1);
-		part = over(times(part, number(since - round, 0)), number(round, 0));
+		part = over(times(part, number(since - round, 0)), number(span, 0));
 		s->now = above(part, s->from) && less ? s->to : plus(above(part, s->from) ? part : s->from,
 								     above(part, s->from) ? s->from : part, less);
-		s->preload = 0;
 	}
 	if (s->rtt_us || !budget.m || !s->now.m)
 		return;
+	/* A link on which hardly any connection pays forgets its price: what was announced would buy more than it has. */
+	part = cost(LEAP * first, decode_price(price), rtt_us);
+	if (few && since > 4000ULL * rtt_us && above(s->now, part))
+		s->now = part;
 	less = above(s->now, budget);
 	part = less ? plus(s->now, budget, 1) : plus(budget, s->now, 1);
 	if (!above(times(part, number(1, 10)), s->now))
 		return;
 	/* Where a round trip has less than a packet, the one that it has announces the whole change. */
-	pays = over(times(times(number(mss, 0), decode_price(price)), number(1000000, 0)), number(rtt_us, 0));
-	part = over(part, above(s->now, pays) ? s->now : pays);
+	pays = cost(mss, stake(s, budget, slowest(s, now, mss, rtt_us)), rtt_us);
+	s->span_ns = rtt_us * 1000ULL;
+	/* A decrease needs no room, and others wait for it: in a quarter of a round trip, or in what takes back all. */
+	if (less && above(s->now, cost(8 * mss, decode_price(price), rtt_us))) {
+		part = over(part, s->now);
+		pays = number(1, -2);
+		s->span_ns = whole(times(above(pays, part) ? pays : part, number(rtt_us * 1000ULL, 0)));
+		part = above(pays, part) ? times(part, number(4, 0)) : number(1, 0);
+	} else {
+		part = over(part, above(s->now, pays) ? s->now : pays);
+	}
 	s->from = s->now;
 	s->to = budget;
 	s->began = now;

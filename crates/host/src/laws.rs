@@ -1,6 +1,6 @@
 //! The laws for flows of a scenario that run over the kernel's TCP.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,6 +27,9 @@ struct Known {
     prices: HashMap<SocketAddr, (usize, Price)>,
     /// Budgets to set once the connection is open.
     waiting: HashMap<SocketAddr, Budget>,
+    /// Cookies of connections of earlier runs. They may still be there, with the addresses of new
+    /// ones.
+    old: HashSet<u64>,
     /// Counts at the last question.
     fallen: [u64; Cause::ALL.len()],
 }
@@ -36,6 +39,8 @@ impl KernelLaws for Laws {
         let mut hosts = held(&self.hosts);
         let key = (word.to_owned(), initial_window);
         if let Some(host) = hosts.get(&key) {
+            let connections = host.connections().map_err(|error| error.to_string())?;
+            held(&self.known).old.extend(connections.iter().map(|connection| connection.cookie));
             return Ok(host.name().to_owned());
         }
         let law = if word == "xcp" { Law::Xcp } else { Law::Fcp };
@@ -46,9 +51,11 @@ impl KernelLaws for Laws {
         let (known, number) = (Arc::clone(&self.known), hosts.len());
         let look = move |programs: &Programs, connections: &[Connection]| {
             let mut known = held(&known);
-            // Addresses recur in later runs.
             known.prices.retain(|_, (of, _)| *of != number);
-            for connection in connections.iter().filter(|connection| connection.active) {
+            for connection in connections {
+                if !connection.active || known.old.contains(&connection.cookie) {
+                    continue;
+                }
                 if let Some(price) = connection.price {
                     known.prices.insert(connection.local, (number, price));
                 }

@@ -135,6 +135,55 @@ fn replayed_feedback_grows_no_window() {
     assert!(growth.forged >= 999, "{growth:?}");
 }
 
+const MSS: u32 = 1448;
+
+/// Writes an event of FCP's program behind the state of its spending, at a round trip of 100 ms.
+fn write_spending(bytes: &mut [u8; 96], now: u64, budget: f64, first: u32, price: u16, few: bool) {
+    let bits = f64::to_bits(budget);
+    bytes[48..56].copy_from_slice(&now.to_ne_bytes());
+    bytes[56..60].copy_from_slice(&((bits >> 21 | 1 << 31) as u32).to_ne_bytes());
+    bytes[60..64].copy_from_slice(&((bits >> 52) as i32 - 1054).to_ne_bytes());
+    bytes[72..76].copy_from_slice(&100_000u32.to_ne_bytes());
+    bytes[76..80].copy_from_slice(&first.to_ne_bytes());
+    bytes[80..82].copy_from_slice(&price.to_ne_bytes());
+    bytes[84..88].copy_from_slice(&MSS.to_ne_bytes());
+    bytes[88..90].copy_from_slice(&u16::from(few).to_ne_bytes());
+}
+
+/// A connection that cannot pay for the least rate, and then meets a link that has forgotten its
+/// price: it pays as the law does, and sends no more than the law at first.
+#[test]
+fn fcp_pays_its_budget_at_the_least_rate_and_treads_on_a_link_without_a_price() {
+    let Some(mut programs) = loaded(&Settings::new(Law::Fcp)) else { return };
+    let (budget, rtt, packets) = (1e-3, Time::from_millis(100), 10.0);
+    let config = FcpConfig { budget: Budget::per_sec(budget), initial_always: true, ..Default::default() };
+    let mut law = config.build();
+    let mut flight = Flight::of(Time::ZERO, Time::ZERO, 10);
+    law.write_toll(&flight, &mut Toll::default());
+    flight.srtt = rtt;
+    let mut bytes = [0; 96];
+    let near = |a: f64, b: f64| (a / b - 1.0).abs() < 2.0 / 1000.0;
+    let whole = packets * f64::from(flight.segment);
+    for (seconds, price) in [(2, 1e-3), (4, 1e-3), (6, 1e-12)] {
+        let code = encode_price(price);
+        write_spending(&mut bytes, seconds * 1_000_000_000, budget, 10 * MSS, code, true);
+        programs.replay(&mut bytes).unwrap();
+        flight.now = Time::from_secs(seconds);
+        law.on_ack(&flight, &Acked { echo: Some(decode_price(code) as f32), ..Acked::of(1) });
+        if price < 1e-6 {
+            let (ours, theirs) = (long(&bytes, 64) as f64, law.pacing_rate(&flight).unwrap().bytes_per_sec());
+            assert!(near(ours / (packets * f64::from(MSS)), theirs / whole), "{ours} {theirs}");
+            continue;
+        }
+        let mut toll = Toll::default();
+        law.write_toll(&flight, &mut toll);
+        let stake = decode_price(u16::from_ne_bytes([bytes[90], bytes[91]]));
+        let theirs = f64::from(toll.stake) * f64::from(flight.segment);
+        assert!(near(stake * f64::from(MSS), theirs), "{stake} {}", toll.stake);
+        assert!(near(stake * f64::from(MSS) / 0.4, budget), "{stake}");
+    }
+}
+
 /// A budget through the kernel's program and through the law: the same price, rate, announcement
 /// and spending, with the error of the codes.
 #[test]
@@ -142,39 +191,33 @@ fn fcp_buys_at_the_law_s_rate_and_announces_its_changes() {
     let Some(mut programs) = loaded(&Settings::new(Law::Fcp)) else { return };
     let rtt = Time::from_millis(100);
     let mut state = 11;
-    let mut bytes = [0; 80];
+    let mut bytes = [0; 96];
     // The fifth buys less than a packet a round trip.
     let budgets = [1.0, 0.02, 5.0, 4.0, 1e-6, 1.0];
-    const MSS: u32 = 1448;
     let mut least = 0.0;
     let near = |a: f64, b: f64, error: f64| (a / b - 1.0).abs() <= error;
     for (turn, budget) in budgets.into_iter().enumerate() {
         let before = budgets[turn.saturating_sub(1)];
-        // 70 ms are within the first round trip, 170 ms within the one in which it takes effect.
+        // A change is announced for a round trip, a decrease for a quarter if that takes it back.
+        let fall: f64 = (before - budget) / before;
+        let span = if fall > 0.0 { fall.max(0.25) } else { 1.0 };
         for step in 0..40 {
             let now = turn as u64 * 4_000_000_000 + step * 10_000_000 + 1_000_000_000;
             let price = 1e-7 * (1.0 + draw(&mut state, 1000) as f64 / 1000.0);
             let code = encode_price(price);
-            let bits = f64::to_bits(budget);
-            bytes[40..48].copy_from_slice(&now.to_ne_bytes());
-            bytes[48..52].copy_from_slice(&((bits >> 21 | 1 << 31) as u32).to_ne_bytes());
-            bytes[52..56].copy_from_slice(&((bits >> 52) as i32 - 1054).to_ne_bytes());
-            bytes[64..68].copy_from_slice(&100_000u32.to_ne_bytes());
             // Enough to spend the whole budget from the first price on.
-            bytes[68..72].copy_from_slice(&100_000_000u32.to_ne_bytes());
-            bytes[72..74].copy_from_slice(&code.to_ne_bytes());
-            bytes[76..80].copy_from_slice(&MSS.to_ne_bytes());
+            write_spending(&mut bytes, now, budget, 100_000_000, code, false);
             if step == 0 {
                 least = decode_price(code) * f64::from(MSS) / rtt.as_secs_f64();
             }
             programs.replay(&mut bytes).unwrap();
-            let answer = u16::from_ne_bytes([bytes[74], bytes[75]]);
+            let answer = u16::from_ne_bytes([bytes[82], bytes[83]]);
             assert_eq!(answer, code, "the kernel reads {price} in another way");
 
             // The law, with the spending that is due by then.
             let part = match turn {
                 0 => 1.0,
-                _ => ((step as f64 - 10.0) / 10.0).clamp(0.0, 1.0),
+                _ => ((step as f64 - 10.0) / (10.0 * span)).clamp(0.0, 1.0),
             };
             let due = before + (budget - before) * part;
             let (budget, initial_packets, initial_always) = (Budget::per_sec(due), 1e6, true);
@@ -183,13 +226,16 @@ fn fcp_buys_at_the_law_s_rate_and_announces_its_changes() {
             law.write_toll(&flight, &mut Toll::default());
             flight.srtt = rtt;
             law.on_ack(&flight, &Acked { echo: Some(decode_price(code) as f32), ..Acked::of(1) });
-            let (rate, bought) = (long(&bytes, 56) as f64, law.pacing_rate(&flight).unwrap().bytes_per_sec());
+            let (rate, bought) = (long(&bytes, 64) as f64, law.pacing_rate(&flight).unwrap().bytes_per_sec());
             assert!(near(decode_price(code), price, 1.0 / 1000.0));
             // The law's least rate, a packet in four round trips, is not in this part of the program.
             assert!(near(rate.max(1500.0 / 0.4), bought, 1e-5), "{turn} {step}: {rate} {bought}");
             let preload = decode_preload(u16::from_ne_bytes([bytes[36], bytes[37]]));
-            let announced =
-                if turn > 0 && step < 10 { (budgets[turn] - before) / before.max(least) } else { 0.0 };
+            let announced = if turn > 0 && (step as f64) < 10.0 * span {
+                (budgets[turn] - before) / (before.max(least) * span)
+            } else {
+                0.0
+            };
             assert!((preload - announced).abs() <= announced.abs() / 500.0, "{turn} {step}: {preload}");
         }
     }
