@@ -2,6 +2,8 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+#[cfg(target_os = "linux")]
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollway_report::agreement::{self, Agreed};
@@ -17,6 +19,8 @@ use tollway_report::runner::Runner;
 use tollway_report::{Experiment, Gallery};
 use tollway_scenario::file::{Scenario, Variant};
 use tollway_scenario::run::EngineKind;
+#[cfg(target_os = "linux")]
+use tollway_scenario::run::Routers;
 
 use crate::args::{Engine, Hosts, Reproduce};
 use crate::fail::Failure;
@@ -207,13 +211,16 @@ fn live(
     let interrupted = terminal::interrupt_flag();
     let mut all = Report::default();
     let engine = if args.engine == Engine::Kernel { RealEngine::Kernel } else { RealEngine::Live };
-    let real = Runner {
-        engine: EngineKind::Live,
-        hosting: args.hosts.into(),
-        kernel_laws: crate::run::kernel_laws(),
-        ..Runner::default()
-    };
+    let laws = crate::run::kernel_laws();
     for comparison in experiment.live.iter().filter(|comparison| comparison.engine == engine) {
+        let real = Runner {
+            engine: EngineKind::Live,
+            hosting: args.hosts.into(),
+            kernel_laws: laws.clone(),
+            #[cfg(target_os = "linux")]
+            routers: comparison.router.then(|| Arc::new(tollway_router::Links) as Arc<dyn Routers>),
+            ..Runner::default()
+        };
         let scenario = agreement::scenario(scenario.text(), &found.path, comparison)?;
         if talk {
             let at_once = comparison.kernel.map_or(1, |bounds| bounds.at_once.max(1));

@@ -82,6 +82,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
         watch: watching.scene.clone().map(|scene| scene as Arc<dyn Watch>),
         rates_only: true,
         slowdowns: true,
+        ..Runner::default()
     };
     let bars = Bars::new(&plan.name, scenario.variants(), !args.quiet && !watching.has_terminal());
     let tell = |i: usize, share: f64| {

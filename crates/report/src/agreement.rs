@@ -20,6 +20,7 @@
 //! With a table `[live.kernel]` the other side is the kernel's own TCP, with the claims of
 //! [`kernel_agreement`](crate::kernel_agreement).
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use tollway_scenario::file::Scenario;
@@ -39,19 +40,32 @@ use crate::runner::{Progress, Ran, Runner};
 pub fn scenario(text: &str, path: &Path, comparison: &LiveClaim) -> Result<Scenario, ReproduceError> {
     let file = path.display().to_string();
     let mut scenario = Scenario::parse(&file, text, &comparison.set)?;
-    if comparison.engine == RealEngine::Kernel {
-        let sets = [comparison.set.clone(), scenario.kernel_sets()].concat();
-        scenario = Scenario::parse(&file, text, &sets)?;
-    }
-    if comparison.variants.is_empty() {
-        return Ok(scenario);
-    }
     for name in &comparison.variants {
         if scenario.variant(name).is_none() {
             return Err(ReproduceError::NoVariant { claim: comparison.id.clone(), name: name.clone() });
         }
     }
-    Ok(scenario.only(&comparison.variants))
+    scenario = scenario.only(&comparison.variants);
+    if comparison.engine == RealEngine::Kernel {
+        let sets: Vec<String> = [&comparison.set[..], &scenario.kernel_sets()].concat();
+        let text = without_other_variants(text, &comparison.variants);
+        scenario = Scenario::parse(&file, &text, &sets)?.only(&comparison.variants);
+    }
+    Ok(scenario)
+}
+
+/// The text without variants beside `variants`, of which the kernel may not have every key; all of
+/// it if none is named.
+fn without_other_variants<'a>(text: &'a str, variants: &[String]) -> Cow<'a, str> {
+    // The text has been read before.
+    let mut tables: toml::Table = text.parse().unwrap_or_default();
+    match tables.get_mut("variant").and_then(toml::Value::as_table_mut) {
+        Some(others) if variants.iter().all(|name| others.contains_key(name)) && !variants.is_empty() => {
+            others.retain(|name, _| variants.iter().any(|kept| kept == name));
+            Cow::Owned(tables.to_string())
+        }
+        _ => Cow::Borrowed(text),
+    }
 }
 
 /// The scenario of a comparison's CUBIC, if it has one.
@@ -223,7 +237,15 @@ fn queues_agree(sim: &Ran, live: &Ran, comparison: &LiveClaim) -> Agreement {
     let links = |ran: &Ran| -> Vec<FlowInfo> {
         data::summary(&ran.result.link_summary, "link").into_iter().filter(watched).collect()
     };
+    // The engine sees nothing of a queue at an interface.
+    let routed = live.info.live.as_ref().map(|info| info.routed.as_slice()).unwrap_or_default();
     let delay = |link: &FlowInfo| link.get("queue_mean_ms");
+    let mut beside = links(live);
+    for link in &mut beside {
+        if let Some((_, wait)) = routed.iter().find(|(name, _)| *name == link.name) {
+            *link = FlowInfo::new(link.name.as_str(), [("queue_mean_ms", *wait)]);
+        }
+    }
     let allowed = |sim: f64| (sim * comparison.queue_percent / 100.0).max(comparison.queue_ms);
     let late = live.info.live.as_ref().map_or(String::new(), |info| {
         let (late, worst) =
@@ -234,7 +256,7 @@ fn queues_agree(sim: &Ran, live: &Ran, comparison: &LiveClaim) -> Agreement {
             worst.as_millis_f64()
         )
     });
-    judge(&pairs(&links(sim), &links(live), delay, allowed), "ms", &late)
+    judge(&pairs(&links(sim), &beside, delay, allowed), "ms", &late)
 }
 
 fn packets_counted(live: &Ran) -> Agreement {
@@ -287,6 +309,7 @@ mod tests {
             engine: RealEngine::Live,
             claims: Vec::new(),
             cubic: None,
+            router: false,
             kernel: None,
         }
     }
@@ -367,6 +390,7 @@ mod tests {
                 punctuality: Default::default(),
                 kernel_packets: (0, 0),
                 wires: Vec::new(),
+                routed: Vec::new(),
                 fallen: None,
                 node: None,
                 broken: Vec::new(),

@@ -20,6 +20,10 @@ pub struct LiveClaim {
     /// With the engine `kernel`: the scenario of a third run, of the kernel's CUBIC, whose values
     /// stand beside.
     pub cubic: Option<Cubic>,
+    /// With the engine `kernel`: links with an explicit law are those of `tollway router`, at the
+    /// interfaces of the nodes where they end.
+    #[serde(default)]
+    pub router: bool,
     /// The variants to run; all if empty.
     #[serde(default)]
     pub variants: Vec<String>,

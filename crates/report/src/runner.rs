@@ -41,6 +41,9 @@ pub struct Runner {
     pub hosting: Hosting,
     /// The loader of laws for the kernel's TCP.
     pub kernel_laws: Option<Arc<dyn KernelLaws>>,
+    /// The loader of links at nodes' interfaces ([`run::Options::routers`]).
+    #[cfg(target_os = "linux")]
+    pub routers: Option<Arc<dyn run::Routers>>,
     /// The content of digests.
     pub digest: DigestMode,
     /// Bytes of memory allowed per run ([`run::Options::memory`]).
@@ -205,6 +208,8 @@ impl Runner {
             engine: self.engine,
             hosting: self.hosting.clone(),
             kernel_laws: self.kernel_laws.clone(),
+            #[cfg(target_os = "linux")]
+            routers: self.routers.clone(),
             outputs,
             ideal_mbps,
             digest: self.digest,

@@ -204,6 +204,11 @@ impl Agent {
         self.refusal = refusal;
     }
 
+    /// The counters of a direction; `None` if it has no rate, or does not answer.
+    pub fn moment(&self, side: Side) -> Option<WayMoment> {
+        self.running.as_ref()?.ways[side as usize].as_ref()?.way.moment()
+    }
+
     /// The present status.
     pub fn status(&self) -> Status {
         let (ways, tenants) = self.running.as_ref().map(|running| self.ways(running)).unwrap_or_default();
@@ -227,8 +232,7 @@ impl Agent {
     }
 
     fn ways(&self, running: &Running) -> (Vec<WayStatus>, Vec<TenantStatus>) {
-        let moments: Vec<Option<WayMoment>> =
-            running.ways.iter().map(|way| way.as_ref().and_then(|carried| carried.way.moment())).collect();
+        let moments: Vec<Option<WayMoment>> = Side::ALL.into_iter().map(|side| self.moment(side)).collect();
         let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
         let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
         let totals = moments.iter().flatten().flat_map(|moment| {

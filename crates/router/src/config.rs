@@ -113,6 +113,13 @@ pub struct Direction {
     pub tenants: Vec<TenantSpec>,
 }
 
+impl Direction {
+    /// A direction without tenants, with the default for traffic without the law's option.
+    pub fn of(link: LinkSpec) -> Direction {
+        Direction { link: beside(link, 1.0), words: String::new(), tenants: Vec::new() }
+    }
+}
+
 /// Command-line options, used instead of a file.
 #[derive(Clone, Debug, Default)]
 pub struct CommandLine {

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`Config`] | the configuration: interface, rates, law, tenants |
 //! | [`Agent`] | a router that runs, with its status |
+//! | [`Links`] | routers for the links of a scenario's live run |
 //! | [`Programs`] | the programs in the kernel |
 //! | [`clean`] | removes what a killed router left |
 //!
@@ -18,12 +19,14 @@
 
 mod agent;
 mod config;
+mod links;
 mod programs;
 mod status;
 mod tenants;
 
 pub use agent::{Agent, StartError, default_path};
 pub use config::{CommandLine, Config, Direction, Metering, OnFailure, router_reference_markdown};
+pub use links::Links;
 pub use programs::{Counts, Programs, SIGHTS, Settings, Side, Sight, clean};
 pub use status::{HeldStatus, ROUTER, Status, TenantStatus, WayStatus};
 pub use tenants::Condition;

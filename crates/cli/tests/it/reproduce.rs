@@ -245,12 +245,14 @@ fn the_kernel_s_tcp_is_held_against_the_simulators() {
     assert!(!output.status.success() && said.contains("flow.f.law") && said.contains("cubic"), "{said}");
 }
 
-/// XCP's program in the kernel beside the simulator and the kernel's CUBIC, in small.
+/// FCP's program in the kernel beside the simulator and the kernel's CUBIC, in small; then again in
+/// the same process with the same addresses, through a router.
 #[cfg(target_os = "linux")]
 #[test]
 fn claims_are_judged_over_the_kernel_s_tcp_with_the_values_of_others_beside() {
     let papers = Papers::new("programs", "");
-    let scenario = SCENARIO.replace("\"2 s\"", "\"6 s\"\nmeasure = { warmup = \"2 s\" }");
+    let scenario =
+        SCENARIO.replace("\"2 s\"", "\"6 s\"\nmeasure = { warmup = \"2 s\" }").replace("xcp", "fcp");
     std::fs::write(papers.0.join("papers/toy/one.toml"), format!("{scenario}{BUSY}{PROGRAMS}")).unwrap();
     let output = papers.reproduce(&["toy/one", "--engine", "kernel", "--json"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -262,16 +264,19 @@ fn claims_are_judged_over_the_kernel_s_tcp_with_the_values_of_others_beside() {
     let report = json(&output);
     let claims = report["claims"].as_array().unwrap();
     let ids: Vec<&str> = claims.iter().map(|claim| claim["id"].as_str().unwrap()).collect();
-    assert_eq!(
-        ids,
-        ["toy.programs.rates", "toy.programs.queues", "toy.programs.packets", "toy.programs.busy"]
-    );
+    let names =
+        |id: &str, claim: &str| ["rates", "queues", "packets", claim].map(|what| format!("toy.{id}.{what}"));
+    assert_eq!(ids, [names("programs", "busy"), names("router", "rate")].concat());
     assert_eq!(claims[2]["status"], "met", "{}", claims[2]);
     let beside = claims[3]["beside"].as_array().unwrap();
     let names: Vec<&str> = beside.iter().map(|pair| pair[0].as_str().unwrap()).collect();
     assert_eq!(names, ["simulator", "CUBIC"]);
     let value = |pair: &Value| pair[1].as_str().unwrap().parse::<f64>().unwrap();
     assert!(beside.iter().all(|pair| value(pair) > 0.9), "{beside:?}");
+    // Without a router packets would pass at 10 Gb/s; a stale budget would buy ten in a round trip.
+    assert_eq!(claims[7]["status"], "met", "{}", claims[7]);
+    let waits = claims[5]["measured"].as_str().unwrap();
+    assert!(waits.starts_with("worst wire: ") && !waits.contains("NaN"), "{waits}");
     assert!(papers.0.join("out/toy/one-kernel.html").is_file());
     // The claims of the other engine are not judged.
     let none = papers.reproduce(&["toy/one", "--engine", "live"]);
@@ -399,8 +404,20 @@ const PROGRAMS: &str = r#"
 [[live]]
 id = "toy.programs"
 engine = "kernel"
-claims = ["toy.*"]
+claims = ["toy.busy"]
 cubic = { set = ["flow.f.law=cubic", "link.wire.law=drop-tail"] }
+
+[[live]]
+id = "toy.router"
+engine = "kernel"
+router = true
+claims = ["toy.rate"]
+
+[[claim]]
+id = "toy.rate"
+metric = "rate"
+flows = "f"
+within = { of = 9.7, percent = 5 }
 "#;
 
 const BUSY: &str = r#"

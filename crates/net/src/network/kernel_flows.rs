@@ -51,11 +51,11 @@ impl Network {
             self.note_kernel(number, id, nodes);
         } else {
             for (node, end) in nodes.into_iter().zip(self.flows[id as usize]) {
-                let room = self.room(node);
+                let room = self.room(node).expect(KERNELS);
                 self.drivers[end.driver].carry(room.at, number, end.at);
             }
         }
-        let [client, server] = nodes.map(|node| (node, self.kernel_of(node)));
+        let [client, server] = nodes.map(|node| (node, self.kernel(node).expect(KERNELS)));
         let mut programs = Programs::new(number, kernel, (client, server), times)?;
         if let Some(began) = self.began {
             programs.begin(began).map_err(|source| Error::Namespace { action: "start a thread", source })?;
@@ -111,20 +111,20 @@ impl Network {
         rooms.chain(grounds).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
-    /// The namespace whose kernel has a node's kernel flows.
-    fn kernel_of(&self, node: u32) -> &Namespace {
-        self.namespace(node).unwrap_or_else(|| {
-            let Place { driver, at } = self.room(node);
-            &self.drivers[driver].rooms[at as usize].namespace
+    /// The namespace whose kernel has a node's kernel flows; `None` if no such flow ends there.
+    pub fn kernel(&self, node: u32) -> Option<&Namespace> {
+        self.namespace(node).or_else(|| {
+            let Place { driver, at } = self.room(node)?;
+            Some(&self.drivers[driver].rooms[at as usize].namespace)
         })
     }
 
     /// Index of a node's kernel.
-    fn room(&self, node: u32) -> Place {
+    fn room(&self, node: u32) -> Option<Place> {
         let Place { driver, at } = self.nodes[node as usize];
         let rooms = &self.drivers[driver].rooms;
-        let room = rooms.iter().position(|room| room.node == at);
-        Place { driver, at: room.expect("the nodes of such a flow have kernels") as u32 }
+        let room = rooms.iter().position(|room| room.node == at)?;
+        Some(Place { driver, at: room as u32 })
     }
 
     /// Notes completed flows, and reports wrong data.
@@ -141,3 +141,5 @@ impl Network {
         Ok(())
     }
 }
+
+const KERNELS: &str = "the nodes of such a flow have kernels";

@@ -15,6 +15,8 @@ mod live;
 mod measure;
 #[cfg(target_os = "linux")]
 pub mod mesh;
+#[cfg(target_os = "linux")]
+mod routers;
 mod watch;
 mod workload;
 
@@ -33,6 +35,8 @@ pub use capture::{Capture, CaptureError, variant_path};
 pub use kernel_laws::KernelLaws;
 #[cfg(target_os = "linux")]
 pub use live::{LiveInfo, Unsupported, WireInfo};
+#[cfg(target_os = "linux")]
+pub use routers::{Routed, Routers};
 pub use tollway_net::secure::KeyFile;
 #[cfg(target_os = "linux")]
 pub use tollway_net::sys::{namespace::Privilege, signals::Signals};
@@ -51,6 +55,10 @@ pub struct Options<'a> {
     pub hosting: Hosting,
     /// The loader of laws for flows of the kernel's TCP in a live run.
     pub kernel_laws: Option<Arc<dyn KernelLaws>>,
+    /// The loader that puts links with an explicit law at the interfaces of the nodes where they
+    /// end, in a live run of the kernel's TCP; `None` emulates them.
+    #[cfg(target_os = "linux")]
+    pub routers: Option<Arc<dyn Routers>>,
     /// Destinations of the result tables.
     pub outputs: Outputs,
     /// Ideal rates of [`Plan::flows`], then of the overlay's senders, Mb/s; empty if not computed.
@@ -204,6 +212,14 @@ pub enum RunError {
         section: String,
         /// The law.
         law: String,
+        /// The reason.
+        message: String,
+    },
+    /// A link cannot be put at an interface.
+    #[error("link `{link}`: no router can be put where it ends: {message}")]
+    Router {
+        /// The link's name.
+        link: String,
         /// The reason.
         message: String,
     },

@@ -1,6 +1,7 @@
 //! The live engine: runs a [`Plan`] on real packets.
 
 mod adapt;
+mod info;
 mod numbered;
 
 use std::any::Any;
@@ -18,6 +19,7 @@ use tollway_sim::{Census, End, FlowId, LinkId, MachineId, RouteEnd, SinkStats, S
 
 pub use adapt::Unsupported;
 pub(super) use adapt::{adapt, no_capture};
+pub use info::{LiveInfo, WireInfo};
 
 use super::build::{aggregates, link_law, queue};
 use super::ends::Ends;
@@ -25,73 +27,19 @@ use super::ends::Ends;
 use super::engine::Kernels;
 use super::engine::{Engine, FlowEvent, Joint, Outside, Part, Place, Start, Totals};
 use super::kernel_laws::Loaded;
+#[cfg(target_os = "linux")]
+use super::routers::Placed;
 use super::{Hosting, NodeProcess, Options, RunError};
 use crate::plan::{Cbr, EqualCost, NodeId, Plan, TransportId};
-
-/// Figures of a live run.
-#[derive(Clone, Debug)]
-pub struct LiveInfo {
-    /// Threads that ran the nodes.
-    pub threads: usize,
-    /// True if the system gave them real-time priority.
-    pub real_time: bool,
-    /// The fate of all datagrams.
-    pub counters: net::Counters,
-    /// Datagrams that the kernel dropped for lack of room, if it reports them.
-    pub kernel_drops: Option<u64>,
-    /// Delays of the emulation.
-    pub punctuality: net::Punctuality,
-    /// Packets from and to the nodes' kernels, by the counters of their interfaces.
-    pub kernel_packets: (u64, u64),
-    /// The kernel's counters of each link, if nodes are namespaces.
-    pub wires: Vec<WireInfo>,
-    /// Connections of the kernel's TCP that left their law for Linux's own, with causes.
-    pub fallen: Option<String>,
-    /// The only node of this process, if other processes run the others.
-    pub node: Option<String>,
-    /// Failures in words: flows at the only node of this process, and packets too long for their
-    /// path.
-    pub broken: Vec<String>,
-}
-
-/// The kernel's counters of a link between two namespaces. They agree with the reported figures:
-/// otherwise the run ends with an error.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WireInfo {
-    /// The link's name.
-    pub link: String,
-    /// The namespace of its start, as in `ip netns`; `None` if it could not be named.
-    pub namespace: Option<String>,
-    /// The interface in that namespace.
-    pub interface: String,
-    /// Packets that left the link's transmitter and were not lost on its wire.
-    pub reported: u64,
-    /// Packets that the kernel counted as sent there.
-    pub sent: u64,
-    /// Packets that the kernel counted as received at the far end.
-    pub received: u64,
-    /// Packets that the kernel dropped for lack of room.
-    pub dropped: u64,
-}
-
-impl LiveInfo {
-    /// Returns true if the machine was fast enough.
-    ///
-    /// At most one departure in a hundred was then more than a millisecond late. The kernel
-    /// accepted every datagram that was not too long for its interface, and dropped none.
-    pub fn kept_up(&self) -> bool {
-        let late = self.punctuality.departures.share_over(LATE);
-        let unsent = self.counters.unsent - self.counters.too_long;
-        late <= TOO_MANY && self.kernel_drops.unwrap_or(0) == 0 && unsent == 0
-    }
-}
 
 /// Builds the live network, with the plan's nodes, links and shapers, and the shapers' identifiers.
 pub(super) fn network(plan: &Plan, options: &Options<'_>) -> Result<(Live, Vec<MachineId>), RunError> {
     let hosting = &options.hosting;
     let loaded = Loaded::new(plan, options.kernel_laws.as_ref())?;
     let names: Vec<String> = plan.nodes.iter().map(|node| node.name.to_string()).collect();
-    let specs = link_specs(plan);
+    let mut specs = link_specs(plan);
+    #[cfg(target_os = "linux")]
+    let taken = options.routers.as_ref().map(|_| Placed::take(&mut specs)).unwrap_or_default();
     let mut network = match hosting {
         Hosting::Loopback => net::Network::new(&names, &specs, plan.seed, threads(plan))?,
         #[cfg(target_os = "linux")]
@@ -117,6 +65,8 @@ pub(super) fn network(plan: &Plan, options: &Options<'_>) -> Result<(Live, Vec<M
         let nodes: BTreeSet<u32> = paths.flat_map(|path| [path.from.0, path.to.0]).collect();
         network.open_kernels(&nodes.into_iter().collect::<Vec<_>>())?;
     }
+    #[cfg(target_os = "linux")]
+    let routers = options.routers.as_ref().map(|routers| Placed::new(plan, &network, routers, taken));
     for medium in &plan.media {
         network.add_medium(&medium.links.iter().map(|link| link.0).collect::<Vec<_>>());
     }
@@ -133,6 +83,8 @@ pub(super) fn network(plan: &Plan, options: &Options<'_>) -> Result<(Live, Vec<M
     // A machine that splits connections depends on their first numbers.
     let numbered = part.is_some() && plan.machines.is_empty() && plan.sessions.is_empty();
     let live = Live {
+        #[cfg(target_os = "linux")]
+        placed: routers.transpose()?,
         network,
         loaded,
         part,
@@ -189,6 +141,9 @@ fn threads(plan: &Plan) -> usize {
 
 /// The live engine; it keeps the first error until it can be returned.
 pub(super) struct Live {
+    /// Links at interfaces. They go before the network.
+    #[cfg(target_os = "linux")]
+    placed: Option<Placed>,
     network: net::Network,
     /// The laws of flows of the kernel's TCP.
     loaded: Loaded,
@@ -222,6 +177,10 @@ impl Live {
             #[cfg(not(target_os = "linux"))]
             kernel_packets: (0, 0),
             wires: self.wires(plan),
+            #[cfg(target_os = "linux")]
+            routed: self.placed.as_ref().map(Placed::waits).unwrap_or_default(),
+            #[cfg(not(target_os = "linux"))]
+            routed: Vec::new(),
             fallen: self.loaded.fallen(),
             threads: self.network.threads(),
             real_time: self.network.real_time(),
@@ -475,6 +434,10 @@ impl Engine for Live {
             return Err(error.into());
         }
         self.network.run_until(end)?;
+        #[cfg(target_os = "linux")]
+        if let Some(placed) = &mut self.placed {
+            placed.pass(end);
+        }
         Ok(self.network.is_over())
     }
 
@@ -581,6 +544,3 @@ fn set_kernel_buffer(_network: &mut net::Network, _flow: FlowId, _packets: u32) 
 
 /// Traffic for one thread, Mb/s.
 const BUSY: f64 = 400.0;
-/// Threshold of a late departure, and the largest tolerated share of late ones.
-const LATE: Time = Time::from_millis(1);
-const TOO_MANY: f64 = 0.01;
