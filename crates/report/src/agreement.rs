@@ -147,7 +147,10 @@ impl Agreed {
         let claims: Vec<Claim> = experiment.claims.iter().filter(named).cloned().collect();
         let judged = |runs: &[Ran]| {
             let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
-            check(&claims, &results, &experiment.context(Vec::new())).claims
+            let mut context = experiment.context(Vec::new());
+            // A claim on a part of the grid is on those of its variants that have run.
+            context.cells = context.cells.only(|name| results.iter().any(|result| result.variant == name));
+            check(&claims, &results, &context).claims
         };
         let (simulated, beside) = (judged(&self.simulated), judged(cubic));
         let mut verdicts = std::mem::take(&mut self.report.claims);

@@ -17,6 +17,11 @@ impl Cells {
         Cells(cells.map(|v| (v.name.clone(), v.cell.clone())).collect())
     }
 
+    /// The positions of those variants that `keeps`.
+    pub(crate) fn only(&self, keeps: impl Fn(&str) -> bool) -> Cells {
+        Cells(self.0.iter().filter(|(name, _)| keeps(name)).cloned().collect())
+    }
+
     /// The position of a variant; `None` outside of the grid.
     pub(crate) fn cell(&self, variant: &str) -> Option<&[Coordinate]> {
         self.0.iter().find(|(name, _)| name == variant).map(|(_, cell)| cell.as_slice())
