@@ -174,6 +174,7 @@ struct event {
 	__u16 code;
 	__u16 kind;
 	__u16 answer;
+	__u16 request;
 };
 
 SEC("syscall") int replay(struct event *e)
@@ -185,6 +186,7 @@ SEC("syscall") int replay(struct event *e)
 	else
 		on_ack(&g, decode(e->code), e->acked);
 	e->answer = encode(decode(e->code));
+	e->request = unrewritten(e->code);
 	e->growth = g;
 	return 0;
 }

@@ -135,6 +135,22 @@ fn replayed_feedback_grows_no_window() {
     assert!(growth.forged >= 999, "{growth:?}");
 }
 
+/// What no router has rewritten is the same to the kernel's program and to routers' meters.
+#[test]
+fn a_request_is_told_from_feedback_as_by_meters() {
+    let Some(mut programs) = loaded(&Settings::new(Law::Xcp)) else { return };
+    let mut requests = 0;
+    for code in 0..=u16::MAX {
+        let mut bytes = [0; 40];
+        bytes[28..30].copy_from_slice(&code.to_ne_bytes());
+        programs.replay(&mut bytes).unwrap();
+        let request = u16::from_ne_bytes([bytes[34], bytes[35]]) == 1;
+        assert_eq!(request, Split(code).is_request(), "{code:#06x}");
+        requests += usize::from(request);
+    }
+    assert_eq!(requests, 257);
+}
+
 const MSS: u32 = 1448;
 
 /// Writes an event of FCP's program behind the state of its spending, at a round trip of 100 ms.

@@ -327,7 +327,7 @@ impl Known {
     /// The returned value in bytes/s, or $/B. `None` if no router has written it.
     fn echo(&self, header: &Header, returned: Returned) -> Option<f32> {
         match returned {
-            Returned::Xcp(code) if is_request(code) => None,
+            Returned::Xcp(code) if Split(code).is_request() => None,
             Returned::Xcp(code) => {
                 let packet = f32::from(self.segment) + f32::from(header.ip_len + TCP_HEADER);
                 (self.rtt > 0.0).then(|| Split(code).decode() as f32 * packet / self.rtt)
@@ -335,11 +335,6 @@ impl Known {
             Returned::Fcp(code) => (code > 0).then(|| decode_price(code) as f32),
         }
     }
-}
-
-/// True for a request of `tollway host` that no router has rewritten.
-fn is_request(code: u16) -> bool {
-    (code & 7 == 1 && code >> 3 < 256) || code == 0x7fff
 }
 
 /// Connections in a generation: those without a packet for two of them are forgotten.

@@ -51,6 +51,13 @@ impl Split {
         Split::saturated(units > 0, units < 0)
     }
 
+    /// True for the request of a sender under `tollway host` that no router has rewritten: a form
+    /// that no encoding here returns, or the largest value, other senders' request.
+    #[inline]
+    pub fn is_request(self) -> bool {
+        (self.0 & 7 == 1 && self.0 >> 3 < 256) || self == Split::MAX
+    }
+
     /// The number of packets, exact.
     #[inline]
     pub fn decode(self) -> f64 {
