@@ -135,7 +135,7 @@ fn replayed_feedback_grows_no_window() {
     assert!(growth.forged >= 999, "{growth:?}");
 }
 
-/// What no router has rewritten is the same to the kernel's program and to routers' meters.
+/// The kernel's program and routers' meters agree on each code that no router has rewritten.
 #[test]
 fn a_request_is_told_from_feedback_as_by_meters() {
     let Some(mut programs) = loaded(&Settings::new(Law::Xcp)) else { return };

@@ -1,4 +1,4 @@
-//! What a live run reports beside its tables.
+//! The figures of a live run beside its tables.
 
 use tollway_law::Time;
 use tollway_net as net;
