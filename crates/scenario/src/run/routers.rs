@@ -45,8 +45,8 @@ struct Link {
 }
 
 impl Placed {
-    /// Takes links with an explicit law out of `specs`, where they then only delay. Returns those to
-    /// put.
+    /// Takes links with an explicit law out of `specs`, where they then only delay. Returns those
+    /// to put.
     pub(super) fn take(specs: &mut [LinkSpec]) -> Vec<(usize, LinkSpec)> {
         let explicit = specs.iter_mut().enumerate().filter(|(_, spec)| sees_packets(&spec.law));
         let take = |(i, spec): (usize, &mut LinkSpec)| {
