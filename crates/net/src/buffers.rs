@@ -296,7 +296,7 @@ impl Store for Buffers {
         if self.encodings.is_empty() {
             return;
         }
-        let label = self.own_label(handle);
+        let label = self.own_label(handle) & !CARRIED;
         let packet = &mut self.slots[handle as usize].packet;
         if packet.flags.has(Flags::TOLLED)
             && let Some(encoding) = self.encodings.get(label as usize)
@@ -345,3 +345,25 @@ impl Pool for Buffers {
 const SMALL: usize = 2048;
 /// Bytes of a large chunk: the largest datagram, and the longest train that the kernel coalesces.
 pub(crate) const LARGE: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use tollway_law::Toll;
+    use tollway_proto::encoding::Feedback;
+
+    use super::*;
+
+    #[test]
+    fn feedback_of_the_kernels_packets_is_quantised_as_of_other_packets() {
+        let mut buffers = Buffers::default();
+        buffers.set_encoding(4, Encoding::TcpOption { feedback: Feedback::Integer });
+        for flow in [4, 4 | CARRIED] {
+            let toll = Toll { due: 52_500.0, rtt: 0.1, ..Toll::default() };
+            let handle = buffers
+                .alloc(Packet { flow, size: 1500, flags: Flags::TOLLED, toll, ..Packet::default() }, 0);
+            buffers.quantise_link(handle);
+            // Three packets and a half in a round trip.
+            assert_eq!(buffers.get(handle).toll.due, 45_000.0, "{flow:#x}");
+        }
+    }
+}

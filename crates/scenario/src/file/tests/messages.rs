@@ -162,10 +162,6 @@ fn what_is_of_no_use_in_a_flow_is_said() {
             "carries XCP's header in TCP options only",
         ),
         (
-            &["flow.f.law=xcp", "flow.f.transport=kernel", "flow.f.feedback=integer"],
-            "keeps the fractions of feedback",
-        ),
-        (
             &["flow.f.law=xcp", "flow.f.transport=kernel", "flow.f.xcp.on-loss=halve"],
             "the law's program for the kernel's TCP",
         ),

@@ -52,7 +52,8 @@ pub(super) const TRANSPORT: &[Key] = keys! {
     "handshake": Kind::Truth, default "true";
     /// Form of the toll in a packet, which also sets its precision.
     "encoding": Kind::Word(&["acp", "tcp-option", "draft-2", "draft-3"]), default "acp";
-    /// With `tcp-option`: feedback in 13 + 3 bits, or in whole packets.
+    /// With `tcp-option`: feedback in 13 + 3 bits, or in whole packets. For the kernel's TCP only
+    /// links round; its ends keep fractions.
     "feedback": Kind::Word(&["split", "integer"]), else "`split`";
     /// Sends data in both directions of the connection.
     "both-ways": Kind::Truth, default "false";
