@@ -48,24 +48,33 @@ pub fn scenario(text: &str, path: &Path, comparison: &LiveClaim) -> Result<Scena
     scenario = scenario.only(&comparison.variants);
     if comparison.engine == RealEngine::Kernel {
         let sets: Vec<String> = [&comparison.set[..], &scenario.kernel_sets()].concat();
-        let text = without_other_variants(text, &comparison.variants);
+        let text = without_other_variants(text, &scenario, &comparison.variants);
         scenario = Scenario::parse(&file, &text, &sets)?.only(&comparison.variants);
     }
     Ok(scenario)
 }
 
-/// The text without variants beside `variants`, of which the kernel may not have every key; all of
-/// it if none is named.
-fn without_other_variants<'a>(text: &'a str, variants: &[String]) -> Cow<'a, str> {
+/// The text without variants beside `variants`, and without points of the grid that only others
+/// have, of which the kernel may not have every key; all of it if none is named. `scenario` has
+/// `variants`.
+fn without_other_variants<'a>(text: &'a str, scenario: &Scenario, variants: &[String]) -> Cow<'a, str> {
+    if variants.is_empty() {
+        return Cow::Borrowed(text);
+    }
     // The text has been read before.
     let mut tables: toml::Table = text.parse().unwrap_or_default();
-    match tables.get_mut("variant").and_then(toml::Value::as_table_mut) {
-        Some(others) if variants.iter().all(|name| others.contains_key(name)) && !variants.is_empty() => {
-            others.retain(|name, _| variants.iter().any(|kept| kept == name));
-            Cow::Owned(tables.to_string())
-        }
-        _ => Cow::Borrowed(text),
+    if let Some(others) = tables.get_mut("variant").and_then(toml::Value::as_table_mut) {
+        others.retain(|name, _| variants.iter().any(|kept| kept == name));
     }
+    let cells = || scenario.variants().iter().flat_map(|variant| &variant.cell);
+    for (axis, points) in tables.get_mut("grid").and_then(toml::Value::as_table_mut).into_iter().flatten() {
+        let used = |name: &str| cells().any(|at| at.axis == *axis && at.point == name);
+        // Points that set one key are a list.
+        if let Some(points) = points.as_table_mut().filter(|points| !points.contains_key("set")) {
+            points.retain(|name, _| used(name));
+        }
+    }
+    Cow::Owned(tables.to_string())
 }
 
 /// The scenario of a comparison's CUBIC, if it has one.

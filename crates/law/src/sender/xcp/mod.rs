@@ -125,7 +125,7 @@ impl SenderConfig for XcpConfig {
             ("duplicate_feedback", self.duplicate_feedback != defaults.duplicate_feedback),
             ("aging", self.aging != defaults.aging),
             ("every", self.every != defaults.every),
-            ("fallback", self.fallback != defaults.fallback),
+            ("fallback", self.fallback == Fallback::NewReno),
         ];
         not_in_program(&others)?;
         Ok(Some(Arc::new(XcpConfig { on_loss, ..*self })))
