@@ -10,12 +10,16 @@ use pyo3::types::PyDict;
 use serde_json::json;
 use tollway_report::compare::{self, CompareError};
 use tollway_report::neighbourhood::draw;
-use tollway_report::plot::{Figure, Picture};
+use tollway_report::plot::{Figure, Picture, PictureOptions};
 use tollway_report::reproduce::{self, Found, ReproduceError};
 use tollway_scenario::tables::{RunResult, Table};
 
 use crate::laws::Ending;
 use crate::{RunError, ScenarioError, WIDTH, shown, watched};
+
+fn png() -> PictureOptions {
+    PictureOptions { formats: vec![Picture::Png], ..PictureOptions::default() }
+}
 
 /// The names of all experiments in a folder, or of the built-in ones.
 #[pyfunction]
@@ -69,7 +73,7 @@ fn judge(
             }
             let judged = (!ending.is_stopped()).then_some(judged);
             let drawn = match (&judged, &out) {
-                (Some(judged), Some(out)) => judged.draw(out, &[Picture::Png])?,
+                (Some(judged), Some(out)) => judged.draw(out, &png())?,
                 _ => Vec::new(),
             };
             Ok::<_, ReproduceError>((judged, drawn))
@@ -184,7 +188,7 @@ impl PyComparison {
 
     /// Draws both results in the same plots, and returns the files' paths.
     fn draw(&self, py: Python<'_>, folder: PathBuf) -> PyResult<Vec<PathBuf>> {
-        py.detach(|| self.inner.draw(&folder, &[Picture::Png])).map_err(|error| incomparable(&error))
+        py.detach(|| self.inner.draw(&folder, &png())).map_err(|error| incomparable(&error))
     }
 }
 

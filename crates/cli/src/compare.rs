@@ -11,7 +11,7 @@ use crate::terminal::{self, say};
 pub(crate) fn compare(args: &Compare) -> Result<ExitCode, Failure> {
     let comparison = Comparison::read(&args.a, &args.b)?;
     let drawn = match &args.out {
-        Some(out) => comparison.draw(out, &args.pictures.formats())?,
+        Some(out) => comparison.draw(out, &args.pictures.options())?,
         None => Vec::new(),
     };
     if args.json {

@@ -52,7 +52,7 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
     let account = Account::new(plan, &spec, &outcome, privilege);
     // A failed figure does not keep the other results from being written.
     let (drawn, undrawn) =
-        match over.out.as_ref().map(|folder| account.draw(folder, &over.pictures.formats())) {
+        match over.out.as_ref().map(|folder| account.draw(folder, &over.pictures.options())) {
             Some(Ok(drawn)) => (drawn, None),
             Some(Err(error)) => (Vec::new(), Some(error.to_string())),
             None => (Vec::new(), None),

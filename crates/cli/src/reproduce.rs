@@ -78,7 +78,7 @@ pub(crate) fn reproduce(args: &Reproduce) -> Result<ExitCode, Failure> {
         let Some(reproduced) = simulated(&found, args, &missing, talk)? else {
             return Ok(ExitCode::from(130));
         };
-        let drawn = reproduced.draw(&args.out, &args.pictures.formats())?;
+        let drawn = reproduced.draw(&args.out, &args.pictures.options())?;
         reproduced.hang(&mut gallery);
         if talk {
             say(reproduced.report.to_table(terminal::width()));
@@ -272,7 +272,7 @@ fn draw_kernel(
     let name = format!("{}-kernel", experiment.name);
     let experiment = Experiment { name, ..experiment.clone() };
     let reproduced = Reproduced { experiment, runs: agreed.live.clone(), report: agreed.report.clone() };
-    for path in reproduced.draw(&args.out, &args.pictures.formats())? {
+    for path in reproduced.draw(&args.out, &args.pictures.options())? {
         if talk {
             say(format_args!("wrote {}\n", path.display()));
         }

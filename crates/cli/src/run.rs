@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     drop(watching);
 
     let mut lost: Vec<String> = runs.iter().filter_map(unwritten).collect();
-    let pictures = args.pictures.formats();
+    let pictures = args.pictures.options();
     let drawn = args.out.as_ref().map(|out| draw_runs(plan, experiment, &runs, out, &pictures));
     let drawn = drawn.transpose().unwrap_or_else(|error| {
         lost.push(error.to_string());

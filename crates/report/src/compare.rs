@@ -10,7 +10,7 @@ use tollway_scenario::tables::{RunResult, TableError};
 
 use crate::data::{self, FlowInfo, natural};
 use crate::html::Page;
-use crate::plot::{Figure, Picture, PlotError, PlotSpec};
+use crate::plot::{Figure, PictureOptions, PlotError, PlotSpec};
 use crate::text::{Align, TextTable};
 
 /// The results of two folders, paired by variant.
@@ -256,7 +256,7 @@ impl Comparison {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn draw(&self, folder: &Path, pictures: &[Picture]) -> Result<Vec<PathBuf>, CompareError> {
+    pub fn draw(&self, folder: &Path, pictures: &PictureOptions) -> Result<Vec<PathBuf>, CompareError> {
         std::fs::create_dir_all(folder)
             .map_err(|e| PlotError::Write { path: folder.to_path_buf(), message: e.to_string() })?;
         let mut written = Vec::new();

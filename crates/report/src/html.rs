@@ -121,7 +121,10 @@ pub(crate) fn plot(row: &Row) -> Value {
             "y": points.iter().map(|p| rounded(p.1)).collect::<Vec<_>>(),
         })
     };
-    let panel = |panel: &Panel| json!({"label": panel.label, "curves": panel.curves.iter().map(curve).collect::<Vec<_>>()});
+    let panel = |panel: &Panel| {
+        let curves: Vec<Value> = panel.curves.iter().map(curve).collect();
+        json!({"label": panel.label, "curves": curves, "marks": panel.marks})
+    };
     json!({
         "title": row.title, "xTitle": row.x_title, "x": axis(&row.x), "y": axis(&row.y),
         "legend": row.legend.iter().map(|(name, index)| (name, colour(*index))).collect::<Vec<_>>(),

@@ -111,6 +111,8 @@ class Plot {
       const inside = element("clipPath", { id: clip });
       inside.append(element("rect", { x: start, y: top - 2, width: wide, height: bottom - top + 4 }));
       const curves = element("g", { "clip-path": `url(#${clip})` });
+      for (const at of panel.marks.map((time) => across.place(time)))
+        curves.append(element("line", { x1: at, x2: at, y1: top, y2: bottom, class: "mark" }));
       // The first curve is on top, and faint ones are beneath.
       const drawn = this.shown(panel).reverse();
       for (const curve of drawn) this.range(curves, curve, across, up);

@@ -18,7 +18,7 @@ use crate::grid::Cells;
 use crate::html::Page;
 use crate::neighbourhood::Neighbour;
 use crate::papers::{self, experiments, is_built_in};
-use crate::plot::{Figure, Picture, PlotError};
+use crate::plot::{Figure, PictureOptions, PlotError};
 use crate::runner::{Progress, Ran, Runner, RunnerError};
 use crate::seeds::NoSeeds;
 use crate::verify::{Kind, Verify, VerifyError};
@@ -404,7 +404,7 @@ impl Reproduced {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn draw(&self, folder: &Path, pictures: &[Picture]) -> Result<Vec<PathBuf>, ReproduceError> {
+    pub fn draw(&self, folder: &Path, pictures: &PictureOptions) -> Result<Vec<PathBuf>, ReproduceError> {
         let experiment = &self.experiment;
         let sheet = Sheet {
             title: &experiment.title,
@@ -427,7 +427,7 @@ pub fn draw_runs(
     mut experiment: Experiment,
     runs: &[Ran],
     folder: &Path,
-    pictures: &[Picture],
+    pictures: &PictureOptions,
 ) -> Result<Vec<PathBuf>, ReproduceError> {
     let found = runs.iter().map(|ran| (ran.result.variant.as_str(), ran.deviation.as_ref().ok()));
     experiment.aims = Aims::of(found);
@@ -449,7 +449,7 @@ impl Sheet<'_> {
         &self,
         runs: &[Ran],
         folder: &Path,
-        pictures: &[Picture],
+        pictures: &PictureOptions,
     ) -> Result<Vec<PathBuf>, ReproduceError> {
         let results: Vec<RunResult> = runs.iter().map(|ran| ran.result.clone()).collect();
         let experiment = self.experiment;

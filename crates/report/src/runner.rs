@@ -259,6 +259,7 @@ impl Runner {
                 }
             }
         };
+        result.changes = plan.change_times();
         let slowdowns = if self.slowdowns { slowdowns(plan, &result) } else { Vec::new() };
         Ok(Ran { result, info, seed: plan.seed, deviation, slowdowns, undrawn })
     }

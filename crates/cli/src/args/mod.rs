@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use tollway_law::Bytes;
-use tollway_report::plot;
+use tollway_report::plot::{self, PictureOptions};
 
 #[cfg(target_os = "linux")]
 pub(crate) use agent::{AgentOptions, Log, StatusOptions};
@@ -303,16 +303,37 @@ pub(crate) struct Pictures {
     /// File formats of pictures, which are written beside the page.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "png", value_name = "FORMAT")]
     picture: Vec<Picture>,
+    /// Size of pictures, in pixels of a standard screen [default: by the content].
+    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = size)]
+    picture_size: Option<(u32, u32)>,
+    /// Rows of pictures, by their numbers in the figure [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "NUMBER")]
+    picture_rows: Vec<usize>,
+    /// Title of pictures; empty for none [default: the file's].
+    #[arg(long, value_name = "TITLE")]
+    picture_title: Option<String>,
+}
+
+/// `640x360`.
+fn size(text: &str) -> Result<(u32, u32), String> {
+    let number = |text: &str| text.parse().ok().filter(|n| (1..=10_000).contains(n));
+    let size = text.split_once('x').and_then(|(width, height)| Some((number(width)?, number(height)?)));
+    size.ok_or_else(|| "write two numbers up to 10000, such as `640x360`".to_owned())
 }
 
 impl Pictures {
-    pub(crate) fn formats(&self) -> Vec<plot::Picture> {
+    pub(crate) fn options(&self) -> PictureOptions {
         let format = |picture: &Picture| match picture {
             Picture::Png => plot::Picture::Png,
             Picture::Svg => plot::Picture::Svg,
             Picture::Pdf => plot::Picture::Pdf,
         };
-        self.picture.iter().map(format).collect()
+        PictureOptions {
+            formats: self.picture.iter().map(format).collect(),
+            size: self.picture_size,
+            rows: self.picture_rows.clone(),
+            title: self.picture_title.clone(),
+        }
     }
 }
 

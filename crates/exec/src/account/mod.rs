@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tollway_law::{Rate, Time};
 use tollway_report::html::Page;
-use tollway_report::plot::{Figure, Picture, PlotError};
+use tollway_report::plot::{Figure, PictureOptions, PlotError};
 use tollway_scenario::plan::Plan;
 
 use crate::{
@@ -126,7 +126,7 @@ impl<'a> Account<'a> {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn draw(&self, folder: &Path, pictures: &[Picture]) -> Result<Vec<PathBuf>, PlotError> {
+    pub fn draw(&self, folder: &Path, pictures: &PictureOptions) -> Result<Vec<PathBuf>, PlotError> {
         let failed = |path: &Path, e: std::io::Error| PlotError::Write {
             path: path.to_path_buf(),
             message: e.to_string(),

@@ -39,6 +39,9 @@ pub(super) struct Layout {
     pub(super) height: i32,
     /// Rows of the figure side by side.
     abreast: usize,
+    /// Heights of the title, and of a row with its title and axis.
+    header: i32,
+    block: i32,
 }
 
 impl Layout {
@@ -46,9 +49,29 @@ impl Layout {
         let columns = figure.rows.iter().map(|r| r.panels.len()).max().unwrap_or(1);
         let abreast = if columns <= 1 && figure.rows.len() > 1 { 2 } else { 1 };
         let lines = figure.rows.len().div_ceil(abreast).max(1) as i32;
-        let width = (2 * MARGIN + columns.max(abreast) as i32 * 380).clamp(1000, 2200);
-        Layout { width, height: HEADER + lines * BLOCK + FOOTER, abreast }
+        let header = match (figure.title.is_empty(), figure.subtitle.is_empty()) {
+            (true, true) => 12,
+            (false, true) if figure.size.is_some() => 46,
+            _ => HEADER,
+        };
+        let (width, height) = match figure.size {
+            Some((width, height)) => (width as i32, height as i32),
+            None => {
+                let width = (2 * MARGIN + columns.max(abreast) as i32 * 380).clamp(1000, 2200);
+                (width, header + lines * BLOCK + FOOTER)
+            }
+        };
+        Layout { width, height, abreast, header, block: (height - header - FOOTER) / lines }
     }
+}
+
+/// The least width and height of a picture of the figure.
+pub(super) fn least(figure: &Figure) -> (u32, u32) {
+    let columns = figure.rows.iter().map(|row| row.panels.len()).max().unwrap_or(1);
+    let layout = Layout::new(figure);
+    let lines = figure.rows.len().div_ceil(layout.abreast) as i32;
+    let width = 2 * MARGIN + columns.max(layout.abreast) as i32 * LEAST_BLOCK.0;
+    (width as u32, (layout.header + lines * LEAST_BLOCK.1 + FOOTER) as u32)
 }
 
 /// Draws `figure` on `surface`, which must be white: rows of panels, with the variants side by
@@ -76,15 +99,21 @@ impl<S: Surface> Canvas<'_, S> {
         let labels = ticks.map(|t| self.text_width(&t.1, 11)).max().unwrap_or(0) + 8;
         for (i, row) in figure.rows.iter().enumerate() {
             let x = MARGIN + (i % layout.abreast) as i32 * block;
-            let y = HEADER + (i / layout.abreast) as i32 * BLOCK;
-            self.row(row, (x, y), block - BLOCK_GAP, labels)?;
+            let y = layout.header + (i / layout.abreast) as i32 * layout.block;
+            self.row(row, (x, y), (block - BLOCK_GAP, layout.block), labels)?;
         }
         Ok(())
     }
 
-    /// Draws a row's title, legend and panels from (x, y) on, `width` wide, with `labels` of it for
-    /// the labels of the axis.
-    fn row(&mut self, row: &Row, (x, y): (i32, i32), width: i32, labels: i32) -> Result<(), String> {
+    /// Draws a row's title, legend and panels from (x, y) on, with `labels` of the width for the
+    /// labels of the axis.
+    fn row(
+        &mut self,
+        row: &Row,
+        (x, y): (i32, i32),
+        (width, height): (i32, i32),
+        labels: i32,
+    ) -> Result<(), String> {
         let count = row.panels.len().max(1) as i32;
         let share = (width - labels - (count - 1) * PANEL_GAP) / count;
         let names = self.names_width(row).filter(|names| share - names >= LEAST_PANEL);
@@ -101,7 +130,7 @@ impl<S: Surface> Canvas<'_, S> {
         }
         let several = row.panels.iter().any(|p| !p.label.is_empty());
         let top = y + extra + if several { 44 } else { 26 };
-        let bottom = y + BLOCK - 44;
+        let bottom = y + height - 44;
         for (i, p) in row.panels.iter().enumerate() {
             let left = x + labels + i as i32 * (share + PANEL_GAP);
             let frame = Frame { left, right: left + share - names.unwrap_or(0), top, bottom };
@@ -110,6 +139,12 @@ impl<S: Surface> Canvas<'_, S> {
                 self.text(&label, ((frame.left + frame.right) / 2, top - 11), 13, MUTED, Side::Middle)?;
             }
             self.grid(row, &frame, i == 0)?;
+            for at in &p.marks {
+                let x = frame.x(row.x.place(*at));
+                for y in (frame.top..frame.bottom).step_by(2 * MARK).map(f64::from) {
+                    self.surface.line(&[(x, y), (x, y + MARK as f64)], AXIS, 1.0)?;
+                }
+            }
             for curve in p.curves.iter().rev() {
                 self.band(curve, row, &frame)?;
             }
@@ -364,6 +399,8 @@ fn pale((r, g, b): Colour) -> Colour {
     (mixed(r), mixed(g), mixed(b))
 }
 
+/// Length of the dashes at a change's time.
+const MARK: usize = 4;
 /// Line styles, which distinguish curves without colours: solid, dashes, dots, both.
 const STYLES: [&[f64]; 4] = [&[], &[9.0, 4.0], &[2.5, 3.0], &[9.0, 3.0, 2.5, 3.0]];
 const INK: Colour = (0x1c, 0x22, 0x2b);
@@ -374,6 +411,8 @@ const MARGIN: i32 = 28;
 const HEADER: i32 = 72;
 const FOOTER: i32 = 4;
 const BLOCK: i32 = 236;
+/// Least width of a column of panels, and least height of a row.
+const LEAST_BLOCK: (i32, i32) = (150, 110);
 const BLOCK_GAP: i32 = 36;
 const PANEL_GAP: i32 = 22;
 /// Least width of a panel with names at the curves' ends.

@@ -82,7 +82,11 @@ fn row(title: &str, x_title: &str, panels: Vec<(String, BTreeMap<SizeClass, Vec<
         legend,
         panels: panels
             .iter()
-            .map(|(label, sizes)| Panel { label: label.clone(), curves: sizes.iter().map(curve).collect() })
+            .map(|(label, sizes)| Panel {
+                label: label.clone(),
+                curves: sizes.iter().map(curve).collect(),
+                ..Panel::default()
+            })
             .collect(),
     })
 }

@@ -5,6 +5,7 @@ mod by;
 mod canvas;
 mod curve;
 mod distribution;
+mod error;
 mod font;
 mod pdf;
 mod png;
@@ -15,6 +16,7 @@ mod sweep;
 pub(crate) use axis::Axis;
 pub(crate) use canvas::style;
 pub(crate) use curve::Curve;
+pub use error::PlotError;
 pub use spec::{Label, PlotReference, PlotSpec};
 
 use std::collections::HashMap;
@@ -34,6 +36,21 @@ pub struct Figure {
     pub(crate) title: String,
     pub(crate) subtitle: String,
     pub(crate) rows: Vec<Row>,
+    /// Width and height of a picture, pixels of a standard screen; by the content if `None`.
+    pub(crate) size: Option<(u32, u32)>,
+}
+
+/// The pictures to write of a figure.
+#[derive(Clone, Debug, Default)]
+pub struct PictureOptions {
+    /// One picture per format.
+    pub formats: Vec<Picture>,
+    /// Width and height, pixels of a standard screen; by the content if `None`.
+    pub size: Option<(u32, u32)>,
+    /// The rows to draw, by their numbers from 1; all if empty.
+    pub rows: Vec<usize>,
+    /// Replaces the title and the line below it; empty for none.
+    pub title: Option<String>,
 }
 
 /// A curve's name and its points: time in seconds, and value.
@@ -58,14 +75,17 @@ pub(crate) struct Panel {
     /// The variant; empty if there is only one, or if the panel has all.
     pub(crate) label: String,
     pub(crate) curves: Vec<Curve>,
+    /// Times of changes during the run, s.
+    pub(crate) marks: Vec<f64>,
 }
 
 impl Figure {
     /// Makes a figure with one panel per row, from titles and lines over time, from 0 to `until`
     /// seconds.
     pub fn of_lines(title: String, subtitle: String, rows: Vec<(&str, Vec<Line>)>, until: f64) -> Figure {
-        let rows = rows.into_iter().map(|(title, lines)| Row::of_lines(title, lines, until)).collect();
-        Figure { title, subtitle, rows }
+        let rows: Vec<Row> =
+            rows.into_iter().map(|(title, lines)| Row::of_lines(title, lines, until)).collect();
+        Figure { title, subtitle, rows: recoloured(rows), size: None }
     }
 
     /// Draws `specs` of `runs`, with one column per variant. Without specs it draws rates (as
@@ -97,8 +117,8 @@ impl Figure {
             (None, Some(by)) => by::row(spec, by, runs),
             (None, None) => Row::new(spec, runs),
         };
-        let rows = specs.iter().map(row).filter(|row| !row.legend.is_empty()).collect();
-        Figure { title: title.into(), subtitle: subtitle.into(), rows }
+        let rows: Vec<Row> = specs.iter().map(row).filter(|row| !row.legend.is_empty()).collect();
+        Figure { title: title.into(), subtitle: subtitle.into(), rows: recoloured(rows), size: None }
     }
 
     /// The figure as SVG.
@@ -127,19 +147,42 @@ impl Figure {
     /// returns their paths. An empty figure writes none.
     ///
     /// # Errors
-    /// As [`Figure::write`].
-    pub fn write_all(&self, stem: &Path, pictures: &[Picture]) -> Result<Vec<PathBuf>, PlotError> {
+    /// As [`Figure::write`]; a row does not exist, or the rows do not fit the size.
+    pub fn write_all(&self, stem: &Path, options: &PictureOptions) -> Result<Vec<PathBuf>, PlotError> {
         let mut written: Vec<PathBuf> = Vec::new();
-        for picture in pictures.iter().filter(|_| !self.is_empty()) {
+        if self.is_empty() {
+            return Ok(written);
+        }
+        let figure = self.with(options)?;
+        for picture in &options.formats {
             let mut path = stem.as_os_str().to_owned();
             path.push(".");
             path.push(picture.ending());
             if !written.contains(&PathBuf::from(&path)) {
-                self.write(Path::new(&path))?;
+                figure.write(Path::new(&path))?;
                 written.push(path.into());
             }
         }
         Ok(written)
+    }
+
+    fn with(&self, options: &PictureOptions) -> Result<Figure, PlotError> {
+        let mut figure = Figure { size: options.size, ..self.clone() };
+        if !options.rows.is_empty() {
+            let row = |&row: &usize| {
+                let found = row.checked_sub(1).and_then(|i| self.rows.get(i)).cloned();
+                found.ok_or_else(|| PlotError::Row { row, figure: self.title.clone(), rows: self.rows.len() })
+            };
+            figure.rows = options.rows.iter().map(row).collect::<Result<_, _>>()?;
+        }
+        if let Some(title) = &options.title {
+            (figure.title, figure.subtitle) = (title.clone(), String::new());
+        }
+        let (width, height) = canvas::least(&figure);
+        match options.size {
+            Some(size) if size.0 < width || size.1 < height => Err(PlotError::Small { size, width, height }),
+            _ => Ok(figure),
+        }
     }
 
     /// True if there is nothing to draw.
@@ -183,29 +226,6 @@ impl Picture {
     }
 }
 
-/// An error in drawing a figure.
-#[derive(Debug, thiserror::Error, miette::Diagnostic)]
-pub enum PlotError {
-    /// The file's extension names no format.
-    #[error("the extension of {} is not a picture's", path.display())]
-    #[diagnostic(help("there are {}", Picture::ALL.map(|p| format!("`.{}`", p.ending())).join(", ")))]
-    Ending {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file cannot be written.
-    #[error("cannot write {}: {message}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The system's message.
-        message: String,
-    },
-    /// The drawing library failed.
-    #[error("cannot draw the figure: {0}")]
-    Draw(String),
-}
-
 impl Row {
     fn new(spec: &PlotSpec, runs: &[RunResult]) -> Row {
         let wanted = spec.variants.as_deref().unwrap_or("*");
@@ -239,7 +259,9 @@ impl Row {
         // The top of a utilisation is 1, whatever its values.
         let top = (spec.y == "utilisation").then_some(1.0);
         row.fill(panels, (from, until), top);
-        for panel in &mut row.panels {
+        let inside = |at: &f64| (from..until).contains(at);
+        for (i, panel) in row.panels.iter_mut().enumerate() {
+            panel.marks = runs[i].changes.iter().copied().filter(inside).collect();
             // The reference is drawn last; its gaps show the curve below.
             panel.curves.sort_by_key(|c| spec.reference.as_ref().is_none_or(|r| r.name != c.name));
         }
@@ -304,10 +326,37 @@ impl Row {
         let coloured = |curve: Curve| Curve { colour: colour(&curve.name), ..curve };
         self.panels = panels
             .into_iter()
-            .map(|(label, curves)| Panel { label, curves: curves.into_iter().map(coloured).collect() })
+            .map(|(label, curves)| Panel {
+                label,
+                curves: curves.into_iter().map(coloured).collect(),
+                ..Panel::default()
+            })
             .collect();
         self.legend = names.into_iter().enumerate().map(|(i, n)| (n, i)).collect();
     }
+}
+
+/// Gives a name the same colour in all rows, where a row's names leave it free.
+fn recoloured(mut rows: Vec<Row>) -> Vec<Row> {
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for row in &mut rows {
+        let mut taken: Vec<usize> = Vec::new();
+        let mut colours: HashMap<usize, usize> = HashMap::new();
+        let (old, new): (Vec<_>, Vec<_>) = row.legend.iter().partition(|(name, _)| known.contains_key(name));
+        for (name, index) in old.into_iter().chain(new) {
+            let free = || (0..).find(|colour| !taken.contains(colour)).unwrap_or_default();
+            let colour = known.get(name).copied().filter(|colour| !taken.contains(colour));
+            let colour = colour.unwrap_or_else(free);
+            taken.push(colour);
+            known.entry(name.clone()).or_insert(colour);
+            colours.insert(*index, colour);
+        }
+        let colour = |index: usize| colours.get(&index).copied().unwrap_or(index);
+        row.legend.iter_mut().for_each(|(_, index)| *index = colour(*index));
+        let curves = row.panels.iter_mut().flat_map(|panel| &mut panel.curves);
+        curves.for_each(|curve| curve.colour = colour(curve.colour));
+    }
+    rows
 }
 
 /// The curves of `spec` in `run`, or the median of all if there are too many to distinguish.

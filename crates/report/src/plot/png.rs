@@ -147,7 +147,7 @@ mod tests {
     fn figure(title: &str, points: Vec<(f64, f64)>) -> Figure {
         let lines = vec![("one".to_owned(), points), ("f".repeat(300), vec![(0.0, 1.0), (1.0, 1.0)])];
         let row = Row::of_lines("Rate", lines, 1.0);
-        Figure { title: title.into(), subtitle: String::new(), rows: vec![row] }
+        Figure { title: title.into(), rows: vec![row], ..Figure::default() }
     }
 
     #[test]

@@ -88,7 +88,8 @@ pub(super) fn drawn(spec: &PlotSpec, x_axis: &str, dots: &[Dot]) -> Row {
             let dotted = here().any(|d| !d.theory);
             Curve { name: (*name).clone(), colour, dotted, points: means(here()), ..Curve::default() }
         };
-        Panel { label: label.clone(), curves: series.iter().enumerate().map(curve).collect() }
+        let curves = series.iter().enumerate().map(curve).collect();
+        Panel { label: label.clone(), curves, ..Panel::default() }
     };
     let range = |values: &mut dyn Iterator<Item = f64>| {
         values

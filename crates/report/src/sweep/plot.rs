@@ -113,7 +113,7 @@ impl Plot {
         }
         let log = (self.log.contains('x') && places.names.is_none(), self.log.contains('y'));
         let row = Row::over(&self.title(runs), &x_title, &dots, places.names.as_deref(), log);
-        Figure { title: title.into(), subtitle: String::new(), rows: vec![row] }
+        Figure { title: title.into(), rows: vec![row], ..Figure::default() }
     }
 
     fn title(&self, runs: &[(&Point, &Done)]) -> String {

@@ -1,7 +1,7 @@
 //! Pages and pictures of synthetic runs.
 
 use tollway_report::html::Page;
-use tollway_report::plot::{Figure, Picture};
+use tollway_report::plot::{Figure, Picture, PictureOptions};
 
 #[allow(dead_code)]
 use crate::synthetic;
@@ -46,7 +46,8 @@ fn a_figure_is_lines_and_text_for_papers() {
     let runs = [synthetic::run(synthetic::Kind::Red, 4)];
     let figure = Figure::new("Four <flows>", "b", &[], &runs);
     let stem = std::env::temp_dir().join(format!("tollway-figure.{}", std::process::id()));
-    let written = figure.write_all(&stem, &[Picture::Svg, Picture::Pdf, Picture::Svg]).unwrap();
+    let formats = vec![Picture::Svg, Picture::Pdf, Picture::Svg];
+    let written = figure.write_all(&stem, &PictureOptions { formats, ..PictureOptions::default() }).unwrap();
     assert_eq!(written.len(), 2, "{written:?}");
     let [svg, pdf] = [&written[0], &written[1]].map(|path| std::fs::read(path).unwrap());
     let svg = String::from_utf8(svg).unwrap();
@@ -68,6 +69,50 @@ fn a_figure_is_lines_and_text_for_papers() {
     written.iter().for_each(|path| std::fs::remove_file(path).unwrap());
     let error = figure.write(std::path::Path::new("x.gif")).unwrap_err();
     assert!(error.to_string().contains("x.gif"), "{error}");
+}
+
+#[test]
+fn a_picture_for_a_paper_has_its_size_its_rows_and_no_title() {
+    let runs = [synthetic::run(synthetic::Kind::Red, 4)];
+    let figure = Figure::new("Four flows", "beneath", &[], &runs);
+    let stem = std::env::temp_dir().join(format!("tollway-paper-{}", std::process::id()));
+    let options = |size, rows: &[usize]| PictureOptions {
+        formats: vec![Picture::Svg],
+        size: Some(size),
+        rows: rows.to_vec(),
+        title: Some(String::new()),
+    };
+    let written = figure.write_all(&stem, &options((480, 200), &[2])).unwrap();
+    let svg = std::fs::read_to_string(&written[0]).unwrap();
+    std::fs::remove_file(&written[0]).unwrap();
+    assert!(svg.contains("width=\"480\" height=\"200\""), "{svg:.200}");
+    assert!(svg.contains(">Round trip of each flow (ms)<") && !svg.contains(">Rate of each"), "{svg}");
+    assert!(!svg.contains("Four flows<") && !svg.contains("beneath"), "{svg:.400}");
+    let refused = |size, rows| figure.write_all(&stem, &options(size, rows)).unwrap_err().to_string();
+    assert_eq!(refused((480, 200), &[9]), "there is no row 9 in the figure `Four flows`");
+    assert_eq!(refused((480, 200), &[0]), "there is no row 0 in the figure `Four flows`");
+    assert_eq!(refused((480, 80), &[1]), "a picture of 480x80 is too small for its rows");
+}
+
+#[test]
+fn a_name_has_one_colour_and_changes_are_marked() {
+    let mut runs = [synthetic::run(synthetic::Kind::Red, 4)];
+    let plot = |y: &str, flows: &str| format!("[[plot]]\ntitle = \"T\"\ny = \"{y}\"\nflows = \"{flows}\"\n");
+    let text = plot("rate_mbps", "*") + &plot("rtt_ms", "f.3");
+    #[derive(serde::Deserialize)]
+    struct Plots {
+        plot: Vec<tollway_report::plot::PlotSpec>,
+    }
+    let specs = toml::from_str::<Plots>(&text).unwrap().plot;
+    let svg = |runs: &[_]| Figure::new("A", "", &specs, runs).to_svg().unwrap();
+    let plain = svg(&runs);
+    // The third colour in both rows, and the first in one.
+    let rows: Vec<&str> = plain.split(">T<").collect();
+    assert!(rows[1].contains("#1f77b4") && rows[1].contains("#009e73"));
+    assert!(!rows[2].contains("#1f77b4") && rows[2].contains("#009e73"));
+    runs[0].changes = vec![1.0, 1e9];
+    let marked = svg(&runs).matches("stroke=\"#9aa3af\" stroke-width=\"1\"").count();
+    assert!(plain.matches("stroke=\"#9aa3af\" stroke-width=\"1\"").count() == 0 && marked > 10, "{marked}");
 }
 
 #[test]

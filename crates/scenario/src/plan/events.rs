@@ -79,6 +79,14 @@ impl Plan {
         events.into_iter().map(|(at, entry)| Event { at, what: self.resolved(entry, &mut losses) }).collect()
     }
 
+    /// The times of [`Plan::timeline`] within the run, each once, s.
+    pub fn change_times(&self) -> Vec<f64> {
+        let mut times: Vec<Time> = self.timeline().into_iter().map(|event| event.at).collect();
+        times.retain(|&at| Time::ZERO < at && at < self.duration);
+        times.dedup();
+        times.into_iter().map(Time::nearest_secs).collect()
+    }
+
     /// Returns true if another blackout covers the instant `until`, at which a blackout ends.
     fn dark_beyond(&self, link: LinkId, until: Time) -> bool {
         self.events.iter().any(|event| {

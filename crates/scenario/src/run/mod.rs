@@ -134,7 +134,7 @@ pub enum DigestMode {
 /// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// The tables; [`RunResult::meta`] has the settings and costs of the run.
+    /// The tables.
     pub result: RunResult,
     /// Figures of the run outside the tables.
     pub run: RunInfo,

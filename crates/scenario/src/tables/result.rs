@@ -27,8 +27,8 @@ pub struct RunResult {
     pub link_summary: Vec<RecordBatch>,
     /// The tables of the systems that ran.
     pub systems: SystemTables,
-    /// Other figures: seed, engine, events, wall time.
-    pub meta: serde_json::Value,
+    /// Times at which the scenario changes links, flows and hosts, s.
+    pub changes: Vec<f64>,
     /// Files that are missing or incomplete.
     pub unwritten: Vec<Unwritten>,
 }
@@ -57,7 +57,7 @@ impl fmt::Display for Unwritten {
 
 impl RunResult {
     /// Reads the tables in `dir`, Arrow IPC files of [`TableWriter`](super::TableWriter). `systems`
-    /// and `meta` stay empty.
+    /// and `changes` stay empty.
     ///
     /// # Errors
     /// A file is missing, unreadable, or holds another table.
