@@ -3,10 +3,11 @@
 # make judge   every claim over the whole neighbourhood of its experiment; writes papers/judged.tsv
 # make check   format, lints, docs
 # make static  the command as one file without shared libraries, target/static/tollway, and a run of it
-# make dist    what a release consists of, in target/dist, and a trial of each: tarball, packages, image, wheel, parts, checksums (PROFILE=release: sooner, and larger)
+# make dist    what a release consists of, in target/dist, and a trial of each: tarball, packages, image, wheel, parts, checksums (PROFILE=release or dev: sooner, and larger)
 # make bare    the command's messages about features that a build lacks
 # make reproducible  two optimised builds in different folders, which must give the same bytes
 # make bpf     the kernel's programs, compiled again into the tree (needs clang, llvm and libbpf-dev)
+# make pictures the pictures of the README and the book that simulations draw
 # make plots   the two plots of docs/src/host.md, from runs of the kernel's TCP (needs root and iperf3)
 # make actions the workflows in .github, by actionlint
 # make docs    the book as a site, docs/book, with a gallery of the papers' figures (needs mdbook)
@@ -25,7 +26,7 @@ TESTED = target/debug/tollway
 # The default build has every feature. Lints cover a build without any, too.
 BARE = --workspace --no-default-features
 
-.PHONY: demo test tests tested bare claims judge check deny actions bpf plots build static wheel dist reproducible python search soak mutants fuzz bench docs clean
+.PHONY: demo test tests tested bare claims judge check deny actions bpf pictures plots build static wheel dist reproducible python search soak mutants fuzz bench docs clean
 
 # Tests press Ctrl-C and hang up, which nohup and a shell's background have ignored for all that they start.
 WITH_SIGNALS := $(shell env --default-signal=HUP,INT true 2>/dev/null && echo env --default-signal=HUP,INT)
@@ -42,9 +43,11 @@ build:
 # Only the command is linked anew. What builds it next puts back the one with shared libraries.
 STATIC = target/static/tollway
 PROFILE = release
+# Cargo keeps what the profile dev builds in `debug`.
+BUILT = target/$(PROFILE:dev=debug)
 static:
 	$(CARGO) rustc --profile $(PROFILE) --locked -p tollway --bin tollway -- -C target-feature=+crt-static
-	mkdir -p target/static && strip -o $(STATIC) target/$(PROFILE)/tollway
+	mkdir -p target/static && strip -o $(STATIC) $(BUILT)/tollway
 	! ldd $(STATIC) 2>/dev/null | grep '=>'
 	$(STATIC) run scenarios/quickstart.toml --quiet
 
@@ -100,6 +103,17 @@ bpf:
 	crates/host/bpf/compile.sh
 	crates/router/bpf/compile.sh
 	crates/shape/bpf/compile.sh
+
+# A test compares them.
+PICTURES = target/pictures
+pictures: build
+	rm -rf $(PICTURES)
+	$(TOLLWAY) run scenarios/quickstart.toml --quiet --out $(PICTURES)
+	$(TOLLWAY) reproduce --papers . --quiet scenarios/datacentre --out $(PICTURES)
+	$(TOLLWAY) reproduce --papers papers --quiet ovl/randomised ovl/two-bottlenecks --out $(PICTURES) || test $$? = 1
+	cp $(PICTURES)/quickstart.png docs/src/img/quickstart.png
+	cp $(PICTURES)/scenarios/datacentre.png docs/src/img/datacentre.png
+	for of in randomised two-bottlenecks; do cp $(PICTURES)/ovl/$$of.png docs/src/img/overlay-$$of.png; done
 
 # iperf3 with real-time priority: other programs on the machine would limit its connections.
 PLOT = $(TOLLWAY) exec -q --serve 'chrt -f 1 iperf3 -s' --out

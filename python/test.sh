@@ -15,6 +15,6 @@ pip() { "$place/bin/pip" --quiet --disable-pip-version-check "$@"; }
 # What it stands on may be out of reach; that it builds may not fail.
 pip install 'pyarrow>=15' 'distributed>=2024.1' 'pandas>=2' 'pytest>=8' ||
     skip "the packages that they need can't be had"
-./python/wheel.sh
+./python/wheel.sh dev
 pip install --no-deps --force-reinstall target/dist/tollway-*.whl
 "$place/bin/python" -m pytest -rs python
