@@ -111,8 +111,7 @@ pictures: build
 	$(TOLLWAY) run scenarios/quickstart.toml --quiet --out $(PICTURES)
 	$(TOLLWAY) reproduce --papers . --quiet scenarios/datacentre --out $(PICTURES)
 	$(TOLLWAY) reproduce --papers papers --quiet ovl/randomised ovl/two-bottlenecks --out $(PICTURES) || test $$? = 1
-	cp $(PICTURES)/quickstart.png docs/src/img/quickstart.png
-	cp $(PICTURES)/scenarios/datacentre.png docs/src/img/datacentre.png
+	cp $(PICTURES)/quickstart.png $(PICTURES)/datacentre.png docs/src/img
 	for of in randomised two-bottlenecks; do cp $(PICTURES)/ovl/$$of.png docs/src/img/overlay-$$of.png; done
 
 # iperf3 with real-time priority: other programs on the machine would limit its connections.

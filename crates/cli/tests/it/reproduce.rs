@@ -55,6 +55,34 @@ fn met_claims_exit_with_0_and_say_so_in_json() {
     assert!(papers.0.join("out/toy/one.png").is_file() && papers.0.join("out/toy/one.html").is_file());
 }
 
+/// Compares a picture of the docs with that of the command's run.
+fn is_in_the_docs(command: &[&str], drawn: &str, shown: &str) {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let out = std::env::temp_dir().join(format!("tollway-picture-{shown}-{}", std::process::id()));
+    // A claim that is not met is another test's affair.
+    let output = tollway(command).current_dir(root).arg("--quiet").arg("--out").arg(&out).output().unwrap();
+    let drawn = std::fs::read(out.join(drawn)).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    let same = std::fs::read(root.join("docs/src/img").join(shown)).unwrap() == drawn;
+    let _ = std::fs::remove_dir_all(&out);
+    assert!(same, "docs/src/img/{shown} is of another run: `make pictures`");
+}
+
+#[test]
+fn the_first_pictures_of_the_docs_are_of_their_commands() {
+    is_in_the_docs(&["run", "scenarios/quickstart.toml"], "quickstart.png", "quickstart.png");
+    let data_centre = ["reproduce", "--papers", ".", "scenarios/datacentre"];
+    is_in_the_docs(&data_centre, "datacentre.png", "datacentre.png");
+}
+
+#[test]
+fn the_overlay_s_pictures_of_the_docs_are_of_their_experiments() {
+    for figure in ["randomised", "two-bottlenecks"] {
+        let experiment = format!("ovl/{figure}");
+        let command = ["reproduce", "--papers", "papers", &experiment];
+        is_in_the_docs(&command, &format!("{experiment}.png"), &format!("overlay-{figure}.png"));
+    }
+}
+
 #[test]
 fn an_unmet_claim_exits_with_1_and_a_skipped_one_does_not() {
     let papers = Papers::new("unmet", &format!("{BUSY}{IDLE}"));
