@@ -1,12 +1,15 @@
-//! Random commands of several clients, while servers are stopped, killed and started again: each
-//! reply is one that a single Redis would have given, and each acknowledged write is kept.
+//! Random commands of several clients, while servers are stopped, killed and started again, and
+//! the paths to them are cut: each reply is one that a single Redis would have given, and each
+//! acknowledged write is kept.
 //!
 //! `TOLLWAY_SOAK_SECONDS` sets the time, `TOLLWAY_SOAK_SEED` the seed, which a failure prints.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::common::resp::{RedisServer, Reply, RespClient, have};
@@ -247,10 +250,6 @@ impl Client {
     fn check(&mut self, what: &Sent, replies: &[Reply]) {
         let last = replies.last().unwrap();
         let error = last.error().unwrap_or_default();
-        let loading = error.starts_with("LOADING") && matches!(what, Sent::One(..));
-        if replies.len() == 1 && (error.contains("was not executed") || loading) {
-            return;
-        }
         // twemproxy says only that it failed.
         let failed = !error.is_empty() && !self.transactions && !error.contains("not an integer");
         let unknown = *last == Reply::End || error.contains("may have been executed") || failed;
@@ -261,6 +260,11 @@ impl Client {
             Sent::DelAll(keys) => keys.iter().map(|key| (key.clone(), Op::Del)).collect(),
             Sent::Both(keys, text) => keys.iter().map(|key| (key.clone(), Op::Set(text.clone()))).collect(),
         };
+        // With several keys, another server may have executed its part.
+        let refused = error.starts_with("LOADING") && each.len() == 1;
+        if replies.len() == 1 && (error.contains("was not executed") || refused) {
+            return;
+        }
         match (what, last) {
             // A part may have failed at a server that is loading.
             _ if unknown || (each.len() > 1 && !error.is_empty()) => {
@@ -329,40 +333,136 @@ impl Client {
     }
 }
 
-/// Stops, resumes, kills and starts servers until `over`.
-fn disturb(servers: &mut [RedisServer], seed: u64, over: &AtomicBool) {
+/// A path to a server that can be cut. Then it holds all bytes and ends of connections.
+struct Path {
+    address: SocketAddr,
+    cut: Arc<Mutex<Cut>>,
+}
+
+struct Cut {
+    is: bool,
+    /// How often held bytes were lost, with their connections.
+    lost: u64,
+    ended: Instant,
+}
+
+impl Path {
+    fn to(server: SocketAddr) -> Path {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let cut = Arc::new(Mutex::new(Cut { is: false, lost: 0, ended: Instant::now() }));
+        let state = cut.clone();
+        std::thread::spawn(move || {
+            for near in listener.incoming().map_while(Result::ok) {
+                let cut = state.clone();
+                std::thread::spawn(move || {
+                    // Nobody can connect through a cut path, and held bytes come before others.
+                    let asked = Instant::now();
+                    let lost = waited(&cut, Duration::from_millis(100));
+                    if cut.lock().unwrap().ended > asked {
+                        return;
+                    }
+                    let Ok(far) = TcpStream::connect(server) else { return };
+                    let (back, cut_back) = ((far.try_clone(), near.try_clone()), cut.clone());
+                    let (Ok(from), Ok(to)) = back else { return };
+                    std::thread::spawn(move || pass(&from, &to, &cut_back, lost));
+                    pass(&near, &far, &cut, lost);
+                });
+            }
+        });
+        Path { address, cut }
+    }
+
+    fn cut(&self) {
+        self.cut.lock().unwrap().is = true;
+    }
+
+    fn mend(&self, lost: bool) {
+        let mut cut = self.cut.lock().unwrap();
+        (cut.is, cut.ended) = (false, Instant::now());
+        cut.lost += u64::from(lost);
+    }
+}
+
+/// Waits until the path was whole for `span`, and returns the number of losses.
+fn waited(cut: &Mutex<Cut>, span: Duration) -> u64 {
+    loop {
+        let now = cut.lock().unwrap();
+        if !now.is && now.ended.elapsed() >= span {
+            return now.lost;
+        }
+        drop(now);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn pass(mut from: &TcpStream, mut to: &TcpStream, cut: &Mutex<Cut>, lost: u64) {
+    let mut buffer = vec![0; 16 << 10];
+    loop {
+        let len = from.read(&mut buffer).unwrap_or(0);
+        if waited(cut, Duration::ZERO) != lost || len == 0 || to.write_all(&buffer[..len]).is_err() {
+            break;
+        }
+    }
+    [from, to].map(|side| side.shutdown(Shutdown::Both)).into_iter().for_each(drop);
+}
+
+/// A server, and the path to it.
+struct Member {
+    server: RedisServer,
+    path: Path,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Trouble {
+    None,
+    Stopped,
+    Killed,
+    Cut,
+}
+
+impl Member {
+    fn suffer(&mut self, trouble: Trouble) {
+        match trouble {
+            Trouble::None => {}
+            Trouble::Stopped => self.server.signal("-STOP"),
+            Trouble::Killed => self.server.kill(),
+            Trouble::Cut => self.path.cut(),
+        }
+    }
+
+    fn recover(&mut self, trouble: Trouble, lost: bool) {
+        match trouble {
+            Trouble::None => {}
+            Trouble::Stopped => self.server.signal("-CONT"),
+            Trouble::Killed => self.server.again(),
+            Trouble::Cut => self.path.mend(lost),
+        }
+    }
+}
+
+/// Stops, resumes, kills and starts servers, cuts and mends paths until `over`.
+fn disturb(members: &mut [Member], seed: u64, over: &AtomicBool) {
     let mut draw = Draw(seed ^ 77);
-    // 0: it runs; 1: it is stopped; 2: it is killed.
-    let mut states = vec![0; servers.len()];
+    let mut troubles = vec![Trouble::None; members.len()];
     while !over.load(Ordering::SeqCst) {
         std::thread::sleep(Duration::from_millis(20 + draw.below(300)));
-        let at = draw.below(servers.len() as u64) as usize;
-        states[at] = match (states[at], draw.below(2)) {
-            (0, 0) => {
-                servers[at].signal("-STOP");
-                1
-            }
-            (2, _) => {
-                servers[at].again();
-                0
-            }
-            (0, _) | (_, 1) => {
-                servers[at].kill();
-                2
-            }
-            (state, _) => {
-                servers[at].signal("-CONT");
-                assert_eq!(state, 1);
-                0
-            }
+        let at = draw.below(members.len() as u64) as usize;
+        let next = match (troubles[at], draw.below(3)) {
+            (Trouble::None, 0) => Trouble::Stopped,
+            (Trouble::None, 1) | (Trouble::Stopped, 0) => Trouble::Killed,
+            (Trouble::None, _) => Trouble::Cut,
+            _ => Trouble::None,
         };
-    }
-    for (server, state) in servers.iter_mut().zip(states) {
-        match state {
-            1 => server.signal("-CONT"),
-            2 => server.again(),
-            _ => {}
+        if next == Trouble::None {
+            members[at].recover(troubles[at], draw.below(2) == 0);
+        } else {
+            members[at].suffer(next);
         }
+        troubles[at] = next;
+    }
+    for (member, trouble) in members.iter_mut().zip(troubles) {
+        member.recover(trouble, false);
     }
 }
 
@@ -371,16 +471,16 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Runs random commands of three clients at `address`, while `servers` are disturbed. Returns the
+/// Runs random commands of three clients at `address`, while `members` are disturbed. Returns the
 /// number of commands.
-fn workload(servers: &mut [RedisServer], address: SocketAddr, transactions: bool) -> u64 {
+fn workload(members: &mut [Member], address: SocketAddr, transactions: bool) -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let seed = number("TOLLWAY_SOAK_SEED").unwrap_or(now.as_nanos() as u64);
     eprintln!("to see it again: TOLLWAY_SOAK_SEED={seed}");
     let (over, total) = (AtomicBool::new(false), AtomicU64::new(0));
     let until = Instant::now() + Duration::from_secs(number("TOLLWAY_SOAK_SECONDS").unwrap_or(6));
     std::thread::scope(|scope| {
-        let disturbs = scope.spawn(|| disturb(servers, seed, &over));
+        let disturbs = scope.spawn(|| disturb(members, seed, &over));
         let clients: Vec<_> = (0..3)
             .map(|name| {
                 let total = &total;
@@ -403,8 +503,9 @@ fn workload(servers: &mut [RedisServer], address: SocketAddr, transactions: bool
     total.load(Ordering::SeqCst)
 }
 
-fn servers(name: &str) -> Vec<RedisServer> {
-    (0..3).map(|at| RedisServer::start(&format!("{name}-{at}"))).collect()
+fn members(name: &str) -> Vec<Member> {
+    let servers = (0..3).map(|at| RedisServer::start(&format!("{name}-{at}")));
+    servers.map(|server| Member { path: Path::to(server.address), server }).collect()
 }
 
 #[test]
@@ -412,11 +513,11 @@ fn servers_that_stop_and_return_lose_no_acknowledged_write() {
     if !have(&["redis-server"]) {
         return;
     }
-    let mut servers = servers("soak");
-    let members: Vec<_> =
-        ["a", "b", "c"].into_iter().zip(servers.iter().map(|server| server.address)).collect();
-    let agent = switch("resp", "[limits]\nanswer-time = \"200 ms\"", &members);
-    let commands = workload(&mut servers, agent.listen()[0], true);
+    let mut members = members("soak");
+    let named: Vec<_> =
+        ["a", "b", "c"].into_iter().zip(members.iter().map(|member| member.path.address)).collect();
+    let agent = switch("resp", "[limits]\nanswer-time = \"200 ms\"", &named);
+    let commands = workload(&mut members, agent.listen()[0], true);
     eprintln!("{commands} commands through the switch, {:?}", status(&agent).ends);
     assert!(commands > 500, "{commands}");
     agent.end().unwrap();
@@ -428,15 +529,15 @@ fn twemproxy_passes_the_same_workload() {
     if !have(&["redis-server", "nutcracker"]) {
         return;
     }
-    let mut servers = servers("twemproxy");
+    let mut members = members("twemproxy");
     let port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (address, stats) = (port(), port().port().to_string());
     let mut config = format!(
         "pool:\n  listen: {address}\n  hash: fnv1a_64\n  hash_tag: \"{{}}\"\n  distribution: ketama\n  redis: true\n  \
          auto_eject_hosts: false\n  timeout: 200\n  server_retry_timeout: 200\n  servers:\n"
     );
-    for (name, server) in ["a", "b", "c"].into_iter().zip(&servers) {
-        config += &format!("   - {}:1 {name}\n", server.address);
+    for (name, member) in ["a", "b", "c"].into_iter().zip(&members) {
+        config += &format!("   - {}:1 {name}\n", member.path.address);
     }
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("nutcracker.yml");
     std::fs::write(&path, config).unwrap();
@@ -445,7 +546,7 @@ fn twemproxy_passes_the_same_workload() {
     let mut proxy = proxy.spawn().unwrap();
     eventually("twemproxy listens", || TcpStream::connect(address).is_ok());
     let done =
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| workload(&mut servers, address, false)));
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| workload(&mut members, address, false)));
     let _ = proxy.kill();
     let _ = proxy.wait();
     eprintln!("{} commands through twemproxy", done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
