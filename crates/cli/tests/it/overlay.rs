@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -318,6 +319,40 @@ fn a_site_reports_to_its_service_manager_and_logs_json() {
     let mut command = tollway(&["overlay", "--config"]);
     command.arg(&file).arg("--socket").arg(folder.join("run/a.sock"));
     common::serves_as_a_service(&folder, &command);
+}
+
+#[test]
+fn clients_and_sites_wait_at_the_managers_sockets_during_a_restart() {
+    let book = Book::open("passed");
+    assert!(book.command("tollway overlay keys").status.success());
+    let (north, south) = (Site::start(&book.folder, "north"), book.folder.join("south.toml"));
+    let listeners: Vec<TcpListener> = fs::read_to_string(&south)
+        .unwrap()
+        .lines()
+        .filter_map(|line| line.strip_prefix("listen = \"")?.strip_suffix('"'))
+        .map(|address| TcpListener::bind(address).unwrap())
+        .collect();
+    let [clients, links] = &listeners[..] else { panic!("{listeners:?}") };
+    let port = book.ports[1];
+    // As systemd passes them: from descriptor 3 on.
+    let start = || {
+        let inside = "exec 3<&0 4<&1 0</dev/null >/dev/null; LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" \"$@\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", inside]).arg(env!("CARGO_BIN_EXE_tollway")).current_dir(&book.folder);
+        command.args(["overlay", "--config", "south.toml", "--socket", "run/south.sock"]);
+        let [clients, links] = [clients, links].map(|one| OwnedFd::from(one.try_clone().unwrap()));
+        command.stdin(clients).stdout(links).stderr(Stdio::null()).spawn().unwrap()
+    };
+    let reaches = |count: u64| until("north", || north.status().unwrap()["reachable"] == count);
+    for _ in 0..2 {
+        let waits = std::thread::spawn(move || client(port, ""));
+        let mut process = start();
+        waits.join().unwrap();
+        reaches(1);
+        assert!(Command::new("kill").args(["-TERM", &process.id().to_string()]).status().unwrap().success());
+        assert!(process.wait().unwrap().success());
+        reaches(0);
+    }
 }
 
 #[test]

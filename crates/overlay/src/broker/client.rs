@@ -19,13 +19,21 @@ impl Broker {
         let session = &mut self.sessions[key];
         session.heard_at = now;
         session.pings = 0;
+        let received = self.execute(now, key, bytes, &limits);
+        if let Some(sites) = &mut self.sites {
+            sites.send_batch(now);
+        }
+        received
+    }
+
+    fn execute(&mut self, now: Time, key: usize, bytes: &[u8], limits: &Limits) -> Received {
         let mut used = 0;
         let before = self.totals.delivered + self.totals.dropped;
         loop {
             if self.sessions[key].closing.is_some() {
                 return Received { used, then: Then::Close };
             }
-            match parse(&bytes[used..], &limits) {
+            match parse(&bytes[used..], limits) {
                 Ok(Parsed::Part(need)) => return Received { used, then: Then::Read(need) },
                 Ok(Parsed::Op(op, len)) => {
                     if !self.operate(now, key, op) {

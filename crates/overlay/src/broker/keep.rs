@@ -23,7 +23,7 @@ pub(super) struct Kept {
     pattern: Box<[u8]>,
     /// The key of its subscription.
     sub: usize,
-    /// Records of messages: length, envelope.
+    /// Envelopes of messages.
     pub(super) spooled: Spooled,
     /// The client, by its session, and its identifier of the subscription.
     client: Option<(usize, Box<[u8]>)>,
@@ -132,11 +132,10 @@ impl Broker {
         }
         tenant.delivered += 1;
         self.totals.delivered += 1;
-        let record = Envelope { tenant: b"", queues: Vec::new(), message: *message }.encode();
-        let tail = &mut kept.spooled.tail;
-        tail.extend_from_slice(&(record.len() as u32).to_be_bytes());
-        tail.extend_from_slice(&record);
-        self.spool.added(&mut kept.spooled, record.len() + 4, Owner::Kept(at), self.rules.spool);
+        let before = kept.spooled.tail.len();
+        Envelope::plain(*message).append(&mut kept.spooled.tail);
+        let added = kept.spooled.tail.len() - before;
+        self.spool.added(&mut kept.spooled, added, Owner::Kept(at), self.rules.spool);
         self.pump_kept(at);
     }
 
@@ -161,10 +160,7 @@ impl Broker {
                 return self.spool.load(&mut kept.spooled, kept.sent);
             };
             let mut rest = &bytes[..];
-            while let Some(len) = rest.split_off(..4).and_then(|len| len.first_chunk()).copied()
-                && let Some(record) = rest.split_off(..u32::from_be_bytes(len) as usize)
-            {
-                let Some(Envelope { message, .. }) = Envelope::decode(record) else { break };
+            while let Some(Envelope { message, .. }) = Envelope::take(&mut rest) {
                 session.delivered += 1;
                 let (header, framed) = match message.header {
                     Some(header) if !session.headers => (None, &message.framed()[header..]),

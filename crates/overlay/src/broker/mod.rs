@@ -1,5 +1,6 @@
 //! The sessions of a site's clients: a sans-I/O machine from bytes to bytes.
 
+mod batch;
 mod client;
 mod deliver;
 mod envelope;

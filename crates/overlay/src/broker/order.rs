@@ -11,7 +11,7 @@ use tollway_law::Time;
 use tollway_proto::overlay::{DaemonId, OrderPlace};
 
 use super::Broker;
-use super::envelope::{Envelope, MessageBytes};
+use super::envelope::{Content, Envelope, MessageBytes};
 use super::kind::{LOST, ORDER, VIEW};
 use super::route::Route;
 use super::session::{Block, ClientSession};
@@ -52,9 +52,9 @@ impl Broker {
         if !self.pay_for(now, key, tenant, set, route, message) {
             return false;
         }
-        let envelope = Envelope { tenant: name.as_bytes(), queues: Vec::new(), message: *message };
-        let content = MessageBytes(envelope.encode().into());
+        let content = MessageBytes::of(name.as_bytes(), &Envelope::plain(*message));
         if let (Some(sites), Some(buyer)) = (&mut self.sites, self.sessions[key].buyer) {
+            sites.send_batch(now);
             sites.daemon.submit(now, buyer, &group, content);
         }
         true
@@ -123,11 +123,10 @@ impl Broker {
         }
     }
 
-    /// The tenant and the message of an envelope.
+    /// The tenant and the first message of a content.
     fn opened<'a>(&self, bytes: &'a Bytes) -> Option<(usize, Publish<'a>)> {
-        let envelope = Envelope::decode(bytes)?;
-        let tenant = *self.by_name.get(std::str::from_utf8(envelope.tenant).ok()?)?;
-        Some((tenant, envelope.message))
+        let mut content = Content::decode(bytes);
+        Some((self.tenant_of(content.tenant)?, content.next()?.message))
     }
 
     /// Delivers only to subscriptions whose pattern equals the subject.

@@ -6,7 +6,7 @@ use tollway_law::Time;
 use tollway_proto::overlay::{ClientId, Daemon, DaemonId, Undelivered};
 
 use super::Broker;
-use super::envelope::{Envelope, MessageBytes};
+use super::envelope::{Content, Envelope, MessageBytes};
 use super::route::QueueRoute;
 use crate::nats::parse::Publish;
 
@@ -48,8 +48,10 @@ impl Broker {
         for to in gone {
             // Other messages wait until the site returns, or patience ends. A request does not.
             let moves = |body: &MessageBytes| {
-                let Some(envelope) = Envelope::decode(&body.0) else { return false };
-                let tenant = std::str::from_utf8(envelope.tenant).ok().and_then(|name| by_name.get(name));
+                let mut content = Content::decode(&body.0);
+                // A message to queue groups is the only one of its content.
+                let Some(envelope) = content.next() else { return false };
+                let tenant = std::str::from_utf8(content.tenant).ok().and_then(|name| by_name.get(name));
                 let Some(&tenant) = tenant else { return false };
                 let route = tenants[tenant].routes.of(envelope.message.subject);
                 envelope.queues.iter().filter(|(site, _)| *site == to.0).any(|(_, name)| {
@@ -64,18 +66,19 @@ impl Broker {
         }
     }
 
-    /// Handles a message that a site will not receive.
+    /// Handles messages that a site will not receive.
     pub(super) fn undelivered(&mut self, now: Time, lost: &Undelivered<MessageBytes>) {
-        let envelope = Envelope::decode(&lost.body.0);
-        let tenant = envelope.as_ref().and_then(|envelope| self.tenant_of(envelope));
-        let (Some(envelope), Some(tenant)) = (envelope, tenant) else { return };
-        // A message from a failed site: its sender's earlier messages are lost.
-        if envelope.queues.is_empty() || lost.by.is_none() {
-            self.tenants[tenant].losses.expired += 1;
-            return;
-        }
-        for (_, name) in envelope.queues.iter().filter(|(site, _)| *site == lost.to.0) {
-            self.redraw(now, tenant, name, &envelope.message, lost.by);
+        let content = Content::decode(&lost.body.0);
+        let Some(tenant) = self.tenant_of(content.tenant) else { return };
+        for envelope in content {
+            // A message from a failed site: its sender's earlier messages are lost.
+            if envelope.queues.is_empty() || lost.by.is_none() {
+                self.tenants[tenant].losses.expired += 1;
+                continue;
+            }
+            for (_, name) in envelope.queues.iter().filter(|(site, _)| *site == lost.to.0) {
+                self.redraw(now, tenant, name, &envelope.message, lost.by);
+            }
         }
     }
 
@@ -106,12 +109,8 @@ impl Broker {
             }
             return;
         };
-        let envelope = Envelope {
-            tenant: self.tenants[tenant].rules.name.as_bytes(),
-            queues: vec![(drawn.site.0, name)],
-            message: *message,
-        };
-        let content = MessageBytes(envelope.encode().into());
+        let envelope = Envelope { queues: vec![(drawn.site.0, name)], message: *message };
+        let content = MessageBytes::of(self.tenants[tenant].rules.name.as_bytes(), &envelope);
         let set = sites.daemon.set(&[drawn.site]);
         // The message was paid for already.
         sites.daemon.send(now, sites.own[tenant], set, content);

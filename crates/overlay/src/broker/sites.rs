@@ -11,7 +11,8 @@ use tollway_proto::overlay::{
     ClientId, Config, Daemon, DaemonId, Epoch, Event, PortId, Purchase, SetId, TenantConfig, TenantId,
 };
 
-use super::envelope::{Envelope, MessageBytes};
+use super::batch::Batch;
+use super::envelope::{Content, Envelope, MessageBytes};
 use super::kind::Kind;
 use super::redraw::{Drawn, draw_site};
 use super::route::{Interest, RemoteRoute, Route};
@@ -42,6 +43,8 @@ pub(super) struct Sites {
     pub(super) now: Time,
     sendable: Vec<PortId>,
     silent: Vec<PortId>,
+    /// A client's messages that the daemon does not have yet.
+    pub(super) batch: Option<Batch>,
     /// Messages that were no envelopes, or for unknown tenants.
     pub(super) stray: u64,
     pub(super) received: u64,
@@ -81,6 +84,7 @@ impl Broker {
             now,
             sendable: Vec::new(),
             silent: Vec::new(),
+            batch: None,
             stray: 0,
             received: 0,
             later: None,
@@ -130,10 +134,12 @@ impl Broker {
             if let Some(event) = sites.daemon.poll_event() {
                 self.happened(event);
             } else if let Some(delivery) = sites.daemon.poll_delivery() {
-                sites.received += 1;
                 match &delivery.place {
-                    None => self.arrived(now, delivery.body.0),
-                    Some(place) => self.arrived_in_order(&delivery.body.0, place),
+                    None => self.arrived(now, &delivery.body.0),
+                    Some(place) => {
+                        sites.received += 1;
+                        self.arrived_in_order(&delivery.body.0, place);
+                    }
                 }
             } else if let Some((_, content)) = sites.daemon.poll_unordered() {
                 self.came_back(&content.0);
@@ -215,24 +221,32 @@ impl Broker {
         }
     }
 
-    /// Delivers a message from another site.
-    fn arrived(&mut self, now: Time, bytes: Bytes) {
-        if bytes.is_empty() {
-            // A message that its origin has recalled.
-            return;
+    /// Delivers messages from another site. A message that its origin has recalled has no content.
+    fn arrived(&mut self, now: Time, bytes: &Bytes) {
+        let mut content = Content::decode(bytes);
+        let tenant = self.tenant_of(content.tenant);
+        while let Some(envelope) = content.next() {
+            let Some(sites) = &mut self.sites else { return };
+            sites.received += 1;
+            match tenant {
+                Some(tenant) => self.deliver_here(now, tenant, &envelope, bytes),
+                None => sites.stray += 1,
+            }
         }
-        let envelope = Envelope::decode(&bytes);
-        let tenant = envelope.as_ref().and_then(|envelope| self.tenant_of(envelope));
-        let Some(sites) = &mut self.sites else { return };
-        let me = sites.me;
-        let (Some(envelope), Some(tenant)) = (envelope, tenant) else {
+        if content.has_more()
+            && let Some(sites) = &mut self.sites
+        {
             sites.stray += 1;
-            return;
-        };
+        }
+    }
+
+    /// Delivers a message from another site, which `bytes` hold, to its receivers here.
+    fn deliver_here(&mut self, now: Time, tenant: usize, envelope: &Envelope<'_>, bytes: &Bytes) {
+        let Some(Sites { me, .. }) = self.sites else { return };
         let message = envelope.message;
         let route = self.tenants[tenant].routes.of(message.subject);
-        // The body is at the end of the bytes, which all receivers can share.
-        let mut shared = Some(bytes.slice(bytes.len() - message.framed().len()..));
+        // All receivers can share the bytes.
+        let mut shared = Some(bytes.slice_ref(message.framed()));
         if envelope.queues.is_empty() {
             for &sub in &route.plain {
                 self.deliver(sub, None, &message, &mut shared);
@@ -250,9 +264,9 @@ impl Broker {
         }
     }
 
-    /// The index of an envelope's tenant.
-    pub(super) fn tenant_of(&self, envelope: &Envelope<'_>) -> Option<usize> {
-        self.by_name.get(std::str::from_utf8(envelope.tenant).ok()?).copied()
+    /// The index of a tenant.
+    pub(super) fn tenant_of(&self, name: &[u8]) -> Option<usize> {
+        self.by_name.get(std::str::from_utf8(name).ok()?).copied()
     }
 
     /// The destinations of a message at other sites. A queue group without a member here gets a
@@ -293,19 +307,22 @@ impl Broker {
         losses.expired += bound.plain.expired;
         losses.no_destination += bound.missing;
         let (Some(sites), Some(buyer)) = (&mut self.sites, self.sessions[key].buyer) else { return true };
-        let content = |queues: Vec<(u32, &[u8])>| {
-            let envelope = Envelope { tenant: rules.name.as_bytes(), queues, message: *message };
-            MessageBytes(envelope.encode().into())
-        };
+        let name = rules.name.as_bytes();
         if let Some(set) = bound.plain.set {
-            sites.daemon.send(now, buyer, set, content(Vec::new()));
+            sites.add_to_batch(now, (buyer, set), name, *message);
         }
         // A separate message, which can be recalled.
         if !bound.drawn.is_empty() {
+            sites.send_batch(now);
             let to: Vec<DaemonId> = bound.drawn.iter().map(|(drawn, _)| drawn.site).collect();
             let set = sites.daemon.set(&to);
             let queues = bound.drawn.iter().map(|(drawn, name)| (drawn.site.0, &**name)).collect();
-            sites.daemon.send(now, buyer, set, content(queues));
+            sites.daemon.send(
+                now,
+                buyer,
+                set,
+                MessageBytes::of(name, &Envelope { queues, message: *message }),
+            );
         }
         true
     }

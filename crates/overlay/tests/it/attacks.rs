@@ -1,21 +1,16 @@
 //! Attacks by clients on real sockets. They must end only their own connections.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
-use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tollway_law::Time;
 use tollway_overlay::broker::{Broker, Then};
 use tollway_overlay::keys;
 use tollway_overlay::rules::{Proof, SiteRules, TenantRules};
 use tollway_proto::overlay::{Config, DaemonId};
 
-use crate::common::{Client, Running, folder};
+use crate::common::{Client, Running, folder, over_tls};
 
 const SITE: &str = "site = \"a\"\nlisten = \"127.0.0.1:0\"\npayload = \"64 KiB\"\n\
                     [tenant.x]\nconnections = 20\nsubscriptions = 2000\n[tenant.y]\npassword = \"y\"\n";
@@ -182,39 +177,6 @@ fn a_tenant_has_so_many_connections_and_others_have_theirs() {
     Client::connect(site.address);
 }
 
-/// The site's answer to `hello` over TLS, with the certificate and key `shown` in `folder`.
-fn over_tls(site: &Running, authority: &Path, folder: &Path, shown: Option<&str>, hello: &str) -> String {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(authority.join("ca.pem")).unwrap()).unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
-    let config = config.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
-    let config = match shown {
-        None => config.with_no_client_auth(),
-        Some(name) => {
-            let chain = vec![CertificateDer::from_pem_file(folder.join(format!("{name}.pem"))).unwrap()];
-            let key = PrivateKeyDer::from_pem_file(folder.join(format!("{name}.key"))).unwrap();
-            config.with_client_auth_cert(chain, key).unwrap()
-        }
-    };
-    let mut stream = TcpStream::connect(site.address).unwrap();
-    stream.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
-    // TLS begins after the INFO line.
-    let mut byte = [0];
-    while byte != *b"\n" {
-        stream.read_exact(&mut byte).unwrap();
-    }
-    let name = ServerName::try_from("localhost").unwrap();
-    let mut stream = StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), stream);
-    let _ = stream.write_all(format!("{hello}PING\r\n").as_bytes());
-    let (mut heard, mut buffer) = (String::new(), [0; 1024]);
-    while !heard.contains("PONG\r\n")
-        && let Ok(len @ 1..) = stream.read(&mut buffer)
-    {
-        heard += &String::from_utf8_lossy(&buffer[..len]);
-    }
-    heard
-}
-
 #[test]
 fn a_certificate_lets_its_own_tenant_in_and_nobody_else() {
     let (folder, foreign) = (folder("tenants"), folder("foreign"));
@@ -227,7 +189,7 @@ fn a_certificate_lets_its_own_tenant_in_and_nobody_else() {
     let site = Running::start(&folder, text);
     let (hello, by_password) = ("CONNECT {}\r\n", "CONNECT {\"user\":\"z\",\"pass\":\"z\"}\r\n");
     for (shown, hello) in [(Some("tenant-x"), hello), (None, by_password)] {
-        assert!(over_tls(&site, &folder, &folder, shown, hello).contains("PONG"), "{shown:?}");
+        assert!(over_tls(site.address, &folder, &folder, shown, hello).contains("PONG"), "{shown:?}");
     }
     let refused = "-ERR 'Authorization Violation'\r\n";
     for (shown, hello) in [
@@ -237,10 +199,10 @@ fn a_certificate_lets_its_own_tenant_in_and_nobody_else() {
         // A site's certificate is not valid for a tenant.
         (Some("a"), "CONNECT {\"user\":\"x\"}\r\n"),
     ] {
-        let heard = over_tls(&site, &folder, &folder, shown, hello);
+        let heard = over_tls(site.address, &folder, &folder, shown, hello);
         assert!(heard.ends_with(refused), "{shown:?} {hello}: {heard}");
     }
     // A certificate of another authority: no connection.
-    assert_eq!(over_tls(&site, &folder, &foreign, Some("tenant-x"), hello), "");
+    assert_eq!(over_tls(site.address, &folder, &foreign, Some("tenant-x"), hello), "");
     site.until("all have left", |status| status.clients == 0);
 }

@@ -1,6 +1,6 @@
 //! Three sites on one machine, linked by TLS.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use tollway_overlay::keys;
 use tollway_overlay::server::Server;
 use tollway_overlay::tls::Ends;
 
-use crate::common::{Client, Running, folder, until};
+use crate::common::{Client, Running, folder, over_tls, read_until, tls, until};
 
 /// Addresses that are free now.
 fn addresses(count: usize) -> Vec<SocketAddr> {
@@ -20,13 +20,8 @@ fn addresses(count: usize) -> Vec<SocketAddr> {
     held.iter().map(|listener| listener.local_addr().unwrap()).collect()
 }
 
-fn start(
-    folder: &Path,
-    name: &str,
-    at: SocketAddr,
-    links: &[(&str, Option<SocketAddr>)],
-    more: &str,
-) -> Running {
+/// The file of a site whose links listen at `at`.
+fn file(name: &str, at: SocketAddr, links: &[(&str, Option<SocketAddr>)], more: &str) -> String {
     let mut text = format!(
         "site = \"{name}\"\nlisten = \"127.0.0.1:0\"\npatience = \"5 s\"\n[keys]\nauthority = \"ca.pem\"\n\
          certificate = \"{name}.pem\"\nkey = \"{name}.key\"\n[links]\nlisten = \"{at}\"\n{more}"
@@ -38,7 +33,30 @@ fn start(
             text += &format!("address = \"localhost:{}\"\n", address.port());
         }
     }
-    Running::start(folder, &text)
+    text
+}
+
+fn start(
+    folder: &Path,
+    name: &str,
+    at: SocketAddr,
+    links: &[(&str, Option<SocketAddr>)],
+    more: &str,
+) -> Running {
+    Running::start(folder, &file(name, at, links, more))
+}
+
+/// Runs the agent of the file `name` until the test ends. Returns its log.
+fn run_agent(folder: &Path, name: &str) -> Arc<Mutex<Vec<String>>> {
+    let (file, socket) = (folder.join(name), Some(folder.join(name).with_extension("sock")));
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&said);
+    std::thread::spawn(move || {
+        let events = Events::to(Form::Text, move |line| told.lock().unwrap().push(line)).unwrap();
+        let options = Options { socket, ..Options::default() };
+        agent::run(&file, &options, &Signals::hold(), &events).unwrap();
+    });
+    said
 }
 
 #[test]
@@ -107,14 +125,8 @@ fn a_site_whose_clock_was_set_back_starts_again_and_is_heard() {
     a.until("a knows that start", |status| status.reachable == 1);
     drop(b);
     a.until("it is over", |status| !status.links[0].up);
-    // The clock is right again. The agent runs until the test ends.
-    let options = Options { socket: Some(folder.join("b.sock")), ..Options::default() };
-    let said = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&said);
-    std::thread::spawn(move || {
-        let events = Events::to(Form::Text, move |line| told.lock().unwrap().push(line)).unwrap();
-        agent::run(&file, &options, &Signals::hold(), &events).unwrap();
-    });
+    // The clock is right again.
+    let said = run_agent(&folder, "b.toml");
     until("it has started again", || {
         said.lock().unwrap().iter().filter(|line| line.contains("site b listens")).count() == 2
     });
@@ -142,6 +154,65 @@ fn only_a_site_with_links_needs_its_name_in_its_certificate() {
     assert!(Ends::load(&site("")).unwrap().is_some());
     let wrong = Ends::load(&site("[links]\nlisten = \"127.0.0.1:0\"\n")).unwrap_err();
     assert!(wrong.to_string().contains("is not for `a.site.tollway`"), "{wrong}");
+}
+
+#[test]
+fn changed_certificates_are_for_new_connections_and_end_no_other() {
+    let (folder, older, newer) = (folder("reloaded"), folder("older"), folder("newer"));
+    for keys in [&older, &newer] {
+        keys::make(keys, &["a".into(), "b".into(), "c".into()], &[], &[]).unwrap();
+    }
+    let install = |keys: &Path| {
+        for file in ["ca.pem", "a.pem", "a.key", "b.pem", "b.key"] {
+            std::fs::copy(keys.join(file), folder.join(file)).unwrap();
+        }
+    };
+    install(&older);
+    let at = addresses(5);
+    let logs = [("a", vec![("b", None), ("c", Some(at[4]))]), ("b", vec![("a", Some(at[2]))])];
+    let logs = logs.iter().zip([at[0], at[1]]).zip([at[2], at[3]]);
+    let logs = logs.map(|(((name, links), clients), at)| {
+        let listen = format!("listen = \"{clients}\"\ntls = \"on\"");
+        let text = file(name, at, links, "").replace("listen = \"127.0.0.1:0\"", &listen);
+        std::fs::write(folder.join(format!("{name}.toml")), text).unwrap();
+        run_agent(&folder, &format!("{name}.toml"))
+    });
+    let logs: Vec<_> = logs.collect();
+    let says = |part: &str| {
+        let has = |log: &&Arc<Mutex<Vec<String>>>| log.lock().unwrap().iter().any(|line| line.contains(part));
+        logs.iter().filter(has).count()
+    };
+    until("both are linked", || says("is connected") == 2);
+    let [mut receiver, mut sender] = [at[0], at[1]].map(|at| tls(at, &older, &older, None));
+    receiver.write_all(b"CONNECT {}\r\nSUB news 1\r\nPING\r\n").unwrap();
+    assert_eq!(read_until(&mut receiver, "PONG\r\n"), "PONG\r\n");
+    // Subscriptions are flooded.
+    std::thread::sleep(Duration::from_millis(500));
+    sender.write_all(b"CONNECT {}\r\n").unwrap();
+    let mut expected = String::new();
+    let mut publish = || {
+        let body = format!("{:06}", expected.len());
+        sender.write_all(format!("PUB news 6\r\n{body}\r\n").as_bytes()).unwrap();
+        expected += &format!("MSG news 1 6\r\n{body}\r\n");
+    };
+    publish();
+    install(&newer);
+    until("both use the changed certificates", || {
+        publish();
+        says("use the changed certificates") == 2
+    });
+    // New connections of clients, and of a new site.
+    let answer = |keys: &Path| over_tls(at[0], keys, keys, None, "CONNECT {}\r\n");
+    until("the newer authority is in force", || answer(&newer).contains("PONG"));
+    assert_eq!(answer(&older), "");
+    let c = start(&newer, "c", at[4], &[("a", None)], "");
+    c.until("the new site is linked", |status| status.links[0].up);
+    publish();
+    let last = expected[expected.len() - 8..].to_owned();
+    assert_eq!(read_until(&mut receiver, &last), expected);
+    for cut in ["site a is not connected", "site b is not connected"] {
+        assert_eq!(says(cut), 0, "{logs:?}");
+    }
 }
 
 #[test]

@@ -553,7 +553,8 @@ impl Reader<'_> {
     }
 }
 
-const HELLO: u8 = 1;
+/// Another format of contents has another greeting, so that both ends refuse the other version.
+const HELLO: u8 = 8;
 const STATES: u8 = 2;
 const GROUPS: u8 = 3;
 const RECEIPTS: u8 = 4;

@@ -76,6 +76,29 @@ fn messages_reach_other_sites_and_queue_groups_one_member() {
     assert!(pair.sites[0].hears(near).contains("503"));
 }
 
+#[test]
+fn consecutive_messages_to_the_same_sites_are_one_on_a_link() {
+    let mut pair = Pair::new(SiteRules::open);
+    let far = pair.sites[1].client(hello());
+    pair.sites[1].say(far, "SUB a.* 1\r\nSUB work q 2\r\n");
+    let near = pair.sites[0].client(hello());
+    pair.run(Time::from_millis(200));
+    let plain = |i: usize| (format!("PUB a.{i} 1\r\nx\r\n"), format!("MSG a.{i} 1 1\r\nx\r\n"));
+    let (first, last) = ((0..40).map(plain), (40..50).map(plain));
+    let work = ("PUB work 1\r\nx\r\n".to_owned(), "MSG work 2 1\r\nx\r\n".to_owned());
+    let (sent, heard): (String, String) = first.chain([work]).chain(last).unzip();
+    pair.sites[0].say(near, &sent);
+    // The message to a queue group can be recalled alone.
+    assert_eq!(pair.sites[0].broker.daemon().unwrap().backlog(pair.ports[0]).1, 3);
+    pair.run(Time::from_millis(200));
+    assert_eq!(pair.sites[1].hears(far), heard);
+    assert_eq!(pair.sites[1].broker.status().received, 51);
+    // A batch has a limit.
+    pair.sites[0].say(near, &format!("PUB a.b 1000\r\n{}\r\n", "x".repeat(1000)).repeat(20));
+    let (bytes, messages) = pair.sites[0].broker.daemon().unwrap().backlog(pair.ports[0]);
+    assert!(bytes > 20_000 && messages == 3, "{bytes} {messages}");
+}
+
 /// The message bodies in a client's input.
 fn bodies(heard: &str) -> Vec<&str> {
     heard.lines().filter(|line| line.starts_with(['x', 'y', '{'])).collect()

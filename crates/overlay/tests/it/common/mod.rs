@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tollway_overlay::agent::{Events, Form};
 use tollway_overlay::config::Site;
 use tollway_overlay::server::Server;
@@ -144,4 +147,59 @@ impl Client {
         while self.read() {}
         String::from_utf8_lossy(&self.heard).into_owned()
     }
+}
+
+/// A connection with TLS to the site at `address`, with the certificate and key `shown` in
+/// `folder`. The site's certificate must be of the authority in the folder `authority`.
+pub(crate) fn tls(
+    address: SocketAddr,
+    authority: &Path,
+    folder: &Path,
+    shown: Option<&str>,
+) -> StreamOwned<ClientConnection, TcpStream> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(authority.join("ca.pem")).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+    let config = config.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+    let config = match shown {
+        None => config.with_no_client_auth(),
+        Some(name) => {
+            let chain = vec![CertificateDer::from_pem_file(folder.join(format!("{name}.pem"))).unwrap()];
+            let key = PrivateKeyDer::from_pem_file(folder.join(format!("{name}.key"))).unwrap();
+            config.with_client_auth_cert(chain, key).unwrap()
+        }
+    };
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    // TLS begins after the INFO line.
+    let mut byte = [0];
+    while byte != *b"\n" {
+        stream.read_exact(&mut byte).unwrap();
+    }
+    let name = ServerName::try_from("localhost").unwrap();
+    StreamOwned::new(ClientConnection::new(Arc::new(config), name).unwrap(), stream)
+}
+
+/// Reads until `end` arrives or the connection ends.
+pub(crate) fn read_until(stream: &mut impl Read, end: &str) -> String {
+    let (mut heard, mut buffer) = (String::new(), [0; 1024]);
+    while !heard.contains(end)
+        && let Ok(len @ 1..) = stream.read(&mut buffer)
+    {
+        heard += &String::from_utf8_lossy(&buffer[..len]);
+    }
+    heard
+}
+
+/// The site's answer to `hello` over [`tls`].
+pub(crate) fn over_tls(
+    address: SocketAddr,
+    authority: &Path,
+    folder: &Path,
+    shown: Option<&str>,
+    hello: &str,
+) -> String {
+    let mut stream = tls(address, authority, folder, shown);
+    let _ = stream.write_all(format!("{hello}PING\r\n").as_bytes());
+    read_until(&mut stream, "PONG\r\n")
 }
