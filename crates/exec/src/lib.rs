@@ -31,6 +31,7 @@
 #![cfg(target_os = "linux")]
 
 pub mod account;
+mod change;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 #[path = "tests/fuzzing.rs"]
@@ -43,6 +44,7 @@ mod program;
 mod tests;
 mod words;
 
+pub use change::LinkChange;
 pub use mahimahi::chain;
 pub use profiles::{PROFILES, Profile};
 pub use program::{Ended, Outcome, Publish, Spec, run};
