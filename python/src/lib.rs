@@ -5,6 +5,8 @@
 #[path = "../../crates/cli/src/mathematics.rs"]
 mod mathematics;
 
+#[cfg(target_os = "linux")]
+mod emulation;
 mod laws;
 mod papers;
 mod routes;
@@ -39,6 +41,13 @@ create_exception!(
     "A scenario has mistakes; the text shows each with its line, a caret and what was probably meant."
 );
 create_exception!(tollway, RunError, PyRuntimeError, "A run gave no result.");
+create_exception!(tollway, EmulationError, PyRuntimeError, "An emulated network cannot be set up or used.");
+create_exception!(
+    tollway,
+    NotAllowedError,
+    EmulationError,
+    "This system does not allow emulated networks to the user; the text names the remedy."
+);
 
 /// A checked scenario.
 #[pyclass(frozen, module = "tollway._native")]
@@ -321,10 +330,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     shown::add(module)?;
     routes::add(module)?;
     papers::add(module)?;
+    #[cfg(target_os = "linux")]
+    emulation::add(module)?;
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(toml_of, module)?)?;
     module.add_function(wrap_pyfunction!(sweep_column, module)?)?;
     module.add("ScenarioError", module.py().get_type::<ScenarioError>())?;
     module.add("RunError", module.py().get_type::<RunError>())?;
+    module.add("EmulationError", module.py().get_type::<EmulationError>())?;
+    module.add("NotAllowedError", module.py().get_type::<NotAllowedError>())?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

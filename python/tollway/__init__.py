@@ -14,16 +14,21 @@ Your own law, a :class:`SenderLaw` or :class:`LinkLaw`, can replace a law of the
 :func:`sweep` runs a scenario with many values and seeds, on threads, processes, Dask, or any other ``concurrent.futures``
 executor. :func:`reproduce` runs the papers' experiments and judges their claims. :func:`compare` compares two results. Tables
 are ``pyarrow.Table``. Their columns are those of the command's tables, with units in the names.
+
+An :class:`Emulation` is a network for unmodified programs, for the tests of an application.
 """
 
+from tollway._emulation import Emulation
 from tollway._laws import LinkLaw, Route, SenderLaw
 from tollway._native import (
     Acked,
     Candidate,
     Carrying,
     Delivery,
+    EmulationError,
     Flight,
     Item,
+    NotAllowedError,
     Passing,
     RunError,
     ScenarioError,
@@ -43,9 +48,12 @@ __all__ = [
     "Carrying",
     "Comparison",
     "Delivery",
+    "Emulation",
+    "EmulationError",
     "Flight",
     "Item",
     "LinkLaw",
+    "NotAllowedError",
     "Passing",
     "Reproduced",
     "Figure",

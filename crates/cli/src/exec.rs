@@ -128,6 +128,7 @@ pub(crate) fn clean() -> Result<ExitCode, Failure> {
 fn options(over: &Over) -> Options {
     Options {
         file: over.file.clone(),
+        text: None,
         link: over.link.clone(),
         link_up: over.link_up.clone(),
         mahimahi: over.mahimahi.clone(),

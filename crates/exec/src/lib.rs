@@ -12,6 +12,7 @@
 //! | [`Privilege::acquire`] | the right to make namespaces: root's, or a user namespace's |
 //! | [`Spec`], [`run()`] | a network, a program in it, servers and the host's services |
 //! | [`account`] | the report: as text, as JSON, in the browser |
+//! | [`Emulation`] | a network for the tests of an application |
 //! | [`clean()`] | removes the remains of a killed run |
 //!
 //! A link in a few words is a scenario of two nodes:
@@ -31,6 +32,8 @@
 #![cfg(target_os = "linux")]
 
 pub mod account;
+mod change;
+mod emulation;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 #[path = "tests/fuzzing.rs"]
@@ -43,6 +46,8 @@ mod program;
 mod tests;
 mod words;
 
+pub use change::LinkChange;
+pub use emulation::{Emulation, EmulationError, helper};
 pub use mahimahi::chain;
 pub use profiles::{PROFILES, Profile};
 pub use program::{Ended, Outcome, Publish, Spec, run};
@@ -51,7 +56,7 @@ pub use tollway_net::mesh::{
     panel,
 };
 pub use tollway_net::sys::ip::FiveTuple;
-pub use tollway_net::sys::{address, clean::clean, namespace::Privilege, signals::Signals};
+pub use tollway_net::sys::{address, clean::MARK, clean::clean, namespace::Privilege, signals::Signals};
 pub use tollway_net::{Error, Lateness, LinkStats, clean_names};
 pub use tollway_scenario::words::{WordError, laws};
 pub use words::two_nodes;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use miette::Diagnostic;
+use serde::{Deserialize, Serialize};
 use tollway_law::Time;
 use tollway_scenario::file::{Scenario, ScenarioError, Variant};
 use tollway_scenario::plan::Plan;
@@ -16,10 +17,13 @@ use crate::program::{Publish, Spec};
 use crate::words::two_nodes;
 
 /// The options of `tollway exec`, before parsing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Options {
     /// A scenario file with the network.
     pub file: Option<PathBuf>,
+    /// The text of [`Options::file`], which is then not read.
+    pub text: Option<String>,
     /// Words for the link towards the program, and for the link back unless [`Options::link_up`] is
     /// given.
     pub link: Option<String>,
@@ -90,7 +94,9 @@ impl Options {
         let mut sets = self.sets.clone();
         sets.extend(self.seed.map(|seed| format!("seed={seed}")));
         if let Some(file) = &self.file {
-            return Ok(Scenario::load(file, &sets)?);
+            let read = || Scenario::read(file);
+            let text = self.text.clone().map_or_else(read, Ok)?;
+            return Ok(Scenario::parse(&file.display().to_string(), &text, &sets)?);
         }
         if let Some(profile) = self.measured() {
             let text = two_nodes(profile.down, Some(profile.up), 1);

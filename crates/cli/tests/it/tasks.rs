@@ -17,6 +17,10 @@ const NEEDS: &[(&str, &str)] = &[
         "user",
         "setpriv --reuid=nobody --regid=nogroup --clear-groups tollway exec --link 1Gbps -q -- true && iperf3 --version",
     ),
+    (
+        "pytest",
+        "tollway exec --link 1Gbps -q -- true && curl --version && python3 -c 'import pytest, pytest_tollway'",
+    ),
     ("browser", "tollway exec --link 1Gbps -q -- true && chromium --version"),
     (
         "root",
@@ -37,7 +41,7 @@ fn networks_of_a_datacentre_print_what_the_page_shows() {
 #[cfg(target_os = "linux")]
 #[test]
 fn tasks_with_programs_run() {
-    assert_eq!(run_tasks("ten-tasks", "programs", &["exec", "user", "browser", "root"], false), 7);
+    assert_eq!(run_tasks("ten-tasks", "programs", &["exec", "user", "browser", "root", "pytest"], false), 7);
 }
 
 #[test]
@@ -102,7 +106,7 @@ fn run_tasks(name: &str, folder: &str, kinds: &[&str], compare: bool) -> usize {
     let blocks = blocks(&page);
     let mut count = 0;
     for (at, (info, body)) in blocks.iter().enumerate() {
-        if let Some(file) = info.strip_prefix("toml,file=") {
+        if let Some((_, file)) = info.split_once(",file=") {
             fs::write(dir.join(file), body).expect("written");
         }
         let Some(kind) = info.strip_prefix("sh,").filter(|kind| kinds.contains(kind)) else { continue };

@@ -4,6 +4,7 @@
 mod outside;
 mod relay;
 mod servers;
+mod shared;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -24,6 +25,7 @@ use tollway_net::sys::signals::Signals;
 use tollway_net::sys::{address, clean, problem};
 
 pub use relay::Publish;
+pub(crate) use shared::Shared;
 
 use outside::Outside;
 use servers::Servers;
@@ -111,8 +113,7 @@ pub struct Outcome {
 /// ([`Error::Program`]).
 pub fn run(spec: &Spec, signals: &Signals, panel: Option<Panel>) -> Result<Outcome, Error> {
     many_descriptors();
-    let named = spec.mesh.nodes.iter().cloned().zip(0..).chain(spec.aliases.iter().cloned());
-    let names: Vec<(String, Ipv4Addr)> = named.map(|(name, node)| (name, address(node))).collect();
+    let names = names(spec);
     let tap = spec.capture.as_deref().map(|path| Tap::new(path, spec.node)).transpose();
     let tap = tap.map_err(problem("write the capture"))?;
     let (emulated, start) = Emulated::watched(&spec.mesh, spec.train, tap, panel)?;
@@ -142,18 +143,7 @@ fn drive(
     signals: &Signals,
 ) -> Result<Driven, Error> {
     let namespaces = emulated.namespaces();
-    for namespace in namespaces {
-        for (key, value) in &spec.sysctls {
-            let failed = |error| {
-                let congestion = key == "net.ipv4.tcp_congestion_control";
-                let source = if congestion { namespace::congestion_refused(value, error) } else { error };
-                Error::Sysctl { key: key.clone(), value: value.clone(), source }
-            };
-            namespace.set(key, value).map_err(failed)?;
-        }
-    }
-    let mut outside =
-        spec.mesh.outside.map(|gateway| Outside::open(namespaces, gateway, signals)).transpose()?;
+    let mut outside = prepare(spec, namespaces, signals)?;
     let resolver = outside.as_ref().map(|_| outside::RESOLVER);
     let interrupted = signals.has_come();
     let mut servers = Servers::default();
@@ -175,6 +165,27 @@ fn drive(
     emulated.wind_up();
     let outside_lost = outside.as_mut().is_some_and(Outside::is_gone);
     Ok(Driven { ended, published, outside_lost, failed_servers: servers.failed() })
+}
+
+/// Sets sysctls, and opens the way to the outside.
+fn prepare(spec: &Spec, namespaces: &[Namespace], signals: &Signals) -> Result<Option<Outside>, Error> {
+    for namespace in namespaces {
+        for (key, value) in &spec.sysctls {
+            let failed = |error| {
+                let congestion = key == "net.ipv4.tcp_congestion_control";
+                let source = if congestion { namespace::congestion_refused(value, error) } else { error };
+                Error::Sysctl { key: key.clone(), value: value.clone(), source }
+            };
+            namespace.set(key, value).map_err(failed)?;
+        }
+    }
+    spec.mesh.outside.map(|gateway| Outside::open(namespaces, gateway, signals)).transpose()
+}
+
+/// The names of nodes with their addresses.
+fn names(spec: &Spec) -> Vec<(String, Ipv4Addr)> {
+    let named = spec.mesh.nodes.iter().cloned().zip(0..).chain(spec.aliases.iter().cloned());
+    named.map(|(name, node)| (name, address(node))).collect()
 }
 
 /// Opens the published ports.

@@ -193,7 +193,7 @@ fn print(label: &str, line: &[u8]) {
 }
 
 /// Longest time that a runnable server takes to serve; the program is started then in any case.
-const SERVING: Duration = Duration::from_secs(5);
+pub(super) const SERVING: Duration = Duration::from_secs(5);
 /// Longest wait for the last lines of a server that has ended.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 /// A line longer than this is printed as several.

@@ -77,6 +77,8 @@ pub(super) struct Bridge {
     intervals: Vec<Vec<LinkStats>>,
     /// End of the current interval.
     next_interval: Time,
+    /// The thread's processor time at the start of the second phase.
+    cpu: Time,
 }
 
 impl Bridge {
@@ -100,6 +102,7 @@ impl Bridge {
             refused: 0,
             intervals: vec![Vec::new(); spec.links.len()],
             next_interval: Mesh::INTERVAL,
+            cpu: Time::ZERO,
         }
     }
 
@@ -124,11 +127,11 @@ impl Bridge {
         self.carry(&tuns)?;
         self.begin(&tuns);
         (self.tap, self.panel) = watched;
-        let cpu = crate::clock::thread_cpu();
+        self.cpu = crate::clock::thread_cpu();
         // The receiver is gone if the program could not be started.
         let _ = self.started.send(());
         self.carry(&tuns)?;
-        let record = self.record(&tuns, cpu);
+        let record = self.record(&tuns);
         let tap = self.tap.take();
         self.panel = None;
         self.carry(&tuns)?;
@@ -177,27 +180,41 @@ impl Bridge {
                 let _ = rustix::io::read(&phases, &mut [0u8; 8]);
                 return Ok(());
             }
+            let mut records = 0;
             if fds.get(tuns.len() + 1).is_some_and(|fd| !fd.revents().is_empty())
                 && let Some(panel) = &mut self.panel
             {
-                panel.apply(self.clock.now(), &mut self.mesh);
+                records = panel.apply(self.clock.now(), &mut self.mesh);
             }
             for (node, tun) in tuns.iter().enumerate() {
                 if fds[node].revents().contains(PollFlags::IN) {
                     at_once |= self.read(node as u32, tun, &mut buffer, tuns)?;
                 }
             }
+            // After packets that were sent before the request.
+            (0..records).for_each(|_| self.hand_over(tuns));
         }
     }
 
-    /// Makes the record of the phase that ends now; `cpu` is the thread's processor time at its
-    /// start.
-    fn record(&mut self, tuns: &[Tun], cpu: Time) -> Record {
+    /// Sends the record so far to the viewer. The current interval continues.
+    fn hand_over(&mut self, tuns: &[Tun]) {
+        let record = self.record(tuns);
+        for intervals in &mut self.intervals {
+            intervals.pop();
+        }
+        if let Some(panel) = &self.panel {
+            // A viewer that is gone needs none.
+            let _ = panel.records.send(record);
+        }
+    }
+
+    /// Makes the record of the phase until now, and closes the current interval.
+    fn record(&mut self, tuns: &[Tun]) -> Record {
         let elapsed = self.clock.now();
         self.mesh.handle_timeout(elapsed);
         self.deliver(tuns);
         self.close_interval(elapsed);
-        let intervals = std::mem::replace(&mut self.intervals, vec![Vec::new(); self.spec.links.len()]);
+        let intervals = self.intervals.clone();
         let mut links = Vec::with_capacity(intervals.len());
         for (i, intervals) in intervals.into_iter().enumerate() {
             let total = self.mesh.read_link(elapsed, i);
@@ -213,7 +230,7 @@ impl Bridge {
             refused: self.refused,
             lateness: self.lateness.clone(),
             real_time: self.sleeper.real_time,
-            cpu: crate::clock::thread_cpu().saturating_sub(cpu),
+            cpu: crate::clock::thread_cpu().saturating_sub(self.cpu),
         }
     }
 

@@ -102,6 +102,16 @@ impl Emulated {
         &self.namespaces
     }
 
+    /// The kernel's drops so far, by node.
+    pub fn drops(&self) -> Vec<NodeDrops> {
+        let drops = |namespace: &Namespace| {
+            let table = namespace.interfaces().unwrap_or_default();
+            let (sent, received) = tun::drops(&table, tun::NAME).unwrap_or_default();
+            NodeDrops { sent, received, sockets: namespace.socket_drops().unwrap_or_default() }
+        };
+        self.namespaces.iter().map(drops).collect()
+    }
+
     /// Ends the record. Packets are still carried.
     pub fn wind_up(&self) {
         advance(&self.phases, 1);
@@ -113,12 +123,7 @@ impl Emulated {
     /// The emulator failed.
     pub fn finish(self) -> Result<(Record, Vec<NodeDrops>, Option<Tap>), Error> {
         // The interfaces end with the emulator, so their counters are read first.
-        let drops = |namespace: &Namespace| {
-            let table = namespace.interfaces().unwrap_or_default();
-            let (sent, received) = tun::drops(&table, tun::NAME).unwrap_or_default();
-            NodeDrops { sent, received, sockets: namespace.socket_drops().unwrap_or_default() }
-        };
-        let drops = self.namespaces.iter().map(drops).collect();
+        let drops = self.drops();
         advance(&self.phases, Bridge::PHASES);
         let broke_off = |_| problem("emulate")(io::Error::other("the emulator broke off"));
         let (record, tap) = self.emulator.join().map_err(broke_off)??;

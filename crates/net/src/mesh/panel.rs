@@ -10,7 +10,7 @@ use tollway_law::{Rate, Time};
 use tollway_proto::Change;
 use tollway_proto::link::LinkStats;
 
-use super::{Mesh, Setting};
+use super::{Mesh, Record, Setting};
 use crate::error::Error;
 use crate::sys::ip::FiveTuple;
 
@@ -57,16 +57,37 @@ pub struct FlowMoment {
 /// The viewer's end.
 #[derive(Debug)]
 pub struct Remote {
-    changes: Sender<(u32, Change)>,
+    requests: Sender<Request>,
     wake: OwnedFd,
     moments: Receiver<Moment>,
+    records: Receiver<Record>,
+}
+
+/// A request of the viewer.
+#[derive(Debug)]
+enum Request {
+    Change(u32, Change),
+    Record,
 }
 
 impl Remote {
     /// Changes a link as soon as the emulator receives the change. An unknown number is ignored.
     pub fn change(&self, link: u32, what: Change) {
-        // If the emulator has ended, the change is dropped.
-        let _ = self.changes.send((link, what));
+        self.send(Request::Change(link, what));
+    }
+
+    /// The record so far; `None` if the emulator has ended. Waits for the [start](super::Start) of
+    /// the record.
+    ///
+    /// The queue's figures of the current interval restart.
+    pub fn record(&self) -> Option<Record> {
+        self.send(Request::Record);
+        self.records.recv().ok()
+    }
+
+    fn send(&self, request: Request) {
+        // If the emulator has ended, the request is dropped.
+        let _ = self.requests.send(request);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
@@ -79,10 +100,11 @@ impl Remote {
 /// The emulator's end.
 #[derive(Debug)]
 pub struct Panel {
-    changes: Receiver<(u32, Change)>,
-    /// Readable if there are changes.
+    requests: Receiver<Request>,
+    /// Readable if there are requests.
     pub(super) wake: OwnedFd,
     moments: Sender<Moment>,
+    pub(super) records: Sender<Record>,
     /// End of the last interval.
     since: Time,
     /// Link totals at that time.
@@ -115,20 +137,33 @@ pub fn panel() -> Result<(Panel, Remote), Error> {
     let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
     let wake = wake.map_err(|error| failed(error.into()))?;
     let waker = wake.try_clone().map_err(failed)?;
-    let (changes, changed) = mpsc::channel();
+    let (requests, requested) = mpsc::channel();
     let (moments, seen) = mpsc::channel();
-    let panel =
-        Panel { changes: changed, wake, moments, since: Time::ZERO, links: Vec::new(), flows: Vec::new() };
-    Ok((panel, Remote { changes, wake: waker, moments: seen }))
+    let (records, recorded) = mpsc::channel();
+    let panel = Panel {
+        requests: requested,
+        wake,
+        moments,
+        records,
+        since: Time::ZERO,
+        links: Vec::new(),
+        flows: Vec::new(),
+    };
+    Ok((panel, Remote { requests, wake: waker, moments: seen, records: recorded }))
 }
 
 impl Panel {
-    /// Applies the changes received.
-    pub(super) fn apply(&mut self, now: Time, mesh: &mut Mesh) {
+    /// Applies the changes received. Returns the number of records requested.
+    pub(super) fn apply(&mut self, now: Time, mesh: &mut Mesh) -> usize {
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
-        for (link, what) in self.changes.try_iter() {
-            mesh.change_now(now, link, what);
+        let mut records = 0;
+        for request in self.requests.try_iter() {
+            match request {
+                Request::Change(link, what) => mesh.change_now(now, link, what),
+                Request::Record => records += 1,
+            }
         }
+        records
     }
 
     /// Sends the measurements of the interval that ends at `until`; `totals` are the links' totals.

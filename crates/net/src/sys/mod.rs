@@ -4,6 +4,7 @@ pub mod child;
 pub mod clean;
 pub mod interface;
 pub mod ip;
+pub mod join;
 pub mod namespace;
 pub mod netlink;
 pub mod prefix;

@@ -26,13 +26,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tollway_law::{Rate, Time};
-use tollway_proto::Change;
-use tollway_proto::faults::Loss;
 use tollway_report::http::{Request, Response, Server};
 use tollway_scenario::plan::Plan;
 
+use crate::change::{LinkFace, changes};
 use crate::{FlowMoment, LinkMoment, Moment, Remote, Spec};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{command, name};
@@ -110,44 +108,23 @@ struct Desk {
     title: String,
     nodes: Vec<String>,
     links: Vec<LinkFace>,
+    /// The nodes at both ends of each link.
+    ends: Vec<[String; 2]>,
     remote: Remote,
     /// The moments of the last minutes, and the number of the first.
     moments: VecDeque<Moment>,
     first: u64,
 }
 
-struct LinkFace {
-    name: String,
-    from: String,
-    to: String,
-    /// The link's law has the rate as a parameter, and receives a new one.
-    told: bool,
-}
-
-/// A change of a link, requested by a browser.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Wish {
-    link: String,
-    rate_mbps: Option<f64>,
-    delay_ms: Option<f64>,
-    loss: Option<f64>,
-}
-
 impl Desk {
     fn new(plan: &Plan, spec: &Spec, remote: Remote, token: String) -> Desk {
         let node = |id: u32| spec.mesh.nodes[id as usize].clone();
-        let face = |link: &tollway_scenario::plan::Link| LinkFace {
-            name: link.name.to_string(),
-            from: node(link.from.0),
-            to: node(link.to.0),
-            told: link.capacity == link.rate,
-        };
         Desk {
             token,
             title: command(spec),
             nodes: spec.mesh.nodes.clone(),
-            links: plan.links.iter().map(face).collect(),
+            links: LinkFace::all(plan),
+            ends: plan.links.iter().map(|link| [node(link.from.0), node(link.to.0)]).collect(),
             remote,
             moments: VecDeque::new(),
             first: 0,
@@ -191,7 +168,7 @@ impl Desk {
         let faces = self.links.iter().enumerate().map(|(i, face)| {
             let setting = last.map(|moment| moment.links[i].setting);
             json!({
-                "name": face.name, "from": face.from, "to": face.to,
+                "name": face.name, "from": self.ends[i][0], "to": self.ends[i][1],
                 "rate_mbps": setting.and_then(|setting| setting.rate).map(Rate::mbps),
                 "delay_ms": setting.map(|setting| setting.delay.as_millis_f64()),
                 "loss": setting.map(|setting| setting.loss),
@@ -227,44 +204,8 @@ impl Desk {
     }
 }
 
-/// Parses a request for changes of one of `links`.
-fn changes(links: &[LinkFace], text: &str) -> Result<(u32, Vec<Change>), String> {
-    let wish: Wish = serde_json::from_str(text).map_err(|error| {
-        format!(
-            "{error}; write it like {{\"link\": \"down\", \"rate_mbps\": 5, \"delay_ms\": 40, \"loss\": 0.01}}"
-        )
-    })?;
-    let link = links.iter().position(|link| link.name == wish.link).ok_or_else(|| {
-        let known: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
-        format!("there is no link `{}`; there are {}", wish.link, known.join(", "))
-    })?;
-    let mut changes = Vec::new();
-    if let Some(mbps) = within("rate_mbps", wish.rate_mbps, LEAST_MBPS, MOST_MBPS)? {
-        let rate = Rate::from_mbps(mbps);
-        changes.push(Change::Rate(rate));
-        changes.extend(links[link].told.then_some(Change::Capacity(rate)));
-    }
-    if let Some(ms) = within("delay_ms", wish.delay_ms, 0.0, MOST_MS)? {
-        changes.push(Change::Delay(Time::from_secs_f64(ms * 1e-3)));
-    }
-    if let Some(probability) = within("loss", wish.loss, 0.0, 1.0)? {
-        changes.push(Change::Losses(Loss::on_wire(probability).into_iter().collect()));
-    }
-    Ok((link as u32, changes))
-}
-
 fn link_json(link: &LinkMoment) -> Value {
     json!({"mbps": link.rate.mbps(), "queue_ms": link.wait.map(Time::as_millis_f64), "drops": link.drops})
-}
-
-/// Checks that a value, if given, is in the range of a link.
-fn within(key: &str, value: Option<f64>, least: f64, most: f64) -> Result<Option<f64>, String> {
-    match value {
-        Some(value) if !(least..=most).contains(&value) => {
-            Err(format!("`{key}` is {value}; it must be from {least} to {most}"))
-        }
-        value => Ok(value),
-    }
 }
 
 /// The number in `after=N`; zero for an empty query.
@@ -294,12 +235,6 @@ const PAGE: &str = include_str!("page.html");
 const TICK: Duration = Duration::from_secs(1);
 /// Upper bound of stored moments: two minutes.
 const KEPT: usize = 1200;
-/// Lowest rate of a link, in Mb/s.
-const LEAST_MBPS: f64 = 0.001;
-/// Highest rate of a link, in Mb/s: no limit.
-const MOST_MBPS: f64 = 1e6;
-/// Longest delay of a link, in ms.
-const MOST_MS: f64 = 60_000.0;
 
 #[cfg(test)]
 mod tests;

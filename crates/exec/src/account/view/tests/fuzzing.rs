@@ -1,11 +1,13 @@
 //! Fuzzing of a browser's requests.
 
+use tollway_proto::Change;
+
 use super::*;
+use crate::change::{LEAST_MBPS, MOST_MBPS};
 
 /// Parses any text as a request. All resulting changes must be possible for a link.
 pub(crate) fn hear(text: &str) {
-    let face =
-        |name: &str| LinkFace { name: name.into(), from: String::new(), to: String::new(), told: true };
+    let face = |name: &str| LinkFace { name: name.into(), told: true };
     let Ok((link, changes)) = changes(&[face("down"), face("up")], text) else { return };
     assert!(link < 2);
     for change in changes {
