@@ -66,6 +66,7 @@ struct flow {
 	struct seen seen;
 	struct law law;
 	__u64 silent_since;
+	__u64 round_end; /* when the round trip ends in which losses count once */
 	__u32 silent;  /* acknowledgements since the last feedback */
 	__u32 arrived; /* like `echoed`, of the last data that arrived */
 	__u32 pending; /* an echo arrived since the last acknowledgement */
@@ -73,7 +74,6 @@ struct flow {
 	__u32 data_segments;
 	__u32 delivered;
 	__u32 lost;
-	__u32 round_end;
 	__u32 lossy;   /* this round trip has losses and a queue */
 	__u32 losing;  /* such round trips, until there are 64 others */
 	__u32 calm;    /* round trips since the last of them */
@@ -203,8 +203,8 @@ static __always_inline int measure(struct tcp_sock *tp, struct flow *f, __u32 *a
 	if (tp->lost != f->lost && queued(f))
 		f->lossy = 1;
 	f->lost = tp->lost;
-	if ((__s32)(f->delivered - f->round_end) >= 0) {
-		f->round_end = f->delivered + tp->packets_out;
+	if (now >= f->round_end) {
+		f->round_end = now + f->seen.srtt_us * 1000ULL;
 		f->calm = f->lossy ? 0 : f->calm + 1;
 		f->losing = f->calm > 64 ? 0 : f->losing + f->lossy;
 		f->lossy = 0;
@@ -243,7 +243,6 @@ static __always_inline void begin(struct sock *sk, struct flow *f)
 
 	f->seen.active = 1;
 	f->delivered = tp->delivered;
-	f->round_end = tp->delivered;
 	f->lost = tp->lost;
 	f->seen.srtt_us = tp->srtt_us >> 3;
 	f->seen.min_rtt_us = tp->rtt_min.s[0].v;
