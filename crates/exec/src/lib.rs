@@ -45,7 +45,7 @@ mod words;
 
 pub use mahimahi::chain;
 pub use profiles::{PROFILES, Profile};
-pub use program::{Ended, Outcome, Publish, Spec, run};
+pub use program::{Ended, Listen, Listened, Listeners, Outcome, Publish, Spec, run};
 pub use tollway_net::mesh::{
     FlowMoment, FlowRecord, LinkMoment, LinkRecord, Mesh, Moment, Panel, Record, Remote, Setting, Strays,
     panel,
