@@ -8,7 +8,7 @@ use miette::miette;
 use tollway_exec::account::view::View;
 use tollway_exec::account::{Account, TABLES};
 use tollway_exec::options::{Options, RequestError};
-use tollway_exec::{self as exec, Ended, Error, Outcome, Privilege, Profile, Signals, Spec};
+use tollway_exec::{self as exec, Ended, Error, Listeners, Outcome, Privilege, Profile, Signals, Spec};
 use tollway_report::folder::Folder;
 use tollway_scenario::plan::Plan;
 
@@ -46,7 +46,15 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
     {
         terminal::tell(note);
     }
-    let outcome = run(over, plan, &spec, &signals)?;
+    let listeners = Listeners::open(&spec).map_err(not_set_up)?;
+    for (to, at) in spec.listen.iter().zip(listeners.addresses()) {
+        let [from, node] = [to.from, to.node].map(|node| &spec.mesh.nodes[node as usize]);
+        terminal::tell(format_args!("listening at {at}: from `{from}` to port {} of `{node}`", to.port));
+    }
+    if program.is_empty() && !over.quiet {
+        terminal::tell("Ctrl-C ends the run");
+    }
+    let outcome = run(over, plan, &spec, &signals, &listeners)?;
     let tcp = tcp.map(|under| under.counts());
 
     let account = Account::new(plan, &spec, &outcome, privilege);
@@ -85,7 +93,13 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
 }
 
 /// Runs the program, with a page in the browser if requested.
-fn run(over: &Over, plan: &Plan, spec: &Spec, signals: &Signals) -> Result<Outcome, Failure> {
+fn run(
+    over: &Over,
+    plan: &Plan,
+    spec: &Spec,
+    signals: &Signals,
+    listeners: &Listeners,
+) -> Result<Outcome, Failure> {
     #[cfg(feature = "view")]
     if let Some(address) = over.view {
         let (panel, remote) = exec::panel().map_err(not_set_up)?;
@@ -95,11 +109,11 @@ fn run(over: &Over, plan: &Plan, spec: &Spec, signals: &Signals) -> Result<Outco
             Failure::input(miette!(help = help, "{error}"))
         })?;
         terminal::tell(format_args!("view at {}", view.url()));
-        return exec::run(spec, signals, Some(panel)).map_err(not_set_up);
+        return exec::run(spec, signals, Some(panel), listeners).map_err(not_set_up);
     }
     #[cfg(not(feature = "view"))]
     let _ = (over, plan);
-    exec::run(spec, signals, None).map_err(not_set_up)
+    exec::run(spec, signals, None, listeners).map_err(not_set_up)
 }
 
 pub(crate) fn shell(over: &Over) -> Result<ExitCode, Failure> {
@@ -140,6 +154,7 @@ fn options(over: &Over) -> Options {
         names: over.names.clone(),
         serve: over.serve.clone(),
         publish: over.publish.clone(),
+        listen: over.listen.clone(),
         outside: over.outside.clone(),
         sysctls: over.sysctls.clone(),
         timeout: over.timeout.clone(),

@@ -1,6 +1,7 @@
 //! The options of `tollway exec`: a network in words or a file, a program, servers, ports.
 
 use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tollway_scenario::run::mesh::mesh;
 
 use crate::mahimahi::chain;
 use crate::profiles::Profile;
-use crate::program::{Publish, Spec};
+use crate::program::{Listen, Publish, Spec};
 use crate::words::two_nodes;
 
 /// The options of `tollway exec`, before parsing.
@@ -47,6 +48,8 @@ pub struct Options {
     pub serve: Vec<String>,
     /// Ports of this machine, `[NODE:]PORT[:PORT HERE][/udp]`, `none` or `all`.
     pub publish: Vec<String>,
+    /// Ports of this machine that lead into the network, `[ADDRESS:]PORT=NODE:PORT[@NODE]`.
+    pub listen: Vec<String>,
     /// The node that leads to the outside; the other node if empty.
     pub outside: Option<String>,
     /// Kernel network settings, `KEY=VALUE`.
@@ -133,7 +136,8 @@ impl Options {
         })
     }
 
-    /// Builds the run of the program, with its servers and ports, over `plan`.
+    /// Builds the run of the program, with its servers and ports, over `plan`. Without a program,
+    /// the run lasts until a signal.
     ///
     /// # Errors
     /// An option names something that the network does not have, or has no value.
@@ -206,15 +210,9 @@ impl Options {
                 "`--outside` names the program's node",
             ));
         }
-        let sysctl = |text: &String| {
-            let (key, value) =
-                text.split_once('=').filter(|(key, _)| key.starts_with("net.")).ok_or_else(|| {
-                    let help = "write it like `--sysctl net.ipv4.tcp_ecn=1`; only keys under `net.` belong to a node";
-                    wrong(Some(help), format!("`--sysctl {text}` is not a network parameter"))
-                })?;
-            Ok((key.to_owned(), value.to_owned()))
-        };
-        let sysctls = self.sysctls.iter().map(sysctl).collect::<Result<_, RequestError>>()?;
+        let sysctls = self.sysctls.iter().map(|text| sysctl(text)).collect::<Result<_, _>>()?;
+        let listen = self.listen.iter().map(|text| listen(text, node, other, &find));
+        let listen = listen.collect::<Result<_, _>>()?;
         let timeout = self.timeout.as_deref().map(span).transpose()?;
         mesh.outside = outside;
         Ok(Spec {
@@ -228,6 +226,7 @@ impl Options {
             servers,
             published,
             publish_all,
+            listen,
             timeout,
             stdout_aside: self.aside,
             capture: self.capture.clone(),
@@ -266,6 +265,56 @@ fn publish(
         _ => return Err(wrong_port()),
     };
     Ok(Publish { node, port, host, udp })
+}
+
+/// Parses `[ADDRESS:]PORT=NODE:PORT[@NODE]`. Connections enter at `program` unless a node is given,
+/// or at the `other` node if they lead to `program`.
+fn listen(
+    text: &str,
+    program: u32,
+    other: Option<u32>,
+    find: &dyn Fn(&str) -> Result<u32, RequestError>,
+) -> Result<Listen, RequestError> {
+    let fault = |help: &str, what: &str| wrong(Some(help), format!("`--listen {text}`: {what}"));
+    let shape = |what: String| {
+        fault("write it like `--listen 127.0.0.1:9000=server:8000`, or `--listen 9000=server:8000`", &what)
+    };
+    let (here, there) = text.split_once('=').ok_or_else(|| shape("it has no `=`".into()))?;
+    let at = match here.parse::<u16>() {
+        Ok(port) => SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+        Err(_) => {
+            here.parse().map_err(|_| shape(format!("`{here}` is no address with a port, and no port")))?
+        }
+    };
+    let (there, from) = there.split_once('@').map_or((there, None), |(there, from)| (there, Some(from)));
+    let (name, port) = there.rsplit_once(':').ok_or_else(|| shape(format!("`{there}` is not NODE:PORT")))?;
+    let number = port.parse::<u16>().ok().filter(|&port| port > 0);
+    let port = number.ok_or_else(|| shape(format!("`{port}` is no port")))?;
+    let node_of = |name: &str| {
+        find(name).map_err(|error| match error {
+            RequestError::Option(error) => fault(error.help.as_deref().unwrap_or_default(), &error.message),
+            error => error,
+        })
+    };
+    let node = node_of(name)?;
+    let from = match from {
+        Some(from) => Some(node_of(from)?),
+        None if node == program => other,
+        None => Some(program),
+    };
+    let add = format!("add the node where connections enter, like `--listen {here}={there}@NODE`");
+    let from = from.filter(|&from| from != node);
+    let from = from.ok_or_else(|| fault(&add, "connections would cross no link"))?;
+    Ok(Listen { at, from, node, port })
+}
+
+/// Parses `KEY=VALUE`, a kernel parameter.
+fn sysctl(text: &str) -> Result<(String, String), RequestError> {
+    let (key, value) = text.split_once('=').filter(|(key, _)| key.starts_with("net.")).ok_or_else(|| {
+        let help = "write it like `--sysctl net.ipv4.tcp_ecn=1`; only keys under `net.` belong to a node";
+        wrong(Some(help), format!("`--sysctl {text}` is not a network parameter"))
+    })?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// Parses a time, or a number of seconds.

@@ -1,6 +1,7 @@
 //! Errors of runs on real packets.
 
 use std::io;
+use std::net::SocketAddr;
 
 use tollway_law::Time;
 
@@ -198,6 +199,16 @@ pub enum Error {
     Interrupted {
         /// The signal's number.
         signal: i32,
+    },
+    /// A port of this machine could not be opened.
+    #[error("`--listen` cannot listen at {at} ({source}); {remedy}")]
+    Listen {
+        /// The address and port.
+        at: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+        /// The remedy.
+        remedy: &'static str,
     },
     /// A port of a node could not be published.
     #[error("cannot publish port {port} at `{node}`: {source}")]

@@ -9,7 +9,8 @@ use tollway_exec::{PROFILES, two_nodes};
 
 const EXEC_USAGE: &str = "\
 tollway exec [OPTIONS] --link <WORDS> -- <PROGRAM>...
-       tollway exec [OPTIONS] <FILE> -- <PROGRAM>...";
+       tollway exec [OPTIONS] <FILE> -- <PROGRAM>...
+       tollway exec [OPTIONS] --link <WORDS> --listen <PORT>=<NODE>:<PORT>";
 
 const EXEC_EXAMPLES: &str = "\
 Examples:
@@ -36,6 +37,10 @@ Examples:
       The Internet behind a slow link; needs `passt` or `slirp4netns`.
   tollway exec --link '20Mbps 40ms xcp' --tcp xcp --serve 'iperf3 -s' -- iperf3 -c server
       The kernel's TCP speaks XCP with the link, in unmodified programs.
+  tollway exec --link '2Mbps 150ms' --serve ./my-server --listen 9000=server:8000
+      A browser on this machine reaches the server's port 8000 over the link, at 127.0.0.1:9000.
+      With `0.0.0.0:9000=server:8000`, so does a phone on the same network. Without `--serve`, that
+      is port 8000 of this machine.
   tollway exec --mahimahi 'mm-delay 40 mm-link up.trace down.trace' -- ./my-client
       The same network as Mahimahi's shells.
   tollway exec --link '20Mbps 20ms' --view -- ./my-client
@@ -115,6 +120,11 @@ pub(crate) struct Over {
     /// Default: `all`, unless --serve is given. May be given several times.
     #[arg(long, value_name = "[NODE:]PORT[:PORT HERE][/udp]")]
     pub(crate) publish: Vec<String>,
+    /// Accept TCP connections at a port of this machine, and carry each over the network to a
+    /// node's port, from the program's node or this one. Default address: 127.0.0.1. May be given
+    /// several times. Without a program, the run lasts until Ctrl-C or --timeout.
+    #[arg(long, value_name = "[ADDR:]PORT=NODE:PORT[@NODE]")]
+    pub(crate) listen: Vec<String>,
     /// Connect the network to the outside, behind `server` or this NODE, with name resolution.
     /// Needs `passt` (with its `pasta`) or `slirp4netns`.
     #[arg(long, value_name = "NODE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
@@ -158,8 +168,8 @@ pub(crate) struct Over {
 pub(crate) struct Exec {
     #[command(flatten)]
     pub(crate) over: Over,
-    /// The program and its arguments.
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    /// The program and its arguments. May be left out with --listen.
+    #[arg(last = true, required_unless_present = "listen", value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
 }
 
@@ -172,15 +182,15 @@ pub(crate) struct Shell {
     pub(crate) over: Over,
 }
 
-/// A message on a command line of `tollway exec` without `--` or without a network, with the
-/// remedy; `None` if it has both, or an unknown option.
+/// A message on a command line of `tollway exec` without a network, or without `--` and `--listen`,
+/// with the remedy; `None` if it has both, or an unknown option.
 pub(super) fn slip(arguments: impl Iterator<Item = OsString>) -> Option<String> {
     let words: Vec<String> = arguments.skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let ("exec", rest) = words.split_first().map(|(command, rest)| (&**command, rest))? else {
         return None;
     };
     let known = Exec::augment_args(clap::Command::new("exec"));
-    let (mut at, mut network, mut options) = (0, false, Vec::new());
+    let (mut at, mut network, mut listens, mut options) = (0, false, false, Vec::new());
     while let Some(word) = rest.get(at).filter(|word| *word != "--") {
         if !word.starts_with('-') {
             if network || !word.ends_with(".toml") {
@@ -198,6 +208,7 @@ pub(super) fn slip(arguments: impl Iterator<Item = OsString>) -> Option<String> 
         })?;
         let apart = option.get_action().takes_values() && !option.is_require_equals_set() && name == word;
         network |= matches!(name, "--link" | "--mahimahi" | "--profile");
+        listens |= name == "--listen";
         // The parser takes a word with an initial `-` as an option, not as this option's value.
         let value = rest.get(at + 1).filter(|value| apart && value.starts_with('-'));
         if let Some(value) = value.filter(|_| matches!(name, "--link" | "--link-up")) {
@@ -218,6 +229,8 @@ pub(super) fn slip(arguments: impl Iterator<Item = OsString>) -> Option<String> 
     let (wrong, program) = match program {
         [dashes, program @ ..] if dashes == "--" && !network => ("no network is given", program),
         [dashes, ..] if dashes == "--" => return None,
+        [] if listens && network => return None,
+        [] if listens => ("no network is given", program),
         [] => ("no program is given", program),
         _ if !network => ("no network is given, and no `--` stands before the program", program),
         _ => ("no `--` stands before the program", program),
@@ -226,9 +239,13 @@ pub(super) fn slip(arguments: impl Iterator<Item = OsString>) -> Option<String> 
         options.push("--link '20Mbps 40ms'".into());
     }
     let program: Vec<String> = program.iter().map(|word| quoted(word)).collect();
-    let program = if program.is_empty() { "PROGRAM".into() } else { program.join(" ") };
+    let program = match program.is_empty() {
+        true if listens => String::new(),
+        true => " -- PROGRAM".into(),
+        false => format!(" -- {}", program.join(" ")),
+    };
     let else_file = if network { "" } else { ", or with a scenario file in place of `--link …`" };
-    Some(format!("{wrong}\n\n  write: tollway exec {} -- {program}{else_file}{MORE}", options.join(" ")))
+    Some(format!("{wrong}\n\n  write: tollway exec {}{program}{else_file}{MORE}", options.join(" ")))
 }
 
 /// The end of a message, in clap's form.

@@ -92,6 +92,7 @@ fn exec_without_dashes_or_network_says_what_to_type() {
         &["--link=-5Mbps", "--", "true"],
         &["--link", "5Mbps", "--link-up", "-3 ms", "--", "true"],
         &["--link", "--", "true"],
+        &["--listen", "9000=server:8000"],
     ];
     let said: Vec<String> = lines
         .iter()

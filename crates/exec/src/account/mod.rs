@@ -15,7 +15,8 @@ use tollway_report::plot::{Figure, PictureOptions, PlotError};
 use tollway_scenario::plan::Plan;
 
 use crate::{
-    Ended, FiveTuple, FlowRecord, Lateness, LinkRecord, LinkStats, Mesh, Outcome, Privilege, Spec, address,
+    Ended, FiveTuple, FlowRecord, Lateness, LinkRecord, LinkStats, Listen, Mesh, Outcome, Privilege, Spec,
+    address,
 };
 use share::FlowShare;
 
@@ -50,7 +51,22 @@ impl<'a> Account<'a> {
             unreachable"
                 .into()
         });
-        self.late().into_iter().chain(lost).chain(self.failed_servers())
+        self.late().into_iter().chain(lost).chain(self.failed_servers()).chain(self.refused())
+    }
+
+    fn refused(&self) -> impl Iterator<Item = String> {
+        let listens = self.spec.listen.iter().zip(&self.outcome.listened);
+        listens.filter(|(_, listened)| listened.refused > 0).map(|(listen, listened)| {
+            format!(
+                "WARNING: `{}` did not accept {} of {} connections from {} at port {}: a server there must \
+                listen at 0.0.0.0, not at 127.0.0.1",
+                self.spec.mesh.nodes[listen.node as usize],
+                listened.refused,
+                listened.connections,
+                listened.at,
+                listen.port,
+            )
+        })
     }
 
     fn failed_servers(&self) -> impl Iterator<Item = String> {
@@ -303,6 +319,7 @@ impl Serialize for Account<'_> {
             "duration_s": record.elapsed.nearest_secs(),
             "nodes": self.spec.mesh.nodes.iter().zip(0..).map(|(name, node)| json!({"name": name, "address": address(node).to_string()})).collect::<Vec<_>>(),
             "published": self.outcome.published.iter().map(|p| json!({"node": self.spec.mesh.nodes[p.node as usize], "port": p.port, "host_port": p.host, "protocol": if p.udp { "udp" } else { "tcp" }})).collect::<Vec<_>>(),
+            "listened": self.spec.listen.iter().zip(&self.outcome.listened).map(|(to, seen)| json!({"address": seen.at.to_string(), "from": self.spec.mesh.nodes[to.from as usize], "node": self.spec.mesh.nodes[to.node as usize], "port": to.port, "connections": seen.connections, "refused": seen.refused})).collect::<Vec<_>>(),
             "links": links,
             "flows": flows,
             "jain": self.jain(),
@@ -381,9 +398,14 @@ fn name(nodes: &[String], tuple: &FiveTuple) -> String {
     format!("{} {from} > {to}", tuple.protocol_name())
 }
 
-/// The program and its arguments.
+/// The program and its arguments; without a program, the ports that lead into the network.
 fn command(spec: &Spec) -> String {
-    let words: Vec<_> = spec.program.iter().map(|word| word.to_string_lossy()).collect();
+    let mut words: Vec<_> = spec.program.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    if words.is_empty() {
+        let nodes = &spec.mesh.nodes;
+        let option = |to: &Listen| format!("--listen {}={}:{}", to.at, nodes[to.node as usize], to.port);
+        words.extend(spec.listen.iter().map(option));
+    }
     words.join(" ")
 }
 

@@ -24,13 +24,14 @@ impl Account<'_> {
         );
         if record.flows.is_empty() {
             text += "Nothing was sent over it.";
-            if let Some(node) =
-                self.spec.servers.first().map(|server| server.0).filter(|&at| at != self.spec.node)
+            let server = self.spec.servers.first().filter(|server| server.0 != self.spec.node);
+            if let Some((node, _)) = server
+                && !self.spec.program.is_empty()
             {
                 let _ = write!(
                     text,
                     " The program reaches the server at `{}`; `localhost` is its own node.",
-                    self.spec.mesh.nodes[node as usize]
+                    self.spec.mesh.nodes[*node as usize]
                 );
             }
             text.push('\n');
@@ -42,6 +43,14 @@ impl Account<'_> {
         }
         if let Some(jain) = self.jain() {
             let _ = writeln!(text, "Jain's index of the flows' parts of their ideal shares: {jain:.3}");
+        }
+        for (to, seen) in self.spec.listen.iter().zip(&self.outcome.listened) {
+            let [from, node] = [to.from, to.node].map(|node| &self.spec.mesh.nodes[node as usize]);
+            let _ = writeln!(
+                text,
+                "Connections at {}, from `{from}` to port {} of `{node}`: {}.",
+                seen.at, to.port, seen.connections,
+            );
         }
         let late = |p| record.lateness.percentile(p).as_secs_f64() * 1e6;
         if record.lateness.count() > 0 {

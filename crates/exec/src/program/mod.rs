@@ -1,6 +1,7 @@
-//! A run of a program over an emulated network, with servers, the host's services and a way to the
-//! outside.
+//! A run of a program over an emulated network, with servers, the host's services, and ways from
+//! and to the outside.
 
+mod listen;
 mod outside;
 mod relay;
 mod servers;
@@ -24,6 +25,7 @@ use tollway_net::sys::namespace::{self, Namespace};
 use tollway_net::sys::signals::Signals;
 use tollway_net::sys::{address, clean, problem};
 
+pub use listen::{Listen, Listened, Listeners};
 pub use relay::Publish;
 pub(crate) use shared::Shared;
 
@@ -44,7 +46,7 @@ pub struct Spec {
     /// Kernel network settings at every node, as sysctl(8) names them; only `net.` belongs to a
     /// namespace.
     pub sysctls: Vec<(String, String)>,
-    /// The program and its arguments.
+    /// The program and its arguments. If empty, the run lasts until a signal or the timeout.
     pub program: Vec<OsString>,
     /// The program's node.
     pub node: u32,
@@ -55,6 +57,8 @@ pub struct Spec {
     /// Publishes every TCP port in use on the host's loopback interface, at every node but the
     /// program's.
     pub publish_all: bool,
+    /// Ports of the host that lead into the network.
+    pub listen: Vec<Listen>,
     /// The program is ended after this time.
     pub timeout: Option<Duration>,
     /// Sends the program's standard output to this process's standard error.
@@ -97,6 +101,8 @@ pub struct Outcome {
     pub kernel_drops: Vec<NodeDrops>,
     /// The ports published; with [`Spec::publish_all`], those found.
     pub published: Vec<Publish>,
+    /// The connections from outside, in the order of [`Spec::listen`].
+    pub listened: Vec<Listened>,
     /// Packets missing from the capture, or the reason why it could not be written.
     pub captured: Result<u64, String>,
     /// The way to the outside ended during the run.
@@ -105,31 +111,37 @@ pub struct Outcome {
     pub failed_servers: Vec<(usize, Ended)>,
 }
 
-/// Runs a program over a network until it ends. The other end of a `panel` observes and changes
-/// links meanwhile.
+/// Runs a program over a network until it ends. Connections from outside come by `listeners`, which
+/// are those of `spec`. The other end of a `panel` observes and changes links meanwhile.
 ///
 /// # Errors
 /// The network can't be set up ([`Error::Namespace`]), or the program can't be started
 /// ([`Error::Program`]).
-pub fn run(spec: &Spec, signals: &Signals, panel: Option<Panel>) -> Result<Outcome, Error> {
+pub fn run(
+    spec: &Spec,
+    signals: &Signals,
+    panel: Option<Panel>,
+    listeners: &Listeners,
+) -> Result<Outcome, Error> {
     many_descriptors();
     let names = names(spec);
     let tap = spec.capture.as_deref().map(|path| Tap::new(path, spec.node)).transpose();
     let tap = tap.map_err(problem("write the capture"))?;
     let (emulated, start) = Emulated::watched(&spec.mesh, spec.train, tap, panel)?;
-    let driven = drive(spec, &emulated, start, &names, signals);
+    let driven = drive(spec, &emulated, start, &names, signals, listeners);
     clean::empty(emulated.namespaces());
     let recorded = emulated.finish();
-    let Driven { ended, published, outside_lost, failed_servers } = driven?;
+    let Driven { ended, published, listened, outside_lost, failed_servers } = driven?;
     let (record, kernel_drops, tap) = recorded?;
     let captured = tap.map_or(Ok(0), Tap::finish).map_err(|error| error.to_string());
-    Ok(Outcome { ended, record, kernel_drops, published, captured, outside_lost, failed_servers })
+    Ok(Outcome { ended, record, kernel_drops, published, listened, captured, outside_lost, failed_servers })
 }
 
 /// The end of a program, and the state of its servers and services.
 struct Driven {
     ended: Ended,
     published: Vec<Publish>,
+    listened: Vec<Listened>,
     outside_lost: bool,
     failed_servers: Vec<(usize, Ended)>,
 }
@@ -141,6 +153,7 @@ fn drive(
     start: Start,
     names: &[(String, Ipv4Addr)],
     signals: &Signals,
+    listeners: &Listeners,
 ) -> Result<Driven, Error> {
     let namespaces = emulated.namespaces();
     let mut outside = prepare(spec, namespaces, signals)?;
@@ -148,23 +161,35 @@ fn drive(
     let interrupted = signals.has_come();
     let mut servers = Servers::default();
     servers.start(spec, namespaces, names, resolver, signals)?;
-    let published = publish(spec, namespaces, &servers)?;
+    let published = publish(spec, namespaces, &servers, listeners)?;
     if let Some(signal) = interrupted.or_else(|| signals.has_come()) {
         return Err(Error::Interrupted { signal });
     }
 
-    let name = spec.program[0].to_string_lossy().into_owned();
-    let mut command = Command::new(&spec.program[0]);
-    command.args(&spec.program[1..]).env(clean::MARK, clean::mark());
-    if spec.stdout_aside {
-        aside(&mut command)?;
-    }
-    let namespace = &namespaces[spec.node as usize];
-    let mut program = Running::start(namespace, names, resolver, &name, command, signals, || start.now())?;
-    let ended = await_program(&mut program, spec.timeout, signals);
+    let ended = if spec.program.is_empty() {
+        start.now();
+        listeners.start(spec, namespaces)?;
+        match signals.sleep(spec.timeout.unwrap_or(FOREVER)) {
+            true => Ended::Exited(0),
+            false => Ended::TimedOut,
+        }
+    } else {
+        let name = spec.program[0].to_string_lossy().into_owned();
+        let mut command = Command::new(&spec.program[0]);
+        command.args(&spec.program[1..]).env(clean::MARK, clean::mark());
+        if spec.stdout_aside {
+            aside(&mut command)?;
+        }
+        let namespace = &namespaces[spec.node as usize];
+        let mut program =
+            Running::start(namespace, names, resolver, &name, command, signals, || start.now())?;
+        listeners.start(spec, namespaces)?;
+        await_program(&mut program, spec.timeout, signals)
+    };
     emulated.wind_up();
     let outside_lost = outside.as_mut().is_some_and(Outside::is_gone);
-    Ok(Driven { ended, published, outside_lost, failed_servers: servers.failed() })
+    let (listened, failed_servers) = (listeners.counts(), servers.failed());
+    Ok(Driven { ended, published, listened, outside_lost, failed_servers })
 }
 
 /// Sets sysctls, and opens the way to the outside.
@@ -189,7 +214,12 @@ fn names(spec: &Spec) -> Vec<(String, Ipv4Addr)> {
 }
 
 /// Opens the published ports.
-fn publish(spec: &Spec, namespaces: &[Namespace], servers: &Servers) -> Result<Vec<Publish>, Error> {
+fn publish(
+    spec: &Spec,
+    namespaces: &[Namespace],
+    servers: &Servers,
+    listeners: &Listeners,
+) -> Result<Vec<Publish>, Error> {
     let start =
         |publish: &Publish| relay::start(&namespaces[publish.node as usize], address(publish.node), *publish);
     for publish in &spec.published {
@@ -207,6 +237,8 @@ fn publish(spec: &Spec, namespaces: &[Namespace], servers: &Servers) -> Result<V
             ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| std::fs::read_to_string(path).unwrap_or_default());
         let ports: std::collections::BTreeSet<u16> =
             tables.iter().flat_map(|table| namespace::listening(table)).collect();
+        // A port that leads into the network would lead back to itself.
+        let ports: Vec<u16> = ports.into_iter().filter(|&port| !listeners.take(port)).collect();
         for node in (0..namespaces.len() as u32).filter(|&node| node != spec.node).take(MANY) {
             for &port in &ports {
                 let one = Publish { node, port, host: port, udp: false };
@@ -263,5 +295,7 @@ fn aside(command: &mut Command) -> Result<(), Error> {
 const BRIEF: Duration = Duration::from_millis(2);
 /// Interval between checks of conditions that wake no thread.
 const TICK: Duration = Duration::from_millis(100);
+/// The length of a run without a program or a limit.
+const FOREVER: Duration = Duration::from_secs(1 << 32);
 /// Upper bound of nodes at which all ports are published.
 const MANY: usize = 16;

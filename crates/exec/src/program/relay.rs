@@ -1,5 +1,5 @@
 //! Services of the host inside an emulated network: connections to a port of a node are relayed to
-//! the host.
+//! the host. Connections in the opposite direction ([`listen`](super::listen)) use the same relay.
 //!
 //! A relay ends a connection and opens another, over the host's loopback. So the connection over
 //! the emulated links is the kernel's TCP between the program and the relay, with the round trip of
@@ -42,14 +42,14 @@ pub(super) fn start(namespace: &Namespace, address: Ipv4Addr, publish: Publish) 
         })?;
     } else {
         let listener = namespace.within(|| listen(at.into()))?;
-        thread.spawn(move || accept(&listener, publish.host))?;
+        thread.spawn(move || accept(&listener, &move || connect(publish.host)))?;
     }
     Ok(())
 }
 
 /// A listener with a long queue of new connections.
-fn listen(at: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+pub(super) fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     socket.bind(&at.into())?;
     // The system caps the length (`net.core.somaxconn`).
@@ -57,22 +57,25 @@ fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn accept(listener: &TcpListener, host: u16) {
+/// Relays each connection that `listener` accepts to a connection that `open` makes.
+pub(super) fn accept(
+    listener: &TcpListener,
+    open: &(impl Fn() -> io::Result<TcpStream> + Clone + Send + 'static),
+) {
     loop {
-        let Ok((inner, _)) = listener.accept() else {
+        let Ok((client, _)) = listener.accept() else {
             // Descriptors are used up, or a connection ended before it was accepted; later ones may
             // succeed.
             std::thread::sleep(Duration::from_millis(10));
             continue;
         };
         // Without a service or a thread, the client gets a reset at once.
-        let _ = lingers_not(&inner);
+        let _ = lingers_not(&client);
+        let open = open.clone();
         let spawned = std::thread::Builder::new().name("tollway-relay".into()).spawn(move || {
-            if let Ok(outer) = connect(host)
-                && SockRef::from(&inner).set_linger(None).is_ok()
-            {
-                // A connection that can't be relayed any further is closed.
-                let _ = relay_stream(&[inner, outer]);
+            if let Ok(server) = open() {
+                // A connection that can't be relayed any further is reset.
+                let _ = relay_stream(&[client, server]);
             }
         });
         drop(spawned);
@@ -84,10 +87,11 @@ fn connect(host: u16) -> io::Result<TcpStream> {
         .or_else(|_| TcpStream::connect((Ipv6Addr::LOCALHOST, host)))
 }
 
-/// Relays bytes both ways until both ends are closed. A reset of one stream resets the other, so
-/// that no part passes for the whole.
+/// Relays bytes both ways until both ends are closed. A reset of one stream resets the other, and
+/// the end of this process resets both, so that no part passes for the whole.
 fn relay_stream(streams: &[TcpStream; 2]) -> io::Result<()> {
     for stream in streams {
+        lingers_not(stream)?;
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         // Urgent data stays in its place in the stream; otherwise a read leaves it out.
@@ -104,7 +108,7 @@ fn relay_stream(streams: &[TcpStream; 2]) -> io::Result<()> {
             return ways[broken].break_off(&streams[broken], &streams[1 - broken]);
         }
         if ways.iter().all(|way| way.over) {
-            return Ok(());
+            return streams.iter().try_for_each(|stream| SockRef::from(stream).set_linger(None));
         }
         // A stream whose input has ended may still be reset.
         let waits = [0, 1].map(|at| ways[at].over && !ways[1 - at].over);

@@ -129,6 +129,39 @@ fn nodes_may_have_more_names() {
 }
 
 #[test]
+fn ports_of_this_machine_lead_into_the_network() {
+    let listen = |text: &str| {
+        let options =
+            options::Options { link: Some("1Mbps".into()), listen: vec![text.into()], ..Default::default() };
+        options.spec(&plan("1Mbps", None), &[]).map(|spec| spec.listen[0])
+    };
+    for (text, at, from, node) in [
+        ("9000=server:80", "127.0.0.1:9000", 0, 1),
+        ("0.0.0.0:0=server:80", "0.0.0.0:0", 0, 1),
+        ("[::1]:9000=server:80@program", "[::1]:9000", 0, 1),
+        // A connection to the program's node comes from the other one.
+        ("9000=program:80", "127.0.0.1:9000", 1, 0),
+    ] {
+        let expected = Listen { at: at.parse().unwrap(), from, node, port: 80 };
+        assert_eq!(listen(text).unwrap(), expected, "{text}");
+    }
+    for (text, why) in [
+        ("9000", "it has no `=`"),
+        ("localhost=server:80", "`localhost` is no address with a port, and no port"),
+        ("70000=server:80", "`70000` is no address with a port, and no port"),
+        ("9000=server", "`server` is not NODE:PORT"),
+        ("9000=server:http", "`http` is no port"),
+        ("9000=server:0", "`0` is no port"),
+        ("9000=nowhere:80", "there is no node `nowhere`"),
+        ("9000=server:80@phone", "there is no node `phone`"),
+        ("9000=server:80@server", "connections would cross no link"),
+    ] {
+        let error = listen(text).unwrap_err();
+        assert_eq!(error.to_string(), format!("`--listen {text}`: {why}"));
+    }
+}
+
+#[test]
 fn trains_pass_where_nobody_looks_at_single_packets() {
     let train = |down: &str| crate::options::longest_train(&plan(down, None));
     assert_eq!(train("1Gbps 1ms"), 25_000);

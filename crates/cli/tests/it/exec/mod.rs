@@ -18,6 +18,7 @@ use serde_json::Value;
 mod action;
 mod explicit;
 mod kernel;
+mod listen;
 mod outside;
 mod programs;
 mod serve;

@@ -73,6 +73,17 @@ impl Downloading {
     }
 }
 
+/// The keys of all objects in `data`.
+fn keys(data: &Value) -> Vec<String> {
+    match data {
+        Value::Object(object) => {
+            object.iter().flat_map(|(key, value)| [vec![key.clone()], keys(value)].concat()).collect()
+        }
+        Value::Array(values) => values.iter().flat_map(keys).collect(),
+        _ => Vec::new(),
+    }
+}
+
 fn last(data: &Value) -> &Value {
     data["moments"].as_array().unwrap().last().unwrap_or(&Value::Null)
 }
@@ -101,6 +112,13 @@ fn a_link_is_seen_and_changed_while_the_program_runs() {
         data["moments"].as_array().unwrap().iter().rev().find(|moment| !moment["flows"][0].is_null());
     let flow = &download.unwrap()["flows"][0];
     assert!(flow["flow"].as_str().unwrap().starts_with("tcp server:"), "{flow}");
+
+    let notes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/notes/exec.md");
+    let notes = fs::read_to_string(notes).unwrap();
+    let documented = notes.split("## The page's interface").nth(1).unwrap().split("\n## ").next().unwrap();
+    for key in keys(&data) {
+        assert!(documented.contains(&format!("`{key}`")), "`{key}` is not documented");
+    }
 
     let (status, said) = run.ask("POST", "link", r#"{"link": "down", "rate_mbps": -3}"#);
     assert!(status.contains(" 400") && said.contains("`rate_mbps` is -3"), "{status} {said}");

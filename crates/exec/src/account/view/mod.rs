@@ -7,7 +7,8 @@
 //! | `GET /TOKEN/data?after=N` | the moments after number N, as JSON |
 //! | `POST /TOKEN/link` | `{"link": "down", "rate_mbps": 5, "delay_ms": 40, "loss": 0.01}` |
 //!
-//! The last request changes a link; all its keys but the first are optional.
+//! The last request changes a link; all its keys but the first are optional. `docs/notes/exec.md`
+//! documents the interface, which is stable.
 //!
 //! Links can be changed only with the address, which contains a random token. The server listens on
 //! loopback only, and accepts no other host name, so that a page from elsewhere cannot reach it

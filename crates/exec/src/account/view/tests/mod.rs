@@ -21,6 +21,7 @@ fn serve(address: impl Into<SocketAddr>) -> Result<(View, exec::Panel), ViewErro
         servers: Vec::new(),
         published: Vec::new(),
         publish_all: false,
+        listen: Vec::new(),
         timeout: None,
         stdout_aside: false,
         capture: None,
