@@ -186,8 +186,8 @@ impl Emulation {
         Ok(())
     }
 
-    /// The namespaces that a process of `node` enters, in their order. A process that is no `server`
-    /// starts the report.
+    /// The namespaces that a process of `node` enters, in this order. A process that is no
+    /// `server` starts the report.
     ///
     /// # Errors
     /// As those of [`Emulation::enter`].

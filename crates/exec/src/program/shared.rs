@@ -15,7 +15,7 @@ use tollway_net::sys::{clean, problem};
 
 use super::outside::{Outside, RESOLVER};
 use super::servers::{SERVING, Servers};
-use super::{Ended, Outcome, Publish, Spec, names, prepare, publish};
+use super::{Ended, Listeners, Outcome, Publish, Spec, names, prepare, publish};
 
 /// A network whose record starts with [`Shared::start`].
 pub(crate) struct Shared {
@@ -27,6 +27,7 @@ pub(crate) struct Shared {
     names: File,
     outside: Option<Outside>,
     published: Vec<Publish>,
+    listeners: Listeners,
 }
 
 impl Shared {
@@ -42,7 +43,9 @@ impl Shared {
         let tap = tap.map_err(problem("write the capture"))?;
         let (emulated, start) = Emulated::watched(&spec.mesh, spec.train, tap, Some(panel))?;
         let outside = prepare(spec, emulated.namespaces(), signals)?;
-        let published = publish(spec, emulated.namespaces(), &Servers::default())?;
+        let listeners = Listeners::open(spec)?;
+        let published = publish(spec, emulated.namespaces(), &Servers::default(), &listeners)?;
+        listeners.start(spec, emulated.namespaces())?;
         let user = (privilege == Privilege::User).then(|| File::open("/proc/self/ns/user")).transpose();
         let user = user.map_err(problem("open the user namespace"))?;
         let (named, resolver) = (names(spec), outside.as_ref().map(|_| RESOLVER));
@@ -52,7 +55,7 @@ impl Shared {
         });
         let broke_off = |_| Err(io::Error::other("the thread broke off"));
         let names = mounts.join().unwrap_or_else(broke_off).map_err(problem("give programs their names"))?;
-        Ok(Shared { emulated, start: Some(start), user, names, outside, published })
+        Ok(Shared { emulated, start: Some(start), user, names, outside, published, listeners })
     }
 
     /// Starts the record, unless it has started.
@@ -99,6 +102,7 @@ impl Shared {
             record,
             kernel_drops: self.emulated.drops(),
             published: self.published.clone(),
+            listened: self.listeners.counts(),
             captured: Ok(0),
             outside_lost: self.outside.as_mut().is_some_and(Outside::is_gone),
             failed_servers: Vec::new(),

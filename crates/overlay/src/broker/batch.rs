@@ -1,45 +1,47 @@
 //! Messages of a client that go to other sites as one.
 
 use tollway_law::Time;
-use tollway_proto::overlay::{ClientId, SetId};
+use tollway_proto::overlay::{ClientId, Daemon, SetId};
 
-use super::envelope::{Envelope, begin};
-use super::sites::Sites;
+use super::envelope::{Envelope, MessageBytes, begin};
 use crate::nats::parse::Publish;
 
 /// Consecutive messages of a client to the same sites. Numbers, acknowledgements and frames cost as
 /// much for all of them as for one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Batch {
-    to: (ClientId, SetId),
+    /// The client and its destinations; `None` without a message.
+    to: Option<(ClientId, SetId)>,
     content: Vec<u8>,
 }
 
-impl Sites {
-    /// Adds a message, which is paid for, to the batch of a client and its destinations.
-    pub(super) fn add_to_batch(
+impl Batch {
+    /// Adds a message, which is paid for, and first sends those that it does not continue.
+    pub(super) fn add(
         &mut self,
         now: Time,
+        daemon: &mut Daemon<MessageBytes>,
         to: (ClientId, SetId),
         tenant: &[u8],
         message: Publish<'_>,
     ) {
-        let fits = |batch: &Batch| batch.to == to && batch.content.len() + message.framed().len() <= BATCH;
-        if !self.batch.as_ref().is_some_and(fits) {
-            self.send_batch(now);
+        if self.to != Some(to) || self.content.len() + message.framed().len() > BATCH {
+            self.send(now, daemon);
         }
-        let batch = self.batch.get_or_insert_with(|| Batch { to, content: begin(tenant) });
-        Envelope::plain(message).append(&mut batch.content);
-        if batch.content.len() >= BATCH {
-            self.send_batch(now);
+        if self.to.replace(to).is_none() {
+            self.content = begin(tenant);
+        }
+        Envelope::plain(message).append(&mut self.content);
+        if self.content.len() >= BATCH {
+            self.send(now, daemon);
         }
     }
 
-    /// Sends the batch, if there is one. A client's other messages go after it, and no batch
-    /// outlasts its client's input.
-    pub(super) fn send_batch(&mut self, now: Time) {
-        if let Some(Batch { to: (by, set), content }) = self.batch.take() {
-            self.daemon.send(now, by, set, content.into());
+    /// Sends the messages, if there are any. A client's other messages go after them, and none wait
+    /// when its input has been executed.
+    pub(super) fn send(&mut self, now: Time, daemon: &mut Daemon<MessageBytes>) {
+        if let Some((by, set)) = self.to.take() {
+            daemon.send(now, by, set, std::mem::take(&mut self.content).into());
         }
     }
 }

@@ -21,7 +21,7 @@ impl Broker {
         session.pings = 0;
         let received = self.execute(now, key, bytes, &limits);
         if let Some(sites) = &mut self.sites {
-            sites.send_batch(now);
+            sites.batch.send(now, &mut sites.daemon);
         }
         received
     }

@@ -54,7 +54,7 @@ impl Broker {
         }
         let content = MessageBytes::of(name.as_bytes(), &Envelope::plain(*message));
         if let (Some(sites), Some(buyer)) = (&mut self.sites, self.sessions[key].buyer) {
-            sites.send_batch(now);
+            sites.batch.send(now, &mut sites.daemon);
             sites.daemon.submit(now, buyer, &group, content);
         }
         true

@@ -44,7 +44,7 @@ pub(super) struct Sites {
     sendable: Vec<PortId>,
     silent: Vec<PortId>,
     /// A client's messages that the daemon does not have yet.
-    pub(super) batch: Option<Batch>,
+    pub(super) batch: Batch,
     /// Messages that were no envelopes, or for unknown tenants.
     pub(super) stray: u64,
     pub(super) received: u64,
@@ -84,7 +84,7 @@ impl Broker {
             now,
             sendable: Vec::new(),
             silent: Vec::new(),
-            batch: None,
+            batch: Batch::default(),
             stray: 0,
             received: 0,
             later: None,
@@ -225,7 +225,7 @@ impl Broker {
     fn arrived(&mut self, now: Time, bytes: &Bytes) {
         let mut content = Content::decode(bytes);
         let tenant = self.tenant_of(content.tenant);
-        while let Some(envelope) = content.next() {
+        for envelope in content.by_ref() {
             let Some(sites) = &mut self.sites else { return };
             sites.received += 1;
             match tenant {
@@ -309,11 +309,11 @@ impl Broker {
         let (Some(sites), Some(buyer)) = (&mut self.sites, self.sessions[key].buyer) else { return true };
         let name = rules.name.as_bytes();
         if let Some(set) = bound.plain.set {
-            sites.add_to_batch(now, (buyer, set), name, *message);
+            sites.batch.add(now, &mut sites.daemon, (buyer, set), name, *message);
         }
         // A separate message, which can be recalled.
         if !bound.drawn.is_empty() {
-            sites.send_batch(now);
+            sites.batch.send(now, &mut sites.daemon);
             let to: Vec<DaemonId> = bound.drawn.iter().map(|(drawn, _)| drawn.site).collect();
             let set = sites.daemon.set(&to);
             let queues = bound.drawn.iter().map(|(drawn, name)| (drawn.site.0, &**name)).collect();
