@@ -56,7 +56,9 @@ pub use tollway_net::mesh::{
     panel,
 };
 pub use tollway_net::sys::ip::FiveTuple;
-pub use tollway_net::sys::{address, clean::MARK, clean::clean, namespace::Privilege, signals::Signals};
+pub use tollway_net::sys::{
+    address, address_v6, addresses, clean::MARK, clean::clean, namespace::Privilege, signals::Signals,
+};
 pub use tollway_net::{Error, Lateness, LinkStats, clean_names};
 pub use tollway_scenario::words::{WordError, laws};
 pub use words::two_nodes;

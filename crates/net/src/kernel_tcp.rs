@@ -87,7 +87,12 @@ pub(crate) struct Room {
 impl Room {
     /// Makes the namespace and interface of a node, whose index in its driver is `at`.
     pub(crate) fn new(node: u32, at: u32) -> Result<(Room, Tun), Error> {
-        let spec = TunSpec { address: address(node), mask: Ipv4Addr::new(255, 255, 0, 0), train: 0 };
+        let spec = TunSpec {
+            address: address(node),
+            mask: Ipv4Addr::new(255, 255, 0, 0),
+            address_v6: None,
+            train: 0,
+        };
         let made = Namespace::new(spec);
         let (namespace, tun) =
             made.map_err(|source| Error::Namespace { action: "make a network namespace", source })?;

@@ -16,7 +16,7 @@ use tollway_scenario::plan::Plan;
 
 use crate::{
     Ended, FiveTuple, FlowRecord, Lateness, LinkRecord, LinkStats, Listen, Mesh, Outcome, Privilege, Spec,
-    address,
+    address, address_v6, addresses,
 };
 use share::FlowShare;
 
@@ -317,13 +317,13 @@ impl Serialize for Account<'_> {
             "signal": signal,
             "timed_out": self.outcome.ended == Ended::TimedOut,
             "duration_s": record.elapsed.nearest_secs(),
-            "nodes": self.spec.mesh.nodes.iter().zip(0..).map(|(name, node)| json!({"name": name, "address": address(node).to_string()})).collect::<Vec<_>>(),
+            "nodes": self.spec.mesh.nodes.iter().zip(0..).map(|(name, node)| json!({"name": name, "address": address(node).to_string(), "address_v6": address_v6(node).to_string()})).collect::<Vec<_>>(),
             "published": self.outcome.published.iter().map(|p| json!({"node": self.spec.mesh.nodes[p.node as usize], "port": p.port, "host_port": p.host, "protocol": if p.udp { "udp" } else { "tcp" }})).collect::<Vec<_>>(),
             "listened": self.spec.listen.iter().zip(&self.outcome.listened).map(|(to, seen)| json!({"address": seen.at.to_string(), "from": self.spec.mesh.nodes[to.from as usize], "node": self.spec.mesh.nodes[to.node as usize], "port": to.port, "connections": seen.connections, "refused": seen.refused})).collect::<Vec<_>>(),
             "links": links,
             "flows": flows,
             "jain": self.jain(),
-            "strays": {"not_ipv4": record.strays.not_ipv4, "malformed": record.strays.malformed, "no_such_address": record.strays.no_such_address, "no_route": record.strays.no_route},
+            "strays": {"not_ip": record.strays.not_ip, "malformed": record.strays.malformed, "no_such_address": record.strays.no_such_address, "no_route": record.strays.no_route},
             "outside": self.spec.mesh.outside.map(|node| &self.spec.mesh.nodes[node as usize]),
             "kernel_drops": (0..self.spec.mesh.nodes.len()).map(drops).collect::<Vec<_>>(),
             "refused_by_kernel": record.refused,
@@ -390,7 +390,7 @@ fn lateness_json(lateness: &Lateness) -> Value {
 /// The name of a flow for users, with `nodes` instead of addresses.
 fn name(nodes: &[String], tuple: &FiveTuple) -> String {
     let end = |ip, port: u16| {
-        let known = nodes.iter().zip(0..).find(|&(_, node)| address(node) == ip);
+        let known = nodes.iter().zip(0..).find(|&(_, node)| addresses(node).contains(&ip));
         let host = known.map_or_else(|| format!("{ip}"), |(name, _)| name.clone());
         if port == 0 { host } else { format!("{host}:{port}") }
     };

@@ -66,7 +66,7 @@ impl Account<'_> {
             );
         }
         for (count, what) in [
-            (record.strays.not_ipv4, "were dropped: they were not IPv4"),
+            (record.strays.not_ip, "were dropped: they were not IP"),
             (record.strays.malformed, "were malformed"),
             (record.strays.no_such_address, "were addressed to no node"),
             (record.strays.no_route, "were addressed to an unreachable node"),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollway_net::Error;
 use tollway_net::sys::namespace::Namespace;
-use tollway_net::sys::{address, problem};
+use tollway_net::sys::{addresses, problem};
 
 use super::{Spec, relay};
 
@@ -88,10 +88,10 @@ impl Listeners {
             let socket = socket.try_clone().map_err(problem("copy a descriptor"))?;
             let from = namespaces[listen.from as usize].again().map_err(problem("copy a descriptor"))?;
             let (from, counts) = (Arc::new(from), Arc::clone(counts));
-            let to = (address(listen.node), listen.port);
+            let to = addresses(listen.node).map(|address| SocketAddr::from((address, listen.port)));
             let open = move || {
                 counts.connections.fetch_add(1, Ordering::Relaxed);
-                let opened = from.enter().and_then(|()| TcpStream::connect(to));
+                let opened = from.enter().and_then(|()| TcpStream::connect(&to[..]));
                 counts.refused.fetch_add(u64::from(opened.is_err()), Ordering::Relaxed);
                 opened
             };

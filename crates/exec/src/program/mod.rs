@@ -10,7 +10,7 @@ mod shared;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use tollway_net::mesh::{Emulated, MeshSpec, NodeDrops, PATIENCE, Panel, Record, 
 use tollway_net::sys::child::{Running, many_descriptors};
 use tollway_net::sys::namespace::{self, Namespace};
 use tollway_net::sys::signals::Signals;
-use tollway_net::sys::{address, clean, problem};
+use tollway_net::sys::{clean, problem};
 
 pub use listen::{Listen, Listened, Listeners};
 pub use relay::Publish;
@@ -124,10 +124,10 @@ pub fn run(
     listeners: &Listeners,
 ) -> Result<Outcome, Error> {
     many_descriptors();
-    let names = names(spec);
     let tap = spec.capture.as_deref().map(|path| Tap::new(path, spec.node)).transpose();
     let tap = tap.map_err(problem("write the capture"))?;
     let (emulated, start) = Emulated::watched(&spec.mesh, spec.train, tap, panel)?;
+    let names = names(spec, &emulated);
     let driven = drive(spec, &emulated, start, &names, signals, listeners);
     clean::empty(emulated.namespaces());
     let recorded = emulated.finish();
@@ -151,7 +151,7 @@ fn drive(
     spec: &Spec,
     emulated: &Emulated,
     start: Start,
-    names: &[(String, Ipv4Addr)],
+    names: &[(String, IpAddr)],
     signals: &Signals,
     listeners: &Listeners,
 ) -> Result<Driven, Error> {
@@ -161,7 +161,7 @@ fn drive(
     let interrupted = signals.has_come();
     let mut servers = Servers::default();
     servers.start(spec, namespaces, names, resolver, signals)?;
-    let published = publish(spec, namespaces, &servers, listeners)?;
+    let published = publish(spec, emulated, &servers, listeners)?;
     if let Some(signal) = interrupted.or_else(|| signals.has_come()) {
         return Err(Error::Interrupted { signal });
     }
@@ -207,21 +207,28 @@ fn prepare(spec: &Spec, namespaces: &[Namespace], signals: &Signals) -> Result<O
     spec.mesh.outside.map(|gateway| Outside::open(namespaces, gateway, signals)).transpose()
 }
 
-/// The names of nodes with their addresses.
-fn names(spec: &Spec) -> Vec<(String, Ipv4Addr)> {
-    let named = spec.mesh.nodes.iter().cloned().zip(0..).chain(spec.aliases.iter().cloned());
-    named.map(|(name, node)| (name, address(node))).collect()
+/// The names of nodes with their addresses, those of IPv4 first.
+fn names(spec: &Spec, emulated: &Emulated) -> Vec<(String, IpAddr)> {
+    let named = spec.mesh.nodes.iter().zip(0..).chain(spec.aliases.iter().map(|(name, node)| (name, *node)));
+    let mut names: Vec<(String, IpAddr)> = named
+        .flat_map(|(name, node)| emulated.addresses(node).map(move |address| (name.clone(), address)))
+        .collect();
+    names.sort_by_key(|(_, address)| address.is_ipv6());
+    names
 }
 
 /// Opens the published ports.
 fn publish(
     spec: &Spec,
-    namespaces: &[Namespace],
+    emulated: &Emulated,
     servers: &Servers,
     listeners: &Listeners,
 ) -> Result<Vec<Publish>, Error> {
-    let start =
-        |publish: &Publish| relay::start(&namespaces[publish.node as usize], address(publish.node), *publish);
+    let namespaces = emulated.namespaces();
+    let start = |publish: &Publish| {
+        let addresses = emulated.addresses(publish.node);
+        relay::start(&namespaces[publish.node as usize], addresses, *publish)
+    };
     for publish in &spec.published {
         let node = &spec.mesh.nodes[publish.node as usize];
         start(publish).map_err(|source| match source.kind() {

@@ -242,6 +242,8 @@ fn open_tap() -> io::Result<(File, [u8; 6])> {
         // Packets from the outside arrive on another interface than the route to their source uses.
         set(format!("conf/{interface}/rp_filter"), "0");
     }
+    // The helper has IPv4 only. A kernel without IPv6 has no such setting.
+    let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{NAME}/disable_ipv6"), "1");
     // ARP requests for a node's address are answered with the interface's own.
     set(format!("conf/{NAME}/proxy_arp"), "1");
     set(format!("neigh/{NAME}/proxy_delay"), "0");

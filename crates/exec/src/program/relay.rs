@@ -7,7 +7,7 @@
 
 use std::ffi::c_int;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -30,19 +30,28 @@ pub struct Publish {
     pub udp: bool,
 }
 
-/// Listens on `port` of `address` in `namespace`, and relays from then on.
-pub(super) fn start(namespace: &Namespace, address: Ipv4Addr, publish: Publish) -> io::Result<()> {
-    let at = (address, publish.port);
-    let thread = std::thread::Builder::new().name("tollway-relay".into());
+/// Listens on the port at each of `addresses` in `namespace`, and relays from then on.
+pub(super) fn start(
+    namespace: &Namespace,
+    addresses: impl Iterator<Item = IpAddr> + Send,
+    publish: Publish,
+) -> io::Result<()> {
+    let ends = addresses.map(|address| SocketAddr::from((address, publish.port)));
+    let thread = || std::thread::Builder::new().name("tollway-relay".into());
+    // All sockets, or none.
     if publish.udp {
-        let socket = namespace.within(|| UdpSocket::bind(at))?;
-        thread.spawn(move || {
-            // A socket that fails for good has no peers left.
-            let _ = relay_datagrams(&socket, publish.host);
-        })?;
+        let sockets: Vec<_> = namespace.within(|| ends.map(UdpSocket::bind).collect::<io::Result<_>>())?;
+        for socket in sockets {
+            thread().spawn(move || {
+                // A socket that fails for good has no peers left.
+                let _ = relay_datagrams(&socket, publish.host);
+            })?;
+        }
     } else {
-        let listener = namespace.within(|| listen(at.into()))?;
-        thread.spawn(move || accept(&listener, &move || connect(publish.host)))?;
+        let listeners: Vec<_> = namespace.within(|| ends.map(listen).collect::<io::Result<_>>())?;
+        for listener in listeners {
+            thread().spawn(move || accept(&listener, &move || connect(publish.host)))?;
+        }
     }
     Ok(())
 }

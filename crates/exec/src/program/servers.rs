@@ -1,7 +1,7 @@
 //! The servers of a run: started before its program, ended after it, with labels on their output.
 
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -36,7 +36,7 @@ impl Servers {
         &mut self,
         spec: &Spec,
         namespaces: &[Namespace],
-        names: &[(String, Ipv4Addr)],
+        names: &[(String, IpAddr)],
         resolver: Option<Ipv4Addr>,
         signals: &Signals,
     ) -> Result<(), Error> {

@@ -44,11 +44,11 @@ impl Shared {
         let (emulated, start) = Emulated::watched(&spec.mesh, spec.train, tap, Some(panel))?;
         let outside = prepare(spec, emulated.namespaces(), signals)?;
         let listeners = Listeners::open(spec)?;
-        let published = publish(spec, emulated.namespaces(), &Servers::default(), &listeners)?;
+        let published = publish(spec, &emulated, &Servers::default(), &listeners)?;
         listeners.start(spec, emulated.namespaces())?;
         let user = (privilege == Privilege::User).then(|| File::open("/proc/self/ns/user")).transpose();
         let user = user.map_err(problem("open the user namespace"))?;
-        let (named, resolver) = (names(spec), outside.as_ref().map(|_| RESOLVER));
+        let (named, resolver) = (names(spec, &emulated), outside.as_ref().map(|_| RESOLVER));
         let mounts = std::thread::spawn(move || {
             namespace::resolve_names(&named, resolver)?;
             File::open("/proc/thread-self/ns/mnt")

@@ -1,7 +1,7 @@
 //! A network of namespaces whose packets a thread carries.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
@@ -15,7 +15,7 @@ use super::panel::Panel;
 use crate::error::Error;
 use crate::sys::namespace::{Namespace, SocketDrops};
 use crate::sys::tun::{self, Tun, TunSpec};
-use crate::sys::{address, problem};
+use crate::sys::{address, address_v6, addresses, problem};
 
 /// Packets that the kernel dropped at a node for lack of room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct NodeDrops {
 pub struct Emulated {
     /// By node.
     namespaces: Vec<Namespace>,
+    /// True if every node has its IPv6 address.
+    v6: bool,
     /// The [`Bridge`]'s phases.
     phases: OwnedFd,
     emulator: JoinHandle<Result<(Record, Option<Tap>), Error>>,
@@ -86,6 +88,7 @@ impl Emulated {
         }
         let phases = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)
             .map_err(|error| problem("make an event descriptor")(error.into()))?;
+        let v6 = tuns.iter().all(Tun::has_v6);
         let copy = || phases.try_clone().map_err(problem("copy a descriptor"));
         let (of_bridge, of_start) = (copy()?, copy()?);
         let (starts, started) = mpsc::channel();
@@ -94,7 +97,7 @@ impl Emulated {
             .name("tollway-links".into())
             .spawn(move || bridge.run())
             .map_err(problem("start a thread"))?;
-        Ok((Emulated { namespaces, phases, emulator }, Start { phases: of_start, started }))
+        Ok((Emulated { namespaces, v6, phases, emulator }, Start { phases: of_start, started }))
     }
 
     /// The namespaces, by node.
@@ -110,6 +113,11 @@ impl Emulated {
             NodeDrops { sent, received, sockets: namespace.socket_drops().unwrap_or_default() }
         };
         self.namespaces.iter().map(drops).collect()
+    }
+
+    /// The addresses of a node: IPv4's, then IPv6's if the kernel has IPv6.
+    pub fn addresses(&self, node: u32) -> impl Iterator<Item = IpAddr> + use<> {
+        addresses(node).into_iter().take(if self.v6 { 2 } else { 1 })
     }
 
     /// Ends the record. Packets are still carried.
@@ -138,6 +146,7 @@ fn advance(phases: &OwnedFd, n: u64) {
 
 /// Makes a node's namespace and interface.
 fn room(node: u32, train: u32) -> Result<(Namespace, Tun), Error> {
-    let spec = TunSpec { address: address(node), mask: Ipv4Addr::new(255, 255, 0, 0), train };
+    let (mask, address_v6) = (Ipv4Addr::new(255, 255, 0, 0), Some(address_v6(node)));
+    let spec = TunSpec { address: address(node), mask, address_v6, train };
     Namespace::new(spec).map_err(|source| Error::Namespace { action: "make a network namespace", source })
 }

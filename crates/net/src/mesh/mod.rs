@@ -20,7 +20,7 @@ mod panel;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use tollway_law::link::{AnyLink, LinkLaw};
 use tollway_law::{Rate, Time, Toll};
@@ -39,7 +39,7 @@ pub use panel::{FlowMoment, LinkMoment, Moment, Panel, Remote, panel};
 use crate::buffers::Buffers;
 use crate::emulator::{self, LinkSpec};
 use crate::sys::ip::{self, FiveTuple, Malformed};
-use crate::sys::tun;
+use crate::sys::{addresses, tun};
 
 /// A network for IP packets of other programs.
 #[derive(Clone, Debug)]
@@ -84,19 +84,14 @@ pub struct Setting {
     pub loss: f64,
 }
 
-/// Returns true if the address belongs to the nodes' network, 10.77.0.0/16.
-fn is_inside(address: Ipv4Addr) -> bool {
-    address.octets()[..2] == [10, 77]
-}
-
 /// The node of an address; `None` if it is none of `nodes`.
-fn node_of(address: Ipv4Addr, nodes: u32) -> Option<u32> {
-    let [.., high, low] = address.octets();
-    let number = u32::from(high) << 8 | u32::from(low);
-    if !is_inside(address) {
-        return None;
-    }
-    number.checked_sub(1).filter(|&node| node < nodes)
+fn node_of(address: IpAddr, nodes: u32) -> Option<u32> {
+    let number = match address {
+        IpAddr::V4(address) => address.to_bits() & 0xffff,
+        IpAddr::V6(address) => u32::from(address.segments()[7]),
+    };
+    let node = number.checked_sub(1).filter(|&node| node < nodes)?;
+    addresses(node).contains(&address).then_some(node)
 }
 
 /// The packets of one flow in one direction.
@@ -140,8 +135,8 @@ pub struct FlowRecord {
 /// Packets that entered no link, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Strays {
-    /// Not IPv4. Only IPv4 is carried.
-    pub not_ipv4: u64,
+    /// Not IP.
+    pub not_ip: u64,
     /// Lengths that contradict each other.
     pub malformed: u64,
     /// A destination that no node has, or a source that is not the sender's address.
@@ -260,10 +255,10 @@ impl Mesh {
     fn admit(&mut self, now: Time, node: u32, frame: &[u8], segment: u16) -> Option<(u32, Packet)> {
         self.handle_timeout(now);
         let packet = frame.get(self.prefix..).unwrap_or_default();
-        let header = match ip::parse(packet) {
+        let header = match ip::parse_any(packet) {
             Ok(header) => header,
             Err(Malformed::NotIpv4) => {
-                self.strays.not_ipv4 += 1;
+                self.strays.not_ip += 1;
                 return None;
             }
             Err(Malformed::Truncated) => {
@@ -455,11 +450,14 @@ impl Mesh {
         self.strays
     }
 
-    /// The node at which packets for an address leave the network.
+    /// The node at which packets for an address leave the network. The outside has IPv4 only.
     fn reaches(&self, address: IpAddr) -> Option<u32> {
-        let IpAddr::V4(address) = address else { return None };
-        let abroad = self.outside.filter(|_| !is_inside(address) && !address.is_multicast());
-        node_of(address, self.nodes).or(abroad.filter(|_| !address.is_broadcast()))
+        let abroad = |address: IpAddr| match address {
+            // The nodes' network is 10.77.0.0/16.
+            IpAddr::V4(v4) => v4.octets()[..2] != [10, 77] && !v4.is_multicast() && !v4.is_broadcast(),
+            IpAddr::V6(_) => false,
+        };
+        node_of(address, self.nodes).or(self.outside.filter(|_| abroad(address)))
     }
 
     fn flow(&mut self, now: Time, from: u32, to: u32, tuple: FiveTuple) -> u32 {

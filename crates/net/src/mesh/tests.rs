@@ -6,8 +6,8 @@ use tollway_proto::faults::{LossPlace, Only};
 use tollway_proto::port::{FlowQueuesConfig, Isolation, Limit};
 
 use super::*;
-use crate::sys::address;
-use crate::sys::ip::tests::{packet, xcp_segment};
+use crate::sys::ip::tests::{packet, packet_v6, xcp_segment};
+use crate::sys::{address, address_v6};
 
 fn link(from: u32, to: u32, delay: u64) -> LinkSpec {
     LinkSpec {
@@ -95,6 +95,39 @@ fn the_segments_of_a_train_are_counted_and_framed_each_by_itself() {
 }
 
 #[test]
+fn ipv6_packets_are_carried_marked_and_counted_as_ipv4_packets() {
+    let mut spec = row();
+    spec.links[0].limit.packets = 1000;
+    spec.links[0].law =
+        AnyLink::Step(Box::new(StepConfig { threshold: Threshold::Packets(1.0) }.build(Limit::NONE)));
+    let mut mesh = Mesh::new(&MeshSpec { outside: Some(2), ..spec }, 0);
+    let [a, b] = [0, 1].map(|node| address_v6(node).octets());
+    // 60 + 940 bytes take 1 ms. A train of three counts as three packets with a header each.
+    for _ in 0..4 {
+        mesh.handle_frame(Time::ZERO, 0, &packet_v6(a, b, 6, 2, 940), 0);
+    }
+    mesh.handle_frame(Time::from_millis(100), 0, &packet_v6(a, b, 6, 2, 3 * 940), 940);
+    // Addresses of no node, such as the kernel's multicast, are strays; the outside has no IPv6.
+    let world = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    mesh.handle_frame(Time::from_millis(200), 0, &packet_v6(a, world, 6, 2, 0), 0);
+    mesh.handle_frame(Time::from_millis(200), 0, &packet_v6(b, a, 6, 2, 0), 0);
+    mesh.handle_timeout(Time::from_secs(1));
+    let (mut at, mut marked) = (Vec::new(), 0);
+    while let Some(delivery) = mesh.poll_delivery() {
+        at.push(delivery.at.as_millis_f64());
+        marked += u64::from(ip::parse_any(mesh.frame(delivery)).unwrap().ecn == Flags::CE);
+        mesh.release(delivery, true);
+    }
+    assert_eq!(at, [6.0, 7.0, 8.0, 9.0, 108.0]);
+    assert_eq!((mesh.strays().no_such_address, mesh.strays().not_ip), (2, 0));
+    let [flow] = &mesh.flows()[..] else { panic!("one flow") };
+    assert_eq!((flow.packets, flow.delivered, flow.delivered_bytes), (7, 7, 7000));
+    assert_eq!(flow.payload_bytes, 7 * 940);
+    assert!(marked > 0 && flow.marks == marked, "{marked}");
+    assert_eq!(flow.tuple.to_string(), "tcp [fd77::1]:8080 > [fd77::2]:80");
+}
+
+#[test]
 fn hosts_share_before_their_flows() {
     for (isolation, expected) in [(Isolation::None, 40), (Isolation::From, 100)] {
         let mut spec = row();
@@ -135,7 +168,7 @@ fn a_train_stays_where_it_was_read() {
     // A dropped frame leaves its buffer to the next.
     let bytes = mesh.spare();
     mesh.handle_train(Time::from_secs(2), 0, bytes, 40, 0);
-    assert_eq!((mesh.strays().malformed + mesh.strays().not_ipv4, mesh.buffers.alive()), (1, 0));
+    assert_eq!((mesh.strays().malformed + mesh.strays().not_ip, mesh.buffers.alive()), (1, 0));
 }
 
 #[test]
@@ -183,9 +216,9 @@ fn what_cannot_be_carried_is_counted_by_why() {
     mesh.handle_frame(Time(1), 0, &framed(from_to(0, 2, 10)), 0);
     mesh.handle_frame(Time(1), 0, &framed(from_to(0, 3, 10)), 0);
     mesh.handle_frame(Time(1), 0, &framed(from_to(1, 2, 10)), 0);
-    mesh.handle_frame(Time(1), 0, &framed(vec![0x60; 40]), 0);
+    mesh.handle_frame(Time(1), 0, &framed(vec![0x50; 40]), 0);
     mesh.handle_frame(Time(1), 0, &[0; 3], 0);
-    let strays = Strays { not_ipv4: 1, malformed: 1, no_such_address: 2, no_route: 1 };
+    let strays = Strays { not_ip: 1, malformed: 1, no_such_address: 2, no_route: 1 };
     assert_eq!(mesh.strays(), strays);
     assert_eq!(mesh.poll_timeout(), Time::NEVER);
 }
@@ -263,13 +296,16 @@ fn feedback_leaves_a_right_checksum_and_one_that_the_kernel_has_left_to_others_a
 #[test]
 fn nodes_have_the_addresses_of_their_numbers() {
     for (node, end) in [(0, [0, 1]), (254, [0, 255]), (255, [1, 0]), (700, [2, 189])] {
-        let address = address(node);
-        assert_eq!(address.octets(), [10, 77, end[0], end[1]]);
-        assert_eq!((node_of(address, node + 1), node_of(address, node)), (Some(node), None));
+        assert_eq!(address(node).octets(), [10, 77, end[0], end[1]]);
+        assert_eq!(address_v6(node).octets()[14..], end);
+        for address in addresses(node) {
+            assert_eq!((node_of(address, node + 1), node_of(address, node)), (Some(node), None));
+        }
     }
     // No node has the network's own address, or an address of another network.
-    assert_eq!(node_of(Ipv4Addr::new(10, 77, 0, 0), 9), None);
-    assert_eq!(node_of(Ipv4Addr::new(10, 78, 0, 1), 9), None);
+    for address in ["10.77.0.0", "10.78.0.1", "fd77::", "fd78::1", "fd77::1:1", "::1"] {
+        assert_eq!(node_of(address.parse().unwrap(), 9), None, "{address}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Programs in namespaces.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
@@ -33,7 +33,7 @@ impl Running {
     /// this process dies first.
     pub fn start(
         namespace: &Namespace,
-        names: &[(String, Ipv4Addr)],
+        names: &[(String, IpAddr)],
         resolver: Option<Ipv4Addr>,
         name: &str,
         mut command: Command,

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -64,7 +64,8 @@ impl Namespace {
         apart(|| {
             unshare(UnshareFlags::NEWNET)?;
             let file = File::open("/proc/thread-self/ns/net")?;
-            // Only IPv4 is carried, so IPv6 is disabled. Programs here may use any port, and ping.
+            // The kernel multicasts over IPv6, so only an interface that carries IPv6 enables it.
+            // Programs here may use any port, and ping.
             let group = rustix::process::getgid().as_raw();
             for (key, value) in [
                 ("ipv6/conf/all/disable_ipv6", "1".to_owned()),
@@ -127,7 +128,9 @@ impl Namespace {
     pub fn socket_drops(&self) -> io::Result<SocketDrops> {
         self.within(|| {
             let table = |name: &str| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
-            Ok(SocketDrops::of(&table("snmp")?, &table("netstat")?))
+            // A kernel without IPv6 has no table of it.
+            let snmp6 = table("snmp6").unwrap_or_default();
+            Ok(SocketDrops::of(&table("snmp")?, &snmp6, &table("netstat")?))
         })
     }
 
@@ -188,8 +191,8 @@ pub struct SocketDrops {
 }
 
 impl SocketDrops {
-    /// Reads the texts of `/proc/net/snmp` and `/proc/net/netstat`.
-    fn of(snmp: &str, netstat: &str) -> SocketDrops {
+    /// Reads the texts of `/proc/net/snmp`, `/proc/net/snmp6` and `/proc/net/netstat`.
+    fn of(snmp: &str, snmp6: &str, netstat: &str) -> SocketDrops {
         // A line of names, then one of values, both after the protocol.
         let counter = |table: &str, protocol: &str, name: &str| {
             let mut lines = table.lines().filter_map(|line| line.strip_prefix(protocol));
@@ -197,8 +200,9 @@ impl SocketDrops {
             let mut pairs = names.split_whitespace().zip(values.split_whitespace());
             pairs.find(|pair| pair.0 == name)?.1.parse().ok()
         };
+        let v6 = snmp6.lines().find_map(|line| line.strip_prefix("Udp6RcvbufErrors")?.trim().parse().ok());
         SocketDrops {
-            datagrams: counter(snmp, "Udp:", "RcvbufErrors").unwrap_or(0),
+            datagrams: counter(snmp, "Udp:", "RcvbufErrors").unwrap_or(0) + v6.unwrap_or(0),
             connections: counter(netstat, "TcpExt:", "ListenOverflows").unwrap_or(0),
         }
     }
@@ -212,7 +216,7 @@ pub(super) fn identity(file: &fs::Metadata) -> (u64, u64) {
 /// Gives the calling thread, and its children, a view of the file system in which `names` resolve.
 ///
 /// Other names resolve through `resolver`, if there is one.
-pub fn resolve_names(names: &[(String, Ipv4Addr)], resolver: Option<Ipv4Addr>) -> io::Result<()> {
+pub fn resolve_names(names: &[(String, IpAddr)], resolver: Option<Ipv4Addr>) -> io::Result<()> {
     unshare(UnshareFlags::NEWNS | UnshareFlags::FS)?;
     rustix::mount::mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
     let text = hosts_file(names, &fs::read_to_string("/etc/hosts").unwrap_or_default());
@@ -231,8 +235,8 @@ pub fn resolve_names(names: &[(String, Ipv4Addr)], resolver: Option<Ipv4Addr>) -
 
 /// The file of `names`, which come first and so have priority, and of the machine's own entries.
 ///
-/// IPv6 entries are left out, since nodes have no IPv6.
-fn hosts_file(names: &[(String, Ipv4Addr)], own: &str) -> String {
+/// The machine's IPv6 entries are left out, since only nodes are reachable over IPv6.
+fn hosts_file(names: &[(String, IpAddr)], own: &str) -> String {
     let mut text = String::from("127.0.0.1 localhost\n");
     for (name, address) in names {
         text += &format!("{address} {name}\n");
@@ -409,14 +413,15 @@ mod tests {
     fn drops_at_sockets_are_found_by_name() {
         let snmp = "Tcp: A\nTcp: 7\nUdp: InDatagrams NoPorts RcvbufErrors\nUdp: 9 1 455\nUdpLite: RcvbufErrors\nUdpLite: 3\n";
         let netstat = "TcpExt: SyncookiesSent ListenOverflows ListenDrops\nTcpExt: 0 12 13\n";
-        assert_eq!(SocketDrops::of(snmp, netstat), SocketDrops { datagrams: 455, connections: 12 });
-        assert_eq!(SocketDrops::of("", "nonsense"), SocketDrops::default());
+        let snmp6 = "Udp6NoPorts \t3\nUdp6RcvbufErrors                \t45\n";
+        assert_eq!(SocketDrops::of(snmp, snmp6, netstat), SocketDrops { datagrams: 500, connections: 12 });
+        assert_eq!(SocketDrops::of("", "", "nonsense"), SocketDrops::default());
     }
 
     #[test]
     fn names_of_nodes_come_before_the_machine_s_own() {
         let own = "127.0.0.1 localhost\n127.0.1.1 box\n::1 localhost ip6-localhost\n# note\n10.1.2.3 server app.test\n";
-        let names = [("server".to_owned(), Ipv4Addr::new(10, 0, 0, 2))];
+        let names = [("server".to_owned(), Ipv4Addr::new(10, 0, 0, 2).into())];
         let text = hosts_file(&names, own);
         assert_eq!(
             text.lines().collect::<Vec<_>>(),

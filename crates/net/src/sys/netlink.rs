@@ -1,7 +1,7 @@
 //! Settings of interfaces by netlink, for those that ioctl lacks or denies to a user namespace.
 
 use std::io::{self, Read, Write};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -46,6 +46,19 @@ pub fn add_veth(veth: &Veth<'_>) -> io::Result<()> {
 /// Sets the default route: through this interface, to a router there, or directly to each address.
 pub fn route_everything(interface: u32, router: Option<Ipv4Addr>) -> io::Result<()> {
     ask(&route_request(interface, router))
+}
+
+/// Gives an interface an IPv6 address, in a network of 64 bits.
+///
+/// The address is deprecated (RFC 4862 § 5.5.4), so that resolvers sort it behind IPv4 addresses.
+/// It is usable at once.
+pub fn add_address_v6(interface: u32, address: Ipv6Addr) -> io::Result<()> {
+    ask(&address_request(interface, address))
+}
+
+/// Prevents a link-local IPv6 address of the interface `name`, which must be down.
+pub fn have_no_link_local(name: &str) -> io::Result<()> {
+    ask(&link_local_request(name))
 }
 
 fn ask(request: &[u8]) -> io::Result<()> {
@@ -115,6 +128,30 @@ fn route_request(interface: u32, router: Option<Ipv4Addr>) -> Vec<u8> {
     finish(message, libc::RTM_NEWROUTE, (libc::NLM_F_CREATE | libc::NLM_F_REPLACE) as u16)
 }
 
+/// Builds `RTM_NEWADDR` for an IPv6 address that is deprecated and never expires (rtnetlink(7)).
+fn address_request(interface: u32, address: Ipv6Addr) -> Vec<u8> {
+    let mut message = vec![0u8; HEADER + ADDRESS];
+    message[HEADER..HEADER + 2].copy_from_slice(&[libc::AF_INET6 as u8, 64]);
+    message[HEADER + 4..].copy_from_slice(&interface.to_ne_bytes());
+    attribute(&mut message, libc::IFA_LOCAL, &address.octets());
+    attribute(&mut message, libc::IFA_FLAGS, &libc::IFA_F_NODAD.to_ne_bytes());
+    // Preferred and valid lifetime in seconds, and two times of the kernel's own.
+    let lifetimes = [0u32, u32::MAX, 0, 0].map(u32::to_ne_bytes).concat();
+    attribute(&mut message, libc::IFA_CACHEINFO, &lifetimes);
+    finish(message, libc::RTM_NEWADDR, (libc::NLM_F_CREATE | libc::NLM_F_REPLACE) as u16)
+}
+
+/// Builds `RTM_NEWLINK` that sets `IN6_ADDR_GEN_MODE_NONE`.
+fn link_local_request(name: &str) -> Vec<u8> {
+    let (mut family, mut families) = (Vec::new(), Vec::new());
+    attribute(&mut family, ADDRESS_MODE, &[ADDRESS_MODE_NONE]);
+    attribute(&mut families, libc::AF_INET6 as u16, &family);
+    let mut message = vec![0u8; HEADER + LINK];
+    attribute(&mut message, libc::IFLA_IFNAME, &[name.as_bytes(), &[0]].concat());
+    attribute(&mut message, libc::IFLA_AF_SPEC, &families);
+    finish(message, libc::RTM_NEWLINK, 0)
+}
+
 /// Fills in the header: length, kind, and flags that request an acknowledgement.
 fn finish(mut message: Vec<u8>, kind: u16, flags: u16) -> Vec<u8> {
     let len = message.len() as u32;
@@ -140,10 +177,15 @@ fn error_of(answer: &[u8]) -> Option<i32> {
     (i32::from(kind) == libc::NLMSG_ERROR).then_some(error)
 }
 
-/// Lengths of `struct nlmsghdr`, of `struct ifinfomsg` and of `struct rtmsg`, in bytes.
+/// Lengths in bytes of `struct nlmsghdr`, `struct ifinfomsg`, `struct rtmsg` and
+/// `struct ifaddrmsg`.
 const HEADER: usize = 16;
 const LINK: usize = 16;
 const ROUTE: usize = 12;
+const ADDRESS: usize = 8;
+/// `IFLA_INET6_ADDR_GEN_MODE` and `IN6_ADDR_GEN_MODE_NONE` (linux/if_link.h).
+const ADDRESS_MODE: u16 = 8;
+const ADDRESS_MODE_NONE: u8 = 1;
 /// `VETH_INFO_PEER` (linux/veth.h).
 const VETH_PEER: u16 = 1;
 
@@ -159,6 +201,8 @@ mod tests {
         assert_eq!(u32::from_ne_bytes(request[..4].try_into().unwrap()) as usize, request.len());
         assert_eq!(route_request(3, None).len(), 16 + 12 + 8);
         assert_eq!(route_request(3, Some(Ipv4Addr::new(10, 78, 0, 2))).len(), 16 + 12 + 8 + 8);
+        assert_eq!(address_request(3, Ipv6Addr::LOCALHOST).len(), 16 + 8 + 20 + 8 + 20);
+        assert_eq!(link_local_request("tollway").len(), 16 + 16 + 12 + 4 + 4 + 8);
         let veth = Veth { name: "a", address: Some([2; 6]), peer: "b", peer_in: None };
         // The attribute of the kind contains the attribute of the peer.
         let (peer, kind) = (4 + 16 + 8, 8);

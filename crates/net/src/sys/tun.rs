@@ -5,9 +5,9 @@
 //! by programs. A `virtio_net_hdr` precedes each packet. With it, the kernel may leave a checksum
 //! to the receiving side, and a train of TCP segments can pass as one packet.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
@@ -20,6 +20,7 @@ use super::netlink::{self, Property};
 #[derive(Debug)]
 pub struct Tun {
     file: File,
+    v6: bool,
 }
 
 /// Parameters of an interface.
@@ -29,6 +30,8 @@ pub struct TunSpec {
     pub address: Ipv4Addr,
     /// The mask of its network.
     pub mask: Ipv4Addr,
+    /// Its IPv6 address, in a network of 64 bits, if the kernel has IPv6.
+    pub address_v6: Option<Ipv6Addr>,
     /// Limit of a train of segments that passes as one, in bytes; below two packets, no trains
     /// pass.
     pub train: u32,
@@ -39,14 +42,25 @@ impl Tun {
     pub fn open(spec: TunSpec) -> io::Result<Tun> {
         let (file, _) = make(NAME, libc::IFF_TUN)?;
         let trains = spec.train >= 2 * u32::from(MTU);
-        let offload = libc::TUN_F_CSUM | if trains { libc::TUN_F_TSO4 } else { 0 };
+        let offload = libc::TUN_F_CSUM | if trains { libc::TUN_F_TSO4 | libc::TUN_F_TSO6 } else { 0 };
         set_offload(&file, offload)?;
-        interface::bring_up(NAME, spec.address, spec.mask, MTU, Arp::Yes)?;
+        // Before the interface is up: the kernel would send router solicitations from it.
+        let v6 = spec.address_v6.filter(|_| netlink::have_no_link_local(NAME).is_ok());
+        interface::bring_up(NAME, spec.address, spec.mask, MTU, Arp::No)?;
         interface::bring_up_loopback()?;
         let mut properties = vec![(Property::QueueLength, QUEUE)];
         properties.extend(trains.then_some((Property::LongestTrain, spec.train)));
         netlink::set(NAME, &properties)?;
-        Ok(Tun { file })
+        let v6 = v6.is_some_and(|address| {
+            let _ = fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "0");
+            interface::index(NAME).and_then(|index| netlink::add_address_v6(index, address)).is_ok()
+        });
+        Ok(Tun { file, v6 })
+    }
+
+    /// True if it has the IPv6 address of its specification.
+    pub fn has_v6(&self) -> bool {
+        self.v6
     }
 
     /// Makes an interface without addresses, for packets that a program in the kernel redirects to
@@ -59,10 +73,10 @@ impl Tun {
         // Trains of UDP exist since Linux 6.2.
         set_offload(&file, trains | TUN_F_USO).or_else(|_| set_offload(&file, trains))?;
         // A kernel without IPv6 has no such setting.
-        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
+        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         interface::up(&name, LONGEST, Arp::No)?;
         netlink::set(&name, &[(Property::QueueLength, QUEUE)])?;
-        Ok((Tun { file }, name))
+        Ok((Tun { file, v6: false }, name))
     }
 
     /// Reads one packet with its header. Returns the length; `None` if no packet waits.

@@ -61,7 +61,7 @@ fn through(name: &str, law: &str, router: &str, lies: &str, plan: &Plan) -> Opti
          until [ -S up.sock ]; do kill -0 $router; sleep 0.1; done\n\
          host=0\nfor pid in $a $b $c; do\n\
          [ $pid != $c ] || own=$greed\n\
-         (until nsenter -t $pid -n -- {tollway} host --law {law} -q $own -- iperf3 -c $(getent hosts h$host | cut -d' ' -f1) -t {} -O {} -J >h$host.json 2>>log; do sleep 0.2; done) &\n\
+         (until nsenter -t $pid -n -- {tollway} host --law {law} -q $own -- iperf3 -c $(getent ahostsv4 h$host | sed 's/ .*//;q') -t {} -O {} -J >h$host.json 2>>log; do sleep 0.2; done) &\n\
          loads=\"$loads $!\"; host=$((host + 1)); done\n\
          wait $loads; {tollway} router status --json --socket {at}/up.sock >status.json",
         plan.seconds,

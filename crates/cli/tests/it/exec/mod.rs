@@ -17,6 +17,7 @@ use serde_json::Value;
 
 mod action;
 mod explicit;
+mod ipv6;
 mod kernel;
 mod listen;
 mod outside;
@@ -68,6 +69,7 @@ fn role() {
         "shaped" => shaped::send(Path::new(words[1]), number(2)),
         "knock" => programs::knock(),
         "listen" => programs::listen(number(1) as u16, Path::new(words[2])),
+        "v6" => ipv6::talk(number(1) as u16, number(2) as u16),
         "abroad" => outside::abroad(number(1) as u16),
         _ => panic!("{role}"),
     };
@@ -199,7 +201,7 @@ fn a_run_within_a_run_has_names_and_no_disk_is_needed() {
         return;
     }
     let me = env!("CARGO_BIN_EXE_tollway");
-    let inner = [me, "exec", "--link", "10Mbps 1ms", "-q", "--", "getent", "hosts", "server"];
+    let inner = [me, "exec", "--link", "10Mbps 1ms", "-q", "--", "getent", "ahosts", "server"];
     let mut command = tollway(&[&["exec", "--link", "10Mbps 1ms", "-q", "--"], &inner[..]].concat());
     let output = command.env("TMPDIR", "/nowhere").output().unwrap();
     assert!(text(&output.stdout).starts_with("10.77.0.2 "), "{}", text(&output.stderr));

@@ -214,7 +214,7 @@ pub(super) fn ping_pong(tcp: u16, udp: u16) -> String {
 }
 
 /// A query for the address of `host.example`, with recursion desired.
-fn question(id: u8) -> Vec<u8> {
+pub(super) fn question(id: u8) -> Vec<u8> {
     let head = [0, id, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     [&head, &b"\x04host\x07example\x00\x00\x01\x00\x01"[..]].concat()
 }

@@ -31,6 +31,19 @@ pub(crate) fn packet(from: [u8; 4], to: [u8; 4], protocol: u8, tos: u8, payload:
     bytes
 }
 
+/// An IPv6 packet with ports.
+pub(crate) fn packet_v6(from: [u8; 16], to: [u8; 16], protocol: u8, tos: u8, payload: usize) -> Vec<u8> {
+    // The transport's part is that of an IPv4 packet.
+    let v4 = packet([0; 4], [0; 4], protocol, 0, payload);
+    let body = &v4[MIN_HEADER..];
+    let mut bytes = vec![0x60 | tos >> 4, tos << 4, 0, 0];
+    bytes.extend((body.len() as u16).to_be_bytes());
+    bytes.extend([protocol, 64]);
+    bytes.extend(from.into_iter().chain(to));
+    bytes.extend(body);
+    bytes
+}
+
 #[test]
 fn a_segment_is_read() {
     let bytes = packet([10, 77, 0, 1], [10, 77, 0, 2], TCP, 2, 100);

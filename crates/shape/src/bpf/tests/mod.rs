@@ -249,7 +249,7 @@ fn in_room(name: &str, test: impl FnOnce(&Config) + Send) {
 
 fn namespace() -> Namespace {
     let (address, mask) = (Ipv4Addr::new(10, 9, 8, 7), Ipv4Addr::new(255, 255, 255, 0));
-    let namespace = Namespace::new(TunSpec { address, mask, train: 0 }).unwrap().0;
+    let namespace = Namespace::new(TunSpec { address, mask, address_v6: None, train: 0 }).unwrap().0;
     namespace.within(|| netlink::set("lo", &[(Property::LargestPacket, 1500)])).unwrap();
     namespace
 }
