@@ -79,7 +79,7 @@ impl Plan {
         events.into_iter().map(|(at, entry)| Event { at, what: self.resolved(entry, &mut losses) }).collect()
     }
 
-    /// The times of [`Plan::timeline`] within the run, each once, s.
+    /// The times of all events within the run, each once, s.
     pub fn change_times(&self) -> Vec<f64> {
         let mut times: Vec<Time> = self.timeline().into_iter().map(|event| event.at).collect();
         times.retain(|&at| Time::ZERO < at && at < self.duration);
