@@ -77,7 +77,7 @@ def test_scenarios_are_networks(emulation, tmp_path, kind):
     given = {"text": tollway.Scenario(ROW), "dict": tables, "file": str(file), "path": file}
     net = emulation(given[kind], node="server", sets={"link.access.delay": "7 ms"}, names={"api.test": "client"})
     assert net.nodes == ["client", "router", "server"] and net.address("server") == "10.77.0.3"
-    shown = net.run(["getent", "hosts", "api.test"], capture_output=True, text=True, check=True)
+    shown = net.run(["getent", "ahostsv4", "api.test"], capture_output=True, text=True, check=True)
     assert shown.stdout.split()[0] == net.address("client")
     send(net, "client", "server", 1)
     assert entry(net.report(), "links", "link", "access")["delay_ms"] == 7

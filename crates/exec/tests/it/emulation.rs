@@ -90,7 +90,7 @@ fn comes(what: &str, mut is: impl FnMut() -> bool) {
 #[test]
 fn three_nodes_take_five_lines() -> Done {
     let Some(net) = network(Emulation::parse(THREE)) else { return Ok(()) };
-    let said = net.run("client", Command::new("getent").args(["hosts", "server"]))?;
+    let said = net.run("client", Command::new("getent").args(["ahostsv4", "server"]))?;
     assert!(said.stdout.starts_with(b"10.77.0.3 "), "{said:?}");
     assert_eq!((net.nodes().len(), net.address("server")?.to_string()), (3, "10.77.0.3".into()));
     transfer(connection(&net, "client", "server", 7000)?, 1000);
