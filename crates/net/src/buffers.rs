@@ -363,7 +363,7 @@ mod tests {
                 .alloc(Packet { flow, size: 1500, flags: Flags::TOLLED, toll, ..Packet::default() }, 0);
             buffers.quantise_link(handle);
             // Three packets and a half in a round trip.
-            assert_eq!(buffers.get(handle).toll.due, 45_000.0, "{flow:#x}");
+            assert_eq!(buffers.get(handle).toll.due.round(), 45_000.0, "{flow:#x}");
         }
     }
 }
