@@ -10,7 +10,7 @@ use tracing::{debug, trace};
 
 use super::cgroup::Cgroups;
 use super::status::{Connection, NOT_CONTAINED, State, Tenant};
-use super::{ByNumber, Counts, Hold, Kernel, LEAST_BURST, Regime, Seen, Traffic};
+use super::{ByNumber, Concern, Counts, Hold, Kernel, LEAST_BURST, Regime, Seen, Traffic, joined};
 
 /// The agent that lists connections and sets their paces.
 #[derive(Debug)]
@@ -428,12 +428,13 @@ impl Agent {
         Ok(freed)
     }
 
-    /// A message on what failed at the last tick, with the remedy.
-    pub fn warning(&self) -> Option<String> {
+    /// Messages on what failed at the last tick, with the remedies.
+    pub fn warnings(&self) -> Vec<(Concern, String)> {
         let blind = self.regime.rules.by_group() && !self.cgroups.are_mounted();
-        let all = [blind.then(|| NO_GROUPS.to_owned()), self.kernel.warning(), self.unpaced()];
-        let all: Vec<String> = all.into_iter().flatten().collect();
-        (!all.is_empty()).then(|| all.join("; "))
+        let mut all = self.kernel.warnings();
+        all.extend(blind.then(|| (Concern::Groups, NO_GROUPS.to_owned())));
+        all.extend(self.unpaced().map(|text| (Concern::Unpaced, text)));
+        all
     }
 
     /// A message on the connections that can't be paced.
@@ -514,7 +515,7 @@ impl Agent {
         State {
             version: self.regime.version.clone(),
             kernel: self.kernel.describe(),
-            warning: self.warning(),
+            warning: joined(self.warnings()),
             note: (!contained).then(|| NOT_CONTAINED.to_owned()),
             contained,
             link_mbps: self.regime.link.rate.map(Rate::mbps),

@@ -20,7 +20,7 @@ use tollway_net::sys::signals::Signals;
 
 use super::rights::{Needs, settle_as_guardian};
 use super::ward::{self, RECORD, Record, Ward};
-use super::{ByNumber, Seen, SockDiag};
+use super::{ByNumber, Concern, Seen, SockDiag};
 
 /// A running guardian, as the agent sees it.
 #[derive(Debug)]
@@ -195,18 +195,20 @@ impl Guardian {
     }
 
     /// A message on a problem with the guardian.
-    pub(super) fn trouble(&self) -> Option<String> {
+    pub(super) fn trouble(&self) -> Option<(Concern, String)> {
         if let Some(error) = &self.alone {
-            return Some(format!(
+            let text = format!(
                 "cannot start a guardian ({error}): new connections are not paced; if this agent is killed \
                 too, `tollway shape clear` removes the paces"
-            ));
+            );
+            return Some((Concern::Guardian(None), text));
         }
         let silent = self.replaced.or_else(|| (self.silent > 0).then(|| self.pid()))?;
-        Some(format!(
+        let text = format!(
             "the guardian (process {silent}) does not respond; it may have been stopped. Another replaces it in a \
             second; until then new connections may not be paced"
-        ))
+        );
+        Some((Concern::Guardian(Some(silent)), text))
     }
 
     /// Tells the guardian that the agent is alive.

@@ -161,15 +161,36 @@ pub trait Kernel: std::fmt::Debug {
     /// A line for users: the back-end's name and its limits.
     fn describe(&self) -> String;
 
-    /// A message for users on what failed at the last tick, with the remedy.
-    fn warning(&self) -> Option<String> {
-        None
+    /// Messages for users on what failed at the last tick, with the remedies.
+    fn warnings(&self) -> Vec<(Concern, String)> {
+        Vec::new()
     }
 
     /// True if the back-end limits the packets of tenants that do not cooperate.
     fn contains(&self) -> bool {
         false
     }
+}
+
+/// What a warning is about. It is logged when it begins, whatever others there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Concern {
+    /// Control groups that can't be read.
+    Groups,
+    /// The guardian with this process number, or the one that can't be started.
+    Guardian(Option<u32>),
+    /// Traffic that the back-end does not limit.
+    Unlimited,
+    /// A table that is full.
+    Full,
+    /// Connections whose sockets can't be reached.
+    Unpaced,
+}
+
+/// All messages as one, if there are any.
+fn joined(warnings: Vec<(Concern, String)>) -> Option<String> {
+    let texts: Vec<String> = warnings.into_iter().map(|(_, text)| text).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
 }
 
 /// Bytes on the wire of all packets, since the back-end's start.

@@ -17,8 +17,8 @@ use crate::policies::Policies;
 use crate::rights::reading_files;
 use crate::status::State;
 use crate::{
-    Agent, ControlSocket, Guardian, Kernel, LookOnly, Needs, Reach, Signals, SockDiag, Then, Turn, bpf,
-    replay, run, settle_in,
+    Agent, Concern, ControlSocket, Guardian, Kernel, LookOnly, Needs, Reach, Signals, SockDiag, Then, Turn,
+    bpf, joined, replay, run, settle_in,
 };
 
 /// An agent with the channel to its worker.
@@ -75,9 +75,8 @@ impl Service {
 /// The channel to the worker, from tick to tick.
 struct Link {
     end: AgentEnd,
-    /// True if the last reply had a warning; none before the first, which says that the agent
-    /// works.
-    warned: Option<bool>,
+    /// What the worker was warned of; none before the first reply, which says that the agent works.
+    warned: Option<Vec<Concern>>,
     /// The worker waits for the agent's state.
     wanted: bool,
     /// The worker has sent something that is no request.
@@ -87,10 +86,14 @@ struct Link {
 impl Link {
     /// Handles the worker's requests after a tick.
     fn turn(&mut self, agent: &mut Agent, turn: Turn) -> Then {
-        let warning = agent.warning();
-        let is = Some(warning.is_some());
-        if self.warned != is && self.end.send(Reply::Warning(warning)) {
-            self.warned = is;
+        let mut warnings = agent.warnings();
+        let now = warnings.iter().map(|&(concern, _)| concern).collect();
+        if let Some(warned) = &self.warned {
+            warnings.retain(|(concern, _)| !warned.contains(concern));
+        }
+        let said = self.warned.is_some() && warnings.is_empty();
+        if said || self.end.send(Reply::Warning(joined(warnings))) {
+            self.warned = Some(now);
         }
         let mut newest = None;
         loop {

@@ -33,7 +33,7 @@ use tollway_agent::programs::{LoadError, now};
 use tollway_law::{Rate, Time};
 
 use super::cgroup::{self, Cgroups};
-use super::{Counts, Hold, Identity, Kernel, Regime, Seen, Traffic};
+use super::{Concern, Counts, Hold, Identity, Kernel, Regime, Seen, Traffic};
 use classes::{Classes, FIRST, Judge, NOBODY, UNKNOWN};
 use leases::clear_group;
 #[cfg(test)]
@@ -412,14 +412,16 @@ impl Kernel for Bpf {
         format!("eBPF on {place}: {connections} connections at most, 34.3 Gb/s each; a lease of {lease}")
     }
 
-    fn warning(&self) -> Option<String> {
-        (self.met >= self.connections).then(|| {
-            format!(
-                "the programs' table of {} connections is full: further connections are neither listed nor \
-                paced; `--backend inet-diag` has no such limit",
-                self.connections
-            )
-        })
+    fn warnings(&self) -> Vec<(Concern, String)> {
+        if self.met < self.connections {
+            return Vec::new();
+        }
+        let text = format!(
+            "the programs' table of {} connections is full: further connections are neither listed nor paced; \
+            `--backend inet-diag` has no such limit",
+            self.connections
+        );
+        vec![(Concern::Full, text)]
     }
 }
 

@@ -19,7 +19,7 @@ use tollway_net::Clock;
 use tollway_net::sys::sockopt;
 
 use super::guardian::Guardian;
-use super::{ByNumber, Kernel, Seen};
+use super::{ByNumber, Concern, Kernel, Seen};
 use message::Answer;
 use owners::Owners;
 use unseen::Unseen;
@@ -185,9 +185,9 @@ impl Kernel for SockDiag {
         "inet_diag and pidfd_getfd".to_owned()
     }
 
-    fn warning(&self) -> Option<String> {
+    fn warnings(&self) -> Vec<(Concern, String)> {
         let trouble = self.guardian.as_ref().and_then(Guardian::trouble);
-        trouble.or_else(|| self.unseen.warning())
+        trouble.into_iter().chain(self.unseen.warning().map(|text| (Concern::Unlimited, text))).collect()
     }
 }
 
@@ -249,21 +249,23 @@ mod tests {
         while kernel.guardian.as_ref().unwrap().pid() == first {
             std::thread::sleep(std::time::Duration::from_millis(20));
             kernel.keep_guarded();
-            warned |= kernel.warning().is_some_and(|warning| warning.contains(&format!("process {first})")));
+            warned |= kernel.warnings().iter().any(|(concern, _)| *concern == Concern::Guardian(Some(first)));
         }
         assert!(warned, "it is said");
         while pace(&mut kernel) > 0 || std::fs::metadata(&told).map_or(0, |meta| meta.len()) < 5000 * 16 {
             kernel.keep_guarded();
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
+        let guardian =
+            |kernel: &SockDiag| kernel.warnings().iter().any(|one| matches!(one.0, Concern::Guardian(_)));
         // The warning stays until the next check.
         for _ in 0..200 {
-            if kernel.warning().is_some() {
+            if guardian(&kernel) {
                 kernel.keep_guarded();
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }
         }
-        assert_eq!(kernel.warning(), None);
+        assert!(!guardian(&kernel));
         let records = std::fs::read(&told).unwrap();
         let cookies: std::collections::HashSet<u64> = records
             .chunks_exact(16)

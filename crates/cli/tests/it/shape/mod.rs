@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
@@ -171,9 +171,18 @@ fn a_guardian_that_was_stopped_has_a_successor_and_still_frees_all() {
     let free = || traffic.limits().iter().all(Option::is_none).then_some(());
     let mut agent = Agent::start_telling(":", &folder, &traffic.policies("a", 80), Stdio::piped());
     wait("paces", paced);
+    // Another warning is in force.
+    let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = datagrams.local_addr().unwrap();
+    let many = || (0..300).map(|_| datagrams.send_to(&[0], to).unwrap()).sum::<usize>();
+    let warned = |status: &Value| many() > 0 && status["warning"].to_string().contains("UDP datagrams");
+    wait("a warning", || agent.status().filter(warned));
     let first = wait("a guardian", || agent.guardian());
     signal(first, "STOP");
-    let second = wait("another guardian", || agent.guardian().filter(|&guardian| guardian != first));
+    let second = wait("another guardian", || {
+        many();
+        agent.guardian().filter(|&guardian| guardian != first)
+    });
     wait("the first one's end", || is_gone(first).then_some(()));
     let mut log = BufReader::new(agent.process.stderr.take().unwrap()).lines();
     assert!(
