@@ -103,12 +103,6 @@ SEC("struct_ops/undo") __u32 BPF_PROG(undo, struct sock *sk)
 	return ((struct tcp_sock *)sk)->snd_cwnd;
 }
 
-/* Trains of two segments at once are a queue at a slow link. */
-SEC("struct_ops/train") __u32 BPF_PROG(train, struct sock *sk)
-{
-	return 1;
-}
-
 SEC(".struct_ops.link") struct tcp_congestion_ops law = {
 	.init = (void *)init,
 	.release = (void *)release,
@@ -117,6 +111,5 @@ SEC(".struct_ops.link") struct tcp_congestion_ops law = {
 	.cwnd_event = (void *)event,
 	.ssthresh = (void *)ssthresh,
 	.undo_cwnd = (void *)undo,
-	.min_tso_segs = (void *)train,
 	.name = "tollway_000000",
 };
