@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tollway_law::{Budget, Price};
-use tollway_scenario::run::KernelLaws;
+use tollway_scenario::run::{KernelLaws, Program};
 
 use crate::connection::{Cause, Connection};
 use crate::group::own_group;
@@ -15,8 +15,7 @@ use crate::service::{Host, TICK};
 /// Programs for sockets of this process that select them, loaded on demand.
 #[derive(Debug, Default)]
 pub struct Laws {
-    /// By law and initial window.
-    hosts: Mutex<HashMap<(String, u32), Host>>,
+    hosts: Mutex<HashMap<Program, Host>>,
     known: Arc<Mutex<Known>>,
 }
 
@@ -35,16 +34,19 @@ struct Known {
 }
 
 impl KernelLaws for Laws {
-    fn load(&self, word: &str, initial_window: u32) -> Result<String, String> {
+    fn load(&self, program: &Program) -> Result<String, String> {
         let mut hosts = held(&self.hosts);
-        let key = (word.to_owned(), initial_window);
-        if let Some(host) = hosts.get(&key) {
+        if let Some(host) = hosts.get(program) {
             let connections = host.connections().map_err(|error| error.to_string())?;
             held(&self.known).old.extend(connections.iter().map(|connection| connection.cookie));
             return Ok(host.name().to_owned());
         }
-        let law = if word == "xcp" { Law::Xcp } else { Law::Fcp };
-        let settings = Settings { initial_window, chosen: true, ..Settings::new(law) };
+        let law = if program.law == "xcp" { Law::Xcp } else { Law::Fcp };
+        let mut settings = Settings::new(law);
+        (settings.initial_window, settings.chosen) = (program.initial_window, true);
+        if let Some(fallback) = program.fallback {
+            fallback.clone_into(&mut settings.ordinary);
+        }
         let mut programs = Programs::load(&settings).map_err(|error| error.to_string())?;
         let group = own_group().map_err(|error| error.to_string())?;
         programs.attach(&group).map_err(|error| error.to_string())?;
@@ -67,7 +69,7 @@ impl KernelLaws for Laws {
         };
         let host = Host::start_with(programs, TICK, look).map_err(|error| error.to_string())?;
         let name = host.name().to_owned();
-        hosts.insert(key, host);
+        hosts.insert(program.clone(), host);
         Ok(name)
     }
 

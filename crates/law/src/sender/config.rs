@@ -160,6 +160,8 @@ pub struct Descriptor {
     pub kernel: Option<&'static str>,
     /// A program of this project brings it to Linux ([`SenderConfig::program`]).
     pub program: bool,
+    /// Linux's name of the law that such a program leaves connections to, if the sender names one.
+    pub fallback: Option<&'static str>,
     /// Policies may set the growth of its window
     /// ([`NewReno::set_increase`](super::NewReno::set_increase)).
     pub increase: bool,

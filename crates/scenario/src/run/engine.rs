@@ -179,15 +179,30 @@ pub(super) struct Kernels {
 pub(super) enum Congestion {
     /// One that Linux has, by its name.
     Linux(&'static str),
-    /// A law that a program brings, by its word, with an initial window in packets.
-    Program(String, u32),
+    /// One of a program.
+    Program(Program),
+}
+
+/// A law that a program brings to the kernel's TCP.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Program {
+    /// Its word.
+    pub law: String,
+    /// The initial window, packets.
+    pub initial_window: u32,
+    /// Linux's name of the law after a fallback; without one the machine's default.
+    pub fallback: Option<&'static str>,
 }
 
 impl Congestion {
     pub(super) fn of(transport: &Transport) -> Congestion {
         let about = transport.law.descriptor();
         match about.program {
-            true => Congestion::Program(transport.law.word().to_owned(), transport.initial_window),
+            true => Congestion::Program(Program {
+                law: transport.law.word().to_owned(),
+                initial_window: transport.initial_window,
+                fallback: about.fallback,
+            }),
             false => Congestion::Linux(about.kernel.unwrap_or_default()),
         }
     }

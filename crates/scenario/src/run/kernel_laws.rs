@@ -8,17 +8,17 @@ use std::sync::Arc;
 use tollway_law::{Budget, Price};
 
 use super::RunError;
-use super::engine::Congestion;
+use super::engine::{Congestion, Program};
 use crate::plan::{Plan, TransportId};
 
 /// A loader of laws into the kernel's TCP. Connections are named by their own address.
 pub trait KernelLaws: fmt::Debug + Send + Sync {
-    /// Loads the law `word` with an initial window in packets, once. Returns the kernel's name of
-    /// its congestion control, which sockets of this process select.
+    /// Loads a law, once. Returns the kernel's name of its congestion control, which sockets of
+    /// this process select.
     ///
     /// # Errors
     /// The kernel lacks a feature, or this process a right.
-    fn load(&self, word: &str, initial_window: u32) -> Result<String, String>;
+    fn load(&self, program: &Program) -> Result<String, String>;
 
     /// The price of a connection's path, once known.
     fn price(&self, local: SocketAddr) -> Option<Price>;
@@ -34,7 +34,7 @@ pub trait KernelLaws: fmt::Debug + Send + Sync {
 /// The laws of a run, with the kernel's names of those loaded.
 pub(super) struct Loaded {
     laws: Option<Arc<dyn KernelLaws>>,
-    names: BTreeMap<(String, u32), String>,
+    names: BTreeMap<Program, String>,
 }
 
 impl Loaded {
@@ -45,14 +45,15 @@ impl Loaded {
         let mut names = BTreeMap::new();
         for (section, TransportId(transport)) in flows.chain(workloads) {
             let transport = &plan.transports[transport as usize];
-            let Congestion::Program(word, window) = Congestion::of(transport) else { continue };
-            if !transport.kernel || names.contains_key(&(word.clone(), window)) {
+            let Congestion::Program(program) = Congestion::of(transport) else { continue };
+            if !transport.kernel || names.contains_key(&program) {
                 continue;
             }
-            let failed = |message: String| RunError::KernelLaw { section, law: word.clone(), message };
+            let law = program.law.clone();
+            let failed = |message: String| RunError::KernelLaw { section, law, message };
             let Some(laws) = laws else { return Err(failed("use the command `tollway run`".into())) };
-            let name = laws.load(&word, window).map_err(failed)?;
-            names.insert((word, window), name);
+            let name = laws.load(&program).map_err(failed)?;
+            names.insert(program, name);
         }
         Ok(Loaded { laws: laws.cloned(), names })
     }
@@ -61,7 +62,7 @@ impl Loaded {
     pub(super) fn name(&self, of: Congestion) -> String {
         match of {
             Congestion::Linux(name) => name.to_owned(),
-            Congestion::Program(word, window) => self.names.get(&(word, window)).cloned().unwrap_or_default(),
+            Congestion::Program(program) => self.names.get(&program).cloned().unwrap_or_default(),
         }
     }
 

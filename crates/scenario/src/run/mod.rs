@@ -32,6 +32,7 @@ use build::{Built, aggregates, machines, overlay, sessions};
 use engine::{Engine, FlowEvent, Totals};
 
 pub use capture::{Capture, CaptureError, variant_path};
+pub use engine::Program;
 pub use kernel_laws::KernelLaws;
 #[cfg(target_os = "linux")]
 pub use live::{LiveInfo, Unsupported, WireInfo};

@@ -55,7 +55,8 @@ config! {
         /// two per window. With `encoding = "acp"`.
         every: u32 = 1, Kind::Count { least: 1, most: 65536 };
         /// The TCP whose window bounds XCP's where routers do not speak XCP, and packets are lost
-        /// and queued. With `encoding = "acp"`.
+        /// and queued. With `encoding = "acp"`, or `transport = "kernel"`, which changes to it for
+        /// good, without this key to the machine's.
         fallback: Fallback = Fallback::None, Kind::Word(Fallback::WORDS);
         fixed {
             /// Window at the start and until the first feedback, segments (ns-2; RFC 5681 allows up
@@ -107,6 +108,11 @@ impl SenderConfig for XcpConfig {
             aim: Some(Aim::XcpEquilibrium),
             initial_window: Some(INITIAL_WINDOW),
             program: true,
+            fallback: match self.fallback {
+                Fallback::None => None,
+                Fallback::NewReno => Some("reno"),
+                Fallback::Cubic => Some("cubic"),
+            },
             ..Descriptor::default()
         }
     }
@@ -125,7 +131,6 @@ impl SenderConfig for XcpConfig {
             ("duplicate_feedback", self.duplicate_feedback != defaults.duplicate_feedback),
             ("aging", self.aging != defaults.aging),
             ("every", self.every != defaults.every),
-            ("fallback", self.fallback == Fallback::NewReno),
         ];
         not_in_program(&others)?;
         Ok(Some(Arc::new(XcpConfig { on_loss, ..*self })))
