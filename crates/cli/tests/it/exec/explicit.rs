@@ -113,29 +113,33 @@ fn a_host_that_lies_is_held_by_the_router_s_meter() {
         return;
     }
     let _measures = common::beside();
-    for (law, lies, offence) in [("xcp", STATES_LONGER, "rtt-overstated"), ("fcp", OVERSPENDS, "overspent")] {
-        let run = |name: &str, keys: &str, lies: &str| {
-            let keys = format!("up = \"20 Mbps\"\ndown = \"20 Mbps\"\nordinary = 0.1\n{keys}");
-            let (rates, status) = through(&format!("{name}-{law}"), law, &keys, lies, &NEAR)?;
-            eprintln!("{law}, {name}: {rates:.2?}, held {}", status["held"]);
-            Some((rates, status["held"].clone()))
-        };
-        let meter = "meter = \"up\"\nbudget = 1\n";
-        let Some((honest, accused)) = run("honest", meter, "") else { return };
-        let part = |rates: &[f64]| rates[2] / rates.iter().sum::<f64>();
-        assert_eq!(accused, serde_json::json!([]), "{law}");
-        assert!((part(&honest) - 1.0 / 3.0).abs() < 0.03, "{law}: {honest:?}");
-        let Some((free, _)) = run("free", "", lies) else { return };
-        let Some((held, found)) = run("held", meter, lies) else { return };
-        assert!(part(&free) > 0.4, "the lie does not pay: {free:?}");
-        // No more than its share.
-        assert!(part(&held) < 0.36, "{held:?} beside {free:?}");
-        let found = found.as_array().unwrap();
-        assert!(found.iter().any(|one| one["offence"] == offence), "{found:?}");
-        for one in found {
-            assert!(one["sender"].as_str().unwrap().contains("10.88.3.2"), "{found:?}");
+    common::measured(|| {
+        for (law, lies, offence) in
+            [("xcp", STATES_LONGER, "rtt-overstated"), ("fcp", OVERSPENDS, "overspent")]
+        {
+            let run = |name: &str, keys: &str, lies: &str| {
+                let keys = format!("up = \"20 Mbps\"\ndown = \"20 Mbps\"\nordinary = 0.1\n{keys}");
+                let (rates, status) = through(&format!("{name}-{law}"), law, &keys, lies, &NEAR)?;
+                eprintln!("{law}, {name}: {rates:.2?}, held {}", status["held"]);
+                Some((rates, status["held"].clone()))
+            };
+            let meter = "meter = \"up\"\nbudget = 1\n";
+            let Some((honest, accused)) = run("honest", meter, "") else { return };
+            let part = |rates: &[f64]| rates[2] / rates.iter().sum::<f64>();
+            assert_eq!(accused, serde_json::json!([]), "{law}");
+            assert!((part(&honest) - 1.0 / 3.0).abs() < 0.03, "{law}: {honest:?}");
+            let Some((free, _)) = run("free", "", lies) else { return };
+            let Some((held, found)) = run("held", meter, lies) else { return };
+            assert!(part(&free) > 0.4, "the lie does not pay: {free:?}");
+            // No more than its share.
+            assert!(part(&held) < 0.36, "{held:?} beside {free:?}");
+            let found = found.as_array().unwrap();
+            assert!(found.iter().any(|one| one["offence"] == offence), "{found:?}");
+            for one in found {
+                assert!(one["sender"].as_str().unwrap().contains("10.88.3.2"), "{found:?}");
+            }
         }
-    }
+    });
 }
 
 const NEAR: Plan = Plan { delays: [20; 3], second: None, seconds: 15 };
@@ -145,32 +149,38 @@ const NEAR: Plan = Plan { delays: [20; 3], second: None, seconds: 15 };
 fn hosts_through_two_routers_in_a_row_have_the_rates_of_the_simulation() {
     let plan = Plan { delays: [50, 150, 100], second: Some("--down 4Mbps --up 100Mbps"), seconds: 40 };
     let _measures = common::beside();
-    for law in ["xcp", "fcp"] {
-        let keys = "up = \"20 Mbps\"\ndown = \"100 Mbps\"\n";
-        let Some((rates, status)) = through(&format!("row-{law}"), law, keys, "", &plan) else { return };
-        let mut text =
+    common::measured(|| {
+        for law in ["xcp", "fcp"] {
+            let keys = "up = \"20 Mbps\"\ndown = \"100 Mbps\"\n";
+            let Some((rates, status)) = through(&format!("row-{law}"), law, keys, "", &plan) else { return };
+            let mut text =
             "name = \"row\"\nduration = \"40 s\"\n[measure]\nwarmup = \"16 s\"\n[node.gate]\n[node.net]\n[node.door]\n[link.up]\n\
             from = \"gate\"\nto = \"net\"\nrate = \"20 Mbps\"\nlaw = \"LAW\"\n[link.down]\nfrom = \"door\"\n\
             to = \"h2\"\nrate = \"4 Mbps\"\nlaw = \"LAW\"\n"
                 .replace("LAW", law);
-        for (host, delay) in plan.delays.iter().enumerate() {
-            let far = if host == 2 { "door".to_owned() } else { format!("h{host}") };
-            text += &format!(
-                "[node.a{host}]\n[node.h{host}]\n[link.a{host}]\nfrom = \"a{host}\"\nto = \"gate\"\n\
+            for (host, delay) in plan.delays.iter().enumerate() {
+                let far = if host == 2 { "door".to_owned() } else { format!("h{host}") };
+                text += &format!(
+                    "[node.a{host}]\n[node.h{host}]\n[link.a{host}]\nfrom = \"a{host}\"\nto = \"gate\"\n\
                  rate = \"1 Gbps\"\n[link.h{host}]\nfrom = \"net\"\nto = \"{far}\"\nrate = \"400 Mbps\"\n\
                  delay = \"{delay} ms\"\n[flow.f{host}]\nfrom = \"a{host}\"\nto = \"h{host}\"\nlaw = \"{law}\"\n"
+                );
+            }
+            let file = folder(&format!("row-{law}-simulated")).join("row.toml");
+            fs::write(&file, text).unwrap();
+            let output =
+                super::tollway(&["run", file.to_str().unwrap(), "--json", "--quiet"]).output().unwrap();
+            assert!(output.status.success(), "{}", super::text(&output.stderr));
+            let simulated: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let flows = simulated["flows"].as_array().unwrap();
+            let simulated: Vec<f64> = flows.iter().map(|flow| flow["rate_mbps"].as_f64().unwrap()).collect();
+            eprintln!(
+                "{law}: {rates:.2?}, simulated {simulated:.2?}, waits {}",
+                status["ways"][0]["wait_ms"]
             );
+            for (rate, simulated) in rates.iter().zip(&simulated) {
+                assert!((rate / simulated - 1.0).abs() < 0.05, "{law}: {rates:?} beside {simulated}");
+            }
         }
-        let file = folder(&format!("row-{law}-simulated")).join("row.toml");
-        fs::write(&file, text).unwrap();
-        let output = super::tollway(&["run", file.to_str().unwrap(), "--json", "--quiet"]).output().unwrap();
-        assert!(output.status.success(), "{}", super::text(&output.stderr));
-        let simulated: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let flows = simulated["flows"].as_array().unwrap();
-        let simulated: Vec<f64> = flows.iter().map(|flow| flow["rate_mbps"].as_f64().unwrap()).collect();
-        eprintln!("{law}: {rates:.2?}, simulated {simulated:.2?}, waits {}", status["ways"][0]["wait_ms"]);
-        for (rate, simulated) in rates.iter().zip(&simulated) {
-            assert!((rate / simulated - 1.0).abs() < 0.05, "{law}: {rates:?} beside {simulated}");
-        }
-    }
+    });
 }

@@ -119,34 +119,43 @@ fn a_bottleneck_without_the_law_behind_one_with_it_ends_the_law() {
         return;
     }
     let _alone = common::alone();
-    let dir = folder("kernel-queue");
-    let file = dir.join("two.toml");
-    let text = "name = \"two\"\nduration = \"1 s\"\nnode = { server = {}, r = {}, program = {} }\n\
+    common::measured(|| {
+        let dir = folder("kernel-queue");
+        let file = dir.join("two.toml");
+        let text = "name = \"two\"\nduration = \"1 s\"\nnode = { server = {}, r = {}, program = {} }\n\
         link.a = { from = \"server\", to = \"r\", rate = \"100 Mbps\", delay = \"5 ms\", law = \"xcp\", limit = \"500 packets\" }\n\
         link.b = { from = \"r\", to = \"program\", rate = \"10 Mbps\", delay = \"10 ms\", limit = \"60 packets\" }\n";
-    fs::write(&file, text).unwrap();
-    let serve = format!("server={IPERF} -s");
-    let program = format!("sleep 0.5; {IPERF} -c server -R -t 9 > /dev/null");
-    let mut rates = Vec::new();
-    for law in [Some("xcp"), None] {
-        let out = dir.join(law.unwrap_or("ordinary"));
-        let network =
-            [file.to_str().unwrap(), "--node", "program", "--out", out.to_str().unwrap(), "--serve", &serve];
-        match law {
-            Some(law) => {
-                let Some(report) = under(law, &network, &program) else { return };
-                eprintln!("behind another queue: {}", report["tcp"]);
-                assert!(report["tcp"]["fallen"]["queue"].as_u64().unwrap() >= 1, "{}", report["tcp"]);
+        fs::write(&file, text).unwrap();
+        let serve = format!("server={IPERF} -s");
+        let program = format!("sleep 0.5; {IPERF} -c server -R -t 9 > /dev/null");
+        let mut rates = Vec::new();
+        for law in [Some("xcp"), None] {
+            let out = dir.join(law.unwrap_or("ordinary"));
+            let network = [
+                file.to_str().unwrap(),
+                "--node",
+                "program",
+                "--out",
+                out.to_str().unwrap(),
+                "--serve",
+                &serve,
+            ];
+            match law {
+                Some(law) => {
+                    let Some(report) = under(law, &network, &program) else { return };
+                    eprintln!("behind another queue: {}", report["tcp"]);
+                    assert!(report["tcp"]["fallen"]["queue"].as_u64().unwrap() >= 1, "{}", report["tcp"]);
+                }
+                None => {
+                    let arguments = [&["exec", "-q"], &network[..], &["--", "sh", "-c", &program]].concat();
+                    assert!(tollway(&arguments).output().unwrap().status.success());
+                }
             }
-            None => {
-                let arguments = [&["exec", "-q"], &network[..], &["--", "sh", "-c", &program]].concat();
-                assert!(tollway(&arguments).output().unwrap().status.success());
-            }
+            // From 3 s after the start on.
+            rates.push(mean(&out, "links.csv", "b", "rate_mbps", (4.0, 9.0)));
         }
-        // From 3 s after the start on.
-        rates.push(mean(&out, "links.csv", "b", "rate_mbps", (4.0, 9.0)));
-    }
-    assert!(rates[0] > 0.9 * rates[1], "Mb/s after the fallback, and without: {rates:?}");
+        assert!(rates[0] > 0.9 * rates[1], "Mb/s after the fallback, and without: {rates:?}");
+    });
 }
 
 /// `iperf3` as a real-time program: on a busy machine it would be late with data, and its connection
@@ -176,50 +185,52 @@ fn xcp_in_the_kernel_shares_a_link_whatever_the_round_trips() {
         return;
     }
     let _alone = common::alone();
-    let dir = folder("kernel-rtts");
-    let file = dir.join("rtts.toml");
-    let mut text = "name = \"rtts\"\nduration = \"1 s\"\n\
+    common::measured(|| {
+        let dir = folder("kernel-rtts");
+        let file = dir.join("rtts.toml");
+        let mut text = "name = \"rtts\"\nduration = \"1 s\"\n\
          node = { server = {}, r = {}, p1 = {}, p2 = {}, p3 = {}, p4 = {} }\n\
          link.b = { from = \"server\", to = \"r\", rate = \"50 Mbps\", delay = \"10 ms\", law = \"xcp\", limit = \"1000 packets\" }\n"
         .to_owned();
-    // Round trips of 30 to 300 ms.
-    for (i, delay) in [5, 40, 90, 140].into_iter().enumerate() {
-        let n = i + 1;
-        text += &format!(
-            "link.l{n} = {{ from = \"r\", to = \"p{n}\", rate = \"1 Gbps\", delay = \"{delay} ms\" }}\n"
-        );
-    }
-    fs::write(&file, text).unwrap();
-    let servers: Vec<String> = (1..=4).map(|n| format!("p{n}={IPERF} -s -p 520{n}")).collect();
-    let out = dir.join("out");
-    let mut network = vec![file.to_str().unwrap(), "--node", "server", "--out", out.to_str().unwrap()];
-    network.extend(servers.iter().flat_map(|server| ["--serve", server.as_str()]));
-    let program =
-        format!("sleep 0.5; for n in 1 2 3 4; do {IPERF} -c p$n -p 520$n -t 19 > /dev/null & done; wait");
-    let Some(report) = under("xcp", &network, &program) else { return };
-    kept("four flows", &report);
-    let steady = (9.0, 18.0);
-    let rates: Vec<f64> = (1..=4)
-        .map(|n| {
-            let data = report["flows"].as_array().unwrap().iter();
-            let data =
-                data.filter(|flow| flow["flow"].as_str().unwrap().ends_with(&format!("> p{n}:520{n}")));
-            let bytes = |flow: &&Value| flow["delivered_bytes"].as_u64();
-            // The other one controls.
-            let flow = data.max_by_key(bytes).unwrap()["flow"].as_str().unwrap();
-            mean(&out, "flows.csv", flow, "rate_mbps", steady)
-        })
-        .collect();
-    let (sum, squares) = (rates.iter().sum::<f64>(), rates.iter().map(|rate| rate * rate).sum::<f64>());
-    let jain = sum * sum / (4.0 * squares);
-    let queue = mean(&out, "links.csv", "b", "queue_mean_ms", steady);
-    eprintln!("four flows: {rates:.2?} Mb/s, Jain {jain:.4}, queue {queue:.2} ms");
-    let ran = Ran { said: HashMap::new(), report };
-    if ran.punctual("four flows") {
-        assert!(jain > 0.99 && sum > 0.95 * 50.0 && queue < 3.0, "{rates:?} {jain} {queue}");
-        // The simulator's: 12.6, 12.5, 12.4, 12.4.
-        assert!(rates.iter().all(|rate| (rate / 12.5 - 1.0).abs() < 0.05), "{rates:?}");
-    }
+        // Round trips of 30 to 300 ms.
+        for (i, delay) in [5, 40, 90, 140].into_iter().enumerate() {
+            let n = i + 1;
+            text += &format!(
+                "link.l{n} = {{ from = \"r\", to = \"p{n}\", rate = \"1 Gbps\", delay = \"{delay} ms\" }}\n"
+            );
+        }
+        fs::write(&file, text).unwrap();
+        let servers: Vec<String> = (1..=4).map(|n| format!("p{n}={IPERF} -s -p 520{n}")).collect();
+        let out = dir.join("out");
+        let mut network = vec![file.to_str().unwrap(), "--node", "server", "--out", out.to_str().unwrap()];
+        network.extend(servers.iter().flat_map(|server| ["--serve", server.as_str()]));
+        let program =
+            format!("sleep 0.5; for n in 1 2 3 4; do {IPERF} -c p$n -p 520$n -t 19 > /dev/null & done; wait");
+        let Some(report) = under("xcp", &network, &program) else { return };
+        kept("four flows", &report);
+        let steady = (9.0, 18.0);
+        let rates: Vec<f64> = (1..=4)
+            .map(|n| {
+                let data = report["flows"].as_array().unwrap().iter();
+                let data =
+                    data.filter(|flow| flow["flow"].as_str().unwrap().ends_with(&format!("> p{n}:520{n}")));
+                let bytes = |flow: &&Value| flow["delivered_bytes"].as_u64();
+                // The other one controls.
+                let flow = data.max_by_key(bytes).unwrap()["flow"].as_str().unwrap();
+                mean(&out, "flows.csv", flow, "rate_mbps", steady)
+            })
+            .collect();
+        let (sum, squares) = (rates.iter().sum::<f64>(), rates.iter().map(|rate| rate * rate).sum::<f64>());
+        let jain = sum * sum / (4.0 * squares);
+        let queue = mean(&out, "links.csv", "b", "queue_mean_ms", steady);
+        eprintln!("four flows: {rates:.2?} Mb/s, Jain {jain:.4}, queue {queue:.2} ms");
+        let ran = Ran { said: HashMap::new(), report };
+        if ran.punctual("four flows") {
+            assert!(jain > 0.99 && sum > 0.95 * 50.0 && queue < 3.0, "{rates:?} {jain} {queue}");
+            // The simulator's: 12.6, 12.5, 12.4, 12.4.
+            assert!(rates.iter().all(|rate| (rate / 12.5 - 1.0).abs() < 0.05), "{rates:?}");
+        }
+    });
 }
 
 #[test]
@@ -228,53 +239,64 @@ fn fifty_connections_of_a_host_buy_the_share_of_one_under_fcp() {
         return;
     }
     let _alone = common::alone();
-    let dir = folder("kernel-hosts");
-    let file = dir.join("hosts.toml");
-    let text = "name = \"hosts\"\nduration = \"1 s\"\nnode = { a = {}, b = {}, r = {}, server = {} }\n\
+    common::measured(|| {
+        let dir = folder("kernel-hosts");
+        let file = dir.join("hosts.toml");
+        let text = "name = \"hosts\"\nduration = \"1 s\"\nnode = { a = {}, b = {}, r = {}, server = {} }\n\
         link.a = { from = \"a\", to = \"r\", rate = \"1 Gbps\", delay = \"5 ms\" }\n\
         link.b = { from = \"b\", to = \"r\", rate = \"1 Gbps\", delay = \"5 ms\" }\n\
         link.x = { from = \"r\", to = \"server\", rate = \"50 Mbps\", delay = \"10 ms\", law = \"fcp\", limit = \"1000 packets\", symmetric = true }\n";
-    fs::write(&file, text).unwrap();
-    let server = format!("server={IPERF} -s -p 5201 & {IPERF} -s -p 5202");
-    // One connection has the link for 2 s; then fifty begin.
-    let one = format!("b=sleep 0.5; {IPERF} -c server -p 5202 -t 30");
-    let out = dir.join("out");
-    let network = [
-        file.to_str().unwrap(),
-        "--node",
-        "a",
-        "--out",
-        out.to_str().unwrap(),
-        "--serve",
-        &server,
-        "--serve",
-        &one,
-    ];
-    let program = format!("sleep 2.5; {IPERF} -c server -p 5201 -t 14 -P 50 > /dev/null");
-    let Some(report) = under("fcp", &network, &program) else { return };
-    kept("fifty connections beside one", &report);
-    let part = |span| {
-        let of = |node: &str| mean(&out, "flows.csv", &format!("tcp {node}:"), "rate_mbps", span);
-        of("a") / (of("a") + of("b"))
-    };
-    // `iperf3` opens fifty connections one after the other before they send.
-    let flows = fs::read_to_string(out.join("flows.csv")).unwrap();
-    let rows = flows.lines().filter_map(|row| row.split_once(",tcp a:"));
-    let mut times: Vec<f64> = rows.map(|(time, _)| time.parse().unwrap()).collect();
-    times.sort_by(f64::total_cmp);
-    let begun = times.windows(50).find(|times| times[0] == times[49]).expect("fifty at once")[0];
-    // The simulator has both hosts within 5 % of their shares from 1 s after the fifty start.
-    let (converged, steady) = (part((begun + 1.0, begun + 3.0)), part((begun + 3.0, begun + 11.0)));
-    // Idle since their handshakes, each begins with the ten packets of a new connection.
-    let queue = mean(&out, "links.csv", "x", "queue_mean_ms", (begun, begun + 0.3));
-    eprintln!(
-        "fifty connections from {begun} s on: {converged:.3} from 1 s later, then {steady:.3}; queue {queue:.1} ms"
-    );
-    let ran = Ran { said: HashMap::new(), report };
-    if ran.punctual("fifty connections beside one") {
-        assert!((0.45..0.55).contains(&converged) && (0.45..0.55).contains(&steady), "{converged} {steady}");
-        assert!(queue < 45.0, "{queue} ms");
-    }
+        fs::write(&file, text).unwrap();
+        let server = format!("server={IPERF} -s -p 5201 & {IPERF} -s -p 5202");
+        // One connection has the link for 2 s; then fifty begin. The first must not begin before the
+        // program: links are idle then.
+        let go = dir.join("go");
+        let one = format!(
+            "b=until test -e {go}; do sleep 0.05; done; {IPERF} -c server -p 5202 -t 30",
+            go = go.display()
+        );
+        let out = dir.join("out");
+        let network = [
+            file.to_str().unwrap(),
+            "--node",
+            "a",
+            "--out",
+            out.to_str().unwrap(),
+            "--serve",
+            &server,
+            "--serve",
+            &one,
+        ];
+        let program =
+            format!("touch {}; sleep 2; {IPERF} -c server -p 5201 -t 14 -P 50 > /dev/null", go.display());
+        let Some(report) = under("fcp", &network, &program) else { return };
+        kept("fifty connections beside one", &report);
+        let part = |span| {
+            let of = |node: &str| mean(&out, "flows.csv", &format!("tcp {node}:"), "rate_mbps", span);
+            of("a") / (of("a") + of("b"))
+        };
+        // `iperf3` opens fifty connections one after the other before they send.
+        let flows = fs::read_to_string(out.join("flows.csv")).unwrap();
+        let rows = flows.lines().filter_map(|row| row.split_once(",tcp a:"));
+        let mut times: Vec<f64> = rows.map(|(time, _)| time.parse().unwrap()).collect();
+        times.sort_by(f64::total_cmp);
+        let begun = times.windows(50).find(|times| times[0] == times[49]).expect("fifty at once")[0];
+        // The simulator has both hosts within 5 % of their shares from 1 s after the fifty start.
+        let (converged, steady) = (part((begun + 1.0, begun + 3.0)), part((begun + 3.0, begun + 11.0)));
+        // Idle since their handshakes, each begins with the ten packets of a new connection.
+        let queue = mean(&out, "links.csv", "x", "queue_mean_ms", (begun, begun + 0.3));
+        eprintln!(
+            "fifty connections from {begun} s on: {converged:.3} from 1 s later, then {steady:.3}; queue {queue:.1} ms"
+        );
+        let ran = Ran { said: HashMap::new(), report };
+        if ran.punctual("fifty connections beside one") {
+            assert!(
+                (0.45..0.55).contains(&converged) && (0.45..0.55).contains(&steady),
+                "{converged} {steady}"
+            );
+            assert!(queue < 45.0, "{queue} ms");
+        }
+    });
 }
 
 /// Waits for the server, and compares the size of what it sends.

@@ -9,28 +9,33 @@ const RATE: f64 = 20e6;
 #[test]
 fn bulk_tcp_runs_at_the_rate_in_both_directions() {
     let _alone = common::alone();
-    let Some(lab) = Lab::new("rate") else { return };
-    let router = lab.router(&["--dev", "sr", "--up", "20Mbps", "--down", "20Mbps", "--law", "fq_codel"]);
-    for options in [&["-t", "3", "-O", "1"][..], &["-t", "3", "-O", "1", "-R"]] {
-        let rate = lab.iperf3("5201", options);
-        // 1448 of 1500 bytes are payload.
-        assert!((0.75 * RATE..RATE * 1448.0 / 1500.0 * 1.02).contains(&rate), "{options:?}: {rate}");
-    }
-    let status = router.status(&lab);
-    for (way, word) in status["ways"].as_array().unwrap().iter().zip(["up", "down"]) {
-        assert_eq!(way["direction"], word);
-        assert!(way["bytes"].as_u64().unwrap() > 6_000_000 && way["dropped"].as_u64().unwrap() > 0, "{way}");
-        assert_eq!(
-            (&way["unsent"], &way["missed"], &way["refused"]),
-            (&0.into(), &0.into(), &0.into()),
-            "{way}"
-        );
-    }
-    let text = router.text(&lab);
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    assert!(text.contains("fq_codel at sr"), "{text}");
-    router.end();
-    assert_eq!(lab.interfaces(), "", "nothing stays");
+    common::measured(|| {
+        let Some(lab) = Lab::new("rate") else { return };
+        let router = lab.router(&["--dev", "sr", "--up", "20Mbps", "--down", "20Mbps", "--law", "fq_codel"]);
+        for options in [&["-t", "3", "-O", "1"][..], &["-t", "3", "-O", "1", "-R"]] {
+            let rate = lab.iperf3("5201", options);
+            // 1448 of 1500 bytes are payload.
+            assert!((0.75 * RATE..RATE * 1448.0 / 1500.0 * 1.02).contains(&rate), "{options:?}: {rate}");
+        }
+        let status = router.status(&lab);
+        for (way, word) in status["ways"].as_array().unwrap().iter().zip(["up", "down"]) {
+            assert_eq!(way["direction"], word);
+            assert!(
+                way["bytes"].as_u64().unwrap() > 6_000_000 && way["dropped"].as_u64().unwrap() > 0,
+                "{way}"
+            );
+            assert_eq!(
+                (&way["unsent"], &way["missed"], &way["refused"]),
+                (&0.into(), &0.into(), &0.into()),
+                "{way}"
+            );
+        }
+        let text = router.text(&lab);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("fq_codel at sr"), "{text}");
+        router.end();
+        assert_eq!(lab.interfaces(), "", "nothing stays");
+    });
 }
 
 #[test]
