@@ -172,7 +172,7 @@ pub trait Kernel: std::fmt::Debug {
     }
 }
 
-/// What a warning is about. It is logged when it begins, whatever others there are.
+/// The cause of a warning, which is logged when it begins, whatever others there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Concern {
     /// Control groups that can't be read.

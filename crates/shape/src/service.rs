@@ -75,7 +75,7 @@ impl Service {
 /// The channel to the worker, from tick to tick.
 struct Link {
     end: AgentEnd,
-    /// What the worker was warned of; none before the first reply, which says that the agent works.
+    /// The causes told to the worker; none before the first reply, which says that the agent works.
     warned: Option<Vec<Concern>>,
     /// The worker waits for the agent's state.
     wanted: bool,
