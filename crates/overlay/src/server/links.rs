@@ -192,8 +192,10 @@ impl Server {
         }
     }
 
+    /// Reads what a link has sent, up to a limit: receivers get that before there is more.
     fn read_wire(&mut self, now: Time, key: usize) -> io::Result<()> {
-        loop {
+        let mut read = 0;
+        while read < TURN {
             let wire = &mut self.wires[key];
             let len = match wire.channel.read(&mut self.buffer) {
                 Ok(0) => {
@@ -209,6 +211,7 @@ impl Server {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
+            read += len;
             wire.input.extend_from_slice(&self.buffer[..len]);
             match (wire.port, self.broker.daemon()) {
                 (Some(port), Some(daemon)) => daemon.hear(now, port),
@@ -216,6 +219,8 @@ impl Server {
             }
             self.decode(now, key)?;
         }
+        self.unread.push(key);
+        Ok(())
     }
 
     fn decode(&mut self, now: Time, key: usize) -> io::Result<()> {
@@ -410,6 +415,8 @@ fn resolve(address: String) -> Receiver<io::Result<Vec<SocketAddr>>> {
     receiver
 }
 
+/// Bytes read from a link in one turn.
+const TURN: usize = 1 << 18;
 /// Bounds of unsent bytes in a link's kernel buffer.
 const LEAST_UNSENT: u32 = 16 << 10;
 const MOST_UNSENT: u32 = 1 << 20;

@@ -49,6 +49,8 @@ pub struct Server {
     wires: Slab<SiteConnection>,
     /// Clients with input to read.
     ready: VecDeque<usize>,
+    /// Links that had more to read in the last turn.
+    unread: Vec<usize>,
     /// The input buffer shared by all sockets.
     buffer: Box<[u8]>,
     accept_again: bool,
@@ -110,6 +112,7 @@ impl Server {
             peers: site.links.iter().cloned().map(Peer::new).collect(),
             wires: Slab::new(),
             ready: VecDeque::new(),
+            unread: Vec::new(),
             buffer: vec![0; BUFFER].into(),
             accept_again: false,
             events: Events::default(),
@@ -191,7 +194,7 @@ impl Server {
         loop {
             let now = self.clock.now();
             let due = next.min(self.broker.sites_timeout());
-            let wait = match self.ready.is_empty() {
+            let wait = match self.ready.is_empty() && self.unread.is_empty() {
                 true => Duration::from_nanos(due.saturating_sub(now).0),
                 false => Duration::ZERO,
             };
@@ -200,6 +203,9 @@ impl Server {
                 done => done?,
             }
             let now = self.clock.now();
+            for key in std::mem::take(&mut self.unread) {
+                self.link_ready(now, key, true, false);
+            }
             for event in &events {
                 match event.token() {
                     LISTENER => self.accept_clients(now),
