@@ -26,7 +26,11 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
     }
     let scenario = options.network()?;
     let plan = &options.variant(&scenario)?.plan;
-    let spec = options.spec(plan, program)?;
+    let mut spec = options.spec(plan, program)?;
+    if over.tcp.is_some() {
+        // Trains of two segments, the kernel's least, are a queue at a slow link.
+        spec.sysctls.insert(0, ("net.ipv4.tcp_min_tso_segs".into(), "1".into()));
+    }
     // Notes on a file concern `tollway run`: its duration, for example, is not the program's.
     if over.file.is_none() && !over.quiet && !over.json {
         scenario.notes().iter().for_each(|note| terminal::tell(format_args!("note: {note}")));

@@ -89,6 +89,7 @@ struct tcp_congestion_ops {
 	__u32 (*ssthresh)(struct sock *);
 	void (*set_state)(struct sock *, __u8);
 	void (*cwnd_event)(struct sock *, int);
+	__u32 (*min_tso_segs)(struct sock *);
 	void (*cong_control)(struct sock *);
 	__u32 (*undo_cwnd)(struct sock *);
 	char name[16];

@@ -1,5 +1,6 @@
 /* The programs. Each law defines before: `reserve`, `write`, `parse` of options; `start`, `on_feedback`,
-   `on_loss_timer`, `on_send` of a connection. */
+   `on_loss_timer`, `on_send` of a connection. LEAST_TRAIN is the least
+   number of segments sent at once, where the kernel's is not to apply. */
 #pragma once
 
 SEC("sockops") int options(struct bpf_sock_ops *s)
@@ -103,6 +104,13 @@ SEC("struct_ops/undo") __u32 BPF_PROG(undo, struct sock *sk)
 	return ((struct tcp_sock *)sk)->snd_cwnd;
 }
 
+#ifdef LEAST_TRAIN
+SEC("struct_ops/train") __u32 BPF_PROG(train, struct sock *sk)
+{
+	return LEAST_TRAIN;
+}
+#endif
+
 SEC(".struct_ops.link") struct tcp_congestion_ops law = {
 	.init = (void *)init,
 	.release = (void *)release,
@@ -111,5 +119,8 @@ SEC(".struct_ops.link") struct tcp_congestion_ops law = {
 	.cwnd_event = (void *)event,
 	.ssthresh = (void *)ssthresh,
 	.undo_cwnd = (void *)undo,
+#ifdef LEAST_TRAIN
+	.min_tso_segs = (void *)train,
+#endif
 	.name = "tollway_000000",
 };

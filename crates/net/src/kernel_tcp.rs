@@ -93,9 +93,10 @@ impl Room {
             address_v6: None,
             train: 0,
         };
-        let made = Namespace::new(spec);
-        let (namespace, tun) =
-            made.map_err(|source| Error::Namespace { action: "make a network namespace", source })?;
+        let problem = |action| move |source| Error::Namespace { action, source };
+        let (namespace, tun) = Namespace::new(spec).map_err(problem("make a network namespace"))?;
+        // Single segments, as the simulator sends. Trains of two, the kernel's least, are a queue.
+        namespace.set("net.ipv4.tcp_min_tso_segs", "1").map_err(problem("set a parameter of a namespace"))?;
         Ok((Room { namespace, node: at, flows: Vec::new(), read: 0, written: 0 }, tun))
     }
 
