@@ -165,8 +165,9 @@ static __always_inline void on_send(struct tcp_sock *tp, struct flow *f)
 {
 }
 
-/* Trains of two segments at once are a queue at a slow link. On some kernels (6.18) this is ignored about once a second,
-   and all that the window allows goes at once: here that is little. FCP's window has room for half of what is in flight. */
+/* Trains of two segments at once are a queue at a slow link. On some kernels (6.18) this is
+   ignored about once a second, and all that the window allows goes at once: here that is little,
+   while FCP's window has room for half of what is in flight. */
 #define LEAST_TRAIN 1
 
 #include "programs.h"
