@@ -248,8 +248,8 @@ fn fifty_connections_of_a_host_buy_the_share_of_one_under_fcp() {
         link.x = { from = \"r\", to = \"server\", rate = \"50 Mbps\", delay = \"10 ms\", law = \"fcp\", limit = \"1000 packets\", symmetric = true }\n";
         fs::write(&file, text).unwrap();
         let server = format!("server={IPERF} -s -p 5201 & {IPERF} -s -p 5202");
-        // One connection has the link for 2 s; then fifty begin. The first must not begin before the
-        // program: links are idle then.
+        // One connection has the link for 2 s; then fifty begin. The first waits for the program,
+        // which begins with idle links.
         let go = dir.join("go");
         let one = format!(
             "b=until test -e {go}; do sleep 0.05; done; {IPERF} -c server -p 5202 -t 30",
