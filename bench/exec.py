@@ -7,7 +7,7 @@
 
 Throughput is that of one TCP connection between two namespaces, both ends and what is between them on this machine: through `tollway
 exec` with trains of segments whole (GSO) and packet by packet, and through `bench/forwarder.c` (AF_PACKET, root only). Each number is the
-best of several runs, since other work on a machine only takes away. Needs a release build, and `cc` for the forwarder.
+best of several runs, since other work on a machine only takes away. Accuracy is measured with IPv4 and with IPv6. Needs a release build, and `cc` for the forwarder.
 """
 
 import argparse
@@ -26,9 +26,17 @@ ME = [sys.executable, os.path.abspath(__file__)]
 PORT = 9000
 
 
+# Of IP: 64 bytes of payload in UDP, and the part of a full packet that TCP carries.
+HEADERS = {"server": (20, 1448 / 1500), "fd77::2": (40, 1428 / 1500)}
+
+
+def listen():
+    return socket.create_server(("::", PORT), family=socket.AF_INET6, dualstack_ipv6=True)
+
+
 def source(seconds):
     """Serves one connection: sends as much as it takes for so long."""
-    listener = socket.create_server(("0.0.0.0", PORT))
+    listener = listen()
     print("ready", flush=True)
     chunk = bytes(1 << 20)
     while True:
@@ -55,10 +63,11 @@ def sink(host):
 
 
 def echo():
-    receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    receiver.bind(("0.0.0.0", PORT))
+    receiver = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    receiver.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    receiver.bind(("::", PORT))
     # Somebody listening for TCP is how the run knows that the server is there.
-    listener = socket.create_server(("0.0.0.0", PORT))
+    listener = listen()
     while True:
         data, sender = receiver.recvfrom(2048)
         receiver.sendto(data, sender)
@@ -66,8 +75,9 @@ def echo():
 
 def pings(host, count):
     """Round trips of datagrams, milliseconds."""
-    sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    sender.connect((host, PORT))
+    family, *_, address = socket.getaddrinfo(host, PORT, type=socket.SOCK_DGRAM)[0]
+    sender = socket.socket(family, socket.SOCK_DGRAM)
+    sender.connect(address)
     trips = []
     for _ in range(count):
         sent = time.perf_counter()
@@ -134,6 +144,25 @@ def bare(seconds):
                 subprocess.run(["ip", "netns", "delete", name], check=False)
 
 
+def accuracy(host, seconds):
+    """Rate and delays of a link beside what is due, to a host by its name or address."""
+    header, part = HEADERS[host]
+    rate, report = tollway("100Mbps 10ms", ["--source", str(2 * seconds)], ["--sink", host])
+    down = next(link for link in report["links"] if link["link"] == "down")
+    trips, quiet = tollway("100Mbps 10ms", ["--echo"], ["--pings", host, "200"])
+    trips.sort()
+    # There and back.
+    due = 2 * (10 + (64 + 8 + header) * 8 / 100e6 * 1e3)
+    return {
+        "rate_best_second_mbps": down["best_second_mbps"],
+        "rate_error": down["best_second_mbps"] / 100 - 1,
+        "goodput_to_expected": rate / (100e6 * part),
+        "added_delay_ms": {f"p{at}": trips[len(trips) * at // 100] - due for at in (50, 90, 99)},
+        "lateness_us": quiet["lateness_us"],
+        "kept_up": report["kept_up"] and quiet["kept_up"],
+    }
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="shorter runs, fewer of them")
@@ -169,12 +198,6 @@ def main():
     )
     per_cpu = {"gso": a_second(0), "packets": a_second(1), "forwarder": a_second(2)}
 
-    rate, report = tollway("100Mbps 10ms", ["--source", str(2 * seconds)], ["--sink", "server"])
-    down = next(link for link in report["links"] if link["link"] == "down")
-    trips, quiet = tollway("100Mbps 10ms", ["--echo"], ["--pings", "server", "200"])
-    trips.sort()
-    # 64 bytes of payload are 92 on the wire, there and back.
-    due = 2 * (10 + 92 * 8 / 100e6 * 1e3)
     measured = {
         "gso_gbps": whole / 1e9,
         "packets_gbps": single / 1e9,
@@ -182,16 +205,8 @@ def main():
         "gso_to_forwarder": forwarded and whole / forwarded,
         "gbit_per_cpu_second": per_cpu,
         "gso_to_forwarder_per_cpu": per_cpu["forwarder"] and per_cpu["gso"] / per_cpu["forwarder"],
-        "rate_best_second_mbps": down["best_second_mbps"],
-        "rate_error": down["best_second_mbps"] / 100 - 1,
-        "goodput_to_expected": rate / (100e6 * 1448 / 1500),
-        "added_delay_ms": {
-            "p50": trips[len(trips) // 2] - due,
-            "p90": trips[len(trips) * 9 // 10] - due,
-            "p99": trips[len(trips) * 99 // 100] - due,
-        },
-        "lateness_us": quiet["lateness_us"],
-        "kept_up": report["kept_up"] and quiet["kept_up"],
+        **accuracy("server", seconds),
+        "ipv6": accuracy("fd77::2", seconds),
         "load": os.getloadavg()[0],
         "processors": os.cpu_count(),
     }
@@ -205,8 +220,9 @@ def main():
     print(f"a processor second of ours, the same  {number(per_cpu['gso'], 'Gbit')}, packet by packet {number(per_cpu['packets'], 'Gbit')}")
     print(f"a processor second of the forwarder   {number(per_cpu['forwarder'], 'Gbit')}")
     print(f"a link of 100 Mb/s, its best second   {number(measured['rate_best_second_mbps'], 'Mb/s')}")
-    added = measured["added_delay_ms"]
-    print(f"added to a round trip of 20 ms        {added['p50']:.3f} ms (median), {added['p99']:.3f} ms (99 %)")
+    for family, of in (("IPv4", measured), ("IPv6", measured["ipv6"])):
+        added = of["added_delay_ms"]
+        print(f"added to a round trip of 20 ms, {family}  {added['p50']:.3f} ms (median), {added['p99']:.3f} ms (99 %)")
 
 
 if __name__ == "__main__":

@@ -198,7 +198,7 @@ def test_a_killed_test_leaves_no_process(emulation, tmp_path):
     assert state(program)[0] == "Z"
 
 
-@pytest.mark.parametrize("page", ["python", "ten-tasks"])
+@pytest.mark.parametrize("page", ["python", "tasks"])
 def test_the_chapters_tests_pass(emulation, tmp_path, page):
     blocks = (ROOT / f"docs/src/{page}.md").read_text().split("```")[1::2]
     (code,) = [block.partition("\n")[2] for block in blocks if "(emulation)" in block]

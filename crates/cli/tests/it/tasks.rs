@@ -1,4 +1,4 @@
-//! The commands of docs/src/ten-tasks.md, docs/src/datacentre.md and the first pages, run
+//! The commands of docs/src/tasks.md, docs/src/datacentre.md and the first pages, run
 //! unchanged. Simulations print what the page shows.
 
 use std::env;
@@ -21,7 +21,7 @@ const NEEDS: &[(&str, &str)] = &[
         "pytest",
         "tollway exec --link 1Gbps -q -- true && curl --version && python3 -c 'import pytest, pytest_tollway'",
     ),
-    ("browser", "tollway exec --link 1Gbps -q -- true && chromium --version"),
+    ("browser", "tollway exec --link 1Gbps -q -- true && chromium --version && openssl version"),
     (
         "root",
         "test $(id -u) = 0 && tollway exec --link 1Gbps -q -- true && iperf3 --version && runuser --version",
@@ -30,18 +30,25 @@ const NEEDS: &[(&str, &str)] = &[
 
 #[test]
 fn simulated_tasks_print_what_the_page_shows() {
-    assert_eq!(run_tasks("ten-tasks", "simulated", &["task", "pandas"], true), 6);
+    assert_eq!(run_tasks("tasks", "simulated", &["task", "pandas"], true).len(), 6);
 }
 
 #[test]
 fn networks_of_a_datacentre_print_what_the_page_shows() {
-    assert_eq!(run_tasks("datacentre", "datacentre", &["task"], true), 2);
+    assert_eq!(run_tasks("datacentre", "datacentre", &["task"], true).len(), 2);
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn tasks_with_programs_run() {
-    assert_eq!(run_tasks("ten-tasks", "programs", &["exec", "user", "browser", "root", "pytest"], false), 7);
+    let printed = run_tasks("tasks", "programs", &["exec", "user", "browser", "root", "pytest"], false);
+    assert_eq!(printed.len(), 9);
+    let Some(call) = printed.iter().find(|printed| printed.contains("fq_codel")) else { return };
+    let delay = |line: &str| {
+        serde_json::from_str::<serde_json::Value>(line).unwrap()["delay_mean_ms"].as_f64().unwrap()
+    };
+    let [plain, fair] = call.lines().map(delay).collect::<Vec<_>>()[..] else { panic!("{call}") };
+    assert!(plain > 2.0 * fair, "{call}");
 }
 
 #[test]
@@ -98,22 +105,22 @@ fn assert_printed(shown: &str, printed: &str) {
     }
 }
 
-/// Runs the blocks of these kinds on a page, in order and in one folder, and returns their number.
-/// With `compare` the commands must print each line of output that the page shows.
-fn run_tasks(name: &str, folder: &str, kinds: &[&str], compare: bool) -> usize {
+/// Runs the blocks of these kinds on a page, in order and in one folder, and returns what each has
+/// printed: nothing if it was skipped. With `compare` that must have each line that the page shows.
+fn run_tasks(name: &str, folder: &str, kinds: &[&str], compare: bool) -> Vec<String> {
     let dir = sources(folder);
     let page = page(&dir, &format!("docs/src/{name}.md"));
     let blocks = blocks(&page);
-    let mut count = 0;
+    let mut outputs = Vec::new();
     for (at, (info, body)) in blocks.iter().enumerate() {
         if let Some((_, file)) = info.split_once(",file=") {
             fs::write(dir.join(file), body).expect("written");
         }
         let Some(kind) = info.strip_prefix("sh,").filter(|kind| kinds.contains(kind)) else { continue };
-        count += 1;
         let (_, needs) = NEEDS.iter().find(|(name, _)| *name == kind).expect("a known kind");
         if !shell(&dir, needs).status.success() {
             eprintln!("SKIPPED: a task that needs `{needs}`:\n{body}");
+            outputs.push(String::new());
             continue;
         }
         let output = shell(&dir, body);
@@ -123,8 +130,9 @@ fn run_tasks(name: &str, folder: &str, kinds: &[&str], compare: bool) -> usize {
         if let Some((_, shown)) = blocks.get(at + 1).filter(|(info, _)| compare && *info == "text") {
             assert_printed(shown, &printed);
         }
+        outputs.push(printed);
     }
-    count
+    outputs
 }
 
 /// Runs commands in `dir`; `tollway` is the command under test.

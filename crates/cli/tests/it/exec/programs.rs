@@ -23,7 +23,7 @@ fn the_book_s_recipes_run() {
         std::os::unix::fs::symlink(fs::canonicalize(root.join(name)).unwrap(), dir.join(name)).unwrap();
     }
     let book = fs::read_to_string(root.join("docs/src/exec.md")).unwrap();
-    let (_, recipes) = book.split_once("## Five recipes").unwrap();
+    let (_, recipes) = book.split_once("## Three recipes").unwrap();
     let (recipes, _) = recipes.split_once("\n## ").unwrap();
     let command = Path::new(env!("CARGO_BIN_EXE_tollway")).parent().unwrap();
     let path = std::env::join_paths(
@@ -32,7 +32,7 @@ fn the_book_s_recipes_run() {
     let path = path.unwrap();
     let blocks: Vec<&str> =
         recipes.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap()).collect();
-    assert_eq!(blocks.len(), 5);
+    assert_eq!(blocks.len(), 3);
     // In parallel: most of their time is waiting.
     let run = |block: &str| {
         let mut command = Command::new("bash");
@@ -51,20 +51,14 @@ fn the_book_s_recipes_run() {
         assert!(output.status.success(), "{block}\n{}\n{}", text(&output.stdout), text(&output.stderr));
         assert!(!output.stdout.is_empty(), "{block}");
     }
-    let times: Vec<f64> =
-        text(&outputs[3].stdout).lines().filter_map(|line| line.strip_suffix(" s")?.parse().ok()).collect();
-    assert_eq!(times.len(), 6, "{}", text(&outputs[3].stdout));
-    let marks = text(&outputs[4].stdout);
+    // With ECN packets are marked.
+    let marks = text(&outputs[2].stdout);
     assert_eq!(marks.matches("\"marks\":").count(), 2, "{marks}");
-    // The last three recipes use FQ-CoDel, and take less time. With ECN packets are marked.
-    let cured = times[..3].iter().sum::<f64>() > 2.0 * times[3..].iter().sum::<f64>();
     let marked = marks.matches("\"marks\": 0,").count() == 1;
-    if !(cured && marked) && overloaded() {
-        eprintln!(
-            "NOT CHECKED: this machine was too busy for the recipes to show what they show: {times:?} {marks}"
-        );
+    if !marked && overloaded() {
+        eprintln!("NOT CHECKED: this machine was too busy for the recipes to show what they show: {marks}");
     } else {
-        assert!(cured && marked, "{times:?} {marks}");
+        assert!(marked, "{marks}");
     }
 }
 

@@ -15,91 +15,106 @@ const PORT: u16 = 9000;
 
 #[test]
 fn four_round_trips_have_equal_parts_of_the_rate() {
-    let Some(ran) = shaped("shaped-four", SHAPE, FOUR, [0; 4], 5) else { return };
-    if !ran.punctual("equal parts") {
-        return;
-    }
-    let (rates, sum, jain) = figures(&ran);
-    assert!(jain > 0.99, "{rates:?}");
-    assert!((0.95 * 16.0..=1.02 * 16.0).contains(&sum), "{rates:?}");
+    let _measures = common::beside();
+    common::measured(|| {
+        let Some(ran) = shaped("shaped-four", SHAPE, FOUR, [0; 4], 5) else { return };
+        if !ran.punctual("equal parts") {
+            return;
+        }
+        let (rates, sum, jain) = figures(&ran);
+        assert!(jain > 0.99, "{rates:?}");
+        assert!((0.95 * 16.0..=1.02 * 16.0).contains(&sum), "{rates:?}");
+    });
 }
 
 #[test]
 fn four_round_trips_through_a_router_have_equal_parts_of_the_rate() {
-    // The window of 600 ms takes its time: CUBIC needs some 10 s to be where it was before a loss.
-    let policy = format!("{ROUTER}[aggregate.all]\nto-port = 9000\nrate = \"100 Mbps\"\n");
-    let Some(ran) = shaped("routed-four", &policy, FOUR, [0; 4], 60) else { return };
-    let (rates, sum, jain) = figures(&ran);
-    eprintln!("{rates:?}, sum {sum:.2} Mb/s, index {jain:.4}");
-    if !ran.punctual("equal parts behind a router") {
-        return;
-    }
-    assert!(jain >= 0.99, "{rates:?}");
-    assert!((97.0..=102.0).contains(&sum), "{rates:?}");
+    let _measures = common::beside();
+    common::measured(|| {
+        // The window of 600 ms takes its time: CUBIC needs some 10 s to be where it was before a loss.
+        let policy = format!("{ROUTER}[aggregate.all]\nto-port = 9000\nrate = \"100 Mbps\"\n");
+        let Some(ran) = shaped("routed-four", &policy, FOUR, [0; 4], 60) else { return };
+        let (rates, sum, jain) = figures(&ran);
+        eprintln!("{rates:?}, sum {sum:.2} Mb/s, index {jain:.4}");
+        if !ran.punctual("equal parts behind a router") {
+            return;
+        }
+        assert!(jain >= 0.99, "{rates:?}");
+        assert!((97.0..=102.0).contains(&sum), "{rates:?}");
+    });
 }
 
 /// The policy and the link's law are one text in both files. The simulated senders are modelled on
 /// the kernel's.
 #[test]
 fn policing_at_a_router_agrees_with_the_simulation_of_the_same_policy() {
-    let depth = "depth = \"600 kB\"\ndepths = \"equal\"\n";
-    // By marks: packets above the rate fill the rest of the link, whose queue drops more of them.
-    let red = [
-        ("red.min-threshold", "50packets"),
-        ("red.max-threshold", "150packets"),
-        ("red.in-profile", "1.5"),
-        ("limit", "500packets"),
-    ];
-    for (action, uplink, law, constants) in [("drop", 200, "fq-codel", &[][..]), ("mark", 20, "red", &red)] {
-        let policy = format!("rate = \"16 Mbps\"\naction = \"{action}\"\n{depth}");
-        let words: String = constants.iter().map(|(key, value)| format!(" {key}={value}")).collect();
-        let router = format!(
-            "device = \"tollway\"\nup = \"{uplink} Mbps\"\nlaw = \"{law}{words}\"\n\
+    let _measures = common::beside();
+    common::measured(|| {
+        let depth = "depth = \"600 kB\"\ndepths = \"equal\"\n";
+        // By marks: packets above the rate fill the rest of the link, whose queue drops more of them.
+        let red = [
+            ("red.min-threshold", "50packets"),
+            ("red.max-threshold", "150packets"),
+            ("red.in-profile", "1.5"),
+            ("limit", "500packets"),
+        ];
+        for (action, uplink, law, constants) in
+            [("drop", 200, "fq-codel", &[][..]), ("mark", 20, "red", &red)]
+        {
+            let policy = format!("rate = \"16 Mbps\"\naction = \"{action}\"\n{depth}");
+            let words: String = constants.iter().map(|(key, value)| format!(" {key}={value}")).collect();
+            let router = format!(
+                "device = \"tollway\"\nup = \"{uplink} Mbps\"\nlaw = \"{law}{words}\"\n\
              [aggregate.all]\nto-port = 9000\n{policy}"
-        );
-        let Some(ran) = shaped("routed-policed", &router, FOUR, [0; 4], 10) else { return };
-        let mut text = star(FOUR).replace("1 s", "40 s").replace("from = \"server\"", "from = \"router\"");
-        text += &format!(
-            "[node.router]\n[link.up]\nfrom = \"server\"\nto = \"router\"\nrate = \"{uplink} Mbps\"\nlaw = \"{law}\"\n"
-        );
-        for (key, value) in constants {
-            let value = value.parse::<f64>().map_or(format!("\"{value}\""), |_| (*value).to_owned());
-            text += &format!("{key} = {value}\n");
-        }
-        text += &format!("[aggregate.all]\nfrom = \"server\"\n{policy}");
-        for host in 0..4 {
-            text += &format!(
-                "[flow.f{host}]\nfrom = \"server\"\nto = \"h{host}\"\nlaw = \"cubic\"\ntransport = \"kernel\"\n\
-                 cubic = {{ hystart = \"linux\" }}\n"
             );
+            let Some(ran) = shaped("routed-policed", &router, FOUR, [0; 4], 10) else { return };
+            let mut text =
+                star(FOUR).replace("1 s", "40 s").replace("from = \"server\"", "from = \"router\"");
+            text += &format!(
+                "[node.router]\n[link.up]\nfrom = \"server\"\nto = \"router\"\nrate = \"{uplink} Mbps\"\nlaw = \"{law}\"\n"
+            );
+            for (key, value) in constants {
+                let value = value.parse::<f64>().map_or(format!("\"{value}\""), |_| (*value).to_owned());
+                text += &format!("{key} = {value}\n");
+            }
+            text += &format!("[aggregate.all]\nfrom = \"server\"\n{policy}");
+            for host in 0..4 {
+                text += &format!(
+                    "[flow.f{host}]\nfrom = \"server\"\nto = \"h{host}\"\nlaw = \"cubic\"\ntransport = \"kernel\"\n\
+                 cubic = {{ hystart = \"linux\" }}\n"
+                );
+            }
+            let file = folder("routed-policed-simulated").join("star.toml");
+            fs::write(&file, text).unwrap();
+            let output = tollway(&["run", file.to_str().unwrap(), "--json", "--quiet"]).output().unwrap();
+            assert!(output.status.success(), "{}", super::text(&output.stderr));
+            let simulated: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let flows = simulated["flows"].as_array().unwrap().iter();
+            let sum: f64 = flows.map(|flow| flow["rate_mbps"].as_f64().unwrap()).sum();
+            let (rates, live, _) = figures(&ran);
+            eprintln!("{action}: {rates:?}, sum {live:.2} beside {sum:.2} Mb/s simulated");
+            if !ran.punctual("policing") {
+                return;
+            }
+            assert!((live / sum - 1.0).abs() < 0.1, "{action}: {rates:?} beside {sum} Mb/s simulated");
         }
-        let file = folder("routed-policed-simulated").join("star.toml");
-        fs::write(&file, text).unwrap();
-        let output = tollway(&["run", file.to_str().unwrap(), "--json", "--quiet"]).output().unwrap();
-        assert!(output.status.success(), "{}", super::text(&output.stderr));
-        let simulated: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let flows = simulated["flows"].as_array().unwrap().iter();
-        let sum: f64 = flows.map(|flow| flow["rate_mbps"].as_f64().unwrap()).sum();
-        let (rates, live, _) = figures(&ran);
-        eprintln!("{action}: {rates:?}, sum {live:.2} beside {sum:.2} Mb/s simulated");
-        if !ran.punctual("policing") {
-            return;
-        }
-        assert!((live / sum - 1.0).abs() < 0.1, "{action}: {rates:?} beside {sum} Mb/s simulated");
-    }
+    });
 }
 
 #[test]
 fn what_a_receiver_leaves_the_others_share() {
-    // The last receiver reads 1 Mb/s.
-    let Some(ran) = shaped("shaped-receiver", SHAPE, [25; 4], [0, 0, 0, 125_000], 5) else { return };
-    if !ran.punctual("what a receiver leaves") {
-        return;
-    }
-    let rates = rates(&ran);
-    assert!((0.8..=1.3).contains(&rates[3]), "{rates:?}");
-    let fair = (16.0 - rates[3]) / 3.0;
-    assert!(rates[..3].iter().all(|rate| (rate / fair - 1.0).abs() < 0.05), "{rates:?}");
+    let _measures = common::beside();
+    common::measured(|| {
+        // The last receiver reads 1 Mb/s.
+        let Some(ran) = shaped("shaped-receiver", SHAPE, [25; 4], [0, 0, 0, 125_000], 5) else { return };
+        if !ran.punctual("what a receiver leaves") {
+            return;
+        }
+        let rates = rates(&ran);
+        assert!((0.8..=1.3).contains(&rates[3]), "{rates:?}");
+        let fair = (16.0 - rates[3]) / 3.0;
+        assert!(rates[..3].iter().all(|rate| (rate / fair - 1.0).abs() < 0.05), "{rates:?}");
+    });
 }
 
 /// The rates, their sum and Jain's index of them.
