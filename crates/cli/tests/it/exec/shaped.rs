@@ -31,7 +31,7 @@ fn four_round_trips_have_equal_parts_of_the_rate() {
 fn four_round_trips_through_a_router_have_equal_parts_of_the_rate() {
     let _measures = common::beside();
     common::measured(|| {
-        // The window of 600 ms takes its time: CUBIC needs some 10 s to be where it was before a loss.
+        // The window of 600 ms takes its time: after a loss CUBIC needs some 10 s to be where it was.
         let policy = format!("{ROUTER}[aggregate.all]\nto-port = 9000\nrate = \"100 Mbps\"\n");
         let Some(ran) = shaped("routed-four", &policy, FOUR, [0; 4], 60) else { return };
         let (rates, sum, jain) = figures(&ran);
@@ -51,7 +51,7 @@ fn policing_at_a_router_agrees_with_the_simulation_of_the_same_policy() {
     let _measures = common::beside();
     common::measured(|| {
         let depth = "depth = \"600 kB\"\ndepths = \"equal\"\n";
-        // By marks: packets above the rate fill the rest of the link, whose queue drops more of them.
+        // By marks: packets above the rate fill the link's rest, whose queue drops more of them.
         let red = [
             ("red.min-threshold", "50packets"),
             ("red.max-threshold", "150packets"),
