@@ -219,7 +219,10 @@ impl Server {
             }
             self.decode(now, key)?;
         }
-        self.unread.push(key);
+        // An event may come for a link that is listed already.
+        if !self.unread.contains(&key) {
+            self.unread.push(key);
+        }
         Ok(())
     }
 
