@@ -23,6 +23,7 @@ use tollway_proto::{Flags, Packet, SackRanges};
 use crate::buffers::Buffers;
 use crate::error::Error;
 use crate::label::CARRIER;
+use crate::outqueue::unacknowledged;
 use crate::punctual::Punctual;
 use crate::sys::namespace::Namespace;
 use crate::sys::sockopt::set_number;
@@ -67,7 +68,7 @@ pub struct KernelStats {
     pub srtt: Time,
     /// Packets sent and not yet acknowledged.
     pub in_flight: u32,
-    /// Time at which all data had arrived.
+    /// Time at which all data were acknowledged.
     pub done: Option<Time>,
 }
 
@@ -223,7 +224,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Way {
     delivered: AtomicU64,
-    /// Arrival of all data, in nanoseconds from the run's start; 0 until then.
+    /// Acknowledgement of all data, in nanoseconds from the run's start; 0 until then.
     done: AtomicU64,
     /// One plus the position of a wrong byte; 0 if none.
     wrong: AtomicU64,
@@ -356,7 +357,7 @@ impl Programs {
         known.unwrap_or(self.last[way])
     }
 
-    /// Time at which all data of a direction had arrived.
+    /// Time at which all data of a direction were acknowledged.
     fn done(&self, way: usize) -> Option<Time> {
         let done = self.shared.ways[way].done.load(Ordering::Acquire);
         (done > 0).then_some(Time(done))
@@ -444,7 +445,7 @@ fn open(socket: &Socket, errand: &Errand, shared: &Shared, begun: Instant) -> io
     shared.hold_down(socket)?;
     std::thread::scope(|scope| {
         if errand.both_ways {
-            scope.spawn(|| read(socket, 1, shared, begun));
+            scope.spawn(|| read(socket, 1, errand.bytes, shared));
         }
         write(socket, 0, errand, shared, begun)
     })
@@ -466,9 +467,11 @@ fn answer(listener: &TcpListener, errand: &Errand, shared: &Shared, begun: Insta
         if errand.both_ways {
             scope.spawn(|| write(&stream, 1, errand, shared, begun));
         }
-        read(&stream, 0, shared, begun);
+        read(&stream, 0, errand.bytes, shared);
     });
-    Ok(())
+    // A kernel delays its acknowledgement of a FIN, and of the data with it, for what its program
+    // may have to say.
+    if errand.both_ways { Ok(()) } else { stream.shutdown(std::net::Shutdown::Write) }
 }
 
 /// Makes the socket blocking with a timeout of [`TICK`], so that its thread sees the run's end.
@@ -497,7 +500,19 @@ fn write(
         let left = errand.bytes.map_or(CHUNK as u64, |bytes| bytes - position);
         let over = shared.over.load(Ordering::Relaxed);
         if left == 0 || over || stop.is_some_and(|stop| Instant::now() >= stop) {
-            return socket.shutdown(std::net::Shutdown::Write);
+            socket.shutdown(std::net::Shutdown::Write)?;
+            // As in the simulator, data are through once acknowledged. The FIN, which counts as a
+            // byte, may take a delayed acknowledgement more; nobody waits for it, except a reader
+            // that does not know the number of bytes.
+            while unacknowledged(socket)? > u32::from(left == 0) {
+                if shared.over.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                std::thread::sleep(LOOK);
+            }
+            let now = (begun.elapsed().as_nanos() as u64).max(1);
+            shared.ways[way].done.store(now, Ordering::Release);
+            return Ok(());
         }
         let within = position % CHUNK as u64;
         wire::fill(way as u32, (position / CHUNK as u64) as u32, &mut chunk);
@@ -511,18 +526,14 @@ fn write(
 }
 
 /// Reads and checks the data of direction `way` to their end.
-fn read(mut socket: &Socket, way: usize, shared: &Shared, begun: Instant) {
-    let Way { delivered, done, wrong } = &shared.ways[way];
+fn read(mut socket: &Socket, way: usize, bytes: Option<u64>, shared: &Shared) {
+    let Way { delivered, wrong, .. } = &shared.ways[way];
     let (mut position, mut chunk, mut right) = (0u64, vec![0; CHUNK], vec![0; CHUNK]);
     let mut block = None;
-    while !shared.over.load(Ordering::Relaxed) {
+    while !shared.over.load(Ordering::Relaxed) && Some(position) != bytes {
         let within = (position % CHUNK as u64) as usize;
         match socket.read(&mut chunk[within..]) {
-            Ok(0) => {
-                let now = (begun.elapsed().as_nanos() as u64).max(1);
-                done.store(now, Ordering::Release);
-                return;
-            }
+            Ok(0) => return,
             Ok(count) => {
                 let number = (position / CHUNK as u64) as u32;
                 if block.replace(number) != Some(number) {
@@ -575,5 +586,7 @@ fn offer_at_most(socket: &Socket, window: u32) -> io::Result<()> {
 const ANY_WINDOW: u32 = 64 << 20;
 /// Timeout after which a program checks for the run's end.
 const TICK: Duration = Duration::from_millis(100);
+/// Between two looks at what is not acknowledged.
+const LOOK: Duration = Duration::from_micros(200);
 /// Bytes written and read at once; each chunk has its own pattern.
 const CHUNK: usize = 1 << 16;

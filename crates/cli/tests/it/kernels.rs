@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use crate::common::{folder, run_in};
+use crate::common::{folder, measured, run_in};
 use serde_json::Value;
 
 const SHARED: &str = r#"
@@ -79,6 +79,37 @@ fn kernels_share_links_with_ours_and_every_packet_is_accounted_for() {
         [&live["kernel_packets_sent"], &live["kernel_packets_received"]].map(|n| n.as_u64().unwrap());
     let data = (500_000 + flow(&told, "long")["delivered_bytes"].as_u64().unwrap()) / 1448;
     assert!(kernels.iter().all(|&packets| packets > data), "{kernels:?} for {data} of data");
+}
+
+/// In both engines a flow lasts until its last acknowledgement. With the last data comes the FIN,
+/// whose acknowledgement the kernel may delay.
+#[test]
+fn a_flow_takes_as_long_as_in_the_simulator() {
+    let text = r#"
+        name = "short"
+        duration = "2 s"
+        [node.s]
+        [node.d]
+        [link.wire]
+        from = "s"
+        to = "d"
+        rate = "20 Mbps"
+        delay = "50 ms"
+        [flow.f]
+        from = "s"
+        to = "d"
+        law = "cubic"
+        size = "16 kB"
+        transport = "kernel"
+    "#;
+    let simulated = run("short", text, &["--json"]);
+    let simulated: Value = serde_json::from_slice(&simulated.stdout).unwrap();
+    let lasts = |told: &Value| flow(told, "f")["fct_s"].as_f64().unwrap();
+    measured(|| {
+        let Some(told) = live("short", text) else { return };
+        let (live, simulated) = (lasts(&told), lasts(&simulated));
+        assert!((live - simulated).abs() < 0.02, "{live} for {simulated}");
+    });
 }
 
 #[test]
