@@ -172,7 +172,7 @@ static __always_inline void on_send(struct tcp_sock *tp, struct flow *f)
 
 #include "programs.h"
 
-/* For tests: the arithmetic on one event. Kind 0 is an acknowledgement, 1 a timeout. */
+/* For tests: the arithmetic on one event. Kind 0 is an acknowledgement, 1 a timeout, 2 a request with `credit` as room. */
 struct event {
 	struct growth growth;
 	__u32 acked;
@@ -188,9 +188,9 @@ SEC("syscall") int replay(struct event *e)
 
 	if (e->kind == 1)
 		on_timeout(&g);
-	else
+	else if (!e->kind)
 		on_ack(&g, decode(e->code), e->acked);
-	e->answer = encode(decode(e->code));
+	e->answer = e->kind == 2 ? request(g.window, g.credit) : encode(decode(e->code));
 	e->request = unrewritten(e->code);
 	e->growth = g;
 	return 0;

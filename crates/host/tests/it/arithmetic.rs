@@ -24,17 +24,23 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]))
 }
 
-/// An acknowledgement of `acked` packets with the feedback `code`, or a timeout. Returns the code of
-/// the decoded feedback, too.
-fn replay(programs: &mut Programs, growth: Growth, event: Option<(u16, u32)>) -> (Growth, u16) {
-    let (code, acked) = event.unwrap_or_default();
+/// An event of the program, as `struct event` has it.
+fn event(growth: Growth, code: u16, acked: u32, kind: u8) -> [u8; 40] {
     let mut bytes = [0; 40];
     bytes[0..8].copy_from_slice(&growth.window.to_ne_bytes());
     bytes[8..16].copy_from_slice(&growth.credit.to_ne_bytes());
     bytes[16..20].copy_from_slice(&growth.forged.to_ne_bytes());
     bytes[24..28].copy_from_slice(&acked.to_ne_bytes());
     bytes[28..30].copy_from_slice(&code.to_ne_bytes());
-    bytes[30] = event.is_none().into();
+    bytes[30] = kind;
+    bytes
+}
+
+/// An acknowledgement of `acked` packets with the feedback `code`, or a timeout. Returns the code of
+/// the decoded feedback, too.
+fn replay(programs: &mut Programs, growth: Growth, happened: Option<(u16, u32)>) -> (Growth, u16) {
+    let (code, acked) = happened.unwrap_or_default();
+    let mut bytes = event(growth, code, acked, happened.is_none().into());
     programs.replay(&mut bytes).unwrap();
     let window = long(&bytes, 0) as i64;
     let growth = Growth { window, credit: long(&bytes, 8) as i64, forged: word(&bytes, 16) };
@@ -82,6 +88,29 @@ fn the_window_is_the_law_s_within_a_4096th_of_a_packet() {
         );
     }
     assert_eq!(growth.forged, 0);
+}
+
+/// A packet requests its part of the room in the window, and never more than another packet: an
+/// honest sender's window at most doubles in a round trip.
+#[test]
+fn requests_are_the_law_s_in_256ths_of_a_packet() {
+    let Some(mut programs) = loaded(&Settings::new(Law::Xcp)) else { return };
+    for (window, limit) in
+        [(4, 4), (4, 5), (10, 15), (10, 20), (10, 21), (10, 4000), (1000, 1001), (300, 900)]
+    {
+        let config = XcpConfig { initial_window: f64::from(window), doubling: true, ..Default::default() };
+        let mut toll = Toll::default();
+        let flight = Flight::of(Time::ZERO, Time::from_millis(100), window);
+        config.build().write_toll(&Flight { limit, ..flight }, &mut toll);
+        let theirs = toll.due * 0.1 / f64::from(flight.segment) * 256.0;
+        let growth =
+            Growth { window: i64::from(window) << 12, credit: i64::from(limit - window) << 12, forged: 0 };
+        let mut bytes = event(growth, 0, 0, 2);
+        programs.replay(&mut bytes).unwrap();
+        let code = u16::from_ne_bytes([bytes[32], bytes[33]]);
+        assert!(Split(code).is_request(), "{code:#06x}");
+        assert_eq!(f64::from(code >> 3), (theirs + 1e-6).floor(), "{window} of {limit}: {theirs}");
+    }
 }
 
 #[test]
@@ -141,8 +170,7 @@ fn a_request_is_told_from_feedback_as_by_meters() {
     let Some(mut programs) = loaded(&Settings::new(Law::Xcp)) else { return };
     let mut requests = 0;
     for code in 0..=u16::MAX {
-        let mut bytes = [0; 40];
-        bytes[28..30].copy_from_slice(&code.to_ne_bytes());
+        let mut bytes = event(Growth::default(), code, 0, 0);
         programs.replay(&mut bytes).unwrap();
         let request = u16::from_ne_bytes([bytes[34], bytes[35]]) == 1;
         assert_eq!(request, Split(code).is_request(), "{code:#06x}");

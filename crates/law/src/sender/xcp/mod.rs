@@ -62,6 +62,9 @@ config! {
             /// Window at the start and until the first feedback, segments (ns-2; RFC 5681 allows up
             /// to 4).
             initial_window: f64 = INITIAL_WINDOW as f64;
+            /// Requests at most what doubles the window in a round trip, as the program in the
+            /// kernel does.
+            doubling: bool = false;
         }
     }
 }
@@ -133,7 +136,7 @@ impl SenderConfig for XcpConfig {
             ("every", self.every != defaults.every),
         ];
         not_in_program(&others)?;
-        Ok(Some(Arc::new(XcpConfig { on_loss, ..*self })))
+        Ok(Some(Arc::new(XcpConfig { on_loss, doubling: true, ..*self })))
     }
 
     fn check(&self, of: &Sending<'_>) -> Result<(), Misfit> {
@@ -280,6 +283,9 @@ impl SenderLaw for Xcp {
                 (rate.bytes_per_sec() - self.window() * f64::from(flight.segment) / rtt).max(0.0) / window
             }
         };
+        if self.config.doubling {
+            toll.due = toll.due.min(DOUBLING * f64::from(flight.segment) / rtt);
+        }
         let mut room = f64::INFINITY;
         if self.config.advertise_limit {
             // The fraction, which is not stated, has been granted, too.
@@ -356,6 +362,9 @@ const MIN_WINDOW: f64 = 1.0;
 /// The least window whose packets are spaced, segments. A whole packet is much of a smaller window:
 /// spaced packets would state its last change up to a round trip late, and the flow lose its share.
 const PACED: f64 = 8.0;
+/// What a packet requests at most where requests double a window, segments: the option's form for
+/// requests has 8 bits.
+const DOUBLING: f64 = 255.0 / 256.0;
 /// A window this close to a whole number counts as whole, segments.
 const ROUNDING: f64 = 1e-9;
 /// The largest window, beyond any network and within the number space of segments.
@@ -404,6 +413,14 @@ mod tests {
         assert!((toll.due - 7_500.0).abs() < 1e-9, "{}", toll.due);
         law.write_toll(&Flight { app_limited: true, ..flight(NOW, 4) }, &mut toll);
         assert_eq!(toll.due, 0.0);
+    }
+
+    #[test]
+    fn the_program_in_the_kernel_requests_a_doubling_at_most() {
+        let program = XcpConfig { initial_window: 4.0, doubling: true, ..Default::default() };
+        let mut toll = Toll::default();
+        program.build().write_toll(&flight(NOW, 4), &mut toll);
+        assert!((toll.due - 15_000.0 * 255.0 / 256.0).abs() < 1e-9, "{}", toll.due);
     }
 
     #[test]
