@@ -13,7 +13,7 @@ use tollway_host::agent::{self, Agent, Signals};
 use tollway_host::status::{Fallen, HOST};
 use tollway_host::{
     self as product, Budgets, Cause, Config, Connection, Counts, Group, Law, LoadError, OptionKind, Owner,
-    Programs, Settings,
+    Programs, Settings, SingleSegments,
 };
 use tollway_law::Budget;
 use tollway_law::budget::EqualBudget;
@@ -72,6 +72,8 @@ fn run(args: &Host) -> Result<ExitCode, Failure> {
     for group in &groups {
         programs.attach(group).map_err(|error| unavailable(&error))?;
     }
+    let _trains =
+        single_segments(&config).inspect_err(|error| events.warn("trains", format_args!("{PAIRS}: {error}")));
     let mut agent = Agent::start(programs, &config, source, events.clone()).map_err(failed)?;
     let teller = agent.teller();
     teller.answer_at(&control).map_err(failed)?;
@@ -118,6 +120,8 @@ fn run_program(args: &Host) -> Result<ExitCode, Failure> {
     let mut programs = Programs::load(&config.settings).map_err(|error| unavailable(&error))?;
     config.admit(&programs).map_err(failed)?;
     let group = enter(&mut programs, "host")?;
+    let _trains = single_segments(&config)
+        .inspect_err(|error| terminal::tell(format_args!("WARNING: {PAIRS}: {error}")));
     // Before signals are blocked, which a program would inherit.
     let name = args.program[0].to_string_lossy().into_owned();
     let child = Command::new(&args.program[0]).args(&args.program[1..]).spawn();
@@ -135,6 +139,15 @@ fn run_program(args: &Host) -> Result<ExitCode, Failure> {
     let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     Ok(ExitCode::from(code as u8))
 }
+
+/// Under FCP, segments that need not leave in pairs.
+fn single_segments(config: &Config) -> io::Result<Option<SingleSegments>> {
+    (config.settings.law == Law::Fcp).then(SingleSegments::set).transpose()
+}
+
+/// What follows if they must.
+const PAIRS: &str = "segments leave in pairs at least, which lengthens queues at slow links, since \
+                     `net.ipv4.tcp_min_tso_segs` cannot be set to 1";
 
 /// The configuration, and its origin.
 fn in_force(args: &Host) -> Result<(Config, String), Failure> {

@@ -22,6 +22,7 @@
 //! | [`Connection`] | a connection's window, rate, round trip, and fallback |
 //! | [`Laws`] | the programs for flows of a scenario over the kernel's TCP |
 //! | [`Group`] | a control group for one program |
+//! | [`SingleSegments`] | the kernel's least train, which lengthens FCP's queues |
 #![cfg(target_os = "linux")]
 
 pub mod agent;
@@ -33,6 +34,7 @@ mod laws;
 mod programs;
 mod service;
 pub mod status;
+mod trains;
 
 pub use budgets::{Budgets, Goal, Owner, OwnerOf, Rule};
 pub use config::{Config, Tenant, host_reference_markdown};
@@ -41,3 +43,4 @@ pub use group::{Group, hierarchy};
 pub use laws::Laws;
 pub use programs::{Counts, Law, LoadError, OptionKind, Programs, Settings};
 pub use service::Host;
+pub use trains::SingleSegments;

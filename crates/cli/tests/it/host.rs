@@ -183,6 +183,21 @@ fn metrics_of(port: u16) -> String {
 }
 
 #[test]
+fn segments_of_fcp_leave_one_by_one_while_the_agent_runs() {
+    let _alone = alone();
+    let Some(place) = Place::new("trains") else { return };
+    if place.start("fcp", &[]).is_none() {
+        return;
+    }
+    // In a network namespace of its own, where no other test has an agent.
+    let mut shell = Command::new("unshare");
+    let least = "/proc/sys/net/ipv4/tcp_min_tso_segs";
+    shell.args(["--net", "sh", "-c", "$0 host --law fcp -- cat $1; $0 host --law xcp -- cat $1; cat $1"]);
+    let output = shell.args([env!("CARGO_BIN_EXE_tollway"), least]).output().unwrap();
+    assert_eq!(text(&output.stdout), "1\n2\n2\n", "{}", text(&output.stderr));
+}
+
+#[test]
 fn the_agent_reports_to_a_service_manager() {
     let _alone = alone();
     let Some(place) = Place::new("service") else { return };
