@@ -6,8 +6,9 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use socket2::SockRef;
-use tollway_host::{Cause, Connection, Echoes, Group, Law, OptionKind, Programs, Settings};
+use socket2::{Domain, SockRef, Socket, Type};
+use tollway_host::{Cause, Connection, Echoes, Group, Law, Laws, OptionKind, Programs, Settings};
+use tollway_scenario::run::{KernelLaws, Program};
 
 use super::{alone, loaded};
 
@@ -44,12 +45,17 @@ fn send(programs: &Programs, listener: &TcpListener, beats: bool) -> Sent {
         }
         thread::sleep(Duration::from_millis(2));
     }
-    let congestion = SockRef::from(&client).tcp_congestion().unwrap();
-    let congestion = String::from_utf8_lossy(&congestion).trim_end_matches('\0').to_owned();
+    let congestion = congestion(&client);
     // It is not stuck.
     client.write_all(&vec![7; 8 << 20]).unwrap();
     drop(client);
     Sent { congestion, state, bytes: sink.join().unwrap() }
+}
+
+/// The name of a socket's congestion control.
+fn congestion(of: &TcpStream) -> String {
+    let name = SockRef::from(of).tcp_congestion().unwrap();
+    String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
 }
 
 fn fallen(sent: &Sent) -> (Cause, Echoes) {
@@ -105,6 +111,34 @@ fn connections_of_a_silent_agent_fall_back_after_the_lease() {
     let open = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let congestion = SockRef::from(&open).tcp_congestion().unwrap();
     assert!(!String::from_utf8_lossy(&congestion).starts_with(programs.name()));
+}
+
+/// A scenario's key `fallback`, whatever the machine's own law is.
+#[test]
+fn a_flow_of_a_scenario_falls_back_to_the_law_that_it_names() {
+    let _alone = alone();
+    if loaded(&Settings::new(Law::Xcp)).is_none() {
+        return;
+    }
+    for ordinary in ["reno", "cubic"] {
+        let laws = Laws::default();
+        let program = Program { law: "xcp".into(), initial_window: 10, fallback: Some(ordinary) };
+        let name = laws.load(&program).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        client.set_tcp_congestion(name.as_bytes()).unwrap();
+        client.connect(&listener.local_addr().unwrap().into()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let sink = thread::spawn(move || std::io::copy(&mut server, &mut std::io::sink()));
+        let (begun, mut client) = (Instant::now(), TcpStream::from(client));
+        while begun.elapsed() < Duration::from_secs(3) && congestion(&client) == name {
+            client.write_all(&[7; 4096]).unwrap();
+            thread::sleep(Duration::from_millis(2));
+        }
+        assert_eq!(congestion(&client), ordinary);
+        drop(client);
+        sink.join().unwrap().unwrap();
+    }
 }
 
 /// Also of many connections, and with the bytes that they have sent under the ordinary law.

@@ -44,6 +44,9 @@ config! {
             /// Where hardly any flow pays, prices fall until a budget buys more than any link
             /// carries, and no window ends what acknowledgements no longer clock. At most 1 Tb/s.
             line_rate: Rate = Rate::from_bytes_per_sec(MOST_RATE);
+            /// Sends the first packets at once and without a price, each of which announces itself
+            /// for the next round trip. Programs in the kernel start so: a SYN has no option.
+            unpriced_start: bool = false;
             /// The trick; none by default.
             cheat: FcpCheatConfig = FcpCheatConfig::default();
         }
@@ -66,7 +69,8 @@ impl SenderConfig for FcpConfig {
         }
     }
 
-    /// It announces its first packets whatever there is to send, and knows no end of its data.
+    /// It announces its first packets whatever there is to send, knows no price before they are
+    /// acknowledged, and no end of its data.
     fn program(&self, given: &dyn Fn(&str) -> bool) -> Result<Option<Arc<dyn SenderConfig>>, Misfit> {
         let defaults = FcpConfig::default();
         let others = [
@@ -80,7 +84,8 @@ impl SenderConfig for FcpConfig {
             ("cheat", self.cheat.trick.is_some()),
         ];
         not_in_program(&others)?;
-        Ok(Some(Arc::new(FcpConfig { initial_always: true, short: Bytes(0), ..*self })))
+        let start = FcpConfig { initial_always: true, unpriced_start: true, ..*self };
+        Ok(Some(Arc::new(FcpConfig { short: Bytes(0), ..start })))
     }
 
     fn check(&self, of: &Sending<'_>) -> Result<(), Misfit> {

@@ -415,7 +415,11 @@ impl SenderLaw for Fcp {
     /// stop.
     #[inline]
     fn window(&self) -> f64 {
-        if self.price.is_some() { self.window.segments } else { 1.0 }
+        match self.price {
+            Some(_) => self.window.segments,
+            None if self.config.unpriced_start => self.config.initial_packets,
+            None => 1.0,
+        }
     }
 
     #[inline]
@@ -433,7 +437,7 @@ impl SenderLaw for Fcp {
 
     #[inline]
     fn tolls_first(&self) -> bool {
-        true
+        !self.config.unpriced_start
     }
 
     #[inline(always)]
@@ -445,7 +449,8 @@ impl SenderLaw for Fcp {
             toll.rtt = 0.0;
             toll.stake = 0.0;
             self.first = self.config.announces(flight.unsent, flight.segment);
-            toll.offer = (self.first / size) as f32;
+            let announced = if self.config.unpriced_start { size } else { self.first };
+            toll.offer = (announced / size) as f32;
             return;
         };
         toll.rtt = flight.srtt.as_secs_f64() as f32;

@@ -76,6 +76,22 @@ fn starts_with_ten_packets_a_round_trip() {
     assert!((rate.bytes_per_sec() * 0.1 / 15_000.0 - 1.0).abs() < 1e-6);
 }
 
+/// As the program in the kernel: each of the first packets announces one for the next round trip.
+#[test]
+fn an_unpriced_start_sends_ten_packets_that_announce_ten() {
+    let mut law = FcpConfig { initial_always: true, unpriced_start: true, ..Default::default() }.build();
+    assert!(!law.tolls_first());
+    assert_eq!((law.window(), law.pacing_rate(&flight(RTT, 0))), (10.0, None));
+    for _ in 0..10 {
+        let mut toll = Toll::default();
+        law.write_toll(&flight(RTT, 0), &mut toll);
+        assert_eq!((toll.offer, toll.stake, toll.rtt), (1.0, 0.0, 0.0));
+    }
+    law.on_ack(&flight(RTT * 2, 10), &Acked { rtt: Some(RTT), echo: Some(PRICE as f32), ..acked(1) });
+    let rate = law.pacing_rate(&flight(RTT * 2, 10)).unwrap().bytes_per_sec();
+    assert!((rate / 150_000.0 - 1.0).abs() < 1e-6, "{rate}");
+}
+
 #[test]
 fn a_commit_round_reaches_its_target_two_round_trips_later_and_not_beyond() {
     for budget in [0.1, 1.0, 10.0, 0.002] {
