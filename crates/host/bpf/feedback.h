@@ -7,6 +7,7 @@
 #define PACKET (1LL << SHIFT)
 #define MIN_WINDOW PACKET
 #define MAX_WINDOW (PACKET << 20)
+#define PACED (8 * PACKET)
 /* Growth that acknowledged packets allow, and feedback has not used yet: the most that is kept. */
 #define MAX_CREDIT (16 * PACKET)
 
@@ -92,8 +93,11 @@ static __always_inline void on_timeout(struct growth *g)
 	g->window = MIN_WINDOW;
 }
 
-/* Bytes a second that send a window of packets of `mss` bytes in a round trip. */
+/* Bytes a second that send a window of packets of `mss` bytes in a round trip. A window below PACED leaves at once:
+   spaced packets would state its last change up to a round trip late, and receivers delay their acknowledgements. */
 static __always_inline __u64 pace(__s64 window, __u32 mss, __u32 rtt_us)
 {
+	if (window < PACED)
+		return ~0ULL;
 	return (__u64)(window >> 6) * mss * 1000000 / (64ULL * (rtt_us ?: 1));
 }

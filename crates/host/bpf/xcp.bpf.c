@@ -172,7 +172,8 @@ static __always_inline void on_send(struct tcp_sock *tp, struct flow *f)
 
 #include "programs.h"
 
-/* For tests: the arithmetic on one event. Kind 0 is an acknowledgement, 1 a timeout, 2 a request with `credit` as room. */
+/* For tests: the arithmetic on one event. Kind 0 is an acknowledgement, 1 a timeout, 2 a request with `credit` as room,
+   3 the pace of packets of `acked` bytes at a round trip of 100 ms, as the credit. */
 struct event {
 	struct growth growth;
 	__u32 acked;
@@ -188,6 +189,8 @@ SEC("syscall") int replay(struct event *e)
 
 	if (e->kind == 1)
 		on_timeout(&g);
+	else if (e->kind == 3)
+		g.credit = pace(g.window, e->acked, 100000);
 	else if (!e->kind)
 		on_ack(&g, decode(e->code), e->acked);
 	e->answer = e->kind == 2 ? request(g.window, g.credit) : encode(decode(e->code));

@@ -114,6 +114,23 @@ fn requests_are_the_law_s_in_256ths_of_a_packet() {
 }
 
 #[test]
+fn the_pace_is_the_law_s() {
+    let Some(mut programs) = loaded(&Settings::new(Law::Xcp)) else { return };
+    for window in [1, 7, 8, 100, 10_000] {
+        let law = XcpConfig { initial_window: f64::from(window), ..Default::default() }.build();
+        let mut flight = Flight::of(Time::ZERO, Time::from_millis(100), window);
+        flight.min_rtt = flight.srtt;
+        let growth = Growth { window: i64::from(window) << 12, ..Growth::default() };
+        let mut bytes = event(growth, 0, flight.segment, 3);
+        programs.replay(&mut bytes).unwrap();
+        let theirs = law.pacing_rate(&flight).map_or(u64::MAX, |rate| rate.bytes_per_sec() as u64);
+        let ours = long(&bytes, 8);
+        assert!(ours.abs_diff(theirs) <= theirs / 1000, "{window}: {ours} {theirs}");
+        assert_eq!(ours == u64::MAX, window < 8);
+    }
+}
+
+#[test]
 fn codes_are_those_of_the_codec() {
     let Some(mut programs) = loaded(&Settings::new(Law::Xcp)) else { return };
     for code in 0..=u16::MAX {
