@@ -51,9 +51,9 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
         terminal::tell(note);
     }
     let listeners = Listeners::open(&spec).map_err(not_set_up)?;
-    for (to, at) in spec.listen.iter().zip(listeners.addresses()) {
+    for to in listeners.at_host() {
         let [from, node] = [to.from, to.node].map(|node| &spec.mesh.nodes[node as usize]);
-        terminal::tell(format_args!("listening at {at}: from `{from}` to port {} of `{node}`", to.port));
+        terminal::tell(format_args!("listening at {}: from `{from}` to port {} of `{node}`", to.at, to.port));
     }
     if program.is_empty() && !over.quiet {
         terminal::tell("Ctrl-C ends the run");
@@ -159,6 +159,7 @@ fn options(over: &Over) -> Options {
         serve: over.serve.clone(),
         publish: over.publish.clone(),
         listen: over.listen.clone(),
+        localhost: over.localhost.clone(),
         outside: over.outside.clone(),
         sysctls: over.sysctls.clone(),
         timeout: over.timeout.clone(),

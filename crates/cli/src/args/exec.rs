@@ -41,6 +41,8 @@ Examples:
       A browser on this machine reaches the server's port 8000 over the link, at 127.0.0.1:9000.
       With `0.0.0.0:9000=server:8000`, so does a phone on the same network. Without `--serve`, that
       is port 8000 of this machine.
+  tollway exec --link '2Mbps 150ms' --localhost 8000 -- ./my-client
+      The program's http://localhost:8000 is port 8000 of `server`, over the link.
   tollway exec --mahimahi 'mm-delay 40 mm-link up.trace down.trace' -- ./my-client
       The same network as Mahimahi's shells.
   tollway exec --link '20Mbps 20ms' --view -- ./my-client
@@ -125,6 +127,10 @@ pub(crate) struct Over {
     /// several times. Without a program, the run lasts until Ctrl-C or --timeout.
     #[arg(long, value_name = "[ADDR:]PORT=NODE:PORT[@NODE]")]
     pub(crate) listen: Vec<String>,
+    /// Carry TCP connections to a port of the program's own localhost over the network: to the same
+    /// port of `server`, or to another node's port. May be given several times.
+    #[arg(long, value_name = "PORT[=NODE:PORT[@NODE]]")]
+    pub(crate) localhost: Vec<String>,
     /// Connect the network to the outside, behind `server` or this NODE, with name resolution.
     /// Needs `passt` (with its `pasta`) or `slirp4netns`.
     #[arg(long, value_name = "NODE", num_args = 0..=1, require_equals = true, default_missing_value = "")]

@@ -239,4 +239,4 @@ pub(super) fn receive<T: DeserializeOwned>(wire: &UnixStream) -> io::Result<Opti
 /// Upper bound of descriptors in a message: a user, a network and a mount namespace.
 const MOST_FILES: usize = 3;
 /// Fields of the report that concern the program of `tollway exec`.
-const OF_PROGRAM: [&str; 4] = ["command", "exit_status", "signal", "timed_out"];
+const OF_PROGRAM: [&str; 5] = ["command", "exit_status", "signal", "timed_out", "refused_at_localhost"];

@@ -3,6 +3,7 @@
 
 mod listen;
 mod outside;
+mod refused;
 mod relay;
 mod servers;
 mod shared;
@@ -30,6 +31,7 @@ pub use relay::Publish;
 pub(crate) use shared::Shared;
 
 use outside::Outside;
+use refused::Refusals;
 use servers::Servers;
 
 /// A run: a program, its network, and its options.
@@ -50,6 +52,8 @@ pub struct Spec {
     pub program: Vec<OsString>,
     /// The program's node.
     pub node: u32,
+    /// The node at the other end of the program's links, if there is only one.
+    pub other: Option<u32>,
     /// Shell commands of servers at nodes, started before the program and ended after it.
     pub servers: Vec<(u32, String)>,
     /// The host's services at nodes.
@@ -57,7 +61,7 @@ pub struct Spec {
     /// Publishes every TCP port in use on the host's loopback interface, at every node but the
     /// program's.
     pub publish_all: bool,
-    /// Ports of the host that lead into the network.
+    /// Ports of the host, and of nodes' own loopback interfaces, that lead into the network.
     pub listen: Vec<Listen>,
     /// The program is ended after this time.
     pub timeout: Option<Duration>,
@@ -101,8 +105,10 @@ pub struct Outcome {
     pub kernel_drops: Vec<NodeDrops>,
     /// The ports published; with [`Spec::publish_all`], those found.
     pub published: Vec<Publish>,
-    /// The connections from outside, in the order of [`Spec::listen`].
+    /// The connections at the ports of [`Spec::listen`], in its order.
     pub listened: Vec<Listened>,
+    /// TCP ports of the program's own loopback interface that refused connections.
+    pub refused: Vec<u16>,
     /// Packets missing from the capture, or the reason why it could not be written.
     pub captured: Result<u64, String>,
     /// The way to the outside ended during the run.
@@ -131,10 +137,20 @@ pub fn run(
     let driven = drive(spec, &emulated, start, &names, signals, listeners);
     clean::empty(emulated.namespaces());
     let recorded = emulated.finish();
-    let Driven { ended, published, listened, outside_lost, failed_servers } = driven?;
+    let Driven { ended, published, listened, refused, outside_lost, failed_servers } = driven?;
     let (record, kernel_drops, tap) = recorded?;
     let captured = tap.map_or(Ok(0), Tap::finish).map_err(|error| error.to_string());
-    Ok(Outcome { ended, record, kernel_drops, published, listened, captured, outside_lost, failed_servers })
+    Ok(Outcome {
+        ended,
+        record,
+        kernel_drops,
+        published,
+        listened,
+        refused,
+        captured,
+        outside_lost,
+        failed_servers,
+    })
 }
 
 /// The end of a program, and the state of its servers and services.
@@ -142,6 +158,7 @@ struct Driven {
     ended: Ended,
     published: Vec<Publish>,
     listened: Vec<Listened>,
+    refused: Vec<u16>,
     outside_lost: bool,
     failed_servers: Vec<(usize, Ended)>,
 }
@@ -162,13 +179,16 @@ fn drive(
     let mut servers = Servers::default();
     servers.start(spec, namespaces, names, resolver, signals)?;
     let published = publish(spec, emulated, &servers, listeners)?;
+    listeners.start_inside(spec, namespaces, &servers)?;
+    // Only the report needs them.
+    let refusals = Refusals::watch(&namespaces[spec.node as usize]).ok();
     if let Some(signal) = interrupted.or_else(|| signals.has_come()) {
         return Err(Error::Interrupted { signal });
     }
 
     let ended = if spec.program.is_empty() {
         start.now();
-        listeners.start(spec, namespaces)?;
+        listeners.start(namespaces)?;
         match signals.sleep(spec.timeout.unwrap_or(FOREVER)) {
             true => Ended::Exited(0),
             false => Ended::TimedOut,
@@ -183,13 +203,14 @@ fn drive(
         let namespace = &namespaces[spec.node as usize];
         let mut program =
             Running::start(namespace, names, resolver, &name, command, signals, || start.now())?;
-        listeners.start(spec, namespaces)?;
+        listeners.start(namespaces)?;
         await_program(&mut program, spec.timeout, signals)
     };
     emulated.wind_up();
     let outside_lost = outside.as_mut().is_some_and(Outside::is_gone);
     let (listened, failed_servers) = (listeners.counts(), servers.failed());
-    Ok(Driven { ended, published, listened, outside_lost, failed_servers })
+    let refused = refusals.map(|refusals| refusals.ports()).unwrap_or_default();
+    Ok(Driven { ended, published, listened, refused, outside_lost, failed_servers })
 }
 
 /// Sets sysctls, and opens the way to the outside.

@@ -44,8 +44,10 @@ impl Shared {
         let (emulated, start) = Emulated::watched(&spec.mesh, spec.train, tap, Some(panel))?;
         let outside = prepare(spec, emulated.namespaces(), signals)?;
         let listeners = Listeners::open(spec)?;
-        let published = publish(spec, &emulated, &Servers::default(), &listeners)?;
-        listeners.start(spec, emulated.namespaces())?;
+        let servers = Servers::default();
+        let published = publish(spec, &emulated, &servers, &listeners)?;
+        listeners.start_inside(spec, emulated.namespaces(), &servers)?;
+        listeners.start(emulated.namespaces())?;
         let user = (privilege == Privilege::User).then(|| File::open("/proc/self/ns/user")).transpose();
         let user = user.map_err(problem("open the user namespace"))?;
         let (named, resolver) = (names(spec, &emulated), outside.as_ref().map(|_| RESOLVER));
@@ -103,6 +105,7 @@ impl Shared {
             kernel_drops: self.emulated.drops(),
             published: self.published.clone(),
             listened: self.listeners.counts(),
+            refused: Vec::new(),
             captured: Ok(0),
             outside_lost: self.outside.as_mut().is_some_and(Outside::is_gone),
             failed_servers: Vec::new(),

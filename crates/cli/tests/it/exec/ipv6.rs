@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use super::*;
 
 /// True if this kernel has IPv6; else prints `SKIPPED`.
-fn has_ipv6() -> bool {
+pub(super) fn has_ipv6() -> bool {
     let has = Path::new("/proc/net/if_inet6").exists();
     if !has {
         eprintln!("SKIPPED: this kernel has no IPv6");

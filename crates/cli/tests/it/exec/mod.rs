@@ -20,6 +20,7 @@ mod explicit;
 mod ipv6;
 mod kernel;
 mod listen;
+mod localhost;
 mod outside;
 mod programs;
 mod serve;

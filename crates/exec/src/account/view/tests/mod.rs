@@ -18,6 +18,7 @@ fn serve(address: impl Into<SocketAddr>) -> Result<(View, exec::Panel), ViewErro
         sysctls: Vec::new(),
         program: vec!["true".into()],
         node: 0,
+        other: Some(1),
         servers: Vec::new(),
         published: Vec::new(),
         publish_all: false,
