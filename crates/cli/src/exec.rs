@@ -107,7 +107,7 @@ fn run(
     #[cfg(feature = "view")]
     if let Some(address) = over.view {
         let (panel, remote) = exec::panel().map_err(not_set_up)?;
-        let view = View::serve(plan, spec, remote, address).map_err(|error| {
+        let view = View::serve(plan, spec, remote, listeners.ports(), address).map_err(|error| {
             let help = "leave out the address, or give one like `--view=127.0.0.1:8000`; reach it from another \
                 machine with `ssh -L 8000:127.0.0.1:8000`";
             Failure::input(miette!(help = help, "{error}"))

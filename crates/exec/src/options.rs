@@ -229,6 +229,7 @@ impl Options {
             published,
             publish_all,
             listen,
+            port_changes: plan.port_changes.clone(),
             timeout,
             stdout_aside: self.aside,
             capture: self.capture.clone(),
@@ -317,8 +318,10 @@ impl Ends<'_> {
     }
 
     /// Parses `NODE:PORT[@NODE]`: the node at which connections begin, and the node and port to
-    /// which they lead. They begin at the program's node unless a node is given, or at the other one
-    /// if they lead to the program's.
+    /// which they lead.
+    ///
+    /// They begin at the program's node unless a node is given, or at the other one if they lead to
+    /// the program's.
     fn route(
         &self,
         option: &str,

@@ -15,8 +15,8 @@ use tollway_report::plot::{Figure, PictureOptions, PlotError};
 use tollway_scenario::plan::Plan;
 
 use crate::{
-    Ended, FiveTuple, FlowRecord, Lateness, LinkRecord, LinkStats, Listen, Listened, Mesh, Outcome, Privilege,
-    Spec, address, address_v6, addresses,
+    Ended, FiveTuple, FlowRecord, Lateness, LinkRecord, LinkStats, Listen, Listened, Mesh, Outcome,
+    Privilege, Spec, address, address_v6, addresses,
 };
 use share::FlowShare;
 

@@ -152,7 +152,7 @@ impl Network<'_> {
         // Only the page needs them.
         self.remote.moments().for_each(drop);
         if let Request::Join { server: false, .. } | Request::Socket { .. } | Request::Report = request {
-            self.shared.start();
+            self.shared.start()?;
         }
         let value = match request {
             Request::Join { node, server } => {

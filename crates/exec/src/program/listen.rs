@@ -10,6 +10,7 @@ use tollway_net::Error;
 use tollway_net::sys::namespace::Namespace;
 use tollway_net::sys::{addresses, problem};
 
+use super::ports::Ports;
 use super::servers::Servers;
 use super::{Spec, relay};
 
@@ -44,6 +45,7 @@ pub struct Listened {
 #[derive(Debug)]
 pub struct Listeners {
     doors: Vec<Door>,
+    ports: Ports,
 }
 
 /// A port with its connections. `listen` has its actual number.
@@ -85,7 +87,15 @@ impl Listeners {
                 Error::Listen { at: listen.at, source, remedy }
             })
         });
-        Ok(Listeners { doors: open.collect::<Result<_, _>>()? })
+        let doors: Vec<Door> = open.collect::<Result<_, _>>()?;
+        let ports = Ports::new().map_err(problem("make a pipe"))?;
+        doors.iter().for_each(|door| drop(ports.relay(door.listen.node, door.listen.port, false)));
+        Ok(Listeners { doors, ports })
+    }
+
+    /// The ports to which connections are relayed.
+    pub fn ports(&self) -> &Ports {
+        &self.ports
     }
 
     /// The ports of the host.
@@ -104,7 +114,7 @@ impl Listeners {
         for door in &self.doors {
             if let Some(socket) = &door.socket {
                 let socket = socket.try_clone().map_err(problem("copy a descriptor"))?;
-                door.relay(vec![socket], namespaces)?;
+                door.relay(vec![socket], namespaces, &self.ports)?;
             }
         }
         Ok(())
@@ -139,7 +149,7 @@ impl Listeners {
                 }
                 _ => problem("listen at a node's loopback interface")(source),
             })?;
-            door.relay(sockets, namespaces)?;
+            door.relay(sockets, namespaces, &self.ports)?;
         }
         Ok(())
     }
@@ -157,7 +167,7 @@ impl Listeners {
 
 impl Door {
     /// Relays each connection at `sockets` to one from the node's namespace.
-    fn relay(&self, sockets: Vec<TcpListener>, namespaces: &[Namespace]) -> Result<(), Error> {
+    fn relay(&self, sockets: Vec<TcpListener>, namespaces: &[Namespace], ports: &Ports) -> Result<(), Error> {
         let Listen { from, node, port, .. } = self.listen;
         let from = namespaces[from as usize].again().map_err(problem("copy a descriptor"))?;
         let (from, counts) = (Arc::new(from), Arc::clone(&self.counts));
@@ -169,8 +179,9 @@ impl Door {
             opened
         };
         for socket in sockets {
-            let (open, thread) = (open.clone(), std::thread::Builder::new().name("tollway-listen".into()));
-            thread.spawn(move || relay::accept(&socket, &open)).map_err(problem("start a thread"))?;
+            let (open, port) = (open.clone(), ports.relay(node, port, false));
+            let thread = std::thread::Builder::new().name("tollway-listen".into());
+            thread.spawn(move || relay::accept(&socket, &port, &open)).map_err(problem("start a thread"))?;
         }
         Ok(())
     }

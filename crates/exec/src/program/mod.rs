@@ -3,6 +3,7 @@
 
 mod listen;
 mod outside;
+mod ports;
 mod refused;
 mod relay;
 mod servers;
@@ -25,8 +26,10 @@ use tollway_net::sys::child::{Running, many_descriptors};
 use tollway_net::sys::namespace::{self, Namespace};
 use tollway_net::sys::signals::Signals;
 use tollway_net::sys::{clean, problem};
+use tollway_scenario::plan::PortChange;
 
 pub use listen::{Listen, Listened, Listeners};
+pub use ports::{Ports, Treatment};
 pub use relay::Publish;
 pub(crate) use shared::Shared;
 
@@ -63,6 +66,8 @@ pub struct Spec {
     pub publish_all: bool,
     /// Ports of the host, and of nodes' own loopback interfaces, that lead into the network.
     pub listen: Vec<Listen>,
+    /// Changes of the connections to ports, in order of time.
+    pub port_changes: Vec<PortChange>,
     /// The program is ended after this time.
     pub timeout: Option<Duration>,
     /// Sends the program's standard output to this process's standard error.
@@ -180,14 +185,20 @@ fn drive(
     servers.start(spec, namespaces, names, resolver, signals)?;
     let published = publish(spec, emulated, &servers, listeners)?;
     listeners.start_inside(spec, namespaces, &servers)?;
+    listeners.ports().have(&spec.port_changes, &spec.mesh.nodes)?;
     // Only the report needs them.
     let refusals = Refusals::watch(&namespaces[spec.node as usize]).ok();
     if let Some(signal) = interrupted.or_else(|| signals.has_come()) {
         return Err(Error::Interrupted { signal });
     }
 
-    let ended = if spec.program.is_empty() {
+    let follow = listeners.ports().follow(&spec.port_changes)?;
+    let begin = move || {
         start.now();
+        follow();
+    };
+    let ended = if spec.program.is_empty() {
+        begin();
         listeners.start(namespaces)?;
         match signals.sleep(spec.timeout.unwrap_or(FOREVER)) {
             true => Ended::Exited(0),
@@ -201,8 +212,7 @@ fn drive(
             aside(&mut command)?;
         }
         let namespace = &namespaces[spec.node as usize];
-        let mut program =
-            Running::start(namespace, names, resolver, &name, command, signals, || start.now())?;
+        let mut program = Running::start(namespace, names, resolver, &name, command, signals, begin)?;
         listeners.start(namespaces)?;
         await_program(&mut program, spec.timeout, signals)
     };
@@ -248,7 +258,7 @@ fn publish(
     let namespaces = emulated.namespaces();
     let start = |publish: &Publish| {
         let addresses = emulated.addresses(publish.node);
-        relay::start(&namespaces[publish.node as usize], addresses, *publish)
+        relay::start(&namespaces[publish.node as usize], addresses, *publish, listeners.ports())
     };
     for publish in &spec.published {
         let node = &spec.mesh.nodes[publish.node as usize];

@@ -166,8 +166,11 @@ fn ports_of_this_machine_lead_into_the_network() {
 #[test]
 fn ports_of_localhost_lead_over_the_network() {
     let localhost = |text: &str| {
-        let options =
-            options::Options { link: Some("1Mbps".into()), localhost: vec![text.into()], ..Default::default() };
+        let options = options::Options {
+            link: Some("1Mbps".into()),
+            localhost: vec![text.into()],
+            ..Default::default()
+        };
         options.spec(&plan("1Mbps", None), &[]).map(|spec| spec.listen[0])
     };
     for (text, here, from, node, port) in [

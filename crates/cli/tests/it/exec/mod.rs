@@ -17,6 +17,7 @@ use serde_json::Value;
 
 mod action;
 mod explicit;
+mod faults;
 mod ipv6;
 mod kernel;
 mod listen;
@@ -71,6 +72,7 @@ fn role() {
         "knock" => programs::knock(),
         "listen" => programs::listen(number(1) as u16, Path::new(words[2])),
         "v6" => ipv6::talk(number(1) as u16, number(2) as u16),
+        "persist" => faults::persist(number(1) as u16),
         "abroad" => outside::abroad(number(1) as u16),
         _ => panic!("{role}"),
     };
