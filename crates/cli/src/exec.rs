@@ -55,6 +55,9 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
         let [from, node] = [to.from, to.node].map(|node| &spec.mesh.nodes[node as usize]);
         terminal::tell(format_args!("listening at {}: from `{from}` to port {} of `{node}`", to.at, to.port));
     }
+    if let Some(path) = listeners.certificate().filter(|_| !over.quiet) {
+        terminal::tell(format_args!("certificate authority of the run: {}", path.display()));
+    }
     if program.is_empty() && !over.quiet {
         terminal::tell("Ctrl-C ends the run");
     }
@@ -160,6 +163,7 @@ fn options(over: &Over) -> Options {
         publish: over.publish.clone(),
         listen: over.listen.clone(),
         localhost: over.localhost.clone(),
+        tls: over.tls.clone(),
         outside: over.outside.clone(),
         sysctls: over.sysctls.clone(),
         timeout: over.timeout.clone(),

@@ -14,7 +14,7 @@ use tollway_scenario::run::mesh::mesh;
 
 use crate::mahimahi::chain;
 use crate::profiles::Profile;
-use crate::program::{Listen, Publish, Spec};
+use crate::program::{Listen, Publish, Spec, Tls};
 use crate::words::two_nodes;
 
 /// The options of `tollway exec`, before parsing.
@@ -53,6 +53,8 @@ pub struct Options {
     /// Ports of the program's own loopback interface that lead over the network,
     /// `PORT[=NODE:PORT[@NODE]]`.
     pub localhost: Vec<String>,
+    /// Ports with TLS in front of servers, `[NODE:]PORT:PORT THERE`.
+    pub tls: Vec<String>,
     /// The node that leads to the outside; the other node if empty.
     pub outside: Option<String>,
     /// Kernel network settings, `KEY=VALUE`.
@@ -214,6 +216,7 @@ impl Options {
         let doors = self.listen.iter().map(|text| ends.listen(text));
         let doors = doors.chain(self.localhost.iter().map(|text| ends.localhost(text)));
         let listen = doors.collect::<Result<_, _>>()?;
+        let tls = self.tls.iter().map(|text| ends.tls(text)).collect::<Result<_, _>>()?;
         let timeout = self.timeout.as_deref().map(span).transpose()?;
         mesh.outside = outside;
         Ok(Spec {
@@ -229,6 +232,7 @@ impl Options {
             published,
             publish_all,
             listen,
+            tls,
             port_changes: plan.port_changes.clone(),
             timeout,
             stdout_aside: self.aside,
@@ -315,6 +319,23 @@ impl Ends<'_> {
         let local = number(here).ok_or_else(|| shape(format!("`{here}` is no port")))?;
         let (from, node, port) = self.route(&option, &there, &shape)?;
         Ok(Listen { at: (Ipv4Addr::LOCALHOST, local).into(), inside: true, from, node, port })
+    }
+
+    /// Parses `[NODE:]PORT:PORT`.
+    fn tls(&self, text: &str) -> Result<Tls, RequestError> {
+        let fault = |what: &str| {
+            fault(&format!("--tls {text}"), "write it like `--tls 443:8000`, or `--tls NODE:443:8000`", what)
+        };
+        let parts: Vec<&str> = text.split(':').collect();
+        let (node, port, to) = match parts[..] {
+            [port, to] => {
+                (self.other.ok_or_else(|| fault("it does not begin with a node of the file"))?, port, to)
+            }
+            [node, port, to] => (find(self.nodes, node)?, port, to),
+            _ => return Err(fault("it is not two ports")),
+        };
+        let number = |text: &str| number(text).ok_or_else(|| fault(&format!("`{text}` is no port")));
+        Ok(Tls { node, port: number(port)?, to: number(to)? })
     }
 
     /// Parses `NODE:PORT[@NODE]`: the node at which connections begin, and the node and port to

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,6 +13,7 @@ use tollway_net::sys::{addresses, problem};
 
 use super::ports::Ports;
 use super::servers::Servers;
+use super::tls::Authority;
 use super::{Spec, relay};
 
 /// A TCP port of the host, or of a node's own loopback interface, that leads to a port of a node.
@@ -46,6 +48,8 @@ pub struct Listened {
 pub struct Listeners {
     doors: Vec<Door>,
     ports: Ports,
+    /// The certificate authority of the run, if a port has TLS.
+    authority: Option<Authority>,
 }
 
 /// A port with its connections. `listen` has its actual number.
@@ -90,7 +94,18 @@ impl Listeners {
         let doors: Vec<Door> = open.collect::<Result<_, _>>()?;
         let ports = Ports::new().map_err(problem("make a pipe"))?;
         doors.iter().for_each(|door| drop(ports.relay(door.listen.node, door.listen.port, false)));
-        Ok(Listeners { doors, ports })
+        let authority = (!spec.tls.is_empty()).then(Authority::new).transpose();
+        let authority = authority.map_err(problem("make a certificate authority"))?;
+        Ok(Listeners { doors, ports, authority })
+    }
+
+    /// The file of the certificate authority that signs the certificates of [`Spec::tls`].
+    pub fn certificate(&self) -> Option<PathBuf> {
+        self.authority.as_ref().map(Authority::certificate)
+    }
+
+    pub(super) fn authority(&self) -> Option<&Authority> {
+        self.authority.as_ref()
     }
 
     /// The ports to which connections are relayed.

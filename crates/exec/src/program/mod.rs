@@ -8,6 +8,7 @@ mod refused;
 mod relay;
 mod servers;
 mod shared;
+mod tls;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -32,6 +33,7 @@ pub use listen::{Listen, Listened, Listeners};
 pub use ports::{Ports, Treatment};
 pub use relay::Publish;
 pub(crate) use shared::Shared;
+pub use tls::Tls;
 
 use outside::Outside;
 use refused::Refusals;
@@ -66,6 +68,8 @@ pub struct Spec {
     pub publish_all: bool,
     /// Ports of the host, and of nodes' own loopback interfaces, that lead into the network.
     pub listen: Vec<Listen>,
+    /// Ports with TLS in front of servers.
+    pub tls: Vec<Tls>,
     /// Changes of the connections to ports, in order of time.
     pub port_changes: Vec<PortChange>,
     /// The program is ended after this time.
@@ -182,7 +186,11 @@ fn drive(
     let resolver = outside.as_ref().map(|_| outside::RESOLVER);
     let interrupted = signals.has_come();
     let mut servers = Servers::default();
-    servers.start(spec, namespaces, names, resolver, signals)?;
+    servers.start(spec, namespaces, names, resolver, signals, listeners.authority())?;
+    if let Some(authority) = listeners.authority() {
+        let addresses = |node| emulated.addresses(node).collect();
+        authority.start(spec, namespaces, addresses, |node, name, what| servers.in_use(node, name, what))?;
+    }
     let published = publish(spec, emulated, &servers, listeners)?;
     listeners.start_inside(spec, namespaces, &servers)?;
     listeners.ports().have(&spec.port_changes, &spec.mesh.nodes)?;
@@ -208,6 +216,9 @@ fn drive(
         let name = spec.program[0].to_string_lossy().into_owned();
         let mut command = Command::new(&spec.program[0]);
         command.args(&spec.program[1..]).env(clean::MARK, clean::mark());
+        if let Some(authority) = listeners.authority() {
+            authority.export(&mut command);
+        }
         if spec.stdout_aside {
             aside(&mut command)?;
         }

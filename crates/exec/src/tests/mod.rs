@@ -193,6 +193,20 @@ fn ports_of_localhost_lead_over_the_network() {
 }
 
 #[test]
+fn ports_with_tls_are_of_the_other_node_unless_named() {
+    let tls = |text: &str| {
+        let options =
+            options::Options { link: Some("1Mbps".into()), tls: vec![text.into()], ..Default::default() };
+        options.spec(&plan("1Mbps", None), &[]).map(|spec| spec.tls[0])
+    };
+    assert_eq!(tls("443:8000").unwrap(), Tls { node: 1, port: 443, to: 8000 });
+    assert_eq!(tls("program:443:8000").unwrap(), Tls { node: 0, port: 443, to: 8000 });
+    for (text, why) in [("443", "it is not two ports"), ("443:http", "`http` is no port")] {
+        assert_eq!(tls(text).unwrap_err().to_string(), format!("`--tls {text}`: {why}"));
+    }
+}
+
+#[test]
 fn trains_pass_where_nobody_looks_at_single_packets() {
     let train = |down: &str| crate::options::longest_train(&plan(down, None));
     assert_eq!(train("1Gbps 1ms"), 25_000);

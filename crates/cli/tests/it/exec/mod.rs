@@ -27,6 +27,7 @@ mod programs;
 mod serve;
 mod servers;
 mod shaped;
+mod tls;
 #[cfg(feature = "view")]
 mod view;
 

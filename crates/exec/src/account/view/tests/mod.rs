@@ -23,6 +23,7 @@ fn serve(address: impl Into<SocketAddr>) -> Result<(View, exec::Panel), ViewErro
         published: Vec::new(),
         publish_all: false,
         listen: vec![Listen { at: ([127, 0, 0, 1], 0).into(), inside: false, from: 0, node: 1, port: 8000 }],
+        tls: Vec::new(),
         port_changes: Vec::new(),
         timeout: None,
         stdout_aside: false,
