@@ -74,7 +74,7 @@ fn role() {
         "listen" => programs::listen(number(1) as u16, Path::new(words[2])),
         "v6" => ipv6::talk(number(1) as u16, number(2) as u16),
         "persist" => faults::persist(number(1) as u16),
-        "abroad" => outside::abroad(number(1) as u16),
+        "abroad" => outside::abroad(number(1) as u16, number(2) as u16),
         _ => panic!("{role}"),
     };
     fs::write(std::env::var("EXEC_SAYS").unwrap(), said).unwrap();
