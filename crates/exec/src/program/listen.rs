@@ -147,16 +147,9 @@ impl Listeners {
     ) -> Result<(), Error> {
         for door in self.doors.iter().filter(|door| door.listen.inside) {
             let Listen { at, from, .. } = door.listen;
-            let sockets = namespaces[from as usize].within(|| {
-                let mut sockets = vec![relay::listen(at)?];
-                match relay::listen((Ipv6Addr::LOCALHOST, at.port()).into()) {
-                    Ok(socket) => sockets.push(socket),
-                    Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
-                    // The kernel may be without IPv6.
-                    Err(_) => {}
-                }
-                Ok(sockets)
-            });
+            let ends = [at, (Ipv6Addr::LOCALHOST, at.port()).into()];
+            let open = || relay::open_all(ends.into_iter(), relay::listen);
+            let sockets = namespaces[from as usize].within(open);
             let sockets = sockets.map_err(|source| match source.kind() {
                 io::ErrorKind::AddrInUse => {
                     let name = &spec.mesh.nodes[from as usize];

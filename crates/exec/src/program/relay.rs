@@ -44,7 +44,7 @@ pub(super) fn start(
     let thread = || std::thread::Builder::new().name("tollway-relay".into());
     // All sockets, or none.
     if publish.udp {
-        let sockets: Vec<_> = namespace.within(|| ends.map(UdpSocket::bind).collect::<io::Result<_>>())?;
+        let sockets = namespace.within(|| open_all(ends, UdpSocket::bind))?;
         for socket in sockets {
             thread().spawn(move || {
                 // A socket that fails for good has no peers left.
@@ -52,7 +52,7 @@ pub(super) fn start(
             })?;
         }
     } else {
-        let listeners: Vec<_> = namespace.within(|| ends.map(listen).collect::<io::Result<_>>())?;
+        let listeners = namespace.within(|| open_all(ends, listen))?;
         let port = ports.relay(publish.node, publish.port, true);
         for listener in listeners {
             let port = port.clone();
@@ -60,6 +60,20 @@ pub(super) fn start(
         }
     }
     Ok(())
+}
+
+/// Opens a socket at each of `ends`. Those of IPv6 are left out if the node has no IPv6, as after
+/// `--sysctl net.ipv6.conf.all.disable_ipv6=1`.
+pub(super) fn open_all<T>(
+    ends: impl Iterator<Item = SocketAddr>,
+    open: impl Fn(SocketAddr) -> io::Result<T>,
+) -> io::Result<Vec<T>> {
+    let opened = ends.map(|at| (at, open(at)));
+    let kept = opened.filter(|(at, opened)| match opened {
+        Err(error) => at.is_ipv4() || error.kind() == io::ErrorKind::AddrInUse,
+        Ok(_) => true,
+    });
+    kept.map(|(_, opened)| opened).collect()
 }
 
 /// A listener with a long queue of new connections.

@@ -117,7 +117,7 @@ impl Authority {
             let config = self.server(names).map_err(problem("make a certificate"))?;
             let namespace = &namespaces[tls.node as usize];
             let ends = all(tls.node).into_iter().map(|ip| SocketAddr::from((ip, tls.port)));
-            let sockets = namespace.within(|| ends.map(relay::listen).collect::<io::Result<Vec<_>>>());
+            let sockets = namespace.within(|| relay::open_all(ends, relay::listen));
             let sockets = sockets.map_err(|source| match source.kind() {
                 io::ErrorKind::AddrInUse => {
                     in_use(tls.node, node, format!("`--tls {}:{}`", tls.port, tls.to))

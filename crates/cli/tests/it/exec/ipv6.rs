@@ -65,6 +65,22 @@ fn ipv6_is_carried_counted_and_captured_as_ipv4() {
 }
 
 #[test]
+fn without_ipv6_the_ports_of_ipv4_are_open() {
+    if !namespaces() {
+        return;
+    }
+    let port = serve(Ipv4Addr::LOCALHOST).to_string();
+    let off = ["--link", "1Gbps", "--sysctl", "net.ipv6.conf.all.disable_ipv6=1", "--localhost", &port];
+    if !has_ipv6() {
+        return;
+    }
+    for more in [&["--publish", &port][..], &[]] {
+        let ran = exec("ipv6-off", &[&off[..], more].concat(), &format!("download localhost:{port} 1000"));
+        assert_eq!(ran.said["bytes"], 1e3);
+    }
+}
+
+#[test]
 fn names_resolve_to_ipv4_first_and_to_ipv6() {
     if !namespaces() || !has_ipv6() {
         return;
