@@ -51,7 +51,24 @@ impl<'a> Account<'a> {
             unreachable"
                 .into()
         });
-        self.late().into_iter().chain(lost).chain(self.failed_servers()).chain(self.refused())
+        self.late()
+            .into_iter()
+            .chain(lost)
+            .chain(self.failed_servers())
+            .chain(self.refused())
+            .chain(self.tls_refused())
+    }
+
+    fn tls_refused(&self) -> impl Iterator<Item = String> {
+        let ports = self.spec.tls.iter().zip(&self.outcome.tls_refused);
+        ports.filter(|(_, refused)| **refused > 0).map(|(tls, refused)| {
+            let node = &self.spec.mesh.nodes[tls.node as usize];
+            let (port, to) = (tls.port, tls.to);
+            format!(
+                "WARNING: port {to} of `{node}` did not accept {refused} connections with TLS from port {port}: \
+                start a server there with `--serve`, or name its port in `--tls {port}:PORT`"
+            )
+        })
     }
 
     fn refused(&self) -> impl Iterator<Item = String> {

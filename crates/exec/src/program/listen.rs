@@ -94,7 +94,7 @@ impl Listeners {
         let doors: Vec<Door> = open.collect::<Result<_, _>>()?;
         let ports = Ports::new().map_err(problem("make a pipe"))?;
         doors.iter().for_each(|door| drop(ports.relay(door.listen.node, door.listen.port, false)));
-        let authority = (!spec.tls.is_empty()).then(Authority::new).transpose();
+        let authority = (!spec.tls.is_empty()).then(|| Authority::new(spec.tls.len())).transpose();
         let authority = authority.map_err(problem("make a certificate authority"))?;
         Ok(Listeners { doors, ports, authority })
     }

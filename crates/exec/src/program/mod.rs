@@ -38,6 +38,7 @@ pub use tls::Tls;
 use outside::Outside;
 use refused::Refusals;
 use servers::Servers;
+use tls::Authority;
 
 /// A run: a program, its network, and its options.
 #[derive(Clone, Debug)]
@@ -118,6 +119,8 @@ pub struct Outcome {
     pub listened: Vec<Listened>,
     /// TCP ports of the program's own loopback interface that refused connections.
     pub refused: Vec<u16>,
+    /// For each of [`Spec::tls`], the connections that its server did not accept.
+    pub tls_refused: Vec<u64>,
     /// Packets missing from the capture, or the reason why it could not be written.
     pub captured: Result<u64, String>,
     /// The way to the outside ended during the run.
@@ -156,6 +159,7 @@ pub fn run(
         published,
         listened,
         refused,
+        tls_refused: listeners.authority().map(Authority::refused).unwrap_or_default(),
         captured,
         outside_lost,
         failed_servers,

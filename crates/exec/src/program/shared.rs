@@ -111,6 +111,7 @@ impl Shared {
             published: self.published.clone(),
             listened: self.listeners.counts(),
             refused: Vec::new(),
+            tls_refused: Vec::new(),
             captured: Ok(0),
             outside_lost: self.outside.as_mut().is_some_and(Outside::is_gone),
             failed_servers: Vec::new(),

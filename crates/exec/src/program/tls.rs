@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, Tc
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
@@ -39,17 +40,20 @@ pub(super) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     /// The folder of its certificate, until the end of the run.
     folder: PathBuf,
+    /// For each of [`Spec::tls`], the connections that its server did not accept.
+    refused: Arc<[AtomicU64]>,
 }
 
 impl Authority {
     /// Makes an authority, and the files of its certificate: alone, and with the system's roots.
-    pub(super) fn new() -> io::Result<Authority> {
+    pub(super) fn new(ports: usize) -> io::Result<Authority> {
         let mut params = params(Vec::new(), "Tollway exec")?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate().map_err(io::Error::other)?;
         let issuer = CertifiedIssuer::self_signed(params, key).map_err(io::Error::other)?;
-        let authority = Authority { issuer, folder: clean::folder("tls")? };
+        let refused = (0..ports).map(|_| AtomicU64::default()).collect();
+        let authority = Authority { issuer, folder: clean::folder("tls")?, refused };
         fs::set_permissions(&authority.folder, readable(0o755))?;
         let own = authority.issuer.pem();
         let system = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
@@ -69,6 +73,11 @@ impl Authority {
 
     fn bundle(&self) -> PathBuf {
         self.folder.join("bundle.pem")
+    }
+
+    /// For each of [`Spec::tls`], the connections so far that its server did not accept.
+    pub(super) fn refused(&self) -> Vec<u64> {
+        self.refused.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
 
     /// Makes a program trust it.
@@ -106,7 +115,7 @@ impl Authority {
         all: impl Fn(u32) -> Vec<IpAddr>,
         in_use: impl Fn(u32, &str, String) -> Error,
     ) -> Result<(), Error> {
-        for tls in &spec.tls {
+        for (i, tls) in spec.tls.iter().enumerate() {
             let node = &spec.mesh.nodes[tls.node as usize];
             let aliases = spec.aliases.iter().filter(|alias| alias.1 == tls.node).map(|alias| &alias.0);
             // Also as `--localhost` and `--listen` lead here.
@@ -125,12 +134,17 @@ impl Authority {
                 _ => problem("open a port for TLS")(source),
             })?;
             let to = mine.into_iter().chain(addresses(tls.node)).map(|ip| SocketAddr::from((ip, tls.to)));
-            let to: Arc<[SocketAddr]> = to.collect();
+            let (to, refused): (Arc<[SocketAddr]>, _) = (to.collect(), Arc::clone(&self.refused));
+            let open = move || {
+                let opened = TcpStream::connect(&to[..]);
+                refused[i].fetch_add(u64::from(opened.is_err()), Ordering::Relaxed);
+                opened
+            };
             for socket in sockets {
-                let (config, to) = (Arc::clone(&config), Arc::clone(&to));
+                let (config, open) = (Arc::clone(&config), open.clone());
                 let namespace = namespace.again().map_err(problem("copy a descriptor"))?;
                 let thread = std::thread::Builder::new().name("tollway-tls".into());
-                let accept = move || drop(namespace.enter().map(|()| accept(&socket, &config, &to)));
+                let accept = move || drop(namespace.enter().map(|()| accept(&socket, &config, &open)));
                 thread.spawn(accept).map_err(problem("start a thread"))?;
             }
         }
@@ -157,18 +171,22 @@ fn readable(mode: u32) -> fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(mode)
 }
 
-/// Terminates TLS on each connection, whose plain bytes go to the first of `to` that answers. The
+/// Terminates TLS on each connection, whose plain bytes go to a connection that `open` makes. The
 /// thread is in the node's namespace, as are the threads that it starts.
-fn accept(listener: &TcpListener, config: &Arc<ServerConfig>, to: &Arc<[SocketAddr]>) {
+fn accept(
+    listener: &TcpListener,
+    config: &Arc<ServerConfig>,
+    open: &(impl Fn() -> io::Result<TcpStream> + Clone + Send + 'static),
+) {
     loop {
         let Ok((client, _)) = listener.accept() else {
             // Descriptors are used up, or a connection ended before it was accepted.
             std::thread::sleep(Duration::from_millis(10));
             continue;
         };
-        let (config, to) = (Arc::clone(config), Arc::clone(to));
+        let (config, open) = (Arc::clone(config), open.clone());
         let talk = move || {
-            let server = TcpStream::connect(&to[..])?;
+            let server = open()?;
             let tls = ServerConnection::new(config).map_err(io::Error::other)?;
             carry(&client, &server, tls)
         };

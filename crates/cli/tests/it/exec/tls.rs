@@ -52,6 +52,17 @@ fn python_and_node_verify_the_certificate() {
 }
 
 #[test]
+fn a_port_without_a_server_is_named() {
+    if !namespaces() || !programs::installed("curl") {
+        return;
+    }
+    let exec = ["exec", "-q", "--link", "50Mbps", "--publish", "none", "--tls", "443:8000"];
+    let output = tollway(&[&exec[..], &["--", "curl", "-sS", "https://server/"]].concat()).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains("port 8000 of `server` did not accept 1 connections with TLS"), "{said}");
+}
+
+#[test]
 fn uploads_reach_the_server_and_the_authority_ends_with_the_run() {
     if !namespaces() || !programs::installed("curl") || !programs::installed("python3") {
         return;
