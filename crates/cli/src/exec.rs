@@ -51,9 +51,12 @@ pub(crate) fn exec(over: &Over, program: &[OsString]) -> Result<ExitCode, Failur
         terminal::tell(note);
     }
     let listeners = Listeners::open(&spec).map_err(not_set_up)?;
-    for (to, at) in spec.listen.iter().zip(listeners.addresses()) {
+    for to in listeners.at_host() {
         let [from, node] = [to.from, to.node].map(|node| &spec.mesh.nodes[node as usize]);
-        terminal::tell(format_args!("listening at {at}: from `{from}` to port {} of `{node}`", to.port));
+        terminal::tell(format_args!("listening at {}: from `{from}` to port {} of `{node}`", to.at, to.port));
+    }
+    if let Some(path) = listeners.certificate().filter(|_| !over.quiet) {
+        terminal::tell(format_args!("certificate authority of the run: {}", path.display()));
     }
     if program.is_empty() && !over.quiet {
         terminal::tell("Ctrl-C ends the run");
@@ -107,7 +110,7 @@ fn run(
     #[cfg(feature = "view")]
     if let Some(address) = over.view {
         let (panel, remote) = exec::panel().map_err(not_set_up)?;
-        let view = View::serve(plan, spec, remote, address).map_err(|error| {
+        let view = View::serve(plan, spec, remote, listeners.ports(), address).map_err(|error| {
             let help = "leave out the address, or give one like `--view=127.0.0.1:8000`; reach it from another \
                 machine with `ssh -L 8000:127.0.0.1:8000`";
             Failure::input(miette!(help = help, "{error}"))
@@ -159,6 +162,8 @@ fn options(over: &Over) -> Options {
         serve: over.serve.clone(),
         publish: over.publish.clone(),
         listen: over.listen.clone(),
+        localhost: over.localhost.clone(),
+        tls: over.tls.clone(),
         outside: over.outside.clone(),
         sysctls: over.sysctls.clone(),
         timeout: over.timeout.clone(),

@@ -50,7 +50,7 @@ pub use change::LinkChange;
 pub use emulation::{Emulation, EmulationError, helper};
 pub use mahimahi::chain;
 pub use profiles::{PROFILES, Profile};
-pub use program::{Ended, Listen, Listened, Listeners, Outcome, Publish, Spec, run};
+pub use program::{Ended, Listen, Listened, Listeners, Outcome, Ports, Publish, Spec, Tls, Treatment, run};
 pub use tollway_net::mesh::{
     FlowMoment, FlowRecord, LinkMoment, LinkRecord, Mesh, Moment, Panel, Record, Remote, Setting, Strays,
     panel,

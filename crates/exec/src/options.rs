@@ -14,7 +14,7 @@ use tollway_scenario::run::mesh::mesh;
 
 use crate::mahimahi::chain;
 use crate::profiles::Profile;
-use crate::program::{Listen, Publish, Spec};
+use crate::program::{Listen, Publish, Spec, Tls};
 use crate::words::two_nodes;
 
 /// The options of `tollway exec`, before parsing.
@@ -50,6 +50,11 @@ pub struct Options {
     pub publish: Vec<String>,
     /// Ports of this machine that lead into the network, `[ADDRESS:]PORT=NODE:PORT[@NODE]`.
     pub listen: Vec<String>,
+    /// Ports of the program's own loopback interface that lead over the network,
+    /// `PORT[=NODE:PORT[@NODE]]`.
+    pub localhost: Vec<String>,
+    /// Ports with TLS in front of servers, `[NODE:]PORT:PORT THERE`.
+    pub tls: Vec<String>,
     /// The node that leads to the outside; the other node if empty.
     pub outside: Option<String>,
     /// Kernel network settings, `KEY=VALUE`.
@@ -143,11 +148,7 @@ impl Options {
     /// An option names something that the network does not have, or has no value.
     pub fn spec(&self, plan: &Plan, program: &[OsString]) -> Result<Spec, RequestError> {
         let mut mesh = mesh(plan).map_err(|error| wrong(None, error.to_string()))?;
-        let find = |name: &str| {
-            let at = mesh.nodes.iter().position(|node| node == name).map(|at| at as u32);
-            let known = mesh.nodes.join(", ");
-            at.ok_or_else(|| wrong(Some(&format!("there are {known}")), format!("there is no node `{name}`")))
-        };
+        let find = |name: &str| find(&mesh.nodes, name);
         let node = self.node.as_deref().map_or(Ok(0), find)?;
         let in_words = self.file.is_none();
         // In a network from words, the far end is the last node; in a file of two nodes, the other
@@ -211,8 +212,11 @@ impl Options {
             ));
         }
         let sysctls = self.sysctls.iter().map(|text| sysctl(text)).collect::<Result<_, _>>()?;
-        let listen = self.listen.iter().map(|text| listen(text, node, other, &find));
-        let listen = listen.collect::<Result<_, _>>()?;
+        let ends = Ends { program: node, other, nodes: &mesh.nodes };
+        let doors = self.listen.iter().map(|text| ends.listen(text));
+        let doors = doors.chain(self.localhost.iter().map(|text| ends.localhost(text)));
+        let listen = doors.collect::<Result<_, _>>()?;
+        let tls = self.tls.iter().map(|text| ends.tls(text)).collect::<Result<_, _>>()?;
         let timeout = self.timeout.as_deref().map(span).transpose()?;
         mesh.outside = outside;
         Ok(Spec {
@@ -223,10 +227,13 @@ impl Options {
             sysctls,
             program: program.to_vec(),
             node,
+            other,
             servers,
             published,
             publish_all,
             listen,
+            tls,
+            port_changes: plan.port_changes.clone(),
             timeout,
             stdout_aside: self.aside,
             capture: self.capture.clone(),
@@ -258,7 +265,7 @@ fn publish(
             wrong(Some(&help), format!("`--publish {text}` does not begin with a node of the file"))
         })?,
     };
-    let number = |text: &str| text.parse::<u16>().ok().filter(|&port| port > 0).ok_or_else(wrong_port);
+    let number = |text: &str| number(text).ok_or_else(wrong_port);
     let (port, host) = match parts[..] {
         [port] => (number(port)?, number(port)?),
         [port, host] => (number(port)?, number(host)?),
@@ -267,45 +274,121 @@ fn publish(
     Ok(Publish { node, port, host, udp })
 }
 
-/// Parses `[ADDRESS:]PORT=NODE:PORT[@NODE]`. Connections enter at `program` unless a node is given,
-/// or at the `other` node if they lead to `program`.
-fn listen(
-    text: &str,
+/// The nodes that `--listen` and `--localhost` refer to.
+struct Ends<'a> {
     program: u32,
     other: Option<u32>,
-    find: &dyn Fn(&str) -> Result<u32, RequestError>,
-) -> Result<Listen, RequestError> {
-    let fault = |help: &str, what: &str| wrong(Some(help), format!("`--listen {text}`: {what}"));
-    let shape = |what: String| {
-        fault("write it like `--listen 127.0.0.1:9000=server:8000`, or `--listen 9000=server:8000`", &what)
-    };
-    let (here, there) = text.split_once('=').ok_or_else(|| shape("it has no `=`".into()))?;
-    let at = match here.parse::<u16>() {
-        Ok(port) => SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-        Err(_) => {
-            here.parse().map_err(|_| shape(format!("`{here}` is no address with a port, and no port")))?
-        }
-    };
-    let (there, from) = there.split_once('@').map_or((there, None), |(there, from)| (there, Some(from)));
-    let (name, port) = there.rsplit_once(':').ok_or_else(|| shape(format!("`{there}` is not NODE:PORT")))?;
-    let number = port.parse::<u16>().ok().filter(|&port| port > 0);
-    let port = number.ok_or_else(|| shape(format!("`{port}` is no port")))?;
-    let node_of = |name: &str| {
-        find(name).map_err(|error| match error {
-            RequestError::Option(error) => fault(error.help.as_deref().unwrap_or_default(), &error.message),
-            error => error,
-        })
-    };
-    let node = node_of(name)?;
-    let from = match from {
-        Some(from) => Some(node_of(from)?),
-        None if node == program => other,
-        None => Some(program),
-    };
-    let add = format!("add the node where connections enter, like `--listen {here}={there}@NODE`");
-    let from = from.filter(|&from| from != node);
-    let from = from.ok_or_else(|| fault(&add, "connections would cross no link"))?;
-    Ok(Listen { at, from, node, port })
+    nodes: &'a [String],
+}
+
+impl Ends<'_> {
+    /// Parses `[ADDRESS:]PORT=NODE:PORT[@NODE]`.
+    fn listen(&self, text: &str) -> Result<Listen, RequestError> {
+        let option = format!("--listen {text}");
+        let shape = |what: String| {
+            let help = "write it like `--listen 127.0.0.1:9000=server:8000`, or `--listen 9000=server:8000`";
+            fault(&option, help, &what)
+        };
+        let (here, there) = text.split_once('=').ok_or_else(|| shape("it has no `=`".into()))?;
+        let at = match here.parse::<u16>() {
+            Ok(port) => SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            Err(_) => {
+                here.parse().map_err(|_| shape(format!("`{here}` is no address with a port, and no port")))?
+            }
+        };
+        let (from, node, port) = self.route(&option, there, &shape)?;
+        Ok(Listen { at, inside: false, from, node, port })
+    }
+
+    /// Parses `PORT[=NODE:PORT[@NODE]]`.
+    fn localhost(&self, text: &str) -> Result<Listen, RequestError> {
+        let option = format!("--localhost {text}");
+        let shape = |what: String| {
+            fault(&option, "write it like `--localhost 8000`, or `--localhost 8000=server:80`", &what)
+        };
+        let (here, there) = match text.split_once('=') {
+            Some((here, there)) => (here, there.to_owned()),
+            None => {
+                let other = self.other.ok_or_else(|| {
+                    let help = format!("write it like `--localhost {text}=NODE:{text}`");
+                    fault(&option, &help, "it does not name a node of the file")
+                })?;
+                (text, format!("{}:{text}", self.nodes[other as usize]))
+            }
+        };
+        let local = number(here).ok_or_else(|| shape(format!("`{here}` is no port")))?;
+        let (from, node, port) = self.route(&option, &there, &shape)?;
+        Ok(Listen { at: (Ipv4Addr::LOCALHOST, local).into(), inside: true, from, node, port })
+    }
+
+    /// Parses `[NODE:]PORT:PORT`.
+    fn tls(&self, text: &str) -> Result<Tls, RequestError> {
+        let fault = |what: &str| {
+            fault(&format!("--tls {text}"), "write it like `--tls 443:8000`, or `--tls NODE:443:8000`", what)
+        };
+        let parts: Vec<&str> = text.split(':').collect();
+        let (node, port, to) = match parts[..] {
+            [port, to] => {
+                (self.other.ok_or_else(|| fault("it does not begin with a node of the file"))?, port, to)
+            }
+            [node, port, to] => (find(self.nodes, node)?, port, to),
+            _ => return Err(fault("it is not two ports")),
+        };
+        let number = |text: &str| number(text).ok_or_else(|| fault(&format!("`{text}` is no port")));
+        Ok(Tls { node, port: number(port)?, to: number(to)? })
+    }
+
+    /// Parses `NODE:PORT[@NODE]`: the node at which connections begin, and the node and port to
+    /// which they lead.
+    ///
+    /// They begin at the program's node unless a node is given, or at the other one if they lead to
+    /// the program's.
+    fn route(
+        &self,
+        option: &str,
+        text: &str,
+        shape: &dyn Fn(String) -> RequestError,
+    ) -> Result<(u32, u32, u16), RequestError> {
+        let (there, from) = text.split_once('@').map_or((text, None), |(there, from)| (there, Some(from)));
+        let (name, port) =
+            there.rsplit_once(':').ok_or_else(|| shape(format!("`{there}` is not NODE:PORT")))?;
+        let port = number(port).ok_or_else(|| shape(format!("`{port}` is no port")))?;
+        let node_of = |name: &str| {
+            find(self.nodes, name).map_err(|error| match error {
+                RequestError::Option(error) => {
+                    fault(option, error.help.as_deref().unwrap_or_default(), &error.message)
+                }
+                error => error,
+            })
+        };
+        let node = node_of(name)?;
+        let from = match from {
+            Some(from) => Some(node_of(from)?),
+            None if node == self.program => self.other,
+            None => Some(self.program),
+        };
+        let before = option.strip_suffix(text).unwrap_or_default();
+        let add = format!("add the node where connections begin, like `{before}{there}@NODE`");
+        let from = from.filter(|&from| from != node);
+        let from = from.ok_or_else(|| fault(option, &add, "connections would cross no link"))?;
+        Ok((from, node, port))
+    }
+}
+
+/// Finds a node by its name.
+fn find(nodes: &[String], name: &str) -> Result<u32, RequestError> {
+    let at = nodes.iter().position(|node| node == name).map(|at| at as u32);
+    let known = nodes.join(", ");
+    at.ok_or_else(|| wrong(Some(&format!("there are {known}")), format!("there is no node `{name}`")))
+}
+
+fn fault(option: &str, help: &str, what: &str) -> RequestError {
+    wrong(Some(help), format!("`{option}`: {what}"))
+}
+
+/// Parses the number of a port.
+fn number(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|&port| port > 0)
 }
 
 /// Parses `KEY=VALUE`, a kernel parameter.

@@ -210,6 +210,17 @@ pub enum Error {
         /// The remedy.
         remedy: &'static str,
     },
+    /// A change of connections concerns a port to which none are relayed.
+    #[error(
+        "the file changes connections to port {port} of `{node}`, and none are relayed there; add `--publish \
+        {node}:{port}`, or `--listen` or `--localhost` with `{node}:{port}`"
+    )]
+    NotRelayed {
+        /// The node.
+        node: String,
+        /// The port.
+        port: u16,
+    },
     /// A port of a node could not be published.
     #[error("cannot publish port {port} at `{node}`: {source}")]
     Publish {

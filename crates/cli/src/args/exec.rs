@@ -41,6 +41,11 @@ Examples:
       A browser on this machine reaches the server's port 8000 over the link, at 127.0.0.1:9000.
       With `0.0.0.0:9000=server:8000`, so does a phone on the same network. Without `--serve`, that
       is port 8000 of this machine.
+  tollway exec --link '2Mbps 150ms' --localhost 8000 -- ./my-client
+      The program's http://localhost:8000 is port 8000 of `server`, over the link.
+  tollway exec --profile lte --tls 443:8000 --serve 'python3 -m http.server 8000' -- curl https://server/
+      Port 443 of `server` speaks TLS for port 8000 there. curl, Python and Node trust it without
+      further options.
   tollway exec --mahimahi 'mm-delay 40 mm-link up.trace down.trace' -- ./my-client
       The same network as Mahimahi's shells.
   tollway exec --link '20Mbps 20ms' --view -- ./my-client
@@ -125,6 +130,15 @@ pub(crate) struct Over {
     /// several times. Without a program, the run lasts until Ctrl-C or --timeout.
     #[arg(long, value_name = "[ADDR:]PORT=NODE:PORT[@NODE]")]
     pub(crate) listen: Vec<String>,
+    /// Carry TCP connections to a port of the program's own localhost over the network: to the same
+    /// port of `server`, or to another node's port. May be given several times.
+    #[arg(long, value_name = "PORT[=NODE:PORT[@NODE]]")]
+    pub(crate) localhost: Vec<String>,
+    /// Terminate TLS at a node's port, with a certificate for the node's names, and forward to its
+    /// other port. Default node: `server`. The program trusts the certificate through the usual
+    /// variables. May be given several times.
+    #[arg(long, value_name = "[NODE:]PORT:PORT")]
+    pub(crate) tls: Vec<String>,
     /// Connect the network to the outside, behind `server` or this NODE, with name resolution.
     /// Needs `passt` (with its `pasta`) or `slirp4netns`.
     #[arg(long, value_name = "NODE", num_args = 0..=1, require_equals = true, default_missing_value = "")]

@@ -21,7 +21,7 @@ const NEEDS: &[(&str, &str)] = &[
         "pytest",
         "tollway exec --link 1Gbps -q -- true && curl --version && python3 -c 'import pytest, pytest_tollway'",
     ),
-    ("browser", "tollway exec --link 1Gbps -q -- true && chromium --version && openssl version"),
+    ("browser", "tollway exec --link 1Gbps -q -- true && chromium --version"),
     (
         "root",
         "test $(id -u) = 0 && tollway exec --link 1Gbps -q -- true && iperf3 --version && runuser --version",

@@ -15,8 +15,8 @@ use tollway_report::plot::{Figure, PictureOptions, PlotError};
 use tollway_scenario::plan::Plan;
 
 use crate::{
-    Ended, FiveTuple, FlowRecord, Lateness, LinkRecord, LinkStats, Listen, Mesh, Outcome, Privilege, Spec,
-    address, address_v6, addresses,
+    Ended, FiveTuple, FlowRecord, Lateness, LinkRecord, LinkStats, Listen, Listened, Mesh, Outcome,
+    Privilege, Spec, address, address_v6, addresses,
 };
 use share::FlowShare;
 
@@ -51,7 +51,24 @@ impl<'a> Account<'a> {
             unreachable"
                 .into()
         });
-        self.late().into_iter().chain(lost).chain(self.failed_servers()).chain(self.refused())
+        self.late()
+            .into_iter()
+            .chain(lost)
+            .chain(self.failed_servers())
+            .chain(self.refused())
+            .chain(self.tls_refused())
+    }
+
+    fn tls_refused(&self) -> impl Iterator<Item = String> {
+        let ports = self.spec.tls.iter().zip(&self.outcome.tls_refused);
+        ports.filter(|(_, refused)| **refused > 0).map(|(tls, refused)| {
+            let node = &self.spec.mesh.nodes[tls.node as usize];
+            let (port, to) = (tls.port, tls.to);
+            format!(
+                "WARNING: port {to} of `{node}` did not accept {refused} connections with TLS from port {port}: \
+                start a server there with `--serve`, or name its port in `--tls {port}:PORT`"
+            )
+        })
     }
 
     fn refused(&self) -> impl Iterator<Item = String> {
@@ -63,7 +80,7 @@ impl<'a> Account<'a> {
                 self.spec.mesh.nodes[listen.node as usize],
                 listened.refused,
                 listened.connections,
-                listened.at,
+                door(listen, listened),
                 listen.port,
             )
         })
@@ -319,7 +336,8 @@ impl Serialize for Account<'_> {
             "duration_s": record.elapsed.nearest_secs(),
             "nodes": self.spec.mesh.nodes.iter().zip(0..).map(|(name, node)| json!({"name": name, "address": address(node).to_string(), "address_v6": address_v6(node).to_string()})).collect::<Vec<_>>(),
             "published": self.outcome.published.iter().map(|p| json!({"node": self.spec.mesh.nodes[p.node as usize], "port": p.port, "host_port": p.host, "protocol": if p.udp { "udp" } else { "tcp" }})).collect::<Vec<_>>(),
-            "listened": self.spec.listen.iter().zip(&self.outcome.listened).map(|(to, seen)| json!({"address": seen.at.to_string(), "from": self.spec.mesh.nodes[to.from as usize], "node": self.spec.mesh.nodes[to.node as usize], "port": to.port, "connections": seen.connections, "refused": seen.refused})).collect::<Vec<_>>(),
+            "listened": self.spec.listen.iter().zip(&self.outcome.listened).map(|(to, seen)| json!({"address": door(to, seen), "from": self.spec.mesh.nodes[to.from as usize], "node": self.spec.mesh.nodes[to.node as usize], "port": to.port, "connections": seen.connections, "refused": seen.refused})).collect::<Vec<_>>(),
+            "refused_at_localhost": self.outcome.refused,
             "links": links,
             "flows": flows,
             "jain": self.jain(),
@@ -404,9 +422,14 @@ fn command(spec: &Spec) -> String {
     if words.is_empty() {
         let nodes = &spec.mesh.nodes;
         let option = |to: &Listen| format!("--listen {}={}:{}", to.at, nodes[to.node as usize], to.port);
-        words.extend(spec.listen.iter().map(option));
+        words.extend(spec.listen.iter().filter(|to| !to.inside).map(option));
     }
     words.join(" ")
+}
+
+/// The name of a port that leads into the network, for users.
+fn door(listen: &Listen, seen: &Listened) -> String {
+    if listen.inside { format!("localhost:{}", seen.at.port()) } else { seen.at.to_string() }
 }
 
 fn lost(flow: &FlowRecord) -> u64 {

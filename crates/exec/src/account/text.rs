@@ -6,7 +6,7 @@ use tollway_net::sys::namespace::SocketDrops;
 use tollway_report::text::{Align, TextTable, wrap};
 
 use super::share::FlowShare;
-use super::{Account, LinkAccount, WORTH_COMPARING, delay_mean, flow_rate, lost};
+use super::{Account, LinkAccount, WORTH_COMPARING, delay_mean, door, flow_rate, lost};
 use crate::FlowRecord;
 
 impl Account<'_> {
@@ -27,6 +27,7 @@ impl Account<'_> {
             let server = self.spec.servers.first().filter(|server| server.0 != self.spec.node);
             if let Some((node, _)) = server
                 && !self.spec.program.is_empty()
+                && self.outcome.refused.is_empty()
             {
                 let _ = write!(
                     text,
@@ -41,6 +42,7 @@ impl Account<'_> {
             text += &self.flows_text(width);
             text.push('\n');
         }
+        text += &self.refused_text();
         if let Some(jain) = self.jain() {
             let _ = writeln!(text, "Jain's index of the flows' parts of their ideal shares: {jain:.3}");
         }
@@ -49,7 +51,9 @@ impl Account<'_> {
             let _ = writeln!(
                 text,
                 "Connections at {}, from `{from}` to port {} of `{node}`: {}.",
-                seen.at, to.port, seen.connections,
+                door(to, seen),
+                to.port,
+                seen.connections,
             );
         }
         let late = |p| record.lateness.percentile(p).as_secs_f64() * 1e6;
@@ -106,6 +110,20 @@ impl Account<'_> {
             }
         }
         text
+    }
+
+    /// The connections that the program's own node refused, and the way to the other one.
+    fn refused_text(&self) -> String {
+        let Some(first) = self.outcome.refused.first() else { return String::new() };
+        let ports: Vec<String> = self.outcome.refused.iter().map(u16::to_string).collect();
+        let remedy = match self.spec.other.map(|node| &self.spec.mesh.nodes[node as usize]) {
+            Some(other) => format!("the other end is `{other}`, and `--localhost {first}` leads there"),
+            None => format!("`--localhost {first}=NODE:{first}` leads to another node"),
+        };
+        format!(
+            "The program's own node, its `localhost`, refused connections at port {}: {remedy}.\n",
+            ports.join(", "),
+        )
     }
 
     /// Rates and waits of links, and what was dropped: beside each other if they fit.

@@ -152,7 +152,7 @@ impl Network<'_> {
         // Only the page needs them.
         self.remote.moments().for_each(drop);
         if let Request::Join { server: false, .. } | Request::Socket { .. } | Request::Report = request {
-            self.shared.start();
+            self.shared.start()?;
         }
         let value = match request {
             Request::Join { node, server } => {
@@ -239,4 +239,4 @@ pub(super) fn receive<T: DeserializeOwned>(wire: &UnixStream) -> io::Result<Opti
 /// Upper bound of descriptors in a message: a user, a network and a mount namespace.
 const MOST_FILES: usize = 3;
 /// Fields of the report that concern the program of `tollway exec`.
-const OF_PROGRAM: [&str; 4] = ["command", "exit_status", "signal", "timed_out"];
+const OF_PROGRAM: [&str; 5] = ["command", "exit_status", "signal", "timed_out", "refused_at_localhost"];

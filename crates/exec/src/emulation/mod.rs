@@ -121,7 +121,7 @@ impl Emulation {
 
     /// The network that options of `tollway exec` describe. No port of this machine is published,
     /// except those in [`Options::publish`]. The options of the program have no effect: `serve`,
-    /// `timeout`, `aside`.
+    /// `tls`, `timeout`, `aside`.
     ///
     /// # Errors
     /// As those of [`Emulation::new`].
@@ -139,7 +139,8 @@ impl Emulation {
     /// # Errors
     /// As those of [`Emulation::new`].
     pub fn launch(options: &Options, mut helper: Command) -> Result<Emulation, EmulationError> {
-        let mut options = Options { serve: Vec::new(), timeout: None, view: true, ..options.clone() };
+        let mut options =
+            Options { serve: Vec::new(), tls: Vec::new(), timeout: None, view: true, ..options.clone() };
         if options.publish.is_empty() {
             options.publish.push("none".into());
         }

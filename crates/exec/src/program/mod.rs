@@ -3,9 +3,12 @@
 
 mod listen;
 mod outside;
+mod ports;
+mod refused;
 mod relay;
 mod servers;
 mod shared;
+mod tls;
 
 use std::ffi::OsString;
 use std::fmt;
@@ -24,13 +27,18 @@ use tollway_net::sys::child::{Running, many_descriptors};
 use tollway_net::sys::namespace::{self, Namespace};
 use tollway_net::sys::signals::Signals;
 use tollway_net::sys::{clean, problem};
+use tollway_scenario::plan::PortChange;
 
 pub use listen::{Listen, Listened, Listeners};
+pub use ports::{Ports, Treatment};
 pub use relay::Publish;
 pub(crate) use shared::Shared;
+pub use tls::Tls;
 
 use outside::Outside;
+use refused::Refusals;
 use servers::Servers;
+use tls::Authority;
 
 /// A run: a program, its network, and its options.
 #[derive(Clone, Debug)]
@@ -50,6 +58,8 @@ pub struct Spec {
     pub program: Vec<OsString>,
     /// The program's node.
     pub node: u32,
+    /// The node at the other end of the program's links, if there is only one.
+    pub other: Option<u32>,
     /// Shell commands of servers at nodes, started before the program and ended after it.
     pub servers: Vec<(u32, String)>,
     /// The host's services at nodes.
@@ -57,8 +67,12 @@ pub struct Spec {
     /// Publishes every TCP port in use on the host's loopback interface, at every node but the
     /// program's.
     pub publish_all: bool,
-    /// Ports of the host that lead into the network.
+    /// Ports of the host, and of nodes' own loopback interfaces, that lead into the network.
     pub listen: Vec<Listen>,
+    /// Ports with TLS in front of servers.
+    pub tls: Vec<Tls>,
+    /// Changes of the connections to ports, in order of time.
+    pub port_changes: Vec<PortChange>,
     /// The program is ended after this time.
     pub timeout: Option<Duration>,
     /// Sends the program's standard output to this process's standard error.
@@ -101,8 +115,12 @@ pub struct Outcome {
     pub kernel_drops: Vec<NodeDrops>,
     /// The ports published; with [`Spec::publish_all`], those found.
     pub published: Vec<Publish>,
-    /// The connections from outside, in the order of [`Spec::listen`].
+    /// The connections at the ports of [`Spec::listen`], in its order.
     pub listened: Vec<Listened>,
+    /// TCP ports of the program's own loopback interface that refused connections.
+    pub refused: Vec<u16>,
+    /// For each of [`Spec::tls`], the connections that its server did not accept.
+    pub tls_refused: Vec<u64>,
     /// Packets missing from the capture, or the reason why it could not be written.
     pub captured: Result<u64, String>,
     /// The way to the outside ended during the run.
@@ -131,10 +149,21 @@ pub fn run(
     let driven = drive(spec, &emulated, start, &names, signals, listeners);
     clean::empty(emulated.namespaces());
     let recorded = emulated.finish();
-    let Driven { ended, published, listened, outside_lost, failed_servers } = driven?;
+    let Driven { ended, published, listened, refused, outside_lost, failed_servers } = driven?;
     let (record, kernel_drops, tap) = recorded?;
     let captured = tap.map_or(Ok(0), Tap::finish).map_err(|error| error.to_string());
-    Ok(Outcome { ended, record, kernel_drops, published, listened, captured, outside_lost, failed_servers })
+    Ok(Outcome {
+        ended,
+        record,
+        kernel_drops,
+        published,
+        listened,
+        refused,
+        tls_refused: listeners.authority().map(Authority::refused).unwrap_or_default(),
+        captured,
+        outside_lost,
+        failed_servers,
+    })
 }
 
 /// The end of a program, and the state of its servers and services.
@@ -142,6 +171,7 @@ struct Driven {
     ended: Ended,
     published: Vec<Publish>,
     listened: Vec<Listened>,
+    refused: Vec<u16>,
     outside_lost: bool,
     failed_servers: Vec<(usize, Ended)>,
 }
@@ -160,15 +190,28 @@ fn drive(
     let resolver = outside.as_ref().map(|_| outside::RESOLVER);
     let interrupted = signals.has_come();
     let mut servers = Servers::default();
-    servers.start(spec, namespaces, names, resolver, signals)?;
+    servers.start(spec, namespaces, names, resolver, signals, listeners.authority())?;
+    if let Some(authority) = listeners.authority() {
+        let addresses = |node| emulated.addresses(node).collect();
+        authority.start(spec, namespaces, addresses, |node, name, what| servers.in_use(node, name, what))?;
+    }
     let published = publish(spec, emulated, &servers, listeners)?;
+    listeners.start_inside(spec, namespaces, &servers)?;
+    listeners.ports().have(&spec.port_changes, &spec.mesh.nodes)?;
+    // Only the report needs them.
+    let refusals = Refusals::watch(&namespaces[spec.node as usize]).ok();
     if let Some(signal) = interrupted.or_else(|| signals.has_come()) {
         return Err(Error::Interrupted { signal });
     }
 
-    let ended = if spec.program.is_empty() {
+    let follow = listeners.ports().follow(&spec.port_changes)?;
+    let begin = move || {
         start.now();
-        listeners.start(spec, namespaces)?;
+        follow();
+    };
+    let ended = if spec.program.is_empty() {
+        begin();
+        listeners.start(namespaces)?;
         match signals.sleep(spec.timeout.unwrap_or(FOREVER)) {
             true => Ended::Exited(0),
             false => Ended::TimedOut,
@@ -177,19 +220,22 @@ fn drive(
         let name = spec.program[0].to_string_lossy().into_owned();
         let mut command = Command::new(&spec.program[0]);
         command.args(&spec.program[1..]).env(clean::MARK, clean::mark());
+        if let Some(authority) = listeners.authority() {
+            authority.export(&mut command);
+        }
         if spec.stdout_aside {
             aside(&mut command)?;
         }
         let namespace = &namespaces[spec.node as usize];
-        let mut program =
-            Running::start(namespace, names, resolver, &name, command, signals, || start.now())?;
-        listeners.start(spec, namespaces)?;
+        let mut program = Running::start(namespace, names, resolver, &name, command, signals, begin)?;
+        listeners.start(namespaces)?;
         await_program(&mut program, spec.timeout, signals)
     };
     emulated.wind_up();
     let outside_lost = outside.as_mut().is_some_and(Outside::is_gone);
     let (listened, failed_servers) = (listeners.counts(), servers.failed());
-    Ok(Driven { ended, published, listened, outside_lost, failed_servers })
+    let refused = refusals.map(|refusals| refusals.ports()).unwrap_or_default();
+    Ok(Driven { ended, published, listened, refused, outside_lost, failed_servers })
 }
 
 /// Sets sysctls, and opens the way to the outside.
@@ -227,7 +273,7 @@ fn publish(
     let namespaces = emulated.namespaces();
     let start = |publish: &Publish| {
         let addresses = emulated.addresses(publish.node);
-        relay::start(&namespaces[publish.node as usize], addresses, *publish)
+        relay::start(&namespaces[publish.node as usize], addresses, *publish, listeners.ports())
     };
     for publish in &spec.published {
         let node = &spec.mesh.nodes[publish.node as usize];

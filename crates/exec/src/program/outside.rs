@@ -7,7 +7,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -41,7 +41,7 @@ impl Outside {
             .within(open_tap)
             .map_err(problem("make the interface to the outside"))?;
         for (_, namespace) in (0..).zip(namespaces).filter(|&(node, _)| node != gateway) {
-            let route = || netlink::route_everything(interface::index(tun::NAME)?, None);
+            let route = || netlink::route_everything(interface::index(tun::NAME)?, false, None);
             namespace.within(route).map_err(problem("make a route to the outside"))?;
         }
         let (helper, mut wire) = start(signals)?;
@@ -57,6 +57,10 @@ impl Outside {
         });
         if !answered.as_ref().is_ok_and(|&len| len > 0) {
             return Err(Error::Outside { why: outside.last_words() });
+        }
+        if wire.v6 {
+            // Without IPv6 in the network (`--sysctl`), the way is IPv4's only.
+            let _ = route_v6(namespaces, gateway);
         }
         let threads = (tap.try_clone(), wire.again());
         let (Ok(again), Ok(mut back)) = threads else {
@@ -113,13 +117,15 @@ fn passt(signals: &Signals) -> io::Result<(Child, HelperSocket)> {
     let (ours, theirs) = UnixStream::pair()?;
     // No other program is started meanwhile that could inherit the socket.
     rustix::io::fcntl_setfd(&theirs, FdFlags::empty())?;
+    let v6 = has_ipv6();
     let mut command = Command::new("passt");
-    command.args(["--foreground", "--quiet", "--ipv4-only", "--fd"]).arg(theirs.as_raw_fd().to_string());
+    command.args(["--foreground", "--quiet", if v6 { "--no-ra" } else { "--ipv4-only" }]);
+    command.arg("--fd").arg(theirs.as_raw_fd().to_string());
     command.args(["--address", &OURS.to_string(), "--netmask", "24", "--gateway", &ROUTER.to_string()]);
     // The host's loopback is not part of the outside, and no connection from outside is accepted.
     command.args(["--no-map-gw", "--dns-forward", &RESOLVER.to_string(), "--no-dhcp"]);
     command.args(["--tcp-ports", "none", "--udp-ports", "none"]);
-    Ok((spawn(command, signals)?, HelperSocket { socket: ours, lengths: true, buffered: None }))
+    Ok((spawn(command, signals)?, HelperSocket { socket: ours, lengths: true, v6, buffered: None }))
 }
 
 /// Starts `slirp4netns`, which listens at a path. Each frame is a message.
@@ -138,7 +144,9 @@ fn slirp4netns_in(path: &Path, signals: &Signals) -> io::Result<(Child, HelperSo
     let until = Instant::now() + PATIENCE;
     loop {
         match connect(path) {
-            Ok(socket) => return Ok((helper, HelperSocket { socket, lengths: false, buffered: None })),
+            Ok(socket) => {
+                return Ok((helper, HelperSocket { socket, lengths: false, v6: false, buffered: None }));
+            }
             Err(error)
                 if error.kind() == io::ErrorKind::PermissionDenied
                     || helper.try_wait()?.is_some()
@@ -173,12 +181,19 @@ struct HelperSocket {
     socket: UnixStream,
     /// True for a stream in which each frame follows its length; else messages.
     lengths: bool,
+    /// The helper carries IPv6.
+    v6: bool,
     buffered: Option<BufReader<UnixStream>>,
 }
 
 impl HelperSocket {
     fn again(&self) -> io::Result<HelperSocket> {
-        Ok(HelperSocket { socket: self.socket.try_clone()?, lengths: self.lengths, buffered: None })
+        Ok(HelperSocket {
+            socket: self.socket.try_clone()?,
+            buffered: None,
+            lengths: self.lengths,
+            v6: self.v6,
+        })
     }
 
     fn send(&mut self, frame: &[u8]) -> io::Result<()> {
@@ -242,14 +257,41 @@ fn open_tap() -> io::Result<(File, [u8; 6])> {
         // Packets from the outside arrive on another interface than the route to their source uses.
         set(format!("conf/{interface}/rp_filter"), "0");
     }
-    // The helper has IPv4 only. A kernel without IPv6 has no such setting.
+    // The helper may have IPv4 only. A kernel without IPv6 has no such setting.
     let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{NAME}/disable_ipv6"), "1");
     // ARP requests for a node's address are answered with the interface's own.
     set(format!("conf/{NAME}/proxy_arp"), "1");
     set(format!("neigh/{NAME}/proxy_delay"), "0");
     interface::bring_up(NAME, OURS, Ipv4Addr::new(255, 255, 255, 0), tun::MTU, Arp::Yes)?;
-    netlink::route_everything(interface::index(NAME)?, Some(ROUTER))?;
+    netlink::route_everything(interface::index(NAME)?, false, Some(ROUTER.into()))?;
     Ok((file, interface::hardware_address(NAME)?))
+}
+
+/// True if this machine has a default route of IPv6.
+fn has_ipv6() -> bool {
+    let default = format!("{} 00 ", "0".repeat(32));
+    let table = fs::read_to_string("/proc/net/ipv6_route").unwrap_or_default();
+    table.lines().any(|line| line.starts_with(&default) && !line.trim_end().ends_with(" lo"))
+}
+
+/// Makes the routes of IPv6 to a helper that carries it.
+fn route_v6(namespaces: &[Namespace], gateway: u32) -> io::Result<()> {
+    for (node, namespace) in (0..).zip(namespaces) {
+        namespace.within(|| {
+            if node != gateway {
+                return netlink::route_everything(interface::index(tun::NAME)?, true, None);
+            }
+            // No detection of duplicates delays the first packet.
+            for (key, value) in [("accept_dad", "0"), ("accept_ra", "0"), ("disable_ipv6", "0")] {
+                fs::write(format!("/proc/sys/net/ipv6/conf/{NAME}/{key}"), value)?;
+            }
+            fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1")?;
+            let index = interface::index(NAME)?;
+            netlink::add_address_v6(index, OURS_V6)?;
+            netlink::route_everything(index, true, Some(ROUTER_V6.into()))
+        })?;
+    }
+    Ok(())
 }
 
 /// An ARP request for the router that also announces the address `ours` (RFC 826).
@@ -270,6 +312,9 @@ const NAME: &str = "outside";
 /// Addresses of the interface and of the router behind it, as in slirp4netns.
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 100);
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
+/// The same of IPv6.
+const OURS_V6: Ipv6Addr = Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, 0x100);
+const ROUTER_V6: Ipv6Addr = Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, 2);
 /// Upper bound of a helper's frames, in bytes.
 const FRAME: usize = 1 << 16;
 /// Longest wait until a helper is ready.

@@ -16,6 +16,9 @@ use socket2::{Domain, SockRef, Socket, Type};
 use tollway_net::outqueue::unacknowledged;
 use tollway_net::sys::namespace::Namespace;
 use tollway_net::sys::sockopt::at_urgent;
+use tollway_scenario::plan::Connections;
+
+use super::ports::{Port, Ports};
 
 /// A port of a node that leads to a port of the host's loopback interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,12 +38,13 @@ pub(super) fn start(
     namespace: &Namespace,
     addresses: impl Iterator<Item = IpAddr> + Send,
     publish: Publish,
+    ports: &Ports,
 ) -> io::Result<()> {
     let ends = addresses.map(|address| SocketAddr::from((address, publish.port)));
     let thread = || std::thread::Builder::new().name("tollway-relay".into());
     // All sockets, or none.
     if publish.udp {
-        let sockets: Vec<_> = namespace.within(|| ends.map(UdpSocket::bind).collect::<io::Result<_>>())?;
+        let sockets = namespace.within(|| open_all(ends, UdpSocket::bind))?;
         for socket in sockets {
             thread().spawn(move || {
                 // A socket that fails for good has no peers left.
@@ -48,12 +52,28 @@ pub(super) fn start(
             })?;
         }
     } else {
-        let listeners: Vec<_> = namespace.within(|| ends.map(listen).collect::<io::Result<_>>())?;
+        let listeners = namespace.within(|| open_all(ends, listen))?;
+        let port = ports.relay(publish.node, publish.port, true);
         for listener in listeners {
-            thread().spawn(move || accept(&listener, &move || connect(publish.host)))?;
+            let port = port.clone();
+            thread().spawn(move || accept(&listener, &port, &move || connect(publish.host)))?;
         }
     }
     Ok(())
+}
+
+/// Opens a socket at each of `ends`. Those of IPv6 are left out if the node has no IPv6, as after
+/// `--sysctl net.ipv6.conf.all.disable_ipv6=1`.
+pub(super) fn open_all<T>(
+    ends: impl Iterator<Item = SocketAddr>,
+    open: impl Fn(SocketAddr) -> io::Result<T>,
+) -> io::Result<Vec<T>> {
+    let opened = ends.map(|at| (at, open(at)));
+    let kept = opened.filter(|(at, opened)| match opened {
+        Err(error) => at.is_ipv4() || error.kind() == io::ErrorKind::AddrInUse,
+        Ok(_) => true,
+    });
+    kept.map(|(_, opened)| opened).collect()
 }
 
 /// A listener with a long queue of new connections.
@@ -66,9 +86,10 @@ pub(super) fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Relays each connection that `listener` accepts to a connection that `open` makes.
+/// Relays each connection that `listener` accepts to a connection that `open` makes to `port`.
 pub(super) fn accept(
     listener: &TcpListener,
+    port: &Port,
     open: &(impl Fn() -> io::Result<TcpStream> + Clone + Send + 'static),
 ) {
     loop {
@@ -80,11 +101,14 @@ pub(super) fn accept(
         };
         // Without a service or a thread, the client gets a reset at once.
         let _ = lingers_not(&client);
-        let open = open.clone();
+        if port.treatment().0.connections == Connections::Reset {
+            continue;
+        }
+        let (open, port) = (open.clone(), port.clone());
         let spawned = std::thread::Builder::new().name("tollway-relay".into()).spawn(move || {
             if let Ok(server) = open() {
                 // A connection that can't be relayed any further is reset.
-                let _ = relay_stream(&[client, server]);
+                let _ = relay_stream(&[client, server], &port);
             }
         });
         drop(spawned);
@@ -98,7 +122,7 @@ fn connect(host: u16) -> io::Result<TcpStream> {
 
 /// Relays bytes both ways until both ends are closed. A reset of one stream resets the other, and
 /// the end of this process resets both, so that no part passes for the whole.
-fn relay_stream(streams: &[TcpStream; 2]) -> io::Result<()> {
+fn relay_stream(streams: &[TcpStream; 2], port: &Port) -> io::Result<()> {
     for stream in streams {
         lingers_not(stream)?;
         stream.set_nonblocking(true)?;
@@ -107,9 +131,20 @@ fn relay_stream(streams: &[TcpStream; 2]) -> io::Result<()> {
         SockRef::from(stream).set_out_of_band_inline(true)?;
     }
     let mut ways = [Way::new(), Way::new()];
+    let (mut treatment, mut changed) = port.treatment();
     loop {
+        match treatment.connections {
+            Connections::Carry => {}
+            Connections::Reset => return Ok(()),
+            Connections::Stall => {
+                let _ = rustix::event::poll(&mut [PollFd::new(&changed, PollFlags::empty())], None);
+                (treatment, changed) = port.treatment();
+                continue;
+            }
+        }
         for from in [0, 1] {
-            let broken = match ways[from].pass(&streams[from], &streams[1 - from]) {
+            let way = &mut ways[from];
+            let broken = match way.pass(&streams[from], &streams[1 - from], treatment.close_delay) {
                 Ok(()) => continue,
                 Err(Broken::Source) => from,
                 Err(Broken::Sink) => 1 - from,
@@ -120,24 +155,33 @@ fn relay_stream(streams: &[TcpStream; 2]) -> io::Result<()> {
             return streams.iter().try_for_each(|stream| SockRef::from(stream).set_linger(None));
         }
         // A stream whose input has ended may still be reset.
-        let waits = [0, 1].map(|at| ways[at].over && !ways[1 - at].over);
-        let mut fds = Vec::with_capacity(2);
+        let waits = [0, 1].map(|at| ways[at].ends.is_some() && !ways[1 - at].over);
+        let mut fds = vec![(2, PollFd::new(&changed, PollFlags::empty()))];
         for at in [0, 1] {
             let mut events = PollFlags::empty();
-            events.set(PollFlags::IN, !ways[at].over && ways[at].left.is_empty());
+            events.set(PollFlags::IN, ways[at].ends.is_none() && ways[at].left.is_empty());
             events.set(PollFlags::OUT, !ways[1 - at].left.is_empty());
             if waits[at] || !events.is_empty() {
                 fds.push((at, PollFd::new(&streams[at], events)));
             }
         }
         let (of, mut fds): (Vec<usize>, Vec<PollFd<'_>>) = fds.into_iter().unzip();
-        match rustix::event::poll(&mut fds, None) {
+        let next = ways.iter().filter(|way| !way.over).filter_map(|way| way.ends).min();
+        let left = next.map(|next| next.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        match rustix::event::poll(&mut fds, left.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let gone = |fd: &PollFd<'_>| fd.revents().intersects(PollFlags::ERR | PollFlags::HUP);
-        if let Some((&at, _)) = of.iter().zip(&fds).find(|&(&at, fd)| waits[at] && gone(fd)) {
+        let lost = of.iter().zip(&fds).skip(1).find(|&(&at, fd)| waits[at] && gone(fd));
+        if let Some((&at, _)) = lost {
             return ways[at].break_off(&streams[at], &streams[1 - at]);
+        }
+        let is_changed = gone(&fds[0]);
+        drop(fds);
+        if is_changed {
+            (treatment, changed) = port.treatment();
         }
     }
 }
@@ -149,7 +193,9 @@ struct Way {
     left: Range<usize>,
     /// `left` is one urgent byte (RFC 6093).
     urgent: bool,
-    /// The end was read and passed on.
+    /// The end was read, and is to be passed on at this time.
+    ends: Option<Instant>,
+    /// The end was passed on.
     over: bool,
 }
 
@@ -161,13 +207,23 @@ enum Broken {
 
 impl Way {
     fn new() -> Way {
-        Way { buffer: vec![0; CHUNK], left: 0..0, urgent: false, over: false }
+        Way { buffer: vec![0; CHUNK], left: 0..0, urgent: false, ends: None, over: false }
     }
 
-    /// Passes on the bytes available, as far as there is room.
-    fn pass(&mut self, mut from: &TcpStream, mut to: &TcpStream) -> Result<(), Broken> {
+    /// Passes on the bytes available, as far as there is room, and an end `close_delay` later.
+    fn pass(
+        &mut self,
+        mut from: &TcpStream,
+        mut to: &TcpStream,
+        close_delay: Duration,
+    ) -> Result<(), Broken> {
         for _ in 0..TURN {
-            if self.over {
+            if let Some(at) = self.ends {
+                if !self.over && Instant::now() >= at {
+                    // If `to` is broken, its next read or write shows it.
+                    let _ = to.shutdown(Shutdown::Write);
+                    self.over = true;
+                }
                 break;
             }
             if self.left.is_empty() {
@@ -175,11 +231,7 @@ impl Way {
                 self.urgent = at_urgent(from).map_err(|_| Broken::Source)?;
                 let room = if self.urgent { 1 } else { CHUNK };
                 match from.read(&mut self.buffer[..room]) {
-                    Ok(0) => {
-                        // If `to` is broken, its next read or write shows it.
-                        let _ = to.shutdown(Shutdown::Write);
-                        self.over = true;
-                    }
+                    Ok(0) => self.ends = Some(Instant::now() + close_delay),
                     Ok(len) => self.left = 0..len,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -325,7 +377,8 @@ mod tests {
     /// Calls `talk` with a client and a server that are connected through a relay.
     fn relayed(talk: impl FnOnce(TcpStream, TcpStream)) {
         let ((client, inner), (server, outer)) = (pair(), pair());
-        let relay = std::thread::spawn(move || drop(relay_stream(&[inner, outer])));
+        let port = Ports::new().unwrap().relay(0, 1, true);
+        let relay = std::thread::spawn(move || drop(relay_stream(&[inner, outer], &port)));
         talk(client, server);
         relay.join().unwrap();
     }

@@ -14,6 +14,7 @@ use tollway_net::sys::namespace::Namespace;
 use tollway_net::sys::signals::Signals;
 use tollway_net::sys::{clean, problem};
 
+use super::tls::Authority;
 use super::{Ended, Spec, ended};
 
 /// Servers that run; dropping them ends them.
@@ -39,12 +40,16 @@ impl Servers {
         names: &[(String, IpAddr)],
         resolver: Option<Ipv4Addr>,
         signals: &Signals,
+        authority: Option<&Authority>,
     ) -> Result<(), Error> {
         for (i, (node, text)) in spec.servers.iter().enumerate() {
             let name = &spec.mesh.nodes[*node as usize];
             let (output, pipe) = Output::open(label(spec, i))?;
             let mut command = Command::new("sh");
             command.arg("-c").arg(text).env(clean::MARK, clean::mark()).stdin(Stdio::null()).process_group(0);
+            if let Some(authority) = authority {
+                authority.export(&mut command);
+            }
             command.stdout(pipe.try_clone().map_err(problem("copy a descriptor"))?).stderr(pipe);
             let namespace = &namespaces[*node as usize];
             let before = namespace.serving().unwrap_or_default();

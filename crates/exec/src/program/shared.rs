@@ -12,6 +12,7 @@ use tollway_net::sys::child::many_descriptors;
 use tollway_net::sys::namespace::{self, Namespace, Privilege};
 use tollway_net::sys::signals::Signals;
 use tollway_net::sys::{clean, problem};
+use tollway_scenario::plan::PortChange;
 
 use super::outside::{Outside, RESOLVER};
 use super::servers::{SERVING, Servers};
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     outside: Option<Outside>,
     published: Vec<Publish>,
     listeners: Listeners,
+    port_changes: Vec<PortChange>,
 }
 
 impl Shared {
@@ -44,8 +46,11 @@ impl Shared {
         let (emulated, start) = Emulated::watched(&spec.mesh, spec.train, tap, Some(panel))?;
         let outside = prepare(spec, emulated.namespaces(), signals)?;
         let listeners = Listeners::open(spec)?;
-        let published = publish(spec, &emulated, &Servers::default(), &listeners)?;
-        listeners.start(spec, emulated.namespaces())?;
+        let servers = Servers::default();
+        let published = publish(spec, &emulated, &servers, &listeners)?;
+        listeners.start_inside(spec, emulated.namespaces(), &servers)?;
+        listeners.ports().have(&spec.port_changes, &spec.mesh.nodes)?;
+        listeners.start(emulated.namespaces())?;
         let user = (privilege == Privilege::User).then(|| File::open("/proc/self/ns/user")).transpose();
         let user = user.map_err(problem("open the user namespace"))?;
         let (named, resolver) = (names(spec, &emulated), outside.as_ref().map(|_| RESOLVER));
@@ -55,14 +60,16 @@ impl Shared {
         });
         let broke_off = |_| Err(io::Error::other("the thread broke off"));
         let names = mounts.join().unwrap_or_else(broke_off).map_err(problem("give programs their names"))?;
-        Ok(Shared { emulated, start: Some(start), user, names, outside, published, listeners })
+        let port_changes = spec.port_changes.clone();
+        Ok(Shared { emulated, start: Some(start), user, names, outside, published, listeners, port_changes })
     }
 
-    /// Starts the record, unless it has started.
-    pub(crate) fn start(&mut self) {
-        if let Some(start) = self.start.take() {
-            start.now();
-        }
+    /// Starts the record, unless it has started, and the changes of connections.
+    pub(crate) fn start(&mut self) -> Result<(), Error> {
+        let Some(start) = self.start.take() else { return Ok(()) };
+        start.now();
+        self.listeners.ports().follow(&self.port_changes)?();
+        Ok(())
     }
 
     /// Returns true if the record has started.
@@ -103,6 +110,8 @@ impl Shared {
             kernel_drops: self.emulated.drops(),
             published: self.published.clone(),
             listened: self.listeners.counts(),
+            refused: Vec::new(),
+            tls_refused: Vec::new(),
             captured: Ok(0),
             outside_lost: self.outside.as_mut().is_some_and(Outside::is_gone),
             failed_servers: Vec::new(),

@@ -36,6 +36,8 @@ fn ports_and_servers_of_more_than_two_nodes_need_a_node() {
     assert_eq!(error(published), "`--publish 80` does not begin with a node of the file");
     let served = options::Options { serve: vec!["cat".into()], ..options() };
     assert_eq!(error(served), "`--serve cat` does not begin with a node of the file");
+    let localhost = options::Options { localhost: vec!["8000".into()], ..options() };
+    assert_eq!(error(localhost), "`--localhost 8000`: it does not name a node of the file");
     let outside = options::Options { outside: Some(String::new()), ..options() };
     assert!(error(outside).starts_with("`--outside` needs the node"));
 }
@@ -142,7 +144,7 @@ fn ports_of_this_machine_lead_into_the_network() {
         // A connection to the program's node comes from the other one.
         ("9000=program:80", "127.0.0.1:9000", 1, 0),
     ] {
-        let expected = Listen { at: at.parse().unwrap(), from, node, port: 80 };
+        let expected = Listen { at: at.parse().unwrap(), inside: false, from, node, port: 80 };
         assert_eq!(listen(text).unwrap(), expected, "{text}");
     }
     for (text, why) in [
@@ -158,6 +160,49 @@ fn ports_of_this_machine_lead_into_the_network() {
     ] {
         let error = listen(text).unwrap_err();
         assert_eq!(error.to_string(), format!("`--listen {text}`: {why}"));
+    }
+}
+
+#[test]
+fn ports_of_localhost_lead_over_the_network() {
+    let localhost = |text: &str| {
+        let options = options::Options {
+            link: Some("1Mbps".into()),
+            localhost: vec![text.into()],
+            ..Default::default()
+        };
+        options.spec(&plan("1Mbps", None), &[]).map(|spec| spec.listen[0])
+    };
+    for (text, here, from, node, port) in [
+        ("8000", 8000, 0, 1, 8000),
+        ("8000=server:80", 8000, 0, 1, 80),
+        ("8000=program:80", 8000, 1, 0, 80),
+        ("8000=program:80@server", 8000, 1, 0, 80),
+    ] {
+        let expected = Listen { at: ([127, 0, 0, 1], here).into(), inside: true, from, node, port };
+        assert_eq!(localhost(text).unwrap(), expected, "{text}");
+    }
+    for (text, why) in [
+        ("http", "`http` is no port"),
+        ("0", "`0` is no port"),
+        ("8000=80", "`80` is not NODE:PORT"),
+        ("8000=server:80@server", "connections would cross no link"),
+    ] {
+        assert_eq!(localhost(text).unwrap_err().to_string(), format!("`--localhost {text}`: {why}"));
+    }
+}
+
+#[test]
+fn ports_with_tls_are_of_the_other_node_unless_named() {
+    let tls = |text: &str| {
+        let options =
+            options::Options { link: Some("1Mbps".into()), tls: vec![text.into()], ..Default::default() };
+        options.spec(&plan("1Mbps", None), &[]).map(|spec| spec.tls[0])
+    };
+    assert_eq!(tls("443:8000").unwrap(), Tls { node: 1, port: 443, to: 8000 });
+    assert_eq!(tls("program:443:8000").unwrap(), Tls { node: 0, port: 443, to: 8000 });
+    for (text, why) in [("443", "it is not two ports"), ("443:http", "`http` is no port")] {
+        assert_eq!(tls(text).unwrap_err().to_string(), format!("`--tls {text}`: {why}"));
     }
 }
 

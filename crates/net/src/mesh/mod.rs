@@ -450,12 +450,15 @@ impl Mesh {
         self.strays
     }
 
-    /// The node at which packets for an address leave the network. The outside has IPv4 only.
+    /// The node at which packets for an address leave the network.
     fn reaches(&self, address: IpAddr) -> Option<u32> {
         let abroad = |address: IpAddr| match address {
             // The nodes' network is 10.77.0.0/16.
             IpAddr::V4(v4) => v4.octets()[..2] != [10, 77] && !v4.is_multicast() && !v4.is_broadcast(),
-            IpAddr::V6(_) => false,
+            // That of IPv6 is fd77::/64.
+            IpAddr::V6(v6) => {
+                v6.segments()[..4] != [0xfd77, 0, 0, 0] && !v6.is_multicast() && !v6.is_unicast_link_local()
+            }
         };
         node_of(address, self.nodes).or(self.outside.filter(|_| abroad(address)))
     }

@@ -1,7 +1,7 @@
 //! Settings of interfaces by netlink, for those that ioctl lacks or denies to a user namespace.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -43,9 +43,10 @@ pub fn add_veth(veth: &Veth<'_>) -> io::Result<()> {
     ask(&veth_request(veth))
 }
 
-/// Sets the default route: through this interface, to a router there, or directly to each address.
-pub fn route_everything(interface: u32, router: Option<Ipv4Addr>) -> io::Result<()> {
-    ask(&route_request(interface, router))
+/// Sets the default route of IPv4, or of IPv6 with `v6`: through this interface, to a router there,
+/// or directly to each address.
+pub fn route_everything(interface: u32, v6: bool, router: Option<IpAddr>) -> io::Result<()> {
+    ask(&route_request(interface, v6, router))
 }
 
 /// Gives an interface an IPv6 address, in a network of 64 bits.
@@ -111,10 +112,10 @@ fn veth_request(veth: &Veth<'_>) -> Vec<u8> {
 }
 
 /// Builds `RTM_NEWROUTE` for the default route (rtnetlink(7)).
-fn route_request(interface: u32, router: Option<Ipv4Addr>) -> Vec<u8> {
+fn route_request(interface: u32, v6: bool, router: Option<IpAddr>) -> Vec<u8> {
     let mut message = vec![0u8; HEADER + ROUTE];
     let scope = if router.is_some() { libc::RT_SCOPE_UNIVERSE } else { libc::RT_SCOPE_LINK };
-    message[HEADER] = libc::AF_INET as u8;
+    message[HEADER] = if v6 { libc::AF_INET6 } else { libc::AF_INET } as u8;
     message[HEADER + 4..HEADER + 8].copy_from_slice(&[
         libc::RT_TABLE_MAIN,
         libc::RTPROT_BOOT,
@@ -122,8 +123,10 @@ fn route_request(interface: u32, router: Option<Ipv4Addr>) -> Vec<u8> {
         libc::RTN_UNICAST,
     ]);
     attribute(&mut message, libc::RTA_OIF, &interface.to_ne_bytes());
-    if let Some(router) = router {
-        attribute(&mut message, libc::RTA_GATEWAY, &router.octets());
+    match router {
+        Some(IpAddr::V4(router)) => attribute(&mut message, libc::RTA_GATEWAY, &router.octets()),
+        Some(IpAddr::V6(router)) => attribute(&mut message, libc::RTA_GATEWAY, &router.octets()),
+        None => {}
     }
     finish(message, libc::RTM_NEWROUTE, (libc::NLM_F_CREATE | libc::NLM_F_REPLACE) as u16)
 }
@@ -199,8 +202,10 @@ mod tests {
             property_request("tollway", &[(Property::LongestTrain, 60_000), (Property::QueueLength, 9)]);
         assert_eq!(request.len(), 16 + 16 + 12 + 8 + 8);
         assert_eq!(u32::from_ne_bytes(request[..4].try_into().unwrap()) as usize, request.len());
-        assert_eq!(route_request(3, None).len(), 16 + 12 + 8);
-        assert_eq!(route_request(3, Some(Ipv4Addr::new(10, 78, 0, 2))).len(), 16 + 12 + 8 + 8);
+        assert_eq!(route_request(3, false, None).len(), 16 + 12 + 8);
+        let router = Some(IpAddr::from([10, 78, 0, 2]));
+        assert_eq!(route_request(3, false, router).len(), 16 + 12 + 8 + 8);
+        assert_eq!(route_request(3, true, Some(Ipv6Addr::LOCALHOST.into())).len(), 16 + 12 + 8 + 20);
         assert_eq!(address_request(3, Ipv6Addr::LOCALHOST).len(), 16 + 8 + 20 + 8 + 20);
         assert_eq!(link_local_request("tollway").len(), 16 + 16 + 12 + 4 + 4 + 8);
         let veth = Veth { name: "a", address: Some([2; 6]), peer: "b", peer_in: None };

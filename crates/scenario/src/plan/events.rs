@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tollway_law::words;
 use tollway_proto::faults;
 
 use super::*;
@@ -34,6 +35,36 @@ pub enum What {
     Shares(usize, Arc<[u32]>),
     /// Removes the member at a node from the sessions of a switch, by its index.
     Leave(usize, NodeId),
+}
+
+/// A change of the connections that `tollway exec` relays to a port of a node. A value of `None`
+/// changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortChange {
+    /// The instant.
+    pub at: Time,
+    /// The node.
+    pub node: NodeId,
+    /// The TCP port.
+    pub port: u16,
+    /// The treatment of connections.
+    pub connections: Option<Connections>,
+    /// The delay of the end of each direction.
+    pub close_delay: Option<Time>,
+}
+
+words! {
+    /// The treatment of relayed connections.
+    #[derive(Default)]
+    pub enum Connections {
+        /// Carries their bytes.
+        #[default]
+        Carry = "carry",
+        /// Resets them, and every new one.
+        Reset = "reset",
+        /// Keeps them open, and carries no byte.
+        Stall = "stall",
+    }
 }
 
 /// Random loss on a link during a time.

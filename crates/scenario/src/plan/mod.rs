@@ -110,6 +110,8 @@ pub struct Plan {
     pub sessions: Vec<switch::Session>,
     /// Events during the run, by time; events at one instant keep the file's order.
     pub events: Vec<Event>,
+    /// Changes of relayed connections, by time; they take effect in `tollway exec` only.
+    pub port_changes: Vec<PortChange>,
     /// Random loss beyond [`LinkSection::loss`].
     pub losses: Vec<Loss>,
 }

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use super::*;
 
 /// True if this kernel has IPv6; else prints `SKIPPED`.
-fn has_ipv6() -> bool {
+pub(super) fn has_ipv6() -> bool {
     let has = Path::new("/proc/net/if_inet6").exists();
     if !has {
         eprintln!("SKIPPED: this kernel has no IPv6");
@@ -62,6 +62,22 @@ fn ipv6_is_carried_counted_and_captured_as_ipv4() {
         capture = &capture[16 + len..];
     }
     assert_eq!(captured, count("payload_bytes"));
+}
+
+#[test]
+fn without_ipv6_the_ports_of_ipv4_are_open() {
+    if !namespaces() {
+        return;
+    }
+    let port = serve(Ipv4Addr::LOCALHOST).to_string();
+    let off = ["--link", "1Gbps", "--sysctl", "net.ipv6.conf.all.disable_ipv6=1", "--localhost", &port];
+    if !has_ipv6() {
+        return;
+    }
+    for more in [&["--publish", &port][..], &[]] {
+        let ran = exec("ipv6-off", &[&off[..], more].concat(), &format!("download localhost:{port} 1000"));
+        assert_eq!(ran.said["bytes"], 1e3);
+    }
 }
 
 #[test]

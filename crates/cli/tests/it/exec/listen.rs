@@ -8,14 +8,14 @@ use std::time::Instant;
 use super::*;
 
 /// A run with one port that leads into its network.
-struct Listening {
+pub(super) struct Listening {
     child: Child,
     at: SocketAddr,
-    stderr: Lines<BufReader<ChildStderr>>,
+    pub(super) stderr: Lines<BufReader<ChildStderr>>,
 }
 
 impl Listening {
-    fn start(arguments: &[&str]) -> Listening {
+    pub(super) fn start(arguments: &[&str]) -> Listening {
         Listening::of(tollway(&[&["exec", "--json", "--timeout", "60"], arguments].concat()))
     }
 
@@ -27,14 +27,14 @@ impl Listening {
         Listening { at: at.parse().unwrap(), child, stderr }
     }
 
-    fn connect(&self) -> TcpStream {
+    pub(super) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.at).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         stream
     }
 
     /// Ends the run as Ctrl-C does. Returns the report, and the lines of standard error.
-    fn end(self) -> (Value, String) {
+    pub(super) fn end(self) -> (Value, String) {
         Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
         let said = self.stderr.map_while(Result::ok).collect::<Vec<_>>().join("\n");
         let output = self.child.wait_with_output().unwrap();

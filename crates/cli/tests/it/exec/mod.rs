@@ -17,14 +17,17 @@ use serde_json::Value;
 
 mod action;
 mod explicit;
+mod faults;
 mod ipv6;
 mod kernel;
 mod listen;
+mod localhost;
 mod outside;
 mod programs;
 mod serve;
 mod servers;
 mod shaped;
+mod tls;
 #[cfg(feature = "view")]
 mod view;
 
@@ -70,7 +73,8 @@ fn role() {
         "knock" => programs::knock(),
         "listen" => programs::listen(number(1) as u16, Path::new(words[2])),
         "v6" => ipv6::talk(number(1) as u16, number(2) as u16),
-        "abroad" => outside::abroad(number(1) as u16),
+        "persist" => faults::persist(number(1) as u16),
+        "abroad" => outside::abroad(number(1) as u16, number(2) as u16),
         _ => panic!("{role}"),
     };
     fs::write(std::env::var("EXEC_SAYS").unwrap(), said).unwrap();

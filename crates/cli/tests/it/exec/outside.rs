@@ -3,13 +3,15 @@
 //! this machine.
 
 use std::io::Write;
+use std::net::Ipv6Addr;
 use std::os::unix::fs::symlink;
 use std::process::Stdio;
 
 use super::*;
 
-/// The only address of the outside.
+/// The addresses of the outside.
 const WORLD: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+const WORLD_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
 /// The path of an installed program.
 fn find(program: &str) -> Option<PathBuf> {
@@ -36,6 +38,7 @@ fn the_world_is_reached_by_whichever_helper_there_is() {
         let world = format!(
             "ip link set lo up && ip link add world type veth peer name peer && ip addr add {WORLD}/24 dev world && \
              ip link set world up && ip link set peer up && ip route add default via 198.51.100.254 dev world && \
+             (ip addr add {WORLD_V6}/64 dev world nodad; ip route add default via 2001:db8::fe dev world; true) && \
              mount --bind {}/resolv.conf /etc/resolv.conf && touch {0}/ready && exec \"$@\"",
             dir.display()
         );
@@ -61,25 +64,37 @@ fn the_world_is_reached_by_whichever_helper_there_is() {
         let download = download.unwrap_or_else(|| panic!("{report:#}"));
         assert!(download["payload_bytes"].as_u64().unwrap() >= 1_000_000, "{download:#}");
         assert!(download["delay_min_ms"].as_f64().unwrap() >= 10.0, "it came over the link");
+        if helper != "passt" || !ipv6::has_ipv6() {
+            continue;
+        }
+        let answer = flows.iter().find(|flow| flow["source"] == WORLD_V6.to_string());
+        let answer = answer.unwrap_or_else(|| panic!("{report:#}"));
+        assert!(answer["payload_bytes"].as_u64().unwrap() >= 1_000_000, "{answer:#}");
+        assert!(answer["delay_min_ms"].as_f64().unwrap() >= 10.0, "{answer:#}");
     }
 }
 
 /// The host in the outside network: starts servers, and runs a program inside an emulated network.
 pub(super) fn host() -> String {
     let dir = PathBuf::from(std::env::var_os("EXEC_BIN").unwrap());
-    let port = serve(WORLD);
+    let v6 = dir.join("bin/passt").exists() && Path::new("/proc/net/if_inet6").exists();
+    let (port, port_v6) = (serve(WORLD), if v6 { serve(WORLD_V6) } else { 0 });
     serve_names(WORLD, 53);
     let me = std::env::current_exe().unwrap();
     let mut command = tollway(&["exec", "--link", "20Mbps 10ms", "--outside", "--json", "--"]);
     command.arg(me).args(["--exact", "exec::role", "--nocapture"]).env("PATH", dir.join("bin"));
-    command.env("EXEC_ROLE", format!("abroad {port}")).env("EXEC_SAYS", dir.join("abroad"));
+    command.env("EXEC_ROLE", format!("abroad {port} {port_v6}")).env("EXEC_SAYS", dir.join("abroad"));
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}\n{}", text(&output.stderr), text(&output.stdout));
     text(&output.stdout)
 }
 
-/// The program in the network: finds an outside server by its name.
-pub(super) fn abroad(port: u16) -> String {
+/// The program in the network: finds an outside server by its name, and another by its address
+/// unless `port_v6` is 0.
+pub(super) fn abroad(port: u16, port_v6: u16) -> String {
+    if port_v6 > 0 {
+        programs::download(&format!("[{WORLD_V6}]:{port_v6}"), 1_000_000);
+    }
     programs::download(&format!("far.example:{port}"), 1_000_000)
 }
 

@@ -1,12 +1,12 @@
 //! Minimal servers for programs in emulated networks: HTTP with WebSocket, and DNS.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 /// Serves HTTP/1.1 at an address, and returns the port. The response to `GET /N` is N bytes; a
 /// WebSocket gets pongs.
-pub(crate) fn serve(at: Ipv4Addr) -> u16 {
-    let listener = TcpListener::bind((at, 0)).unwrap();
+pub(crate) fn serve(at: impl Into<IpAddr>) -> u16 {
+    let listener = TcpListener::bind((at.into(), 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {

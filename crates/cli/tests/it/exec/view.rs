@@ -39,15 +39,7 @@ impl Downloading {
 
     /// Sends a browser's request. Returns the status and the body.
     fn ask(&self, method: &str, path: &str, body: &str) -> (String, String) {
-        let (address, page) = self.url.strip_prefix("http://").unwrap().split_once('/').unwrap();
-        let mut stream = TcpStream::connect(address).unwrap();
-        let head =
-            format!("{method} /{page}{path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: {}", body.len());
-        write!(stream, "{head}\r\n\r\n{body}").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").expect(&answer);
-        (head.lines().next().unwrap().to_owned(), body.to_owned())
+        ask(&self.url, method, path, body)
     }
 
     /// Waits until the page's data satisfies `wanted`.
@@ -71,6 +63,19 @@ impl Downloading {
         self.child.wait().unwrap();
         self.stderr.map_while(Result::ok).collect::<Vec<_>>().join("\n")
     }
+}
+
+/// Sends a request to the page at `url`. Returns the status and the body.
+pub(super) fn ask(url: &str, method: &str, path: &str, body: &str) -> (String, String) {
+    let (address, page) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head =
+        format!("{method} /{page}{path} HTTP/1.0\r\nHost: {address}\r\nContent-Length: {}", body.len());
+    write!(stream, "{head}\r\n\r\n{body}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").expect(&answer);
+    (head.lines().next().unwrap().to_owned(), body.to_owned())
 }
 
 /// The keys of all objects in `data`.

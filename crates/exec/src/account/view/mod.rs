@@ -6,9 +6,10 @@
 //! | `GET /TOKEN/` | the page |
 //! | `GET /TOKEN/data?after=N` | the moments after number N, as JSON |
 //! | `POST /TOKEN/link` | `{"link": "down", "rate_mbps": 5, "delay_ms": 40, "loss": 0.01}` |
+//! | `POST /TOKEN/port` | `{"port": "server:80", "connections": "reset", "close_delay_ms": 5}` |
 //!
-//! The last request changes a link; all its keys but the first are optional. `docs/notes/exec.md`
-//! documents the interface, which is stable.
+//! The last two change a link, and the connections to a port. All keys but the first are optional.
+//! `docs/notes/exec.md` documents the interface, which is stable.
 //!
 //! Links can be changed only with the address, which contains a random token. The server listens on
 //! loopback only, and accepts no other host name, so that a page from elsewhere cannot reach it
@@ -30,8 +31,8 @@ use tollway_law::{Rate, Time};
 use tollway_report::http::{Request, Response, Server};
 use tollway_scenario::plan::Plan;
 
-use crate::change::{LinkFace, changes};
-use crate::{FlowMoment, LinkMoment, Moment, Remote, Spec};
+use crate::change::{LinkFace, changes, port_change, port_name};
+use crate::{FlowMoment, LinkMoment, Moment, Ports, Remote, Spec};
 use serde_json::{Value, json};
 
 use super::{command, name};
@@ -66,13 +67,19 @@ impl View {
     ///
     /// # Errors
     /// The address is not a loopback one, or in use.
-    pub fn serve(plan: &Plan, spec: &Spec, remote: Remote, address: SocketAddr) -> Result<View, ViewError> {
+    pub fn serve(
+        plan: &Plan,
+        spec: &Spec,
+        remote: Remote,
+        ports: &Ports,
+        address: SocketAddr,
+    ) -> Result<View, ViewError> {
         if !address.ip().is_loopback() {
             return Err(ViewError::NotLoopback(address));
         }
         let refused = |error: io::Error| ViewError::Serve { address, message: error.to_string() };
         let token = token().map_err(refused)?;
-        let desk = Arc::new(Mutex::new(Desk::new(plan, spec, remote, token.clone())));
+        let desk = Arc::new(Mutex::new(Desk::new(plan, spec, remote, ports.clone(), token.clone())));
         let asked = Arc::clone(&desk);
         let server = Server::serve(address, "view", move |request| {
             let mut desk = asked.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,13 +119,14 @@ struct Desk {
     /// The nodes at both ends of each link.
     ends: Vec<[String; 2]>,
     remote: Remote,
+    ports: Ports,
     /// The moments of the last minutes, and the number of the first.
     moments: VecDeque<Moment>,
     first: u64,
 }
 
 impl Desk {
-    fn new(plan: &Plan, spec: &Spec, remote: Remote, token: String) -> Desk {
+    fn new(plan: &Plan, spec: &Spec, remote: Remote, ports: Ports, token: String) -> Desk {
         let node = |id: u32| spec.mesh.nodes[id as usize].clone();
         Desk {
             token,
@@ -127,6 +135,7 @@ impl Desk {
             links: LinkFace::all(plan),
             ends: plan.links.iter().map(|link| [node(link.from.0), node(link.to.0)]).collect(),
             remote,
+            ports,
             moments: VecDeque::new(),
             first: 0,
         }
@@ -158,6 +167,10 @@ impl Desk {
                 Ok(()) => typed(200, "application/json", "{}".into()),
                 Err(why) => words(400, &format!("{why}\n")),
             },
+            ("POST", Some("/port")) => match self.change_port(&request.body) {
+                Ok(()) => typed(200, "application/json", "{}".into()),
+                Err(why) => words(400, &format!("{why}\n")),
+            },
             _ => words(404, "use the address that `tollway exec --view` has printed\n"),
         }
     }
@@ -175,6 +188,13 @@ impl Desk {
                 "loss": setting.map(|setting| setting.loss),
             })
         });
+        let ports = self.ports.list().into_iter().map(|(key, treatment)| {
+            json!({
+                "name": port_name(&self.nodes, key),
+                "connections": treatment.connections.word(),
+                "close_delay_ms": treatment.close_delay.as_secs_f64() * 1e3,
+            })
+        });
         let moment = |moment: &Moment| {
             json!({
                 "t": moment.until.nearest_secs(),
@@ -186,6 +206,7 @@ impl Desk {
             "title": self.title,
             "last": self.first + self.moments.len() as u64,
             "links": faces.collect::<Vec<_>>(),
+            "ports": ports.collect::<Vec<_>>(),
             "moments": self.moments.iter().skip(skipped).map(moment).collect::<Vec<_>>(),
         })
     }
@@ -202,6 +223,12 @@ impl Desk {
         let (link, changes) = changes(&self.links, text)?;
         changes.into_iter().for_each(|change| self.remote.change(link, change));
         Ok(())
+    }
+
+    /// Applies a request for a change of connections.
+    fn change_port(&self, text: &str) -> Result<(), String> {
+        let change = port_change(&self.ports, &self.nodes, text)?;
+        self.ports.change(change).map(drop).map_err(|error| error.to_string())
     }
 }
 

@@ -9,7 +9,7 @@ use super::flows::buffer;
 use super::{Resolver, matches};
 use crate::file::keys;
 use crate::file::reader::Reader;
-use crate::plan::{Direction, Event, FlowId, LinkId, Loss, What};
+use crate::plan::{Direction, Event, FlowId, LinkId, Loss, NodeId, PortChange, What};
 
 /// Keys of a change to a link, and the default direction of each.
 const OF_LINKS: [(&str, &str); 7] = [
@@ -42,6 +42,16 @@ impl<'a> Resolver<'a> {
             if let Some(key) = ["shares", "member"].into_iter().find(|key| change.has(key)) {
                 let message = format!("`{key}` is a change of a switch, and `switch` is missing");
                 self.mistakes.add(change.key_at(key), message, "without `switch`");
+            }
+            if change.has("port") {
+                self.change_port(&change);
+                continue;
+            }
+            if let Some(key) = ["connections", "close-delay"].into_iter().find(|key| change.has(key)) {
+                let message = format!("`{key}` is a change of a port, and `port` is missing");
+                self.mistakes
+                    .add(change.key_at(key), message, "without `port`")
+                    .help("add `port = \"NODE:PORT\"`");
             }
             if change.has("host") {
                 self.change_host(&change);
@@ -182,6 +192,33 @@ impl<'a> Resolver<'a> {
                 .add(change.key_at("host"), "this changes nothing", "no change")
                 .help("add `budget` or `strategy`");
         }
+    }
+
+    fn change_port(&mut self, change: &Reader<'a>) {
+        let Some(text) = change.text("port") else { return };
+        if let Some(key) = ["link", "flow", "host"].into_iter().find(|key| change.has(key)) {
+            let message = "a change applies to links, to flows, to a host or to a port";
+            self.mistakes.add(change.key_at(key), message, "with `port`").help("write two changes");
+        }
+        let parts = text.rsplit_once(':').and_then(|(node, port)| Some((node, port.parse::<u16>().ok()?)));
+        let Some((name, port)) = parts.filter(|(_, port)| *port > 0) else {
+            let message = format!("`{text}` is no node with a port");
+            self.mistakes.add(change.at("port"), message, "not NODE:PORT").help("write `server:8000`");
+            return;
+        };
+        let Some(node) = self.plan.nodes.iter().position(|node| *node.name == *name) else {
+            self.unknown("node", name, change.at("port"));
+            return;
+        };
+        let connections = change.one_of("connections").filter(|_| change.has("connections"));
+        let close_delay = change.time("close-delay");
+        if connections.is_none() && close_delay.is_none() {
+            self.mistakes
+                .add(change.key_at("port"), "this changes nothing", "no change")
+                .help("add `connections` or `close-delay`");
+        }
+        let (at, node) = (change.span("at"), NodeId(node as u32));
+        self.plan.port_changes.push(PortChange { at, node, port, connections, close_delay });
     }
 
     /// Changes budgets of flows without a host.

@@ -30,6 +30,9 @@ impl Resolver<'_> {
                 have one row for each flow and link"
             ));
         }
+        if !self.plan.port_changes.is_empty() {
+            notes.push("changes of a `port` have no effect here: they are of `tollway exec`".into());
+        }
         notes.into_iter().for_each(|note| self.files.note_idle(note));
     }
 

@@ -5,7 +5,7 @@ use tollway_scenario::file::Scenario;
 use tollway_scenario::run::mesh::mesh;
 
 use super::*;
-use crate as exec;
+use crate::{self as exec, Listen, Listeners};
 
 /// A view of a link of 10 Mb/s each way, and the emulator's end of it.
 fn serve(address: impl Into<SocketAddr>) -> Result<(View, exec::Panel), ViewError> {
@@ -18,16 +18,20 @@ fn serve(address: impl Into<SocketAddr>) -> Result<(View, exec::Panel), ViewErro
         sysctls: Vec::new(),
         program: vec!["true".into()],
         node: 0,
+        other: Some(1),
         servers: Vec::new(),
         published: Vec::new(),
         publish_all: false,
-        listen: Vec::new(),
+        listen: vec![Listen { at: ([127, 0, 0, 1], 0).into(), inside: false, from: 0, node: 1, port: 8000 }],
+        tls: Vec::new(),
+        port_changes: Vec::new(),
         timeout: None,
         stdout_aside: false,
         capture: None,
     };
     let (panel, remote) = exec::panel().unwrap();
-    Ok((View::serve(&plan, &spec, remote, address.into())?, panel))
+    let listeners = Listeners::open(&spec).unwrap();
+    Ok((View::serve(&plan, &spec, remote, listeners.ports(), address.into())?, panel))
 }
 
 fn view() -> (View, exec::Panel) {
@@ -102,6 +106,26 @@ fn what_no_link_can_be_is_refused_in_words() {
         (r#"{"link": "down", "colour": 1}"#, "unknown field `colour`"),
         (r#"{"rate_mbps": 5}"#, "missing field `link`"),
         ("rate=5", "write it like"),
+    ] {
+        let answer = post(body);
+        assert!(status(&answer) == 400 && answer.contains(said), "{body}: {answer}");
+    }
+    let post = |body: &str| ask(&address, "POST", &format!("{page}port"), &address, body);
+    assert_eq!(status(&post(r#"{"port": "server:8000", "connections": "stall", "close_delay_ms": 5}"#)), 200);
+    let data = ask(&address, "GET", &format!("{page}data"), &address, "");
+    let port = r#"{"name":"server:8000","connections":"stall","close_delay_ms":5.0}"#;
+    assert!(data.contains(port), "{data}");
+    for (body, said) in [
+        (
+            r#"{"port": "server:80", "connections": "reset"}"#,
+            "there is no port `server:80`; there are server:8000",
+        ),
+        (
+            r#"{"port": "server:8000", "connections": "melt"}"#,
+            "`connections` is `melt`; it must be carry, reset or",
+        ),
+        (r#"{"port": "server:8000", "close_delay_ms": -1}"#, "`close_delay_ms` is -1"),
+        ("reset", "write it like"),
     ] {
         let answer = post(body);
         assert!(status(&answer) == 400 && answer.contains(said), "{body}: {answer}");

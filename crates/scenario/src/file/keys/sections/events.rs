@@ -4,7 +4,7 @@ use super::super::Kind;
 use super::flows::READER;
 use super::switches::SHARES;
 use super::*;
-use crate::plan::Strategy;
+use crate::plan::{Connections, Strategy};
 
 section! {
     /// Plain packets at a constant rate, without congestion control. Each member of a group is a
@@ -34,7 +34,8 @@ section! {
 const DIRECTION: Kind = Kind::Word(&["forward", "reverse", "both"]);
 
 section! {
-    /// A change of links, of flows, of hosts or of switches during the run.
+    /// A change of links, of flows, of hosts, of switches or of connections to a port during the
+    /// run.
     CHANGE = "[[change]]" {
         /// Time of the change.
         "at": TIME;
@@ -78,6 +79,14 @@ section! {
         "shares": SHARES, optional;
         /// The member that leaves their sessions for good: its node, or a group of nodes.
         "member": Kind::Node, optional;
+        /// TCP port of a node, for `tollway exec`: `server:8000`. The change applies to connections
+        /// that `--publish`, `--listen` or `--localhost` carry there.
+        "port": Kind::Text, optional;
+        /// The new treatment of these connections, open ones and new ones: `carry`, `reset`, or
+        /// `stall`, which keeps them open and carries no byte.
+        "connections": Kind::Word(Connections::WORDS), optional;
+        /// The new delay of the end of each direction (FIN), after its last byte.
+        "close-delay": TIME, optional;
     }
 }
 
