@@ -145,7 +145,7 @@ fn single_segments(config: &Config) -> io::Result<Option<SingleSegments>> {
     (config.settings.law == Law::Fcp).then(SingleSegments::set).transpose()
 }
 
-/// What follows if they must.
+/// The warning if they must.
 const PAIRS: &str = "segments leave in pairs at least, which lengthens queues at slow links, since \
                      `net.ipv4.tcp_min_tso_segs` cannot be set to 1";
 

@@ -6,8 +6,8 @@ use std::io;
 /// Segments leave one by one where the pace asks for it, instead of in pairs: while this exists,
 /// `tcp_min_tso_segs` of this network namespace is 1.
 ///
-/// A congestion control can say so of its own connections (`min_tso_segs`), but Linux 6.18 now and
-/// then does not ask it, and then sends all that the window allows. FCP's windows have room for
+/// A congestion control can set this for its own connections (`min_tso_segs`), but Linux 6.18
+/// sometimes ignores it, and then sends all that the window allows. FCP's windows have room for
 /// half of what is in flight.
 #[derive(Debug)]
 pub struct SingleSegments {

@@ -502,8 +502,8 @@ fn write(
         if left == 0 || over || stop.is_some_and(|stop| Instant::now() >= stop) {
             socket.shutdown(std::net::Shutdown::Write)?;
             // As in the simulator, data are through once acknowledged. The FIN, which counts as a
-            // byte, may take a delayed acknowledgement more; nobody waits for it, except a reader
-            // that does not know the number of bytes.
+            // byte, may take a delayed acknowledgement more; it matters only to a reader that does
+            // not know the number of bytes.
             while unacknowledged(socket)? > u32::from(left == 0) {
                 if shared.over.load(Ordering::Relaxed) {
                     return Ok(());

@@ -189,7 +189,7 @@ fn segments_of_fcp_leave_one_by_one_while_the_agent_runs() {
     if place.start("fcp", &[]).is_none() {
         return;
     }
-    // In a network namespace of its own, where no other test has an agent.
+    // In a new network namespace, without another test's agent.
     let mut shell = Command::new("unshare");
     let least = "/proc/sys/net/ipv4/tcp_min_tso_segs";
     shell.args(["--net", "sh", "-c", "$0 host --law fcp -- cat $1; $0 host --law xcp -- cat $1; cat $1"]);

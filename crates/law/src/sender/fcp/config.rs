@@ -44,9 +44,10 @@ config! {
             /// Where hardly any flow pays, prices fall until a budget buys more than any link
             /// carries, and no window ends what acknowledgements no longer clock. At most 1 Tb/s.
             line_rate: Rate = Rate::from_bytes_per_sec(MOST_RATE);
-            /// Sends the first packets at once and without a price, each of which announces itself
-            /// for the next round trip. Programs in the kernel start so: a SYN has no option.
-            unpriced_start: bool = false;
+            /// Starts and ends as the program in the kernel, whose SYN has no option: the first
+            /// packets leave at once and without a price, and each announces itself for the next
+            /// round trip. The end of the data is not known.
+            program: bool = false;
             /// The trick; none by default.
             cheat: FcpCheatConfig = FcpCheatConfig::default();
         }
@@ -84,8 +85,7 @@ impl SenderConfig for FcpConfig {
             ("cheat", self.cheat.trick.is_some()),
         ];
         not_in_program(&others)?;
-        let start = FcpConfig { initial_always: true, unpriced_start: true, ..*self };
-        Ok(Some(Arc::new(FcpConfig { short: Bytes(0), ..start })))
+        Ok(Some(Arc::new(FcpConfig { initial_always: true, short: Bytes(0), program: true, ..*self })))
     }
 
     fn check(&self, of: &Sending<'_>) -> Result<(), Misfit> {

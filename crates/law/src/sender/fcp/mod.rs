@@ -417,7 +417,7 @@ impl SenderLaw for Fcp {
     fn window(&self) -> f64 {
         match self.price {
             Some(_) => self.window.segments,
-            None if self.config.unpriced_start => self.config.initial_packets,
+            None if self.config.program => self.config.initial_packets,
             None => 1.0,
         }
     }
@@ -437,11 +437,18 @@ impl SenderLaw for Fcp {
 
     #[inline]
     fn tolls_first(&self) -> bool {
-        !self.config.unpriced_start
+        !self.config.program
     }
 
     #[inline(always)]
     fn write_toll(&mut self, flight: &Flight, toll: &mut Toll) {
+        let endless;
+        let flight = if self.config.program {
+            endless = Flight { unsent: u64::MAX, ..*flight };
+            &endless
+        } else {
+            flight
+        };
         let size = f64::from(flight.size.max(1));
         toll.due = 0.0;
         let (Some(price), true) = (self.price, flight.srtt > Time::ZERO) else {
@@ -449,7 +456,7 @@ impl SenderLaw for Fcp {
             toll.rtt = 0.0;
             toll.stake = 0.0;
             self.first = self.config.announces(flight.unsent, flight.segment);
-            let announced = if self.config.unpriced_start { size } else { self.first };
+            let announced = if self.config.program { size } else { self.first };
             toll.offer = (announced / size) as f32;
             return;
         };

@@ -78,8 +78,8 @@ fn starts_with_ten_packets_a_round_trip() {
 
 /// As the program in the kernel: each of the first packets announces one for the next round trip.
 #[test]
-fn an_unpriced_start_sends_ten_packets_that_announce_ten() {
-    let mut law = FcpConfig { initial_always: true, unpriced_start: true, ..Default::default() }.build();
+fn the_program_s_first_ten_packets_announce_ten() {
+    let mut law = FcpConfig { initial_always: true, program: true, ..Default::default() }.build();
     assert!(!law.tolls_first());
     assert_eq!((law.window(), law.pacing_rate(&flight(RTT, 0))), (10.0, None));
     for _ in 0..10 {

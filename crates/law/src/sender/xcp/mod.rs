@@ -362,7 +362,7 @@ const MIN_WINDOW: f64 = 1.0;
 /// The least window whose packets are spaced, segments. A whole packet is much of a smaller window:
 /// spaced packets would state its last change up to a round trip late, and the flow lose its share.
 const PACED: f64 = 8.0;
-/// What a packet requests at most where requests double a window, segments: the option's form for
+/// The largest request of a packet where requests double a window, segments: the option's form for
 /// requests has 8 bits.
 const DOUBLING: f64 = 255.0 / 256.0;
 /// A window this close to a whole number counts as whole, segments.
