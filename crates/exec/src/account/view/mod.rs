@@ -18,6 +18,7 @@
 #[cfg(any(test, fuzzing))]
 #[path = "tests/fuzzing.rs"]
 pub(crate) mod fuzzing;
+mod port;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -31,11 +32,12 @@ use tollway_law::{Rate, Time};
 use tollway_report::http::{Request, Response, Server};
 use tollway_scenario::plan::Plan;
 
-use crate::change::{LinkFace, changes, port_change, port_name};
+use crate::change::{LinkFace, changes};
 use crate::{FlowMoment, LinkMoment, Moment, Ports, Remote, Spec};
 use serde_json::{Value, json};
 
 use super::{command, name};
+use port::{port_change, port_name};
 
 /// The reason why the page can't be served.
 #[derive(Debug, thiserror::Error)]
