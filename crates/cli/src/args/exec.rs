@@ -43,7 +43,7 @@ Examples:
       is port 8000 of this machine.
   tollway exec --link '2Mbps 150ms' --localhost 8000 -- ./my-client
       The program's http://localhost:8000 is port 8000 of `server`, over the link.
-  tollway exec --profile lte --tls 443:8000 --serve 'python3 -m http.server 8000' -- curl https://server/
+  tollway exec --profile lte --serve ./my-server --tls 443:8000 -- curl https://server/
       Port 443 of `server` speaks TLS for port 8000 there. curl, Python and Node trust it without
       further options.
   tollway exec --mahimahi 'mm-delay 40 mm-link up.trace down.trace' -- ./my-client
