@@ -36,8 +36,8 @@ fn event(growth: Growth, code: u16, acked: u32, kind: u8) -> [u8; 40] {
     bytes
 }
 
-/// An acknowledgement of `acked` packets with the feedback `code`, or a timeout. Returns the code of
-/// the decoded feedback, too.
+/// An acknowledgement of `acked` packets with the feedback `code`, or a timeout. Returns the code
+/// of the decoded feedback, too.
 fn replay(programs: &mut Programs, growth: Growth, happened: Option<(u16, u32)>) -> (Growth, u16) {
     let (code, acked) = happened.unwrap_or_default();
     let mut bytes = event(growth, code, acked, happened.is_none().into());

@@ -85,7 +85,7 @@ impl SenderConfig for FcpConfig {
             ("cheat", self.cheat.trick.is_some()),
         ];
         not_in_program(&others)?;
-        Ok(Some(Arc::new(FcpConfig { initial_always: true, short: Bytes(0), program: true, ..*self })))
+        Ok(Some(Arc::new(FcpConfig { initial_always: true, program: true, ..*self })))
     }
 
     fn check(&self, of: &Sending<'_>) -> Result<(), Misfit> {
