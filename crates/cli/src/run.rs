@@ -394,9 +394,11 @@ fn warn_if_late(runs: &[Ran]) {
             ),
         };
         terminal::tell(format_args!(
-            "WARNING: {name}{what}: 1 % of departures were {:.1} ms late or more, and the kernel dropped \
-            {drops} datagrams and refused to send {}; the results are not more exact than that ({helps})",
+            "WARNING: {name}{what}: 1 % of departures were {:.1} ms late or more, programs at the ends of \
+            kernel flows waited {:.1} ms for a processor (mean), and the kernel dropped {drops} datagrams \
+            and refused to send {}; the results are not more exact than that ({helps})",
             late.as_millis_f64(),
+            live.punctuality.programs.mean().as_millis_f64(),
             live.counters.unsent - live.counters.too_long,
         ));
     }

@@ -24,12 +24,12 @@ use crate::buffers::Buffers;
 use crate::error::Error;
 use crate::label::CARRIER;
 use crate::outqueue::unacknowledged;
-use crate::punctual::Punctual;
 use crate::sys::namespace::Namespace;
 use crate::sys::sockopt::set_number;
 use crate::sys::tcp_info::{TcpInfo, tcp_info};
 use crate::sys::tun::{self, Tun, TunSpec};
 use crate::sys::{address, ip};
+use crate::waits::{Waited, Waits};
 use crate::wire;
 
 /// A data transfer from one node to another over the kernel's TCP.
@@ -218,6 +218,7 @@ struct Shared {
     accepted: Mutex<Option<Socket>>,
     /// Limit of the connected receivers' windows, if it changes; 0 until it is set.
     window: AtomicU32,
+    waits: Waits,
 }
 
 /// The progress of one direction at its receiver.
@@ -310,16 +311,10 @@ impl Programs {
         // An error that ends the connection early shows in the bytes delivered.
         let (shared, task) = (Arc::clone(&self.shared), errand.clone());
         // A program that is late with its data would limit its connection.
-        let answers = move || {
-            let _punctual = Punctual::thread();
-            drop(answer(&listener, &task, &shared, begun));
-        };
+        let answers = move || drop(shared.waits.during(|| answer(&listener, &task, &shared, begun)));
         self.threads.push(spawn("server", Box::new(answers))?);
         let shared = Arc::clone(&self.shared);
-        let opens = move || {
-            let _punctual = Punctual::thread();
-            drop(open(&opener, &errand, &shared, begun));
-        };
+        let opens = move || drop(shared.waits.during(|| open(&opener, &errand, &shared, begun)));
         self.threads.push(spawn("client", Box::new(opens))?);
         Ok(())
     }
@@ -377,6 +372,11 @@ impl Programs {
             self.threads.drain(..).for_each(|thread| drop(thread.join()));
         }
         Some((way, at))
+    }
+
+    /// The waits of the flow's threads for a processor.
+    pub(crate) fn waited(&self) -> Waited {
+        self.shared.waits.sum()
     }
 
     /// The position of a wrong byte, if any.
@@ -445,7 +445,7 @@ fn open(socket: &Socket, errand: &Errand, shared: &Shared, begun: Instant) -> io
     shared.hold_down(socket)?;
     std::thread::scope(|scope| {
         if errand.both_ways {
-            scope.spawn(|| read(socket, 1, errand.bytes, shared));
+            scope.spawn(|| shared.waits.during(|| read(socket, 1, errand.bytes, shared)));
         }
         write(socket, 0, errand, shared, begun)
     })
@@ -465,7 +465,7 @@ fn answer(listener: &TcpListener, errand: &Errand, shared: &Shared, begun: Insta
     shared.hold_down(&stream)?;
     std::thread::scope(|scope| {
         if errand.both_ways {
-            scope.spawn(|| write(&stream, 1, errand, shared, begun));
+            scope.spawn(|| shared.waits.during(|| write(&stream, 1, errand, shared, begun)));
         }
         read(&stream, 0, errand.bytes, shared);
     });

@@ -90,6 +90,7 @@ mod socket;
 pub mod sys;
 #[cfg(target_os = "linux")]
 pub mod tunnel;
+mod waits;
 mod wire;
 
 pub use clock::Clock;
@@ -105,6 +106,7 @@ pub use network::WireCount;
 pub use network::{FlowSpec, Load, Network, Punctuality, RouteEnd};
 pub use tollway_proto::Lateness;
 pub use tollway_proto::link::LinkStats;
+pub use waits::Waited;
 
 /// Reads random bytes from the system's generator.
 ///

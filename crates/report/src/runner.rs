@@ -536,5 +536,7 @@ fn lateness(live: &LiveInfo) -> Value {
         });
         (name.to_owned(), row)
     });
-    Value::Object(rows.into_iter().collect())
+    let programs = lateness.programs;
+    let row = json!({ "count": programs.count, "total_us": us(Time(programs.total)), "mean_us": us(programs.mean()) });
+    Value::Object(rows.into_iter().chain([("programs".to_owned(), row)]).collect())
 }

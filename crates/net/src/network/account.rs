@@ -34,6 +34,10 @@ impl Network {
             sum.standstills.merge(&driver.standstills);
             sum.longest_pause = sum.longest_pause.max(driver.longest_pause);
         }
+        #[cfg(target_os = "linux")]
+        {
+            sum.programs = self.programs.iter().map(|(_, programs)| programs.waited()).sum();
+        }
         sum
     }
 

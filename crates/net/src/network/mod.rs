@@ -34,6 +34,7 @@ use crate::kernel_tcp::Programs;
 use crate::label::CROSS;
 use crate::punctual::Punctual;
 use crate::socket::Socket;
+use crate::waits::Waited;
 #[cfg(target_os = "linux")]
 pub use hosts::WireCount;
 use part::{Part, Watched};
@@ -130,6 +131,8 @@ pub struct Punctuality {
     /// The longest pause of a thread while others ran, here or in another process. The clock counts
     /// it.
     pub longest_pause: Time,
+    /// Waits for a processor of the programs at the ends of kernel flows.
+    pub programs: Waited,
 }
 
 /// Counters and processor time of one thread.

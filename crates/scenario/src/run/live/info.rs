@@ -55,15 +55,43 @@ pub struct WireInfo {
 impl LiveInfo {
     /// Returns true if the machine was fast enough.
     ///
-    /// At most one departure in a hundred was then more than a millisecond late. The kernel
-    /// accepted every datagram that was not too long for its interface, and dropped none.
+    /// At most one departure in a hundred was then more than a millisecond late. Programs at the
+    /// ends of kernel flows waited less than that for a processor, on average. The kernel accepted
+    /// every datagram that was not too long for its interface, and dropped none.
     pub fn kept_up(&self) -> bool {
         let late = self.punctuality.departures.share_over(LATE);
         let unsent = self.counters.unsent - self.counters.too_long;
-        late <= TOO_MANY && self.kernel_drops.unwrap_or(0) == 0 && unsent == 0
+        let hosts = self.punctuality.programs.mean();
+        late <= TOO_MANY && hosts <= LATE && self.kernel_drops.unwrap_or(0) == 0 && unsent == 0
     }
 }
 
 /// Threshold of a late departure, and the largest tolerated share of late ones.
 const LATE: Time = Time::from_millis(1);
 const TOO_MANY: f64 = 0.01;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_that_wait_for_a_processor_do_not_keep_up() {
+        let mut info = LiveInfo {
+            threads: 1,
+            real_time: false,
+            counters: net::Counters::default(),
+            kernel_drops: None,
+            punctuality: net::Punctuality::default(),
+            kernel_packets: (0, 0),
+            wires: Vec::new(),
+            routed: Vec::new(),
+            fallen: None,
+            node: None,
+            broken: Vec::new(),
+        };
+        info.punctuality.programs = net::Waited { total: 90_000_000, count: 100 };
+        assert!(info.kept_up());
+        info.punctuality.programs.total = 110_000_000;
+        assert!(!info.kept_up());
+    }
+}
