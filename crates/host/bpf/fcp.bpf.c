@@ -121,6 +121,14 @@ static __always_inline void on_loss_timer(struct flow *f)
 	f->law.acked = 0;
 }
 
+static __always_inline void on_spurious(struct flow *f)
+{
+}
+
+static __always_inline void on_open(struct flow *f)
+{
+}
+
 static __always_inline void on_feedback(struct tcp_sock *tp, struct flow *f, __u32 acked)
 {
 	struct law *law = &f->law;

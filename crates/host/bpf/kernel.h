@@ -101,6 +101,7 @@ struct tcp_congestion_ops {
 
 #define SOL_TCP 6
 #define TCP_CONGESTION 13
+#define TCP_CA_OPEN 0
 #define TCP_CA_LOSS 4
 #define CA_EVENT_TX_START 0
 #define TCP_CLOSE 7

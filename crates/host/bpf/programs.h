@@ -1,5 +1,5 @@
 /* The programs. Each law defines before: `reserve`, `write`, `parse` of options; `start`, `on_feedback`,
-   `on_loss_timer`, `on_send` of a connection. LEAST_TRAIN is the least
+   `on_loss_timer`, `on_spurious`, `on_open`, `on_send` of a connection. LEAST_TRAIN is the least
    number of segments sent at once, where the kernel's is not to apply. */
 #pragma once
 
@@ -83,6 +83,8 @@ SEC("struct_ops/state") void BPF_PROG(state, struct sock *sk, __u8 new_state)
 
 	if (f && new_state == TCP_CA_LOSS)
 		on_loss_timer(f);
+	else if (f && new_state == TCP_CA_OPEN)
+		on_open(f);
 }
 
 /* The first packet after a time with none in flight is being sent. */
@@ -99,8 +101,14 @@ SEC("struct_ops/ssthresh") __u32 BPF_PROG(ssthresh, struct sock *sk)
 	return TCP_INFINITE_SSTHRESH;
 }
 
+/* The kernel has found that what it took for lost had arrived (RFC 3522, RFC 5682, duplicate SACK). It counts all packets
+   as in flight again: a window of one would wait for the next timeout. */
 SEC("struct_ops/undo") __u32 BPF_PROG(undo, struct sock *sk)
 {
+	struct flow *f = bpf_sk_storage_get(&flows, sk, 0, 0);
+
+	if (f)
+		on_spurious(f);
 	return ((struct tcp_sock *)sk)->snd_cwnd;
 }
 

@@ -12,6 +12,8 @@ struct law {
 	__s64 feedback;
 	/* Feedback to return. */
 	__s64 owed;
+	/* The window before a timeout, while the kernel may still find it spurious. */
+	__s64 before;
 };
 
 #include "host.h"
@@ -20,10 +22,10 @@ struct law {
 #define FORWARD 8
 #define RETURN 4
 
-/* The advertised window in packets, and twice the packets that the program uses. */
+/* The advertised window in packets, and twice what the program uses of its own: up to a packet more than is in flight. */
 static __always_inline __s64 limit(struct tcp_sock *tp)
 {
-	__s64 used = 2 * (__s64)max(tp->max_packets_out, settings.initial_window);
+	__s64 used = 2 * ((__s64)max(tp->max_packets_out, settings.initial_window) + 1);
 
 	return min(tp->snd_wnd / (tp->mss_cache ?: 1), used) * PACKET;
 }
@@ -158,7 +160,18 @@ static __always_inline void on_feedback(struct tcp_sock *tp, struct flow *f, __u
 
 static __always_inline void on_loss_timer(struct flow *f)
 {
+	f->law.before = max(f->law.before, f->law.growth.window);
 	on_timeout(&f->law.growth);
+}
+
+static __always_inline void on_spurious(struct flow *f)
+{
+	f->law.growth.window = max(f->law.before, f->law.growth.window);
+}
+
+static __always_inline void on_open(struct flow *f)
+{
+	f->law.before = 0;
 }
 
 static __always_inline void on_send(struct tcp_sock *tp, struct flow *f)

@@ -2,7 +2,7 @@
 
 use tollway_law::Time;
 
-/// How long threads that could run waited for a processor.
+/// Waits for a processor of threads that could run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waited {
     /// Sum of all waits, in ns.
