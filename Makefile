@@ -10,7 +10,8 @@
 # make pictures the pictures of the README and the book that simulations draw
 # make plots   the two plots of docs/src/host.md, from runs of the kernel's TCP (needs root and iperf3)
 # make actions the workflows in .github, by actionlint
-# make docs    the book as a site, docs/book, with a gallery of the papers' figures (needs mdbook)
+# make docs    checks of the book's links, code and drawings, and the book as a site, docs/book, where mdbook is
+# make site    the same with a gallery of the papers' figures (needs mdbook)
 # make deny    licences and sources of dependencies, by deny.toml
 # make python  the Python package, installed in an environment of its own (target/python), and its tests
 # make search  the property tests with other random cases than make test's, round after round (ROUNDS=20), and networks drawn afresh
@@ -26,7 +27,7 @@ TESTED = target/debug/tollway
 # The default build has every feature. Lints cover a build without any, too.
 BARE = --workspace --no-default-features
 
-.PHONY: demo test tests tested bare claims judge check deny actions bpf pictures plots build static wheel dist reproducible python search soak mutants fuzz bench docs clean
+.PHONY: site demo test tests tested bare claims judge check deny actions bpf pictures plots build static wheel dist reproducible python search soak mutants fuzz bench docs clean
 
 # Tests press Ctrl-C and hang up, which nohup and a shell's background have ignored for all that they start.
 WITH_SIGNALS := $(shell env --default-signal=HUP,INT true 2>/dev/null && echo env --default-signal=HUP,INT)
@@ -134,9 +135,13 @@ deny:
 actions:
 	@if command -v actionlint >/dev/null; then actionlint; else echo "SKIPPED: actionlint is not installed"; fi
 
+docs:
+	python3 docs/check.py
+	@if command -v mdbook >/dev/null; then mdbook build docs && python3 docs/check.py docs/book; else \
+	    echo "SKIPPED: mdbook is not installed: the book was checked, not built"; fi
+
 # The book, and in it the gallery of all papers' figures.
-docs: build
-	mdbook build docs
+site: build docs
 	$(TOLLWAY) reproduce --neighbours 1 --quiet --out docs/book/gallery || test $$? = 1
 
 ROUNDS ?= 20
