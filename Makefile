@@ -8,6 +8,7 @@
 # make reproducible  two optimised builds in different folders, which must give the same bytes
 # make bpf     the kernel's programs, compiled again into the tree (needs clang, llvm and libbpf-dev)
 # make pictures the pictures of the README and the book that simulations draw
+# make drawings  the drawings of the book, docs/src/img/*.svg, by docs/drawings; make docs compares them
 # make plots   the two plots of docs/src/host.md, from runs of the kernel's TCP (needs root and iperf3)
 # make actions the workflows in .github, by actionlint
 # make docs    checks of the book's links, code and drawings, and the book as a site, docs/book, where mdbook is
@@ -27,7 +28,7 @@ TESTED = target/debug/tollway
 # The default build has every feature. Lints cover a build without any, too.
 BARE = --workspace --no-default-features
 
-.PHONY: site demo test tests tested bare claims judge check deny actions bpf pictures plots build static wheel dist reproducible python search soak mutants fuzz bench docs clean
+.PHONY: drawings site demo test tests tested bare claims judge check deny actions bpf pictures plots build static wheel dist reproducible python search soak mutants fuzz bench docs clean
 
 # Tests press Ctrl-C and hang up, which nohup and a shell's background have ignored for all that they start.
 WITH_SIGNALS := $(shell env --default-signal=HUP,INT true 2>/dev/null && echo env --default-signal=HUP,INT)
@@ -137,8 +138,12 @@ actions:
 
 docs:
 	python3 docs/check.py
+	python3 docs/drawings --check
 	@if command -v mdbook >/dev/null; then mdbook build docs && python3 docs/check.py docs/book; else \
 	    echo "SKIPPED: mdbook is not installed: the book was checked, not built"; fi
+
+drawings:
+	python3 docs/drawings
 
 # The book, and in it the gallery of all papers' figures.
 site: build docs
