@@ -2,7 +2,8 @@
 """Checks the book: python3 docs/check.py [FOLDER OF THE BUILT SITE]
 
 Each link and anchor has a target, links of the book stay inside docs/src, SUMMARY.md names each
-page, and no line of code is wider than the page. With a folder, checks the links of its HTML.
+page, no line of code is wider than the page, and messages are those of the programs. With a folder,
+checks the links of its HTML.
 """
 
 import re
@@ -70,6 +71,20 @@ def check_sources():
                     yield f"{name}:{number}: {target}: no such heading"
 
 
+def check_messages():
+    """Messages in the first column of the chapter on troubleshooting are in the programs' sources."""
+    files = [path for path in (ROOT / "crates").rglob("*.rs") if "src" in path.parts]
+    sources = re.sub(r"\\\n\s*", "", "".join(path.read_text() for path in files))
+    page = BOOK / "troubleshooting.md"
+    for number, line, _ in lines(page):
+        cell = line.split(" | ")[0] if line.startswith("| ") else ""
+        for message in re.findall(r"``\s?(.+?)\s?``|`([^`]+)`", cell):
+            for part in "".join(message).split("…"):
+                part = part.strip()
+                if " " in part and not part.startswith("curl:") and part not in sources:
+                    yield f"{page.relative_to(ROOT)}:{number}: no program prints `{part}`"
+
+
 class Page(HTMLParser):
     def __init__(self, path):
         super().__init__()
@@ -102,6 +117,6 @@ def check_site(site):
 
 
 if __name__ == "__main__":
-    mistakes = list(check_site(Path(sys.argv[1])) if len(sys.argv) > 1 else check_sources())
+    mistakes = list(check_site(Path(sys.argv[1])) if len(sys.argv) > 1 else [*check_sources(), *check_messages()])
     print("\n".join(mistakes))
     sys.exit(f"{len(mistakes)} mistakes in the book" if mistakes else 0)
