@@ -22,8 +22,10 @@ fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
 
 /// README, pages of the book, notes and decisions, with their texts.
 fn pages() -> Vec<(PathBuf, String)> {
-    let mut paths: Vec<PathBuf> =
-        ["docs/src", "docs/src/notes", "docs/src/decisions"].iter().flat_map(|folder| files(folder, "md")).collect();
+    let mut paths: Vec<PathBuf> = ["docs/src", "docs/src/notes", "docs/src/decisions"]
+        .iter()
+        .flat_map(|folder| files(folder, "md"))
+        .collect();
     let names = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "ROADMAP.md"];
     paths.extend(names.map(|name| repository().join(name)));
     paths.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).expect("a page"))).collect()
