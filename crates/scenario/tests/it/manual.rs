@@ -64,22 +64,25 @@ fn snippets_are_right() {
     assert!(count >= 15, "{count}");
 }
 
-/// The users' parts of the book have at most 25 500 words.
+/// The users' parts of the book, with the chapters on CI, sizing and baselines, have at most 27 200
+/// words.
 ///
 /// Words outside fenced blocks count, tables included, on the pages before *For contributors* in
-/// SUMMARY.md. References that are compared with the code (keys, policies, columns) do not count.
+/// SUMMARY.md. References that are compared with the code (keys, policies, columns, messages) do not
+/// count.
 #[test]
 fn the_users_book_is_short() {
-    const REFERENCES: [&str; 5] = [
+    const REFERENCES: [&str; 6] = [
         "scenario-reference.md",
         "policy-reference.md",
         "host-reference.md",
         "router-reference.md",
         "columns.md",
+        "troubleshooting.md",
     ];
     let folder = repository().join("docs/src");
     let summary = std::fs::read_to_string(folder.join("SUMMARY.md")).expect("a page");
-    let (users, _) = summary.split_once("# For contributors").expect("three parts");
+    let (users, _) = summary.split_once("# For contributors").expect("a part for contributors");
     let names = links(users).into_iter().filter(|name| !REFERENCES.contains(&name.as_str()));
     let words = names.map(|name| {
         let page = std::fs::read_to_string(folder.join(&name)).expect("a page");
@@ -88,7 +91,7 @@ fn the_users_book_is_short() {
     });
     let words: Vec<(usize, String)> = words.collect();
     let total: usize = words.iter().map(|(count, _)| count).sum();
-    assert!(words.len() > 20 && total <= 25_500, "{total} words: {words:#?}");
+    assert!(words.len() > 20 && total <= 27_200, "{total} words: {words:#?}");
 }
 
 #[test]
