@@ -73,7 +73,7 @@ def shape_tick():
     d.arrow((310, 47), (328, 47))
     d.arrow((400, 78), (400, 122))
     d.arrow((330, 155), (80, 155), (80, 80), dash=True)
-    d.text(100, 146, "every 15 ms", "m")
+    d.text(190, 146, "every 15 ms", "m")
     d.box(10, 206, 460, 78, "", dash=True)
     d.text(20, 226, "kernel", "m")
     for at, (name, pace) in enumerate([("alice: pace", "15 Mb/s"), ("alice: pace", "15 Mb/s"), ("bob: pace", "1.25 Mb/s")]):
