@@ -13,10 +13,6 @@ const NEEDS: &[(&str, &str)] = &[
     ("task", "true"),
     ("pandas", "python3 -c 'import pandas, pyarrow, matplotlib'"),
     ("exec", "tollway exec --link 1Gbps -q -- true && curl --version && iperf3 --version && jq --version"),
-    (
-        "user",
-        "setpriv --reuid=nobody --regid=nogroup --clear-groups tollway exec --link 1Gbps -q -- true && iperf3 --version",
-    ),
     ("browser", "tollway exec --link 1Gbps -q -- true && chromium --version"),
     (
         "root",
@@ -26,7 +22,7 @@ const NEEDS: &[(&str, &str)] = &[
 
 #[test]
 fn simulated_tasks_print_what_the_page_shows() {
-    assert_eq!(run_tasks("tasks", "simulated", &["task", "pandas"], true).len(), 6);
+    assert_eq!(run_tasks("tasks", "simulated", &["task", "pandas"], true).len(), 5);
 }
 
 #[test]
@@ -37,8 +33,8 @@ fn networks_of_a_datacentre_print_what_the_page_shows() {
 #[cfg(target_os = "linux")]
 #[test]
 fn tasks_with_programs_run() {
-    let printed = run_tasks("tasks", "programs", &["exec", "user", "browser", "root"], false);
-    assert_eq!(printed.len(), 7);
+    let printed = run_tasks("tasks", "programs", &["exec", "browser", "root"], false);
+    assert_eq!(printed.len(), 5);
     let readme = page(&sources("readme"), "README.md");
     let shown = |has: &str| blocks(&readme).into_iter().find(|(_, body)| body.contains(has)).unwrap().1;
     // The column is of pacing by eBPF.
