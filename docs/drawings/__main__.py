@@ -1,4 +1,4 @@
-"""Draws the book's pictures: python3 docs/drawings [--check], into docs/src/img or compared with it."""
+"""Draws the book's pictures: python3 docs/drawings [--check], into docs/src/img, or compares."""
 
 import sys
 from pathlib import Path

@@ -45,7 +45,7 @@ class Drawing:
         self.put(f'<text x="{x:g}" y="{y:g}"{put}{of}{fill}>{escape(words)}</text>')
 
     def box(self, x, y, w, h, *words, colour=None, style="b", dash=False):
-        """A box with centred lines of text, the first of them in `style`; an error if one is too wide."""
+        """A box with centred lines of text, the first in `style`; an error if one is too wide."""
         edge = f' style="stroke:var(--{colour});stroke-width:2"' if colour else ""
         self.put(f'<rect class="box{" dash" if dash else ""}" x="{x:g}" y="{y:g}" width="{w:g}" height="{h:g}" rx="6"{edge}/>')
         words = [line for line in words if line]

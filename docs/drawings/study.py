@@ -1,4 +1,4 @@
-"""Drawings for people who study networks: files, engines, results, verdicts."""
+"""Drawings of files, engines, results and verdicts, for the study of networks."""
 
 from pen import Drawing
 
