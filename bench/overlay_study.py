@@ -6,7 +6,7 @@
 
 Each setting is put into the experiments of `papers/ovl`, which `tollway reproduce` then judges: at the base and at
 neighbours. The table has a row a setting and a column a claim: how often it holds, and the value at the base.
-`docs/notes/overlay-parameters.md` keeps it.
+`docs/src/notes/overlay-parameters.md` keeps it.
 """
 
 import argparse

@@ -14,7 +14,7 @@ tollway exec [OPTIONS] --link <WORDS> -- <PROGRAM>...
 
 const EXEC_EXAMPLES: &str = "\
 Examples:
-  tollway exec --link '20Mbps 40ms fq_codel' -- curl -o /dev/null http://server/file
+  tollway exec --link '20Mbps 40ms' --serve 'python3 -m http.server' -- curl http://server:8000/
   tollway exec --link 'trace=cell.down 30ms codel' --link-up 5Mbps -- ./my-client
   tollway exec --link '10Mbps 20ms' --serve 'iperf3 -s' -- iperf3 -c server
   tollway exec --profile lte --set link.down.jitter=5ms -- curl http://server/
@@ -22,14 +22,14 @@ Examples:
 
 const EXEC_MORE: &str = "\
 Examples:
-  tollway exec --link '20Mbps 40ms fq_codel' -- curl -o /dev/null http://server/file
-      `server` is this machine at the other end of the link; programs that listen for TCP here are
-      reachable there.
+  tollway exec --link '20Mbps 40ms' --serve 'python3 -m http.server' -- curl http://server:8000/
+      Runs a web server at `server`, the other end, from before the program's start until after its
+      end. Without `--serve`, programs that listen for TCP here are reachable there.
   tollway exec --link 'trace=cell.down 30ms codel' --link-up 5Mbps -- ./my-client
       Towards the program at the rates of a recording, from it at a constant rate. The delay is
       30 ms each way.
   tollway exec --link '10Mbps 20ms limit=1BDP loss=0.1%' --serve 'iperf3 -s' -- iperf3 -c server
-      Runs a server at the other end, from before the program's start until after its end.
+      A queue of one bandwidth-delay product, and random loss on the wire.
   tollway exec --link 1Gbps --publish 80:8080 --json -- wget -qO- http://server/
       Publishes only this machine's port 8080, as port 80 of `server`. The program's output goes to
       standard error; standard output has one JSON object.

@@ -184,6 +184,9 @@ fn the_books_three_sites_run_as_it_says() {
         .output()
         .unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
+    let readme = include_str!("../../../../README.md");
+    let shown = readme.split("```").find(|block| block.contains("tollway overlay status")).unwrap();
+    common::assert_alike(shown.trim_start_matches("text\n"), &text);
     for part in ["Site north", "link to", "south", "up", "default"] {
         assert!(text.contains(part), "no {part} in\n{text}");
     }

@@ -18,7 +18,7 @@ fn a_page_comes_over_two_links() -> Result<(), Box<dyn std::error::Error>> {
         net => net?,
     };
     net.serve("server", Command::new("python3").args(["-m", "http.server", "8000"]))?;
-    let page = net.run("client", Command::new("curl").args(["-sS", "--fail", "http://server:8000/"]))?;
+    let page = net.run("client", Command::new("curl").args(["-sSf", "http://server:8000/"]))?;
     assert!(page.status.success());
     let report = net.report()?;
     assert_eq!(report["links"][0]["drops"]["queue_full"], 0);

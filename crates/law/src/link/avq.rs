@@ -27,7 +27,8 @@ pub struct Avq {
 config! {
     /// The constants of [`Avq`], and its factory.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    pub struct AvqConfig in "avq", "The constants of the adaptive virtual queue (Kunniyur and Srikant, 2001)." {
+    pub struct AvqConfig in "avq",
+        "The constants of the adaptive virtual queue (Kunniyur and Srikant, 2001)." {
         /// γ: fraction of the capacity to use.
         gamma: f64 = 0.98, Kind::Over { over: 0.0, most: 1.0 }, from "§ 4";
         /// α: gain of the virtual capacity, 1/s. Above the bound of the paper's theorem 1 the loop

@@ -1,5 +1,5 @@
 //! The fast path through a port with a FIFO queue, for laws that let every packet pass;
-//! `docs/notes/fast-paths.md` has its gain.
+//! `docs/src/notes/fast-paths.md` has its gain.
 
 use tollway_law::Time;
 use tollway_law::link::{LinkLaw, Passing};

@@ -496,7 +496,7 @@ mod tests {
         assert!(found(Aim::Proportional, "fcp.alpha = 0").contains("after the rate fell back"));
     }
 
-    /// `docs/notes/theory.md` explains the remarks on each of these networks.
+    /// `docs/src/notes/theory.md` explains the remarks on each of these networks.
     #[test]
     fn says_what_may_be_why() {
         let remarks_on = |aim, seed, set: &str| {

@@ -22,8 +22,10 @@ fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
 
 /// README, pages of the book, notes and decisions, with their texts.
 fn pages() -> Vec<(PathBuf, String)> {
-    let mut paths: Vec<PathBuf> =
-        ["docs/src", "docs/notes", "docs/decisions"].iter().flat_map(|folder| files(folder, "md")).collect();
+    let mut paths: Vec<PathBuf> = ["docs/src", "docs/src/notes", "docs/src/decisions"]
+        .iter()
+        .flat_map(|folder| files(folder, "md"))
+        .collect();
     let names = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "ROADMAP.md"];
     paths.extend(names.map(|name| repository().join(name)));
     paths.into_iter().map(|path| (path.clone(), std::fs::read_to_string(path).expect("a page"))).collect()
@@ -62,22 +64,25 @@ fn snippets_are_right() {
     assert!(count >= 15, "{count}");
 }
 
-/// The users' parts of the book have at most 25 500 words.
+/// The users' parts of the book, with the chapters on CI, sizing and baselines, have at most 26 700
+/// words.
 ///
 /// Words outside fenced blocks count, tables included, on the pages before *For contributors* in
-/// SUMMARY.md. References that are compared with the code (keys, policies, columns) do not count.
+/// SUMMARY.md. References that are compared with the code (keys, policies, columns, messages) do not
+/// count.
 #[test]
 fn the_users_book_is_short() {
-    const REFERENCES: [&str; 5] = [
+    const REFERENCES: [&str; 6] = [
         "scenario-reference.md",
         "policy-reference.md",
         "host-reference.md",
         "router-reference.md",
         "columns.md",
+        "troubleshooting.md",
     ];
     let folder = repository().join("docs/src");
     let summary = std::fs::read_to_string(folder.join("SUMMARY.md")).expect("a page");
-    let (users, _) = summary.split_once("# For contributors").expect("three parts");
+    let (users, _) = summary.split_once("# For contributors").expect("a part for contributors");
     let names = links(users).into_iter().filter(|name| !REFERENCES.contains(&name.as_str()));
     let words = names.map(|name| {
         let page = std::fs::read_to_string(folder.join(&name)).expect("a page");
@@ -86,7 +91,7 @@ fn the_users_book_is_short() {
     });
     let words: Vec<(usize, String)> = words.collect();
     let total: usize = words.iter().map(|(count, _)| count).sum();
-    assert!(words.len() > 20 && total <= 25_500, "{total} words: {words:#?}");
+    assert!(words.len() > 20 && total <= 26_700, "{total} words: {words:#?}");
 }
 
 #[test]

@@ -35,6 +35,24 @@ pub(crate) fn succeeds(dir: &Path, arguments: &[&str]) -> String {
     text(&output.stdout)
 }
 
+/// Asserts that each line of output that a page shows was printed, with other numbers perhaps.
+/// `$ ` and four spaces begin commands.
+pub(crate) fn assert_alike(shown: &str, printed: &str) {
+    let form = |line: &str| {
+        let words = line.split_whitespace().map(|word| {
+            match word.trim_start_matches('-').starts_with(|c: char| c.is_ascii_digit()) {
+                true => "#",
+                false => word,
+            }
+        });
+        words.collect::<Vec<_>>().join(" ").replace('─', "")
+    };
+    let outputs = shown.lines().filter(|line| !line.starts_with("$ ") && !line.starts_with("    "));
+    for line in outputs {
+        assert!(printed.lines().any(|found| form(found) == form(line)), "{line}\nis not in\n{printed}");
+    }
+}
+
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("output is UTF-8")
 }

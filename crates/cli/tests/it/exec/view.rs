@@ -118,7 +118,7 @@ fn a_link_is_seen_and_changed_while_the_program_runs() {
     let flow = &download.unwrap()["flows"][0];
     assert!(flow["flow"].as_str().unwrap().starts_with("tcp server:"), "{flow}");
 
-    let notes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/notes/exec.md");
+    let notes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/notes/exec.md");
     let notes = fs::read_to_string(notes).unwrap();
     let documented = notes.split("## The page's interface").nth(1).unwrap().split("\n## ").next().unwrap();
     for key in keys(&data) {

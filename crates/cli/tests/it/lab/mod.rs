@@ -503,7 +503,7 @@ fn verifies_and_keeps_networks() {
         run["flows"].as_array().map(Vec::len),
         found["cases"][1]["flows"].as_u64().map(|n| n as usize)
     );
-    // A network known to be outside the bounds: see docs/notes/theory.md.
+    // A network known to be outside the bounds: see docs/src/notes/theory.md.
     let outside = run_in(&dir, &["verify", "--random", "1", "--seed", "627"]);
     assert_eq!(outside.status.code(), Some(1));
     let said = String::from_utf8_lossy(&outside.stdout);

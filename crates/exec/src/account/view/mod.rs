@@ -9,7 +9,7 @@
 //! | `POST /TOKEN/port` | `{"port": "server:80", "connections": "reset", "close_delay_ms": 5}` |
 //!
 //! The last two change a link, and the connections to a port. All keys but the first are optional.
-//! `docs/notes/exec.md` documents the interface, which is stable.
+//! `docs/src/notes/exec.md` documents the interface, which is stable.
 //!
 //! Links can be changed only with the address, which contains a random token. The server listens on
 //! loopback only, and accepts no other host name, so that a page from elsewhere cannot reach it
