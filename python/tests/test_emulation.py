@@ -198,8 +198,9 @@ def test_a_killed_test_leaves_no_process(emulation, tmp_path):
     assert state(program)[0] == "Z"
 
 
-def test_the_chapters_test_passes(emulation, tmp_path):
-    blocks = (ROOT / "docs/src/python.md").read_text().split("```")[1::2]
+@pytest.mark.parametrize("page", ["python", "tasks"])
+def test_the_chapters_tests_pass(emulation, tmp_path, page):
+    blocks = (ROOT / f"docs/src/{page}.md").read_text().split("```")[1::2]
     (code,) = [block.partition("\n")[2] for block in blocks if "(emulation)" in block]
     file = tmp_path / "test_client.py"
     file.write_text(code)

@@ -13,6 +13,10 @@ const NEEDS: &[(&str, &str)] = &[
     ("task", "true"),
     ("pandas", "python3 -c 'import pandas, pyarrow, matplotlib'"),
     ("exec", "tollway exec --link 1Gbps -q -- true && curl --version && iperf3 --version && jq --version"),
+    (
+        "pytest",
+        "tollway exec --link 1Gbps -q -- true && curl --version && python3 -c 'import pytest, pytest_tollway'",
+    ),
     ("browser", "tollway exec --link 1Gbps -q -- true && chromium --version"),
     (
         "root",
@@ -33,8 +37,8 @@ fn networks_of_a_datacentre_print_what_the_page_shows() {
 #[cfg(target_os = "linux")]
 #[test]
 fn tasks_with_programs_run() {
-    let printed = run_tasks("tasks", "programs", &["exec", "browser", "root"], false);
-    assert_eq!(printed.len(), 5);
+    let printed = run_tasks("tasks", "programs", &["exec", "browser", "root", "pytest"], false);
+    assert_eq!(printed.len(), 8);
     let readme = page(&sources("readme"), "README.md");
     let shown = |has: &str| blocks(&readme).into_iter().find(|(_, body)| body.contains(has)).unwrap().1;
     // The column is of pacing by eBPF.
