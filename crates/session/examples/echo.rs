@@ -1,4 +1,4 @@
-//! An echo server and a client, each a node of its own, in one process on loopback:
+//! An echo server and a client, two nodes in one process on loopback:
 //! `cargo run -p tollway-session --example echo`. Neither needs root.
 //!
 //! Between machines, each program loads its key file of `tollway switch keygen client server`. With

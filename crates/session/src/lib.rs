@@ -8,7 +8,7 @@
 //! | | promise |
 //! |---|---|
 //! | delivery | an acknowledged frame is at the other *program's* node, not at a proxy |
-//! | order | frames of one source to one sink arrive in order; between members there is none |
+//! | order | frames of one source to one sink arrive in order; there is no order between members |
 //! | credit | [`Session::send`] blocks while the other side's window, or the buffer here, is full |
 //! | shares | the sender law of the node: one session has one share of a link, over any members |
 //! | close | each side [finishes](Session::finish) its direction; the other reads to the end |

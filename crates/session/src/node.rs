@@ -27,7 +27,7 @@ use crate::notifier::Notifier;
 use crate::session::{Limits, Line, Role, Session, SessionError};
 use crate::{SEGMENT, link_law, transport};
 
-/// What a node is made of.
+/// The parameters of a node.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The address of its UDP socket.
