@@ -44,7 +44,7 @@ impl Route for PyRoute {
     fn pick(&mut self, item: &route::Item, members: &[route::Candidate]) -> Option<usize> {
         let picked = self.trouble.ask(&self.switch, self.pick.name, |py| {
             let shown: Vec<Candidate> = members.iter().map(|&member| Candidate(member)).collect();
-            place(&self.pick.method.bind(py).call1((Item(*item), shown))?, members)
+            place(&self.pick.method.bind(py).call1((Item::from(item), shown))?, members)
         });
         picked.flatten()
     }
@@ -77,24 +77,16 @@ struct Spreading {
 }
 
 /// A frame, as a routing module sees it.
-#[pyclass(frozen, module = "tollway", freelist = 16)]
-struct Item(route::Item);
+#[pyclass(frozen, get_all, module = "tollway", freelist = 16)]
+struct Item {
+    session: u64,
+    key: u64,
+    size: u32,
+}
 
-#[pymethods]
-impl Item {
-    #[getter]
-    fn session(&self) -> u64 {
-        self.0.session
-    }
-
-    #[getter]
-    fn key(&self) -> u64 {
-        self.0.key
-    }
-
-    #[getter]
-    fn size(&self) -> u32 {
-        self.0.size
+impl From<&route::Item<'_>> for Item {
+    fn from(item: &route::Item<'_>) -> Item {
+        Item { session: item.session, key: item.key, size: item.size }
     }
 }
 

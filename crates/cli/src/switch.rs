@@ -10,7 +10,8 @@ use tollway_agent::notify::Notifier;
 use tollway_law::Bytes;
 use tollway_scenario::file::ScenarioError;
 use tollway_switch::agent::{self, Agent, Events, Order, Signals};
-use tollway_switch::config::{CommandLine, Config, Watched};
+use tollway_switch::config::{CommandLine, Config};
+use tollway_switch::setup::{Edit, Setup, Watched};
 use tollway_switch::sites::{self, Sites};
 use tollway_switch::status::SWITCH;
 
@@ -27,6 +28,21 @@ pub(crate) fn switch(args: &Switch) -> Result<ExitCode, Failure> {
         Some(SwitchCommand::Keygen { names, out }) => crate::keys::make(names, out),
         Some(SwitchCommand::Check { file }) => check(file),
         Some(SwitchCommand::Drain { member, undo, socket }) => drain(member, *undo, socket.as_deref()),
+        Some(SwitchCommand::Add { member, weight, socket }) => {
+            let Some((name, address)) = member.split_once('=') else {
+                return Err(Failure::input(miette!(
+                    help = "write `NAME=ADDR`, as in `c=10.0.0.3:5000`",
+                    "`{member}` is not a name and an address"
+                )));
+            };
+            edit(&Edit::Add(name.into(), address.into(), *weight), socket.as_deref())
+        }
+        Some(SwitchCommand::Remove { member, socket }) => {
+            edit(&Edit::Remove(member.clone()), socket.as_deref())
+        }
+        Some(SwitchCommand::Weight { member, weight, socket }) => {
+            edit(&Edit::Weight(member.clone(), *weight), socket.as_deref())
+        }
     }
 }
 
@@ -39,15 +55,15 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
     let log = events.clone();
     let source =
         args.config.as_ref().map_or_else(|| "the command line".into(), |path| path.display().to_string());
-    let (mut watched, (version, started)) = match (site(args)?, &args.config) {
-        (Some(site), _) => (None, (site.version.clone(), Agent::start_site(site, source, log))),
-        (None, Some(path)) => {
-            let (watched, config) = Watched::open(path)?;
-            (Some(watched), start(config, source, log))
+    let (mut watched, setup) = match &args.config {
+        Some(path) => {
+            let (watched, setup) = Watched::open(path)?;
+            (Some(watched), setup)
         }
-        (None, None) => (None, start(Config::from_words(&words(args))?, source, log)),
+        None => (None, given(args)?),
     };
-    let switch = started.map_err(|error| {
+    let version = setup.version().to_owned();
+    let switch = start(setup, source, log).map_err(|error| {
         Failure::run(miette!(help = "give an address of this machine and a free port", "{error}"))
     })?;
     let teller = switch.teller();
@@ -92,27 +108,28 @@ fn run(args: &Switch) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts a switch. Returns the version of its configuration beside it.
-fn start(config: Config, source: String, events: Events) -> (String, io::Result<Agent>) {
-    if config.secret_is_new {
+fn start(setup: Setup, source: String, events: Events) -> io::Result<Agent> {
+    if let Setup::Switch(config) = &setup
+        && config.secret_is_new
+    {
         events.warn(
             "secret",
             "the secret of the hash is less than an hour old: keys that another secret placed are at other members",
         );
     }
-    (config.version.clone(), Agent::start(config, source, events))
+    Agent::start(setup, source, events)
 }
 
-/// The configuration of a front or back between sites, if one is given.
-fn site(args: &Switch) -> Result<Option<Sites>, Failure> {
-    if let Some(path) = &args.config {
-        return Ok(Sites::load(path)?);
-    }
-    let Some(bind) = &args.bind else { return Ok(None) };
+/// The configuration that options give.
+fn given(args: &Switch) -> Result<Setup, Failure> {
+    let Some(bind) = &args.bind else { return Ok(Config::from_words(&words(args))?.into()) };
     let given = [
         ("bind", Some(bind)),
         ("frames", args.frames.as_ref()),
         ("policy", args.policy.as_ref()),
+        ("key", args.key.as_ref()),
+        ("on-failure", args.on_failure.as_ref()),
+        ("secret", args.secret.as_ref()),
         ("answers", args.answers.as_ref()),
         ("keys", args.keys.as_ref()),
         ("law", args.law.as_ref()),
@@ -121,15 +138,15 @@ fn site(args: &Switch) -> Result<Option<Sites>, Failure> {
     let (listen, peers) = (args.listen.clone(), args.peer.clone());
     let words =
         sites::CommandLine { listen, given, peers, members: args.member.clone(), to: args.to.clone() };
-    Ok(Some(Sites::from_words(&words)?))
+    Ok(Sites::from_words(&words)?.into())
 }
 
 /// Puts a new configuration in force, or reports why it can't be.
-fn install(switch: &Agent, news: Result<Config, ScenarioError>, events: &Events) {
+fn install(switch: &Agent, news: Result<Setup, ScenarioError>, events: &Events) {
     let said = match news {
-        Ok(config) => {
-            let version = config.version.clone();
-            switch.install(config).map(|()| version)
+        Ok(setup) => {
+            let version = setup.version().to_owned();
+            switch.install(setup).map(|()| version)
         }
         Err(error) => {
             let said = error.to_string();
@@ -162,11 +179,13 @@ fn words(args: &Switch) -> CommandLine {
 }
 
 fn check(file: &Path) -> Result<ExitCode, Failure> {
-    if let Some(site) = Sites::load(file)? {
-        terminal::say(format_args!("configuration {} is valid: {site}\n", site.version));
-        return Ok(ExitCode::SUCCESS);
-    }
-    let config = Config::load(file)?;
+    let config = match Setup::load(file)? {
+        Setup::Switch(config) => config,
+        Setup::Site(site) => {
+            terminal::say(format_args!("configuration {} is valid: {site}\n", site.version));
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
     let names: Vec<&str> = config.members.iter().map(|member| member.name.as_str()).collect();
     let session = config.limits.session_memory(names.len());
     terminal::say(format_args!(
@@ -209,6 +228,20 @@ fn drain(member: &str, undo: bool, socket: Option<&Path>) -> Result<ExitCode, Fa
     }
     let what = if undo { "gets messages again" } else { "gets no new messages" };
     terminal::say(format_args!("`{member}` {what}\n"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn edit(edit: &Edit, socket: Option<&Path>) -> Result<ExitCode, Failure> {
+    let answer = ask(socket, &edit.command())?;
+    if let Some(why) = answer.strip_prefix("refused ") {
+        return Err(Failure::input(miette!("{why}")));
+    }
+    let what = match edit {
+        Edit::Add(name, address, _) => format!("`{name}` at {address} gets messages"),
+        Edit::Remove(name) => format!("`{name}` gets no new messages, and leaves once it is done"),
+        Edit::Weight(name, weight) => format!("`{name}` has weight {weight}"),
+    };
+    terminal::say(format_args!("{what}; the file is not changed\n"));
     Ok(ExitCode::SUCCESS)
 }
 

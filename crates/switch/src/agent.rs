@@ -17,6 +17,7 @@ pub use tollway_net::sys::signals::{Order, Signals};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::mailbox::{EngineCommand, Mailbox};
+use crate::setup::{Edit, Setup};
 use crate::sites::{self, Sites};
 use crate::status::Status;
 
@@ -27,32 +28,38 @@ pub struct Agent {
     thread: Option<JoinHandle<io::Result<()>>>,
     listen: Vec<SocketAddr>,
     told: Arc<Mutex<(String, Option<String>)>>,
-    /// None of a part between sites.
-    current: Option<Arc<Current>>,
+    current: Arc<Current>,
 }
 
 /// The configuration in force, and the log. The thread that follows names holds neither while it
 /// sleeps, so that the log is written to its end.
 #[derive(Debug)]
 struct Current {
-    config: Mutex<Arc<Config>>,
+    setup: Mutex<Setup>,
     events: Events,
 }
 
 impl Agent {
-    /// Opens the listeners, and starts the event loop; `source` names the origin of the
-    /// configuration. `events` receives what happens to members and clients.
+    /// Opens the sockets of a switch or of a part between sites, and starts its event loop.
+    /// `source` names the origin of the configuration. `events` receives what happens to members
+    /// and clients.
     ///
     /// # Errors
     /// An address is in use or not local, or the thread cannot be created.
-    pub fn start(config: Config, source: String, events: Events) -> io::Result<Agent> {
+    pub fn start(setup: impl Into<Setup>, source: String, events: Events) -> io::Result<Agent> {
+        match setup.into() {
+            Setup::Switch(config) => Agent::start_switch(config, source, events),
+            Setup::Site(config) => Agent::start_site(config, source, events),
+        }
+    }
+
+    fn start_switch(config: Arc<Config>, source: String, events: Events) -> io::Result<Agent> {
         let mailbox = Arc::new(Mailbox::default());
-        let config = Arc::new(config);
         let mut engine = Engine::open(Arc::clone(&config), Arc::clone(&mailbox), events.clone())?;
         let listen = engine.addresses();
         let thread = std::thread::Builder::new().name("switch".into()).spawn(move || engine.run())?;
         let told = Arc::new(Mutex::new((source, None)));
-        let current = Arc::new(Current { config: Mutex::new(config), events });
+        let current = Arc::new(Current { setup: Mutex::new(Setup::Switch(config)), events });
         let (followed, to) = (Arc::downgrade(&current), Arc::clone(&mailbox));
         std::thread::Builder::new().name("names".into()).spawn(move || {
             while let Some(current) = followed.upgrade() {
@@ -61,19 +68,17 @@ impl Agent {
                 std::thread::sleep(RESOLVE);
             }
         })?;
-        Ok(Agent { mailbox, thread: Some(thread), listen, told, current: Some(current) })
+        Ok(Agent { mailbox, thread: Some(thread), listen, told, current })
     }
 
-    /// Opens the sockets of a part between sites, and starts its event loop.
-    ///
-    /// # Errors
-    /// An address is in use or not local, or the thread cannot be created.
-    pub fn start_site(config: Sites, source: String, events: Events) -> io::Result<Agent> {
+    fn start_site(config: Arc<Sites>, source: String, events: Events) -> io::Result<Agent> {
         let mailbox = Arc::new(Mailbox::default());
+        let setup = Mutex::new(Setup::Site(Arc::clone(&config)));
+        let current = Arc::new(Current { setup, events: events.clone() });
         let (listen, run) = sites::start(config, Arc::clone(&mailbox), events)?;
         let thread = std::thread::Builder::new().name("site".into()).spawn(run)?;
         let told = Arc::new(Mutex::new((source, None)));
-        Ok(Agent { mailbox, thread: Some(thread), listen, told, current: None })
+        Ok(Agent { mailbox, thread: Some(thread), listen, told, current })
     }
 
     /// The addresses for clients; for a part without clients, the address for its neighbours.
@@ -83,17 +88,17 @@ impl Agent {
 
     /// A handle for status queries and drain commands.
     pub fn teller(&self) -> Teller {
-        Teller { mailbox: Arc::clone(&self.mailbox), told: Arc::clone(&self.told) }
+        let (mailbox, told) = (Arc::clone(&self.mailbox), Arc::clone(&self.told));
+        Teller { mailbox, told, current: Arc::clone(&self.current) }
     }
 
     /// Puts another configuration in force.
     ///
     /// # Errors
     /// The reason it cannot be; the previous one stays in force.
-    pub fn install(&self, config: Config) -> Result<(), String> {
-        let Some(current) = &self.current else { return Err("it takes effect at a start".to_owned()) };
+    pub fn install(&self, setup: impl Into<Setup>) -> Result<(), String> {
         // Before the next look at names, which replaces what is in force.
-        install(&mut current.lock(), Arc::new(config), &self.mailbox)
+        install(&mut self.current.lock(), setup.into(), &self.mailbox)
     }
 
     /// Records the reason a newer configuration is not in force; `None` clears it.
@@ -118,11 +123,12 @@ impl Agent {
     }
 }
 
-/// A handle to a switch for status and drain commands, for any thread.
+/// A handle to a switch for status queries and changes of members, for any thread.
 #[derive(Clone, Debug)]
 pub struct Teller {
     mailbox: Arc<Mailbox>,
     told: Arc<Mutex<(String, Option<String>)>>,
+    current: Arc<Current>,
 }
 
 impl Teller {
@@ -150,8 +156,19 @@ impl Teller {
         answer.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(Vec::new()))
     }
 
+    /// Changes the members in force. The next change of the file replaces them.
+    ///
+    /// # Errors
+    /// The reason the change cannot be made.
+    pub fn edit(&self, edit: &Edit) -> Result<(), String> {
+        let mut current = self.current.lock();
+        let setup = current.edited(edit)?;
+        install(&mut current, setup, &self.mailbox)
+    }
+
     /// Answers commands at the control socket `path`, with access for this user only, until the
-    /// result is dropped: `drain NAME`, `undrain NAME`, and anything else for the status.
+    /// result is dropped: `drain NAME`, `undrain NAME`, an [`Edit`], and anything else for the
+    /// status.
     ///
     /// # Errors
     /// As for [`ControlSocket::open`].
@@ -167,6 +184,9 @@ impl Teller {
             Ok(()) => "ok".to_owned(),
             Err(names) => format!("unknown {}", names.join(", ")),
         };
+        if let Some(edit) = Edit::parse(command) {
+            return self.edit(&edit).map_or_else(|why| format!("refused {why}"), |()| "ok".to_owned());
+        }
         match command.split_once(' ') {
             Some(("drain", name)) => drained(name, true),
             Some(("undrain", name)) => drained(name, false),
@@ -175,22 +195,22 @@ impl Teller {
     }
 }
 
-fn install(current: &mut Arc<Config>, config: Arc<Config>, mailbox: &Mailbox) -> Result<(), String> {
+fn install(current: &mut Setup, setup: Setup, mailbox: &Mailbox) -> Result<(), String> {
     let (reply, answer) = channel();
-    mailbox.put(EngineCommand::Install(Arc::clone(&config), reply));
+    mailbox.put(EngineCommand::Install(setup.clone(), reply));
     answer.recv_timeout(PATIENCE).map_err(|_| "the event loop does not answer".to_owned())??;
-    *current = config;
+    *current = setup;
     Ok(())
 }
 
 impl Current {
-    fn lock(&self) -> MutexGuard<'_, Arc<Config>> {
-        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Setup> {
+        self.setup.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Resolves the names of members again. A member moves once its name no longer has its address.
     fn follow_names(&self, mailbox: &Mailbox) {
-        let before = Arc::clone(&self.lock());
+        let Setup::Switch(before) = self.lock().clone() else { return };
         let mut after = Config::clone(&before);
         for member in &mut after.members {
             let Some(Ok(found)) = member.host.as_ref().map(ToSocketAddrs::to_socket_addrs) else { continue };
@@ -202,9 +222,10 @@ impl Current {
         }
         // The lookups take time, in which another file may have come into force.
         let mut current = self.lock();
-        if before.members != after.members && Arc::ptr_eq(&before, &current) {
+        let same = matches!(&*current, Setup::Switch(now) if Arc::ptr_eq(&before, now));
+        if before.members != after.members && same {
             // Without an answer the event loop ends, or hangs.
-            let _ = install(&mut current, Arc::new(after), mailbox);
+            let _ = install(&mut current, after.into(), mailbox);
         }
     }
 }

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`config`] | the file, its checks, its reload |
 //! | [`engine`] | the event loop: one thread, all sockets |
+//! | [`setup`] | either configuration: its file, and changes of its members |
 //! | [`sites`] | sessions between sites, by ACP instead of TCP |
 //! | [`agent`] | a switch as a process: the engine's thread, its control socket |
 //! | [`status`] | the status, as text and as JSON |
@@ -49,6 +50,7 @@ pub mod config;
 pub mod engine;
 mod mailbox;
 mod redis;
+pub mod setup;
 pub mod sites;
 pub mod status;
 mod stream;

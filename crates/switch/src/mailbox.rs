@@ -1,16 +1,16 @@
 //! Commands from other threads to an event loop.
 
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::config::Config;
+use crate::setup::Setup;
 use crate::status::Status;
 
 /// A command to an engine.
 #[derive(Debug)]
 pub(crate) enum EngineCommand {
     /// Put another configuration in force.
-    Install(Arc<Config>, Sender<Result<(), String>>),
+    Install(Setup, Sender<Result<(), String>>),
     /// Drain a member, or end its drain; an unknown name is answered with the known ones.
     Drain(String, bool, Sender<Result<(), Vec<String>>>),
     /// Report the status.

@@ -28,6 +28,8 @@ Examples:
       reported and changes nothing.
   tollway switch drain a
       Sends member `a` no new frames, waits for its answers, then closes its connections.
+  tollway switch add c=10.0.0.3:601 --weight 2
+      Adds a member while sessions run; `remove c` takes it out, `weight c 1` changes its share.
 
 Between sites, one connection is spread without being terminated in between:
   tollway switch keygen a b m1 m2
@@ -87,7 +89,7 @@ pub(crate) struct Switch {
     #[arg(long, value_name = "MEMBER,…", value_delimiter = ',', required_unless_present_any = ["config", "bind"])]
     pub(crate) to: Vec<String>,
     /// Between sites: UDP address of this part, at which its neighbours reach it.
-    #[arg(long, value_name = "ADDR", requires = "peer", requires = "keys", conflicts_with_all = ["key", "retry", "on_failure", "secret"])]
+    #[arg(long, value_name = "ADDR", requires = "peer", requires = "keys", conflicts_with = "retry")]
     pub(crate) bind: Option<String>,
     /// Between sites: neighbours on the clients' side, or the switch of the other site.
     #[arg(long, value_name = "NAME=ADDR,…", value_delimiter = ',', requires = "bind")]
@@ -136,6 +138,36 @@ pub(crate) enum SwitchCommand {
         /// Send messages to it again.
         #[arg(long)]
         undo: bool,
+        /// Path of the control socket. Default: in the user's runtime folder.
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+    },
+    /// Add a member while sessions run, until the file changes.
+    Add {
+        /// Its name and address; between sites, the name of its key.
+        #[arg(value_name = "NAME=ADDR")]
+        member: String,
+        /// Its share of keys, sessions and turns.
+        #[arg(long, default_value_t = 1)]
+        weight: u32,
+        /// Path of the control socket. Default: in the user's runtime folder.
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+    },
+    /// Drain a member and take it out of the cluster, until the file changes.
+    Remove {
+        /// Name of the member.
+        member: String,
+        /// Path of the control socket. Default: in the user's runtime folder.
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+    },
+    /// Change the weight of a member, until the file changes.
+    Weight {
+        /// Name of the member.
+        member: String,
+        /// Its share of keys, sessions and turns, 1 to 100.
+        weight: u32,
         /// Path of the control socket. Default: in the user's runtime folder.
         #[arg(long, value_name = "PATH")]
         socket: Option<PathBuf>,

@@ -49,6 +49,10 @@ impl FcpSplit {
         self.mean(ratio) as f32
     }
 
+    pub(super) fn add(&mut self) {
+        self.members.push(Known::default());
+    }
+
     pub(super) fn forget(&mut self, member: usize) {
         self.members[member] = Known::default();
     }
@@ -116,6 +120,10 @@ impl FcpMerge {
         let own = turn(self.price, count).max(f64::from(payer.carried as f32));
         // Not beyond what a float holds: that would be no price.
         std::mem::take(&mut payer.pending).then_some(own.min(f64::from(f32::MAX)) as f32)
+    }
+
+    pub(super) fn add(&mut self) {
+        self.members.push(Payer::default());
     }
 
     pub(super) fn forget(&mut self, member: usize) {

@@ -99,6 +99,15 @@ impl Split {
         }
     }
 
+    /// Adds a member.
+    pub fn add(&mut self) {
+        match self {
+            Split::Plain => {}
+            Split::Xcp(law) => law.add(),
+            Split::Fcp(law) => law.add(),
+        }
+    }
+
     /// Forgets `member`, which has left or begins anew.
     pub fn forget(&mut self, member: usize) {
         match self {
@@ -169,6 +178,15 @@ impl Merge {
             Merge::Plain => None,
             Merge::Xcp(law) => law.echo(now, member),
             Merge::Fcp(law) => law.echo(now, member),
+        }
+    }
+
+    /// Adds a member.
+    pub fn add(&mut self) {
+        match self {
+            Merge::Plain => {}
+            Merge::Xcp(law) => law.add(),
+            Merge::Fcp(law) => law.add(),
         }
     }
 

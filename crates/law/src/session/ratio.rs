@@ -47,6 +47,11 @@ impl ReceiveRatio {
         self.change(member, |sum| *sum += u64::from(bytes));
     }
 
+    /// Adds a member.
+    pub fn add(&mut self) {
+        self.bytes.push(0);
+    }
+
     /// Forgets the frames of `member`, which has left.
     pub fn forget(&mut self, member: usize) {
         for frame in self.frames.iter_mut().filter(|frame| frame.0 as usize == member) {

@@ -120,6 +120,10 @@ impl XcpSplit {
         self.raise_to_floor(change, ratio.active()) as f32
     }
 
+    pub(super) fn add(&mut self) {
+        self.members.push(Receiver::default());
+    }
+
     pub(super) fn forget(&mut self, member: usize) {
         self.members[member] = Receiver::default();
     }
@@ -305,6 +309,10 @@ impl XcpMerge {
             source.owed -= moved * (above(source) / sum);
         }
         moved
+    }
+
+    pub(super) fn add(&mut self) {
+        self.members.push(Source::default());
     }
 
     pub(super) fn forget(&mut self, member: usize) {

@@ -33,6 +33,11 @@ impl Egress {
         self.links[neighbour] = Some(Link::new(LinkSpec { rate, delay, overhead, law, limit, queue }));
     }
 
+    /// Removes the link to a neighbour that has had no packets for longer than [`QUEUE`].
+    pub(super) fn remove(&mut self, neighbour: usize) {
+        self.links.get_mut(neighbour).and_then(Option::take);
+    }
+
     /// Returns true if packets to a neighbour leave by a link.
     pub(super) fn has(&self, neighbour: usize) -> bool {
         self.links.get(neighbour).is_some_and(Option::is_some)

@@ -66,6 +66,13 @@ struct Neighbour {
     train: Train,
 }
 
+impl Neighbour {
+    fn new(name: &str, addr: SocketAddr, now: Time) -> Neighbour {
+        let (name, train) = (name.to_owned(), Train::default());
+        Neighbour { name, addr, heard: None, up: false, instance: None, beat_at: now, train }
+    }
+}
+
 /// Sealed datagrams to a neighbour, which leave in one system call.
 #[derive(Debug, Default)]
 struct Train {
@@ -175,19 +182,10 @@ impl Hops {
         let mut secure = Secure::new(file, &named)?;
         let socket = Socket::on(bind).map_err(|source| HopError::Bind { bind, source })?;
         secure.open_all(now);
-        let neighbour = |(name, addr): &(String, SocketAddr)| Neighbour {
-            name: name.clone(),
-            addr: *addr,
-            heard: None,
-            up: false,
-            instance: None,
-            beat_at: now,
-            train: Train::default(),
-        };
         Ok(Hops {
             socket,
             secure,
-            neighbours: neighbours.iter().map(neighbour).collect(),
+            neighbours: named.iter().map(|&(name, addr)| Neighbour::new(name, addr, now)).collect(),
             by_addr,
             instance: crate::random().map_err(SecureError::Random)?,
             events: VecDeque::new(),
@@ -197,6 +195,62 @@ impl Hops {
             boarding: Vec::new(),
             stats: HopStats::default(),
         })
+    }
+
+    /// Adds a neighbour by name and address, with its key in `file`, at the lowest free index. A
+    /// handshake begins.
+    ///
+    /// # Errors
+    /// The file has no key of it, or another neighbour has its address.
+    pub fn add(
+        &mut self,
+        now: Time,
+        file: &KeyFile,
+        name: &str,
+        addr: SocketAddr,
+    ) -> Result<usize, HopError> {
+        let Err(place) = self.by_addr.binary_search_by_key(&addr, |entry| entry.0) else {
+            return Err(HopError::SameAddress { addr });
+        };
+        self.secure.add(now, file, name, addr)?;
+        let taken = |at: &usize| self.by_addr.iter().any(|entry| entry.1 == *at);
+        let at = (0..self.neighbours.len()).find(|at| !taken(at)).unwrap_or(self.neighbours.len());
+        self.by_addr.insert(place, (addr, at));
+        let neighbour = Neighbour::new(name, addr, now);
+        if at == self.neighbours.len() {
+            self.neighbours.push(neighbour);
+        } else {
+            self.neighbours[at] = neighbour;
+        }
+        self.due = now;
+        Ok(at)
+    }
+
+    /// Removes a neighbour to which no packets were sent for a second. Its index becomes free.
+    pub fn remove(&mut self, neighbour: usize) {
+        let Neighbour { addr, up, .. } = &mut self.neighbours[neighbour];
+        *up = false;
+        self.by_addr.retain(|entry| entry.0 != *addr);
+        self.secure.remove(*addr);
+        self.egress.remove(neighbour);
+    }
+
+    /// Indices of all neighbours, in order.
+    pub fn neighbours(&self) -> Vec<usize> {
+        let mut all: Vec<usize> = self.by_addr.iter().map(|entry| entry.1).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// The neighbour at an address.
+    pub fn at(&self, addr: SocketAddr) -> Option<usize> {
+        let place = self.by_addr.binary_search_by_key(&addr, |entry| entry.0).ok()?;
+        Some(self.by_addr[place].1)
+    }
+
+    /// A neighbour's name.
+    pub fn name_of(&self, neighbour: usize) -> &str {
+        &self.neighbours[neighbour].name
     }
 
     /// The socket's address.
@@ -259,8 +313,7 @@ impl Hops {
             }
             Heard::Refused => return None,
         };
-        let at = self.by_addr.binary_search_by_key(&from, |entry| entry.0).ok()?;
-        let at = self.by_addr[at].1;
+        let at = self.at(from)?;
         let neighbour = &mut self.neighbours[at];
         neighbour.heard = Some(now);
         if !std::mem::replace(&mut neighbour.up, true) {
@@ -375,7 +428,7 @@ impl Hops {
             }
             self.plain = plain;
             self.due = self.egress.due();
-            (0..self.neighbours.len()).for_each(|at| self.attend(now, at));
+            (0..self.by_addr.len()).for_each(|place| self.attend(now, self.by_addr[place].1));
         }
         self.flush();
     }

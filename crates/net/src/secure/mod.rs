@@ -145,6 +145,30 @@ impl Secure {
         Ok(Secure { secret: file.secret, jar, peers: known, replies, stats })
     }
 
+    /// Adds a peer by name and address, with its key in `file`, and begins a handshake with it.
+    ///
+    /// # Errors
+    /// [`SecureError::NoKey`].
+    pub fn add(
+        &mut self,
+        now: Time,
+        file: &KeyFile,
+        name: &str,
+        addr: SocketAddr,
+    ) -> Result<(), SecureError> {
+        let no_key = || SecureError::NoKey { name: name.to_owned() };
+        let public = *file.others.get(name).ok_or_else(no_key)?;
+        let at = self.peers.partition_point(|peer| peer.addr < addr);
+        self.peers.insert(at, Peer::new(addr, public));
+        self.begin(at, now);
+        Ok(())
+    }
+
+    /// Removes the peer at an address. Later datagrams from there are refused.
+    pub fn remove(&mut self, addr: SocketAddr) {
+        self.peers.retain(|peer| peer.addr != addr);
+    }
+
     /// Begins a handshake with every peer.
     pub fn open_all(&mut self, now: Time) {
         for at in 0..self.peers.len() {

@@ -127,3 +127,31 @@ fn neighbours_that_cannot_be_told_apart_are_refused() {
     assert!(matches!(open(["b", "d"], [at, free()]), Err(HopError::Secure(_))));
     open(["b", "c"], [at, free()]).unwrap();
 }
+
+#[test]
+fn a_neighbour_is_added_and_removed_while_others_stay() {
+    let mut pair = Pair::new();
+    let files = KeyFile::mesh(&["a".into(), "b".into(), "c".into()]).unwrap();
+    pair.ends = [0, 1].map(|side| end(&files, pair.addrs, side, free(), pair.now));
+    let addrs = [0, 1].map(|side| pair.ends[side].addr());
+    let now = pair.now;
+    let [first, second] = &mut pair.ends;
+    first.remove(0);
+    assert_eq!(first.add(now, &files[0], "b", addrs[1]).unwrap(), 0, "its index was free");
+    let same = first.add(now, &files[0], "c", addrs[1]).unwrap_err();
+    assert!(matches!(same, HopError::SameAddress { .. }), "{same}");
+    let unknown = first.add(now, &files[0], "d", free()).unwrap_err();
+    assert!(unknown.to_string().contains("`d`"), "{unknown}");
+    let third = free();
+    assert_eq!(first.add(now, &files[0], "c", third).unwrap(), 1);
+    second.remove(0);
+    assert_eq!(second.add(now, &files[1], "a", addrs[0]).unwrap(), 0);
+    pair.run(200, Time::from_millis(1));
+    assert_eq!(pair.events(0), [HopEvent::Up(0)]);
+    assert_eq!(pair.ends[0].name_of(1), "c");
+    pair.ends[0].remove(0);
+    pair.events(1);
+    pair.run(100, Time::from_millis(100));
+    assert_eq!((pair.events(0), pair.events(1)), (vec![], vec![HopEvent::Down(0)]));
+    assert!(pair.ends[0].refused().strangers > 0);
+}

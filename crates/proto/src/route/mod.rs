@@ -19,16 +19,19 @@ pub use weighted::Weighted;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// A frame as a routing module sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Item {
+pub struct Item<'f> {
     /// The session's number, hashed with the same key as [`key`](Item::key).
     pub session: u64,
     /// A keyed hash of the frame's key ([`struct@Hash`]): its sender cannot choose it.
     pub key: u64,
-    /// Length of the frame, bytes.
+    /// Length of the frame, bytes; between sites, and in the simulator, that of its first packet.
     pub size: u32,
+    /// The frame's bytes; between sites, those in its first packet. Empty in the simulator.
+    pub frame: &'f [u8],
 }
 
 /// A member as a routing module sees it.
@@ -57,22 +60,62 @@ impl Default for Candidate {
 /// ```
 /// use tollway_proto::route::{Candidate, Item, Route};
 ///
-/// /// Small frames to the first member, all others to the second.
-/// struct BySize;
+/// /// Writes to the first member, all other frames to the second.
+/// struct ByVerb;
 ///
-/// impl Route for BySize {
+/// impl Route for ByVerb {
 ///     fn pick(&mut self, item: &Item, members: &[Candidate]) -> Option<usize> {
-///         let at = usize::from(item.size > 4096);
+///         let at = usize::from(!item.frame.starts_with(b"SET "));
 ///         members.get(at)?.up.then_some(at)
 ///     }
 /// }
 ///
 /// let up = Candidate { up: true, ..Candidate::default() };
-/// assert_eq!(BySize.pick(&Item { size: 9000, ..Item::default() }, &[up, up]), Some(1));
+/// assert_eq!(ByVerb.pick(&Item { frame: b"GET a", ..Item::default() }, &[up, up]), Some(1));
 /// ```
 pub trait Route {
     /// The index of the member for the frame; `None` if no eligible member is up.
     fn pick(&mut self, item: &Item, members: &[Candidate]) -> Option<usize>;
+}
+
+/// Routing modules of one kind, one for each session.
+///
+/// ```
+/// use tollway_proto::route::{Modules, Weighted};
+///
+/// let modules = Modules::new("3:1", |_| Box::new(Weighted::new(&[3, 1])));
+/// assert_eq!(modules.name(), "3:1");
+/// ```
+#[derive(Clone)]
+pub struct Modules {
+    name: &'static str,
+    make: Arc<dyn Fn(u64) -> Box<dyn Route + Send> + Send + Sync>,
+}
+
+impl Modules {
+    /// Modules that `make` makes for the session with a number. `name` is for the status.
+    pub fn new(
+        name: &'static str,
+        make: impl Fn(u64) -> Box<dyn Route + Send> + Send + Sync + 'static,
+    ) -> Modules {
+        Modules { name, make: Arc::new(make) }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The module for the session with this number.
+    pub fn module(&self, session: u64) -> Box<dyn Route + Send> {
+        (self.make)(session)
+    }
+}
+
+impl fmt::Debug for Modules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Modules({})", self.name)
+    }
 }
 
 /// The modules that configurations can name.

@@ -14,8 +14,8 @@ fn members(count: usize) -> Vec<Candidate> {
     (0..count).map(one).collect()
 }
 
-fn item(key: u64) -> Item {
-    Item { session: key, key, size: 100 }
+fn item(key: u64) -> Item<'static> {
+    Item { session: key, key, size: 100, ..Item::default() }
 }
 
 #[test]

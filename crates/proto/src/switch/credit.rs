@@ -54,6 +54,11 @@ impl Credit {
         Credit { shares: vec![Share::new(first); members], until: Time::ZERO, turn: 0 }
     }
 
+    /// Adds a member, with `first` as its first number.
+    pub(super) fn add(&mut self, first: u32) {
+        self.shares.push(Share::new(first));
+    }
+
     /// Starts member `k` anew, with `first` as its first number and without credit.
     pub(super) fn begin(&mut self, k: usize, first: u32) {
         self.shares[k] = Share::new(first);

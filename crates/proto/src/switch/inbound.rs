@@ -10,7 +10,7 @@ use crate::{Flags, Packet, SackRanges};
 
 use super::members::Member;
 use super::ring::{Kind, NONE, Slot, Space, State};
-use super::{Config, FlowControl, Stats};
+use super::{Config, FlowControl, FrameStart, Stats};
 
 /// The routing module of a session, and the members as it sees them.
 #[derive(Debug)]
@@ -93,6 +93,12 @@ impl Inbound {
         }
     }
 
+    /// Adds a member.
+    pub(super) fn add(&mut self) {
+        self.ratio.add();
+        self.split.add();
+    }
+
     /// Starts with `first` as the peer's first packet.
     pub(super) fn begin(&mut self, first: u32) {
         self.space.begin(first);
@@ -105,6 +111,7 @@ impl Inbound {
         &mut self,
         now: Time,
         packet: &mut Packet,
+        content: Option<FrameStart<'_>>,
         members: &mut [Member],
         router: &mut Router,
         config: &Config,
@@ -135,7 +142,7 @@ impl Inbound {
                 return Some(k);
             }
         }
-        let choice = self.choose(packet, members, router, config);
+        let choice = self.choose(packet, content, members, router, config);
         if choice == Choice::Unknown {
             stats.refused += 1;
             return None;
@@ -201,13 +208,30 @@ impl Inbound {
         if csn == self.space.una {
             return Some(self.unfinished.map_or((NONE, false), |member| (member, true)));
         }
-        let slot = self.space.holds(last).then(|| self.space.get(last))?;
-        let placed = slot.state.is_there() || slot.member != NONE;
-        placed.then_some((slot.member, slot.open))
+        self.is_placed(last).then(|| self.space.get(last)).map(|slot| (slot.member, slot.open))
+    }
+
+    /// Returns true if a frame at member `k` continues in a packet that has not arrived.
+    pub(super) fn is_open(&self, k: usize) -> bool {
+        let continues = |csn: u32| self.previous(csn) == Some((k as u16, true)) && !self.is_placed(csn);
+        continues(self.space.una) || self.space.numbers().any(|csn| continues(csn.wrapping_add(1)))
+    }
+
+    /// Returns true if a packet has arrived, and its destination is known.
+    fn is_placed(&self, csn: u32) -> bool {
+        let slot = self.space.holds(csn).then(|| self.space.get(csn));
+        slot.is_some_and(|slot| slot.state.is_there() || slot.member != NONE)
     }
 
     /// Selects the destination of a new packet.
-    fn choose(&self, packet: &Packet, members: &[Member], router: &mut Router, config: &Config) -> Choice {
+    fn choose(
+        &self,
+        packet: &Packet,
+        content: Option<FrameStart<'_>>,
+        members: &[Member],
+        router: &mut Router,
+        config: &Config,
+    ) -> Choice {
         let is_up = |k: usize| members.get(k).is_some_and(Member::is_up);
         if !packet.flags.has(Flags::FIRST) {
             let Some((member, open)) = self.previous(packet.seq) else { return Choice::Unknown };
@@ -219,9 +243,12 @@ impl Inbound {
                 return Choice::Nowhere;
             }
         }
-        let key = mix(router.session ^ u64::from(packet.seq));
-        let item = Item { session: router.session, key, size: u32::from(packet.size) };
-        let k = router.route.0.pick(&item, &router.candidates).filter(|&k| is_up(k));
+        let (session, size) = (router.session, u32::from(packet.size));
+        let FrameStart { key, frame } = content.unwrap_or(FrameStart { key: None, frame: &[] });
+        let key = key.unwrap_or_else(|| mix(session ^ u64::from(packet.seq)));
+        let item = Item { session, key, size, frame };
+        let takes = |&k: &usize| members.get(k).is_some_and(Member::takes_frames);
+        let k = router.route.0.pick(&item, &router.candidates).filter(takes);
         k.map_or(Choice::Unknown, Choice::Member)
     }
 
@@ -490,7 +517,7 @@ impl Inbound {
 
     /// Packets from `una` on that the peer may send.
     fn window(&self, members: &[Member], config: &Config) -> u32 {
-        let up = || members.iter().enumerate().filter(|(_, member)| member.is_up());
+        let up = || members.iter().enumerate().filter(|(_, member)| member.takes_frames());
         let capacity = self.space.len() + self.space.room();
         match config.flow_control {
             FlowControl::Strict => {

@@ -28,6 +28,10 @@ pub(super) struct Member {
     pub(super) health: Health,
     /// True if the operator keeps it down.
     pub(super) barred: bool,
+    /// True if it gets no new frames.
+    pub(super) drained: bool,
+    /// True if a FIN was sent or is due to it alone.
+    pub(super) closing: bool,
     /// True if it has not connected yet, and may still have data to send.
     pub(super) awaited: bool,
     pub(super) to: Inbox,
@@ -64,6 +68,8 @@ impl Member {
         Member {
             health: Health::Down,
             barred: false,
+            drained: false,
+            closing: false,
             awaited: false,
             to: Inbox::new(first),
             from: Outbox::new(first),
@@ -82,6 +88,16 @@ impl Member {
         self.health == Health::Up
     }
 
+    /// Returns true if it is up and may get new frames.
+    pub(super) fn takes_frames(&self) -> bool {
+        self.is_up() && !self.drained && !self.closing
+    }
+
+    /// Returns true if it was drained, and both directions are over.
+    pub(super) fn is_done(&self) -> bool {
+        self.closing && self.to.finished && self.from.finished && self.from.len() == 0
+    }
+
     /// Starts a new connection, with `first` as the member's first number, and `covered` as the
     /// session's. The switch's numbers start elsewhere each time if it `opens`, so that old packets
     /// in flight match none of them.
@@ -92,7 +108,7 @@ impl Member {
         self.to = Inbox { covered, delivered: to, ..Inbox::new(first.wrapping_add(life)) };
         self.from = Outbox { delivered: from, ..Outbox::new(first) };
         (self.silent, self.born) = (None, None);
-        (self.reset, self.greet, self.probe) = (None, false, false);
+        (self.reset, self.greet, self.probe, self.closing) = (None, false, false, false);
     }
 
     /// Records its SYN, sent at `sent`.
@@ -233,6 +249,13 @@ impl Inbox {
         self.lines.reserve(self.una, self.len() + 1);
         *self.lines.at(lsn) = line;
         self.next = lsn.wrapping_add(1);
+        lsn
+    }
+
+    /// The number of the FIN, the last one.
+    pub(super) fn end(&mut self) -> u32 {
+        let lsn = self.push(Line { csn: self.covered, kind: Kind::Fin });
+        self.fin = Some(lsn);
         lsn
     }
 

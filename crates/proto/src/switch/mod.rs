@@ -29,10 +29,14 @@
 //! not acknowledged go to others when the peer retransmits them. Those that it had reported are
 //! counted ([`Stats::lost`]). Null segments replace its own packets that the peer lacks. A member
 //! that returns starts a new connection. When none is left, the peer is reset.
+//!
+//! **Membership.** Members join and leave an open session ([`Switch::add_member`],
+//! [`Switch::drain_member`]).
 
 mod credit;
 mod inbound;
 mod members;
+mod membership;
 mod opening;
 mod outbound;
 mod ring;
@@ -74,6 +78,9 @@ pub struct Config {
     pub reading: Reading,
     /// Length of the receive ratio's window, packets. Default 64.
     pub ratio_window: usize,
+    /// True if a frame of a member that is down waits for it, and moves to no other. A member that
+    /// fails with packets that it has not acknowledged then ends its session.
+    pub pinned: bool,
     /// The longest silence of a member while answers are due. Default 3 s.
     pub patience: Time,
 }
@@ -91,6 +98,7 @@ impl Default for Config {
             content: None,
             reading: Reading::Totals,
             ratio_window: ReceiveRatio::WINDOW,
+            pinned: false,
             patience: Time::from_secs(3),
         }
     }
@@ -108,6 +116,15 @@ pub enum FlowControl {
     Soft,
     /// The least of the members' windows; the peer's window, divided equally.
     Strict,
+}
+
+/// The start of a frame, by which a routing module may choose.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameStart<'f> {
+    /// A keyed hash of the frame's key; `None` if it has no key.
+    pub key: Option<u64>,
+    /// The frame's bytes in its first packet.
+    pub frame: &'f [u8],
 }
 
 /// The sessions of a node.
@@ -176,9 +193,57 @@ impl Switch {
         self.note(session as u32);
     }
 
+    /// Adds a member to the last session, which may be open; [`set_member`](Switch::set_member)
+    /// admits it. Returns the member's index; its gate follows those of the others.
+    ///
+    /// # Panics
+    /// If it is not the last session, since gates of later ones would move.
+    pub fn add_member(&mut self, session: usize, candidate: Candidate) -> usize {
+        assert_eq!(session + 1, self.sessions.len(), "only the last session grows");
+        let k = self.sessions[session].add_member(candidate);
+        self.gates.push((session as u32, k as u32 + 1));
+        k
+    }
+
+    /// Drains a member of a session, or ends its drain. A drained member gets no new frames, and a
+    /// FIN after its last one.
+    pub fn drain_member(&mut self, now: Time, session: usize, member: usize, drain: bool) {
+        self.sessions[session].drain(now, member, drain);
+        self.note(session as u32);
+    }
+
+    /// Sets the name and the weight by which the routing module of a session sees a member.
+    pub fn set_candidate(&mut self, session: usize, member: usize, name: u64, weight: u32) {
+        self.sessions[session].set_candidate(member, name, weight);
+    }
+
     /// Replaces the routing module of a session.
     pub fn set_route(&mut self, session: usize, route: Box<dyn Route + Send>) {
         self.sessions[session].set_route(route);
+    }
+
+    /// Passes a packet, as [`Middle::pass`]. If a frame begins in it, the routing module of the
+    /// session sees `content`.
+    pub fn pass_with(
+        &mut self,
+        now: Time,
+        gate: Gate,
+        packet: &mut Packet,
+        sack: &mut SackRanges,
+        content: Option<FrameStart<'_>>,
+    ) -> Passed {
+        let Some(&(id, side)) = self.gates.get(gate.0 as usize) else { return Passed::Absorbed };
+        if !packet.flags.has(Flags::SACK) {
+            sack.clear();
+        }
+        let session = &mut self.sessions[id as usize];
+        let to = match side.checked_sub(1) {
+            None => session.on_peer(now, packet, sack, content),
+            Some(member) => session.on_member(now, member as usize, packet, sack),
+        };
+        self.note(id);
+        // A session's gates are in a row, the peer's first.
+        to.map_or(Passed::Absorbed, |to| Passed::By(Gate(gate.0 - side + to)))
     }
 
     fn note(&mut self, session: u32) {
@@ -198,18 +263,7 @@ impl Default for Switch {
 
 impl Middle for Switch {
     fn pass(&mut self, now: Time, gate: Gate, packet: &mut Packet, sack: &mut SackRanges) -> Passed {
-        let Some(&(id, side)) = self.gates.get(gate.0 as usize) else { return Passed::Absorbed };
-        if !packet.flags.has(Flags::SACK) {
-            sack.clear();
-        }
-        let session = &mut self.sessions[id as usize];
-        let to = match side.checked_sub(1) {
-            None => session.on_peer(now, packet, sack),
-            Some(member) => session.on_member(now, member as usize, packet, sack),
-        };
-        self.note(id);
-        // A session's gates are in a row, the peer's first.
-        to.map_or(Passed::Absorbed, |to| Passed::By(Gate(gate.0 - side + to)))
+        self.pass_with(now, gate, packet, sack, None)
     }
 
     fn poll_transmit(&mut self, now: Time, out: &mut Packet, sack: &mut SackRanges) -> Option<Gate> {

@@ -75,6 +75,7 @@ impl Session {
         }
         if self.opener == Some(Opener::Peer)
             || self.members[k].barred
+            || self.members[k].drained
             || self.outbound.fin.is_some() && !begun
         {
             self.members[k].reset = Some(answered(packet));
@@ -108,7 +109,7 @@ impl Session {
 
     /// Expects connections of all members, until `open_by`.
     fn await_members(&mut self, now: Time) {
-        self.members.iter_mut().for_each(|member| member.awaited = !member.barred);
+        self.members.iter_mut().for_each(|member| member.awaited = !member.barred && !member.drained);
         self.open_by = now.saturating_add(self.config.patience);
         self.wake(self.open_by);
     }
@@ -137,7 +138,8 @@ impl Session {
     /// due.
     pub(super) fn admit(&mut self, k: usize, now: Time) {
         // After the FIN, the peer accepts no more data of members.
-        if self.members[k].barred || self.stage == Stage::Reset || self.outbound.fin.is_some() {
+        let member = &self.members[k];
+        if member.barred || member.drained || self.stage == Stage::Reset || self.outbound.fin.is_some() {
             return;
         }
         if !self.config.handshake {
@@ -165,7 +167,7 @@ impl Session {
         debug!(target: "switch", %now, member = k, "member takes part");
         let member = &mut self.members[k];
         (member.health, member.syn_at, member.awaited) = (Health::Up, Time::NEVER, false);
-        self.router.candidates[k].up = true;
+        self.router.candidates[k].up = !self.members[k].drained;
         self.outbound.divide(now, &mut self.members);
         if let Some(fin) = self.inbound.fin {
             self.inbound.on_fin(now, fin, &mut self.members);

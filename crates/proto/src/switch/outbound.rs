@@ -63,6 +63,15 @@ impl Outbound {
         }
     }
 
+    /// Adds a member, whose numbers start at `first`.
+    pub(super) fn add(&mut self, first: u32) {
+        self.merge.add();
+        self.marked.push(false);
+        if let Some(credit) = &mut self.credit {
+            credit.add(first);
+        }
+    }
+
     /// Starts with `first` as the first packet to the peer.
     pub(super) fn begin(&mut self, first: u32) {
         self.space.begin(first);
@@ -157,13 +166,12 @@ impl Outbound {
         Onward::Peer
     }
 
-    /// Records that member `k` has no more data. Returns the FIN's number for the peer once no
-    /// member has.
-    pub(super) fn on_fin(&mut self, k: usize, packet: &Packet, members: &mut [Member]) -> Option<u32> {
+    /// Records that member `k` has no more data.
+    pub(super) fn on_fin(&mut self, k: usize, packet: &Packet, members: &mut [Member]) {
         let from = &mut members[k].from;
         if before(packet.seq, from.next) {
             from.owes = true;
-            return None;
+            return;
         }
         let ahead = packet.seq.wrapping_sub(from.next);
         if !from.finished && ahead < self.space.room() {
@@ -176,13 +184,14 @@ impl Outbound {
             from.finished = true;
             from.on_received(lsn);
         }
-        self.finish(members)
     }
 
-    /// The number of the FIN to the peer, the first time that it is due.
-    pub(super) fn finish(&mut self, members: &[Member]) -> Option<u32> {
-        let mut up = members.iter().filter(|member| member.is_up() || member.awaited).peekable();
-        let done = up.peek().is_some() && up.all(|member| member.from.finished);
+    /// The number of the FIN to the peer, the first time that it is due: once no member has more
+    /// data. Members that are drained may be followed by others, unless the peer has `ended`.
+    pub(super) fn finish(&mut self, members: &[Member], ended: bool) -> Option<u32> {
+        let up = || members.iter().filter(|member| member.is_up() || member.awaited);
+        let stays = |member: &Member| ended || !member.closing;
+        let done = up().any(stays) && up().all(|member| member.from.finished);
         if !done || self.fin.is_some() || self.space.room() == 0 {
             return None;
         }
@@ -333,7 +342,7 @@ impl Outbound {
         members: &mut [Member],
         config: &Config,
     ) {
-        let count = members.len() as u32;
+        let count = members.iter().filter(|member| !member.is_done()).count() as u32;
         let from = &mut members[k].from;
         packet.ack = from.acked;
         let capacity = self.space.len() + self.space.room();

@@ -18,6 +18,7 @@ impl Session {
         if !self.has_work() {
             return None;
         }
+        self.attend_leavers(now);
         *out = Packet { size: self.config.ack_size, sent: Stamp::at(now), ..Packet::default() };
         sack.clear();
         for k in 0..self.members.len() {

@@ -7,10 +7,10 @@ use crate::route::{Candidate, Route};
 use crate::transport::serial::before;
 use crate::{Flags, Packet, SackRanges, Stamp};
 
-use super::Config;
 use super::inbound::{Heard, Inbound, Module, Router};
 use super::members::{Health, Member};
 use super::outbound::{Onward, Outbound};
+use super::{Config, FrameStart};
 
 /// One session: a connection of the peer, divided over the members of a cluster.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub struct Session {
     pub(super) greeting: Option<Stamp>,
     /// The time after which the session opens without the members that have not opened.
     pub(super) open_by: Time,
+    /// True if a drained member has not received its FIN, or one is to be opened anew.
+    pub(super) leaving: bool,
     pub(super) alarm: Time,
 }
 
@@ -101,8 +103,8 @@ impl Session {
         let mut members: Vec<Member> = (0..count).map(|_| Member::new(config.initial_segment)).collect();
         let stage = if config.handshake { Stage::Idle } else { Stage::Open };
         for (member, candidate) in members.iter_mut().zip(&mut candidates) {
-            candidate.up = !config.handshake;
-            if candidate.up {
+            candidate.up = !config.handshake || config.pinned;
+            if !config.handshake {
                 member.health = Health::Up;
             }
         }
@@ -120,6 +122,7 @@ impl Session {
             reset: None,
             greeting: None,
             open_by: Time::NEVER,
+            leaving: false,
             alarm: Time::NEVER,
         }
     }
@@ -132,7 +135,7 @@ impl Session {
     /// The members, in the order of the configuration.
     pub fn members(&self) -> impl Iterator<Item = MemberStats> {
         self.members.iter().enumerate().map(|(k, member)| MemberStats {
-            health: member.health,
+            health: if member.is_done() { Health::Down } else { member.health },
             packets: member.to.delivered.1,
             bytes: member.to.delivered.0,
             sent_packets: member.from.delivered.1,
@@ -180,8 +183,8 @@ impl Session {
 
     /// True if the switch itself may have a packet to send.
     pub(super) fn has_work(&self) -> bool {
-        let due = self.answer || self.greet || self.reset.is_some() || !self.outbound.nulls.is_empty();
-        due || self.members.iter().any(Member::has_work)
+        let due = self.answer || self.greet || self.reset.is_some() || self.leaving;
+        due || !self.outbound.nulls.is_empty() || self.members.iter().any(Member::has_work)
     }
 
     pub(super) fn alarm(&self) -> Time {
@@ -189,7 +192,13 @@ impl Session {
     }
 
     /// Handles a packet from the peer. Returns the side to which it is forwarded.
-    pub(super) fn on_peer(&mut self, now: Time, packet: &mut Packet, sack: &mut SackRanges) -> Option<u32> {
+    pub(super) fn on_peer(
+        &mut self,
+        now: Time,
+        packet: &mut Packet,
+        sack: &mut SackRanges,
+        content: Option<FrameStart<'_>>,
+    ) -> Option<u32> {
         if packet.flags.has(Flags::RST) {
             self.on_peer_reset(packet);
             return None;
@@ -217,12 +226,13 @@ impl Session {
         }
         if packet.flags.has(Flags::FIN) {
             self.inbound.on_fin(now, packet.seq, &mut self.members);
+            self.finish(now);
             self.answer = true;
             return None;
         }
         let k = if packet.flags.has(Flags::DATA) {
             let Session { inbound, members, router, config, stats, .. } = self;
-            let Some(k) = inbound.on_data(now, packet, members, router, config, stats) else {
+            let Some(k) = inbound.on_data(now, packet, content, members, router, config, stats) else {
                 self.answer = true;
                 self.wake(now);
                 return None;
@@ -285,9 +295,9 @@ impl Session {
             heard = news;
         }
         if packet.flags.has(Flags::FIN) {
-            let fin = self.outbound.on_fin(k, packet, &mut self.members);
+            self.outbound.on_fin(k, packet, &mut self.members);
             self.outbound.divide(now, &mut self.members);
-            self.send_fin(now, fin);
+            self.finish(now);
             self.answer |= heard.news;
             return None;
         }
@@ -318,12 +328,13 @@ impl Session {
 
     /// Removes member `k`, which failed or left, and reroutes its packets.
     pub(super) fn fail(&mut self, k: usize, now: Time) {
-        self.stats.failures += u64::from(self.members[k].is_up());
+        self.stats.failures += u64::from(self.members[k].is_up() && !self.members[k].is_done());
         let expects = (self.members[k].to.una, self.members[k].from.next);
-        self.router.candidates[k].up = false;
-        let lost = self.inbound.fail(k, &self.members, &mut self.router) + self.outbound.fail(k, now);
+        let lost = self.forget(k, now);
         debug!(target: "switch", %now, member = k, lost, "member fails");
         self.stats.lost += lost;
+        let torn =
+            self.config.pinned && self.members[k].is_up() && self.members[k].to.packets().next().is_some();
         let (first, covered) = (self.first(), self.inbound.space.una);
         let member = &mut self.members[k];
         member.begin(first, covered, self.config.handshake);
@@ -331,25 +342,48 @@ impl Session {
         member.syn_at = now.saturating_add(self.config.patience);
         self.inbound.on_left(&self.members);
         self.outbound.divide(now, &mut self.members);
-        let fin = self.outbound.finish(&self.members);
-        self.send_fin(now, fin);
+        self.finish(now);
         self.answer = true;
-        self.reset_without_members();
+        if torn {
+            self.reset_members();
+            self.reset_peer();
+        } else {
+            self.reset_without_members();
+        }
         self.wake(now);
+    }
+
+    /// Forgets the connection of member `k`. Returns the number of packets lost with it.
+    pub(super) fn forget(&mut self, k: usize, now: Time) -> u64 {
+        self.router.candidates[k].up = self.config.pinned && !self.members[k].drained;
+        self.inbound.fail(k, &self.members, &mut self.router) + self.outbound.fail(k, now)
     }
 
     /// Resets the session if no member is up or opening, and none is expected.
     fn reset_without_members(&mut self) {
         if self.members.iter().all(|member| member.health == Health::Down && !member.awaited) {
-            // A peer whose SYN was not answered expects an acknowledgement of it.
-            let next = if self.stage == Stage::Open { self.inbound.space.next } else { self.first() };
-            self.stage = Stage::Reset;
-            self.reset = Some((self.outbound.space.una, next));
+            self.reset_peer();
         }
     }
 
-    pub(super) fn send_fin(&mut self, now: Time, fin: Option<u32>) {
-        let Some(fin) = fin else { return };
+    fn reset_peer(&mut self) {
+        // A peer whose SYN was not answered expects an acknowledgement of it.
+        let next = if self.stage == Stage::Open { self.inbound.space.next } else { self.first() };
+        self.stage = Stage::Reset;
+        self.reset = Some((self.outbound.space.una, next));
+    }
+
+    fn reset_members(&mut self) {
+        for member in self.members.iter_mut().filter(|member| member.health != Health::Down) {
+            member.reset = Some((member.to.next, member.from.next));
+            member.health = Health::Down;
+        }
+    }
+
+    /// Sends the FIN to the peer if it is due.
+    pub(super) fn finish(&mut self, now: Time) {
+        let ended = self.inbound.fin.is_some();
+        let Some(fin) = self.outbound.finish(&self.members, ended) else { return };
         self.outbound.nulls.push(fin, now, true);
         for k in 0..self.members.len() {
             if self.members[k].health == Health::Opening {
@@ -362,10 +396,7 @@ impl Session {
         let known = self.stage == Stage::Open && packet.seq == self.inbound.space.next;
         if known || self.stage == Stage::Opening {
             self.stage = Stage::Reset;
-            for member in self.members.iter_mut().filter(|member| member.health != Health::Down) {
-                member.reset = Some((member.to.next, member.from.next));
-                member.health = Health::Down;
-            }
+            self.reset_members();
         } else if self.stage == Stage::Open {
             self.answer = true;
         }
@@ -391,7 +422,8 @@ impl Session {
         let of = |member: &Member| {
             let dead = member.dead_at(patience);
             let dead = if dead <= now { now.saturating_add(patience) } else { dead };
-            let syn = if member.is_up() || probes && !member.barred { member.syn_at } else { Time::NEVER };
+            let asked = member.is_up() || probes && !member.barred && !member.drained;
+            let syn = if asked { member.syn_at } else { Time::NEVER };
             dead.min(syn).min(member.to.nulls.due())
         };
         let members = self.members.iter().map(of).min().unwrap_or(Time::NEVER);
@@ -423,8 +455,7 @@ impl Session {
         if now >= self.open_by {
             self.open_by = Time::NEVER;
             self.members.iter_mut().for_each(|member| member.awaited = false);
-            let fin = self.outbound.finish(&self.members);
-            self.send_fin(now, fin);
+            self.finish(now);
             self.reset_without_members();
         }
         self.open_if_complete();

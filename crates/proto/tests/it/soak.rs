@@ -18,10 +18,10 @@ use tollway_law::receiver::Echo;
 use tollway_law::sender::{AnySender, FcpConfig, XcpConfig};
 use tollway_law::toll::Content;
 use tollway_proto::route::Policy;
-use tollway_proto::switch::{self, FlowControl};
+use tollway_proto::switch::{self, FlowControl, Health};
 use tollway_proto::transport::{Config, Detection, Event, Reader, Rto, State};
 
-use crate::switch::net::{Faults, LIFE, Net, Opener, newreno};
+use crate::switch::net::{End, Faults, LIFE, Net, Opener, newreno};
 
 /// The failures of a round, beside its channels' faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ enum Kind {
     Calm,
     /// Members are killed, hang and return; the last is always well.
     Members,
+    /// Members join, are drained and come back; no frame is lost or comes twice.
+    Membership,
     /// The switch is killed, and all ends begin anew.
     Switch,
 }
@@ -41,6 +43,10 @@ struct Round {
     net: Net,
     /// Segments that each side's present process has to send.
     written: Vec<u32>,
+    /// The number of each side's process when it was last looked at.
+    sources: Vec<u32>,
+    /// Segments that processes before those had to send, by source.
+    past: Vec<(u32, u32)>,
 }
 
 impl Round {
@@ -48,14 +54,15 @@ impl Round {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let calm = kind == Kind::Calm;
         let members = if calm { rng.random_range(1..6) } else { rng.random_range(2..6) };
-        let opener = if rng.random() { Opener::Peer } else { Opener::Members };
+        let opener = if kind == Kind::Membership || rng.random() { Opener::Peer } else { Opener::Members };
         let policy = Policy::ALL[rng.random_range(0..Policy::ALL.len())];
         let (law, echo, content, due): (fn() -> AnySender, _, _, _) = match rng.random_range(0..4) {
             0 => (xcp, Echo::Sum, Some(Content::Feedback), (-2e4, 4e4)),
             1 => (fcp, Echo::Latest, Some(Content::Price), (1e-8, 1e-7)),
             _ => (newreno, Echo::Sum, None, (0.0, 0.0)),
         };
-        let patience = if calm { 3600 } else { rng.random_range(1..6) };
+        let steady = calm || kind == Kind::Membership;
+        let patience = if steady { 3600 } else { rng.random_range(1..6) };
         let session = switch::Config {
             flow_control: [FlowControl::Credit, FlowControl::Soft, FlowControl::Strict]
                 [rng.random_range(0..3)],
@@ -65,14 +72,14 @@ impl Round {
             ..switch::Config::default()
         };
         let mut net = Net::with(seed, members, opener, policy, transport(&mut rng, calm, echo), session, law);
-        net.strict = calm;
+        net.strict = steady;
         net.due = due;
         net.latency.iter_mut().for_each(|way| *way = Time::from_millis(rng.random_range(1..60)));
         let (loss, reorder) = if calm { (0.12, 0.3) } else { (0.03, 0.1) };
         let mut up_to = |most: f64| if rng.random_bool(0.2) { 0.0 } else { rng.random_range(0.0..most) };
         net.faults = Faults { loss: up_to(loss), duplicate: up_to(0.1), reorder: up_to(reorder) };
         let written = vec![0; members + 1];
-        Round { rng, kind, net, written }
+        Round { rng, kind, net, written, sources: (0..=members as u32).collect(), past: Vec::new() }
     }
 
     fn all(mut self) {
@@ -80,6 +87,7 @@ impl Round {
         match self.kind {
             Kind::Calm => self.write(200),
             Kind::Members => self.befall_members(),
+            Kind::Membership => self.change_members(),
             Kind::Switch => {
                 self.write(100);
                 self.kill_switch();
@@ -93,6 +101,9 @@ impl Round {
     fn write(&mut self, most: u32) {
         let payload = u64::from(self.net.config.payload());
         for side in 0..self.net.ends.len() {
+            if self.net.ends[side].connection.is_closing() {
+                continue;
+            }
             for _ in 0..self.rng.random_range(0..most) {
                 let long = side == 0 && self.rng.random_bool(0.1);
                 let bytes = self.rng.random_range(1..=if long { 6 * payload } else { payload });
@@ -124,6 +135,61 @@ impl Round {
         self.written[0] += 100;
     }
 
+    /// Members join and are drained. One that has received its FIN closes; the last is never
+    /// drained.
+    fn change_members(&mut self) {
+        self.net.until(LONG, |net| net.ends.iter().all(is_open));
+        for _ in 0..self.rng.random_range(1..25) {
+            self.write(60);
+            let last = self.net.ends.len() - 2;
+            let member = self.rng.random_range(0..last);
+            match self.rng.random_range(0..5) {
+                0 if last < 8 => {
+                    let latency = Time::from_millis(self.rng.random_range(1..60));
+                    self.net.add_member(latency);
+                    self.written.push(0);
+                    self.sources.push(last as u32 + 2);
+                }
+                1 | 2 => self.net.drain_member(member, true),
+                3 => self.net.drain_member(member, false),
+                _ => self.net.switch.set_candidate(0, member, self.rng.random(), self.rng.random_range(1..5)),
+            }
+            let until = self.net.now + Time::from_millis(self.rng.random_range(1..4000));
+            while self.net.now < until && self.net.step() {
+                self.close_drained();
+            }
+        }
+        (0..self.net.ends.len() - 1).for_each(|member| self.net.drain_member(member, false));
+        // Those that are still closing open anew.
+        let end = self.net.now + Time::from_secs(600);
+        while self.net.now < end && self.net.step() {
+            self.close_drained();
+        }
+        assert!(self.net.session().members().all(|member| member.health == Health::Up));
+        self.write(60);
+    }
+
+    /// Members that have received their FIN send one. A process that has begun since has nothing to
+    /// send yet.
+    fn close_drained(&mut self) {
+        for side in 1..self.net.ends.len() {
+            // It was drained before it had opened: what it had to send was never accepted.
+            if self.net.ends[side].events.contains(&Event::Reset) {
+                self.net.restart(side - 1);
+                (self.written[side], self.sources[side]) = (0, source(&self.net, side));
+            }
+            let end = &mut self.net.ends[side];
+            if end.events.contains(&Event::PeerFinished) {
+                end.connection.finish();
+            }
+            let now = source(&self.net, side);
+            let before = std::mem::replace(&mut self.sources[side], now);
+            if before != now {
+                self.past.push((before, std::mem::take(&mut self.written[side])));
+            }
+        }
+    }
+
     /// A member's process is killed, and another begins a moment later.
     fn restart(&mut self, member: usize) {
         self.net.ends[member + 1].hung = true;
@@ -133,8 +199,7 @@ impl Round {
     }
 
     fn kill_switch(&mut self) {
-        let open = |net: &Net| net.ends.iter().all(|end| end.connection.state() == State::Established);
-        self.net.until(LONG, open);
+        self.net.until(LONG, |net| net.ends.iter().all(is_open));
         self.net.drive(Time::from_millis(self.rng.random_range(0..2000)));
         self.net.kill_switch();
         // A side notices by what it sends.
@@ -160,6 +225,7 @@ impl Round {
             sides.iter().all(|&side| sent(side)) && arrived(net, last) == written[last]
         };
         self.net.until(LONG, done);
+        self.past.iter().for_each(|&(source, sent)| drop(self.net.check_delivery(source, sent)));
         let sources = |side| source(&self.net, side);
         if self.kind != Kind::Members {
             (0..written.len()).for_each(|side| drop(self.net.check_delivery(sources(side), written[side])));
@@ -184,6 +250,10 @@ impl Round {
         });
         assert_eq!(self.net.session().stats().forged, 0);
     }
+}
+
+fn is_open(end: &End) -> bool {
+    end.connection.state() == State::Established
 }
 
 /// The number of a side's present process.
@@ -264,6 +334,11 @@ fn calm() {
 #[test]
 fn members_fail() {
     soak(Kind::Members);
+}
+
+#[test]
+fn membership_changes() {
+    soak(Kind::Membership);
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! The configuration file, read and checked.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use tollway_agent::file::Watch;
 use tollway_law::Bytes;
 use tollway_net::sys::prefix::Prefix;
 use tollway_proto::dispatch::{Answers, FrameRules, Retry};
@@ -43,16 +42,7 @@ fn resolve(top: &Reader<'_>, text: &str, folder: &Path, mistakes: &mut Mistakes)
             .add(top.at("answers"), "Redis answers in the order of the commands", "here")
             .help("leave out `answers` with `frames = \"resp\"`");
     }
-    let stays = top.word("on-failure");
-    if stays == "error" && policy != Policy::ByKey {
-        mistakes
-            .add(
-                top.at("on-failure"),
-                format!("with `{}`, no frame belongs to one member", policy.word()),
-                "here",
-            )
-            .help("write `on-failure = \"move\"`");
-    }
+    let stays = on_failure(top, policy, mistakes);
     let (secret, secret_is_new) = secret(top, folder, mistakes).unwrap_or_default();
     Config {
         version: version(top, text),
@@ -60,15 +50,15 @@ fn resolve(top: &Reader<'_>, text: &str, folder: &Path, mistakes: &mut Mistakes)
         framing: framing.unwrap_or(Framing::Resp),
         key: key.unwrap_or(Key::Frame),
         policy,
+        modules: None,
         rules: FrameRules {
             answers,
             retry: if top.word("retry") == "idempotent" { Retry::Idempotent } else { Retry::Never },
         },
-        on_failure: match stays {
-            "error" => OnFailure::Error,
-            "" if resp && policy == Policy::ByKey => OnFailure::Error,
+        on_failure: stays.unwrap_or(match policy {
+            Policy::ByKey if resp => OnFailure::Error,
             _ => OnFailure::Move,
-        },
+        }),
         secret,
         secret_is_new,
         members: members(top, policy, mistakes),
@@ -90,6 +80,20 @@ pub(crate) fn version(top: &Reader<'_>, text: &str) -> String {
 pub(crate) fn framing(top: &Reader<'_>, mistakes: &mut Mistakes) -> Option<Framing> {
     let help = "see the chapter on framing: `frames = \"lines\"`";
     top.parsed("frames", |word| word.parse(), help, mistakes)
+}
+
+/// The treatment of frames whose member is down, if it is given.
+pub(crate) fn on_failure(top: &Reader<'_>, policy: Policy, mistakes: &mut Mistakes) -> Option<OnFailure> {
+    match top.word("on-failure") {
+        "error" if policy != Policy::ByKey => {
+            let message = format!("with `{}`, no frame belongs to one member", policy.word());
+            mistakes.add(top.at("on-failure"), message, "here").help("write `on-failure = \"move\"`");
+            None
+        }
+        "error" => Some(OnFailure::Error),
+        "move" => Some(OnFailure::Move),
+        _ => None,
+    }
 }
 
 /// The policy, if it is given.
@@ -130,17 +134,12 @@ fn members(top: &Reader<'_>, policy: Policy, mistakes: &mut Mistakes) -> Vec<Mem
                 |text: &str| resolved(text).ok_or_else(|| format!("`{text}` is not an address of a member"));
             let help = "write `address = \"10.0.0.1:5000\"`, or a name that resolves now";
             let address = keys.parsed("address", address, help, mistakes).unwrap_or(NOWHERE);
-            if keys.has("weight") && policy == Policy::LeastLoaded {
-                mistakes
-                    .add(keys.at("weight"), "`least-loaded` measures what members can take", "here")
-                    .help("leave out `weight`, or choose another `policy`");
-            }
             MemberSpec {
                 name: name.to_owned(),
                 address,
                 host: keys.text("address").filter(|text| text.parse::<SocketAddr>().is_err()),
                 drain: keys.truth("drain"),
-                weight: keys.count("weight").unwrap_or(1) as u32,
+                weight: weight(&keys, policy, mistakes),
             }
         })
         .collect();
@@ -154,6 +153,16 @@ fn members(top: &Reader<'_>, policy: Policy, mistakes: &mut Mistakes) -> Vec<Mem
         mistakes.add(top.at("member"), message, "too many").help("spread them over two switches");
     }
     members
+}
+
+/// The weight of a member.
+pub(crate) fn weight(keys: &Reader<'_>, policy: Policy, mistakes: &mut Mistakes) -> u32 {
+    if keys.has("weight") && policy == Policy::LeastLoaded {
+        mistakes
+            .add(keys.at("weight"), MEASURES, "here")
+            .help("leave out `weight`, or choose another `policy`");
+    }
+    keys.count("weight").unwrap_or(1) as u32
 }
 
 fn clients(top: &Reader<'_>, mistakes: &mut Mistakes) -> Vec<ClientSpec> {
@@ -171,7 +180,7 @@ fn clients(top: &Reader<'_>, mistakes: &mut Mistakes) -> Vec<ClientSpec> {
 }
 
 /// Reads the secret of the keyed hash. Returns true beside it if it is new.
-fn secret(top: &Reader<'_>, folder: &Path, mistakes: &mut Mistakes) -> Option<([u8; 16], bool)> {
+pub(crate) fn secret(top: &Reader<'_>, folder: &Path, mistakes: &mut Mistakes) -> Option<([u8; 16], bool)> {
     let file = folder.join(top.text("secret")?);
     let read = std::fs::read(&file).map_err(|error| error.to_string()).and_then(|bytes| {
         <[u8; 16]>::try_from(bytes.as_slice())
@@ -255,35 +264,8 @@ pub(crate) fn resolved(text: &str) -> Option<SocketAddr> {
     text.to_socket_addrs().ok()?.next()
 }
 
-/// A file that is watched.
-#[derive(Debug)]
-pub struct Watched {
-    path: PathBuf,
-    watch: Watch,
-}
-
-impl Watched {
-    /// Reads `path` for the first time.
-    ///
-    /// # Errors
-    /// The file cannot be read, or has mistakes.
-    pub fn open(path: &Path) -> Result<(Watched, Config), ScenarioError> {
-        let watch = Watch::of(path);
-        let config = Config::load(path)?;
-        Ok((Watched { path: path.to_owned(), watch }, config))
-    }
-
-    /// A new configuration, or the reason the new one cannot be used. Does not block.
-    pub fn poll(&mut self) -> Option<Result<Config, ScenarioError>> {
-        self.watch.has_changed(&self.path).then(|| Config::load(&self.path))
-    }
-
-    /// Makes the next [`poll`](Watched::poll) read the file, and those that it names, in any case.
-    pub fn again(&mut self) {
-        self.watch.again();
-    }
-}
-
+/// The reason why members have no weight with `least-loaded`.
+pub(crate) const MEASURES: &str = "`least-loaded` measures what members can take";
 /// Age below which a secret is called new.
 const NEW: Duration = Duration::from_secs(3600);
 /// The longest frame of Redis by default, bytes: a value of 512 MiB, and its command.
@@ -291,4 +273,4 @@ const LARGE: u64 = 513 << 20;
 /// The address after a mistake.
 pub(crate) const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// Upper bound on members.
-const MEMBERS: usize = 250;
+pub(crate) const MEMBERS: usize = 250;

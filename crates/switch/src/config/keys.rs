@@ -22,7 +22,7 @@ section! {
         "retry": Kind::Word(&["never", "idempotent"]), default "never";
         /// Frames whose member is down, with `by-key`: an error, so that each key stays at its member,
         /// or to another.
-        "on-failure": Kind::Word(&["error", "move"]), else "`error` with `resp`, else `move`";
+        "on-failure": ON_FAILURE, else "`error` with `resp`, else `move`";
         /// File of 16 bytes, the secret of the keyed hash; without it the hash is public.
         "secret": Kind::Text, optional;
         /// The cluster.
@@ -42,14 +42,13 @@ section! {
 
 section! {
     /// A member of the cluster.
-    MEMBER = "[member.\"NAME\"]" {
-        /// The address it listens at, or a name, which is resolved again every 5 s.
-        "address": Kind::Text;
-        /// It gets no new frames.
-        "drain": Kind::Truth, default "false";
-        /// Its share of keys, sessions and turns.
-        "weight": Kind::Count { least: 1, most: 100 }, default "1";
-    }
+    MEMBER = "[member.\"NAME\"]": [
+        keys! {
+            /// The address it listens at, or a name, which is resolved again every 5 s.
+            "address": Kind::Text;
+        },
+        MEMBER_KEYS,
+    ]
 }
 
 section! {
@@ -145,10 +144,17 @@ section! {
         "listen": ADDRESSES, optional;
         /// Of a front and a back: the framing of the TCP bytes.
         "frames": Kind::Text, optional;
-        /// Of a front and a back: order of the servers' answers.
-        "answers": ANSWERS, else "from the framing";
+        /// Of a front and a back: order of the servers' answers; with `stream`, servers send frames
+        /// at any time.
+        "answers": Kind::Word(&["any", "in-order", "none", "stream"]), else "from the framing";
         /// Of a switch: choice of the member for a frame.
         "policy": POLICY, else "`least-loaded`";
+        /// Of a front: position of a frame's key.
+        "key": Kind::Text, optional;
+        /// Of a switch, with `by-key`: frames of a member that is down wait for it, or move.
+        "on-failure": ON_FAILURE, default "move";
+        /// Of a switch: a file of 16 bytes, the secret of the keyed hash. Takes effect at a start.
+        "secret": Kind::Text, optional;
         /// Of a switch: division of a peer's window over the members, by what each uses or equally.
         "flow-control": Kind::Word(&["credit", "strict"]), default "credit";
         /// Law of its sessions' senders.
@@ -173,7 +179,7 @@ section! {
 
 section! {
     /// A back of the cluster.
-    NEIGHBOUR = "[member.\"NAME\"]": [NEIGHBOUR_KEYS]
+    NEIGHBOUR = "[member.\"NAME\"]": [NEIGHBOUR_KEYS, MEMBER_KEYS]
 }
 
 const NEIGHBOUR_KEYS: &[Key] = keys! {
@@ -183,11 +189,21 @@ const NEIGHBOUR_KEYS: &[Key] = keys! {
     "rate": Kind::WireRate, optional;
 };
 
+const MEMBER_KEYS: &[Key] = keys! {
+    /// It gets no new frames.
+    "drain": Kind::Truth, default "false";
+    /// Its share of keys, sessions and turns.
+    "weight": Kind::Count { least: 1, most: MOST_WEIGHT as u64 }, default "1";
+};
+
 const ADDRESSES: Kind = Kind::Match("an address, such as \"127.0.0.1:5000\", or an array of such");
 const POLICY: Kind = Kind::Word(&["round-robin", "by-key", "least-loaded", "sticky"]);
 const ANSWERS: Kind = Kind::Word(&["any", "in-order", "none"]);
+const ON_FAILURE: Kind = Kind::Word(&["error", "move"]);
 const NUMBER: Kind = Kind::Count { least: 0, most: i64::MAX as u64 };
 const SPAN: Kind = Kind::Time { least: 0 };
+/// The greatest weight of a member.
+pub(crate) const MOST_WEIGHT: u32 = 100;
 /// Upper bound on sizes, bytes.
 const MOST: u64 = 1 << 31;
 /// The least and the greatest budget, $/s. A session that may spend nothing would never end.

@@ -7,8 +7,6 @@ pub(crate) mod keys;
 mod tests;
 mod tls;
 
-pub use file::Watched;
-
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +17,7 @@ use tollway_law::Time;
 use tollway_net::sys::prefix::Prefix;
 use tollway_proto::dispatch::FrameRules;
 use tollway_proto::framing::{Framing, Key};
-use tollway_proto::route::Policy;
+use tollway_proto::route::{Modules, Policy, Route};
 use tollway_scenario::file::{Scenario, ScenarioError};
 
 /// The configuration of a switch, checked and resolved.
@@ -35,6 +33,8 @@ pub struct Config {
     pub key: Key,
     /// The routing module, which selects the member of a frame.
     pub policy: Policy,
+    /// Modules of the user's own, in the place of `policy`.
+    pub modules: Option<Modules>,
     /// The answering scheme and the retry rule.
     pub rules: FrameRules,
     /// The treatment of frames whose member is down.
@@ -208,6 +208,30 @@ impl Config {
     /// All mistakes that can be found at once, each with its place.
     pub fn parse(name: &str, text: &str, folder: Option<PathBuf>) -> Result<Config, ScenarioError> {
         file::parse(name, text, &folder.unwrap_or_default())
+    }
+
+    /// Routes by modules of the user's own. With RESP, members then count as replicas.
+    pub fn with_modules(self, modules: Modules) -> Config {
+        let (policy, on_failure) = (Policy::RoundRobin, OnFailure::Move);
+        Config { modules: Some(modules), policy, on_failure, ..self }
+    }
+
+    /// The routing module of the session with a number.
+    pub(crate) fn module(&self, session: u64) -> Box<dyn Route + Send> {
+        match &self.modules {
+            Some(modules) => modules.module(session),
+            None => self.policy.module(session),
+        }
+    }
+
+    /// The name of the policy, for the status.
+    pub(crate) fn routing(&self) -> &'static str {
+        self.modules.as_ref().map_or(self.policy.word(), Modules::name)
+    }
+
+    /// True if routing depends on a hash of frames' keys.
+    pub(crate) fn hashes_keys(&self) -> bool {
+        self.policy == Policy::ByKey || self.modules.is_some()
     }
 
     /// Reads the file at `path`.

@@ -3,6 +3,7 @@ use miette::Diagnostic;
 use tollway_proto::dispatch::Answers;
 
 use super::*;
+use crate::setup::Watched;
 
 const GOOD: &str = r#"
 listen = "127.0.0.1:5000"
@@ -136,7 +137,7 @@ fn a_watched_file_is_read_again_and_a_wrong_one_is_said() {
     std::fs::write(&path, GOOD.replace("u16", "u99")).unwrap();
     assert!(next().is_err());
     std::fs::write(&path, GOOD.replace("u16", "lines")).unwrap();
-    assert_ne!(next().unwrap().version, first.version);
+    assert_ne!(next().unwrap().version(), first.version());
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(next(), Err(ScenarioError::Unreadable { .. })));
 }

@@ -15,6 +15,7 @@ use tollway_proto::route::{ByKey, Candidate, Hash, Item, Route, mix};
 
 use super::probe::Probe;
 use super::token;
+use crate::config::file::MEMBERS;
 use crate::config::{ClientSpec, Config, MemberSpec, OnFailure};
 use crate::redis::{self, Homes};
 use crate::stream::Stream;
@@ -80,6 +81,23 @@ pub(super) struct MemberState {
     pub(super) lanes: usize,
     pub(super) counts: MemberCounts,
     pub(super) last_failure: Option<String>,
+}
+
+impl MemberState {
+    fn new(spec: MemberSpec, now: Time) -> MemberState {
+        MemberState {
+            spec,
+            listed: true,
+            drained: false,
+            health: Health::Up,
+            failures: 0,
+            probe: None,
+            checked: now,
+            lanes: 0,
+            counts: MemberCounts::default(),
+            last_failure: None,
+        }
+    }
 }
 
 /// The availability of a member.
@@ -159,24 +177,35 @@ impl Core {
 
     /// Checks that another configuration can be put in force.
     pub(super) fn accepts(&self, config: &Config) -> io::Result<()> {
-        if config.secret == self.config.secret {
-            return Ok(());
+        if config.secret != self.config.secret {
+            return Err(io::Error::other("another `secret` would move keys: it takes effect at a restart"));
         }
-        Err(io::Error::other("another `secret` would move keys: it takes effect at a restart"))
+        let stays = |member: &&MemberState| {
+            member.lanes > 0 && config.members.iter().all(|spec| spec.name != member.spec.name)
+        };
+        let all = config.members.len() + self.members.iter().filter(stays).count();
+        if all > MEMBERS {
+            let why =
+                format!("with those that finish their work, {all} members exceed the limit of {MEMBERS}");
+            return Err(io::Error::other(why));
+        }
+        Ok(())
     }
 
     /// Puts another configuration in force. Members keep their numbers, by name.
     pub(super) fn install(&mut self, config: Arc<Config>) {
         self.members.iter_mut().for_each(|member| member.listed = false);
         for spec in &config.members {
-            match self.members.iter_mut().find(|member| member.spec.name == spec.name) {
-                Some(member) => {
-                    if member.spec.address != spec.address {
-                        (member.health, member.failures, member.probe) = (Health::Up, 0, None);
-                    }
-                    (member.spec, member.listed) = (spec.clone(), true);
+            if let Some(member) = self.members.iter_mut().find(|member| member.spec.name == spec.name) {
+                if member.spec.address != spec.address {
+                    (member.health, member.failures, member.probe) = (Health::Up, 0, None);
                 }
-                None => self.add(spec.clone(), &config),
+                (member.spec, member.listed) = (spec.clone(), true);
+            }
+        }
+        for spec in &config.members {
+            if self.members.iter().all(|member| member.spec.name != spec.name) {
+                self.add(spec.clone(), &config);
             }
         }
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -197,26 +226,21 @@ impl Core {
         (0..self.members.len()).for_each(|at| self.refresh(at));
     }
 
+    /// Adds a member, in the place of one that has left if there is one.
     fn add(&mut self, spec: MemberSpec, config: &Config) {
+        let name = self.hash.of(spec.name.as_bytes());
+        let state = MemberState::new(spec, self.now);
+        if let Some(at) = self.members.iter().position(|member| !member.listed && member.lanes == 0) {
+            (self.members[at], self.candidates[at].name) = (state, name);
+            return;
+        }
         let limits = &config.limits;
         let member =
             MemberConfig { buffer: limits.member_buffer, segment: (limits.frame as u64).min(SEGMENT) };
         self.cluster.add_member(self.now, member);
-        let name = self.hash.of(spec.name.as_bytes());
         self.candidates.push(Candidate { name, window: limits.member_buffer, ..Candidate::default() });
         self.plans.push(Vec::new());
-        self.members.push(MemberState {
-            spec,
-            listed: true,
-            drained: false,
-            health: Health::Up,
-            failures: 0,
-            probe: None,
-            checked: self.now,
-            lanes: 0,
-            counts: MemberCounts::default(),
-            last_failure: None,
-        });
+        self.members.push(state);
     }
 
     /// Updates a candidate from its member. If keys stay, a member that is down keeps its own.

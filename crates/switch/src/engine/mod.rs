@@ -28,6 +28,7 @@ use self::core::Core;
 use self::session::{End, Session};
 use crate::config::{Config, MOVED, SCRATCH};
 use crate::mailbox::{EngineCommand, Mailbox};
+use crate::setup::Setup;
 use crate::stream::Stream;
 
 /// A switch's sockets and sessions.
@@ -329,7 +330,10 @@ impl Engine {
     fn obey(&mut self) {
         for command in self.mailbox.take() {
             match command {
-                EngineCommand::Install(config, reply) => {
+                EngineCommand::Install(Setup::Site(_), reply) => {
+                    let _ = reply.send(Err("a switch becomes a part between sites at a restart".to_owned()));
+                }
+                EngineCommand::Install(Setup::Switch(config), reply) => {
                     let done = self.core.accepts(&config).and_then(|()| self.listen(&config)).map(|()| {
                         self.listeners.retain(|_, listener| config.listen.iter().any(|&at| listener.is(at)));
                         self.core.install(config);

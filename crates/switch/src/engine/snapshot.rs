@@ -61,7 +61,7 @@ impl Engine {
             version: core.config.version.clone(),
             listen: self.addresses().iter().map(ToString::to_string).collect(),
             frames_are: core.config.framing.to_string(),
-            policy: core.config.policy.word(),
+            policy: core.config.routing(),
             sessions: self.sessions.len(),
             memory: self.sessions.iter().map(|(_, session)| session.memory() as u64).sum(),
             cpu_s: cpu(),

@@ -4,6 +4,7 @@
 //! what a client's connection to several members makes of them.
 
 pub(crate) mod gather;
+pub(crate) mod sites;
 mod table;
 #[cfg(test)]
 mod tests;

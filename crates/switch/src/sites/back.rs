@@ -8,13 +8,13 @@ use mio::{Interest, Token};
 use slab::Slab;
 use tollway_law::Time;
 use tollway_net::hop::HopEvent;
-use tollway_proto::dispatch::Answers;
 use tollway_proto::framing::Framing;
 use tollway_proto::{Flags, Packet, SackRanges};
+use tollway_session::end::End;
+use tollway_session::label::{self, Kind, Label};
 
+use super::config::Answers;
 use super::core::{Core, Work};
-use super::end::End;
-use super::message::{self, Label};
 use super::snapshot::common;
 use super::tcp::{Ready, Tcp};
 use crate::status::{ClientStatus, MemberStatus, Status};
@@ -46,6 +46,8 @@ struct BackSession {
     stage: Stage,
     /// Requests sent to the server and not answered.
     waiting: VecDeque<(Label, Time)>,
+    /// The source of the server's frames, with [`Answers::Stream`].
+    source: Label,
     message: Vec<u8>,
     last: Time,
     heard: Time,
@@ -139,7 +141,8 @@ impl Back {
     /// Handles the SYN of a new connection: connects to the server first.
     fn begin(&mut self, core: &mut Core, from: usize, syn: Packet) {
         let full = self.sessions.len() >= core.config.limits.sessions || core.ending.is_some();
-        let Some(socket) = (!full).then(|| TcpStream::connect(self.server).ok()).flatten() else {
+        let begun = || Some((TcpStream::connect(self.server).ok()?, tollway_net::random().ok()?));
+        let Some((socket, source)) = (!full).then(begun).flatten() else {
             core.counters.refused += 1;
             return core.refuse(from, &syn);
         };
@@ -158,6 +161,7 @@ impl Back {
             tcp: Tcp::new(stream, self.framing, core.config.limits.frame),
             stage: Stage::Connecting(now, syn),
             waiting: VecDeque::new(),
+            source,
             message: Vec::new(),
             last: now,
             heard: now,
@@ -359,16 +363,16 @@ impl BackSession {
     }
 
     fn carry(&mut self, core: &mut Core, key: usize, answers: Answers) -> Result<(), Why> {
-        let BackSession { stage: Stage::Open(end), tcp, waiting, message, last, .. } = self else {
+        let BackSession { stage: Stage::Open(end), tcp, waiting, source, message, last, .. } = self else {
             return Ok(());
         };
         let Core { config, counters, scratch, now, again, .. } = core;
         let buffer = config.limits.session_buffer;
         // Requests, to the server.
         while tcp.out.len() <= buffer && end.take_frame(message) {
-            let Some((label, frame)) = message::request(message) else { continue };
+            let Some((label, frame)) = label::request(message) else { continue };
             tcp.out.push(frame);
-            if answers != Answers::None {
+            if matches!(answers, Answers::Any | Answers::InOrder) {
                 waiting.push_back((label, *now));
             }
             *last = *now;
@@ -384,11 +388,15 @@ impl BackSession {
                 break;
             }
             let read = tcp.read(*now, scratch, |answer| {
-                match waiting.pop_front() {
-                    Some((label, _)) => {
+                let to = match answers {
+                    Answers::Stream => Some((*source, Kind::Free)),
+                    _ => waiting.pop_front().map(|(label, _)| (label, Kind::Answer)),
+                };
+                match to {
+                    Some((label, kind)) => {
                         counters.answers += 1;
                         counters.answer_bytes += answer.len() as u64;
-                        message::parts(label, answer).for_each(|(head, part)| end.write(&head, part));
+                        label::parts(label, kind, answer).for_each(|(head, part)| end.write(&head, part));
                     }
                     None => {
                         counters.unrequested += 1;
@@ -404,10 +412,10 @@ impl BackSession {
         if tcp.may_read() && end.unacknowledged() <= buffer {
             again.push(key);
         }
-        if unasked { Err(Why::Unrequested) } else { self.check_end() }
+        if unasked { Err(Why::Unrequested) } else { self.check_end(answers) }
     }
 
-    fn check_end(&mut self) -> Result<(), Why> {
+    fn check_end(&mut self, answers: Answers) -> Result<(), Why> {
         let BackSession { stage: Stage::Open(end), tcp, waiting, .. } = self else { return Ok(()) };
         if end.reset {
             return Err(Why::Reset);
@@ -418,10 +426,13 @@ impl BackSession {
             tcp.stream.finish();
         }
         let ended = tcp.ended || tcp.broken;
+        let streams = answers == Answers::Stream;
         if ended && (!asked || !waiting.is_empty() || !self.shut) {
-            return Err(Why::ServerEnded);
+            // First, what the server has sent.
+            let sent = !streams || tcp.broken || end.unacknowledged() == 0;
+            return if sent { Err(Why::ServerEnded) } else { Ok(()) };
         }
-        if self.shut && waiting.is_empty() {
+        if self.shut && waiting.is_empty() && (ended || !streams) {
             end.finish();
         }
         if end.closed { Err(Why::Done) } else { Ok(()) }

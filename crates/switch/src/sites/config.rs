@@ -2,25 +2,24 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tollway_law::sender::{
-    AnySender, CheatConfig, FcpConfig, LAWS, SenderConfig, Sending, XcpConfig, XcpSender,
-};
+use tollway_law::sender::{AnySender, SenderConfig, Sending};
 use tollway_law::{Budget, Bytes, Rate};
 use tollway_net::secure::KeyFile;
-use tollway_proto::dispatch::Answers;
-use tollway_proto::framing::Framing;
-use tollway_proto::route::Policy;
+use tollway_proto::framing::{Framing, Key};
+use tollway_proto::route::{Modules, Policy, Route};
 use tollway_proto::switch::FlowControl;
 use tollway_scenario::file::reading::{Mistakes, Reader, Section, read};
 use tollway_scenario::file::{Scenario, ScenarioError};
+use tollway_session::{SEGMENT, untolled};
 
-use super::SEGMENT;
-use crate::config::Limits;
-use crate::config::file::{NOWHERE, answers, framing, limits, listen, policy, resolved, version};
+use crate::config::file::{
+    MEMBERS, NOWHERE, framing, limits, listen, on_failure, policy, resolved, secret, version, weight,
+};
 use crate::config::keys::{LIMITS, NEIGHBOUR, PART, PEER};
+use crate::config::{Limits, OnFailure};
 
 /// The configuration of a part, checked and resolved.
 #[derive(Clone, Debug)]
@@ -31,14 +30,32 @@ pub struct Sites {
     pub bind: SocketAddr,
     /// Its own key, and those of its neighbours.
     pub keys: KeyFile,
+    key_file: PathBuf,
+    /// The keys of the file that take effect at a start only.
+    fixed: toml::Table,
     /// The sender law of its connections.
     pub law: Arc<dyn SenderConfig>,
     /// The part.
     pub part: Part,
+    /// Of a switch: modules of the user's own, in the place of its policy.
+    pub modules: Option<Modules>,
     /// The neighbours on the clients' side; of a front, its peer.
     pub peers: Vec<Neighbour>,
     /// Bounds.
     pub limits: Limits,
+}
+
+/// The relation of servers' frames to requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// One answer per frame, in order of arrival.
+    Any,
+    /// One answer per frame, in the order of the frames.
+    InOrder,
+    /// No answers.
+    None,
+    /// Any number of frames at any time.
+    Stream,
 }
 
 /// The three parts.
@@ -52,11 +69,17 @@ pub enum Part {
         framing: Framing,
         /// The servers' answering scheme.
         answers: Answers,
+        /// The position of a frame's key; `None` without one.
+        key: Option<Key>,
     },
     /// It spreads sessions.
     Middle {
         /// The member that a frame goes to.
         policy: Policy,
+        /// The treatment of frames whose member is down.
+        on_failure: OnFailure,
+        /// The secret of the hash of keys, zeros without one.
+        secret: [u8; 16],
         /// The division of a peer's window over the members.
         flow_control: FlowControl,
         /// The cluster.
@@ -82,6 +105,10 @@ pub struct Neighbour {
     pub address: SocketAddr,
     /// The rate of packets to it.
     pub rate: Option<Rate>,
+    /// True of a member that gets no new frames.
+    pub drain: bool,
+    /// A member's share of keys, sessions and turns.
+    pub weight: u32,
 }
 
 /// Options, in the place of a file.
@@ -89,8 +116,8 @@ pub struct Neighbour {
 pub struct CommandLine {
     /// `--listen`.
     pub listen: Vec<String>,
-    /// `--frames`, `--policy`, `--answers`, `--bind`, `--keys`, `--law`: keys of the file and their
-    /// values.
+    /// `--frames`, `--policy`, `--key`, `--on-failure`, `--secret`, `--answers`, `--bind`,
+    /// `--keys`, `--law`: keys of the file and their values.
     pub given: Vec<(&'static str, String)>,
     /// `--peer`: names and addresses.
     pub peers: Vec<String>,
@@ -155,6 +182,36 @@ impl Sites {
         if let Part::Middle { members, .. } = &self.part { members } else { &[] }
     }
 
+    /// Routes by modules of the user's own, which see the part of each frame in its first packet.
+    pub fn with_modules(self, modules: Modules) -> Sites {
+        Sites { modules: Some(modules), ..self }
+    }
+
+    /// The routing module of the session with a number.
+    pub(super) fn module(&self, policy: Policy, session: u64) -> Box<dyn Route + Send> {
+        match &self.modules {
+            Some(modules) => modules.module(session),
+            None => policy.module(session),
+        }
+    }
+
+    /// Reads the key file again, for the key of a new member.
+    pub(crate) fn reload_keys(&mut self, name: &str) -> Result<(), String> {
+        let keys = KeyFile::load(&self.key_file).map_err(|error| error.to_string())?;
+        if !keys.others().any(|known| known == name) {
+            let path = self.key_file.display();
+            return Err(format!("the key file `{path}` has no key of `{name}`: add its line `public`"));
+        }
+        self.keys = keys;
+        Ok(())
+    }
+
+    /// The first key of the file that differs in `other`, and takes effect at a start only.
+    pub(super) fn changed_for_good(&self, other: &Sites) -> Option<String> {
+        let all = self.fixed.keys().chain(other.fixed.keys());
+        all.into_iter().find(|key| self.fixed.get(*key) != other.fixed.get(*key)).cloned()
+    }
+
     /// The sender of a session with a peer.
     pub(super) fn sender(&self, peer: usize) -> AnySender {
         let of = Sending::of(10.0);
@@ -184,25 +241,31 @@ impl fmt::Display for Sites {
 fn resolve(top: &Reader<'_>, text: &str, folder: &Path, mistakes: &mut Mistakes) -> Option<Sites> {
     let peers = neighbours(top, "peer", &PEER, mistakes);
     let members = neighbours(top, "member", &NEIGHBOUR, mistakes);
-    let part = part(top, members, mistakes);
+    let part = part(top, members, folder, mistakes);
     let limits = limits_between_sites(&top.table("limits", &LIMITS), mistakes);
     let bind = address(top, "bind", "bind = \"10.0.0.1:7100\"", mistakes);
     let members = if let Some(Part::Middle { members, .. }) = &part { &members[..] } else { &[] };
     let law = law(top, peers.iter().chain(members), mistakes);
-    let keys = keys(top, folder, peers.iter().chain(members), mistakes);
+    let key_file = folder.join(top.text("keys").unwrap_or_default());
+    let keys = keys(top, &key_file, peers.iter().chain(members), mistakes);
+    let mut fixed: toml::Table = text.parse().unwrap_or_default();
+    CHANGES.iter().for_each(|key| drop(fixed.remove(*key)));
     Some(Sites {
         version: version(top, text),
         bind: bind?,
         keys: keys?,
+        key_file,
+        fixed,
         law: law?,
         part: part?,
+        modules: None,
         peers,
         limits,
     })
 }
 
 /// The part, by which of the ways to and from it are given.
-fn part(top: &Reader<'_>, members: Vec<Neighbour>, mistakes: &mut Mistakes) -> Option<Part> {
+fn part(top: &Reader<'_>, members: Vec<Neighbour>, folder: &Path, mistakes: &mut Mistakes) -> Option<Part> {
     if top.lacks("peer") {
         mistakes
             .add(top.at("bind"), "no peer is given", "no `[peer.NAME]`")
@@ -216,7 +279,13 @@ fn part(top: &Reader<'_>, members: Vec<Neighbour>, mistakes: &mut Mistakes) -> O
                     .help("give one peer: its switch spreads the sessions");
             }
             let (framing, answers) = framing_between_sites(top, mistakes)?;
-            Some(Part::Front { listen: listen(top, mistakes), framing, answers })
+            if framing == Framing::Resp && top.has("key") {
+                mistakes
+                    .add(top.at("key"), "a Redis command has its own key", "here")
+                    .help("leave out `key` with `frames = \"resp\"`");
+            }
+            let key = top.parsed("key", |word| word.parse(), "write `key = \"4..20\"`", mistakes);
+            Some(Part::Front { listen: listen(top, mistakes), framing, answers, key })
         }
         (false, true, false) => {
             let server = address(top, "to", "to = \"127.0.0.1:6001\"", mistakes);
@@ -229,18 +298,22 @@ fn part(top: &Reader<'_>, members: Vec<Neighbour>, mistakes: &mut Mistakes) -> O
                     .add(top.at("frames"), "a switch between ACP hops does not read frames", "here")
                     .help("leave out `frames`: only the front and the backs need it");
             }
-            let policy = policy(top).unwrap_or(Policy::LeastLoaded);
-            if policy == Policy::ByKey {
-                let message = "a switch between ACP hops does not read frames or keys";
+            if top.has("key") {
                 mistakes
-                    .add(top.at("policy"), message, "here")
-                    .help("choose `round-robin`, `least-loaded` or `sticky`");
+                    .add(top.at("key"), "a switch between ACP hops does not read keys", "here")
+                    .help("give `key` to the front, which sends a hash of it");
             }
+            let policy = policy(top).unwrap_or(Policy::LeastLoaded);
+            for (_, keys) in top.named("member", &NEIGHBOUR) {
+                weight(&keys, policy, mistakes);
+            }
+            let on_failure = on_failure(top, policy, mistakes).unwrap_or(OnFailure::Move);
+            let (secret, _) = secret(top, folder, mistakes).unwrap_or_default();
             let flow_control = match top.word("flow-control") {
                 "strict" => FlowControl::Strict,
                 _ => FlowControl::Credit,
             };
-            Some(Part::Middle { policy, flow_control, members })
+            Some(Part::Middle { policy, on_failure, secret, flow_control, members })
         }
         _ => {
             mistakes.add(top.at("bind"), "the role of this part is not given", "which part").help(
@@ -276,12 +349,20 @@ fn framing_between_sites(top: &Reader<'_>, mistakes: &mut Mistakes) -> Option<(F
             .help("add `frames = \"lines\"`");
     }
     let framing = framing(top, mistakes)?;
-    if framing == Framing::Resp {
+    let answers = match (top.word("answers"), framing) {
+        ("any", _) => Answers::Any,
+        ("in-order", _) => Answers::InOrder,
+        ("stream", _) => Answers::Stream,
+        ("", Framing::Length(_)) => Answers::Any,
+        ("", Framing::Resp) => Answers::InOrder,
+        _ => Answers::None,
+    };
+    if framing == Framing::Resp && answers != Answers::InOrder {
         mistakes
-            .add(top.at("frames"), "sites cannot keep related RESP commands together", "here")
-            .help("put a switch without `--bind` before the servers, or choose another framing");
+            .add(top.at("answers"), "Redis answers in the order of the commands", "here")
+            .help("leave out `answers` with `frames = \"resp\"`");
     }
-    Some((framing, answers(Some(framing), top.word("answers"))))
+    Some((framing, answers))
 }
 
 fn address(keys: &Reader<'_>, key: &str, help: &str, mistakes: &mut Mistakes) -> Option<SocketAddr> {
@@ -298,11 +379,18 @@ fn neighbours(
     let resolve = |(name, keys): (&str, Reader<'_>)| {
         let help = "address = \"10.0.0.1:7200\"`, on the command line `NAME=10.0.0.1:7200";
         let address = address(&keys, "address", help, mistakes).unwrap_or(NOWHERE);
-        Neighbour { name: name.to_owned(), address, rate: keys.rate("rate") }
+        let is_member = key == "member";
+        Neighbour {
+            name: name.to_owned(),
+            address,
+            rate: keys.rate("rate"),
+            drain: is_member && keys.truth("drain"),
+            weight: if is_member { keys.count("weight").unwrap_or(1) as u32 } else { 1 },
+        }
     };
     let all: Vec<Neighbour> = top.named(key, section).map(resolve).collect();
-    if all.len() > MOST {
-        let message = format!("`{key}` has {} entries; the limit is {MOST}", all.len());
+    if all.len() > MEMBERS {
+        let message = format!("`{key}` has {} entries; the limit is {MEMBERS}", all.len());
         mistakes.add(top.at(key), message, "too many");
     }
     all
@@ -311,7 +399,7 @@ fn neighbours(
 /// The key file, which has a key of every neighbour.
 fn keys<'n>(
     top: &Reader<'_>,
-    folder: &Path,
+    path: &Path,
     mut neighbours: impl Iterator<Item = &'n Neighbour>,
     mistakes: &mut Mistakes,
 ) -> Option<KeyFile> {
@@ -321,8 +409,8 @@ fn keys<'n>(
             .add(top.at("bind"), message, "no `keys`")
             .help("make keys with `tollway switch keygen NAME…`, and give this part's with `--keys FILE`");
     }
-    let path = folder.join(top.text("keys")?);
-    let file = match KeyFile::load(&path) {
+    top.text("keys")?;
+    let file = match KeyFile::load(path) {
         Ok(file) => file,
         Err(error) => {
             mistakes.add(top.at("keys"), error.to_string(), "this file");
@@ -349,44 +437,26 @@ fn law<'n>(
         let message = format!("sessions under `{word}` have no budget");
         mistakes.add(top.at("budget"), message, "here").help("write `law = \"fcp\"`");
     }
-    let tolled: Arc<dyn SenderConfig> = match word.as_str() {
-        "xcp" => Arc::new(XcpSender { law: XcpConfig::default(), cheat: CheatConfig::default() }),
-        "fcp" => {
-            let known = FcpConfig::default();
-            let budget = if top.has("budget") { Budget::per_sec(top.number("budget")) } else { known.budget };
-            Arc::new(FcpConfig { budget, ..known })
-        }
-        _ => {
-            let help = || {
-                format!(
-                    "choose one of xcp, fcp, {}",
-                    untolled().map(|(word, _)| word).collect::<Vec<_>>().join(", ")
-                )
-            };
-            let found = untolled().find(|(known, _)| *known == word);
-            return found.map(|(_, law)| law).or_else(|| {
-                let message = format!("`{word}` is not a law for sessions between sites");
-                mistakes.add(top.at("law"), message, "this law").help(help());
-                None
-            });
-        }
+    let budget = top.has("budget").then(|| Budget::per_sec(top.number("budget")));
+    let Some(law) = tollway_session::law(&word, budget) else {
+        let words: Vec<&str> = untolled().map(|(word, _)| word).collect();
+        mistakes
+            .add(top.at("law"), format!("`{word}` is not a law for sessions between sites"), "this law")
+            .help(format!("choose one of xcp, fcp, {}", words.join(", ")));
+        return None;
     };
-    if let Some(without) = neighbours.find(|neighbour| neighbour.rate.is_none()) {
+    if law.descriptor().reads.is_some()
+        && let Some(without) = neighbours.find(|neighbour| neighbour.rate.is_none())
+    {
         let message = format!("`{word}` needs the rate of the link to `{}`", without.name);
         mistakes
             .add(top.at("law"), message, "no `rate`")
             .help("give each `[peer.NAME]` and `[member.NAME]` a `rate`, such as \"20 Mbps\"");
     }
-    Some(tolled)
-}
-
-/// The laws that depend on no link, by word.
-fn untolled() -> impl Iterator<Item = (&'static str, Arc<dyn SenderConfig>)> {
-    let all = LAWS.iter().map(|entry| (entry.word, (entry.read)(&())));
-    all.filter(|(_, config)| config.descriptor().reads.is_none())
+    Some(law)
 }
 
 /// Default of bytes under way per session and direction.
 const SESSION_BUFFER: usize = 2 << 20;
-/// Upper bound on peers, and on members.
-const MOST: usize = 250;
+/// Keys of the file whose changes take effect at once.
+const CHANGES: [&str; 6] = ["version", "policy", "on-failure", "flow-control", "member", "limits"];

@@ -11,16 +11,16 @@ use tollway_law::Time;
 use tollway_net::Clock;
 use tollway_net::hop::{HopEvent, Hops};
 use tollway_proto::transport::Config as Transport;
-use tollway_proto::{Flags, Packet, SackRanges};
+use tollway_proto::{Packet, SackRanges};
+use tollway_session::end::refusal;
 
-use super::HEADER;
 use super::config::Sites;
 use super::tcp::Ready;
 use crate::status::Status;
 
 /// The state that all parts share.
 pub(super) struct Core {
-    pub(super) config: Sites,
+    pub(super) config: Arc<Sites>,
     pub(super) transport: Arc<Transport>,
     pub(super) registry: Registry,
     pub(super) hops: Hops,
@@ -68,6 +68,14 @@ pub(super) trait Work: Sized {
     fn on_neighbour(&mut self, core: &mut Core, event: HopEvent);
     /// Checks time limits.
     fn sweep(&mut self, core: &mut Core);
+    /// Puts another configuration in force.
+    fn install(&mut self, _core: &mut Core, _config: &Sites) -> Result<(), String> {
+        Ok(())
+    }
+    /// Drains a member, or ends its drain; an unknown name is answered with the known ones.
+    fn drain(&mut self, _core: &mut Core, _member: &str, _drain: bool) -> Result<(), Vec<String>> {
+        Err(vec!["none: ask the switch between its sites".to_owned()])
+    }
     /// Handles the command to end.
     fn on_end(&mut self, _core: &mut Core) {}
     /// Ends the process: open sessions are reset.
@@ -95,20 +103,9 @@ impl Core {
 
     /// Answers a packet without a connection, so that its sender does not wait.
     pub(super) fn refuse(&mut self, from: usize, packet: &Packet) {
-        if packet.flags.has(Flags::RST) {
-            return;
+        if let Some(reset) = refusal(self.now, packet) {
+            self.hops.send(self.now, from, &reset, &SackRanges::EMPTY, (&[], &[]));
         }
-        let uses = packet.flags.0 & (Flags::SYN.0 | Flags::FIN.0 | Flags::DATA.0) != 0;
-        let reset = Packet {
-            flow: packet.flow,
-            seq: packet.ack,
-            ack: packet.seq.wrapping_add(u32::from(uses)),
-            size: HEADER,
-            flags: Flags::RST.with(Flags::ACK),
-            sent: tollway_proto::Stamp::at(self.now),
-            ..Packet::default()
-        };
-        self.hops.send(self.now, from, &reset, &SackRanges::EMPTY, (&[], &[]));
     }
 }
 

@@ -12,12 +12,11 @@ use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token};
 use tollway_agent::events::Events;
 use tollway_law::Time;
-use tollway_law::link::{AnyLink, DropTail, FcpConfig, XcpConfig};
-use tollway_law::toll::Content;
 use tollway_net::Clock;
 use tollway_net::hop::{Batch, HopEvent, Hops};
-use tollway_proto::Flags;
 use tollway_proto::transport::Config as Transport;
+use tollway_session::end::payload;
+use tollway_session::{link_law, transport};
 
 use super::back::Back;
 use super::config::{Part, Sites};
@@ -25,9 +24,9 @@ use super::core::{Core, Counters, FIRST_INSTANT, Work};
 use super::front::Front;
 use super::middle::Middle;
 use super::tcp::Ready;
-use super::{HEADER, transport};
 use crate::config::SCRATCH;
 use crate::mailbox::{EngineCommand, Mailbox};
+use crate::setup::Setup;
 
 /// A part's loop.
 struct Engine<W> {
@@ -45,7 +44,7 @@ pub(crate) type Loop = Box<dyn FnOnce() -> io::Result<()> + Send>;
 /// Opens a part's sockets. Returns its loop, and the addresses for its clients, or without clients
 /// for its neighbours.
 pub(crate) fn start(
-    config: Sites,
+    config: Arc<Sites>,
     mailbox: Arc<Mailbox>,
     events: Events,
 ) -> io::Result<(Vec<SocketAddr>, Loop)> {
@@ -57,20 +56,17 @@ pub(crate) fn start(
     let neighbours: Vec<_> = all.map(|neighbour| (neighbour.name.clone(), neighbour.address)).collect();
     let mut hops = Hops::open_at(config.bind, &config.keys, &neighbours, now)
         .map_err(|error| io::Error::new(ErrorKind::InvalidInput, error.to_string()))?;
-    let sending = config.law.descriptor();
     for (at, neighbour) in config.peers.iter().chain(config.members()).enumerate() {
         if let Some(rate) = neighbour.rate {
-            let law = match sending.reads {
-                Some(Content::Feedback) => XcpConfig::default().build(rate),
-                Some(Content::Price) => AnyLink::Fcp(Box::new(FcpConfig::default().build(rate))),
-                Some(Content::Rate) | None => AnyLink::DropTail(DropTail),
-            };
-            hops.set_link(at, rate, law);
+            hops.set_link(at, rate, link_law(&*config.law, rate));
         }
     }
     poll.registry().register(&mut SourceFd(&hops.as_fd().as_raw_fd()), Token(HOPS), Interest::READABLE)?;
     let mut core = Core {
-        transport: Arc::new(Transport { echo: sending.echo, ..transport(config.limits.session_buffer) }),
+        transport: Arc::new(Transport {
+            echo: config.law.descriptor().echo,
+            ..transport(config.limits.session_buffer)
+        }),
         registry: poll.registry().try_clone()?,
         hops,
         clock,
@@ -84,13 +80,13 @@ pub(crate) fn start(
         config,
     };
     Ok(match core.config.part.clone() {
-        Part::Front { listen, framing, answers } => {
-            let front = Front::open(&mut core, &listen, framing, answers)?;
+        Part::Front { listen, framing, answers, key } => {
+            let front = Front::open(&mut core, &listen, framing, answers, key)?;
             let at = front.addresses();
             (at, looped(poll, core, front, mailbox))
         }
-        Part::Middle { policy, flow_control, .. } => {
-            let middle = Middle::open(&core, policy, flow_control)?;
+        Part::Middle { .. } => {
+            let middle = Middle::open(&core)?;
             (vec![core.hops.addr()], looped(poll, core, middle, mailbox))
         }
         Part::Back { server, framing, answers } => {
@@ -180,9 +176,7 @@ impl<W: Work> Engine<W> {
             let Engine { core, work, batch, .. } = self;
             batch.for_each(|from, datagram| {
                 let Some(opened) = core.hops.open(core.now, from, datagram) else { return };
-                let data = opened.packet.flags.has(Flags::DATA);
-                let len = if data { usize::from(opened.packet.size.saturating_sub(HEADER)) } else { 0 };
-                let payload = &datagram[opened.end - len.min(opened.end)..opened.end];
+                let payload = payload(&opened.packet, datagram, opened.end);
                 work.on_packet(core, opened.from, opened.packet, opened.sack, payload);
             });
             self.meet_neighbours();
@@ -200,9 +194,7 @@ impl<W: Work> Engine<W> {
     fn meet_neighbours(&mut self) {
         while let Some(event) = self.core.hops.poll_event() {
             let core = &mut self.core;
-            let name = |at: usize| {
-                core.config.peers.iter().chain(core.config.members()).nth(at).map_or("", |one| &one.name)
-            };
+            let name = |at: usize| core.hops.name_of(at);
             match event {
                 HopEvent::Up(at) => core.events.info("hop-up", format_args!("hop to {} is up", name(at))),
                 HopEvent::Down(at) => {
@@ -216,16 +208,27 @@ impl<W: Work> Engine<W> {
         }
     }
 
+    fn install(&mut self, setup: Setup) -> Result<(), String> {
+        let Setup::Site(config) = setup else {
+            return Err("a part between sites becomes a switch at a restart".to_owned());
+        };
+        if let Some(key) = self.core.config.changed_for_good(&config) {
+            return Err(format!("another `{key}` takes effect at a restart"));
+        }
+        self.work.install(&mut self.core, &config)?;
+        self.core.config = config;
+        Ok(())
+    }
+
     /// Executes commands from other threads.
     fn obey(&mut self) {
         for command in self.mailbox.take() {
             match command {
-                EngineCommand::Install(_, reply) => {
-                    let why = "a part between sites reads its configuration once: restart it";
-                    let _ = reply.send(Err(why.into()));
+                EngineCommand::Install(setup, reply) => {
+                    let _ = reply.send(self.install(setup));
                 }
-                EngineCommand::Drain(_, _, reply) => {
-                    let _ = reply.send(Err(vec!["none: members between sites cannot be drained".into()]));
+                EngineCommand::Drain(name, drain, reply) => {
+                    let _ = reply.send(self.work.drain(&mut self.core, &name, drain));
                 }
                 EngineCommand::Status(reply) => {
                     let _ = reply.send(self.work.snapshot(&self.core));

@@ -9,17 +9,19 @@ use mio::{Interest, Token};
 use slab::Slab;
 use tollway_law::Time;
 use tollway_net::hop::HopEvent;
-use tollway_proto::dispatch::Answers;
-use tollway_proto::framing::Framing;
+use tollway_proto::dispatch::Queue;
+use tollway_proto::framing::{Framing, Key};
 use tollway_proto::route::Hash;
 use tollway_proto::{Packet, SackRanges};
+use tollway_session::end::End;
+use tollway_session::label::{KeyHash, Tags, key_hash, short};
 
-use super::config::Sites;
+use super::config::{Answers, Sites};
 use super::core::{Core, Work};
-use super::end::End;
-use super::message::{Ledger, Noted};
+use super::ledger::{Ledger, Noted};
 use super::snapshot::{common, member};
 use super::tcp::{Ready, Tcp};
+use crate::redis::sites::{self, Onward};
 use crate::status::{ClientStatus, MemberStatus, Status};
 use crate::stream::Stream;
 
@@ -28,6 +30,7 @@ pub(super) struct Front {
     listeners: Vec<(TcpListener, SocketAddr)>,
     pub(super) framing: Framing,
     answers: Answers,
+    key: Option<Key>,
     sessions: Slab<Box<FrontSession>>,
     by_flow: HashMap<u32, usize>,
     by_client: HashMap<IpAddr, usize>,
@@ -42,6 +45,9 @@ struct FrontSession {
     end: End,
     flow: u32,
     client: IpAddr,
+    key: Option<Key>,
+    /// True if frames are Redis' commands.
+    redis: bool,
     ledger: Ledger,
     message: Vec<u8>,
     opened: Time,
@@ -104,6 +110,7 @@ impl Front {
         listen: &[SocketAddr],
         framing: Framing,
         answers: Answers,
+        key: Option<Key>,
     ) -> io::Result<Front> {
         let mut listeners = Vec::new();
         for &wanted in listen {
@@ -118,6 +125,7 @@ impl Front {
             listeners,
             framing,
             answers,
+            key,
             sessions: Slab::new(),
             by_flow: HashMap::new(),
             by_client: HashMap::new(),
@@ -187,7 +195,14 @@ impl Front {
             end: End::client(&core.transport, core.config.sender(PEER), PEER, flow, now),
             flow,
             client,
-            ledger: Ledger::new(self.answers, self.hash, flow, limits.frame),
+            key: self.key,
+            redis: self.framing == Framing::Resp,
+            ledger: Ledger::new(
+                self.answers,
+                Tags::new(self.hash, flow),
+                limits.frame,
+                HELD * most_held(&core.config),
+            ),
             message: Vec::new(),
             opened: now,
             last: now,
@@ -331,7 +346,7 @@ impl Work for Front {
             outstanding: self.outstanding(),
             unanswered: core.counters.abandoned,
             unrequested: core.counters.unrequested,
-            ..member(core, 0, &core.config.peers[0])
+            ..member(core, PEER)
         };
         let clients = self.clients().map(|(address, &sessions)| ClientStatus {
             name: address.to_string(),
@@ -384,18 +399,32 @@ impl FrontSession {
     /// Reads requests while there is room for them.
     fn take_requests(&mut self, core: &mut Core, key: usize) -> Result<(), Why> {
         let Core { config, scratch, counters, now, again, .. } = core;
-        let (end, ledger) = (&mut self.end, &mut self.ledger);
+        let (end, ledger, by) = (&mut self.end, &mut self.ledger, self.key);
+        let redis = self.redis;
         for _ in 0..READS {
             if !self.tcp.may_read() || Self::is_full(end, ledger, config) {
                 break;
             }
+            let (mut here, mut ends) = (Queue::default(), false);
             let read = self.tcp.read(*now, scratch, |frame| {
                 counters.frames += 1;
                 counters.bytes += frame.len() as u64;
-                end.write(&ledger.number(*now), frame);
-                !Self::is_full(end, ledger, config)
+                match onward(redis, by, frame) {
+                    Ok(key) => end.write(&ledger.number(*now, key), frame),
+                    Err(None) => {}
+                    Err(Some((answer, last))) => {
+                        ledger.number(*now, [0; 4]);
+                        ledger.answer_last(&answer, &mut here);
+                        ends = last;
+                    }
+                }
+                !ends && !Self::is_full(end, ledger, config)
             });
+            self.tcp.out.push(here.as_slice());
             read.map_err(|_| Why::Malformed)?;
+            if ends {
+                (self.tcp.ended, self.tcp.untaken) = (true, false);
+            }
             self.last = *now;
         }
         if self.tcp.may_read() && !Self::is_full(end, ledger, config) {
@@ -471,6 +500,20 @@ impl FrontSession {
             return Err(Why::Idle);
         }
         Ok(())
+    }
+}
+
+/// The hash of a frame's key, or the treatment of a command that goes no further: no answer, or an
+/// answer and true if it ends the session.
+fn onward(redis: bool, by: Option<Key>, frame: &[u8]) -> Result<KeyHash, Option<(Vec<u8>, bool)>> {
+    if !redis {
+        return Ok(by.map_or([0; 4], |key| key_hash(key.of(frame))));
+    }
+    match sites::onward(frame) {
+        Onward::Nothing => Err(None),
+        Onward::Send(hash) => Ok(hash.map_or([0; 4], short)),
+        Onward::Answer(answer) => Err(Some((answer, false))),
+        Onward::End(answer) => Err(Some((answer, true))),
     }
 }
 

@@ -6,24 +6,30 @@ use std::io;
 use slab::Slab;
 use tollway_law::Time;
 use tollway_net::hop::HopEvent;
-use tollway_proto::route::{Candidate, Hash, Item, Policy, Route};
-use tollway_proto::switch::{self, FlowControl, Health, Stats, Switch};
+use tollway_proto::route::{Candidate, Hash, Item, Modules, Policy, Route};
+use tollway_proto::switch::{self, FrameStart, Health, Stats, Switch};
 use tollway_proto::{Flags, Gate, Middle as _, Packet, Passed, SackRanges};
+use tollway_session::{label, link_law};
 
+use super::config::{Neighbour, Part, Sites};
 use super::core::{Core, Work};
 use super::snapshot::{common, member};
+use crate::config::OnFailure;
+use crate::config::file::MEMBERS;
 use crate::status::{ClientStatus, MemberStatus, Status};
 
 /// All sessions.
 pub(super) struct Middle {
-    pub(super) policy: Policy,
+    policy: Policy,
     session: switch::Config,
     /// Neighbours from this one on are members.
-    pub(super) first_member: usize,
-    members: usize,
-    /// The hash for names of members and numbers of sessions.
+    first_member: usize,
+    /// The members, by their index in every session. Those that have left keep their place until
+    /// another takes it.
+    members: Vec<Place>,
+    /// The hash for numbers of sessions, and the one for keys and names of members.
     hash: Hash,
-    names: Vec<u64>,
+    keys: Hash,
     /// Sessions of each peer.
     of_peers: Vec<usize>,
     sessions: Slab<Box<MiddleSession>>,
@@ -37,6 +43,30 @@ pub(super) struct Middle {
     past: Past,
 }
 
+/// The place of a member.
+struct Place {
+    spec: Neighbour,
+    /// True if it is in the present configuration.
+    listed: bool,
+    /// True if an operator drains it.
+    drained: bool,
+    /// True while it is a neighbour.
+    open: bool,
+    /// The last time at which a session had it.
+    used: Time,
+}
+
+impl Place {
+    fn new(spec: &Neighbour, now: Time) -> Place {
+        Place { spec: spec.clone(), listed: true, drained: false, open: true, used: now }
+    }
+
+    /// True if it gets no new frames.
+    fn is_out(&self) -> bool {
+        !self.listed || self.drained || self.spec.drain
+    }
+}
+
 /// The counters of sessions that are over.
 #[derive(Clone, Debug, Default)]
 struct Past {
@@ -46,12 +76,12 @@ struct Past {
 
 /// The counters of a member.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct MemberPast {
-    pub(super) sessions: usize,
-    pub(super) packets: u64,
-    pub(super) bytes: u64,
-    pub(super) answers: u64,
-    pub(super) outstanding: u64,
+struct MemberPast {
+    sessions: usize,
+    packets: u64,
+    bytes: u64,
+    answers: u64,
+    outstanding: u64,
 }
 
 struct MiddleSession {
@@ -75,31 +105,33 @@ struct Numbered {
 }
 
 impl Route for Numbered {
-    fn pick(&mut self, item: &Item, members: &[Candidate]) -> Option<usize> {
+    fn pick(&mut self, item: &Item<'_>, members: &[Candidate]) -> Option<usize> {
         self.inner.pick(&Item { session: self.session, ..*item }, members)
     }
 }
 
 impl Middle {
-    pub(super) fn open(core: &Core, policy: Policy, flow_control: FlowControl) -> io::Result<Middle> {
-        let members = core.config.members();
-        let hash = Hash::new(tollway_net::random()?);
+    pub(super) fn open(core: &Core) -> io::Result<Middle> {
+        let Part::Middle { policy, on_failure, secret, flow_control, members } = &core.config.part else {
+            return Err(io::Error::other("a switch has members"));
+        };
         let transport = &core.transport;
         Ok(Middle {
-            policy,
+            policy: *policy,
             session: switch::Config {
                 header: transport.header,
                 ack_size: transport.ack_size,
                 handshake: transport.handshake,
                 initial_segment: transport.initial_segment,
-                flow_control,
+                flow_control: *flow_control,
+                pinned: *on_failure == OnFailure::Error,
                 content: core.config.law.descriptor().reads,
                 ..switch::Config::default()
             },
             first_member: core.config.peers.len(),
-            members: members.len(),
-            names: members.iter().map(|member| hash.of(member.name.as_bytes())).collect(),
-            hash,
+            members: members.iter().map(|spec| Place::new(spec, core.now)).collect(),
+            hash: Hash::new(tollway_net::random()?),
+            keys: Hash::new(*secret),
             of_peers: vec![0; core.config.peers.len()],
             sessions: Slab::new(),
             by_peer: HashMap::new(),
@@ -111,12 +143,12 @@ impl Middle {
     }
 
     /// Sessions of a peer.
-    pub(super) fn sessions_of(&self, peer: usize) -> usize {
+    fn sessions_of(&self, peer: usize) -> usize {
         self.of_peers[peer]
     }
 
     /// Counters of all sessions, and of their members.
-    pub(super) fn counts(&self) -> (Stats, Vec<MemberPast>) {
+    fn counts(&self) -> (Stats, Vec<MemberPast>) {
         let Past { mut stats, mut members } = self.past.clone();
         for (_, session) in &self.sessions {
             session.add_to(&mut stats, &mut members);
@@ -125,7 +157,7 @@ impl Middle {
     }
 
     /// Packets outstanding in all sessions.
-    pub(super) fn outstanding(&self) -> u64 {
+    fn outstanding(&self) -> u64 {
         let of = |session: &MiddleSession| session.switch.session(0).outstanding();
         self.sessions.iter().map(|(_, session)| of(session)).map(|(a, b)| u64::from(a) + u64::from(b)).sum()
     }
@@ -140,22 +172,28 @@ impl Middle {
         {
             return None;
         }
-        let up = |k: &usize| core.hops.is_up(self.first_member + k);
-        let silent: Vec<usize> = (0..self.members).filter(|k| !up(k)).collect();
-        if silent.len() == self.members {
+        let is_up = |k: usize| core.hops.is_up(self.first_member + k);
+        if (0..self.members.len()).all(|k| !is_up(k) || self.members[k].is_out()) {
             return None;
         }
-        let candidate =
-            |&name: &u64| Candidate { name, window: limits.member_buffer, ..Candidate::default() };
-        let candidates = self.names.iter().map(candidate).collect();
+        let window = limits.member_buffer;
+        let candidate = |place: &Place| Candidate { window, ..self.candidate(&place.spec) };
+        let candidates = self.members.iter().map(candidate).collect();
         let mut switch = Switch::new();
         let number = self.hash.of(&self.started.to_be_bytes());
-        let route = Numbered { session: number, inner: self.policy.module(self.started) };
+        let route = Numbered { session: number, inner: core.config.module(self.policy, self.started) };
         switch.add_session(&self.session, Box::new(route), candidates);
         self.started += 1;
         core.counters.accepted += 1;
         // A member that is not heard is not waited for.
-        silent.into_iter().for_each(|k| switch.set_member(core.now, 0, k, false));
+        for (k, place) in self.members.iter().enumerate() {
+            if place.is_out() {
+                switch.drain_member(core.now, 0, k, true);
+            }
+            if !is_up(k) {
+                switch.set_member(core.now, 0, k, false);
+            }
+        }
         let onward = self.next_flow;
         self.next_flow = onward.wrapping_add(1);
         let (last, over, armed) = (core.now, None, Time::NEVER);
@@ -202,7 +240,7 @@ impl Middle {
 
     /// Ends a session: both sides are reset.
     fn end(&mut self, core: &mut Core, key: usize, word: &'static str) {
-        let members = self.members;
+        let members = self.members.len();
         let Some(session) = self.sessions.get_mut(key).filter(|session| session.over.is_none()) else {
             return;
         };
@@ -212,15 +250,83 @@ impl Middle {
         self.drive(core, key);
     }
 
-    fn keys(&self) -> Vec<usize> {
+    fn session_keys(&self) -> Vec<usize> {
         self.sessions.iter().map(|(key, _)| key).collect()
     }
 
     fn set_member(&mut self, core: &mut Core, k: usize, up: bool) {
-        for key in self.keys() {
+        self.in_all(core, |switch, now| switch.set_member(now, 0, k, up));
+    }
+
+    /// Changes all open sessions.
+    fn in_all(&mut self, core: &mut Core, mut change: impl FnMut(&mut Switch, Time)) {
+        for key in self.session_keys() {
             if let Some(session) = self.sessions.get_mut(key).filter(|session| session.over.is_none()) {
-                session.switch.set_member(core.now, 0, k, up);
+                change(&mut session.switch, core.now);
                 self.drive(core, key);
+            }
+        }
+    }
+
+    /// A member as routing modules see it.
+    fn candidate(&self, spec: &Neighbour) -> Candidate {
+        let name = self.keys.of(spec.name.as_bytes());
+        Candidate { name, weight: spec.weight, ..Candidate::default() }
+    }
+
+    /// Informs all sessions of a member's name, weight and drain.
+    fn refresh(&mut self, core: &mut Core, k: usize) {
+        let Candidate { name, weight, .. } = self.candidate(&self.members[k].spec);
+        let out = self.members[k].is_out();
+        self.in_all(core, |switch, now| {
+            switch.set_candidate(0, k, name, weight);
+            switch.drain_member(now, 0, k, out);
+        });
+    }
+
+    /// Adds a member, in the place of one that has left if there is one.
+    fn add(&mut self, core: &mut Core, config: &Sites, spec: &Neighbour) -> Result<(), String> {
+        let added = core.hops.add(core.now, &config.keys, &spec.name, spec.address);
+        let at = added.map_err(|error| error.to_string())?;
+        if let Some(rate) = spec.rate {
+            core.hops.set_link(at, rate, link_law(&*config.law, rate));
+        }
+        let (k, place) = (at - self.first_member, Place::new(spec, core.now));
+        if k < self.members.len() {
+            self.members[k] = place;
+            self.past.members[k] = MemberPast::default();
+            // Until it is heard.
+            self.set_member(core, k, false);
+        } else {
+            self.members.push(place);
+            self.past.members.push(MemberPast::default());
+            let window = core.config.limits.member_buffer;
+            let candidate = Candidate { window, ..self.candidate(spec) };
+            self.in_all(core, |switch, _| {
+                switch.add_member(0, candidate);
+            });
+        }
+        core.events.info("member-added", format_args!("member {} at {} joins", spec.name, spec.address));
+        Ok(())
+    }
+
+    /// Removes neighbours that are no longer listed, and that no session has had for some time.
+    fn remove_unused(&mut self, core: &mut Core) {
+        for k in 0..self.members.len() {
+            let place = &mut self.members[k];
+            if place.listed || !place.open {
+                continue;
+            }
+            let has = |session: &MiddleSession| {
+                let member = session.switch.session(0).members().nth(k);
+                session.over.is_none() && member.is_some_and(|member| member.health != Health::Down)
+            };
+            if self.sessions.iter().any(|(_, session)| has(session)) {
+                place.used = core.now;
+            } else if core.now > place.used + LINGER {
+                place.open = false;
+                core.hops.remove(self.first_member + k);
+                core.events.info("member-removed", format_args!("member {} has left", place.spec.name));
             }
         }
     }
@@ -250,7 +356,10 @@ impl Work for Middle {
         let gate = Gate(member.map_or(0, |k| k as u32 + 1));
         core.counters.frames += u64::from(member.is_none() && packet.flags.has(Flags::DATA));
         core.counters.answers += u64::from(member.is_some() && packet.flags.has(Flags::DATA));
-        if let Passed::By(gate) = session.switch.pass(core.now, gate, &mut packet, &mut sack) {
+        let content = label::routed(payload)
+            .map(|(key, frame)| FrameStart { key: key.map(|key| self.keys.of(key)), frame });
+        let passed = session.switch.pass_with(core.now, gate, &mut packet, &mut sack, content);
+        if let Passed::By(gate) = passed {
             session.send(core, first_member, gate, packet, &sack, payload);
         }
         self.drive(core, key);
@@ -263,11 +372,56 @@ impl Work for Middle {
         }
     }
 
+    fn install(&mut self, core: &mut Core, config: &Sites) -> Result<(), String> {
+        let Part::Middle { policy, on_failure, flow_control, members, .. } = &config.part else {
+            return Err("this part stays a switch until a restart".to_owned());
+        };
+        let same = |place: &Place, spec: &Neighbour| {
+            let known = &place.spec;
+            place.open && (&known.name, known.address, known.rate) == (&spec.name, spec.address, spec.rate)
+        };
+        let find = |places: &[Place], spec| places.iter().position(|place| same(place, spec));
+        for spec in members.iter().filter(|spec| find(&self.members, spec).is_none()) {
+            if let Some(at) = core.hops.at(spec.address) {
+                let (name, address) = (core.hops.name_of(at), spec.address);
+                return Err(format!(
+                    "{address} is in use by `{name}`: wait until `status` no longer lists it"
+                ));
+            }
+        }
+        if members.len() + self.members.iter().filter(|place| place.open && !place.listed).count() > MEMBERS {
+            return Err(format!("with those that finish their work, more than {MEMBERS} members"));
+        }
+        self.policy = *policy;
+        (self.session.flow_control, self.session.pinned) = (*flow_control, *on_failure == OnFailure::Error);
+        self.members.iter_mut().for_each(|place| place.listed = false);
+        for spec in members {
+            match find(&self.members, spec) {
+                Some(k) => (self.members[k].spec, self.members[k].listed) = (spec.clone(), true),
+                None => self.add(core, config, spec)?,
+            }
+        }
+        (0..self.members.len()).for_each(|k| self.refresh(core, k));
+        Ok(())
+    }
+
+    fn drain(&mut self, core: &mut Core, member: &str, drain: bool) -> Result<(), Vec<String>> {
+        let listed = || self.members.iter().enumerate().filter(|(_, place)| place.listed);
+        let Some((k, _)) = listed().find(|(_, place)| place.spec.name == member) else {
+            return Err(listed().map(|(_, place)| place.spec.name.clone()).collect());
+        };
+        self.members[k].drained = drain;
+        let what = if drain { "gets no new messages" } else { "gets messages again" };
+        core.events.info("drain", format_args!("member {member} {what}"));
+        self.refresh(core, k);
+        Ok(())
+    }
+
     fn on_neighbour(&mut self, core: &mut Core, event: HopEvent) {
         let (HopEvent::Up(at) | HopEvent::Down(at) | HopEvent::Replaced(at)) = event;
         let Some(k) = at.checked_sub(self.first_member) else {
             if matches!(event, HopEvent::Replaced(_)) {
-                for key in self.keys() {
+                for key in self.session_keys() {
                     if self.sessions.get(key).is_some_and(|session| session.peer == at) {
                         self.end(core, key, "peer-replaced");
                     }
@@ -287,7 +441,7 @@ impl Work for Middle {
 
     fn sweep(&mut self, core: &mut Core) {
         let limits = core.config.limits;
-        for key in self.keys() {
+        for key in self.session_keys() {
             let Some(session) = self.sessions.get(key) else { continue };
             let (peer, last) = (session.peer, session.last);
             match session.over {
@@ -300,10 +454,11 @@ impl Work for Middle {
                 None => {}
             }
         }
+        self.remove_unused(core);
     }
 
     fn on_close(&mut self, core: &mut Core) {
-        for key in self.keys() {
+        for key in self.session_keys() {
             self.end(core, key, "closing");
         }
     }
@@ -315,13 +470,21 @@ impl Work for Middle {
     /// The status: peers stand for clients.
     fn snapshot(&self, core: &Core) -> Status {
         let (stats, counts) = self.counts();
-        let members = core.config.members().iter().zip(&counts).enumerate();
-        let members = members.map(|(k, (spec, counts))| MemberStatus {
-            connections: counts.sessions,
-            bytes: counts.bytes,
-            answers: counts.answers,
-            outstanding: counts.outstanding,
-            ..member(core, self.first_member + k, spec)
+        let members = self.members.iter().zip(&counts).enumerate().filter(|(_, (place, _))| place.open);
+        let members = members.map(|(k, (place, counts))| {
+            let known = member(core, self.first_member + k);
+            MemberStatus {
+                state: match place {
+                    _ if !place.listed => "removed",
+                    _ if place.is_out() => "draining",
+                    _ => known.state,
+                },
+                connections: counts.sessions,
+                bytes: counts.bytes,
+                answers: counts.answers,
+                outstanding: counts.outstanding,
+                ..known
+            }
         });
         let clients = core.config.peers.iter().enumerate().map(|(at, peer)| ClientStatus {
             name: peer.name.clone(),
@@ -331,7 +494,7 @@ impl Work for Middle {
         });
         let mut status = Status {
             frames_are: "acp".into(),
-            policy: self.policy.word(),
+            policy: core.config.modules.as_ref().map_or(self.policy.word(), Modules::name),
             sessions: self.sessions(),
             members: members.collect(),
             clients: clients.collect(),

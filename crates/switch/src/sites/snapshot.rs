@@ -2,7 +2,6 @@
 
 use tollway_net::secure::Trouble;
 
-use super::config::Neighbour;
 use super::core::{Core, FIRST_INSTANT};
 use crate::engine::snapshot::cpu;
 use crate::status::{MemberStatus, NeighbourStatus, SitesStatus, Status};
@@ -32,16 +31,15 @@ pub(super) fn common(core: &Core, part: &'static str) -> Status {
 
 fn sites(core: &Core, part: &'static str) -> SitesStatus {
     let (hops, refused) = (core.hops.stats(), core.hops.refused());
-    let all = core.config.peers.iter().chain(core.config.members()).enumerate();
-    let neighbour = |(at, spec): (usize, &Neighbour)| NeighbourStatus {
-        name: spec.name.clone(),
-        address: spec.address.to_string(),
+    let neighbour = |at| NeighbourStatus {
+        name: core.hops.name_of(at).to_owned(),
+        address: core.hops.addr_of(at).to_string(),
         state: state(core, at),
     };
     SitesStatus {
         part,
         bind: core.hops.addr().to_string(),
-        neighbours: all.map(neighbour).collect(),
+        neighbours: core.hops.neighbours().into_iter().map(neighbour).collect(),
         received: hops.received,
         sent: hops.sent,
         unsent: hops.unsent,
@@ -58,11 +56,11 @@ fn sites(core: &Core, part: &'static str) -> SitesStatus {
 }
 
 /// The status of a neighbour that stands for a member.
-pub(super) fn member(core: &Core, at: usize, spec: &Neighbour) -> MemberStatus {
+pub(super) fn member(core: &Core, at: usize) -> MemberStatus {
     let up = core.hops.is_up(at);
     MemberStatus {
-        name: spec.name.clone(),
-        address: spec.address.to_string(),
+        name: core.hops.name_of(at).to_owned(),
+        address: core.hops.addr_of(at).to_string(),
         state: if up { "up" } else { "down" },
         last_failure: (!up).then(|| state(core, at).to_owned()),
         ..MemberStatus::default()

@@ -4,6 +4,8 @@ mod attacks;
 mod common;
 mod faults;
 mod foreign;
+mod library;
+mod membership;
 mod programs;
 mod redis;
 mod sites_attacks;

@@ -11,7 +11,7 @@ use tollway_switch::agent::Agent;
 use tollway_switch::sites::Sites;
 
 /// Sends frames and reads their answers at the same time. Returns the answers.
-fn echoed(stream: &TcpStream, bodies: &[Vec<u8>]) -> Vec<Vec<u8>> {
+pub(crate) fn echoed(stream: &TcpStream, bodies: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let (mut to, mut from) = (stream, std::io::BufReader::new(stream));
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -21,7 +21,7 @@ fn echoed(stream: &TcpStream, bodies: &[Vec<u8>]) -> Vec<Vec<u8>> {
     })
 }
 
-fn bodies(client: u8, count: u32, len: usize) -> Vec<Vec<u8>> {
+pub(crate) fn bodies(client: u8, count: u32, len: usize) -> Vec<Vec<u8>> {
     (0..count)
         .map(|number| [&[client][..], &number.to_be_bytes(), &vec![number as u8; len]].concat())
         .collect()
@@ -33,7 +33,7 @@ fn number(body: &[u8]) -> u32 {
 }
 
 /// Each frame of a client once, and in order at each server of a session.
-fn check_servers(servers: &[Server], client: u8, count: u32) {
+pub(crate) fn check_servers(servers: &[Server], client: u8, count: u32) {
     let mut all = Vec::new();
     for server in servers {
         for connection in server.seen.lock().unwrap().values() {
@@ -48,7 +48,7 @@ fn check_servers(servers: &[Server], client: u8, count: u32) {
 }
 
 /// The client's connection is broken off. Returns the time that took.
-fn broken(mut client: &TcpStream) -> Duration {
+pub(crate) fn broken(mut client: &TcpStream) -> Duration {
     let began = Instant::now();
     let mut rest = Vec::new();
     let error = client.read_to_end(&mut rest).expect_err("not a regular end");
@@ -56,7 +56,7 @@ fn broken(mut client: &TcpStream) -> Duration {
     began.elapsed()
 }
 
-fn ends(agent: &Agent, word: &str) -> u64 {
+pub(crate) fn ends(agent: &Agent, word: &str) -> u64 {
     status(agent).ends.get(word).copied().unwrap_or(0)
 }
 
@@ -416,7 +416,7 @@ fn rates(servers: &[Server]) -> [f64; 2] {
     std::thread::sleep(Duration::from_secs(4));
     let (span, after) = (began.elapsed().as_secs_f64(), counts());
     // A frame of 1002 bytes and its label in a packet, sealed.
-    [0, 1].map(|client| (after[client] - before[client]) * (1002.0 + 8.0 + 136.0) * 8.0 / span / 1e6)
+    [0, 1].map(|client| (after[client] - before[client]) * (1002.0 + 12.0 + 136.0) * 8.0 / span / 1e6)
 }
 
 fn dropped(part: &Agent) -> u64 {

@@ -92,6 +92,77 @@ fn a_member_taken_out_and_admitted_again() {
     assert_eq!(net.ends[1].delivered.len(), before + 100);
 }
 
+#[test]
+fn a_drained_member_finishes_its_frames_and_answers_and_others_go_on() {
+    let mut net = Net::new(21, 3, Opener::Peer);
+    net.open();
+    net.write(0, 600, 1000);
+    net.drive(Time::from_millis(60));
+    net.drain_member(1, true);
+    net.until(MINUTE, |net| net.ends[2].events.contains(&Event::PeerFinished));
+    let before = net.ends[2].delivered.len();
+    // Its half of the connection stays open: answers still arrive.
+    net.write(2, 30, 500);
+    net.write(0, 300, 1000);
+    net.until(MINUTE, |net| net.ends[0].connection.una() == 901);
+    assert_eq!(health(&net, 1), Health::Up);
+    net.ends[2].connection.finish();
+    net.until(MINUTE, |net| net.ends[2].events.contains(&Event::Closed));
+    net.check_delivery(0, 900);
+    assert_eq!(net.check_delivery(2, 30)[0], 30);
+    assert_eq!(net.ends[2].delivered.len(), before);
+    assert_eq!((health(&net, 1), net.session().stats().failures), (Health::Down, 0));
+    assert!(!net.ends[0].events.contains(&Event::PeerFinished), "others may have data");
+    // It comes back as another process.
+    net.drain_member(1, false);
+    net.drive(Time::from_secs(1));
+    assert_eq!((health(&net, 1), net.ends[2].life), (Health::Up, 1));
+    net.write(0, 300, 1000);
+    net.until(MINUTE, |net| net.ends[0].connection.una() == 1201);
+    assert_eq!(net.ends[2].delivered.len(), before + 100);
+}
+
+#[test]
+fn a_drained_member_gets_its_open_frame_to_the_end() {
+    let mut net = Net::new(22, 2, Opener::Peer);
+    net.open();
+    net.drive(Time::from_millis(100));
+    // Of twenty packets, two are in the first window.
+    net.write(0, 1, 20 * 1460);
+    net.drive(Time::from_millis(12));
+    let whole = |net: &Net, k: usize| {
+        net.ends[k + 1]
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::FrameDelivered { bytes, .. } if *bytes == 20 * 1460))
+    };
+    let k = (0..2).find(|&k| !net.ends[k + 1].delivered.is_empty()).expect("a member has its begin");
+    net.drain_member(k, true);
+    net.until(MINUTE, |net| net.ends[k + 1].events.contains(&Event::PeerFinished));
+    assert!(whole(&net, k));
+}
+
+#[test]
+fn a_session_whose_members_are_all_drained_waits_for_another() {
+    let mut net = Net::new(23, 1, Opener::Peer);
+    net.open();
+    net.write(0, 10, 1000);
+    net.drive(Time::from_secs(1));
+    net.drain_member(0, true);
+    net.until(MINUTE, |net| net.ends[1].events.contains(&Event::PeerFinished));
+    net.ends[1].connection.finish();
+    net.write(0, 10, 1000);
+    net.drive(Time::from_secs(2));
+    assert!(!net.ends[0].events.contains(&Event::PeerFinished) && !net.session().is_reset());
+    net.add_member(Time::from_millis(20));
+    net.until(MINUTE, |net| net.ends[0].connection.una() == 21);
+    assert_eq!(net.check_delivery(0, 20), [0, 10, 10]);
+    // The end of the session is that of the members left.
+    net.ends[0].connection.finish();
+    net.ends[2].connection.finish();
+    net.until(MINUTE, |net| net.session().is_closed());
+}
+
 /// A net whose members do not answer, opened by its peer.
 fn unanswered(members: usize) -> Net {
     let mut net = Net::new(13, members, Opener::Peer);

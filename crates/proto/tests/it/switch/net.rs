@@ -232,6 +232,23 @@ impl Net {
         (0..frames).for_each(|_| self.ends[side].connection.write_frame(bytes));
     }
 
+    /// A member joins the open session.
+    pub(crate) fn add_member(&mut self, latency: Time) {
+        let side = self.ends.len();
+        self.ends.push(self.end(side));
+        self.latency.push(latency);
+        let candidate = candidates(side)[side - 1];
+        assert_eq!(self.switch.add_member(0, candidate), side - 1);
+        self.switch.set_member(self.now, 0, side - 1, true);
+        self.flush_switch();
+    }
+
+    /// Drains member `k`, or ends that.
+    pub(crate) fn drain_member(&mut self, k: usize, drain: bool) {
+        self.switch.drain_member(self.now, 0, k, drain);
+        self.flush_switch();
+    }
+
     /// Member `k`'s process ends, and another begins.
     pub(crate) fn restart(&mut self, k: usize) {
         self.replace(k + 1);
@@ -330,6 +347,10 @@ impl Net {
     }
 
     fn at_end(&mut self, side: usize, packet: Packet, sack: SackRanges) {
+        let opens = packet.flags.has(Flags::SYN) && !packet.flags.has(Flags::ACK);
+        if opens && self.ends[side].events.contains(&Event::Closed) {
+            self.replace(side);
+        }
         let (strict, first) = (self.strict, self.first());
         let end = &mut self.ends[side];
         if end.hung {

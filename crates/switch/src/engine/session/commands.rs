@@ -40,14 +40,14 @@ impl Session {
         match action {
             Action::Nothing => {}
             Action::Keyed { hash, blocks } => {
-                let member = core.homes(spread).home(hash).or_else(|| self.pick_any(core, hash, frame.len()));
+                let member = core.homes(spread).home(hash).or_else(|| self.pick_any(core, hash, frame));
                 if blocks {
                     self.hold(Barrier::Blocking(member));
                 }
                 self.plan_command(core, member, bytes, frame, at)?;
             }
             Action::Anywhere => {
-                let member = self.pick_any(core, self.scrambled, frame.len());
+                let member = self.pick_any(core, self.scrambled, frame);
                 self.plan_command(core, member, bytes, frame, at)?;
             }
             Action::Split { step, gather } => self.split(core, bytes, &words, step, gather)?,
@@ -206,7 +206,7 @@ impl Session {
     fn watch_keys(&mut self, core: &mut Core, bytes: &[u8], hash: u64, frame: &[u8]) -> Result<(), End> {
         let watched = self.redis.as_ref().and_then(|redis| redis.watched);
         let home = core.homes(self.is_spread()).home(hash).or(watched);
-        match home.or_else(|| self.pick_any(core, hash, frame.len())) {
+        match home.or_else(|| self.pick_any(core, hash, frame)) {
             Some(member) if watched.is_none_or(|other| other == member) => {
                 self.send_bound(core, bytes, member, frame)?;
             }

@@ -152,7 +152,7 @@ impl Session {
             since,
             last: core.now,
             dispatch: Dispatch::new(config.rules),
-            route: config.policy.module(number),
+            route: config.module(number),
             lanes: Vec::new(),
             held: Vec::new(),
             held_bytes: 0,

@@ -11,8 +11,8 @@ use crate::redis::{self, Action};
 impl Session {
     /// Selects the member of a frame among the bytes just read.
     #[inline]
-    pub(super) fn plan(&mut self, core: &mut Core, item: Item, frame: &[u8], at: usize) -> Result<(), End> {
-        match self.route.pick(&item, &core.candidates) {
+    pub(super) fn plan(&mut self, core: &mut Core, key: u64, frame: &[u8], at: usize) -> Result<(), End> {
+        match self.pick(core, key, frame) {
             Some(member) if !core.is_reachable(member) => return Err(End::NoMember),
             Some(member) => self.plan_at(core, member, frame, at),
             None => {
@@ -35,11 +35,20 @@ impl Session {
         plan.push(Planned { seq, at: at as u32, len: frame.len() as u32 });
     }
 
+    /// The member of a frame whose key has this hash.
+    #[inline]
+    pub(super) fn pick(&mut self, core: &Core, key: u64, frame: &[u8]) -> Option<usize> {
+        let item = Item { session: self.scrambled, key, size: frame.len() as u32, frame };
+        self.route
+            .pick(&item, &core.candidates)
+            .filter(|&member| core.candidates.get(member).is_some_and(|candidate| candidate.up))
+    }
+
     /// A member for a command without a key.
-    pub(super) fn pick_any(&mut self, core: &Core, key: u64, size: usize) -> Option<usize> {
+    pub(super) fn pick_any(&mut self, core: &Core, key: u64, frame: &[u8]) -> Option<usize> {
         match self.config.policy {
             Policy::ByKey => core.any_member(self.scrambled),
-            _ => self.route.pick(&Item { session: self.scrambled, key, size: size as u32 }, &core.candidates),
+            _ => self.pick(core, key, frame),
         }
     }
 
@@ -70,22 +79,17 @@ impl Session {
 
     /// Sends a frame with a number and without a member.
     pub(super) fn reroute(&mut self, core: &mut Core, seq: u64, tag: Tag, frame: &[u8]) -> Result<(), End> {
-        let hash = match (&self.redis, self.config.policy) {
-            (Some(_), _) => {
-                match redis::words(frame).map(|words| redis::classify(&words, &core.homes(false))) {
-                    Some(Action::Keyed { hash, .. }) => Some(hash),
-                    _ => None,
-                }
-            }
-            (None, Policy::ByKey) => Some(core.hash.of(self.config.key.of(frame))),
-            _ => Some(0),
+        let hash = match &self.redis {
+            Some(_) => match redis::words(frame).map(|words| redis::classify(&words, &core.homes(false))) {
+                Some(Action::Keyed { hash, .. }) => Some(hash),
+                _ => None,
+            },
+            None if self.config.hashes_keys() => Some(core.hash.of(self.config.key.of(frame))),
+            None => Some(0),
         };
         let member = match hash {
-            None => self.pick_any(core, self.scrambled, frame.len()),
-            Some(key) => {
-                let item = Item { session: self.scrambled, key, size: frame.len() as u32 };
-                self.route.pick(&item, &core.candidates)
-            }
+            None => self.pick_any(core, self.scrambled, frame),
+            Some(key) => self.pick(core, key, frame),
         };
         match member {
             Some(member) if core.is_reachable(member) => self.place_at(core, member, seq, tag, frame),

@@ -2,7 +2,6 @@
 
 use tollway_proto::dispatch::Queue;
 use tollway_proto::framing::FrameError;
-use tollway_proto::route::{Item, Policy};
 
 use super::{End, ROUNDS, Session};
 use crate::config::{MOVED, SCRATCH};
@@ -170,11 +169,8 @@ impl Session {
             let frame = redis::command(words.iter().map(Vec::as_slice));
             return self.take_command(core, bytes, &frame, None);
         }
-        let key = match self.config.policy {
-            Policy::ByKey => core.hash.of(self.config.key.of(frame)),
-            _ => 0,
-        };
-        self.plan(core, Item { session: self.scrambled, key, size: len as u32 }, frame, at)?;
+        let key = if self.config.hashes_keys() { core.hash.of(self.config.key.of(frame)) } else { 0 };
+        self.plan(core, key, frame, at)?;
         Ok(true)
     }
 }

@@ -124,10 +124,22 @@ impl Plan {
         answers: &str,
         limits: &str,
     ) -> String {
+        self.back_of(k, server.address, frames, answers, limits)
+    }
+
+    /// A back before a server at an address.
+    pub(crate) fn back_of(
+        &self,
+        k: usize,
+        server: SocketAddr,
+        frames: &str,
+        answers: &str,
+        limits: &str,
+    ) -> String {
         format!(
             "to = \"{}\"\nframes = \"{frames}\"\nanswers = \"{answers}\"\nbind = \"{}\"\nkeys = \"m{k}.key\"\n\
              [peer.b]\naddress = \"{}\"\n[limits]\n{limits}\n",
-            server.address,
+            server,
             self.bound[2 + k],
             self.switch_seen[1 + k]
         )
@@ -165,7 +177,7 @@ pub(crate) fn await_hops<'a>(parts: impl IntoIterator<Item = &'a Agent>) {
 /// Starts a part whose keys are in `folder`.
 pub(crate) fn site(folder: &std::path::Path, text: &str) -> Agent {
     let config = Sites::parse("test", text, folder).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    Agent::start_site(config, "test".into(), Events::default()).unwrap()
+    Agent::start(config, "test".into(), Events::default()).unwrap()
 }
 
 /// The key files of a front `a`, a switch `b` and backs `m0`…, in a folder.

@@ -8,12 +8,13 @@ use tollway_law::sender::AnySender;
 use tollway_net::hop::Hops;
 use tollway_proto::transport::stream::{Incoming, Outgoing};
 use tollway_proto::transport::{Config as Transport, Connection, Event};
-use tollway_proto::{Flags, Packet, SackRanges};
+use tollway_proto::{Flags, Packet, SackRanges, Stamp};
 
-use super::{HEADER, PAYLOAD};
+use crate::{HEADER, PAYLOAD};
 
 /// A connection to a neighbour, and its bytes.
-pub(super) struct End {
+#[derive(Debug)]
+pub struct End {
     machine: Connection,
     outgoing: Outgoing,
     incoming: Incoming,
@@ -22,37 +23,26 @@ pub(super) struct End {
     neighbour: usize,
     /// The receive window last set, in segments.
     room: u32,
-    pub(super) connected: bool,
+    /// True once the other side has answered the SYN.
+    pub connected: bool,
     /// True if the other side sends no more frames.
-    pub(super) peer_finished: bool,
+    pub peer_finished: bool,
     /// True if both directions are over.
-    pub(super) closed: bool,
+    pub closed: bool,
     /// True if the other side aborted it.
-    pub(super) reset: bool,
+    pub reset: bool,
 }
 
 impl End {
     /// The side that opens.
-    pub(super) fn client(
-        config: &Arc<Transport>,
-        law: AnySender,
-        neighbour: usize,
-        flow: u32,
-        now: Time,
-    ) -> End {
+    pub fn client(config: &Arc<Transport>, law: AnySender, neighbour: usize, flow: u32, now: Time) -> End {
         let mut end = End::around(Connection::client(config, law, flow), neighbour);
         end.machine.open(now);
         end
     }
 
     /// The side that a SYN opens.
-    pub(super) fn server(
-        config: &Arc<Transport>,
-        law: AnySender,
-        neighbour: usize,
-        syn: &Packet,
-        now: Time,
-    ) -> End {
+    pub fn server(config: &Arc<Transport>, law: AnySender, neighbour: usize, syn: &Packet, now: Time) -> End {
         let mut end = End::around(Connection::server(config, law, syn.flow), neighbour);
         end.on_packet(now, syn, &SackRanges::EMPTY, &[], usize::MAX);
         end
@@ -74,14 +64,7 @@ impl End {
     }
 
     /// Handles a packet. Its data are left for later if more than `most` bytes wait here.
-    pub(super) fn on_packet(
-        &mut self,
-        now: Time,
-        packet: &Packet,
-        sack: &SackRanges,
-        payload: &[u8],
-        most: usize,
-    ) {
+    pub fn on_packet(&mut self, now: Time, packet: &Packet, sack: &SackRanges, payload: &[u8], most: usize) {
         let mut packet = *packet;
         if self.incoming.len() > most || payload.len() > PAYLOAD {
             packet.flags = Flags(packet.flags.0 & !DATA.0);
@@ -112,14 +95,14 @@ impl End {
     }
 
     /// Queues a frame of two parts.
-    pub(super) fn write(&mut self, head: &[u8], body: &[u8]) {
+    pub fn write(&mut self, head: &[u8], body: &[u8]) {
         self.outgoing.write(head);
         self.outgoing.write(body);
         self.machine.write_frame((head.len() + body.len()) as u64);
     }
 
     /// Moves the next received frame into `out`. Returns false if no frame is left.
-    pub(super) fn take_frame(&mut self, out: &mut Vec<u8>) -> bool {
+    pub fn take_frame(&mut self, out: &mut Vec<u8>) -> bool {
         let Some(len) = self.frames.pop_front() else { return false };
         out.resize(len as usize, 0);
         self.incoming.read(out);
@@ -127,22 +110,22 @@ impl End {
     }
 
     /// Returns true if all received frames are taken.
-    pub(super) fn is_read(&self) -> bool {
+    pub fn is_read(&self) -> bool {
         self.frames.is_empty()
     }
 
     /// Bytes written and not acknowledged.
-    pub(super) fn unacknowledged(&self) -> usize {
+    pub fn unacknowledged(&self) -> usize {
         self.outgoing.len()
     }
 
     /// Bytes held in either direction.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.outgoing.len() + self.incoming.len()
     }
 
     /// Reduces the window by the bytes that wait here and `beyond`, out of `buffer`.
-    pub(super) fn offer(&mut self, beyond: usize, buffer: usize) {
+    pub fn offer(&mut self, beyond: usize, buffer: usize) {
         let free = buffer.saturating_sub(self.incoming.len() + beyond);
         // The window moves by quarters of the buffer: each change costs a packet.
         let quarter = (buffer / PAYLOAD / 4).max(1);
@@ -154,7 +137,7 @@ impl End {
     }
 
     /// Closes this direction.
-    pub(super) fn finish(&mut self) {
+    pub fn finish(&mut self) {
         if !self.machine.is_closing() {
             self.machine.finish();
             self.note_events();
@@ -162,18 +145,18 @@ impl End {
     }
 
     /// Returns true if [`finish`](End::finish) was called.
-    pub(super) fn is_finishing(&self) -> bool {
+    pub fn is_finishing(&self) -> bool {
         self.machine.is_closing()
     }
 
     /// Aborts the connection, and informs the other side.
-    pub(super) fn abort(&mut self, now: Time, hops: &mut Hops) {
+    pub fn abort(&mut self, now: Time, hops: &mut Hops) {
         self.machine.abort();
         self.transmit(now, hops);
     }
 
     /// Handles the timer, and sends due packets. Returns the time of the next call.
-    pub(super) fn drive(&mut self, now: Time, hops: &mut Hops) -> Time {
+    pub fn drive(&mut self, now: Time, hops: &mut Hops) -> Time {
         if self.machine.poll_timeout() <= now {
             self.machine.handle_timeout(now);
             self.note_events();
@@ -189,6 +172,28 @@ impl End {
             hops.send(now, self.neighbour, &packet, &sack, payload);
         }
     }
+}
+
+/// The answer to a packet without a connection, so that its sender does not wait; `None` to a
+/// reset.
+pub fn refusal(now: Time, packet: &Packet) -> Option<Packet> {
+    let uses = packet.flags.0 & (Flags::SYN.0 | Flags::FIN.0 | Flags::DATA.0) != 0;
+    (!packet.flags.has(Flags::RST)).then(|| Packet {
+        flow: packet.flow,
+        seq: packet.ack,
+        ack: packet.seq.wrapping_add(u32::from(uses)),
+        size: HEADER,
+        flags: Flags::RST.with(Flags::ACK),
+        sent: Stamp::at(now),
+        ..Packet::default()
+    })
+}
+
+/// The payload of a datagram's packet, whose end is at `end`.
+pub fn payload<'d>(packet: &Packet, datagram: &'d [u8], end: usize) -> &'d [u8] {
+    let data = packet.flags.has(Flags::DATA);
+    let len = if data { usize::from(packet.size.saturating_sub(HEADER)) } else { 0 };
+    &datagram[end - len.min(end)..end]
 }
 
 /// The flags of a segment that is a whole frame.
