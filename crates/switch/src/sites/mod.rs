@@ -30,7 +30,7 @@ mod middle;
 mod snapshot;
 mod tcp;
 
-pub use config::{CommandLine, Neighbour, Part, Sites};
+pub use config::{CommandLine, Neighbour, Part, Sites, sites_reference_markdown};
 
 pub(crate) use engine::start;
 
