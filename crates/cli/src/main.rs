@@ -6,6 +6,7 @@ mod args;
 #[cfg(target_os = "linux")]
 mod audience;
 mod compare;
+mod docs;
 #[cfg(target_os = "linux")]
 mod exec;
 mod fail;
@@ -81,6 +82,7 @@ fn carry_out(command: &Command) -> Result<ExitCode, fail::Failure> {
             terminal::say(format_args!("{:#}\n", tollway_scenario::file::schema()));
             Ok(ExitCode::SUCCESS)
         }
+        Command::Docs { name } => docs::docs(name.as_deref()),
         Command::Completions { shell } => {
             terminal::say(String::from_utf8_lossy(&args::completions(*shell)));
             Ok(ExitCode::SUCCESS)

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tollway_law::param::{Field, Value};
 use tollway_law::{Budget, Bytes};
 use tollway_scenario::file::ScenarioError;
-use tollway_scenario::file::reading::{Kind, Mistakes, Reader, read, sections_markdown};
+use tollway_scenario::file::reading::{Kind, Mistakes, Reader, page_markdown, read};
 use tollway_scenario::plan::Strategy;
 use tollway_scenario::section;
 
@@ -195,11 +195,22 @@ pub(crate) type TenantOf = Box<dyn FnMut(&Connection) -> Option<usize> + Send>;
 
 /// The chapter of the manual that lists every key of the configuration.
 pub fn host_reference_markdown() -> String {
-    "# Configuration of `tollway host`\n\n\
-     <!-- Written by `host_reference_markdown()` in `crates/host` from the table of keys; do not edit. -->\n\n"
-        .to_owned()
-        + &sections_markdown(&[&HOST, &TENANT, &FLOW])
+    let by = "`host_reference_markdown()` in `crates/host`";
+    page_markdown("Configuration of `tollway host`", by, EXAMPLE, &[&HOST, &TENANT, &FLOW], &[])
 }
+
+/// The example of the manual's page.
+const EXAMPLE: &str = r#"law = "fcp"
+
+[tenant.web]
+budget = 2
+cgroup = "/system.slice/nginx.service"
+
+[tenant.backup]
+strategy = "deadline"
+user = "root"
+flow.copy = { port = 873, size = "2 GB", within = "600 s" }
+"#;
 
 /// By tenant and group, whether the group is below the tenant's.
 #[derive(Debug, Default)]
@@ -347,6 +358,7 @@ mod tests {
             committed == host_reference_markdown(),
             "run `UPDATE_DOCS=1 cargo test -p tollway-host manual`"
         );
+        Config::parse("host.toml", EXAMPLE).unwrap();
     }
 
     #[test]

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 use tollway_agent::file;
 use tollway_law::{Rate, Time};
-use tollway_scenario::file::reading::{At, Kind, Mistakes, Reader, read};
+use tollway_scenario::file::reading::{At, Kind, Mistakes, Reader, page_markdown, read};
 use tollway_scenario::file::{Scenario, ScenarioError};
 use tollway_scenario::section;
 
@@ -116,6 +116,38 @@ section! {
         "size": Kind::Bytes { least: 0, most: u64::MAX }, default "1 GiB";
     }
 }
+
+/// The chapter of the manual that lists every key of a site's file.
+pub fn overlay_reference_markdown() -> String {
+    let by = "`overlay_reference_markdown()` in `crates/overlay`";
+    let sections = [&SITE, &KEYS, &LINKS, &LINK, &TENANT, &SPOOL];
+    page_markdown("Configuration of `tollway overlay`", by, EXAMPLE, &sections, &[])
+}
+
+/// The example of the manual's page.
+const EXAMPLE: &str = r#"site = "a"
+listen = "0.0.0.0:4222"
+
+[keys]
+authority = "authority.pem"
+certificate = "a.pem"
+key = "a-key.pem"
+
+[links]
+listen = "0.0.0.0:7222"
+
+[link.b]
+address = "b.example.net:7222"
+rate = "20 Mbps"
+
+[tenant.plant]
+password = "secret"
+salary = 2
+slow = "spool"
+
+[spool]
+folder = "spool"
+"#;
 
 /// A site's configuration.
 #[derive(Clone, Debug, PartialEq)]
@@ -435,6 +467,20 @@ mod tests {
 
     fn parse(text: &str) -> Result<Site, ScenarioError> {
         Site::parse("dir/site.toml".as_ref(), &format!("{BASE}{text}"))
+    }
+
+    #[test]
+    fn the_manual_lists_every_key() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/overlay-reference.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, overlay_reference_markdown()).unwrap();
+        }
+        let committed = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            committed == overlay_reference_markdown(),
+            "run `UPDATE_DOCS=1 cargo test -p tollway-overlay manual`"
+        );
+        Site::parse("dir/site.toml".as_ref(), EXAMPLE).unwrap();
     }
 
     #[test]

@@ -182,6 +182,12 @@ pub(crate) fn summary(batches: &[RecordBatch], key: &str) -> Vec<FlowInfo> {
     rows(batches, key, |law| law != CONSTANT_RATE)
 }
 
+/// The end of a run's warm-up, s; 0 without one.
+pub(crate) fn warmup(run: &RunResult) -> f64 {
+    let links = summary(&run.link_summary, "link");
+    links.first().map_or(0.0, |link| link.get("from_s")).max(0.0)
+}
+
 /// The rows of the constant-rate sources in a summary of flows.
 pub(crate) fn sources(batches: &[RecordBatch]) -> Vec<FlowInfo> {
     rows(batches, "flow", |law| law == CONSTANT_RATE)

@@ -115,7 +115,7 @@ pub(crate) fn plot(row: &Row) -> Value {
         let band = curve.band.iter().step_by(curve.band.len().div_ceil(columns).max(1));
         json!({
             "name": curve.name, "colour": colour(curve.colour), "dotted": curve.dotted,
-            "dash": style(curve.colour), "faint": curve.faint,
+            "dash": style(curve), "faint": curve.faint,
             "band": band.map(|(x, low, high)| [rounded(*x), rounded(*low), rounded(*high)]).collect::<Vec<_>>(),
             "x": points.iter().map(|p| rounded(p.0)).collect::<Vec<_>>(),
             "y": points.iter().map(|p| rounded(p.1)).collect::<Vec<_>>(),
@@ -123,7 +123,7 @@ pub(crate) fn plot(row: &Row) -> Value {
     };
     let panel = |panel: &Panel| {
         let curves: Vec<Value> = panel.curves.iter().map(curve).collect();
-        json!({"label": panel.label, "curves": curves, "marks": panel.marks})
+        json!({"label": panel.label, "curves": curves, "marks": panel.marks, "warmup": panel.warmup})
     };
     json!({
         "title": row.title, "xTitle": row.x_title, "x": axis(&row.x), "y": axis(&row.y),

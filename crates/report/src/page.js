@@ -111,6 +111,12 @@ class Plot {
       const inside = element("clipPath", { id: clip });
       inside.append(element("rect", { x: start, y: top - 2, width: wide, height: bottom - top + 4 }));
       const curves = element("g", { "clip-path": `url(#${clip})` });
+      // Summaries exclude the warm-up.
+      if (panel.warmup > across.from) {
+        const width = Math.min(across.place(panel.warmup), start + wide) - start;
+        curves.append(element("rect", { x: start, y: top, width, height: bottom - top, class: "band" }));
+        if (width > 50) curves.append(element("text", { x: start + 4, y: bottom - 6, class: "warmup" }, "warm-up"));
+      }
       for (const at of panel.marks.map((time) => across.place(time)))
         curves.append(element("line", { x1: at, x2: at, y1: top, y2: bottom, class: "mark" }));
       // The first curve is on top, and faint ones are beneath.
@@ -174,16 +180,21 @@ class Plot {
 
   // Names at the last values in sight, moved apart where they would overlap.
   names(svg, panel, across, up) {
-    const ends = this.shown(panel).filter((curve) => !curve.faint).map((curve) => {
+    const all = this.shown(panel).filter((curve) => !curve.faint).map((curve) => {
       let i = curve.x.length - 1;
       while (i >= 0 && (curve.y[i] === null || curve.x[i] > across.until)) i--;
-      return i < 0 ? null : { curve, at: Math.max(up.end, Math.min(up.start, up.place(curve.y[i]))) };
+      return i < 0 ? null : { curve, x: across.place(curve.x[i]), at: Math.max(up.end, Math.min(up.start, up.place(curve.y[i]))) };
     }).filter((end) => end && Number.isFinite(end.at)).sort((a, b) => a.at - b.at);
+    // A curve that ends earlier has its name under its end, or over it at the bottom.
+    const early = all.filter(({ x }) => x < across.end - 0.03 * (across.end - across.start));
+    const ends = all.filter((end) => !early.includes(end));
     ends.forEach((end, i) => { if (i) end.at = Math.max(end.at, ends[i - 1].at + 13); });
     for (let i = ends.length - 1, most = up.start + 4; i >= 0; i--, most -= 13) ends[i].at = Math.min(ends[i].at, most);
-    for (const { curve, at } of ends) {
+    const places = ends.map(({ curve, at }) => [curve, across.end + 6, at + 4]);
+    for (const { curve, x, at } of early) places.push([curve, x, at > up.start - 24 ? at - 8 : at + 16]);
+    for (const [curve, x, y] of places) {
       const name = curve.name.length > 18 ? `${curve.name.slice(0, 17)}…` : curve.name;
-      svg.append(element("text", { x: across.end + 6, y: at + 4, class: "name", fill: curve.colour }, name));
+      svg.append(element("text", { x, y, class: "name", fill: curve.colour }, name));
     }
   }
 

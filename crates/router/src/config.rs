@@ -8,7 +8,7 @@ use tollway_net::LinkSpec;
 use tollway_net::edge::{TOLLED_CLASS, TenantSpec, sees_packets};
 use tollway_proto::port::{AnyQueue, ClassQueuesConfig};
 use tollway_proto::route::Hash;
-use tollway_scenario::file::reading::{Kind, Mistakes, Reader, read, sections_markdown};
+use tollway_scenario::file::reading::{Kind, Mistakes, Reader, page_markdown, read};
 use tollway_scenario::file::{Scenario, ScenarioError};
 use tollway_scenario::run::mesh::mesh;
 use tollway_scenario::section;
@@ -170,11 +170,22 @@ impl Config {
 
 /// The chapter of the manual that lists every key of the configuration.
 pub fn router_reference_markdown() -> String {
-    "# Configuration of `tollway router`\n\n\
-     <!-- Written by `router_reference_markdown()` in `crates/router` from the table of keys; do not edit. -->\n\n"
-        .to_owned()
-        + &sections_markdown(&[&ROUTER_KEYS, &TENANT])
+    let by = "`router_reference_markdown()` in `crates/router`";
+    page_markdown("Configuration of `tollway router`", by, EXAMPLE, &[&ROUTER_KEYS, &TENANT], &[])
 }
+
+/// The example of the manual's page.
+const EXAMPLE: &str = r#"device = "eth0"
+up = "19 Mbps"
+down = "95 Mbps"
+law = "fq_codel"
+on-failure = "limit"
+
+[aggregate.guests]
+from = "10.0.8.0/24"
+rate = "5 Mbps"
+hosts = "from"
+"#;
 
 /// The configuration of a file. After a mistake its values have no meaning.
 fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> Config {
@@ -416,5 +427,6 @@ mod tests {
             committed == router_reference_markdown(),
             "run `UPDATE_DOCS=1 cargo test -p tollway-router manual`"
         );
+        parse(EXAMPLE).unwrap();
     }
 }

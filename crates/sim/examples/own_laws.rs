@@ -182,6 +182,6 @@ mod tests {
         for block in blocks {
             assert!(here.contains(&flush(block)), "not here:\n{block}");
         }
-        assert_eq!(page.matches("```rust,ignore\n").count(), 11);
+        assert_eq!(page.matches("```rust,ignore\n").count(), 7);
     }
 }

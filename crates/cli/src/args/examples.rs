@@ -6,7 +6,7 @@ Examples:
   tollway run scenarios/quickstart.toml --out out/quickstart # and a page, a picture, CSV, Arrow
   tollway reproduce xcp                                      # check a paper's claims
 
-`tollway run --help` describes each option at length.
+`tollway run --help` describes each option at length; `tollway docs` prints chapters of the book.
 Exit status: 0 success; 1 a run failed or a claim is unmet; 2 the input is wrong; 130 Ctrl-C.";
 
 pub(super) const RUN_EXAMPLES: &str = "\
@@ -22,7 +22,7 @@ Example:
   tollway keys a r b                                         # a.key, r.key, b.key
   tollway run three.toml --engine live --node a --at … --key a.key
 
-Protection of datagrams and its cost: docs/src/security.md.
+Protection of datagrams and its cost: `tollway docs security`.
 Exit status: 0 success; 1 a file cannot be written; 2 a name is wrong, or its file exists.";
 
 pub(super) const RUN_MORE: &str = "\
@@ -37,7 +37,7 @@ Examples:
       Overrides keys of the file; `*` matches every name. Quote it for the shell.
   tollway run mine.toml --engine live
       The same with real datagrams between sockets on loopback, in real time. Prints the lateness of
-      its timers (docs/src/live.md).
+      its timers (`tollway docs live`).
   tollway run mine.toml --engine live --hosts namespaces
       The same with a network namespace for each node and veth pairs between them. The kernel's TCP
       can run on these links; its counters account for every packet.
@@ -46,9 +46,10 @@ Examples:
   tollway run mine.toml --seed 7 --json | jq '.flows[].rate_mbps'
       Prints one JSON object, and nothing else, on standard output.
   tollway run mine.toml --pcap out/mine.pcapng --pcap-link 'bottleneck*'
-      Writes the packets of these links for Wireshark (docs/src/captures.md).
+      Writes the packets of these links for Wireshark (`tollway docs captures`).
 
-Keys of a scenario: docs/src/scenario-reference.md. Columns of the tables: docs/src/columns.md.
+Keys of a scenario: `tollway docs scenario-reference`; of its links: `tollway docs links-reference`.
+One key: `tollway docs flow.delayed-ack`. Columns of the tables: `tollway docs columns`.
 Ctrl-C ends a run early and prints the results so far.
 
 Exit status: 0 success; 1 the run failed; 2 the file or an option is wrong; 130 Ctrl-C.";
@@ -80,7 +81,7 @@ Examples:
       Runs your own experiments: scenario files with claims and plots, mine/PAPER/FIGURE.toml.
 
 A claim is met if it holds at the experiment's base and in nine of ten of its neighbours: other
-seeds, starts, round trips, and values of what the paper leaves open (docs/src/trust.md).
+seeds, starts, round trips, and values of what the paper leaves open (`tollway docs trust`).
 
 Exit status: 0 every claim is met (with --check: the judgements are unchanged); 1 otherwise, or a
 run failed; 2 the input is wrong.";
@@ -103,7 +104,7 @@ Examples:
   tollway sweep mine.toml --vary link.bottleneck.rate=10Mbps,20Mbps,50Mbps --seeds 20
       The first sweep with more seeds: runs only the other 30.
 
-Meaning of the columns: docs/src/sweeps.md.
+Meaning of the columns: `tollway docs sweeps`.
 
 Exit status: 0 success; 1 a run failed; 2 the input is wrong, or the scenario has changed
 since the sweep began; 130 Ctrl-C.";
@@ -122,7 +123,7 @@ Examples:
   tollway theory scenarios/parking-lot.toml
   tollway theory mine.toml --set flow.long.count=3 --json
 
-The allocations, and the laws that aim at them: docs/src/theory.md.
+The allocations, and the laws that aim at them: `tollway docs theory`.
 Exit status: 0 success; 2 the file is wrong, or defines no allocation.";
 
 pub(super) const VERIFY_EXAMPLES: &str = "\
@@ -140,7 +141,7 @@ Examples:
   tollway verify --starts --law fcp --random 50
       Networks in which flows start and stop: packets lost and the longest queue of each.
 
-Allocations of the laws, tolerances and limits: docs/src/theory.md.
+Allocations of the laws, tolerances and limits: `tollway docs theory`.
 
 Exit status: 0 all networks are within bounds; 1 some are not, or a run failed; 2 the input is
 wrong; 130 Ctrl-C.";

@@ -55,7 +55,7 @@ Examples:
       A scenario's network: every node has a name and an address; the scenario's flows do not run.
 
 No privilege is needed if the kernel allows user namespaces. Without --outside, no packet leaves
-this machine. More: docs/src/exec.md.
+this machine. More: `tollway docs exec`.
 
 Exit status: the program's; 128 plus the signal's number if a signal ended it; 124 after --timeout;
 125 if the network cannot be set up, 126 or 127 if the program cannot be started; 2 if the command
@@ -75,7 +75,7 @@ fn more() -> String {
 
 const LINK_WORDS: &str = "\
 Words of --link: a rate (`20Mbps`) or `trace=FILE`, a one-way delay (`40ms`), a law, and
-`key=value` with any key of `[link.NAME]` in docs/src/scenario-reference.md (`loss=1%`,
+`key=value` with any key of `[link.NAME]` in `tollway docs links-reference` (`loss=1%`,
 `jitter=5ms`, `limit=100packets`, `codel.target=10ms`).";
 
 /// The options that describe a network in words.

@@ -26,7 +26,7 @@ Examples:
 Both ends of a connection need it, and routers on the path that speak the law: `tollway exec` has
 such links. A connection without falls back to the machine's ordinary congestion control within
 half a second, and so do all of them when this command ends or is killed. It needs root, and Linux
-6.4 or later with BTF and cgroup2. More: docs/src/host.md.
+6.4 or later with BTF and cgroup2. More: `tollway docs host`.
 
 Exit status: the program's; 0 after Ctrl-C; 1 if the kernel refuses; 2 if an option is wrong; 126 or
 127 if the program cannot be started.";

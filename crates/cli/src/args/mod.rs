@@ -50,7 +50,8 @@ pub(crate) use switch::{Switch, SwitchCommand};
 /// Run networks with explicit rate control, in which links tell senders their rates.
 ///
 /// A scenario is a TOML file with nodes, links, flows, changes during the run, and variants to
-/// compare. Examples are in `scenarios/`; docs/src/first-ten-minutes.md writes one step by step.
+/// compare. Examples are in `scenarios/`; `tollway docs first-ten-minutes` writes one step by
+/// step.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Args {
@@ -102,7 +103,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Simulate", &["run", "sweep", "compare", "theory", "verify", "reproduce", "schema"]),
     ("Measure programs over emulated networks", &["exec", "shell", "clean"]),
     ("Operate", &["router", "host", "shape", "switch", "overlay", "keys"]),
-    ("Set up a shell", &["completions", "man"]),
+    ("Read, set up a shell", &["docs", "completions", "man"]),
 ];
 
 /// The error, with the command to type if it can be derived.
@@ -179,6 +180,13 @@ pub(crate) enum Command {
     Clean,
     /// Print the JSON Schema of scenario files, for editors that complete and check.
     Schema,
+    /// Print a chapter of the book, or the line of a key.
+    ///
+    /// `tollway docs` lists the chapters; `tollway docs link.law` prints one key.
+    Docs {
+        /// The chapter, or the key as `SECTION.KEY`.
+        name: Option<String>,
+    },
     /// Print completions for a shell.
     ///
     /// `tollway completions bash > ~/.local/share/bash-completion/completions/tollway`
@@ -306,7 +314,7 @@ pub(crate) struct Pictures {
     /// Size of pictures, in pixels of a standard screen [default: by the content].
     #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = size)]
     picture_size: Option<(u32, u32)>,
-    /// Rows of pictures, by their numbers in the figure [default: all].
+    /// Rows of pictures, by number on the page [default: six panels].
     #[arg(long, value_delimiter = ',', value_name = "NUMBER")]
     picture_rows: Vec<usize>,
     /// Title of pictures; empty for none [default: the file's].

@@ -28,7 +28,7 @@ Examples:
       The state of the running site: links, prices, tenants, slow receivers.
 
 Clients are ordinary NATS clients: `nats --server localhost:4222 sub 'plant.>'`. Keys of a site's
-file: docs/src/overlay-operations.md. More: docs/src/overlay.md.
+file: `tollway docs overlay-reference`. More: `tollway docs overlay`.
 
 Exit status: 0 success; 1 a system error; 2 the file or an option is wrong.";
 

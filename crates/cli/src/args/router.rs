@@ -33,8 +33,8 @@ pass.
 It needs root, or CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW and CAP_PERFMON, and Linux 6.6 or later. If it
 is killed or stopped, packets pass within half a second; after its end nothing is left behind.
 With `--on-failure limit` the kernel holds them to the rates instead, until the next router at the
-interface or `tollway clean`. All keys of the file: docs/src/router-reference.md; how it works, and
-what it costs: docs/src/router.md.
+interface or `tollway clean`. All keys of the file: `tollway docs router-reference`; how it
+works: `tollway docs router`.
 
 Exit status: 0 success; 1 the system refuses; 2 the configuration or an option is wrong.";
 

@@ -34,8 +34,8 @@ Examples:
 
 As root (or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; eBPF: CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN
 and CAP_SYS_ADMIN) it paces every program's connections, and drops all other privileges at the
-start. Otherwise it paces only your own processes. Keys of policies: docs/src/policy-reference.md.
-More: docs/src/shape.md.
+start. Otherwise it paces only your own processes. Keys of policies:
+`tollway docs policy-reference`. More: `tollway docs shape`.
 
 Exit status: 0 success; 1 the kernel refused; 2 the policies or an option are wrong.";
 

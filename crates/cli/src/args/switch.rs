@@ -44,8 +44,8 @@ Between sites, one connection is spread without being terminated in between:
       --keys m1.key
       Beside each server: ends the session, and speaks TCP to the server.
 
-All keys of the file, framing, limits and counters: docs/src/switch.md;
-between sites: docs/src/sites.md.
+Framing, policies and counters: `tollway docs switch`; all keys:
+`tollway docs switch-reference`; between sites: `tollway docs sites`.
 
 Exit status: 0 success; 1 a system error; 2 the configuration or an option is wrong.";
 

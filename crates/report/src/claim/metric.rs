@@ -285,22 +285,25 @@ impl Metric {
     }
 }
 
-/// The vocabulary as a Markdown table, for the manual.
+/// The vocabulary in Markdown, for the manual.
 pub fn metrics_markdown() -> String {
-    let mut text = String::from(
-        "| metric | unit | without a window | several values | meaning |\n|---|---|---|---|---|\n",
-    );
+    let mut text = String::from("| metric | meaning |\n|---|---|\n");
     for metric in Metric::ALL {
-        let window = if metric.is_of_whole_run() { "whole run" } else { "second half" };
-        let over = match metric.usual_over() {
-            Over::Sum => "their sum",
-            Over::Mean => "their mean",
-            _ => "each",
-        };
         // Links to other items work only in the crate's own documentation.
         let says = metric.says().replace("[`Metric::", "`").replace("`]", "`");
-        text += &format!("| `{}` | {} | {window} | {over} | {says} |\n", metric.name(), metric.unit());
+        text += &format!("| `{}` | {says} |\n", metric.name());
     }
+    let names = |of: fn(&Metric) -> bool| {
+        let those = Metric::ALL.iter().copied().filter(of).map(|metric| format!("`{}`", metric.name()));
+        those.collect::<Vec<_>>().join(", ")
+    };
+    text += &format!(
+        "\nWithout a window, these cover the whole run, and others its second half: {}.\n\n\
+         Of several values, the sum counts for {}, the mean for {}, and each value for the others.\n",
+        names(|metric| metric.is_of_whole_run()),
+        names(|metric| metric.usual_over() == Over::Sum),
+        names(|metric| metric.usual_over() == Over::Mean),
+    );
     text
 }
 

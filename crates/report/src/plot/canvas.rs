@@ -2,6 +2,7 @@
 
 use super::font::Face;
 use super::{Axis, Curve, Figure, PALETTE, Row};
+use crate::claim::number;
 
 /// A drawing surface. Lengths are in pixels of a standard screen, from the upper left corner.
 pub(super) trait Surface {
@@ -138,6 +139,7 @@ impl<S: Surface> Canvas<'_, S> {
                 let label = self.fitted(&p.label, 13, share);
                 self.text(&label, ((frame.left + frame.right) / 2, top - 11), 13, MUTED, Side::Middle)?;
             }
+            self.warmup(p.warmup, row, &frame)?;
             self.grid(row, &frame, i == 0)?;
             for at in &p.marks {
                 let x = frame.x(row.x.place(*at));
@@ -152,6 +154,9 @@ impl<S: Surface> Canvas<'_, S> {
             let (faint, clear): (Vec<&Curve>, Vec<&Curve>) = p.curves.iter().rev().partition(|c| c.faint);
             for curve in faint.into_iter().chain(clear) {
                 self.curve(curve, row, &frame)?;
+            }
+            for curve in &p.curves {
+                self.clip(curve, row, &frame)?;
             }
             if names.is_some() {
                 self.names(&p.curves, row, &frame)?;
@@ -185,6 +190,33 @@ impl<S: Surface> Canvas<'_, S> {
         self.text(&row.x_title, ((f.left + f.right) / 2, f.bottom + 27), 11, MUTED, Side::Middle)
     }
 
+    /// Shades the warm-up, which summaries exclude.
+    fn warmup(&mut self, until: f64, row: &Row, f: &Frame) -> Result<(), String> {
+        if until <= row.x.from {
+            return Ok(());
+        }
+        let (left, right) = (f64::from(f.left), f.x(row.x.place(until).min(1.0)));
+        let (top, bottom) = (f64::from(f.top), f64::from(f.bottom));
+        self.surface.area(&[(left, top), (right, top), (right, bottom), (left, bottom)], AXIS)?;
+        if self.text_width("warm-up", 10) < right as i32 - f.left {
+            self.text("warm-up", (f.left + 3, f.bottom - 8), 10, MUTED, Side::Left)?;
+        }
+        Ok(())
+    }
+
+    /// Marks a curve that leaves the frame at its top: two strokes through it, and its peak.
+    fn clip(&mut self, curve: &Curve, row: &Row, f: &Frame) -> Result<(), String> {
+        let above = |p: &&(f64, f64)| p.1 > row.y.until * (1.0 + 1e-9);
+        let peak = curve.points.iter().filter(above).max_by(|a, b| a.1.total_cmp(&b.1));
+        let Some(&(at, peak)) = peak.filter(|_| !curve.faint) else { return Ok(()) };
+        let (x, top) = (f.x(row.x.place(at)), f64::from(f.top));
+        for y in [top + 4.0, top + 9.0] {
+            self.surface.line(&[(x - 6.0, y + 3.0), (x + 6.0, y - 3.0)], PAPER, 3.5)?;
+            self.surface.line(&[(x - 6.0, y + 5.0), (x + 6.0, y - 1.0)], MUTED, 1.0)?;
+        }
+        self.text(&number(peak), (x as i32 + 9, f.top + 7), 11, colour(curve.colour), Side::Left)
+    }
+
     /// Draws the band around a curve.
     fn band(&mut self, curve: &Curve, row: &Row, f: &Frame) -> Result<(), String> {
         if curve.band.len() < 2 {
@@ -209,7 +241,7 @@ impl<S: Surface> Canvas<'_, S> {
         };
         for piece in points.split(|p| !p.1.is_finite()) {
             let line: Vec<(f64, f64)> = piece.iter().map(|p| f.at(row, *p)).collect();
-            for dash in dashes(&line, if curve.faint { &[] } else { style(curve.colour) }) {
+            for dash in dashes(&line, style(curve)) {
                 self.surface.line(&dash, ink, width)?;
             }
             // A single point makes no line.
@@ -220,26 +252,35 @@ impl<S: Surface> Canvas<'_, S> {
         Ok(())
     }
 
-    /// Draws the curves' names at their last values, moved apart if they would overlap.
+    /// Draws the curves' names where the curves end, moved apart if they would overlap.
     fn names(&mut self, curves: &[Curve], row: &Row, f: &Frame) -> Result<(), String> {
         let end = |curve: &Curve| {
             let last = curve.points.iter().rev().find(|p| p.1.is_finite() && p.0 <= row.x.until + 1e-9)?;
-            Some((f.at(row, *last).1, curve.colour, curve.name.clone()))
+            Some((f.at(row, *last), curve.colour, curve.name.clone()))
         };
-        let mut ends: Vec<(f64, usize, String)> =
-            curves.iter().filter(|c| !c.faint).filter_map(end).collect();
-        ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let ends = curves.iter().filter(|c| !c.faint).filter_map(end);
+        let near = f64::from(f.right) - EARLY * f64::from(f.right - f.left);
+        let (mut ends, early): (Vec<_>, Vec<_>) = ends.partition(|(at, ..)| at.0 >= near);
+        ends.sort_by(|a, b| a.0.1.total_cmp(&b.0.1));
         for i in 1..ends.len() {
-            ends[i].0 = ends[i].0.max(ends[i - 1].0 + NAME_LINE);
+            ends[i].0.1 = ends[i].0.1.max(ends[i - 1].0.1 + NAME_LINE);
         }
         let mut most = f64::from(f.bottom) + 4.0;
         for end in ends.iter_mut().rev() {
-            end.0 = end.0.min(most);
-            most = end.0 - NAME_LINE;
+            end.0.1 = end.0.1.min(most);
+            most = end.0.1 - NAME_LINE;
         }
-        for (y, index, name) in ends {
+        ends.iter_mut().for_each(|end| end.0.0 = f64::from(f.right));
+        // Under a curve that ends earlier, or over it at the bottom.
+        let low = f64::from(f.bottom) - 2.0 * NAME_LINE;
+        let beside = |((x, y), index, name): ((f64, f64), usize, String)| {
+            ((x - f64::from(NAME_GAP), if y > low { y - NAME_LINE } else { y + NAME_LINE }), index, name)
+        };
+        ends.extend(early.into_iter().map(beside));
+        for ((x, y), index, name) in ends {
             let name = self.fitted(&name, 11, MOST_NAME - NAME_GAP);
-            self.text(&name, (f.right + NAME_GAP, libm::round(y) as i32), 11, colour(index), Side::Left)?;
+            let at = (libm::round(x) as i32 + NAME_GAP, libm::round(y) as i32);
+            self.text(&name, at, 11, colour(index), Side::Left)?;
         }
         Ok(())
     }
@@ -270,9 +311,10 @@ impl<S: Surface> Canvas<'_, S> {
         }
         let hidden = legend.len() - shown;
         let mut x = right - total(shown) + LEGEND_GAP - if hidden > 0 { 60 } else { 0 };
+        let dotted = row.panels.iter().flat_map(|panel| &panel.curves).any(|curve| curve.dotted);
         for ((name, index), width) in legend[..shown].iter().zip(&widths) {
             let stroke = [(f64::from(x), f64::from(y)), (f64::from(x + LEGEND_STROKE - 6), f64::from(y))];
-            for dash in dashes(&stroke, style(*index)) {
+            for dash in dashes(&stroke, if dotted { STYLES[*index % STYLES.len()] } else { &[] }) {
                 self.surface.line(&dash, colour(*index), 2.0)?;
             }
             self.text(name, (x + LEGEND_STROKE, y), 12, INK, Side::Left)?;
@@ -351,9 +393,12 @@ pub(super) fn dashes(points: &[(f64, f64)], style: &[f64]) -> Vec<Vec<(f64, f64)
     pieces
 }
 
-/// The dashes and gaps of curve number `index`, as horizontal lengths; empty for a solid line.
-pub(crate) fn style(index: usize) -> &'static [f64] {
-    STYLES[index % STYLES.len()]
+/// The dashes and gaps of a curve, as horizontal lengths; empty for a solid line.
+///
+/// Only lines between marked points are broken: a gap in a line over time would look like missing
+/// data.
+pub(crate) fn style(curve: &Curve) -> &'static [f64] {
+    if curve.dotted { STYLES[curve.colour % STYLES.len()] } else { &[] }
 }
 
 struct Frame {
@@ -403,6 +448,7 @@ fn pale((r, g, b): Colour) -> Colour {
 const MARK: usize = 4;
 /// Line styles, which distinguish curves without colours: solid, dashes, dots, both.
 const STYLES: [&[f64]; 4] = [&[], &[9.0, 4.0], &[2.5, 3.0], &[9.0, 3.0, 2.5, 3.0]];
+const PAPER: Colour = (0xff, 0xff, 0xff);
 const INK: Colour = (0x1c, 0x22, 0x2b);
 const MUTED: Colour = (0x5b, 0x65, 0x73);
 const GRID: Colour = (0xe4, 0xe7, 0xec);
@@ -421,6 +467,8 @@ const LEAST_PANEL: i32 = 220;
 const MOST_NAME: i32 = 110;
 const NAME_GAP: i32 = 6;
 const NAME_LINE: f64 = 12.0;
+/// A curve that ends before this last part of a panel has its name at its end.
+const EARLY: f64 = 0.03;
 /// The distance from a legend's stroke to its name, and the gap to the next stroke.
 const LEGEND_STROKE: i32 = 28;
 const LEGEND_GAP: i32 = 14;
@@ -448,7 +496,9 @@ mod tests {
     #[test]
     fn the_first_eight_curves_differ_in_colour_and_style() {
         let pairs: std::collections::HashSet<_> = (0..8).map(|i| (i % 4, colour(i))).collect();
-        assert_eq!((pairs.len(), style(0).len()), (8, 0));
-        assert!((1..4).all(|i| !style(i).is_empty() && style(i) != style(i - 1)));
+        let of = |colour: usize, dotted: bool| style(&Curve { colour, dotted, ..Curve::default() });
+        assert_eq!((pairs.len(), of(0, true).len()), (8, 0));
+        assert!((1..4).all(|i| !of(i, true).is_empty() && of(i, true) != of(i - 1, true)));
+        assert!((0..8).all(|i| of(i, false).is_empty()));
     }
 }

@@ -36,6 +36,8 @@ pub struct Figure {
     pub(crate) title: String,
     pub(crate) subtitle: String,
     pub(crate) rows: Vec<Row>,
+    /// Rows in a picture unless others are chosen; a page has all.
+    pub(crate) brief: Option<usize>,
     /// Width and height of a picture, pixels of a standard screen; by the content if `None`.
     pub(crate) size: Option<(u32, u32)>,
 }
@@ -47,7 +49,8 @@ pub struct PictureOptions {
     pub formats: Vec<Picture>,
     /// Width and height, pixels of a standard screen; by the content if `None`.
     pub size: Option<(u32, u32)>,
-    /// The rows to draw, by their numbers from 1; all if empty.
+    /// The rows to draw, by their numbers on the page, from 1. If empty: the first ones, or all
+    /// plots of a file with `[[plot]]` tables.
     pub rows: Vec<usize>,
     /// Replaces the title and the line below it; empty for none.
     pub title: Option<String>,
@@ -77,6 +80,8 @@ pub(crate) struct Panel {
     pub(crate) curves: Vec<Curve>,
     /// Times of changes during the run, s.
     pub(crate) marks: Vec<f64>,
+    /// End of the warm-up, s; 0 without one.
+    pub(crate) warmup: f64,
 }
 
 impl Figure {
@@ -85,12 +90,13 @@ impl Figure {
     pub fn of_lines(title: String, subtitle: String, rows: Vec<(&str, Vec<Line>)>, until: f64) -> Figure {
         let rows: Vec<Row> =
             rows.into_iter().map(|(title, lines)| Row::of_lines(title, lines, until)).collect();
-        Figure { title, subtitle, rows: recoloured(rows), size: None }
+        Figure { title, subtitle, rows: recoloured(rows), ..Figure::default() }
     }
 
     /// Draws `specs` of `runs`, with one column per variant. Without specs it draws rates (as
-    /// moving means, since TCP sends in bursts), round trips, queues and utilisations of the
-    /// busiest links, and congestion windows. Plots without data are left out.
+    /// moving means, since TCP sends in bursts), queues of the busiest links, round trips,
+    /// utilisations, and congestion windows; a picture has the first of these. Plots without data
+    /// are left out.
     pub fn new(title: &str, subtitle: &str, specs: &[PlotSpec], runs: &[RunResult]) -> Figure {
         Figure::of_grid(title, subtitle, specs, runs, &Cells::default(), &Aims::default())
     }
@@ -106,8 +112,10 @@ impl Figure {
         aims: &Aims,
     ) -> Figure {
         let usual;
+        let mut brief = None;
         let specs = if specs.is_empty() {
             usual = usual_plots(runs);
+            brief = Some((MOST_PANELS / runs.len().max(1)).max(1));
             &usual
         } else {
             specs
@@ -118,7 +126,7 @@ impl Figure {
             (None, None) => Row::new(spec, runs),
         };
         let rows: Vec<Row> = specs.iter().map(row).filter(|row| !row.legend.is_empty()).collect();
-        Figure { title: title.into(), subtitle: subtitle.into(), rows: recoloured(rows), size: None }
+        Figure { title: title.into(), subtitle: subtitle.into(), rows: recoloured(rows), brief, size: None }
     }
 
     /// The figure as SVG.
@@ -174,6 +182,8 @@ impl Figure {
                 found.ok_or_else(|| PlotError::Row { row, figure: self.title.clone(), rows: self.rows.len() })
             };
             figure.rows = options.rows.iter().map(row).collect::<Result<_, _>>()?;
+        } else if let Some(count) = self.brief {
+            figure.rows.truncate(count);
         }
         if let Some(title) = &options.title {
             (figure.title, figure.subtitle) = (title.clone(), String::new());
@@ -262,6 +272,7 @@ impl Row {
         let inside = |at: &f64| (from..until).contains(at);
         for (i, panel) in row.panels.iter_mut().enumerate() {
             panel.marks = runs[i].changes.iter().copied().filter(inside).collect();
+            panel.warmup = data::warmup(runs[i]).min(until);
             // The reference is drawn last; its gaps show the curve below.
             panel.curves.sort_by_key(|c| spec.reference.as_ref().is_none_or(|r| r.name != c.name));
         }
@@ -432,14 +443,12 @@ fn usual_plots(runs: &[RunResult]) -> Vec<PlotSpec> {
     let span = usual_mean(runs);
     let title = span
         .map_or("Rate of each flow (Mb/s)".into(), |s| format!("Rate of each flow, mean over {s} (Mb/s)"));
-    let mut plots = vec![
-        PlotSpec { mean_over: span, ..plot(&title, "rate_mbps", None) },
-        plot("Round trip of each flow (ms)", "rtt_ms", None),
-    ];
+    let mut plots = vec![PlotSpec { mean_over: span, ..plot(&title, "rate_mbps", None) }];
     let busiest = busiest_links(runs);
     for link in &busiest {
         plots.push(plot(&format!("Queue of {link} (packets)"), "queue_mean_packets", Some(link)));
     }
+    plots.push(plot("Round trip of each flow (ms)", "rtt_ms", None));
     for link in &busiest {
         plots.push(plot(&format!("Utilisation of {link}"), "utilisation", Some(link)));
     }
@@ -513,6 +522,8 @@ pub(crate) const PALETTE: [(u8, u8, u8); 8] = [
 
 /// Upper bound on curves, since colours would repeat.
 const MOST_CURVES: usize = PALETTE.len();
+/// Panels of a picture of the usual plots.
+const MOST_PANELS: usize = 6;
 /// Dashes and gaps of a broken line over the width of a panel.
 const DASHES: f64 = 100.0;
 const TIME_TICKS: usize = 7;

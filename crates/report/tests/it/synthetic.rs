@@ -96,6 +96,7 @@ pub(crate) fn run(kind: Kind, flows: usize) -> RunResult {
     let link = LinkSummary {
         link: "bottleneck",
         capacity_mbps: 10.0,
+        from_s: 5.0,
         utilisation: 0.995,
         queue_mean_bytes: Some(mean * 1500.0),
         queue_max_bytes: Some(max * 1500.0),

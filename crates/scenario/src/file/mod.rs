@@ -40,6 +40,7 @@ mod reader;
 mod reference;
 mod resolve;
 mod route;
+mod schema;
 #[cfg(test)]
 mod tests;
 mod topology;
@@ -55,10 +56,11 @@ use tollway_law::Time;
 
 pub use error::{Mistake, ScenarioError, suggestion};
 pub use grid::Coordinate;
-pub use reference::{reference_markdown, schema};
+pub use reference::reference_pages;
 pub use resolve::{matches, policy};
 #[cfg(target_os = "linux")]
 pub(crate) use route::Router;
+pub use schema::schema;
 
 use error::{At, Mistakes, SET, Sources};
 use files::Files;
@@ -74,7 +76,7 @@ pub mod reading {
     pub use super::error::{At, Found, Mistakes, closest, synonyms};
     pub use super::keys::{Default, Key, Kind, LINK_LAWS, RULES, Section};
     pub use super::reader::{Reader, read};
-    pub use super::reference::sections_markdown;
+    pub use super::reference::page_markdown;
     pub use super::value::{percent, spelt};
 }
 

@@ -11,7 +11,7 @@ const fn key(name: &'static str, kind: Kind, default: Default, says: &'static st
 const SPAN: Kind = Kind::Time { least: 1 };
 
 section! {
-    /// Policies are one TOML file. Quantities are strings with their unit, as in scenario files.
+    /// The policies of this machine.
     POLICIES = "" {
         /// Version of the policies in the output of `tollway shape status`.
         "version": Kind::Line, else "computed from the text";

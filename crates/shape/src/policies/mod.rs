@@ -17,7 +17,7 @@ use tollway_law::shares::{Contract, Tenant};
 use tollway_law::{Bytes, Rate, Time};
 use tollway_net::sys::interface;
 use tollway_net::sys::prefix::Prefix;
-use tollway_scenario::file::reading::{Mistakes, Reader, read, sections_markdown};
+use tollway_scenario::file::reading::{Mistakes, Reader, page_markdown, read};
 use tollway_scenario::file::{Scenario, ScenarioError};
 
 pub use filter::{Filter, Filters};
@@ -97,11 +97,26 @@ impl Policies {
 
 /// The chapter of the manual that lists every key of a policy file.
 pub fn policy_reference_markdown() -> String {
-    "# Policy reference\n\n\
-     <!-- Written by `policy_reference_markdown()` in `crates/shape` from the table of keys; do not edit. -->\n\n"
-        .to_owned()
-        + &sections_markdown(&[&POLICIES, &UPLINK, &POLICY, &POLICY_CLASS])
+    let by = "`policy_reference_markdown()` in `crates/shape`";
+    page_markdown("Policy reference", by, EXAMPLE, &[&POLICIES, &UPLINK, &POLICY, &POLICY_CLASS], &[])
 }
+
+/// The example of the manual's page.
+const EXAMPLE: &str = r#"[link]
+rate = "90 Mbps"
+overhead = "38 B"
+
+[aggregate.web]
+weight = 3
+user = ["root", 1000]
+
+[aggregate.web.class.video]
+weight = 2
+from-port = "8000-8099"
+
+[aggregate.rest]
+to = "*"
+"#;
 
 fn resolve(top: &Reader<'_>, text: &str, mistakes: &mut Mistakes) -> (Regime, Arc<Filters>) {
     let tick = top.span("tick");
@@ -410,8 +425,9 @@ mod tests {
         let committed = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(
             committed == policy_reference_markdown(),
-            "docs/src/policy-reference.md is behind: run with UPDATE_DOCS=1"
+            "policy-reference.md is behind: run `UPDATE_DOCS=1 cargo test -p tollway-shape manual`"
         );
+        Policies::parse("policies.toml", EXAMPLE).unwrap();
     }
 
     #[test]

@@ -18,6 +18,7 @@ use tollway_net::sys::prefix::Prefix;
 use tollway_proto::dispatch::FrameRules;
 use tollway_proto::framing::{Framing, Key};
 use tollway_proto::route::{Modules, Policy, Route};
+use tollway_scenario::file::reading::page_markdown;
 use tollway_scenario::file::{Scenario, ScenarioError};
 
 /// The configuration of a switch, checked and resolved.
@@ -271,6 +272,41 @@ impl Config {
         Config::parse("the command line", &text, None)
     }
 }
+
+/// The chapter of the manual that lists every key of the configuration.
+pub fn switch_reference_markdown() -> String {
+    let sections = [
+        &keys::SWITCH,
+        &keys::MEMBER,
+        &keys::CLIENT,
+        &keys::LIMITS,
+        &keys::HEALTH,
+        &keys::TLS,
+        &keys::UPSTREAM,
+    ];
+    let by = "`switch_reference_markdown()` in `crates/switch`";
+    page_markdown("Configuration of `tollway switch`", by, EXAMPLE, &sections, &[])
+}
+
+/// The example of the manual's page.
+const EXAMPLE: &str = r#"listen = ":601"
+frames = "octet-counting"
+policy = "round-robin"
+
+[member.a]
+address = "10.0.0.1:601"
+[member.b]
+address = "10.0.0.2:601"
+weight = 2
+
+[client.payments]
+from = "10.1.0.0/16"
+weight = 3
+
+[limits]
+frame = "64 KiB"
+answer-time = "5 s"
+"#;
 
 /// Up to this length an incomplete frame is moved to the read buffer; a longer one stays.
 pub(crate) const MOVED: usize = 64 << 10;

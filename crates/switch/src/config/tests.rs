@@ -17,6 +17,20 @@ fn parse(text: &str) -> Result<Config, ScenarioError> {
 }
 
 #[test]
+fn the_manual_lists_every_key() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/switch-reference.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, switch_reference_markdown()).unwrap();
+    }
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        committed == switch_reference_markdown(),
+        "run `UPDATE_DOCS=1 cargo test -p tollway-switch manual`"
+    );
+    parse(EXAMPLE).unwrap();
+}
+
+#[test]
 fn what_is_left_out_has_defaults_that_suit_the_framing() {
     let config = parse(GOOD).unwrap();
     assert_eq!((config.policy, config.rules.answers), (Policy::LeastLoaded, Answers::Any));

@@ -11,7 +11,7 @@ use tollway_net::secure::KeyFile;
 use tollway_proto::framing::{Framing, Key};
 use tollway_proto::route::{Modules, Policy, Route};
 use tollway_proto::switch::FlowControl;
-use tollway_scenario::file::reading::{Mistakes, Reader, Section, read};
+use tollway_scenario::file::reading::{Mistakes, Reader, Section, page_markdown, read};
 use tollway_scenario::file::{Scenario, ScenarioError};
 use tollway_session::{SEGMENT, untolled};
 
@@ -126,6 +126,28 @@ pub struct CommandLine {
     /// `--to`.
     pub to: Vec<String>,
 }
+
+/// The chapter of the manual that lists every key of a part between sites.
+pub fn sites_reference_markdown() -> String {
+    let by = "`sites_reference_markdown()` in `crates/switch`";
+    let title = "Configuration of `tollway switch` between sites";
+    let limits = [("switch-reference.md", &LIMITS)];
+    page_markdown(title, by, EXAMPLE, &[&PART, &PEER, &NEIGHBOUR], &limits)
+}
+
+/// The example of the manual's page.
+const EXAMPLE: &str = r#"bind = "192.0.2.1:7200"
+policy = "round-robin"
+keys = "b.key"
+
+[peer.a]
+address = "198.51.100.1:7100"
+
+[member.m1]
+address = "10.0.0.1:7301"
+[member.m2]
+address = "10.0.0.2:7301"
+"#;
 
 impl Sites {
     /// Reads the file at `path` if it configures a part between sites, that is, if it has the key
@@ -460,3 +482,23 @@ fn law<'n>(
 const SESSION_BUFFER: usize = 2 << 20;
 /// Keys of the file whose changes take effect at once.
 const CHANGES: [&str; 6] = ["version", "policy", "on-failure", "flow-control", "member", "limits"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_lists_every_key() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/sites-reference.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, sites_reference_markdown()).unwrap();
+        }
+        let committed = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            committed == sites_reference_markdown(),
+            "run `UPDATE_DOCS=1 cargo test -p tollway-switch manual`"
+        );
+        let error = Sites::parse("x", EXAMPLE, Path::new("")).unwrap_err();
+        assert_eq!(error.mistakes().len(), 1, "only the key file is missing: {error:?}");
+    }
+}

@@ -29,6 +29,6 @@ mod middle;
 mod snapshot;
 mod tcp;
 
-pub use config::{Answers, CommandLine, Neighbour, Part, Sites};
+pub use config::{Answers, CommandLine, Neighbour, Part, Sites, sites_reference_markdown};
 
 pub(crate) use engine::start;

@@ -12,7 +12,7 @@ pub(crate) use sections::{
     TOPOLOGY_LINK, WORKLOAD, link_laws, sender_laws,
 };
 pub use sections::{LINK_LAWS, RULES};
-pub(crate) use sections::{TOP, all};
+pub(crate) use sections::{TOP, families};
 
 /// A table of the file, such as `[link.NAME]`.
 #[derive(Debug)]

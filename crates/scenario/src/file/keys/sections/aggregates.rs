@@ -10,11 +10,11 @@ section! {
     /// counts two, a pattern or a group one.
     AGGREGATE = "[aggregate.NAME]": [
         keys! {
-            /// Source nodes: by name, with `*` and `?`.
+            /// Source nodes.
             "from": Kind::Nodes, else "any host";
-            /// Destination nodes, in the same forms.
+            /// Destination nodes.
             "to": Kind::Nodes, else "any host";
-            /// Flows, workloads and cross-traffic: a name, with `*` and `?` for several.
+            /// Flows, workloads and cross-traffic.
             "flows": Kind::Flows, else "any flow";
             /// r: the rate of all its flows together, on the wire without framing.
             "rate": Kind::Rate;

@@ -10,17 +10,17 @@ section! {
     /// Plain packets at a constant rate, without congestion control. Each member of a group is a
     /// source.
     CBR = "[cbr.NAME]" {
-        /// Source node or group.
+        /// Source.
         "from": Kind::Node;
-        /// Destination node or group.
+        /// Destination.
         "to": Kind::Node;
         /// Sending rate, without framing.
         "rate": Kind::Rate;
         /// Packet size on the wire, without framing.
         "packet-size": PACKET, default "1500 B";
-        /// Start, in the forms of a flow's `start`.
+        /// Start.
         "start": Kind::When, default "0 s";
-        /// End, in the same forms.
+        /// End.
         "stop": Kind::When, else "the end of the run";
         /// Length of a sending period.
         "on": SPAN, else "always";
@@ -39,7 +39,7 @@ section! {
     CHANGE = "[[change]]" {
         /// Time of the change.
         "at": TIME;
-        /// Links: a name, with `*` and `?` for several.
+        /// Links.
         "link": Kind::Links, optional;
         /// Direction.
         "direction": DIRECTION, else "`both` for rate, delay and blackout; `forward` for the rest";
@@ -58,7 +58,7 @@ section! {
         "limit": Kind::Limit, optional;
         /// Error of the law `fcp` from then on, as a fraction of its price.
         "price-error": Kind::Number { least: -1.0, most: 1e6 }, optional;
-        /// Flows: a name, with `*` and `?` for several.
+        /// Flows.
         "flow": Kind::Flows, optional;
         /// The new buffer of their receivers.
         "receive-buffer": Kind::Limit, optional;
@@ -93,7 +93,7 @@ section! {
 section! {
     /// Random loss, independent for each packet.
     LOSS = "[[loss]]" {
-        /// Links: a name, with `*` and `?` for several.
+        /// Links.
         "link": Kind::Links;
         /// Direction.
         "direction": DIRECTION, default "forward";

@@ -16,9 +16,8 @@ pub(super) const TRANSPORT: &[Key] = keys! {
     "receive-buffer": Kind::Limit, default "unlimited";
     /// The sender's buffer, in the same units.
     "send-buffer": Kind::Limit, default "unlimited";
-    /// Flow control. `credit`: the receiver advertises the room left in its buffer as a window.
-    /// `soft`, with the law `xcp`: it returns the buffer's drain rate as feedback (the Anypoint
-    /// paper, § IV-A), and drops packets for which the buffer has no room.
+    /// Flow control by windows, or with the law `xcp` by feedback (see
+    /// [Anypoint](anypoint.md#credit-and-soft-flow-control)).
     "flow-control": Kind::Word(&["credit", "soft"]), default "credit";
     /// The reading speed of the receiving application.
     "reader": Kind::Table(&READER), else "it reads at once";
@@ -74,12 +73,11 @@ pub(super) const TRANSPORT: &[Key] = keys! {
 
 /// The nodes of flows and workloads.
 const ENDS: &[Key] = keys! {
-    /// Source node or group.
+    /// Source.
     "from": Kind::Node, else "`between`";
-    /// Destination node or group.
+    /// Destination.
     "to": Kind::Node, else "`between`";
-    /// Instead of `from` and `to`: nodes by name, with `*` and `?`, or a list of such. Flows go
-    /// from any of them to any other.
+    /// Instead of `from` and `to`: flows go from any of these nodes to any other.
     "between": Kind::Nodes, else "`from` and `to`";
     /// With `between`: the pairs. `all-to-all`: each node sends to each. `permutation`: each sends
     /// to one and receives from one. `incast`: `senders` send to each of `receivers`. `hot-spots`:
@@ -113,14 +111,13 @@ section! {
             /// The switches that join the flows of this section into one connection: the NAME of a
             /// `[switch.NAME]`, with `*` and `?` for several. The flows must send `frames`.
             "session": Kind::Text, else "each flow is a connection";
-            /// Start of the flow: a time; `{ first, last }`, evenly spaced over the flows; or `{
-            /// random = "1 s", after = "0 s" }`, uniform in that span.
+            /// Start of the flow.
             "start": Kind::When, default "0 s";
             /// Another section; the flow starts when the other's data are acknowledged. Two
             /// sections with the same number of flows are paired flow by flow; otherwise every flow
             /// waits for all flows of the other section. `start` then counts from there.
             "after": Kind::Text, else "none";
-            /// Time at which its application stops, in the forms of `start`.
+            /// Time at which its application stops.
             "stop": Kind::When, else "the end of the run";
             /// Payload to send, in bytes.
             "size": Kind::Bytes { least: 1, most: 1 << 60 }, else "endless";
@@ -143,8 +140,7 @@ section! {
 
 section! {
     /// An application that takes time for what it reads: for each frame, or for each packet if
-    /// there are no frames. Meanwhile data wait in the receive buffer. `[workload.NAME.reader]` and
-    /// `[change.reader]` have the same keys.
+    /// there are no frames. Meanwhile data wait in the receive buffer.
     READER = "[flow.NAME.reader]" {
         /// Time for each frame or packet; `"0 s"` reads at once.
         "every": TIME;
@@ -156,7 +152,7 @@ section! {
 }
 
 section! {
-    /// The retransmission timer (RFC 6298). `[workload.NAME.rto]` has the same keys.
+    /// The retransmission timer (RFC 6298).
     RTO = "[flow.NAME.rto]" {
         /// Timeout before the first sample of the round trip.
         "initial": PERIOD, default "1 s";
@@ -183,7 +179,6 @@ section! {
 
 section! {
     /// The part of the receive buffer that is advertised; it never shrinks.
-    /// `[workload.NAME.receive-window]` has the same keys.
     RECEIVE_WINDOW = "[flow.NAME.receive-window]" {
         /// `whole`: the whole buffer from the start. `per-packet`: grows with each data packet, as
         /// in Linux. `feedback`: grows by the feedback received (the study).
@@ -201,7 +196,7 @@ section! {
     HOST = "[host.NAME]" {
         /// Budget of all its flows together, in $/s.
         "budget": Kind::Number { least: 0.0, most: 1e12 }, default "1";
-        /// Its flows and workloads: a name, with `*` and `?` for several.
+        /// Its flows and workloads.
         "flows": Kind::Flows;
         /// Division of the budget over the flows.
         "strategy": Kind::Word(Strategy::WORDS), default "equal-budget";
@@ -214,12 +209,9 @@ section! {
     WORKLOAD = "[workload.NAME]": [
         ENDS,
         keys! {
-            /// Arrivals: `{ poisson = 100 }`, flows per second over all pairs, or `{ interval = "10
-            /// ms" }`.
+            /// Arrivals of flows, over all pairs.
             "arrivals": Kind::Arrivals;
-            /// Payload of a flow: `"10 kB"`; `{ exponential = "30 kB" }`, the mean; `{ pareto = {
-            /// mean = "30 kB", shape = 1.2 } }`; `{ empirical = [["1 kB", 0.5], ["1 MB", 1.0]] }`;
-            /// `{ file = "web.txt" }`, a file of such lines (see [Importing](importing.md)).
+            /// Payload of a flow.
             "sizes": Kind::Sizes;
             /// Earliest time of an arrival.
             "start": TIME, default "0 s";

@@ -36,14 +36,9 @@ pub(crate) fn link_laws() -> &'static [LawTable] {
 /// Every table of sender laws' constants, in the registry's order.
 pub(crate) fn sender_laws() -> &'static [LawTable] {
     static TABLES: LazyLock<Vec<LawTable>> = LazyLock::new(|| {
-        let also = |table: &Table| {
-            let (first, rest) = table.says.split_once(". ").unwrap_or((table.says.trim_end_matches('.'), ""));
-            format!("{first}. `[workload.NAME.{}]` has the same keys. {rest}", table.word)
-                .trim_end()
-                .to_owned()
-        };
         let options = |table: &Table| format!("Options of the law `{}`.", table.word);
-        law_tables("flow.NAME", sender::LAWS.iter().flat_map(|law| law.tables), also, options)
+        let tables = sender::LAWS.iter().flat_map(|law| law.tables);
+        law_tables("flow.NAME", tables, |table| table.says.to_owned(), options)
     });
     &TABLES
 }

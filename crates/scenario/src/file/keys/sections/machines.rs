@@ -14,8 +14,7 @@ section! {
         /// messages to an `echo` and checks that they return unchanged. The results' table
         /// `machines` has the counts.
         "kind": Kind::Word(&["counter", "caller", "echo"]);
-        /// For an app: its flows, which have an end at its node; a name, with `*` and `?` for
-        /// several.
+        /// For an app: its flows, which have an end at its node.
         "flows": Kind::Flows, else "none";
         /// With `caller`: number of messages on each flow.
         "messages": Kind::Count { least: 1, most: 1 << 40 }, default "100";

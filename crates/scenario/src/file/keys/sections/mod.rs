@@ -78,8 +78,7 @@ const PACKET: Kind = Kind::Bytes { least: 60, most: 65535 };
 const OVERHEAD: Kind = Kind::Bytes { least: 0, most: 65535 };
 
 section! {
-    /// A scenario is one TOML file. Quantities are strings with their unit: `"10 Mbps"`, `"250
-    /// ms"`, `"64 KiB"`; a size may also be a whole number of bytes.
+    /// A scenario is one TOML file.
     TOP = "" {
         /// Name of the scenario in results and file names.
         "name": Kind::Line;
@@ -131,7 +130,7 @@ section! {
         "variant": Kind::Variants, else "one unnamed run";
         /// Lists of settings; each combination is one more variant.
         "grid": Kind::Grid, optional;
-        /// Claims that `tollway reproduce` checks (see the chapter on experiments).
+        /// Claims that `tollway reproduce` checks ([Experiments](experiments.md)).
         "claim": Kind::Raw, optional;
         /// Plots that `tollway reproduce` draws.
         "plot": Kind::Raw, optional;
@@ -139,13 +138,14 @@ section! {
         "reference": Kind::Raw, optional;
         /// Random networks that `tollway reproduce` also compares with theory.
         "random": Kind::Raw, optional;
-        /// Settings that must be refused with a message (see the chapter on experiments).
+        /// Settings that must be refused with a message.
         "refused": Kind::Raw, optional;
         /// Numbers of flows whose equilibrium is computed, without a run.
         "fluid": Kind::Raw, optional;
         /// Another program's ranges, in which results of the grid should lie.
         "ranges": Kind::Raw, optional;
-        /// Changes of the base under which claims are checked again (see the chapter on trust).
+        /// Changes of the base under which claims are checked again (see [How far to trust a
+        /// number](trust.md)).
         "neighbourhood": Kind::RawTable, optional;
         /// Parts that `tollway reproduce --engine live` also runs on real packets.
         "live": Kind::Raw, optional;
@@ -163,30 +163,22 @@ section! {
     }
 }
 
-/// Every section, in the manual's order.
-pub(crate) fn all() -> Vec<&'static Section> {
-    let topology = [&TOP, &MEASURE, &TOPOLOGY, &TOPOLOGY_LINK];
-    let generators = GENERATORS.iter().map(|(_, section)| *section);
-    let network = [&ROUTING, &NODE, &MEDIUM, &LINK, &BURSTS, &REVERSE, &METER, &EXCHANGE];
-    let flows = [&CLASS, &FLOW, &FRAMES, &READER, &RTO, &RECEIVE_WINDOW];
-    let others = [
-        &WORKLOAD,
-        &HOST,
-        &AGGREGATE,
-        &MACHINE,
-        &SWITCH,
-        &OVERLAY,
-        &OVERLAY_UPDATE,
-        &OVERLAY_PERIOD,
-        &OVERLAY_HOP,
-        &OVERLAY_GROUP,
-        &OVERLAY_SENDER,
-        &CBR,
-        &CHANGE,
-        &LOSS,
-    ];
+/// The pages of the manual's reference: file, title, sections.
+pub(crate) fn families() -> [(&'static str, &'static str, Vec<&'static Section>); 4] {
     let tables =
         |laws: &'static [LawTable]| laws.iter().filter(|law| !law.word.is_empty()).map(|law| law.section);
-    let links = topology.into_iter().chain(generators).chain(network).chain(tables(link_laws()));
-    links.chain(flows).chain(tables(sender_laws())).chain(others).collect()
+    let wire = [&NODE, &MEDIUM, &LINK, &BURSTS, &REVERSE, &METER, &EXCHANGE];
+    let topology = [&LOSS, &CLASS, &ROUTING, &TOPOLOGY, &TOPOLOGY_LINK];
+    let generators = GENERATORS.iter().map(|(_, section)| *section);
+    let links = wire.into_iter().chain(tables(link_laws())).chain(topology).chain(generators);
+    let flows = [&FLOW, &FRAMES, &READER, &RTO, &RECEIVE_WINDOW];
+    let flows = flows.into_iter().chain(tables(sender_laws())).chain([&WORKLOAD, &CBR]);
+    let overlay = [&OVERLAY, &OVERLAY_UPDATE, &OVERLAY_PERIOD, &OVERLAY_HOP, &OVERLAY_GROUP, &OVERLAY_SENDER];
+    let systems = [&HOST, &AGGREGATE, &MACHINE, &SWITCH].into_iter().chain(overlay);
+    [
+        ("scenario-reference.md", "Scenario reference", vec![&TOP, &MEASURE, &CHANGE]),
+        ("links-reference.md", "Reference: nodes and links", links.collect()),
+        ("flows-reference.md", "Reference: flows", flows.collect()),
+        ("systems-reference.md", "Reference: hosts, aggregates, switches, overlays", systems.collect()),
+    ]
 }

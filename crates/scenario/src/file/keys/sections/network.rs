@@ -19,8 +19,8 @@ section! {
             "fallback": Kind::Text, else "none";
             /// Rate of the edges without a rate in the file.
             "rate": Kind::WireRate, else "each edge must have its own";
-            /// Propagation delay per kilometre of the great circle between two nodes with a
-            /// latitude and a longitude; light in glass takes 5 µs.
+            /// Propagation delay per kilometre of the great circle between two nodes with
+            /// positions; light in glass takes 5 µs.
             "delay-per-km": TIME, default "5 us";
             /// The same for nodes without a position, per unit of their distance in the file's
             /// drawing.
@@ -73,11 +73,7 @@ section! {
 section! {
     /// A class of traffic (a flow's `class`), and its treatment by links.
     CLASS = "[class.NAME]" {
-        /// Its price on links of the law `fcp` (see [FCP](fcp.md)). `standard`: the link's price.
-        /// `stable`: a price that changes by at most a factor of two in two mean round trips.
-        /// `deadline`: the lowest price that keeps the class within `share` of the capacity.
-        /// `priority`: `times` the link's price. `group`: a price in the class's own currency, by
-        /// its `weight`.
+        /// Its price on links of the law `fcp` (see [FCP](fcp.md#classes-of-traffic)).
         "pricing": Kind::Word(&["standard", "stable", "deadline", "priority", "group"]), default "standard";
         /// On links of the law `by-class`: the law of its queue, with the link's constants.
         "law": Kind::Word(link::WORDS), default "drop-tail";
@@ -112,9 +108,9 @@ section! {
     /// size, a link for each pair. The reverse direction is `NAME.reverse`.
     LINK = "[link.NAME]": [
         keys! {
-            /// Node or group at its start.
+            /// Its start.
             "from": Kind::Node;
-            /// Node or group at its end.
+            /// Its end.
             "to": Kind::Node;
         },
         LINK_KEYS,
@@ -129,8 +125,7 @@ const LINK_KEYS: &[Key] = keys! {
     /// Instead of a rate: a file of transmission opportunities, one per line, in milliseconds (see
     /// [Importing](importing.md)).
     "trace": Kind::Text, else "a constant rate";
-    /// One-way propagation delay; `{ first = "5 ms", last = "50 ms" }` spreads it evenly over the
-    /// links of a group.
+    /// One-way propagation delay.
     "delay": Kind::Spread, default "0 s";
     /// Framing of each packet on this wire, in bytes beyond the packet's size.
     "overhead": OVERHEAD, default "0 B";
@@ -244,8 +239,8 @@ section! {
         /// Holds accused flows to their allotment; `false` only reports them.
         "enforce": Kind::Truth, default "true";
         /// Meters FCP instead: the budget of the host behind the link, for all its flows together,
-        /// in $/s. The meter compares its spending with the budget, and its announcements with its
-        /// later spending. It holds an accused host to the budget and removes its announcements.
+        /// in $/s. The meter compares it with the host's spending, and announcements with later
+        /// spending. It holds an accused host to the budget and removes its announcements.
         "budget": Kind::Number { least: 0.0, most: 1e12 }, else "XCP's windows are metered";
         /// Meters FCP's balances instead: compares each leaving flow's stated payment with the
         /// links' prices. Meters with a `budget` learn of accused flows from the next

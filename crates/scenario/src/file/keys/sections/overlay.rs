@@ -82,7 +82,7 @@ pub(crate) static OVERLAY_HOP: Section = Section {
                 "link",
                 Kind::Links,
                 Else("`from` and `to`"),
-                "A hop over each of these links: a name, with `*` and `?` for several. Of parallel links only the first has one.",
+                "A hop over each of these links. Of parallel links only the first has one.",
             ),
             key("from", Kind::Node, Else("`link`"), "One end."),
             key("to", Kind::Node, Else("`link`"), "The other end."),
@@ -102,7 +102,7 @@ pub(crate) static OVERLAY_GROUP: Section = Section {
     header: "[overlay.group.NAME]",
     says: "A group: each of its nodes has a receiver for all messages to the group.",
     parts: &[&[
-        key("at", Kind::Nodes, Must, "Its nodes: by name, with `*` and `?`, or a list of such."),
+        key("at", Kind::Nodes, Must, "Its nodes."),
         key(
             "width",
             Kind::Count { least: 1, most: 1_000_000 },
@@ -132,19 +132,9 @@ pub(crate) static OVERLAY_SENDER: Section = Section {
             Else("one sender"),
             "Number of senders at each node.",
         ),
-        key(
-            "start",
-            Kind::When,
-            Is("0 s"),
-            "Start: a time, `{ first, last }` or `{ random, after }`, as for flows.",
-        ),
-        key("stop", Kind::When, Else("the end of the run"), "End, in the same forms."),
-        key(
-            "arrivals",
-            Kind::Arrivals,
-            Else("a message is always ready"),
-            "Arrivals of messages: `{ poisson = 100 }`, per second on average, or `{ interval = \"10 ms\" }`.",
-        ),
+        key("start", Kind::When, Is("0 s"), "Start."),
+        key("stop", Kind::When, Else("the end of the run"), "End."),
+        key("arrivals", Kind::Arrivals, Else("a message is always ready"), "Arrivals of messages."),
         key("on", SPAN, Else("always"), "Length of a period with messages."),
         key("off", SPAN, Else("never"), "Length of the period without messages after it."),
         key(

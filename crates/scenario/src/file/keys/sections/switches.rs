@@ -29,9 +29,7 @@ pub(crate) static SWITCH: Section = Section {
             "flow-control",
             Kind::Word(&["credit", "soft", "strict"]),
             Else("`soft` if the session's ends use soft flow control, else `credit`"),
-            "Windows. `credit`: the peer receives what the members' buffers allow at the current receive ratio; parts of the peer's window go to the \
-             members that use them, and never exceed it together. `soft`: each member receives the peer's whole window; only for ends with soft flow \
-             control. `strict`: the peer receives the smallest of the members' windows; every member receives an equal part of the peer's.",
+            "Conversion of windows (see [Anypoint](anypoint.md#credit-and-soft-flow-control)).",
         ),
         key(
             "transforms",
