@@ -72,9 +72,10 @@ macro_rules! chapters {
 const CHAPTERS: &[(&str, &str)] = chapters![
     "first-ten-minutes" "installing" "tasks" "scenario" "scenario-reference" "links-reference"
     "flows-reference" "systems-reference" "importing" "datacentre" "results" "columns" "watching" "captures"
-    "sweeps" "python" "theory" "reproduce" "trust" "live" "exec" "host" "host-reference" "router"
+    "sweeps" "python" "theory" "reproduce" "trust" "live" "exec" "exec-reference" "ci" "host" "host-reference" "router"
     "router-reference" "shape" "policy-reference" "switch" "switch-reference" "redis" "sites"
-    "sites-reference" "overlay" "overlay-reference" "overlay-operations" "security" "glossary"
+    "sites-reference" "overlay" "overlay-reference" "overlay-operations" "troubleshooting" "sizing"
+    "security" "glossary"
 ];
 
 #[cfg(test)]

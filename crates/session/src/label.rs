@@ -302,7 +302,8 @@ mod tests {
         assert_eq!(routed(&message), Some((Some(&hash), &b"frame"[..])));
         let without = [&head([1; 8], [0; 4])[..], b"frame"].concat();
         assert_eq!(routed(&without), Some((None, &b"frame"[..])));
-        assert_eq!((request(&message[..12]), routed(&message[..11])), (None, None));
+        assert_eq!(request(&message[..12]), Some(([1; 8], &b""[..])));
+        assert_eq!((request(&message[..11]), routed(&message[..11])), (None, None));
     }
 
     proptest! {

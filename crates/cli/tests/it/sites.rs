@@ -82,7 +82,6 @@ fn the_chapters_configuration_is_right_and_mistakes_are_said_in_place() {
     for (wrong, right, message) in [
         ("member.m2", "member.m3", "no key of `m3`"),
         ("\"b.key\"", "\"c.key\"", "cannot read the key file"),
-        ("least-loaded", "by-key", "does not read frames"),
         ("policy = \"least-loaded\"", "to = \"127.0.0.1:1\"", "the role of this part"),
         ("policy =", "frames = \"lines\"\npolicy =", "does not read frames"),
         ("policy =", "law = \"xcp\"\npolicy =", "the rate of the link to `a`"),

@@ -370,7 +370,9 @@ impl BackSession {
         let buffer = config.limits.session_buffer;
         // Requests, to the server.
         while tcp.out.len() <= buffer && end.take_frame(message) {
-            let Some((label, frame)) = label::request(message) else { continue };
+            // The server would not answer a frame without bytes.
+            let frame = label::request(message).filter(|(_, frame)| !frame.is_empty());
+            let Some((label, frame)) = frame else { continue };
             tcp.out.push(frame);
             if matches!(answers, Answers::Any | Answers::InOrder) {
                 waiting.push_back((label, *now));

@@ -7,6 +7,7 @@ mod messages;
 mod overlay;
 mod plans;
 mod random;
+mod references;
 mod refusals;
 mod routes;
 mod switches;
