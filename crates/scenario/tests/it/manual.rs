@@ -74,7 +74,8 @@ fn the_users_book_is_short() {
     let folder = repository().join("docs/src");
     let summary = std::fs::read_to_string(folder.join("SUMMARY.md")).expect("a page");
     let (users, _) = summary.split_once("# For contributors").expect("a part for contributors");
-    let counted = |name: &String| !["columns.md", "exec-reference.md", "troubleshooting.md"].contains(&name.as_str());
+    let counted =
+        |name: &String| !["columns.md", "exec-reference.md", "troubleshooting.md"].contains(&name.as_str());
     let words = links(users).into_iter().filter(counted).filter_map(|name| {
         let page = std::fs::read_to_string(folder.join(&name)).expect("a page");
         let count: usize = page.split("```").step_by(2).map(|prose| prose.split_whitespace().count()).sum();
