@@ -110,8 +110,7 @@ impl Inbound {
     pub(super) fn on_data(
         &mut self,
         now: Time,
-        packet: &mut Packet,
-        content: Option<FrameStart<'_>>,
+        (packet, content): (&mut Packet, Option<FrameStart<'_>>),
         members: &mut [Member],
         router: &mut Router,
         config: &Config,

@@ -232,7 +232,7 @@ impl Session {
         }
         let k = if packet.flags.has(Flags::DATA) {
             let Session { inbound, members, router, config, stats, .. } = self;
-            let Some(k) = inbound.on_data(now, packet, content, members, router, config, stats) else {
+            let Some(k) = inbound.on_data(now, (packet, content), members, router, config, stats) else {
                 self.answer = true;
                 self.wake(now);
                 return None;
