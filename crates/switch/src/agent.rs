@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ pub struct Agent {
     current: Arc<Current>,
 }
 
-/// The configuration in force, and the log. The thread that follows names holds neither while it
-/// sleeps, so that the log is written to its end.
+/// The configuration in force, and the log. Threads that wait (for commands, for the next look at
+/// names) hold neither, so that the log is written to its end.
 #[derive(Debug)]
 struct Current {
     setup: Mutex<Setup>,
@@ -89,7 +89,7 @@ impl Agent {
     /// A handle for status queries and drain commands.
     pub fn teller(&self) -> Teller {
         let (mailbox, told) = (Arc::clone(&self.mailbox), Arc::clone(&self.told));
-        Teller { mailbox, told, current: Arc::clone(&self.current) }
+        Teller { mailbox, told, current: Arc::downgrade(&self.current) }
     }
 
     /// Puts another configuration in force.
@@ -128,7 +128,7 @@ impl Agent {
 pub struct Teller {
     mailbox: Arc<Mailbox>,
     told: Arc<Mutex<(String, Option<String>)>>,
-    current: Arc<Current>,
+    current: Weak<Current>,
 }
 
 impl Teller {
@@ -161,7 +161,8 @@ impl Teller {
     /// # Errors
     /// The reason the change cannot be made.
     pub fn edit(&self, edit: &Edit) -> Result<(), String> {
-        let mut current = self.current.lock();
+        let current = self.current.upgrade().ok_or("it has ended")?;
+        let mut current = current.lock();
         let setup = current.edited(edit)?;
         install(&mut current, setup, &self.mailbox)
     }
