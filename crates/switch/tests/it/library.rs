@@ -105,9 +105,12 @@ impl Service {
         Service { _switches: switches, _client: client, session, killed, seen }
     }
 
-    /// Ends a server's process.
+    /// Ends a server, and waits until its node is gone.
     fn kill(&self, k: usize) {
         self.killed[k].store(true, Ordering::SeqCst);
+        while Arc::strong_count(&self.killed[k]) > 1 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Sends requests by key, and collects the answers to each. Repeats those whose server was
